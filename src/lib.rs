@@ -1,0 +1,21 @@
+//! sidle: side-by-side, verified, reversible upgrades of the agents that run a fleet.
+//!
+//! The architecture, floor by floor. A module names only floors below its own (`tests/it/architecture.rs` enforces it):
+//!
+//! ```text
+//! 6  cli (and main)           grammar, printing, exit codes; registers the agents
+//! 5  supervise                one loop over one enum of events
+//! 4  switch config            the pure switch machine and its driver; settings
+//! 3  store salt demo signer   siblings do not import each other
+//! 2  bundle trust agent       formats, the TUF workflow, the traits
+//! 1  os                       files, processes, clocks, sockets
+//! 0  name version digest failure
+//! ```
+//!
+//! A datum's way: a tree is *packed* into a payload and a manifest (`bundle`), *published* in a repository (`trust`), exported into one
+//! file, *installed* beside what runs (`store`), *switched* to (`switch`, `supervise`), and one day *collected* (`store`).
+
+pub mod digest;
+pub mod failure;
+pub mod name;
+pub mod version;
