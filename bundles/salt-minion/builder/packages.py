@@ -1,0 +1,128 @@
+"""Put Salt and its pinned packages into a tree, out of wheels."""
+
+import os
+import re
+import shutil
+import tarfile
+import zipfile
+
+from .process import Refusal, run, say
+
+# timelib has no wheels and needs a compiler; Salt only uses it to read dates in free text.
+SKIPPED_PINS = {"timelib"}
+# The list of root certificates: its pinned day is soon gone, and a newer one is never worse.
+LOOSENED_PINS = {"certifi"}
+# `salt-pip` needs a pip in the tree; Salt's pins do not name one.
+ADDED_PINS = ["pip==24.3.1"]
+# Windows launchers, and tests of packages (the list is the one of Salt's own bundle).
+USELESS_FILES = ["**/*.exe", "test", "tests", "*/test", "*/tests"]
+
+
+def install(version, python, tree, toolbox):
+    """Install Salt `version` with the pins that its sdist carries for this Python."""
+    release = f"salt-{version}"
+    sdist = toolbox.kept(f"{release}-sdist", lambda into: download(version, into, toolbox)) / f"{release}.tar.gz"
+    pins = read_pins(sdist, version, python)
+    wheels = toolbox.kept(
+        f"{release}-wheels-py3.{python.minor}", lambda into: make_wheels(sdist, pins, into, toolbox)
+    )
+    site = site_directory(tree)
+    for wheel in sorted(wheels.glob("*.whl")):
+        unpack_wheel(wheel, site)
+    add_extras_hook(sdist, version, site)
+    for pattern in USELESS_FILES:
+        for path in sorted(site.glob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def download(version, into, toolbox):
+    """Fetch Salt's sdist."""
+    say(f"downloading salt {version}")
+    toolbox.pip(
+        ["download", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", "salt",
+         "--dest", into, f"salt=={version}"],
+        f"cannot download salt {version}",
+        "check the version, and that this machine reaches a package index",
+    )
+    if not (into / f"salt-{version}.tar.gz").is_file():
+        raise Refusal(f"cannot download salt {version}: the index gave no salt-{version}.tar.gz",
+                      "write the version as it was published, such as 3007.17")
+
+
+def read_pins(sdist, version, python):
+    """Salt's pins for this Python: `name==version` lines, adjusted as this file's top says."""
+    base = f"salt-{version}/requirements/static/pkg"
+    with tarfile.open(sdist) as archive:
+        names = set(archive.getnames())
+        for path in (f"{base}/py3.{python.minor}/linux.lock", f"{base}/py3.{python.minor}/linux.txt"):
+            if path in names:
+                text = archive.extractfile(path).read().decode("utf-8")
+                return [*adjusted(text.splitlines()), *ADDED_PINS]
+    pinned = sorted(set(re.findall(rf"{base}/py(3\.\d+)/linux\.", "\n".join(names))))
+    raise Refusal(f"cannot install Salt {version} on Python {python.version}: it has no pins for it",
+                  f"set SIDLE_PYTHON to one of Python {', '.join(pinned)}")
+
+
+def adjusted(lines):
+    """The requirements in `lines`, without comments, skipped ones and loosened versions."""
+    for line in lines:
+        pin = line.split(" #")[0].split(" --hash")[0].strip()
+        if not pin or pin.startswith(("#", "-")):
+            continue
+        name = re.match(r"[A-Za-z0-9._-]+", pin).group().lower()
+        if name not in SKIPPED_PINS:
+            yield name if name in LOOSENED_PINS else pin
+
+
+def make_wheels(sdist, pins, into, toolbox):
+    """One wheel per pin, downloaded or built, and one of Salt itself."""
+    say(f"collecting {len(pins)} packages")
+    remedy = "look at pip's last lines; a missing wheel may need a compiler and python3-dev"
+    requirements = toolbox.scratch / "pins.txt"
+    requirements.write_text("\n".join(pins) + "\n", encoding="utf-8")
+    toolbox.pip(
+        ["wheel", "--quiet", "--no-deps", "--wheel-dir", into, "--requirement", requirements],
+        "cannot collect Salt's packages", remedy,
+    )
+    say("building Salt's wheel")
+    toolbox.pip(
+        ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", into, sdist],
+        "cannot build Salt's wheel", remedy,
+    )
+
+
+def site_directory(tree):
+    """Where the tree's own Python looks for packages: Debian's looks elsewhere than others."""
+    told = run([tree / "bin" / "python3", "-I", "-S", "-c", "import site; print(site.getsitepackages()[-1])"],
+               "cannot run the copied interpreter", "build on the system that the interpreter came from")
+    site = tree / os.path.relpath(told.strip(), tree)
+    if tree not in site.parents:
+        raise Refusal(f"cannot use the copied interpreter: it looks for packages in {told.strip()}",
+                      "set SIDLE_PYTHON to another one")
+    site.mkdir(parents=True, exist_ok=True)
+    return site
+
+
+def unpack_wheel(wheel, site):
+    """Unzip the modules of a wheel; its scripts and data files are not for this tree."""
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            name = member.filename
+            place = re.match(r"[^/]+\.data/(\w+)/", name)
+            if name.endswith("/") or (place and place.group(1) not in ("purelib", "platlib")):
+                continue
+            target = site / (name[place.end():] if place else name)
+            if site not in target.resolve().parents:
+                raise Refusal(f"cannot unpack {wheel.name}: {name} leaves its directory", "throw it away")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(archive.read(member))
+            target.chmod(0o755 if member.external_attr >> 16 & 0o111 else 0o644)
+
+
+def add_extras_hook(sdist, version, site):
+    """Salt's own hook that puts SALT_EXTRAS_DIR before the tree's packages (from 3006.2x on)."""
+    folder = f"salt-{version}/pkg/common/onedir/"
+    with tarfile.open(sdist) as archive:
+        for member in archive.getmembers():
+            if member.isfile() and member.name.startswith(folder):
+                (site / os.path.basename(member.name)).write_bytes(archive.extractfile(member).read())

@@ -1,0 +1,200 @@
+//! What sidle must know of an agent: is it idle, is it healthy, which of its processes are the agent itself.
+//! The Salt minion is one agent (`salt`), a small shell program the other (`demo`).
+
+use crate::os::process::Identity;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Which implementation watches a package's agent; written in its manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentKind {
+    /// A Salt minion.
+    Salt,
+    /// The demonstration agent in `bundles/demo-agent`.
+    Demo,
+}
+
+impl fmt::Display for AgentKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Salt => "salt",
+            Self::Demo => "demo",
+        })
+    }
+}
+
+/// One piece of work that a stop would kill or lose.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// The agent's own name for it: a Salt jid.
+    pub id: String,
+    /// What it does, in the operator's words: `state.apply`.
+    pub what: String,
+    /// Its process, where it has one of its own.
+    pub pid: Option<u32>,
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.what, self.id)?;
+        self.pid.map_or(Ok(()), |pid| write!(formatter, " (process {pid})"))
+    }
+}
+
+/// What an agent is doing. What can't be known is not idle (promise 7).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Activity {
+    /// Nothing would be lost by a stop now.
+    Idle,
+    /// These jobs would be lost. Never empty.
+    Busy(Vec<Job>),
+    /// It can't be known, because of this. Counts as busy.
+    Unknown(String),
+}
+
+/// One counterpart that the agent must reach to be of use: a Salt master.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// The name that the agent's configuration has for it.
+    pub name: String,
+    /// True when the connection is proven.
+    pub proven: bool,
+    /// What was seen, in the operator's words.
+    pub detail: String,
+}
+
+/// How many of its peers an agent needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Need {
+    /// Every one of them.
+    All,
+    /// One of them (failover).
+    Any,
+}
+
+/// What is known of an agent's health. What can't be known is not healthy (promise 7).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// Its peers, each proven or not.
+    Known {
+        /// The peers, as configured.
+        peers: Vec<Peer>,
+        /// How many of them it needs.
+        need: Need,
+    },
+    /// It can't be known, because of this. Counts as not healthy.
+    Unknown(String),
+}
+
+impl Health {
+    /// The names of the proven peers: what a later release is measured against.
+    pub fn proven(&self) -> Vec<String> {
+        match self {
+            Self::Known { peers, .. } => peers.iter().filter(|peer| peer.proven).map(|peer| peer.name.clone()).collect(),
+            Self::Unknown(_) => Vec::new(),
+        }
+    }
+
+    /// None when healthy, else what is missing. `baseline` names the peers that the release before had proven: a master that was
+    /// down before the switch is no reason to call the new release bad. Without a baseline the agent's own need decides.
+    pub fn lacks(&self, baseline: &[String]) -> Option<String> {
+        let (peers, need) = match self {
+            Self::Unknown(reason) => return Some(reason.clone()),
+            Self::Known { peers, need } => (peers, need),
+        };
+        let missing: Vec<String> = peers
+            .iter()
+            .filter(|peer| !peer.proven && (baseline.is_empty() || baseline.contains(&peer.name) || *need == Need::Any))
+            .map(|peer| format!("{}: {}", peer.name, peer.detail))
+            .collect();
+        let proven = peers.iter().any(|peer| peer.proven);
+        match (need, proven) {
+            (Need::All, _) if missing.is_empty() && !peers.is_empty() => None,
+            (Need::Any, true) => None,
+            _ if peers.is_empty() => Some("no peer is configured".to_owned()),
+            _ => Some(missing.join("; ")),
+        }
+    }
+}
+
+/// What an agent's observer works with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentSettings {
+    /// The agent's own configuration directory: `/etc/salt`.
+    pub config_directory: PathBuf,
+}
+
+/// Why an agent can't be observed.
+#[derive(Debug)]
+pub struct AgentError {
+    /// What was attempted and what came in the way, beginning "cannot".
+    pub message: String,
+}
+
+impl fmt::Display for AgentError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for AgentError {}
+
+/// An observer of one instance. It only looks: starting, freezing and ending processes is the supervisor's.
+/// `leader` is the process that `sidle run` became.
+pub trait Agent: Send {
+    /// The processes that are the agent itself rather than its jobs, leader first. They are frozen, looked at again and ended
+    /// together; whatever else descends from the leader is a job's and is left alone.
+    fn core(&self, leader: &Identity) -> Result<Vec<Identity>, AgentError>;
+
+    /// What the agent is doing now. `core` may be frozen while this looks: it must not wait for an answer from the agent.
+    fn activity(&self, leader: &Identity) -> Activity;
+
+    /// Whether the agent reaches its peers.
+    fn health(&self, leader: &Identity) -> Health;
+
+    /// Directories whose changes can mean that `activity` changed; they wake the waiting switch early. Those that don't exist are left out.
+    fn watches(&self) -> Vec<PathBuf>;
+}
+
+/// Makes the observer for an instance. The CLI registers the agents; the supervisor knows only this.
+pub type Registry = fn(AgentKind, &AgentSettings) -> Result<Box<dyn Agent>, AgentError>;
+
+impl AgentSettings {
+    /// Settings for the agent configured in `config_directory`.
+    pub fn new(config_directory: &Path) -> Self {
+        Self { config_directory: config_directory.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn health(need: Need, proven: &[(&str, bool)]) -> Health {
+        let peers = proven.iter().map(|(name, proven)| Peer {
+            name: (*name).to_owned(),
+            proven: *proven,
+            detail: "not connected".to_owned(),
+        });
+        Health::Known { peers: peers.collect(), need }
+    }
+
+    #[test]
+    fn a_master_that_was_down_before_does_not_count_against_the_new_release() {
+        let seen = health(Need::All, &[("a", true), ("b", false)]);
+        assert_eq!(seen.lacks(&["a".to_owned()]), None);
+        assert_eq!(seen.lacks(&["a".to_owned(), "b".to_owned()]), Some("b: not connected".to_owned()));
+        assert_eq!(seen.lacks(&[]), Some("b: not connected".to_owned()));
+    }
+
+    #[test]
+    fn failover_needs_one_and_unknown_is_not_healthy() {
+        assert_eq!(health(Need::Any, &[("a", false), ("b", true)]).lacks(&["a".to_owned()]), None);
+        assert!(health(Need::Any, &[("a", false)]).lacks(&[]).is_some());
+        assert!(health(Need::All, &[]).lacks(&[]).is_some());
+        assert!(Health::Unknown("why".to_owned()).lacks(&[]).is_some());
+    }
+}
