@@ -15,7 +15,9 @@
 //! A datum's way: a tree is *packed* into a payload and a manifest (`bundle`), *published* in a repository (`trust`), exported into one
 //! file, *installed* beside what runs (`store`), *switched* to (`switch`, `supervise`), and one day *collected* (`store`).
 
+pub mod agent;
 pub mod digest;
 pub mod failure;
 pub mod name;
+pub mod os;
 pub mod version;
