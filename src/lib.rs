@@ -9,7 +9,7 @@
 //! 3  store salt demo signer   siblings do not import each other
 //! 2  bundle trust agent       formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
-//! 0  name version digest failure
+//! 0  name version digest failure layout
 //! ```
 //!
 //! A datum's way: a tree is *packed* into a payload and a manifest (`bundle`), *published* in a repository (`trust`), exported into one
@@ -18,6 +18,7 @@
 pub mod agent;
 pub mod digest;
 pub mod failure;
+pub mod layout;
 pub mod name;
 pub mod os;
 pub mod version;
