@@ -21,4 +21,5 @@ pub mod failure;
 pub mod layout;
 pub mod name;
 pub mod os;
+pub mod switch;
 pub mod version;
