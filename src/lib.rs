@@ -18,4 +18,5 @@
 pub mod digest;
 pub mod failure;
 pub mod name;
+pub mod trust;
 pub mod version;

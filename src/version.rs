@@ -37,8 +37,7 @@ pub struct Version {
     order: Semver,
 }
 
-const VERSION_FORM: &str =
-    "a version: one to three numbers joined by dots, then optionally a pre-release such as rc1, as in 3007.17 or 3006.0rc2";
+const VERSION_FORM: &str = "a version: one to three numbers joined by dots, then optionally a pre-release such as rc1, as in 3007.17 or 3006.0rc2";
 
 impl Version {
     /// The version as published.
@@ -79,9 +78,10 @@ impl FromStr for Version {
 fn separated(tail: &str) -> String {
     let mut result = String::new();
     for character in tail.chars().filter(|c| *c != '~' && *c != '-') {
-        let border = result.chars().last().is_some_and(|last| {
-            last != '.' && character != '.' && last.is_ascii_digit() != character.is_ascii_digit()
-        });
+        let border = result
+            .chars()
+            .last()
+            .is_some_and(|last| last != '.' && character != '.' && last.is_ascii_digit() != character.is_ascii_digit());
         if border {
             result.push('.');
         }
@@ -328,7 +328,9 @@ mod tests {
     #[test]
     fn a_release_has_one_spelling() {
         assert_eq!("3007.17-1".parse::<Release>().unwrap().to_string(), "3007.17-1");
-        for bad in ["3007.17", "3007.17-0", "3007.17-01", "3007.17-+1", "-1", "3007..1-1", "03007.1-1", "a-1", "1.2.3.4-1"] {
+        for bad in
+            ["3007.17", "3007.17-0", "3007.17-01", "3007.17-+1", "-1", "3007..1-1", "03007.1-1", "a-1", "1.2.3.4-1"]
+        {
             assert!(bad.parse::<Release>().is_err(), "{bad}");
         }
     }
