@@ -93,7 +93,9 @@ impl Health {
     /// The names of the proven peers: what a later release is measured against.
     pub fn proven(&self) -> Vec<String> {
         match self {
-            Self::Known { peers, .. } => peers.iter().filter(|peer| peer.proven).map(|peer| peer.name.clone()).collect(),
+            Self::Known { peers, .. } => {
+                peers.iter().filter(|peer| peer.proven).map(|peer| peer.name.clone()).collect()
+            }
             Self::Unknown(_) => Vec::new(),
         }
     }

@@ -9,14 +9,17 @@
 //! 3  store salt demo signer   siblings do not import each other
 //! 2  bundle trust agent       formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
-//! 0  name version digest failure
+//! 0  name version digest failure layout
 //! ```
 //!
 //! A datum's way: a tree is *packed* into a payload and a manifest (`bundle`), *published* in a repository (`trust`), exported into one
 //! file, *installed* beside what runs (`store`), *switched* to (`switch`, `supervise`), and one day *collected* (`store`).
 
+pub mod agent;
 pub mod digest;
 pub mod failure;
+pub mod layout;
 pub mod name;
+pub mod os;
 pub mod trust;
 pub mod version;

@@ -75,7 +75,9 @@ def write_syspaths(tree, name):
     """Compile in other default directories, as a package of that name has them."""
     left = "".join(f"{key} = None\n" for key in SYSPATHS_LEFT_AT_DEFAULT)
     for salt in sorted(tree.glob("lib*/python3*/*-packages/salt")):
-        (salt / "_syspaths.py").write_text(SYSPATHS.format(name=name) + left, encoding="utf-8")
+        # A tree that some package made has its package's paths.
+        if not (salt / "_syspaths.py").exists():
+            (salt / "_syspaths.py").write_text(SYSPATHS.format(name=name) + left, encoding="utf-8")
 
 
 def relocate(tree, origin):

@@ -86,7 +86,7 @@ def normalise_one(path, tree, seconds):
     if stat.S_ISLNK(found.st_mode):
         target = os.readlink(path)
         lands = os.path.normpath(os.path.join(os.path.dirname(path), target))
-        if os.path.isabs(target) or os.path.commonpath([lands, str(tree)]) != str(tree):
+        if os.path.isabs(target) or not lands.startswith(f"{tree}/"):
             raise Refusal(f"cannot pack {path}: its link leads out of the tree, to {target}",
                           "report this: build-tree should have resolved it")
     elif stat.S_ISREG(found.st_mode):
@@ -126,7 +126,8 @@ def check(version, tree, forbidden):
                "cannot use the tree: Salt does not start in it", "see the lines above",
                env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}, cwd="/").splitlines()
     if told[1:]:
-        raise Refusal(f"cannot use the tree: its Python reads {', '.join(told[1:])}", "report this")
+        raise Refusal(f"cannot use the tree: its Python reads {len(told) - 1} files elsewhere, such as {told[1]}",
+                      "a tree that knows its place must be given as a directory, where it was installed")
     if told[0] != version:
         raise Refusal(f"cannot use the tree: it holds Salt {told[0]}, not {version}", "set SIDLE_VERSION to it")
 

@@ -30,6 +30,8 @@ def install(version, python, tree, toolbox):
     for wheel in sorted(wheels.glob("*.whl")):
         unpack_wheel(wheel, site)
     add_extras_hook(sdist, version, site)
+    # What the `package` grain says; Salt asks packagers to set it.
+    (site / "salt" / "_pkg.txt").write_text("onedir\n", encoding="utf-8")
     for pattern in USELESS_FILES:
         for path in sorted(site.glob(pattern)):
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -32,8 +32,7 @@ def search_path(file, tree, old, directories, origin):
     """The entries of `old` that can move, and those for the tree's library `directories`."""
     entries = []
     for entry in old:
-        inside = origin and os.path.commonpath([entry, str(origin)]) == str(origin)
-        if inside:
+        if origin and (entry + "/").startswith(f"{origin}/"):
             entry = relative(file, tree / os.path.relpath(entry, origin))
         if entry.startswith("$ORIGIN"):
             entries.append(entry)

@@ -1,0 +1,29 @@
+//! The clocks: wall time for what people and metadata say, monotonic time for waits, the boot's identity for what a reboot ends.
+
+use super::{OsError, Result};
+use jiff::Timestamp;
+use std::path::Path;
+use std::time::Duration;
+
+/// The wall clock.
+pub fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+/// Time since boot, suspended time included: what a wait is measured with.
+pub fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Waits.
+pub fn sleep(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// The kernel's random identity of this boot.
+pub fn boot_id() -> Result<String> {
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    let text = std::fs::read_to_string(path).map_err(|source| OsError::new("read", path, source))?;
+    Ok(text.trim().to_owned())
+}

@@ -1,0 +1,35 @@
+//! Named instants at which a test can kill the program. Compiled to nothing without the feature `crash-points`.
+
+/// An instant between two effects. With the feature `crash-points` and `SIDLE_CRASH_AT=name` (or `name#3`: the third pass) in the
+/// environment the process kills itself here, as `kill -9` would; `SIDLE_CRASH_TRACE=FILE` lists the names passed.
+#[macro_export]
+macro_rules! crash_point {
+    ($name:expr) => {
+        #[cfg(feature = "crash-points")]
+        $crate::os::crash::pass($name);
+    };
+}
+
+/// Passes the instant `name`.
+#[cfg(feature = "crash-points")]
+pub fn pass(name: &str) {
+    use std::io::Write as _;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static PASSES: AtomicU64 = AtomicU64::new(0);
+    if let Some(trace) = std::env::var_os("SIDLE_CRASH_TRACE") {
+        if let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(trace) {
+            // A test aid: a trace that can't be written shows as a missing name in the test.
+            let _ = writeln!(file, "{name}");
+        }
+    }
+    let Some(wanted) = std::env::var_os("SIDLE_CRASH_AT") else { return };
+    let wanted = wanted.to_string_lossy().into_owned();
+    let (point, pass) = wanted.split_once('#').unwrap_or((&wanted, "1"));
+    if point == name && PASSES.fetch_add(1, Ordering::SeqCst) + 1 == pass.parse().unwrap_or(1) {
+        let own = rustix::process::getpid();
+        let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+        loop {
+            std::thread::park();
+        }
+    }
+}

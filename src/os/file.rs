@@ -1,0 +1,47 @@
+//! Input files that a person named, and output files that a person asked for: paths as given, links followed.
+
+use super::{OsError, Result};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Opens a regular file to read. A directory or device is refused with its kind in the message.
+pub fn open(path: &Path) -> Result<File> {
+    let file = File::open(path).map_err(|source| OsError::new("open", path, source))?;
+    let metadata = file.metadata().map_err(|source| OsError::new("look at", path, source))?;
+    if metadata.is_dir() {
+        let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory, not a file");
+        return Err(OsError::new("read", path, source));
+    }
+    Ok(file)
+}
+
+/// Reads a whole file of at most `limit` bytes.
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    read_open(open(path)?, path, limit)
+}
+
+/// Reads a whole file of at most `limit` bytes; None where there is none.
+pub fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    match read(path, limit) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the rest of an open file, refusing more than `limit` bytes.
+pub(super) fn read_open(file: File, path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|source| OsError::new("read", path, source))?;
+    if bytes.len() as u64 > limit {
+        let source = io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {limit} bytes"));
+        return Err(OsError::new("read", path, source));
+    }
+    Ok(bytes)
+}
+
+/// The file's canonical path, links resolved.
+pub fn canonical(path: &Path) -> Result<std::path::PathBuf> {
+    std::fs::canonicalize(path).map_err(|source| OsError::new("resolve", path, source))
+}

@@ -1,0 +1,50 @@
+//! What this host is: its architecture, and where its shared libraries are.
+
+use super::{dir::Dir, file};
+use std::path::{Path, PathBuf};
+
+/// The kernel's architecture name: `x86_64`.
+pub fn architecture() -> String {
+    rustix::system::uname().machine().to_string_lossy().into_owned()
+}
+
+/// The host's name.
+pub fn name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Processors that this process may use, at least 1.
+pub fn parallelism() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Largest configuration file of the dynamic linker that is read.
+const LINKER_CONFIGURATION_BYTES_MAXIMUM: u64 = 64 * 1024;
+
+/// Where the dynamic linker looks: its built-in directories (Debian's, RHEL's and SUSE's) and those of ld.so.conf.
+pub fn library_directories() -> Vec<PathBuf> {
+    let triplet = format!("{}-linux-gnu", architecture());
+    let built_in = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(PathBuf::from);
+    let multiarch = ["/lib", "/usr/lib"].map(|base| Path::new(base).join(&triplet));
+    let mut directories: Vec<PathBuf> = multiarch.into_iter().chain(built_in).collect();
+    let mut configurations = vec![PathBuf::from("/etc/ld.so.conf")];
+    if let Ok(dir) = Dir::open(Path::new("/etc/ld.so.conf.d")) {
+        let names = dir.names().unwrap_or_default();
+        configurations.extend(names.into_iter().map(|name| dir.path().join(name)));
+    }
+    for configuration in configurations {
+        // A host without the file has the built-in directories only.
+        let bytes = file::read(&configuration, LINKER_CONFIGURATION_BYTES_MAXIMUM).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        directories.extend(text.lines().map(str::trim).filter(|line| line.starts_with('/')).map(PathBuf::from));
+    }
+    directories
+}
+
+/// The file of the shared library `name` (`libssl.so.3`) on this host.
+pub fn library(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return None;
+    }
+    library_directories().into_iter().map(|directory| directory.join(name)).find(|path| file::open(path).is_ok())
+}

@@ -1,0 +1,205 @@
+//! Processes: their identity over time, signals that can't hit a stranger, starting them, and becoming them.
+
+use super::{OsError, Result, clock, proc_fs};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+pub use rustix::process::Signal as SignalNumber;
+
+/// Names one process for ever: a pid is used again, and start times repeat after a reboot.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// The boot in which it ran.
+    pub boot_id: String,
+    /// Process number.
+    pub pid: u32,
+    /// Start time, clock ticks since boot.
+    pub start_time: u64,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "process {}", self.pid)
+    }
+}
+
+impl Identity {
+    /// The process that is `pid` now; None where there is none that lives.
+    pub fn of(pid: u32) -> Result<Option<Self>> {
+        let Some(process) = proc_fs::process(pid)?.filter(proc_fs::Process::is_alive) else { return Ok(None) };
+        Ok(Some(Self { boot_id: clock::boot_id()?, pid, start_time: process.start_time }))
+    }
+
+    /// This process.
+    pub fn own() -> Result<Self> {
+        let pid = std::process::id();
+        Self::of(pid)?.ok_or_else(|| OsError::new("find", Path::new("/proc/self"), io::ErrorKind::NotFound))
+    }
+
+    /// True while this very process lives. A zombie does not.
+    pub fn is_alive(&self) -> Result<bool> {
+        Ok(Self::of(self.pid)?.as_ref() == Some(self))
+    }
+
+    fn raw(&self) -> Option<Pid> {
+        i32::try_from(self.pid).ok().and_then(Pid::from_raw)
+    }
+
+    /// A descriptor that becomes readable when the process ends. None: it is gone, or the kernel (before 5.3) can't: look on a timer.
+    pub fn descriptor(&self) -> Result<Option<OwnedFd>> {
+        let Some(pid) = self.raw() else { return Ok(None) };
+        let Ok(fd) = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK) else {
+            return Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())
+                .ok()
+                .filter(|_| self.is_alive().unwrap_or(false)));
+        };
+        // The pid may have been used again before the descriptor was opened: look after, not before.
+        Ok(if self.is_alive()? { Some(fd) } else { None })
+    }
+
+    /// Sends a signal to this very process; false when it is gone.
+    pub fn signal(&self, signal: Signal) -> Result<bool> {
+        let sent = match self.descriptor()? {
+            Some(fd) => rustix::process::pidfd_send_signal(&fd, signal),
+            None if !self.is_alive()? => return Ok(false),
+            None => match self.raw() {
+                Some(pid) => rustix::process::kill_process(pid, signal),
+                None => return Ok(false),
+            },
+        };
+        match sent {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::SRCH) => Ok(false),
+            Err(errno) => Err(OsError::new("signal", Path::new(&format!("process {}", self.pid)), errno)),
+        }
+    }
+}
+
+/// A program to start or to become. Nothing of this process's environment is passed on but what is named here.
+#[derive(Debug, Clone, Default)]
+pub struct Program {
+    /// The file to execute.
+    pub path: PathBuf,
+    /// Arguments after the program's own name.
+    pub arguments: Vec<OsString>,
+    /// Variables set on top of the inherited environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Variables taken out of the inherited environment.
+    pub without: Vec<OsString>,
+}
+
+/// What a started process reads from standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing.
+    Null,
+    /// A pipe from this process.
+    Pipe,
+    /// What this process reads.
+    Inherited,
+}
+
+impl Program {
+    /// The program at `path`, without arguments.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), ..Self::default() }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn argument(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Adds a variable.
+    #[must_use]
+    pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    fn command(&self, input: Input) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        for name in &self.without {
+            command.env_remove(name);
+        }
+        command.stdin(match input {
+            Input::Null => Stdio::null(),
+            Input::Pipe => Stdio::piped(),
+            Input::Inherited => Stdio::inherit(),
+        });
+        command
+    }
+
+    /// Starts it in a process group of its own, so that a terminal's Ctrl-C doesn't reach it. Output goes where this process's goes.
+    pub fn start(&self, input: Input) -> Result<Child> {
+        self.command(input).process_group(0).spawn().map_err(|source| OsError::new("start", &self.path, source))
+    }
+
+    /// Runs it to its end and gives exit success and what it printed on standard output; its errors go where this process's go.
+    pub fn output(&self) -> Result<(bool, Vec<u8>)> {
+        let output = self.command(Input::Null).stderr(Stdio::inherit()).output();
+        let output = output.map_err(|source| OsError::new("start", &self.path, source))?;
+        Ok((output.status.success(), output.stdout))
+    }
+
+    /// Runs it to its end, output to where this process's goes, in the directory `directory`; true when it exits with 0.
+    pub fn run_in(&self, directory: &Path) -> Result<bool> {
+        let status = self.command(Input::Null).current_dir(directory).status();
+        Ok(status.map_err(|source| OsError::new("start", &self.path, source))?.success())
+    }
+
+    /// Becomes the program. Returns only when that failed.
+    pub fn execute(&self, input: Input) -> OsError {
+        OsError::new("start", &self.path, self.command(input).exec())
+    }
+}
+
+/// The file of the running program itself.
+pub fn own_program() -> Result<PathBuf> {
+    let path = Path::new("/proc/self/exe");
+    std::env::current_exe().map_err(|source| OsError::new("find the program behind", path, source))
+}
+
+/// The user that this process acts as.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// A user's name where the host knows it, for messages and history; else the number.
+pub fn user_name(user: u32) -> String {
+    let passwd = super::file::read_if_exists(Path::new("/etc/passwd"), 1 << 20).ok().flatten().unwrap_or_default();
+    let passwd = String::from_utf8_lossy(&passwd);
+    let name = passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.get(2)?.parse() == Ok(user)).then(|| fields[0].to_owned())
+    });
+    name.unwrap_or_else(|| user.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_gone_is_neither_alive_nor_signalled() {
+        let mut child = Program::new("/bin/sleep").argument("60").start(Input::Null).unwrap();
+        let identity = Identity::of(child.id()).unwrap().unwrap();
+        let stranger = Identity { start_time: identity.start_time + 1, ..identity.clone() };
+        assert!(identity.is_alive().unwrap());
+        assert!(!stranger.signal(Signal::KILL).unwrap(), "another start time is another process");
+        assert!(identity.signal(Signal::KILL).unwrap());
+        child.wait().unwrap();
+        assert!(!identity.is_alive().unwrap());
+        assert!(!identity.signal(Signal::KILL).unwrap());
+    }
+}

@@ -1,0 +1,39 @@
+//! Walks a tree in one order on every machine: parents before children, siblings by the bytes of their names. Links are not followed.
+
+use super::Result;
+use super::dir::{Dir, FileKind, FileStat};
+use std::path::{Path, PathBuf};
+
+/// One entry met on a walk.
+#[derive(Debug)]
+pub struct Walked {
+    /// Path relative to the walk's root.
+    pub path: PathBuf,
+    /// What it is.
+    pub stat: FileStat,
+}
+
+/// Deepest tree walked. Stops a loop that a bind mount or a broken file system makes.
+pub const DEPTH_MAXIMUM: usize = 64;
+
+/// All entries below `root`. An entry that goes away under the walk is left out.
+pub fn walk(root: &Dir) -> Result<Vec<Walked>> {
+    let mut found = Vec::new();
+    descend(root, Path::new(""), 0, &mut found)?;
+    Ok(found)
+}
+
+fn descend(dir: &Dir, relative: &Path, depth: usize, found: &mut Vec<Walked>) -> Result<()> {
+    if depth > DEPTH_MAXIMUM {
+        return Err(super::OsError::new("walk below", dir.path(), rustix::io::Errno::LOOP));
+    }
+    for (name, _) in dir.entries()? {
+        let Some(stat) = dir.stat(&name)? else { continue };
+        let path = relative.join(&name);
+        found.push(Walked { path: path.clone(), stat });
+        if stat.kind == FileKind::Directory {
+            descend(&dir.child(&name)?, &path, depth + 1, found)?;
+        }
+    }
+    Ok(())
+}

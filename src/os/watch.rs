@@ -1,0 +1,50 @@
+//! inotify: wakes a wait when a directory changes. A hint only: every user looks again by itself, and on a timer.
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+
+/// Watched directories. Readable when one of them changed.
+#[derive(Debug)]
+pub struct Watch {
+    fd: OwnedFd,
+}
+
+impl Watch {
+    /// Watches those of `directories` that exist. An error (no inotify instance left) means: use the timer alone.
+    pub fn new<'a>(directories: impl IntoIterator<Item = &'a Path>) -> io::Result<Self> {
+        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ONLYDIR;
+        for directory in directories {
+            // One that doesn't exist, or a full watch table, is covered by the timer.
+            let _ = inotify::add_watch(&fd, directory, flags);
+        }
+        Ok(Self { fd })
+    }
+
+    /// Drops the events that have piled up.
+    pub fn drain(&self) {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.fd, &mut buffer);
+        while reader.next().is_ok() {}
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Watch {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
