@@ -22,4 +22,5 @@ pub mod layout;
 pub mod name;
 pub mod os;
 pub mod switch;
+pub mod trust;
 pub mod version;
