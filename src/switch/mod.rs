@@ -33,10 +33,14 @@
 //! that reads the link alone, starts a release that worked (promise 3). The other order, link first, would let a crash leave a link that
 //! the journal has no word for.
 
+pub mod drive;
+pub mod files;
 pub mod history;
 pub mod journal;
 pub mod machine;
+pub mod processes;
 pub mod record;
+pub mod verdicts;
 
 pub use history::{Entry, History};
 pub use journal::{Journal, JournalError, Request, RequestError};
