@@ -64,7 +64,8 @@ pub fn read(bytes: &[u8]) -> Result<Option<Needs>, ElfError> {
         architecture: architecture(&elf)?,
         soname: elf.soname.map(str::to_owned),
         glibc: glibc(&elf),
-        musl: libraries.iter().any(|name| is_musl(name)) || elf.interpreter.is_some_and(|path| path.contains("ld-musl")),
+        musl: libraries.iter().any(|name| is_musl(name))
+            || elf.interpreter.is_some_and(|path| path.contains("ld-musl")),
         libraries,
     }))
 }
@@ -105,7 +106,16 @@ fn is_musl(library: &str) -> bool {
 /// True for the libraries that come with the C library itself: the libc floor speaks for them.
 pub fn belongs_to_libc(library: &str) -> bool {
     const STEMS: [&str; 11] = [
-        "libc", "libm", "libdl", "libpthread", "librt", "libutil", "libresolv", "libanl", "libmvec", "libBrokenLocale",
+        "libc",
+        "libm",
+        "libdl",
+        "libpthread",
+        "librt",
+        "libutil",
+        "libresolv",
+        "libanl",
+        "libmvec",
+        "libBrokenLocale",
         "libthread_db",
     ];
     let stem = library.split(".so").next().unwrap_or(library);

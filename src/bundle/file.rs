@@ -59,7 +59,9 @@ impl BundleError {
     /// What kind of failure this is.
     pub fn class(&self) -> Class {
         match self {
-            Self::NotABundle | Self::Truncated { .. } | Self::Garbled { .. } | Self::TooLarge { .. } => Class::Integrity,
+            Self::NotABundle | Self::Truncated { .. } | Self::Garbled { .. } | Self::TooLarge { .. } => {
+                Class::Integrity
+            }
             Self::Io { source, .. } if crate::os::is_no_space(source) => Class::NoSpace,
             Self::Io { .. } | Self::Misuse { .. } => Class::Failed,
         }
@@ -167,7 +169,13 @@ impl<W: Write> BundleWriter<W> {
     }
 
     /// Copies a payload of exactly `length` bytes, and compares its digest with the one in its name.
-    pub fn payload(&mut self, id: &ReleaseId, digest: Digest, length: u64, from: &mut dyn Read) -> Result<(), BundleError> {
+    pub fn payload(
+        &mut self,
+        id: &ReleaseId,
+        digest: Digest,
+        length: u64,
+        from: &mut dyn Read,
+    ) -> Result<(), BundleError> {
         let name = MemberName::Payload(id.clone(), digest);
         self.follow(&name)?;
         self.header(&name, length)?;
@@ -176,7 +184,8 @@ impl<W: Write> BundleWriter<W> {
         let mut buffer = vec![0; COPY_BYTES];
         let mut copied = 0;
         loop {
-            let count = from.read(&mut buffer).map_err(|source| BundleError::Io { verb: "read the payload for", source })?;
+            let count =
+                from.read(&mut buffer).map_err(|source| BundleError::Io { verb: "read the payload for", source })?;
             if count == 0 {
                 break;
             }
@@ -281,7 +290,8 @@ impl<R: Read> BundleReader<R> {
         if hint != super::member::hint(head.releases.iter().map(|release| &release.id)).as_bytes() {
             return Err(garbled("sidle-bundle", "it names other releases than the bundle has"));
         }
-        let awaited: Vec<_> = head.releases.iter().map(|release| (release.id.clone(), release.payload_digest)).collect();
+        let awaited: Vec<_> =
+            head.releases.iter().map(|release| (release.id.clone(), release.payload_digest)).collect();
         Ok((head, Self { reader, header: Some(header), awaited: awaited.into_iter(), current: None }))
     }
 
@@ -494,7 +504,11 @@ fn read_hint(reader: &mut impl Read) -> Result<Vec<u8>, BundleError> {
         return Err(BundleError::TooLarge { member: name });
     }
     let hint = read_bytes(reader, &name, size)?;
-    if hint.starts_with(HINT_FIRST_LINE.as_bytes()) { Ok(hint) } else { Err(garbled(&name, "its first line is not `sidle bundle 1`")) }
+    if hint.starts_with(HINT_FIRST_LINE.as_bytes()) {
+        Ok(hint)
+    } else {
+        Err(garbled(&name, "its first line is not `sidle bundle 1`"))
+    }
 }
 
 fn read_header(reader: &mut impl Read, member: &str) -> Result<[u8; 512], BundleError> {

@@ -76,7 +76,9 @@ impl RecipeError {
     /// What the author can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Build => Some("write `command = [\"./build-tree\"]` or `tree = \"directory\"` below [build]".to_owned()),
+            Self::Build => {
+                Some("write `command = [\"./build-tree\"]` or `tree = \"directory\"` below [build]".to_owned())
+            }
             Self::Service(name) => Some(format!("add `{name} = \"bin/...\"` below [commands]")),
             Self::Schema(_) | Self::Toml(_) => None,
         }
@@ -90,7 +92,9 @@ impl fmt::Display for RecipeError {
             Self::Schema(found) => {
                 write!(formatter, "cannot read the recipe: it has schema {found}, this sidle reads {SCHEMA}")
             }
-            Self::Build => formatter.write_str("cannot use the recipe: [build] must have a command or a tree, and only one"),
+            Self::Build => {
+                formatter.write_str("cannot use the recipe: [build] must have a command or a tree, and only one")
+            }
             Self::Service(name) => {
                 write!(formatter, "cannot use the recipe: its service runs {name:?}, which is none of its commands")
             }

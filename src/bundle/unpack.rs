@@ -59,7 +59,10 @@ impl<R: Read> FrameSource for ReaderSource<R> {
     fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
         let mut bytes = Vec::new();
         let read = self.0.by_ref().take(frame.length).read_to_end(&mut bytes);
-        read.map_err(|error| SourceError { class: Class::Failed, error: format!("cannot read the payload: {error}").into() })?;
+        read.map_err(|error| SourceError {
+            class: Class::Failed,
+            error: format!("cannot read the payload: {error}").into(),
+        })?;
         if bytes.len() as u64 == frame.length {
             return Ok(bytes);
         }
@@ -69,7 +72,9 @@ impl<R: Read> FrameSource for ReaderSource<R> {
     fn end(&mut self) -> Result<(), SourceError> {
         match self.0.read(&mut [0]) {
             Ok(0) => Ok(()),
-            Ok(_) => Err(SourceError { class: Class::Integrity, error: "cannot use the payload: bytes follow it".into() }),
+            Ok(_) => {
+                Err(SourceError { class: Class::Integrity, error: "cannot use the payload: bytes follow it".into() })
+            }
             Err(error) => {
                 Err(SourceError { class: Class::Failed, error: format!("cannot read the payload: {error}").into() })
             }
@@ -140,8 +145,12 @@ impl fmt::Display for UnpackError {
                 write!(formatter, "cannot unpack frame {index} of the payload: its bytes are not what was signed")
             }
             Self::Content { index, error } => write!(formatter, "cannot unpack frame {index} of the payload: {error}"),
-            Self::Header { path } => write!(formatter, "cannot unpack {path}: the payload describes it otherwise than the manifest"),
-            Self::Digest { path } => write!(formatter, "cannot unpack {path}: the payload has another content than the manifest says"),
+            Self::Header { path } => {
+                write!(formatter, "cannot unpack {path}: the payload describes it otherwise than the manifest")
+            }
+            Self::Digest { path } => {
+                write!(formatter, "cannot unpack {path}: the payload has another content than the manifest says")
+            }
         }
     }
 }
@@ -204,7 +213,12 @@ fn make_links(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
 }
 
 /// Reads frames on this thread, unpacks them on others.
-fn run(job: &Job<'_>, source: &mut dyn FrameSource, threads: usize, progress: &dyn Fn(u64, u64)) -> Result<(), UnpackError> {
+fn run(
+    job: &Job<'_>,
+    source: &mut dyn FrameSource,
+    threads: usize,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), UnpackError> {
     let (sender, receiver) = mpsc::sync_channel::<(usize, Vec<u8>)>(threads);
     let receiver = Mutex::new(receiver);
     let failed = AtomicBool::new(false);
