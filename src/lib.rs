@@ -22,4 +22,6 @@ pub mod failure;
 pub mod layout;
 pub mod name;
 pub mod os;
+pub mod switch;
+pub mod trust;
 pub mod version;

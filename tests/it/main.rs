@@ -1,0 +1,3 @@
+//! The integration tests: one file per promise or floor.
+
+mod machine;
