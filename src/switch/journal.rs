@@ -101,6 +101,7 @@ impl Journal {
     }
 
     /// This journal after the live switch's act came to `outcome`. Equal to this one: nothing to write.
+    #[must_use]
     pub fn advanced(&self, outcome: &Outcome, now: Timestamp) -> Self {
         let mut journal = self.clone();
         let Some(live) = &self.live else { return journal };
@@ -119,12 +120,14 @@ impl Journal {
     }
 
     /// This journal after an absence of the supervisor that drove the live switch.
+    #[must_use]
     pub fn resumed(&self, survivor: Survivor, now: Timestamp) -> Self {
         Self { live: self.live.as_ref().map(|live| live.resumed(survivor, now)), ..self.clone() }
     }
 
     /// This journal with the peers that the running process has proven, as seen just now. They are taken while the old process still
     /// answers; from its stop on the baseline stands.
+    #[must_use]
     pub fn measured(&self, baseline: Vec<String>) -> Self {
         let mut journal = self.clone();
         if let Some(live) = journal.live.as_mut().filter(|live| live.phase.is_before_stop()) {
