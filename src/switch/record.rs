@@ -87,6 +87,9 @@ pub struct Switch {
     pub requested_at: Timestamp,
     /// Until when the stop must have begun; afterwards nothing is changed.
     pub deadline: Timestamp,
+    /// The id of the boot in which it was asked for, or resumed last: how a resume knows that the host was started anew since, even when
+    /// the first resume after that was itself cut off.
+    pub boot: String,
     /// Why, in the words of whoever asked.
     pub reason: String,
     /// Who asked.
@@ -195,10 +198,16 @@ impl Switch {
         switch
     }
 
-    /// This switch after an absence of the supervisor, which found `survivor`.
-    pub(super) fn resumed(&self, survivor: Survivor, now: Timestamp) -> Self {
+    /// This switch after an absence of the supervisor.
+    pub(super) fn resumed(&self, boot: &str, alive: bool, now: Timestamp) -> Self {
+        let survivor = match (boot == self.boot, alive) {
+            (false, _) => Survivor::Rebooted,
+            (true, true) => Survivor::Alive,
+            (true, false) => Survivor::Gone,
+        };
         let next = machine::resumed(self.phase, survivor, self.course());
         let mut switch = self.clone();
+        boot.clone_into(&mut switch.boot);
         if self.phase.is_trial() {
             switch.setbacks += 1;
             if next.is_back() {
