@@ -15,7 +15,7 @@
 //! # What the driver does
 //!
 //! ```text
-//! at start:  journal = journal.resumed(survivor, now); write it; make `current` name journal.proven
+//! at start:  journal = journal.resumed(boot id, alive, now); write it; make `current` name journal.proven
 //! while journal.live is a switch:
 //!     outcome = perform(switch.phase.act())                       idempotent; the phase is on disk already
 //!     outcome = switch.in_time(outcome, waited, now, limits)      waited: monotonic, since the phase was entered or resumed
@@ -44,5 +44,5 @@ pub mod verdicts;
 
 pub use history::{Entry, History};
 pub use journal::{Journal, JournalError, Request, RequestError};
-pub use machine::{Act, Limits, Mode, Outcome, Phase, Side, Survivor};
+pub use machine::{Act, Limits, Mode, Outcome, Phase, Side};
 pub use record::{Cause, Failure, Purpose, Switch};
