@@ -22,6 +22,7 @@ pub mod failure;
 pub mod layout;
 pub mod name;
 pub mod os;
+pub mod store;
 pub mod switch;
 pub mod trust;
 pub mod version;

@@ -3,6 +3,7 @@
 //! `canonical` and `reader` read JSON strictly, `metadata` turns it into types, `key` verifies signatures, `verify` is the client workflow,
 //! `by_hand` drives it over what a bundle carries; `publish` builds and signs, `target` names, `sums` and `minisign` serve checks without sidle.
 
+pub mod authority;
 pub mod by_hand;
 pub mod canonical;
 pub mod error;
@@ -16,6 +17,7 @@ pub mod sums;
 pub mod target;
 pub mod verify;
 
+pub use authority::Authority;
 pub use by_hand::{MetadataFiles, TrustedTargets, Verdict, Verification};
 pub use error::TrustError;
 pub use key::{KeyId, PublicKey};
@@ -23,3 +25,5 @@ pub use metadata::{Role, Target};
 pub use publish::{SignError, Signer};
 pub use target::Build;
 pub use verify::{BY_HAND_GRACE, Expiry, Floor, Warning};
+
+crate::reports!(TrustError);
