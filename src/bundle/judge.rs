@@ -38,12 +38,48 @@ pub fn judge(raw: Manifest<RawEntry>) -> Result<Manifest, Problems> {
 
 fn separate(raw: Manifest<RawEntry>) -> (Vec<RawEntry>, Manifest) {
     let Manifest {
-        schema, package, version, revision, platform, agent, libc_floor, host_libraries, masters, source_date_epoch, space,
-        commands, service, guard, extras, sbom, payload, generations, frames, entries,
+        schema,
+        package,
+        version,
+        revision,
+        platform,
+        agent,
+        libc_floor,
+        host_libraries,
+        masters,
+        source_date_epoch,
+        space,
+        commands,
+        service,
+        guard,
+        extras,
+        sbom,
+        payload,
+        generations,
+        frames,
+        entries,
     } = raw;
     let head = Manifest {
-        schema, package, version, revision, platform, agent, libc_floor, host_libraries, masters, source_date_epoch, space,
-        commands, service, guard, extras, sbom, payload, generations, frames, entries: Vec::new(),
+        schema,
+        package,
+        version,
+        revision,
+        platform,
+        agent,
+        libc_floor,
+        host_libraries,
+        masters,
+        source_date_epoch,
+        space,
+        commands,
+        service,
+        guard,
+        extras,
+        sbom,
+        payload,
+        generations,
+        frames,
+        entries: Vec::new(),
     };
     (entries, head)
 }
@@ -235,7 +271,10 @@ fn check_frames(manifest: &Manifest, problems: &mut Problems) {
             problems.add(&name, format_args!("its length {length} is not within 1 to {FRAME_LENGTH_MAXIMUM_BYTES}"));
         }
         if content_length == 0 || content_length > FRAME_CONTENT_MAXIMUM_BYTES {
-            problems.add(&name, format_args!("its content {content_length} is not within 1 to {FRAME_CONTENT_MAXIMUM_BYTES}"));
+            problems.add(
+                &name,
+                format_args!("its content {content_length} is not within 1 to {FRAME_CONTENT_MAXIMUM_BYTES}"),
+            );
         }
         if generation as usize >= manifest.generations.len() {
             problems.add(&name, format_args!("it has no generation {generation}"));
@@ -273,7 +312,8 @@ fn check_layout(manifest: &Manifest, problems: &mut Problems) {
             }
             frames::Holds::Part { .. } => {
                 if split_generation != Some(manifest.frames[index].generation) {
-                    problems.add(&format!("frame {index}"), "it is of another generation than the file that it continues");
+                    problems
+                        .add(&format!("frame {index}"), "it is of another generation than the file that it continues");
                 }
             }
             frames::Holds::End => {}

@@ -9,7 +9,8 @@ use super::member::ReleaseId;
 use super::path::BundlePath;
 use super::problems::Problems;
 use super::ustar;
-use super::wire::{self, RawEntry, Reserved};
+pub use super::wire::Reserved;
+use super::wire::{self, RawEntry};
 use crate::agent::AgentKind;
 use crate::digest::Digest;
 use crate::failure::Class;
@@ -180,7 +181,9 @@ impl ManifestError {
     pub fn class(&self) -> Class {
         match self {
             Self::Write(_) => Class::Failed,
-            Self::TooLarge | Self::Compression(_) | Self::Json(_) | Self::Schema(_) | Self::Unsafe(_) => Class::NotTrusted,
+            Self::TooLarge | Self::Compression(_) | Self::Json(_) | Self::Schema(_) | Self::Unsafe(_) => {
+                Class::NotTrusted
+            }
         }
     }
 
@@ -196,7 +199,9 @@ impl ManifestError {
 impl fmt::Display for ManifestError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLarge => write!(formatter, "cannot read the manifest: it has more than {MANIFEST_MAXIMUM_BYTES} bytes"),
+            Self::TooLarge => {
+                write!(formatter, "cannot read the manifest: it has more than {MANIFEST_MAXIMUM_BYTES} bytes")
+            }
             Self::Compression(error) => write!(formatter, "cannot read the manifest: {error}"),
             Self::Write(reason) => write!(formatter, "cannot write the manifest: {reason}"),
             Self::Json(error) => write!(formatter, "cannot read the manifest: {error}"),
@@ -292,7 +297,8 @@ pub const LINK_MODE: u32 = 0o777;
 impl Space {
     /// What `entries` need.
     pub fn of(entries: &[Entry], overlap_memory_bytes: u64) -> Self {
-        let mut space = Self { content_bytes: 0, allocated_bytes: 0, inodes: entries.len() as u64, overlap_memory_bytes };
+        let mut space =
+            Self { content_bytes: 0, allocated_bytes: 0, inodes: entries.len() as u64, overlap_memory_bytes };
         for entry in entries {
             match &entry.kind {
                 EntryKind::Directory { .. } => space.allocated_bytes += BLOCK_BYTES,

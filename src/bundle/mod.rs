@@ -2,19 +2,20 @@
 //! releases by hand. Reading, here, is regenerating what must be there and comparing.
 
 pub mod compression;
-//pub mod elf;
-//pub mod file;
+pub mod elf;
+pub mod file;
 pub mod frames;
+mod handles;
 mod judge;
 pub mod limits;
 pub mod manifest;
 pub mod member;
-//pub mod pack;
-//pub mod parallel;
+pub mod pack;
+pub mod parallel;
 pub mod path;
 pub mod problems;
-//pub mod recipe;
-//pub mod survey;
-//pub mod unpack;
+pub mod recipe;
+mod survey;
+pub mod unpack;
 pub mod ustar;
 mod wire;

@@ -98,6 +98,7 @@ impl History {
     }
 
     /// This history with `entry`, unless it is there already: an act may happen twice. Beyond the maximum the oldest ones go.
+    #[must_use]
     pub fn with(mut self, entry: Entry) -> Self {
         if self.find(entry.id).is_none() {
             self.entries.push(entry);

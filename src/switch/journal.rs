@@ -2,7 +2,7 @@
 
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
-use crate::switch::machine::{Mode, Outcome, Phase, Survivor};
+use crate::switch::machine::{Mode, Outcome, Phase};
 use crate::switch::record::{Purpose, Switch};
 use crate::version::Release;
 use jiff::Timestamp;
@@ -61,8 +61,8 @@ impl Journal {
         Self { schema: JOURNAL_SCHEMA, instance, package, live: None, proven, previous: None, last_id }
     }
 
-    /// This journal with a new live switch, to be written before anything is done.
-    pub fn requested(&self, request: Request, now: Timestamp) -> Result<Self, RequestError> {
+    /// This journal with a new live switch, to be written before anything is done. `boot` is the present boot's id.
+    pub fn requested(&self, request: Request, boot: &str, now: Timestamp) -> Result<Self, RequestError> {
         if let Some(live) = &self.live {
             return Err(RequestError::Live { id: live.id, to: live.to.clone(), phase: live.phase });
         }
@@ -86,6 +86,7 @@ impl Journal {
             phase_since: now,
             requested_at: now,
             deadline: request.deadline,
+            boot: boot.to_owned(),
             reason: request.reason,
             by: request.by,
             baseline: Vec::new(),
@@ -101,6 +102,7 @@ impl Journal {
     }
 
     /// This journal after the live switch's act came to `outcome`. Equal to this one: nothing to write.
+    #[must_use]
     pub fn advanced(&self, outcome: &Outcome, now: Timestamp) -> Self {
         let mut journal = self.clone();
         let Some(live) = &self.live else { return journal };
@@ -118,13 +120,17 @@ impl Journal {
         journal
     }
 
-    /// This journal after an absence of the supervisor that drove the live switch.
-    pub fn resumed(&self, survivor: Survivor, now: Timestamp) -> Self {
-        Self { live: self.live.as_ref().map(|live| live.resumed(survivor, now)), ..self.clone() }
+    /// This journal after an absence of the supervisor that drove the live switch, to be written before anything is done. `boot` is the
+    /// present boot's id; `alive`: a process of [`Journal::meant`] is alive. Within one boot a process found alive in a phase of
+    /// the trial is the one on trial, also in a restart: the stop was done before that phase was entered.
+    #[must_use]
+    pub fn resumed(&self, boot: &str, alive: bool, now: Timestamp) -> Self {
+        Self { live: self.live.as_ref().map(|live| live.resumed(boot, alive, now)), ..self.clone() }
     }
 
     /// This journal with the peers that the running process has proven, as seen just now. They are taken while the old process still
     /// answers; from its stop on the baseline stands.
+    #[must_use]
     pub fn measured(&self, baseline: Vec<String>) -> Self {
         let mut journal = self.clone();
         if let Some(live) = journal.live.as_mut().filter(|live| live.phase.is_before_stop()) {

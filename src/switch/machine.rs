@@ -88,8 +88,8 @@ pub enum Act {
     /// End this side's process, wait until it is gone. As only one side may run in `idle` and `now`, this may end every process
     /// of the instance's agent.
     Stop(Side),
-    /// Make this side's release run and not be frozen, from its versioned path: adopt what runs already, else check and start it. What was
-    /// sent a deadly signal is not adopted, and has to be gone first.
+    /// Make this side's release run and not be frozen, from its versioned path: adopt what runs already, else check and start it. What
+    /// else runs of the instance's agent is ended first. What was sent a deadly signal is not adopted, and has to be gone first.
     Start(Side),
     /// Look whether this side's process has reached its peers.
     Prove(Side),
@@ -116,7 +116,7 @@ pub enum Outcome {
     Lost(String),
     /// It was not done within the phase's limit, or the switch's deadline.
     Expired,
-    /// A person, or a supervisor that is told to go, takes the switch back.
+    /// A person takes the switch back.
     Cancelled,
 }
 
@@ -155,6 +155,7 @@ pub fn next(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
     }
 }
 
+#[expect(clippy::match_same_arms, reason = "read phase by phase, not result by result")]
 fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
     use Outcome::{Done, Failed, Lost, NotYet};
     use Phase::{
@@ -173,13 +174,16 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
         // Keeping the old process alive meanwhile is the supervisor's work, as ever.
         (Checking, NotYet(_) | Lost(_)) => Checking,
         (Waiting, Done) => Freezing,
-        (Waiting, NotYet(_)) | (Freezing, NotYet(_)) => Waiting,
+        (Waiting | Freezing, NotYet(_)) => Waiting,
         // Nobody is there: no better moment. This is also how a release that doesn't stay up is left.
         (Waiting | Freezing, Lost(_)) | (Freezing, Done) => Stopping,
 
         // From here on the old process may be gone: out only over the way back.
         (Stopping, NotYet(_)) => Stopping,
         (Stopping, Done | Lost(_)) => Starting,
+        // What was not ended yet can stay: the start adopts it.
+        (Stopping, Failed(_) | Outcome::Expired | Outcome::Cancelled) if course.former => Restarting,
+        (Stopping, Failed(_) | Outcome::Expired | Outcome::Cancelled) => Retreating,
         (Starting, NotYet(_)) => Starting,
         (Starting, Done) => Proving,
         (Proving, NotYet(_)) => Proving,
@@ -188,9 +192,7 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
         (Probation, Done) => Flipping,
         // A peer's hiccup is no reason to go back at once; proof and the whole probation are due again.
         (Probation, Failed(_) | Outcome::Expired) if course.setbacks < SETBACKS_MAXIMUM => Proving,
-        (Probation, Failed(_) | Outcome::Expired | Lost(_) | Outcome::Cancelled)
-        | (Stopping, Failed(_) | Outcome::Expired | Outcome::Cancelled)
-        | (Starting | Proving, Failed(_) | Lost(_) | Outcome::Expired | Outcome::Cancelled) => Retreating,
+        (Starting | Proving | Probation, Failed(_) | Lost(_) | Outcome::Expired | Outcome::Cancelled) => Retreating,
 
         // Committed in the journal. A link that can't be moved is the host's defect; going back would cost an outage and mend nothing.
         (Flipping, Done) => Committed,
@@ -206,6 +208,8 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
         (Reproving, NotYet(_) | Outcome::Cancelled) => Reproving,
         (Retreating, Failed(_) | Outcome::Expired)
         | (Restarting | Reproving, Failed(_) | Lost(_) | Outcome::Expired) => Stranded,
+        // Not over `Retreating`: the release that worked may be up, and only its peers down.
+        (Stranded, Done | Outcome::Expired) if course.former => Restarting,
         (Stranded, Done | Outcome::Expired) => Retreating,
         (Stranded, NotYet(_) | Failed(_) | Lost(_)) => Stranded,
         (Stranded, Outcome::Cancelled) => Abandoned,
@@ -223,6 +227,7 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
 /// check, since a power cut may have hurt files; what may have started it goes back, since the trial may be why the host went down.
 /// Within one boot what was under way goes on, but a process that nobody watched has to prove itself again, and one that died
 /// unwatched has failed.
+#[expect(clippy::match_same_arms, reason = "read phase by phase, not result by result")]
 pub fn resumed(phase: Phase, survivor: Survivor, course: Course) -> Phase {
     use Phase::{
         Abandoned, Checking, Committed, Flipping, Freezing, Probation, Proving, Refused, Reproving, Restarting,
@@ -239,6 +244,7 @@ pub fn resumed(phase: Phase, survivor: Survivor, course: Course) -> Phase {
         (Proving | Probation, Gone | Rebooted) | (Starting, Rebooted) => Retreating,
         (Restarting, Alive | Gone | Rebooted) | (Reproving, Gone | Rebooted) => Restarting,
         (Reproving, Alive) => Reproving,
+        (Stranded, Alive | Gone | Rebooted) if course.former => Restarting,
         (Retreating | Stranded, Alive | Gone | Rebooted) => Retreating,
         (
             Flipping | Committed | RolledBack | Refused | Phase::Cancelled | Phase::Expired | Abandoned,

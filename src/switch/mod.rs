@@ -15,7 +15,7 @@
 //! # What the driver does
 //!
 //! ```text
-//! at start:  journal = journal.resumed(survivor, now); write it; make `current` name journal.proven
+//! at start:  journal = journal.resumed(boot id, alive, now); write it; make `current` name journal.proven
 //! while journal.live is a switch:
 //!     outcome = perform(switch.phase.act())                       idempotent; the phase is on disk already
 //!     outcome = switch.in_time(outcome, waited, now, limits)      waited: monotonic, since the phase was entered or resumed
@@ -33,12 +33,16 @@
 //! that reads the link alone, starts a release that worked (promise 3). The other order, link first, would let a crash leave a link that
 //! the journal has no word for.
 
+pub mod drive;
+pub mod files;
 pub mod history;
 pub mod journal;
 pub mod machine;
+pub mod processes;
 pub mod record;
+pub mod verdicts;
 
 pub use history::{Entry, History};
 pub use journal::{Journal, JournalError, Request, RequestError};
-pub use machine::{Act, Limits, Mode, Outcome, Phase, Side, Survivor};
+pub use machine::{Act, Limits, Mode, Outcome, Phase, Side};
 pub use record::{Cause, Failure, Purpose, Switch};

@@ -87,6 +87,9 @@ pub struct Switch {
     pub requested_at: Timestamp,
     /// Until when the stop must have begun; afterwards nothing is changed.
     pub deadline: Timestamp,
+    /// The id of the boot in which it was asked for, or resumed last: how a resume knows that the host was started anew since, even when
+    /// the first resume after that was itself cut off.
+    pub boot: String,
     /// Why, in the words of whoever asked.
     pub reason: String,
     /// Who asked.
@@ -188,27 +191,32 @@ impl Switch {
         if self.phase == Phase::Probation && next == Phase::Proving {
             switch.setbacks += 1;
         }
-        let gave_up = matches!(next, Phase::Retreating | Phase::Refused | Phase::Cancelled | Phase::Expired);
-        if gave_up && self.phase.is_forth() {
-            switch.fail(self.cause(outcome), self.account(outcome));
+        if self.phase.is_forth() && (next.is_back() || next.is_ended()) {
+            switch.fail(self.cause(outcome), &self.account(outcome));
         }
         switch.enter(next, now);
         switch
     }
 
-    /// This switch after an absence of the supervisor, which found `survivor`.
-    pub(super) fn resumed(&self, survivor: Survivor, now: Timestamp) -> Self {
+    /// This switch after an absence of the supervisor.
+    pub(super) fn resumed(&self, boot: &str, alive: bool, now: Timestamp) -> Self {
+        let survivor = match (boot == self.boot, alive) {
+            (false, _) => Survivor::Rebooted,
+            (true, true) => Survivor::Alive,
+            (true, false) => Survivor::Gone,
+        };
         let next = machine::resumed(self.phase, survivor, self.course());
         let mut switch = self.clone();
+        boot.clone_into(&mut switch.boot);
         if self.phase.is_trial() {
             switch.setbacks += 1;
-            if next == Phase::Retreating {
+            if next.is_back() {
                 let text = match survivor {
                     Survivor::Alive => "the supervisor was interrupted too often",
                     Survivor::Gone => "the new process was gone when the supervisor came back",
                     Survivor::Rebooted => "the host went down meanwhile",
                 };
-                switch.fail(Cause::Interruption, text.to_owned());
+                switch.fail(Cause::Interruption, text);
             }
         }
         if next != self.phase {
@@ -233,8 +241,8 @@ impl Switch {
         self.phase_since = now;
     }
 
-    fn fail(&mut self, cause: Cause, text: String) {
-        self.failure = self.failure.take().or(Some(Failure { phase: self.phase, cause, text: shortened(&text) }));
+    fn fail(&mut self, cause: Cause, text: &str) {
+        self.failure = self.failure.take().or(Some(Failure { phase: self.phase, cause, text: shortened(text) }));
     }
 
     fn cause(&self, outcome: &Outcome) -> Cause {
@@ -242,9 +250,10 @@ impl Switch {
         match outcome {
             Outcome::Cancelled => Cause::Person,
             Outcome::Failed(_) | Outcome::Lost(_) | Outcome::Expired if under_proof => Cause::Release,
-            Outcome::Failed(_) | Outcome::Lost(_) | Outcome::Expired => Cause::Host,
-            // The step counter ran out: the supervisor died too often, or jobs always came at the wrong moment.
-            Outcome::Done | Outcome::NotYet(_) => Cause::Host,
+            // Done and not yet: the step counter ran out, since jobs always came at the wrong moment, or the supervisor died too often.
+            Outcome::Failed(_) | Outcome::Lost(_) | Outcome::Expired | Outcome::Done | Outcome::NotYet(_) => {
+                Cause::Host
+            }
         }
     }
 
