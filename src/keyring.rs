@@ -126,7 +126,8 @@ impl Keyring {
         if index.schema != 1 {
             return Err(self.damaged(INDEX, format!("its schema is {}, and only 1 is known", index.schema)));
         }
-        let root = self.stored(Role::Root, &index)?.ok_or_else(|| self.damaged(INDEX, "it names no root".to_owned()))?;
+        let root =
+            self.stored(Role::Root, &index)?.ok_or_else(|| self.damaged(INDEX, "it names no root".to_owned()))?;
         let floor = Floor {
             root,
             timestamp: self.stored(Role::Timestamp, &index)?,
@@ -142,7 +143,11 @@ impl Keyring {
         let name = stored_name(role, digest);
         let bytes = self.directory.read_if_exists(&name, role.bytes_maximum() as u64)?;
         let bytes = bytes.ok_or_else(|| self.damaged(&name, "it is missing".to_owned()))?;
-        if Digest::of(&bytes) == *digest { Ok(Some(bytes)) } else { Err(self.damaged(&name, "it has changed".to_owned())) }
+        if Digest::of(&bytes) == *digest {
+            Ok(Some(bytes))
+        } else {
+            Err(self.damaged(&name, "it has changed".to_owned()))
+        }
     }
 
     fn damaged(&self, name: &str, reason: String) -> KeyringError {
@@ -297,7 +302,9 @@ impl fmt::Display for KeyringError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Os(error) => error.fmt(out),
-            Self::Unpinned { path } => write!(out, "cannot trust anything yet: no root is pinned in {}", path.display()),
+            Self::Unpinned { path } => {
+                write!(out, "cannot trust anything yet: no root is pinned in {}", path.display())
+            }
             Self::Fingerprint { expected, found } => {
                 write!(out, "cannot pin this root: its fingerprint is {found}, not {expected}")
             }

@@ -23,6 +23,7 @@ pub mod keyring;
 pub mod layout;
 pub mod name;
 pub mod os;
+pub mod repository;
 pub mod signer;
 pub mod switch;
 pub mod trust;

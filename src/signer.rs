@@ -9,8 +9,8 @@ use crate::trust::key::SIGNATURE_BYTES;
 use crate::trust::{PublicKey, SignError, Signer};
 use ed25519_dalek::pkcs8::{EncodePrivateKey, EncodePublicKey, KeypairBytes, PublicKeyBytes};
 use ed25519_dalek::{Signer as _, SigningKey};
-use pkcs8::der::pem::PemLabel as _;
 use pkcs8::der::Document;
+use pkcs8::der::pem::PemLabel as _;
 use pkcs8::pkcs5::{pbes2, scrypt};
 use pkcs8::{DecodePrivateKey as _, EncryptedPrivateKeyInfoRef, LineEnding, PrivateKeyInfoRef, SecretDocument};
 use std::fmt;
@@ -82,13 +82,15 @@ impl FileSigner {
         let bytes = file::read(path, KEY_FILE_BYTES_MAXIMUM)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
         // OpenSSL 1.x and others may write text before the PEM block.
-        let (label, document) = SecretDocument::from_pem(text.get(text.find("-----BEGIN").unwrap_or(0)..).unwrap_or(text))
-            .map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
+        let (label, document) =
+            SecretDocument::from_pem(text.get(text.find("-----BEGIN").unwrap_or(0)..).unwrap_or(text))
+                .map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
         let document = match label {
             PrivateKeyInfoRef::PEM_LABEL => document,
             EncryptedPrivateKeyInfoRef::PEM_LABEL => {
                 let encrypted = EncryptedPrivateKeyInfoRef::try_from(document.as_bytes());
-                let encrypted = encrypted.map_err(|_| SignerError::unreadable(path, "its encryption is not known here"))?;
+                let encrypted =
+                    encrypted.map_err(|_| SignerError::unreadable(path, "its encryption is not known here"))?;
                 encrypted.decrypt(passphrase()?).map_err(|_| SignerError::Passphrase { path: path.to_owned() })?
             }
             _ => return Err(SignerError::unreadable(path, &format!("it holds a {label}, not a private key"))),

@@ -4,8 +4,8 @@
 use super::error::TrustError;
 use super::key::{Key, PublicKey};
 use super::metadata::{Role, Root, Signed, Target, Targets};
-use super::verify::{Expiry, Floor, Offered, Warning, Workflow};
 use super::minisign;
+use super::verify::{Expiry, Floor, Offered, Warning, Workflow};
 use crate::digest::Digest;
 use jiff::{SignedDuration, Timestamp as Time};
 use std::collections::BTreeMap;
