@@ -6,7 +6,7 @@
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents
 //! 5  supervise                one loop over one enum of events
 //! 4  switch config            the pure switch machine and its driver; settings
-//! 3  store salt demo signer   siblings do not import each other
+//! 3  store salt demo signer keyring repository   siblings do not import each other
 //! 2  bundle trust agent       formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
 //! 0  name version digest failure layout
@@ -19,10 +19,13 @@ pub mod agent;
 pub mod bundle;
 pub mod digest;
 pub mod failure;
+pub mod keyring;
 pub mod layout;
 pub mod name;
 pub mod os;
 pub mod store;
+pub mod repository;
+pub mod signer;
 pub mod switch;
 pub mod trust;
 pub mod version;

@@ -1,7 +1,7 @@
 //! Trust: TUF metadata (specification 1.0), read, verified and published. Pure over bytes and a time; no file, clock or network.
 //!
 //! `canonical` and `reader` read JSON strictly, `metadata` turns it into types, `key` verifies signatures, `verify` is the client workflow,
-//! `by_hand` drives it over what a bundle carries; `publish` builds and signs, `target` names, `sums` and `minisign` serve checks without sidle.
+//! `by_hand` drives it over what a bundle carries; `publish` builds and signs, `target` names what is signed, `minisign` serves checks without sidle.
 
 pub mod authority;
 pub mod by_hand;
@@ -13,7 +13,6 @@ pub mod metadata;
 pub mod minisign;
 pub mod publish;
 pub mod reader;
-pub mod sums;
 pub mod target;
 pub mod verify;
 
@@ -23,7 +22,6 @@ pub use error::TrustError;
 pub use key::{KeyId, PublicKey};
 pub use metadata::{Role, Target};
 pub use publish::{SignError, Signer};
-pub use target::Build;
 pub use verify::{BY_HAND_GRACE, Expiry, Floor, Warning};
 
 crate::reports!(TrustError);
