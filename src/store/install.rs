@@ -13,7 +13,7 @@ use crate::failure::Report;
 use crate::layout::{self, Layout};
 use crate::name::PackageName;
 use crate::os::{dir::Dir, host, walk};
-use crate::trust::{Authority, Build, MetadataFiles, TrustedTargets, Warning};
+use crate::trust::{Authority, MetadataFiles, TrustedTargets, Warning, target};
 use crate::version::Release;
 use std::io::Read;
 
@@ -103,15 +103,9 @@ fn choose(head: Head, request: &InstallRequest<'_>) -> Result<Chosen> {
     let files: MetadataFiles = head.metadata.iter().map(|(name, bytes)| (name.to_string(), bytes.clone())).collect();
     let (targets, mut warnings) = request.authority.judge(&files)?;
     let bundled = best(head, request)?;
-    let id = &bundled.id;
-    let build = Build { package: id.package.clone(), release: id.release.clone(), platform: id.platform.clone() };
-    targets.require(&build.manifest_target(), &bundled.manifest_digest).map_err(Report::from)?;
-    targets.require(&build.payload_target(), &bundled.payload_digest).map_err(Report::from)?;
-    let sums = [
-        (crate::trust::target::stored_basename(crate::trust::target::MANIFEST, &bundled.manifest_digest), bundled.manifest_digest),
-        (crate::trust::target::stored_basename(crate::trust::target::PAYLOAD, &bundled.payload_digest), bundled.payload_digest),
-    ];
-    warnings.extend(targets.check_sums(&sums, &bundled.checksums, &bundled.signature).map_err(Report::from)?);
+    targets.require(&target::manifest(&bundled.id), &bundled.manifest_digest).map_err(Report::from)?;
+    targets.require(&target::payload(&bundled.id), &bundled.payload_digest).map_err(Report::from)?;
+    warnings.extend(targets.check_sums_signature(&bundled.checksums, &bundled.signature).map_err(Report::from)?);
     let manifest = decompress(&bundled.manifest).and_then(|text| Manifest::parse(&text)).map_err(Report::from)?;
     if manifest.id() != bundled.id {
         let reason = format!("its manifest describes {}, and it is listed as {}", manifest.id(), bundled.id);
