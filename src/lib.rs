@@ -27,6 +27,7 @@ pub mod run;
 pub mod store;
 pub mod repository;
 pub mod signer;
+pub mod supervise;
 pub mod switch;
 pub mod trust;
 pub mod version;
