@@ -12,6 +12,7 @@ use crate::digest::{Digest, Hasher};
 use crate::failure::Class;
 use crate::os::{OsError, dir::Dir};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
@@ -345,10 +346,14 @@ impl Worker<'_> {
         let failed = |verb, source| OsError::new(verb, &parent.path().join(name), source);
         let file = {
             let mut split = lock(&self.job.split);
-            if !split.contains_key(&index) {
-                split.insert(index, Split { file: Arc::new(parent.create_file(name, mode)?), missing: size });
+            match split.entry(index) {
+                MapEntry::Occupied(known) => Arc::clone(&known.get().file),
+                MapEntry::Vacant(unknown) => {
+                    let file = Arc::new(parent.create_file(name, mode)?);
+                    unknown.insert(Split { file: Arc::clone(&file), missing: size });
+                    file
+                }
             }
-            split.get(&index).map(|split| Arc::clone(&split.file)).expect("it was inserted above if it was missing")
         };
         file.write_all_at(content, offset).map_err(|source| failed("write", source))?;
         crash_point!("unpack.part");
