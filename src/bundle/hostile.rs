@@ -39,7 +39,7 @@ fn refused(change: impl Fn(&mut Value)) -> String {
     parse(&value).expect_err("it was accepted").to_string()
 }
 
-fn with_entry(entry: Value) -> String {
+fn with_entry(entry: &Value) -> String {
     refused(|value| value["entries"].as_array_mut().unwrap().push(entry.clone()))
 }
 
@@ -84,7 +84,7 @@ fn paths_that_leave_or_repeat_are_refused() {
         (json!(["lib/x", "d", 493, 0]), "cannot read the manifest"),
         (json!({"path": "x"}), "cannot read the manifest"),
     ] {
-        let message = with_entry(entry.clone());
+        let message = with_entry(&entry);
         assert!(message.contains(reason), "{entry}: {message}");
     }
 }
@@ -102,7 +102,7 @@ fn links_that_leave_are_refused() {
         ("lib/l", ""),
         ("lib/l", "a\nb"),
     ] {
-        let message = with_entry(json!([path, "l", target]));
+        let message = with_entry(&json!([path, "l", target]));
         assert!(message.contains("its target"), "{target}: {message}");
     }
     // A link to the tree's root, and one that goes up behind it: each looks harmless by its text.

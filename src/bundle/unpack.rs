@@ -4,7 +4,7 @@
 use super::compression::{self, CompressionError, Expected};
 use super::frames::Holds;
 use super::handles::Handles;
-use super::manifest::{EntryKind, Frame, Manifest};
+use super::manifest::{EntryKind, Manifest};
 use super::parallel::THREADS_MAXIMUM;
 pub use super::source::{FrameSource, ReaderSource, SourceError};
 use super::ustar;

@@ -1,6 +1,6 @@
 //! Pack, carry, unpack: what comes out is what went in, or nothing does.
 
-#![expect(clippy::disallowed_methods, reason = "tests make and look at real files, and run tar")]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files, and run tar")]
 
 use crate::support::trees;
 use sidle::bundle::file::{BundleReader, BundleWriter};
@@ -69,7 +69,7 @@ impl Sample {
     fn bundle(&self) -> Vec<u8> {
         let (manifest, id) = (&self.packed.manifest, self.packed.manifest.id());
         let digest = Digest::of(&self.packed.manifest_bytes);
-        let mut writer = BundleWriter::new(Vec::new(), &[id.clone()]).unwrap();
+        let mut writer = BundleWriter::new(Vec::new(), std::slice::from_ref(&id)).unwrap();
         let metadata =
             [MetadataName::Root(1), MetadataName::Timestamp, MetadataName::Snapshot(1), MetadataName::Targets(1)];
         for name in metadata {

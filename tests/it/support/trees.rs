@@ -1,6 +1,6 @@
 //! Small trees that have everything a release may have, and ways to compare trees.
 
-#![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
 
 use std::collections::BTreeMap;
 use std::fs;
