@@ -20,4 +20,5 @@ pub mod digest;
 pub mod failure;
 pub mod name;
 pub mod os;
+pub mod salt;
 pub mod version;

@@ -1,0 +1,5 @@
+//! The Salt minion as an agent.
+
+pub mod config;
+pub mod includes;
+pub mod yaml;
