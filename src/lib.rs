@@ -16,6 +16,7 @@
 //! file, *installed* beside what runs (`store`), *switched* to (`switch`, `supervise`), and one day *collected* (`store`).
 
 pub mod agent;
+pub mod demo;
 pub mod digest;
 pub mod failure;
 pub mod name;

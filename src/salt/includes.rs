@@ -89,7 +89,9 @@ impl Reader {
     fn included(&mut self, include: &Value, from: &Path, depth: usize) -> Result<Value, ConfigError> {
         let mut all = Value::Map(Vec::new());
         if depth > INCLUDE_DEPTH_MAX {
-            let cause = format!("files include each other deeper than {INCLUDE_DEPTH_MAX} levels: look for a file that includes itself");
+            let cause = format!(
+                "files include each other deeper than {INCLUDE_DEPTH_MAX} levels: look for a file that includes itself"
+            );
             return Err(ConfigError::Option(from.to_owned(), cause));
         }
         for pattern in patterns(include, from)? {
@@ -108,7 +110,8 @@ impl Reader {
 
 /// The patterns of an `include`, relative ones beside the file that names them.
 fn patterns(include: &Value, from: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-    let wrong = |value: &Value| ConfigError::Option(from.to_owned(), format!("include names {}, not a path", value.kind()));
+    let wrong =
+        |value: &Value| ConfigError::Option(from.to_owned(), format!("include names {}, not a path", value.kind()));
     let names: Vec<&Value> = match include {
         Value::Null => Vec::new(),
         Value::List(items) => items.iter().collect(),
@@ -119,7 +122,8 @@ fn patterns(include: &Value, from: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     for name in names {
         let Value::Text(text) = name else { return Err(wrong(name)) };
         if text.starts_with('~') {
-            let cause = format!("include: {text} depends on the home directory of the minion's user: name an absolute path");
+            let cause =
+                format!("include: {text} depends on the home directory of the minion's user: name an absolute path");
             return Err(ConfigError::Option(from.to_owned(), cause));
         }
         found.push(directory.join(text));
