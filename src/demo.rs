@@ -51,7 +51,7 @@ impl DemoAgent {
         let waiting = self.files("jobs")?.into_iter().map(|id| Job { id, what: "waiting".to_owned(), pid: None });
         let mut jobs: Vec<Job> = waiting.collect();
         let running = self.files("running")?;
-        for id in running.iter().filter(|name| !name.ends_with(".pid")) {
+        for id in running.iter().filter(|name| name.strip_suffix(".pid").is_none()) {
             let text = self.text(&format!("running/{id}.pid"))?;
             let pid = text.and_then(|text| text.trim().parse().ok());
             // Without a number the job is just being started.

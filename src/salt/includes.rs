@@ -74,7 +74,8 @@ impl Reader {
         }
         let bytes = os::file::read(path, FILE_BYTES_MAX).map_err(ConfigError::Read)?;
         let text = String::from_utf8(bytes).map_err(|error| {
-            let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = valid.split(|byte| *byte == b'\n').count();
             let cause = "it is not UTF-8".to_owned();
             ConfigError::Syntax(path.to_owned(), YamlError { line, cause })
         })?;
@@ -137,7 +138,9 @@ fn matches(pattern: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     for component in pattern.components() {
         let name = component.as_os_str().to_string_lossy();
         if !matches!(component, Component::Normal(_)) || !name.contains(['*', '?', '[']) {
-            found.iter_mut().for_each(|path| path.push(component));
+            for path in &mut found {
+                path.push(component);
+            }
             continue;
         }
         let mut next = Vec::new();

@@ -114,7 +114,7 @@ fn look(config: &MinionConfig, main: u32) -> Result<Vec<Job>, String> {
     let settled = lingering::Settled::look(config, &directory, &connections).map_err(said)?;
     for child in children.iter().filter(|child| child.is_alive()) {
         if !jobs.iter().any(|job| job.pid == Some(child.pid)) {
-            jobs.extend(job_of_child(child, &entries, &settled).map_err(said)?);
+            jobs.extend(job_of_child(child, &entries, settled).map_err(said)?);
         }
     }
     if !config.multiprocessing && !settled.quiet && jobs.is_empty() {
@@ -134,7 +134,7 @@ fn connections(main: u32) -> Result<Vec<TcpConnection>, String> {
     found.ok_or_else(|| format!("the minion's main process {main} is gone"))
 }
 
-fn job_of_child(child: &Process, entries: &[Entry], settled: &lingering::Settled) -> Result<Option<Job>, OsError> {
+fn job_of_child(child: &Process, entries: &[Entry], settled: lingering::Settled) -> Result<Option<Job>, OsError> {
     let Some(title) = Title::of(child.pid)? else { return Ok(None) };
     let (id, what) = match title {
         Title::Engine => return Ok(None),
