@@ -86,6 +86,8 @@ pub fn parse(line: &str) -> Result<Request, Report> {
         class: Class::Usage,
         message: "cannot understand the request".to_owned(),
         causes: vec![error.to_string()],
-        hint: Some("the command may be of another version of sidle than the supervisor: restart the supervisor".to_owned()),
+        hint: Some(
+            "the command may be of another version of sidle than the supervisor: restart the supervisor".to_owned(),
+        ),
     })
 }

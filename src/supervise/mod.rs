@@ -120,7 +120,8 @@ impl Supervisor {
                 hint: Some(format!("`sidle status {}` tells how it is", settings.package)),
             });
         };
-        let mut processes = Processes::new(layout, &settings.package, &settings.instance, registry, settings.configuration.clone());
+        let mut processes =
+            Processes::new(layout, &settings.package, &settings.instance, registry, settings.configuration.clone());
         let store = Store::new(layout, &settings.package);
         processes.find(|release| store.manifest(release).ok())?;
         let now = moment();
@@ -181,7 +182,8 @@ impl Supervisor {
         let kept = journal.live.as_ref().is_none_or(|live| live.phase.keeps().is_some());
         let Some(release) = journal.meant().filter(|_| kept).cloned() else { return HEALTH_LOOK };
         if self.processes.of(&release).is_some() {
-            let steady = self.restart.started.is_some_and(|started| now.since_boot.saturating_sub(started) >= STEADY_AFTER);
+            let steady =
+                self.restart.started.is_some_and(|started| now.since_boot.saturating_sub(started) >= STEADY_AFTER);
             if steady {
                 self.restart.pause = self.settings.restart_pause_minimum;
             }
@@ -345,12 +347,17 @@ fn proc_fs_holder(layout: &Layout, instance: &InstanceName) -> String {
 /// How long until an act that is not done yet is performed again.
 fn step_pause(phase: Phase) -> Duration {
     match phase {
-        Phase::Stopping | Phase::Retreating | Phase::Freezing | Phase::Starting | Phase::Restarting => Duration::from_millis(50),
+        Phase::Stopping | Phase::Retreating | Phase::Freezing | Phase::Starting | Phase::Restarting => {
+            Duration::from_millis(50)
+        }
         Phase::Proving | Phase::Reproving | Phase::Checking => Duration::from_millis(250),
         Phase::Waiting | Phase::Probation | Phase::Flipping => Duration::from_secs(1),
         Phase::Stranded => Duration::from_secs(2),
-        Phase::Committed | Phase::RolledBack | Phase::Refused | Phase::Cancelled | Phase::Expired | Phase::Abandoned => {
-            Duration::from_millis(250)
-        }
+        Phase::Committed
+        | Phase::RolledBack
+        | Phase::Refused
+        | Phase::Cancelled
+        | Phase::Expired
+        | Phase::Abandoned => Duration::from_millis(250),
     }
 }

@@ -56,7 +56,9 @@ impl SupervisorStatus {
     pub fn read(layout: &Layout, instance: &InstanceName) -> Result<Option<Self>, OsError> {
         let Some(directory) = Dir::open_if_exists(&layout.run(instance))? else { return Ok(None) };
         let Some(bytes) = directory.read_if_exists(STATUS_NAME, STATUS_LENGTH_MAXIMUM)? else { return Ok(None) };
-        let failed = |error: serde_json::Error| OsError::new("understand", &directory.path().join(STATUS_NAME), std::io::Error::from(error));
+        let failed = |error: serde_json::Error| {
+            OsError::new("understand", &directory.path().join(STATUS_NAME), std::io::Error::from(error))
+        };
         let status: Self = serde_json::from_slice(&bytes).map_err(failed)?;
         Ok(if status.supervisor.is_alive()? { Some(status) } else { None })
     }
