@@ -26,6 +26,13 @@ pub enum Former {
     PeersDown,
 }
 
+impl Former {
+    pub fn matters_while_waiting(self) -> bool {
+        use Former::{BusyForever, BusyOnce, DiesAtFreeze, DiesWhileWaiting, JobAtFreezeAlways, JobAtFreezeOnce};
+        matches!(self, BusyOnce | BusyForever | JobAtFreezeOnce | JobAtFreezeAlways | DiesWhileWaiting | DiesAtFreeze)
+    }
+}
+
 /// How the new release does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trial {
