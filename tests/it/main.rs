@@ -1,5 +1,9 @@
 //! The integration tests: one file per promise or floor.
 
+#![expect(clippy::disallowed_methods, reason = "tests set the stage by hand")]
+
 mod bundle;
+mod crash;
 mod machine;
 mod support;
+mod switching;
