@@ -5,21 +5,30 @@
 //! ```text
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents
 //! 5  supervise                one loop over one enum of events
-//! 4  switch config            the pure switch machine and its driver; settings
-//! 3  store salt demo signer   siblings do not import each other
+//! 4  switch run config        the pure switch machine and its driver; becoming a release; settings
+//! 3  store salt demo signer keyring repository   siblings do not import each other
 //! 2  bundle trust agent       formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
-//! 0  name version digest failure
+//! 0  name version digest failure layout
 //! ```
 //!
 //! A datum's way: a tree is *packed* into a payload and a manifest (`bundle`), *published* in a repository (`trust`), exported into one
 //! file, *installed* beside what runs (`store`), *switched* to (`switch`, `supervise`), and one day *collected* (`store`).
 
 pub mod agent;
+pub mod bundle;
 pub mod demo;
 pub mod digest;
 pub mod failure;
+pub mod keyring;
+pub mod layout;
 pub mod name;
 pub mod os;
+pub mod repository;
+pub mod run;
 pub mod salt;
+pub mod signer;
+pub mod store;
+pub mod switch;
+pub mod trust;
 pub mod version;

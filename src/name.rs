@@ -17,19 +17,24 @@ impl fmt::Display for NameError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "cannot use {:?} as a name: 1 to {NAME_LENGTH_MAXIMUM} characters of a-z, 0-9, '.', '_', '+' and '-', the first a letter or digit",
-            self.text
+            "cannot use {:?} as a name: 1 to {NAME_LENGTH_MAXIMUM} characters of a-z, 0-9, '.', '_', '+' and '-', the first a letter or digit, and not {}",
+            self.text,
+            RESERVED.join(" or ")
         )
     }
 }
 
 impl std::error::Error for NameError {}
 
+/// Names that the layout uses itself beside those of packages.
+const RESERVED: [&str; 2] = ["instances", "trust"];
+
 /// True for what may name a directory in the store. No `/`, no leading `.` or `-`: a name cannot escape or look like an option.
 fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     let first = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     first
+        && !RESERVED.contains(&text)
         && text.len() <= NAME_LENGTH_MAXIMUM
         && bytes.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._+-".contains(&byte))
 }
@@ -98,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_name_cannot_escape_its_directory() {
-        for bad in ["", ".", "..", "a/b", "-x", ".hidden", "A", "a b", "a\n", &"x".repeat(65)] {
+        for bad in ["", ".", "..", "a/b", "-x", ".hidden", "A", "a b", "a\n", "trust", &"x".repeat(65)] {
             assert!(bad.parse::<PackageName>().is_err(), "{bad:?}");
         }
         for good in ["salt-minion", "venv-salt-minion", "a", "lib64.x_y+z", "3proxy"] {

@@ -312,6 +312,15 @@ impl Dir {
         }
     }
 
+    /// What the entry at a path of several components is. Only the last component is not followed: for callers who check the parents, too.
+    pub fn stat_path(&self, relative: &Path) -> Result<Option<FileStat>> {
+        match rustix::fs::statat(&self.fd, relative, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat.into())),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(OsError::new("look at", &self.path.join(relative), errno)),
+        }
+    }
+
     /// What this directory itself is.
     pub fn stat_self(&self) -> Result<FileStat> {
         let stat = rustix::fs::fstat(&self.fd).map_err(|errno| OsError::new("look at", &self.path, errno))?;
@@ -396,6 +405,13 @@ impl Dir {
     /// Bytes and inodes left where this directory is.
     pub fn space(&self) -> Result<Space> {
         Space::of(&self.fd).map_err(|errno| OsError::new("measure the space at", &self.path, errno))
+    }
+
+    /// Bytes that the files below take, links counted as themselves.
+    pub fn content_bytes(&self) -> Result<u64> {
+        let failed =
+            |error: fs_extra::error::Error| OsError::new("measure", &self.path, io::Error::other(error.to_string()));
+        fs_extra::dir::get_size(&self.path).map_err(failed)
     }
 
     /// A descriptor of the directory for a lock: an open file description of its own, because flock belongs to that.

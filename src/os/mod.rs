@@ -11,8 +11,10 @@ pub mod host;
 pub mod lock;
 pub mod mounts;
 pub mod net;
+pub mod notify;
 pub mod proc_fs;
 pub mod process;
+pub mod socket;
 pub mod space;
 pub mod walk;
 pub mod watch;
@@ -93,3 +95,5 @@ impl std::error::Error for OsError {}
 
 /// A result of this floor.
 pub type Result<T> = std::result::Result<T, OsError>;
+
+crate::reports!(OsError);

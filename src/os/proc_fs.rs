@@ -226,6 +226,24 @@ pub fn holds_descriptor(pid: u32, identity: FileIdentity) -> Result<bool> {
     Ok(entries.flatten().any(|entry| is_it(entry.path())))
 }
 
+/// The processes that have a descriptor on the file `identity`, with their command lines. Others' processes need rights to look into.
+pub fn holders(identity: FileIdentity) -> Result<Vec<(u32, String)>> {
+    let mut found = Vec::new();
+    for process in all()? {
+        if holds_descriptor(process.pid, identity).unwrap_or(false) {
+            found.push((process.pid, title(process.pid)));
+        }
+    }
+    Ok(found)
+}
+
+/// A process's command line as one text, cut to what fits a message.
+pub fn title(pid: u32) -> String {
+    const TITLE_CHARACTERS_MAXIMUM: usize = 80;
+    let words = command_line(pid).ok().flatten().unwrap_or_default();
+    words.join(" ").chars().take(TITLE_CHARACTERS_MAXIMUM).collect()
+}
+
 /// How a process uses a directory tree: the entry of /proc that shows it, and the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {

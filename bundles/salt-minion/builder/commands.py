@@ -28,16 +28,31 @@ import os
 import pathlib
 import sys
 
-if not os.environ.get("SALT_EXTRAS_DIR"):
-    sys.exit(
-        "salt-pip: set SALT_EXTRAS_DIR to a directory outside of this release, for the minion too: "
-        "a release is never written to"
-    )
+import _sidle_extras
+
+os.environ["SALT_EXTRAS_DIR"] = _sidle_extras.directory()
 sys.RELENV = pathlib.Path(sys.prefix)
 
 from salt.scripts import salt_pip
 
 sys.exit(salt_pip())
+"""
+# Salt's own bundle looks into itself for what salt-pip installed. A release is never written to,
+# so this looks where Salt's hardened packages do; one directory per Python, as modules in C fit
+# only one.
+EXTRAS = """\
+import os
+import sys
+
+
+def directory():
+    default = "/var/lib/{home}/extras-{{}}.{{}}".format(*sys.version_info)
+    return os.environ.get("SALT_EXTRAS_DIR") or default
+
+
+def prefer():
+    if directory() not in sys.path:
+        sys.path.insert(0, directory())
 """
 PROGRAMS = {
     "salt-call": ENTRY.format(function="salt_call"),
@@ -60,15 +75,26 @@ SYSPATHS_LEFT_AT_DEFAULT = [
 ]
 
 
-def write(tree, paths):
+def write(tree, paths, has_extras):
     """Write what is missing of the programs; `paths` names Salt's directories, if given."""
     programs = tree / "bin"
+    if not has_extras:
+        write_extras(tree, paths or "salt/minion")
     for name, text in PROGRAMS.items():
+        if has_extras and name == "salt-pip":
+            text = ENTRY.format(function="salt_pip")
         if not (programs / name).exists():
             (programs / name).write_text(HEADER + text, encoding="utf-8")
             (programs / name).chmod(0o755)
     if paths:
         write_syspaths(tree, paths)
+
+
+def write_extras(tree, home):
+    """Let the tree's Python find what `salt-pip` installs, before its own packages."""
+    for site in sorted(tree.glob("lib*/python3*/*-packages")):
+        (site / "_sidle_extras.py").write_text(EXTRAS.format(home=home), encoding="utf-8")
+        (site / "_sidle_extras.pth").write_text("import _sidle_extras; _sidle_extras.prefer()\n", encoding="utf-8")
 
 
 def write_syspaths(tree, name):

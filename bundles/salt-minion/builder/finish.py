@@ -124,7 +124,9 @@ def check(version, tree, forbidden):
                                       "build in another directory; if that is no help, report it")
     told = run([tree / "bin" / "python3", "-E", "-s", "-B", "-c", QUESTIONS, tree],
                "cannot use the tree: Salt does not start in it", "see the lines above",
-               env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}, cwd="/").splitlines()
+               # What this machine has in Salt's extras directory is not the tree's.
+               env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "SALT_EXTRAS_DIR": str(tree / "no-extras")},
+               cwd="/").splitlines()
     if told[1:]:
         raise Refusal(f"cannot use the tree: its Python reads {len(told) - 1} files elsewhere, such as {told[1]}",
                       "a tree that knows its place must be given as a directory, where it was installed")

@@ -49,6 +49,17 @@ print(json.dumps({
 }))
 """
 
+# Salt asks for libcrypto by name when it starts, and a small host has none; a host that has one
+# would lend a running minion a library that the host's next update replaces.
+OWN_LIBRARIES = '''
+
+def find_library(name, _of_host=find_library):
+    """The bundle's own library of that name, or else the host's."""
+    import glob, sys
+    own = glob.glob(os.path.join(glob.escape(sys.prefix), "lib", f"lib{name}.so*"))
+    return min(own) if own else _of_host(name)
+'''
+
 Python = collections.namedtuple(
     "Python", "implementation minor version executable prefix stdlib extensions libpython"
 )
@@ -114,6 +125,8 @@ def copy(python, tree, toolbox):
     for library in linked_libraries([tree / "bin" / name, *(stdlib / "lib-dynload").glob("*.so")], python):
         shutil.copyfile(library, tree / "lib" / soname(library, toolbox))
     forget_prefix(python, stdlib)
+    with open(stdlib / "ctypes" / "util.py", "a", encoding="utf-8") as module:
+        module.write(OWN_LIBRARIES)
 
 
 def unwanted(directory, names):

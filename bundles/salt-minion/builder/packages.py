@@ -29,7 +29,6 @@ def install(version, python, tree, toolbox):
     site = site_directory(tree)
     for wheel in sorted(wheels.glob("*.whl")):
         unpack_wheel(wheel, site)
-    add_extras_hook(sdist, version, site)
     # What the `package` grain says; Salt asks packagers to set it.
     (site / "salt" / "_pkg.txt").write_text("onedir\n", encoding="utf-8")
     for pattern in USELESS_FILES:
@@ -119,12 +118,3 @@ def unpack_wheel(wheel, site):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(archive.read(member))
             target.chmod(0o755 if member.external_attr >> 16 & 0o111 else 0o644)
-
-
-def add_extras_hook(sdist, version, site):
-    """Salt's own hook that puts SALT_EXTRAS_DIR before the tree's packages (from 3006.2x on)."""
-    folder = f"salt-{version}/pkg/common/onedir/"
-    with tarfile.open(sdist) as archive:
-        for member in archive.getmembers():
-            if member.isfile() and member.name.startswith(folder):
-                (site / os.path.basename(member.name)).write_bytes(archive.extractfile(member).read())

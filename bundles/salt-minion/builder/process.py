@@ -5,6 +5,8 @@ import sys
 
 # A failing pip or compiler explains itself in its last lines; more would bury the cause.
 ERROR_LINES_SHOWN = 15
+# pip lists all versions of a package in one line.
+ERROR_CHARACTERS_SHOWN = 200
 
 
 class Refusal(Exception):
@@ -29,6 +31,7 @@ def run(command, cause, remedy, **options):
     except OSError as error:
         raise Refusal(f"{cause}: cannot run {command[0]}: {error.strerror}", remedy) from error
     if done.returncode:
-        told = (done.stderr.strip() or done.stdout.strip()).splitlines()[-ERROR_LINES_SHOWN:]
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()[-ERROR_LINES_SHOWN:]
+        told = [line[:ERROR_CHARACTERS_SHOWN] for line in lines]
         raise Refusal("\n    ".join([f"{cause}: exit {done.returncode}", *told]), remedy)
     return done.stdout

@@ -42,7 +42,11 @@ class Toolbox:
         if not directory.is_dir():
             home.mkdir(parents=True, exist_ok=True)
             partial = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}.partial-", dir=home))
-            make(partial)
+            try:
+                make(partial)
+            except BaseException:
+                shutil.rmtree(partial)
+                raise
             # Only what is complete gets the name; a build beside this one may have been faster.
             if not directory.is_dir():
                 partial.rename(directory)

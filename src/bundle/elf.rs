@@ -1,0 +1,162 @@
+//! What a binary needs of a host: its architecture, the oldest C library, the shared libraries.
+
+use crate::version::LibcVersion;
+use goblin::elf::{Elf, header};
+use std::fmt;
+
+/// What one binary needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Needs {
+    /// The kernel's name of its architecture: `x86_64`.
+    pub architecture: &'static str,
+    /// Names of the libraries it is linked with.
+    pub libraries: Vec<String>,
+    /// Its own name as a library.
+    pub soname: Option<String>,
+    /// The newest glibc symbol version it asks for.
+    pub glibc: Option<LibcVersion>,
+    /// True when it is linked with musl.
+    pub musl: bool,
+}
+
+/// Why a binary can't be read.
+#[derive(Debug)]
+pub enum ElfError {
+    /// It begins like an ELF file, and isn't one; the reader's words.
+    Malformed(String),
+    /// An architecture that sidle has no name for.
+    Machine(u16),
+}
+
+impl fmt::Display for ElfError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(reason) => write!(formatter, "cannot read it as an ELF file: {reason}"),
+            Self::Machine(machine) => write!(formatter, "cannot name its architecture: ELF machine {machine}"),
+        }
+    }
+}
+
+impl std::error::Error for ElfError {}
+
+/// The first bytes of every ELF file.
+pub const MAGIC: &[u8] = b"\x7fELF";
+
+/// The relocations of this name came with glibc 2.36; binaries that use them ask for it by this version, which has no number.
+const PACKED_RELOCATIONS: &str = "GLIBC_ABI_DT_RELR";
+const PACKED_RELOCATIONS_SINCE: LibcVersion = LibcVersion { major: 2, minor: 36 };
+
+/// What the binary `bytes` needs; None where it is no ELF program or library.
+pub fn read(bytes: &[u8]) -> Result<Option<Needs>, ElfError> {
+    if !bytes.starts_with(MAGIC) {
+        return Ok(None);
+    }
+    let elf = Elf::parse(bytes).map_err(|error| ElfError::Malformed(error.to_string()))?;
+    if !matches!(elf.header.e_type, header::ET_EXEC | header::ET_DYN) {
+        return Ok(None);
+    }
+    let libraries: Vec<String> = elf.libraries.iter().map(|name| (*name).to_owned()).collect();
+    let versioned = elf.dynamic.as_ref().is_some_and(|dynamic| dynamic.info.verneed != 0);
+    if versioned && elf.verneed.is_none() {
+        return Err(ElfError::Malformed("its symbol versions can't be found".to_owned()));
+    }
+    Ok(Some(Needs {
+        architecture: architecture(&elf)?,
+        soname: elf.soname.map(str::to_owned),
+        glibc: glibc(&elf),
+        musl: libraries.iter().any(|name| is_musl(name))
+            || elf.interpreter.is_some_and(|path| path.contains("ld-musl")),
+        libraries,
+    }))
+}
+
+fn architecture(elf: &Elf<'_>) -> Result<&'static str, ElfError> {
+    Ok(match elf.header.e_machine {
+        header::EM_X86_64 => "x86_64",
+        header::EM_AARCH64 => "aarch64",
+        header::EM_386 => "i686",
+        header::EM_ARM => "armv7l",
+        header::EM_PPC64 if elf.little_endian => "ppc64le",
+        header::EM_S390 => "s390x",
+        header::EM_RISCV => "riscv64",
+        machine => return Err(ElfError::Machine(machine)),
+    })
+}
+
+/// The newest glibc version that a C library defines: what a host's `libc.so.6` offers. None for a file that is no ELF or defines none.
+pub fn defined_glibc(bytes: &[u8]) -> Result<Option<LibcVersion>, ElfError> {
+    if !bytes.starts_with(MAGIC) {
+        return Ok(None);
+    }
+    let elf = Elf::parse(bytes).map_err(|error| ElfError::Malformed(error.to_string()))?;
+    let definitions = elf.verdef.iter().flat_map(goblin::elf::symver::VerdefSection::iter);
+    let names = definitions.filter_map(|definition| definition.iter().next().map(|auxiliary| auxiliary.vda_name));
+    let versions = names.filter_map(|name| elf.dynstrtab.get_at(name)?.strip_prefix("GLIBC_")?.parse().ok());
+    Ok(versions.max())
+}
+
+fn glibc(elf: &Elf<'_>) -> Option<LibcVersion> {
+    let mut floor = None;
+    for library in elf.verneed.iter().flat_map(goblin::elf::symver::VerneedSection::iter) {
+        for version in library.iter() {
+            let needed = match elf.dynstrtab.get_at(version.vna_name) {
+                Some(PACKED_RELOCATIONS) => Some(PACKED_RELOCATIONS_SINCE),
+                // Others without a number (GLIBC_PRIVATE) tell nothing.
+                Some(name) => name.strip_prefix("GLIBC_").and_then(|number| number.parse().ok()),
+                None => None,
+            };
+            floor = floor.max(needed);
+        }
+    }
+    floor
+}
+
+fn is_musl(library: &str) -> bool {
+    library.starts_with("libc.musl-") || library.starts_with("ld-musl-")
+}
+
+/// True for the libraries that come with the C library itself: the libc floor speaks for them.
+pub fn belongs_to_libc(library: &str) -> bool {
+    const STEMS: [&str; 11] = [
+        "libc",
+        "libm",
+        "libdl",
+        "libpthread",
+        "librt",
+        "libutil",
+        "libresolv",
+        "libanl",
+        "libmvec",
+        "libBrokenLocale",
+        "libthread_db",
+    ];
+    let stem = library.split(".so").next().unwrap_or(library);
+    STEMS.contains(&stem) || library.starts_with("ld-linux") || library.starts_with("ld64.so") || is_musl(library)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test reads its own program")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_real_program_tells_its_floor() {
+        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let needs = read(&bytes).unwrap().unwrap();
+        assert_eq!(needs.architecture, std::env::consts::ARCH);
+        assert!(needs.glibc.unwrap() >= LibcVersion { major: 2, minor: 17 });
+        assert!(needs.libraries.iter().any(|name| name == "libc.so.6"));
+        assert!(read(&bytes[..100]).is_err());
+        assert_eq!(read(b"#!/bin/sh").unwrap(), None);
+    }
+
+    #[test]
+    fn only_libc_speaks_for_libc() {
+        for name in ["libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libmvec.so.1", "libc.musl-x86_64.so.1"] {
+            assert!(belongs_to_libc(name), "{name}");
+        }
+        for name in ["libcrypt.so.1", "libcrypto.so.3", "libz.so.1", "libstdc++.so.6", "libmagic.so.1"] {
+            assert!(!belongs_to_libc(name), "{name}");
+        }
+    }
+}

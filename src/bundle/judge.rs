@@ -1,0 +1,344 @@
+//! Judges a manifest: refuses, never skips, and names every problem. A signature says who wrote a manifest; this says that it can do no harm.
+
+use super::frames::{self, Group, Shape};
+use super::limits::{
+    CONTENT_MAXIMUM_BYTES, ENTRIES_MAXIMUM, FRAME_CONTENT_MAXIMUM_BYTES, FRAME_LENGTH_MAXIMUM_BYTES, FRAMES_MAXIMUM,
+    GENERATIONS_MAXIMUM, LIST_MAXIMUM, PATH_MAXIMUM_BYTES, PAYLOAD_MAXIMUM_BYTES, TEXT_MAXIMUM_BYTES,
+};
+use super::manifest::{Entry, EntryKind, Frame, Manifest, Space};
+use super::path::BundlePath;
+use super::problems::Problems;
+use super::wire::{RawEntry, RawKind};
+use crate::version::Flavour;
+use std::collections::HashMap;
+
+/// Permission bits that a release may have.
+pub const MODE_MAXIMUM: u32 = 0o755;
+
+/// The manifest, or everything that stands against it.
+pub fn judge(raw: Manifest<RawEntry>) -> Result<Manifest, Problems> {
+    let mut problems = Problems::default();
+    if raw.entries.len() > ENTRIES_MAXIMUM {
+        problems.add("entries", format_args!("there are {}, at most {ENTRIES_MAXIMUM} may be", raw.entries.len()));
+        return Err(problems);
+    }
+    let (entries, raw) = separate(raw);
+    let entries = convert(entries, &mut problems);
+    check_tree(&entries, &mut problems);
+    let manifest = Manifest { entries, ..raw };
+    check_head(&manifest, &mut problems);
+    check_commands(&manifest, &mut problems);
+    check_frames(&manifest, &mut problems);
+    // Sums and cuts of what is wrong already would only repeat it.
+    if problems.is_empty() {
+        check_layout(&manifest, &mut problems);
+    }
+    if problems.is_empty() { Ok(manifest) } else { Err(problems) }
+}
+
+fn separate(raw: Manifest<RawEntry>) -> (Vec<RawEntry>, Manifest) {
+    let Manifest {
+        schema,
+        package,
+        version,
+        revision,
+        platform,
+        agent,
+        libc_floor,
+        host_libraries,
+        masters,
+        source_date_epoch,
+        space,
+        commands,
+        service,
+        guard,
+        extras,
+        sbom,
+        payload,
+        generations,
+        frames,
+        entries,
+    } = raw;
+    let head = Manifest {
+        schema,
+        package,
+        version,
+        revision,
+        platform,
+        agent,
+        libc_floor,
+        host_libraries,
+        masters,
+        source_date_epoch,
+        space,
+        commands,
+        service,
+        guard,
+        extras,
+        sbom,
+        payload,
+        generations,
+        frames,
+        entries: Vec::new(),
+    };
+    (entries, head)
+}
+
+/// Entries with safe paths, kinds, modes and sizes.
+fn convert(raw: Vec<RawEntry>, problems: &mut Problems) -> Vec<Entry> {
+    let mut entries = Vec::with_capacity(raw.len());
+    for RawEntry { path, kind } in raw {
+        let kind = match kind {
+            RawKind::Directory { mode } => EntryKind::Directory { mode },
+            RawKind::File { mode, size, sha256, frame } => EntryKind::File { mode, size, sha256, frame },
+            RawKind::Link { target } => EntryKind::Link { target },
+            RawKind::Unknown(kind) => {
+                problems.add(&path, format_args!("its kind {kind:?} is neither file, directory nor link"));
+                continue;
+            }
+        };
+        if let Err(reason) = BundlePath::check(&path) {
+            problems.add(&path, reason);
+            continue;
+        }
+        let Ok(path) = BundlePath::try_from(path) else { continue };
+        entries.push(Entry { path, kind });
+    }
+    entries
+}
+
+/// Refuses entries that could harm a host. Used on what a manifest says and on what a tree holds.
+pub fn check_tree(entries: &[Entry], problems: &mut Problems) {
+    let mut kinds: HashMap<&str, &EntryKind> = HashMap::with_capacity(entries.len());
+    let mut content = 0_u64;
+    for entry in entries {
+        let path = entry.path.as_str();
+        check_mode(path, &entry.kind, problems);
+        if let EntryKind::File { size, .. } = &entry.kind {
+            content = content.saturating_add(*size);
+            if *size > PAYLOAD_MAXIMUM_BYTES {
+                problems.add(path, format_args!("it has {size} bytes, a file may have {PAYLOAD_MAXIMUM_BYTES}"));
+            }
+        }
+        let (parent, _) = entry.path.split();
+        match kinds.get(parent) {
+            _ if parent.is_empty() => {}
+            Some(EntryKind::Directory { .. }) => {}
+            Some(EntryKind::File { .. }) => problems.add(path, "its parent is a file"),
+            Some(EntryKind::Link { .. }) => problems.add(path, "its parent is a link"),
+            None => problems.add(path, "its parent is not declared before it"),
+        }
+        if kinds.insert(path, &entry.kind).is_some() {
+            problems.add(path, "it is there twice");
+        }
+    }
+    if content > CONTENT_MAXIMUM_BYTES {
+        problems.add("entries", format_args!("they have {content} bytes, a release may have {CONTENT_MAXIMUM_BYTES}"));
+    }
+    for entry in entries {
+        if let EntryKind::Link { target } = &entry.kind {
+            if let Err(what) = check_link(&entry.path, target, &kinds) {
+                problems.add(entry.path.as_str(), what);
+            }
+        }
+    }
+}
+
+fn check_mode(path: &str, kind: &EntryKind, problems: &mut Problems) {
+    // What its owner can't read can't be checked; what it can't enter can't be repaired or removed.
+    let (mode, needed) = match kind {
+        EntryKind::Directory { mode } => (*mode, 0o700),
+        EntryKind::File { mode, .. } => (*mode, 0o400),
+        EntryKind::Link { .. } => return,
+    };
+    if mode & !MODE_MAXIMUM != 0 {
+        problems.add(path, format_args!("its mode {mode:04o} is not within {MODE_MAXIMUM:04o}"));
+    } else if mode & needed != needed {
+        problems.add(path, format_args!("its mode {mode:04o} lacks {needed:04o}"));
+    }
+}
+
+/// A link must be relative and stay inside. Its target is walked name by name, and only its last name may be a link or a file: `d/..`
+/// behind a link `d` is somewhere else than the text says. Each link staying inside by itself, chains of them do, too.
+fn check_link(path: &BundlePath, target: &str, kinds: &HashMap<&str, &EntryKind>) -> Result<(), &'static str> {
+    if target.is_empty() || target.len() > PATH_MAXIMUM_BYTES || target.chars().any(char::is_control) {
+        return Err("its target is empty, too long, or has a control character");
+    }
+    if target.starts_with('/') {
+        return Err("its target is absolute");
+    }
+    let mut place: Vec<&str> = path.split().0.split('/').filter(|name| !name.is_empty()).collect();
+    for name in target.split('/').filter(|name| !matches!(*name, "" | ".")) {
+        let here = place.join("/");
+        match kinds.get(here.as_str()) {
+            Some(EntryKind::Link { .. }) => return Err("its target leads through a link"),
+            Some(EntryKind::File { .. }) => return Err("its target leads through a file"),
+            Some(EntryKind::Directory { .. }) | None => {}
+        }
+        if name != ".." {
+            place.push(name);
+        } else if place.pop().is_none() {
+            return Err("its target leads out of the tree");
+        }
+    }
+    Ok(())
+}
+
+fn check_head(manifest: &Manifest, problems: &mut Problems) {
+    let release = manifest.release();
+    if manifest.revision == 0 {
+        problems.add("revision", "it must be 1 or more");
+    }
+    let flavour = match &manifest.platform.flavour {
+        Some(Flavour::Glibc(version)) => Some(*version),
+        Some(Flavour::Musl) | None => None,
+    };
+    if flavour != manifest.libc_floor {
+        problems.add("libc_floor", format_args!("it does not agree with the platform {}", manifest.platform));
+    }
+    let libraries = &manifest.host_libraries;
+    if libraries.len() > LIST_MAXIMUM || !libraries.windows(2).all(|pair| pair[0] < pair[1]) {
+        problems.add("host_libraries", "they are not sorted, or too many");
+    }
+    for library in libraries {
+        if library.contains('/') || BundlePath::check(library).is_err() {
+            problems.add(library, "it is no name of a library");
+        }
+    }
+    // What a tar header's time field can hold.
+    if manifest.source_date_epoch > PAYLOAD_MAXIMUM_BYTES {
+        problems.add("source_date_epoch", "it is too late");
+    }
+    let generations = &manifest.generations;
+    let ascending = generations.windows(2).all(|pair| pair[0] < pair[1]);
+    if generations.len() > GENERATIONS_MAXIMUM || !ascending || !generations.contains(&release) {
+        problems.add("generations", format_args!("they are not ascending, too many, or lack {release}"));
+    }
+}
+
+fn check_commands(manifest: &Manifest, problems: &mut Problems) {
+    let executable: HashMap<&str, bool> = manifest
+        .entries
+        .iter()
+        .filter_map(|entry| match &entry.kind {
+            EntryKind::File { mode, .. } => Some((entry.path.as_str(), mode & 0o100 != 0)),
+            EntryKind::Link { .. } => Some((entry.path.as_str(), true)),
+            EntryKind::Directory { .. } => None,
+        })
+        .collect();
+    if manifest.commands.len() > LIST_MAXIMUM {
+        problems.add("commands", "there are too many");
+    }
+    for (name, path) in &manifest.commands {
+        if name.contains('/') || BundlePath::check(name).is_err() {
+            problems.add(name, "it is no name of a command");
+        }
+        if !executable.get(path.as_str()).copied().unwrap_or(false) {
+            problems.add(path.as_str(), format_args!("the command {name:?} is no executable file of the release"));
+        }
+    }
+    let service = &manifest.service;
+    if !service.command.first().is_some_and(|name| manifest.commands.contains_key(name)) {
+        problems.add("service", "the first word of its command is none of the commands");
+    }
+    let sane = |text: &String| text.len() <= TEXT_MAXIMUM_BYTES && !text.contains('\0');
+    if service.command.len() > LIST_MAXIMUM || !service.command.iter().all(sane) {
+        problems.add("service", "its command is too long, or has a NUL");
+    }
+    if !service.config.starts_with('/') || !sane(&service.config) || service.config.chars().any(char::is_control) {
+        problems.add("service", "its config is no absolute path");
+    }
+    let sound = |name: &String| !name.is_empty() && sane(name) && !name.contains('=');
+    let environment = &service.environment;
+    if environment.len() > LIST_MAXIMUM || !environment.iter().all(|(name, value)| sound(name) && sane(value)) {
+        problems.add("service", "a variable of its environment has no name, or is too long, or has a NUL");
+    }
+}
+
+fn check_frames(manifest: &Manifest, problems: &mut Problems) {
+    if manifest.frames.len() > FRAMES_MAXIMUM {
+        problems.add("frames", format_args!("there are {}, at most {FRAMES_MAXIMUM} may be", manifest.frames.len()));
+        return;
+    }
+    let mut end = 0_u64;
+    for (index, frame) in manifest.frames.iter().enumerate() {
+        let Frame { offset, length, content_length, generation, .. } = *frame;
+        let name = format!("frame {index}");
+        if offset != end {
+            problems.add(&name, format_args!("it begins at {offset}, the one before it ends at {end}"));
+        }
+        if length == 0 || length > FRAME_LENGTH_MAXIMUM_BYTES {
+            problems.add(&name, format_args!("its length {length} is not within 1 to {FRAME_LENGTH_MAXIMUM_BYTES}"));
+        }
+        if content_length == 0 || content_length > FRAME_CONTENT_MAXIMUM_BYTES {
+            problems.add(
+                &name,
+                format_args!("its content {content_length} is not within 1 to {FRAME_CONTENT_MAXIMUM_BYTES}"),
+            );
+        }
+        if generation as usize >= manifest.generations.len() {
+            problems.add(&name, format_args!("it has no generation {generation}"));
+        }
+        end = offset.saturating_add(length);
+    }
+    let length = manifest.payload.length;
+    if end != length || length > PAYLOAD_MAXIMUM_BYTES {
+        problems.add("frames", format_args!("they end at {end}, the payload at {length}"));
+    }
+}
+
+/// The sums, the cut, and the order that follows from it.
+fn check_layout(manifest: &Manifest, problems: &mut Problems) {
+    if manifest.space != Space::of(&manifest.entries, manifest.space.overlap_memory_bytes) {
+        problems.add("space", "it is not the sum of the entries");
+    }
+    let mtime = manifest.source_date_epoch;
+    let shapes: Vec<Shape> =
+        manifest.entries.iter().map(|entry| Shape::of(&entry.member(mtime), Group::Directories)).collect();
+    let lengths: Vec<u64> = manifest.frames.iter().map(|frame| frame.content_length).collect();
+    let layout = match frames::layout(&shapes, &lengths) {
+        Ok(layout) => layout,
+        Err(bad) => return problems.add(&format!("frame {}", bad.frame), bad.what),
+    };
+    let mut first_frames = vec![0_u32; manifest.entries.len()];
+    let mut split_generation = None;
+    for (index, holds) in layout.iter().enumerate() {
+        let frame = u32::try_from(index).unwrap_or(u32::MAX);
+        match holds {
+            frames::Holds::Members(range) => first_frames[range.clone()].fill(frame),
+            frames::Holds::Part { entry, offset: 0, .. } => {
+                first_frames[*entry] = frame;
+                split_generation = Some(manifest.frames[index].generation);
+            }
+            frames::Holds::Part { .. } => {
+                if split_generation != Some(manifest.frames[index].generation) {
+                    problems
+                        .add(&format!("frame {index}"), "it is of another generation than the file that it continues");
+                }
+            }
+            frames::Holds::End => {}
+        }
+    }
+    check_order(manifest, &first_frames, problems);
+}
+
+fn check_order(manifest: &Manifest, first_frames: &[u32], problems: &mut Problems) {
+    let mut before: Option<(Group, &BundlePath)> = None;
+    for (entry, first_frame) in manifest.entries.iter().zip(first_frames) {
+        let group = match &entry.kind {
+            EntryKind::Directory { .. } => Group::Directories,
+            EntryKind::Link { .. } => Group::Links,
+            EntryKind::File { frame, .. } => {
+                if frame != first_frame {
+                    problems.add(entry.path.as_str(), format_args!("it is in frame {first_frame}, not in {frame}"));
+                }
+                Group::Files(manifest.frames[*first_frame as usize].generation)
+            }
+        };
+        let place = (group, &entry.path);
+        if before.is_some_and(|before| before >= place) {
+            problems.add(entry.path.as_str(), "it is out of order");
+        }
+        before = Some(place);
+    }
+}

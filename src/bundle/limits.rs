@@ -1,0 +1,75 @@
+//! The limits of the formats. Each names the accident or attack it stops; all are far above what a real agent needs.
+
+/// One mebibyte.
+const MIB: u64 = 1 << 20;
+
+/// Files, directories and links of one release (Salt has 15,500). Stops a manifest that exhausts the host's inodes or memory.
+pub const ENTRIES_MAXIMUM: usize = 250_000;
+
+/// Frames of one payload (Salt has about 40). Stops a payload of a million one-byte frames, which costs more time than its bytes tell.
+pub const FRAMES_MAXIMUM: usize = 16_384;
+
+/// Tar bytes that the packer puts into one frame. Small enough that threads share the work and a patch release skips most of it,
+/// large enough that compression hardly suffers (62.6 MB instead of 57.6 MB for Salt).
+pub const FRAME_CONTENT_TARGET_BYTES: u64 = 8 * MIB;
+
+/// Tar bytes in one frame that a reader accepts. Stops a frame that decompresses into more memory than a small host has.
+pub const FRAME_CONTENT_MAXIMUM_BYTES: u64 = 32 * MIB;
+
+/// Compressed bytes of one frame that a reader accepts: incompressible content and zstd's own overhead. Stops a download into memory
+/// without end.
+pub const FRAME_LENGTH_MAXIMUM_BYTES: u64 = 33 * MIB;
+
+/// Generations a payload tells apart; the packer merges the oldest ones. Stops releases from falling apart into tiny frames over the years.
+pub const GENERATIONS_MAXIMUM: usize = 16;
+
+/// Bytes of one payload, and of one file in it: what USTAR's size field can hold.
+pub const PAYLOAD_MAXIMUM_BYTES: u64 = 0o77_777_777_777;
+
+/// Bytes of all files of one release. Stops sums from overflowing, and a release that no host should accept.
+pub const CONTENT_MAXIMUM_BYTES: u64 = 1 << 36;
+
+/// Bytes of a manifest's text (Salt's has 2.3 MB). Stops a small file that decompresses into all of the host's memory.
+pub const MANIFEST_MAXIMUM_BYTES: u64 = 64 * MIB;
+
+/// Bytes of a compressed manifest. The same, before the decompressor.
+pub const MANIFEST_COMPRESSED_MAXIMUM_BYTES: u64 = 16 * MIB;
+
+/// Bytes of one path. Stops names that no tool can open (`PATH_MAX` is 4096, and the store's own path comes before it).
+pub const PATH_MAXIMUM_BYTES: usize = 1024;
+
+/// Bytes of one component of a path: what file systems hold.
+pub const COMPONENT_MAXIMUM_BYTES: usize = 255;
+
+/// Components of one path. Stops trees that a recursive walk can't follow; the same depth at which `os::walk` stops.
+pub const DEPTH_MAXIMUM: usize = 64;
+
+/// Texts in one list or map of a manifest or recipe: commands, libraries, words of a command line, variables. Stops absurd listings.
+pub const LIST_MAXIMUM: usize = 1024;
+
+/// Bytes of one such text. Stops a command line that the kernel refuses (`MAX_ARG_STRLEN` is 128 KiB).
+pub const TEXT_MAXIMUM_BYTES: usize = 4096;
+
+/// Problems reported at once. Enough to repair a tree in one go; a hostile manifest can't fill the terminal.
+pub const PROBLEMS_MAXIMUM: usize = 50;
+
+/// Bytes of a recipe. It is written by hand.
+pub const RECIPE_MAXIMUM_BYTES: u64 = MIB;
+
+/// Releases in one bundle file. Stops a bundle whose head alone fills the memory.
+pub const BUNDLE_RELEASES_MAXIMUM: usize = 64;
+
+/// Metadata members of one bundle file: every root from 1 on, and the roles. Stops endless chains of roots.
+pub const BUNDLE_METADATA_MAXIMUM: usize = 1024;
+
+/// Bytes of one metadata member. A targets role that lists 10,000 releases has about 5 MB.
+pub const METADATA_MAXIMUM_BYTES: u64 = 16 * MIB;
+
+/// Bytes of the hint, of SHA256SUMS and of its signature. They have a few lines.
+pub const NOTE_MAXIMUM_BYTES: u64 = 64 << 10;
+
+/// Bytes of all members before the first payload. They are held in memory until trust has spoken.
+pub const BUNDLE_HEAD_MAXIMUM_BYTES: u64 = 256 * MIB;
+
+/// Bytes a file takes at least: the usual block. For estimates of space.
+pub const BLOCK_BYTES: u64 = 4096;

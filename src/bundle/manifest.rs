@@ -1,0 +1,314 @@
+//! The manifest: every byte of a release, and what a host must know before it takes one. A [`Manifest`] that exists has been judged: its paths
+//! stay inside, its sums agree, its frames tile the payload.
+
+use super::compression::{self, CompressionError, Expected};
+use super::frames::{self, Group, Shape};
+use super::judge;
+use super::limits::{BLOCK_BYTES, MANIFEST_COMPRESSED_MAXIMUM_BYTES, MANIFEST_MAXIMUM_BYTES};
+use super::member::ReleaseId;
+use super::path::BundlePath;
+use super::problems::Problems;
+use super::ustar;
+pub use super::wire::Reserved;
+use super::wire::{self, RawEntry};
+use crate::agent::AgentKind;
+use crate::digest::Digest;
+use crate::failure::Class;
+use crate::name::PackageName;
+use crate::version::{LibcVersion, Platform, Release, Version};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The schema that this sidle writes and reads.
+pub const SCHEMA: u32 = 1;
+
+/// zstd level of manifests: Salt's 2.3 MB in a fifth of a second; higher levels save a few kilobytes and cost seconds.
+const MANIFEST_LEVEL: i32 = 15;
+
+/// What a release is made of. Its JSON is compact and its fields have this order; fields that a reader doesn't know are ignored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest<E = Entry> {
+    /// Version of the format.
+    pub schema: u32,
+    /// The package.
+    pub package: PackageName,
+    /// The version as published.
+    pub version: Version,
+    /// The rebuild of this version, from 1.
+    pub revision: u32,
+    /// What it runs on.
+    pub platform: Platform,
+    /// Which implementation watches it.
+    pub agent: AgentKind,
+    /// The oldest glibc it runs with; None where it needs none.
+    pub libc_floor: Option<LibcVersion>,
+    /// Libraries that the host must have: sonames, sorted; glibc's own are covered by the floor.
+    pub host_libraries: Vec<String>,
+    /// The oldest counterpart (a Salt master) that it speaks to.
+    pub masters: Option<Version>,
+    /// Time of every member of the payload, seconds since 1970.
+    pub source_date_epoch: u64,
+    /// What it needs of the host's disk and memory.
+    pub space: Space,
+    /// Commands for `sidle run`, and the files that they are.
+    #[serde(deserialize_with = "wire::unique_map")]
+    pub commands: BTreeMap<String, BundlePath>,
+    /// How its service runs.
+    pub service: Service,
+    /// Reserved: how the agent gives each job to one of two processes.
+    #[serde(default)]
+    pub guard: Reserved,
+    /// Reserved: what a site adds.
+    #[serde(default)]
+    pub extras: Reserved,
+    /// Reserved: where its bill of materials is.
+    #[serde(default)]
+    pub sbom: Reserved,
+    /// The payload as a whole.
+    pub payload: Payload,
+    /// The releases in which contents first appeared, ascending; this release is one of them.
+    pub generations: Vec<Release>,
+    /// The frames, in the order in which they tile the payload.
+    pub frames: Vec<Frame>,
+    /// Directories by path, files by generation and path, links by path: the order of the payload's members.
+    pub entries: Vec<E>,
+}
+
+/// What a release needs of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// Bytes of all files.
+    pub content_bytes: u64,
+    /// Bytes on a disk with blocks of 4096: files rounded up, one block per directory.
+    pub allocated_bytes: u64,
+    /// Entries, which is inodes.
+    pub inodes: u64,
+    /// Memory that a second process takes while two overlap; 0: not known.
+    pub overlap_memory_bytes: u64,
+}
+
+/// How the service of a release runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// A name in `commands`, and arguments; `{config}` stands for the configuration directory.
+    pub command: Vec<String>,
+    /// The configuration directory where the host's settings name none.
+    pub config: String,
+    /// Variables of its environment.
+    #[serde(deserialize_with = "wire::unique_map")]
+    pub environment: BTreeMap<String, String>,
+}
+
+/// The payload as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Payload {
+    /// Its length, bytes.
+    pub length: u64,
+    /// Its digest.
+    pub sha256: Digest,
+}
+
+/// One independent zstd frame of the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Where it begins in the payload.
+    pub offset: u64,
+    /// Its compressed length, bytes.
+    pub length: u64,
+    /// Digest of its compressed bytes: compared before they are decompressed.
+    pub sha256: Digest,
+    /// Tar bytes it holds.
+    pub content_length: u64,
+    /// Index into `generations`.
+    pub generation: u32,
+}
+
+/// One file, directory or link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it is.
+    pub path: BundlePath,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A directory.
+    Directory {
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A regular file.
+    File {
+        /// Permission bits.
+        mode: u32,
+        /// Bytes.
+        size: u64,
+        /// Digest of its content.
+        sha256: Digest,
+        /// Index of the frame that holds it, or its first part.
+        frame: u32,
+    },
+    /// A symbolic link.
+    Link {
+        /// Where it points, relative to its own directory; never out of the tree.
+        target: String,
+    },
+}
+
+/// Why a manifest can't be used.
+#[derive(Debug)]
+pub enum ManifestError {
+    /// It is larger than any manifest may be.
+    TooLarge,
+    /// It can't be decompressed.
+    Compression(CompressionError),
+    /// It can't be compressed or written as JSON.
+    Write(String),
+    /// It is no JSON, or not of this shape.
+    Json(serde_json::Error),
+    /// It is of a schema that this sidle doesn't know.
+    Schema(u32),
+    /// It describes what no host may unpack.
+    Unsafe(Problems),
+}
+
+impl ManifestError {
+    /// What kind of failure this is. A manifest is only read after its digest has been compared: what is wrong with it was signed.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Write(_) => Class::Failed,
+            Self::TooLarge | Self::Compression(_) | Self::Json(_) | Self::Schema(_) | Self::Unsafe(_) => {
+                Class::NotTrusted
+            }
+        }
+    }
+
+    /// What the operator can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Schema(_) => Some("install a newer sidle on this host".to_owned()),
+            Self::TooLarge | Self::Compression(_) | Self::Write(_) | Self::Json(_) | Self::Unsafe(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge => {
+                write!(formatter, "cannot read the manifest: it has more than {MANIFEST_MAXIMUM_BYTES} bytes")
+            }
+            Self::Compression(error) => write!(formatter, "cannot read the manifest: {error}"),
+            Self::Write(reason) => write!(formatter, "cannot write the manifest: {reason}"),
+            Self::Json(error) => write!(formatter, "cannot read the manifest: {error}"),
+            Self::Schema(found) => {
+                write!(formatter, "cannot read the manifest: it has schema {found}, this sidle reads {SCHEMA}")
+            }
+            Self::Unsafe(problems) => write!(formatter, "cannot accept the manifest: {problems}"),
+        }
+    }
+}
+
+impl std::error::Error for ManifestError {}
+
+/// The compressed form of a manifest's text.
+pub fn compress(text: &[u8]) -> Result<Vec<u8>, ManifestError> {
+    compression::compress(text, MANIFEST_LEVEL).map_err(|error| ManifestError::Write(error.to_string()))
+}
+
+/// The text of a compressed manifest. Its digest must have been compared before: no unverified byte reaches the decompressor.
+pub fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ManifestError> {
+    if bytes.len() as u64 > MANIFEST_COMPRESSED_MAXIMUM_BYTES {
+        return Err(ManifestError::TooLarge);
+    }
+    compression::decompress(bytes, Expected::AtMost(MANIFEST_MAXIMUM_BYTES)).map_err(ManifestError::Compression)
+}
+
+impl Manifest {
+    /// Reads and judges a manifest's text; an error names everything that is wrong with it.
+    pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
+        #[derive(Deserialize)]
+        struct Only {
+            schema: u32,
+        }
+        if text.len() as u64 > MANIFEST_MAXIMUM_BYTES {
+            return Err(ManifestError::TooLarge);
+        }
+        let parsed: Result<Manifest<RawEntry>, _> = serde_json::from_slice(text);
+        let raw = match (parsed, serde_json::from_slice::<Only>) {
+            (Ok(raw), _) if raw.schema == SCHEMA => raw,
+            (Ok(raw), _) => return Err(ManifestError::Schema(raw.schema)),
+            // A later schema may have another shape altogether: then its number is the better message.
+            (Err(error), only) => match only(text) {
+                Ok(Only { schema }) if schema != SCHEMA => return Err(ManifestError::Schema(schema)),
+                _ => return Err(ManifestError::Json(error)),
+            },
+        };
+        judge::judge(raw).map_err(ManifestError::Unsafe)
+    }
+
+    /// The manifest's text: compact JSON, the same bytes for the same manifest.
+    pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
+        serde_json::to_vec(self).map_err(|error| ManifestError::Write(error.to_string()))
+    }
+
+    /// The release: version and revision.
+    pub fn release(&self) -> Release {
+        Release { version: self.version.clone(), revision: self.revision }
+    }
+
+    /// Package, release and platform.
+    pub fn id(&self) -> ReleaseId {
+        ReleaseId { package: self.package.clone(), release: self.release(), platform: self.platform.clone() }
+    }
+
+    /// What each frame of the payload holds.
+    pub fn layout(&self) -> Vec<frames::Holds> {
+        let shapes: Vec<Shape> = self.entries.iter().map(|entry| self.shape(entry)).collect();
+        let lengths: Vec<u64> = self.frames.iter().map(|frame| frame.content_length).collect();
+        frames::layout(&shapes, &lengths).expect("a manifest that exists has been judged, its cut included")
+    }
+
+    fn shape(&self, entry: &Entry) -> Shape {
+        // The layout asks for lengths alone.
+        Shape::of(&entry.member(self.source_date_epoch), Group::Directories)
+    }
+}
+
+impl Entry {
+    /// The tar member that this entry is.
+    pub fn member(&self, mtime: u64) -> ustar::Member<'_> {
+        let (kind, mode) = match &self.kind {
+            EntryKind::Directory { mode } => (ustar::Kind::Directory, *mode),
+            EntryKind::File { mode, size, .. } => (ustar::Kind::File(*size), *mode),
+            EntryKind::Link { target } => (ustar::Kind::Link(target), LINK_MODE),
+        };
+        ustar::Member { path: self.path.as_str(), kind, mode, mtime }
+    }
+}
+
+/// The mode that a link's header has: what Linux shows for every link.
+pub const LINK_MODE: u32 = 0o777;
+
+impl Space {
+    /// What `entries` need.
+    pub fn of(entries: &[Entry], overlap_memory_bytes: u64) -> Self {
+        let mut space =
+            Self { content_bytes: 0, allocated_bytes: 0, inodes: entries.len() as u64, overlap_memory_bytes };
+        for entry in entries {
+            match &entry.kind {
+                EntryKind::Directory { .. } => space.allocated_bytes += BLOCK_BYTES,
+                EntryKind::File { size, .. } => {
+                    space.content_bytes += size;
+                    space.allocated_bytes += size.next_multiple_of(BLOCK_BYTES);
+                }
+                EntryKind::Link { .. } => {}
+            }
+        }
+        space
+    }
+}

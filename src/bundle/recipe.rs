@@ -1,0 +1,229 @@
+//! The recipe: what an author writes down about a package, once for all its releases.
+
+use super::path::BundlePath;
+use crate::agent::AgentKind;
+use crate::failure::Class;
+use crate::name::PackageName;
+use crate::version::{LibcVersion, Version};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr as _;
+
+/// The schema that this sidle reads.
+pub const SCHEMA: u32 = 1;
+
+/// A recipe.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recipe {
+    /// The package.
+    pub package: PackageName,
+    /// Which implementation watches it.
+    pub agent: AgentKind,
+    /// Where its tree comes from.
+    pub build: Build,
+    /// Commands for `sidle run`, and the files that they are.
+    pub commands: BTreeMap<String, BundlePath>,
+    /// How its service runs.
+    pub service: super::manifest::Service,
+    /// What it needs of a host, beyond what its binaries tell.
+    pub requires: Requires,
+}
+
+/// Where a tree comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Build {
+    /// A program and its arguments, run in the recipe's directory; it fills the directory that `SIDLE_TREE` names.
+    Command(Vec<String>),
+    /// A directory that is the tree; relative to the recipe's directory.
+    Tree(PathBuf),
+}
+
+/// What a package needs of a host, beyond what its binaries tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Requires {
+    /// Libraries that it opens at run time: sonames.
+    pub libraries: Vec<String>,
+    /// The oldest counterpart that it speaks to.
+    pub masters: Option<Version>,
+    /// Memory that a second process takes while two overlap; 0: not known.
+    pub overlap_memory_bytes: u64,
+    /// The oldest glibc it is supported with, where that is newer than what its binaries ask for.
+    pub libc: Option<LibcVersion>,
+}
+
+/// Why a recipe can't be used.
+#[derive(Debug)]
+pub enum RecipeError {
+    /// It is no TOML, or has an unknown or missing field; the reader's words, with the line.
+    Toml(toml::de::Error),
+    /// It is of a schema that this sidle doesn't know.
+    Schema(u32),
+    /// `[build]` has neither or both of `command` and `tree`, or an empty command.
+    Build,
+    /// The first word of the service's command is none of the commands.
+    Service(String),
+}
+
+impl RecipeError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        Class::Usage
+    }
+
+    /// What the author can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Build => {
+                Some("write `command = [\"./build-tree\"]` or `tree = \"directory\"` below [build]".to_owned())
+            }
+            Self::Service(name) => Some(format!("add `{name} = \"bin/...\"` below [commands]")),
+            Self::Schema(_) | Self::Toml(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for RecipeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Toml(error) => write!(formatter, "cannot read the recipe: {}", error.to_string().trim_end()),
+            Self::Schema(found) => {
+                write!(formatter, "cannot read the recipe: it has schema {found}, this sidle reads {SCHEMA}")
+            }
+            Self::Build => {
+                formatter.write_str("cannot use the recipe: [build] must have a command or a tree, and only one")
+            }
+            Self::Service(name) => {
+                write!(formatter, "cannot use the recipe: its service runs {name:?}, which is none of its commands")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RecipeError {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    schema: u32,
+    package: PackageName,
+    agent: AgentKind,
+    build: BuildTable,
+    commands: BTreeMap<String, BundlePath>,
+    service: ServiceTable,
+    #[serde(default)]
+    requires: Requires,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BuildTable {
+    command: Option<Vec<String>>,
+    tree: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServiceTable {
+    command: Vec<String>,
+    config: String,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+}
+
+impl Recipe {
+    /// Reads a recipe. A word that it doesn't know is an error: it is a typing mistake more often than a wish.
+    pub fn parse(text: &str) -> Result<Self, RecipeError> {
+        #[derive(Deserialize)]
+        struct Only {
+            schema: u32,
+        }
+        let document: Document = match toml::from_str(text) {
+            Ok(document) => document,
+            Err(error) => match toml::from_str::<Only>(text) {
+                Ok(Only { schema }) if schema != SCHEMA => return Err(RecipeError::Schema(schema)),
+                _ => return Err(RecipeError::Toml(error)),
+            },
+        };
+        if document.schema != SCHEMA {
+            return Err(RecipeError::Schema(document.schema));
+        }
+        let build = match (document.build.command, document.build.tree) {
+            (Some(command), None) if !command.is_empty() => Build::Command(command),
+            (None, Some(tree)) => Build::Tree(tree),
+            _ => return Err(RecipeError::Build),
+        };
+        let ServiceTable { command, config, environment } = document.service;
+        let program = command.first().cloned().unwrap_or_default();
+        if !document.commands.contains_key(&program) {
+            return Err(RecipeError::Service(program));
+        }
+        Ok(Self {
+            package: document.package,
+            agent: document.agent,
+            build,
+            commands: document.commands,
+            service: super::manifest::Service { command, config, environment },
+            requires: document.requires,
+        })
+    }
+
+    /// A recipe for a tree that has none: one command, for a service of that name.
+    pub fn of_tree(package: PackageName, agent: AgentKind, tree: PathBuf, program: &str) -> Result<Self, RecipeError> {
+        let path = BundlePath::from_str(program).map_err(|_| RecipeError::Service(program.to_owned()))?;
+        let name = path.split().1.to_owned();
+        let service = super::manifest::Service {
+            command: vec![name.clone(), "-c".to_owned(), "{config}".to_owned()],
+            config: format!("/etc/{package}"),
+            environment: BTreeMap::new(),
+        };
+        let commands = BTreeMap::from([(name, path)]);
+        Ok(Self { package, agent, build: Build::Tree(tree), commands, service, requires: Requires::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        schema = 1
+        package = "salt-minion"
+        agent = "salt"
+        [build]
+        command = ["./build-tree"]
+        [commands]
+        salt-minion = "bin/salt-minion"
+        [service]
+        command = ["salt-minion", "-c", "{config}"]
+        config = "/etc/salt"
+        environment = { A = "1" }
+        [requires]
+        libraries = []
+        masters = "3006.0"
+        overlap_memory_bytes = 268435456
+    "#;
+
+    #[test]
+    fn a_recipe_says_all_or_is_refused() {
+        let recipe = Recipe::parse(GOOD).unwrap();
+        assert_eq!(recipe.build, Build::Command(vec!["./build-tree".to_owned()]));
+        assert_eq!(recipe.requires.masters.unwrap().as_str(), "3006.0");
+        for (from, to) in [
+            ("schema = 1", "schema = 2"),
+            ("bin/salt-minion", "../bin/salt-minion"),
+            ("command = [\"./build-tree\"]", "command = []"),
+            ("command = [\"./build-tree\"]", "command = [\"a\"]\ntree = \"b\""),
+            ("[\"salt-minion\",", "[\"salt\","),
+            ("masters =", "master ="),
+            ("package = \"salt-minion\"", "package = \"../x\""),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD);
+            assert!(Recipe::parse(&text).is_err(), "{to}");
+        }
+        assert!(matches!(Recipe::parse("schema = 7\nnew = true"), Err(RecipeError::Schema(7))));
+    }
+}

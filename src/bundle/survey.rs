@@ -1,0 +1,225 @@
+//! Looks at a tree that is to be packed: what it holds, what it needs of a host, and everything that stands against packing it.
+
+use super::elf::{self, Needs};
+use super::handles::Handles;
+use super::judge;
+use super::manifest::{Entry, EntryKind};
+use super::pack::PackError;
+use super::parallel;
+use super::path::BundlePath;
+use super::problems::Problems;
+use crate::digest::Hasher;
+use crate::os::dir::{Dir, FileKind};
+use crate::os::walk::{Walked, walk};
+use crate::os::{OsError, file};
+use crate::version::{Flavour, LibcVersion, Platform};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+
+/// What a tree holds and needs.
+pub struct Survey {
+    /// Entries with no frame yet: directories, files, links, each by path; beside each the state in which it was read.
+    pub found: Vec<(Entry, Option<Stamp>)>,
+    /// The platform that its binaries need.
+    pub platform: Platform,
+    /// The oldest glibc that it runs with.
+    pub libc_floor: Option<LibcVersion>,
+    /// Libraries that the host must have.
+    pub host_libraries: Vec<String>,
+}
+
+/// The state of a file: another one means that it was written to in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    /// The state of an open file.
+    pub fn of(file: &File) -> std::io::Result<Self> {
+        let found = file.metadata()?;
+        Ok(Self {
+            inode: found.ino(),
+            size: found.size(),
+            changed: (found.ctime(), found.ctime_nsec()),
+            modified: (found.mtime(), found.mtime_nsec()),
+        })
+    }
+}
+
+/// What reading one file told.
+struct Read {
+    entry: Entry,
+    stamp: Stamp,
+    needs: Option<Needs>,
+    problems: Problems,
+}
+
+/// Looks at everything below `tree`. `libraries` and `libc` are what the recipe adds to what the binaries tell.
+pub fn survey(
+    tree: &Dir,
+    libraries: &[String],
+    libc: Option<LibcVersion>,
+    threads: usize,
+) -> Result<Survey, PackError> {
+    let mut problems = Problems::default();
+    let (mut found, files) = sort(tree, walk(tree)?, &mut problems)?;
+    let build_path = build_path(tree)?;
+    let mut needs = Vec::new();
+    let links = found.split_off(found.partition_point(|(entry, _)| matches!(entry.kind, EntryKind::Directory { .. })));
+    let read = |index: usize| read(tree, &files[index], build_path.as_deref());
+    parallel::ordered(threads, files.len(), read, |_, read| {
+        needs.extend(read.needs.map(|needs| (read.entry.path.clone(), needs)));
+        found.push((read.entry, Some(read.stamp)));
+        problems.append(read.problems);
+        Ok(())
+    })?;
+    found.extend(links);
+    let entries: Vec<Entry> = found.iter().map(|(entry, _)| entry.clone()).collect();
+    judge::check_tree(&entries, &mut problems);
+    let (platform, libc_floor) = platform(&needs, libc, &mut problems);
+    let host_libraries = host_libraries(&entries, &needs, libraries);
+    if problems.is_empty() {
+        Ok(Survey { found, platform, libc_floor, host_libraries })
+    } else {
+        Err(PackError::Unsafe { tree: tree.path().to_owned(), problems })
+    }
+}
+
+type Found = Vec<(Entry, Option<Stamp>)>;
+
+/// Directories and links (in this order), and the files still to be read.
+fn sort(
+    tree: &Dir,
+    walked: Vec<Walked>,
+    problems: &mut Problems,
+) -> Result<(Found, Vec<(BundlePath, u32)>), PackError> {
+    let (mut directories, mut files, mut links) = (Vec::new(), Vec::new(), Vec::new());
+    let mut handles = Handles::new(tree);
+    for Walked { path, stat } in walked {
+        let text = path.to_string_lossy().into_owned();
+        let path = match path.to_str().map(str::parse::<BundlePath>) {
+            Some(Ok(path)) => path,
+            Some(Err(reason)) => {
+                problems.add(&text, reason);
+                continue;
+            }
+            None => {
+                problems.add(&text, "its name is not UTF-8");
+                continue;
+            }
+        };
+        match stat.kind {
+            FileKind::Directory => {
+                directories.push((Entry { path, kind: EntryKind::Directory { mode: stat.mode } }, None))
+            }
+            FileKind::File => files.push((path, stat.mode)),
+            FileKind::Symlink => {
+                let (parent, name) = handles.parent(&path)?;
+                match parent.read_link(name)?.map(|target| target.into_os_string().into_string()) {
+                    Some(Ok(target)) => links.push((Entry { path, kind: EntryKind::Link { target } }, None)),
+                    Some(Err(_)) => problems.add(&text, "its target is not UTF-8"),
+                    None => problems.add(&text, "it went away while the tree was read"),
+                }
+            }
+            FileKind::Other => problems.add(&text, "it is neither file, directory nor link"),
+        }
+    }
+    files.sort();
+    let by_path = |one: &(Entry, Option<Stamp>), other: &(Entry, Option<Stamp>)| one.0.path.cmp(&other.0.path);
+    directories.sort_by(by_path);
+    links.sort_by(by_path);
+    directories.extend(links);
+    Ok((directories, files))
+}
+
+/// The tree's own path, which nothing in it should know. None where it is so short that it would be found by chance.
+fn build_path(tree: &Dir) -> Result<Option<Vec<u8>>, OsError> {
+    let path = file::canonical(tree.path())?.as_os_str().as_bytes().to_vec();
+    Ok((path.len() >= 5).then_some(path))
+}
+
+/// Bytes read at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+fn read(tree: &Dir, (path, mode): &(BundlePath, u32), build_path: Option<&[u8]>) -> Result<Read, PackError> {
+    let mut handles = Handles::new(tree);
+    let (parent, name) = handles.parent(path)?;
+    let mut file = parent.open_file(name)?;
+    let failed = |source| OsError::new("read", &parent.path().join(name), source);
+    let stamp = Stamp::of(&file).map_err(failed)?;
+    let mut hasher = Hasher::new();
+    let mut size = 0;
+    let mut kept = Vec::new();
+    let records_paths = path.as_str().ends_with(".pyc") || path.as_str().contains(".dist-info/");
+    let mut buffer = vec![0; CHUNK_BYTES.min(usize::try_from(stamp.size).unwrap_or(CHUNK_BYTES) + 1)];
+    loop {
+        let count = file.read(&mut buffer).map_err(failed)?;
+        if count == 0 {
+            break;
+        }
+        let chunk = &buffer[..count];
+        hasher.update(chunk);
+        // Only what is looked into is kept whole.
+        if records_paths || !kept.is_empty() || (size == 0 && chunk.starts_with(elf::MAGIC)) {
+            kept.extend_from_slice(chunk);
+        }
+        size += count as u64;
+    }
+    let mut problems = Problems::default();
+    if let Some(build_path) = build_path.filter(|_| records_paths) {
+        if memchr::memmem::find(&kept, build_path).is_some() {
+            problems.add(path.as_str(), "it names the directory that it was built in");
+        }
+    }
+    let needs = elf::read(&kept).unwrap_or_else(|error| {
+        problems.add(path.as_str(), error);
+        None
+    });
+    let kind = EntryKind::File { mode: *mode, size, sha256: hasher.finish(), frame: 0 };
+    Ok(Read { entry: Entry { path: path.clone(), kind }, stamp, needs, problems })
+}
+
+/// The platform of all binaries together.
+fn platform(
+    needs: &[(BundlePath, Needs)],
+    libc: Option<LibcVersion>,
+    problems: &mut Problems,
+) -> (Platform, Option<LibcVersion>) {
+    let Some((first_path, first)) = needs.first() else {
+        return (Platform { architecture: Platform::ANY.to_owned(), flavour: libc.map(Flavour::Glibc) }, libc);
+    };
+    for (path, needs) in needs {
+        if needs.architecture != first.architecture {
+            let (one, other) = (first.architecture, needs.architecture);
+            problems.add(path.as_str(), format_args!("it is for {other}, but {first_path} is for {one}"));
+        }
+    }
+    let musl = needs.iter().find(|(_, needs)| needs.musl);
+    let floor = needs.iter().filter_map(|(_, needs)| needs.glibc).chain(libc).max();
+    if let (Some((path, _)), Some(floor)) = (musl, floor) {
+        problems.add(path.as_str(), format_args!("it needs musl, but others need glibc {floor}"));
+    }
+    let flavour = match (floor, musl) {
+        (Some(floor), _) => Some(Flavour::Glibc(floor)),
+        (None, Some(_)) => Some(Flavour::Musl),
+        (None, None) => None,
+    };
+    (Platform { architecture: first.architecture.to_owned(), flavour }, floor)
+}
+
+/// What the binaries are linked with and the tree doesn't hold.
+fn host_libraries(entries: &[Entry], needs: &[(BundlePath, Needs)], added: &[String]) -> Vec<String> {
+    let mut own: BTreeSet<&str> = entries.iter().map(|entry| entry.path.split().1).collect();
+    own.extend(needs.iter().filter_map(|(_, needs)| needs.soname.as_deref()));
+    let needed = needs.iter().flat_map(|(_, needs)| &needs.libraries).chain(added);
+    let missing: BTreeSet<&String> =
+        needed.filter(|library| !own.contains(library.as_str()) && !elf::belongs_to_libc(library)).collect();
+    missing.into_iter().cloned().collect()
+}

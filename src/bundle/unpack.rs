@@ -1,0 +1,409 @@
+//! Unpacks a payload into an empty directory. Each frame's digest is compared before it is decompressed, each header is regenerated from the
+//! manifest and compared, each file is hashed as it is written. Nothing is synced here: the store does that once, for all of it.
+
+use super::compression::{self, CompressionError, Expected};
+use super::frames::Holds;
+use super::handles::Handles;
+use super::manifest::{EntryKind, Frame, Manifest};
+use super::parallel::THREADS_MAXIMUM;
+use super::ustar;
+use crate::crash_point;
+use crate::digest::{Digest, Hasher};
+use crate::failure::Class;
+use crate::os::{OsError, dir::Dir};
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+
+/// Where frames come from: a bundle file, a repository, the network. Frames are asked for in the manifest's order.
+pub trait FrameSource {
+    /// The compressed bytes of `frame`, exactly `frame.length` of them. They need not be verified: the unpacker does that.
+    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError>;
+
+    /// Called once, after the last frame: proves that nothing is left over.
+    fn end(&mut self) -> Result<(), SourceError>;
+}
+
+/// Why a source can't give a frame.
+#[derive(Debug)]
+pub struct SourceError {
+    /// What kind of failure it is.
+    pub class: Class,
+    /// What happened, beginning "cannot".
+    pub error: Box<dyn Error + Send + Sync>,
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(formatter)
+    }
+}
+
+impl Error for SourceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Frames from a reader of a payload and nothing else: a file of a repository.
+pub struct ReaderSource<R>(pub R);
+
+impl<R: Read> FrameSource for ReaderSource<R> {
+    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
+        let mut bytes = Vec::new();
+        let read = self.0.by_ref().take(frame.length).read_to_end(&mut bytes);
+        read.map_err(|error| SourceError {
+            class: Class::Failed,
+            error: format!("cannot read the payload: {error}").into(),
+        })?;
+        if bytes.len() as u64 == frame.length {
+            return Ok(bytes);
+        }
+        Err(SourceError { class: Class::Integrity, error: "cannot read the payload: it ends too early".into() })
+    }
+
+    fn end(&mut self) -> Result<(), SourceError> {
+        match self.0.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => {
+                Err(SourceError { class: Class::Integrity, error: "cannot use the payload: bytes follow it".into() })
+            }
+            Err(error) => {
+                Err(SourceError { class: Class::Failed, error: format!("cannot read the payload: {error}").into() })
+            }
+        }
+    }
+}
+
+/// Why a payload can't be unpacked.
+#[derive(Debug)]
+pub enum UnpackError {
+    /// The system refused.
+    Os(OsError),
+    /// The source has no more frames.
+    Source(SourceError),
+    /// A frame's bytes are not what the manifest says; nothing of it was decompressed.
+    Frame {
+        /// Index of the frame.
+        index: usize,
+    },
+    /// A frame with the right digest does not hold what the manifest says.
+    Content {
+        /// Index of the frame.
+        index: usize,
+        /// What is wrong.
+        error: CompressionError,
+    },
+    /// A member's header is not the one that its entry gives.
+    Header {
+        /// The entry, or the end of the archive.
+        path: String,
+    },
+    /// A file's content has another digest than its entry.
+    Digest {
+        /// The file.
+        path: String,
+    },
+}
+
+impl UnpackError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Os(error) => error.class(),
+            Self::Source(error) => error.class,
+            Self::Frame { .. } | Self::Content { .. } | Self::Header { .. } | Self::Digest { .. } => Class::Integrity,
+        }
+    }
+
+    /// What the operator can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Os(error) => error.hint(),
+            Self::Source(_) => None,
+            Self::Frame { .. } => Some("the file was damaged on its way: fetch it again".to_owned()),
+            Self::Content { .. } | Self::Header { .. } | Self::Digest { .. } => {
+                Some("it was packed and signed in this state: ask its author".to_owned())
+            }
+        }
+    }
+}
+
+impl fmt::Display for UnpackError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Os(error) => error.fmt(formatter),
+            Self::Source(error) => error.fmt(formatter),
+            Self::Frame { index } => {
+                write!(formatter, "cannot unpack frame {index} of the payload: its bytes are not what was signed")
+            }
+            Self::Content { index, error } => write!(formatter, "cannot unpack frame {index} of the payload: {error}"),
+            Self::Header { path } => {
+                write!(formatter, "cannot unpack {path}: the payload describes it otherwise than the manifest")
+            }
+            Self::Digest { path } => {
+                write!(formatter, "cannot unpack {path}: the payload has another content than the manifest says")
+            }
+        }
+    }
+}
+
+impl Error for UnpackError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Os(error) => error.source(),
+            Self::Source(error) => error.source(),
+            Self::Frame { .. } | Self::Content { .. } | Self::Header { .. } | Self::Digest { .. } => None,
+        }
+    }
+}
+
+impl From<OsError> for UnpackError {
+    fn from(error: OsError) -> Self {
+        Self::Os(error)
+    }
+}
+
+/// Unpacks the payload that `manifest` describes into the empty directory `into`, with `threads` threads beside the calling one, which
+/// reads. At most `2 * threads + 1` frames are in memory. `progress` gets the bytes of the payload taken so far, and all of them.
+pub fn unpack(
+    manifest: &Manifest,
+    source: &mut dyn FrameSource,
+    into: &Dir,
+    threads: usize,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), UnpackError> {
+    make_directories(manifest, into)?;
+    crash_point!("unpack.directories");
+    let job = Job { manifest, layout: manifest.layout(), into, split: Mutex::new(HashMap::new()) };
+    run(&job, source, threads.clamp(1, THREADS_MAXIMUM), progress)?;
+    crash_point!("unpack.files");
+    make_links(manifest, into)?;
+    source.end().map_err(UnpackError::Source)
+}
+
+fn make_directories(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
+    let mut handles = Handles::new(into);
+    for entry in &manifest.entries {
+        if let EntryKind::Directory { mode } = entry.kind {
+            let (parent, name) = handles.parent(&entry.path)?;
+            parent.make_dir(name, mode)?;
+        }
+    }
+    Ok(())
+}
+
+/// Links come last, so that no name below them can be reached while files are written.
+fn make_links(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
+    let mut handles = Handles::new(into);
+    for entry in &manifest.entries {
+        if let EntryKind::Link { target } = &entry.kind {
+            let (parent, name) = handles.parent(&entry.path)?;
+            parent.make_symlink(Path::new(target), name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads frames on this thread, unpacks them on others.
+fn run(
+    job: &Job<'_>,
+    source: &mut dyn FrameSource,
+    threads: usize,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), UnpackError> {
+    let (sender, receiver) = mpsc::sync_channel::<(usize, Vec<u8>)>(threads);
+    let receiver = Mutex::new(receiver);
+    let failed = AtomicBool::new(false);
+    let failure = Mutex::new(None);
+    let read = thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut worker = Worker { job, handles: Handles::new(job.into) };
+                loop {
+                    let next = lock(&receiver).recv();
+                    let Ok((index, bytes)) = next else { return };
+                    // After a failure the queue is emptied, so that the reader never waits for room in it.
+                    if failed.load(Ordering::Acquire) {
+                        continue;
+                    }
+                    if let Err(error) = worker.unpack_frame(index, &bytes) {
+                        failed.store(true, Ordering::Release);
+                        lock(&failure).get_or_insert(error);
+                    }
+                }
+            });
+        }
+        let read = feed(job, source, &sender, &failed, progress);
+        drop(sender);
+        read
+    });
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => read,
+    }
+}
+
+fn feed(
+    job: &Job<'_>,
+    source: &mut dyn FrameSource,
+    sender: &mpsc::SyncSender<(usize, Vec<u8>)>,
+    failed: &AtomicBool,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), UnpackError> {
+    for (index, frame) in job.manifest.frames.iter().enumerate() {
+        if failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let bytes = source.next(frame).map_err(UnpackError::Source)?;
+        // The workers live as long as the sender does; a failed send means that all of them panicked, which the scope passes on.
+        if sender.send((index, bytes)).is_err() {
+            return Ok(());
+        }
+        progress(frame.offset + frame.length, job.manifest.payload.length);
+    }
+    Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is never half changed; a panic is passed on by the scope.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Job<'a> {
+    manifest: &'a Manifest,
+    layout: Vec<Holds>,
+    into: &'a Dir,
+    /// Files of several frames that are not complete yet, by entry.
+    split: Mutex<HashMap<usize, Split>>,
+}
+
+struct Split {
+    file: Arc<File>,
+    missing: u64,
+}
+
+struct Worker<'a> {
+    job: &'a Job<'a>,
+    handles: Handles<'a>,
+}
+
+impl Worker<'_> {
+    fn unpack_frame(&mut self, index: usize, bytes: &[u8]) -> Result<(), UnpackError> {
+        let frame = &self.job.manifest.frames[index];
+        if bytes.len() as u64 != frame.length || Digest::of(bytes) != frame.sha256 {
+            return Err(UnpackError::Frame { index });
+        }
+        let content = compression::decompress(bytes, Expected::Exactly(frame.content_length))
+            .map_err(|error| UnpackError::Content { index, error })?;
+        let mut rest = content.as_slice();
+        match &self.job.layout[index] {
+            Holds::Members(range) => range.clone().try_for_each(|entry| self.unpack_member(entry, &mut rest))?,
+            Holds::Part { entry, offset, length } => self.unpack_part(*entry, *offset, *length, &mut rest)?,
+            Holds::End => expect(&mut rest, &ustar::END, || "the end of the archive".to_owned())?,
+        }
+        if rest.is_empty() { Ok(()) } else { Err(UnpackError::Header { path: "the end of the frame".to_owned() }) }
+    }
+
+    fn unpack_member(&mut self, index: usize, rest: &mut &[u8]) -> Result<(), UnpackError> {
+        let entry = &self.job.manifest.entries[index];
+        self.expect_header(index, rest)?;
+        let EntryKind::File { mode, size, sha256, .. } = entry.kind else { return Ok(()) };
+        let content = self.take(index, size, rest)?;
+        self.expect_padding(index, size, rest)?;
+        if Digest::of(content) != sha256 {
+            return Err(UnpackError::Digest { path: entry.path.to_string() });
+        }
+        let (parent, name) = self.handles.parent(&entry.path)?;
+        let mut file = parent.create_file(name, mode)?;
+        file.write_all(content).map_err(|source| OsError::new("write", &parent.path().join(name), source))?;
+        crash_point!("unpack.file");
+        Ok(())
+    }
+
+    /// A part of a file is written where it belongs; whoever writes the last missing part hashes the whole.
+    fn unpack_part(&mut self, index: usize, offset: u64, length: u64, rest: &mut &[u8]) -> Result<(), UnpackError> {
+        let entry = &self.job.manifest.entries[index];
+        let EntryKind::File { mode, size, sha256, .. } = entry.kind else {
+            return Err(UnpackError::Header { path: entry.path.to_string() });
+        };
+        if offset == 0 {
+            self.expect_header(index, rest)?;
+        }
+        let content = self.take(index, length, rest)?;
+        if offset + length == size {
+            self.expect_padding(index, size, rest)?;
+        }
+        let (parent, name) = self.handles.parent(&entry.path)?;
+        let failed = |verb, source| OsError::new(verb, &parent.path().join(name), source);
+        let file = {
+            let mut split = lock(&self.job.split);
+            if !split.contains_key(&index) {
+                split.insert(index, Split { file: Arc::new(parent.create_file(name, mode)?), missing: size });
+            }
+            split.get(&index).map(|split| Arc::clone(&split.file)).expect("it was inserted above if it was missing")
+        };
+        file.write_all_at(content, offset).map_err(|source| failed("write", source))?;
+        crash_point!("unpack.part");
+        let complete = {
+            let mut split = lock(&self.job.split);
+            let missing = split.get_mut(&index).map_or(0, |split| {
+                split.missing -= length;
+                split.missing
+            });
+            missing == 0 && split.remove(&index).is_some()
+        };
+        if complete && hash(&file).map_err(|source| failed("read", source))? != sha256 {
+            return Err(UnpackError::Digest { path: entry.path.to_string() });
+        }
+        Ok(())
+    }
+
+    fn expect_header(&self, index: usize, rest: &mut &[u8]) -> Result<(), UnpackError> {
+        let entry = &self.job.manifest.entries[index];
+        let mut header = Vec::with_capacity(512);
+        entry.member(self.job.manifest.source_date_epoch).write_header(&mut header);
+        expect(rest, &header, || entry.path.to_string())
+    }
+
+    fn expect_padding(&self, index: usize, size: u64, rest: &mut &[u8]) -> Result<(), UnpackError> {
+        let padding = usize::try_from(ustar::padding(size)).unwrap_or(0);
+        expect(rest, &ustar::END[..padding], || self.job.manifest.entries[index].path.to_string())
+    }
+
+    fn take<'a>(&self, index: usize, length: u64, rest: &mut &'a [u8]) -> Result<&'a [u8], UnpackError> {
+        let short = || UnpackError::Header { path: self.job.manifest.entries[index].path.to_string() };
+        let length = usize::try_from(length).map_err(|_| short())?;
+        let (content, behind) = rest.split_at_checked(length).ok_or_else(short)?;
+        *rest = behind;
+        Ok(content)
+    }
+}
+
+fn expect(rest: &mut &[u8], bytes: &[u8], path: impl Fn() -> String) -> Result<(), UnpackError> {
+    *rest = rest.strip_prefix(bytes).ok_or_else(|| UnpackError::Header { path: path() })?;
+    Ok(())
+}
+
+/// The digest of a whole open file.
+fn hash(file: &File) -> std::io::Result<Digest> {
+    let mut hasher = Hasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut offset = 0;
+    loop {
+        match file.read_at(&mut buffer, offset)? {
+            0 => return Ok(hasher.finish()),
+            count => {
+                hasher.update(&buffer[..count]);
+                offset += count as u64;
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How a manifest's entries are written in JSON: small arrays, as there are 15,000 of them. What they say is judged later, all of it at once.
+
+use super::manifest::{Entry, EntryKind};
+use crate::digest::Digest;
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::ser::SerializeSeq as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// An entry as it was written, nothing of it believed.
+#[derive(Debug)]
+pub struct RawEntry {
+    pub path: String,
+    pub kind: RawKind,
+}
+
+/// The rest of an entry as it was written.
+#[derive(Debug)]
+pub enum RawKind {
+    Directory { mode: u32 },
+    File { mode: u32, size: u64, sha256: Digest, frame: u32 },
+    Link { target: String },
+    Unknown(String),
+}
+
+impl<'de> Deserialize<'de> for RawEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(EntryVisitor)
+    }
+}
+
+struct EntryVisitor;
+
+impl<'de> Visitor<'de> for EntryVisitor {
+    type Value = RawEntry;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[path, \"d\", mode], [path, \"f\", mode, size, sha256, frame] or [path, \"l\", target]")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<RawEntry, A::Error> {
+        fn next<'de, A: SeqAccess<'de>, T: Deserialize<'de>>(elements: &mut A, index: usize) -> Result<T, A::Error> {
+            elements.next_element()?.ok_or_else(|| A::Error::invalid_length(index, &EntryVisitor))
+        }
+        let path = next(&mut elements, 0)?;
+        let kind: String = next(&mut elements, 1)?;
+        let kind = match kind.as_str() {
+            "d" => RawKind::Directory { mode: next(&mut elements, 2)? },
+            "f" => RawKind::File {
+                mode: next(&mut elements, 2)?,
+                size: next(&mut elements, 3)?,
+                sha256: next(&mut elements, 4)?,
+                frame: next(&mut elements, 5)?,
+            },
+            "l" => RawKind::Link { target: next(&mut elements, 2)? },
+            _ => {
+                while elements.next_element::<IgnoredAny>()?.is_some() {}
+                RawKind::Unknown(kind)
+            }
+        };
+        Ok(RawEntry { path, kind })
+    }
+}
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut elements = serializer.serialize_seq(None)?;
+        elements.serialize_element(&self.path)?;
+        match &self.kind {
+            EntryKind::Directory { mode } => {
+                elements.serialize_element("d")?;
+                elements.serialize_element(mode)?;
+            }
+            EntryKind::File { mode, size, sha256, frame } => {
+                elements.serialize_element("f")?;
+                elements.serialize_element(mode)?;
+                elements.serialize_element(size)?;
+                elements.serialize_element(sha256)?;
+                elements.serialize_element(frame)?;
+            }
+            EntryKind::Link { target } => {
+                elements.serialize_element("l")?;
+                elements.serialize_element(target)?;
+            }
+        }
+        elements.end()
+    }
+}
+
+/// A map in which a key stands once. serde's own maps let the last of two win, and another reader might take the first.
+pub fn unique_map<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, V>, D::Error> {
+    struct Unique<V>(PhantomData<V>);
+    impl<'de, V: Deserialize<'de>> Visitor<'de> for Unique<V> {
+        type Value = BTreeMap<String, V>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a map")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+            let mut map = BTreeMap::new();
+            while let Some((key, value)) = entries.next_entry::<String, V>()? {
+                if map.contains_key(&key) {
+                    return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
+                }
+                map.insert(key, value);
+            }
+            Ok(map)
+        }
+    }
+    deserializer.deserialize_map(Unique(PhantomData))
+}
+
+/// A field that a later version gives a meaning to: written as null, read and ignored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reserved;
+
+impl Serialize for Reserved {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_none()
+    }
+}
+
+impl<'de> Deserialize<'de> for Reserved {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
+}

@@ -1,0 +1,333 @@
+//! What this host trusts, on disk: the pinned root and the newest metadata seen, below which nothing is accepted any more.
+//!
+//! `floor.json` names every other file by role and SHA-256; it is replaced last, so that a crash leaves the old floor or the new one,
+//! whole. Received bytes are stored as they came.
+
+use crate::crash_point;
+use crate::digest::Digest;
+use crate::failure::Class;
+use crate::os::dir::Dir;
+use crate::os::lock::{self, Attempt, Lock};
+use crate::os::{OsError, clock};
+use crate::trust::by_hand::{self, MetadataFiles, Verification};
+use crate::trust::metadata::{Root, Signed};
+use crate::trust::{Floor, Role, TrustError, verify};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const INDEX: &str = "floor.json";
+/// Largest `floor.json` read. Five short entries; more is damage.
+const INDEX_BYTES_MAXIMUM: u64 = 64 * 1024;
+/// How long a command waits for another one that is adopting metadata, which takes milliseconds.
+const LOCK_WAIT_MAXIMUM: Duration = Duration::from_secs(10);
+const LOCK_RETRY: Duration = Duration::from_millis(20);
+
+/// The host's trust store. Reading needs no lock; changing needs [`Keyring::lock`].
+#[derive(Debug)]
+pub struct Keyring {
+    directory: Dir,
+}
+
+/// The keyring, with the lock that every change needs.
+#[derive(Debug)]
+pub struct LockedKeyring<'a> {
+    keyring: &'a Keyring,
+    _lock: Lock,
+}
+
+/// What this host trusts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trusted {
+    /// What a person decided to trust.
+    pub pin: Pin,
+    /// What has been seen since.
+    pub floor: Floor,
+}
+
+/// The root that a person decided to trust.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// SHA-256 of the pinned root file, as `sha256sum` prints it.
+    pub fingerprint: Digest,
+    /// That root's version.
+    pub version: u64,
+}
+
+/// What pinning came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pinned {
+    /// This host trusts it from now on.
+    Now,
+    /// This host trusted it already.
+    Already,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Index {
+    schema: u32,
+    pin: Pin,
+    files: BTreeMap<String, Digest>,
+    last_seen: Option<Timestamp>,
+}
+
+impl Keyring {
+    /// The trust store at `path` (`/var/lib/sidle/trust`), made if it is missing.
+    pub fn open_or_create(path: &Path) -> Result<Self, KeyringError> {
+        Ok(Self { directory: Dir::open_or_create(path, 0o755)? })
+    }
+
+    /// The trust store at `path`; without one, nothing is pinned.
+    pub fn open(path: &Path) -> Result<Self, KeyringError> {
+        let directory = Dir::open_if_exists(path)?.ok_or_else(|| KeyringError::Unpinned { path: path.to_owned() })?;
+        Ok(Self { directory })
+    }
+
+    /// What this host trusts. `Unpinned` without a pinned root; `Damaged` when a stored file is missing or not as it was stored.
+    pub fn load(&self) -> Result<Trusted, KeyringError> {
+        self.read()?.ok_or_else(|| KeyringError::Unpinned { path: self.directory.path().to_owned() })
+    }
+
+    /// Waits (at most 10 s) for the lock that changes need.
+    pub fn lock(&self) -> Result<LockedKeyring<'_>, KeyringError> {
+        let deadline = clock::since_boot() + LOCK_WAIT_MAXIMUM;
+        loop {
+            let attempt = lock::try_exclusive(self.directory.lock_fd()?);
+            match attempt.map_err(|source| OsError::new("lock", self.directory.path(), source))? {
+                Attempt::Held(lock) => return Ok(LockedKeyring { keyring: self, _lock: lock }),
+                Attempt::Busy if clock::since_boot() < deadline => clock::sleep(LOCK_RETRY),
+                Attempt::Busy => return Err(KeyringError::Locked { path: self.directory.path().to_owned() }),
+                Attempt::Unsupported(source) => return Err(OsError::new("lock", self.directory.path(), source).into()),
+            }
+        }
+    }
+
+    /// Verifies metadata carried by hand against what this host trusts, and stores what is newer, whatever comes of the rest.
+    pub fn verify_by_hand(
+        &self,
+        files: &MetadataFiles,
+        now: Timestamp,
+        grace: SignedDuration,
+    ) -> Result<Verification, KeyringError> {
+        let locked = self.lock()?;
+        let trusted = self.load()?;
+        let verification = by_hand::verify(&trusted.floor, files, now, grace);
+        locked.adopt(&verification.floor)?;
+        Ok(verification)
+    }
+
+    fn read(&self) -> Result<Option<Trusted>, KeyringError> {
+        let Some(bytes) = self.directory.read_if_exists(INDEX, INDEX_BYTES_MAXIMUM)? else { return Ok(None) };
+        let index: Index = serde_json::from_slice(&bytes).map_err(|error| self.damaged(INDEX, error.to_string()))?;
+        if index.schema != 1 {
+            return Err(self.damaged(INDEX, format!("its schema is {}, and only 1 is known", index.schema)));
+        }
+        let root =
+            self.stored(Role::Root, &index)?.ok_or_else(|| self.damaged(INDEX, "it names no root".to_owned()))?;
+        let floor = Floor {
+            root,
+            timestamp: self.stored(Role::Timestamp, &index)?,
+            snapshot: self.stored(Role::Snapshot, &index)?,
+            targets: self.stored(Role::Targets, &index)?,
+            last_seen: index.last_seen,
+        };
+        Ok(Some(Trusted { pin: index.pin, floor }))
+    }
+
+    fn stored(&self, role: Role, index: &Index) -> Result<Option<Vec<u8>>, KeyringError> {
+        let Some(digest) = index.files.get(role.as_str()) else { return Ok(None) };
+        let name = stored_name(role, digest);
+        let bytes = self.directory.read_if_exists(&name, role.bytes_maximum() as u64)?;
+        let bytes = bytes.ok_or_else(|| self.damaged(&name, "it is missing".to_owned()))?;
+        if Digest::of(&bytes) == *digest {
+            Ok(Some(bytes))
+        } else {
+            Err(self.damaged(&name, "it has changed".to_owned()))
+        }
+    }
+
+    fn damaged(&self, name: &str, reason: String) -> KeyringError {
+        KeyringError::Damaged { path: self.directory.path().join(name), reason }
+    }
+}
+
+impl LockedKeyring<'_> {
+    /// Makes `root` the one that this host starts from, if its SHA-256 is `fingerprint`. Never replaces another pinned root.
+    pub fn pin(&self, root: &[u8], fingerprint: &Digest) -> Result<Pinned, KeyringError> {
+        let found = Digest::of(root);
+        if found != *fingerprint {
+            return Err(KeyringError::Fingerprint { expected: *fingerprint, found });
+        }
+        let parsed: Signed<Root> = Signed::parse("the root to pin", root)?;
+        verify::verify(&parsed, &parsed)?;
+        match self.keyring.read()? {
+            Some(trusted) if trusted.pin.fingerprint == found || trusted.floor.root == root => Ok(Pinned::Already),
+            Some(trusted) => {
+                let path = self.keyring.directory.path().to_owned();
+                Err(KeyringError::OtherPinned { path, pinned: trusted.pin.fingerprint, offered: found })
+            }
+            None => {
+                let pin = Pin { fingerprint: found, version: parsed.header.version };
+                self.store(&Trusted { pin, floor: Floor::new(root.to_vec()) })?;
+                Ok(Pinned::Now)
+            }
+        }
+    }
+
+    /// Stores `floor`, which the workflow made from what `load` gave. Nothing is written if it is what is stored already.
+    pub fn adopt(&self, floor: &Floor) -> Result<(), KeyringError> {
+        let trusted = self.keyring.load()?;
+        if trusted.floor == *floor { Ok(()) } else { self.store(&Trusted { floor: floor.clone(), ..trusted }) }
+    }
+
+    /// Forgets the latest signed time seen, for a host that a wrongly dated signature has told too late a time.
+    pub fn reset_clock(&self) -> Result<(), KeyringError> {
+        let trusted = self.keyring.load()?;
+        self.store(&Trusted { floor: Floor { last_seen: None, ..trusted.floor.clone() }, ..trusted })
+    }
+
+    fn store(&self, trusted: &Trusted) -> Result<(), KeyringError> {
+        let directory = &self.keyring.directory;
+        let mut files = BTreeMap::new();
+        let mut kept = vec![OsString::from(INDEX)];
+        for (role, bytes) in trusted.floor.files() {
+            let digest = Digest::of(bytes);
+            let name = stored_name(role, &digest);
+            // Written even where a file of this name is there: one that a crash or a bad disk spoiled must not stay.
+            directory.write_atomic(&name, bytes, 0o644)?;
+            crash_point!("keyring.file_stored");
+            files.insert(role.as_str().to_owned(), digest);
+            kept.push(name.into());
+        }
+        let index = Index { schema: 1, pin: trusted.pin.clone(), files, last_seen: trusted.floor.last_seen };
+        let mut text = serde_json::to_vec_pretty(&index).expect("an index has only string keys");
+        text.push(b'\n');
+        directory.write_atomic(INDEX, &text, 0o644)?;
+        crash_point!("keyring.floor_stored");
+        for name in directory.names()?.iter().filter(|name| !kept.contains(name)) {
+            directory.remove_file(name)?; // superseded metadata, and temporary files of a crash
+        }
+        Ok(())
+    }
+}
+
+fn stored_name(role: Role, digest: &Digest) -> String {
+    format!("{digest}.{role}.json")
+}
+
+/// Why the trust store can't be used or changed.
+#[derive(Debug)]
+pub enum KeyringError {
+    /// The system refused.
+    Os(OsError),
+    /// No root is pinned on this host.
+    Unpinned {
+        /// The trust store.
+        path: PathBuf,
+    },
+    /// The root to pin isn't the one that the fingerprint names.
+    Fingerprint {
+        /// The fingerprint given.
+        expected: Digest,
+        /// That of the file.
+        found: Digest,
+    },
+    /// Another root is pinned.
+    OtherPinned {
+        /// The trust store.
+        path: PathBuf,
+        /// The fingerprint of the one that is.
+        pinned: Digest,
+        /// That of the one offered.
+        offered: Digest,
+    },
+    /// Another command holds the lock.
+    Locked {
+        /// The trust store.
+        path: PathBuf,
+    },
+    /// A stored file is not as it was stored.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The root to pin is no valid root.
+    Trust(TrustError),
+}
+
+impl KeyringError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Os(error) => error.class(),
+            Self::Unpinned { .. } | Self::Fingerprint { .. } => Class::NotTrusted,
+            Self::OtherPinned { .. } => Class::Conflict,
+            Self::Locked { .. } => Class::Locked,
+            Self::Damaged { .. } => Class::Integrity,
+            Self::Trust(error) => error.class(),
+        }
+    }
+
+    /// What an operator can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Os(error) => error.hint(),
+            Self::Unpinned { .. } => Some(
+                "pin the repository's root first: `sidle trust pin FILE --fingerprint SHA256`, with the fingerprint that its owner gives out"
+                    .to_owned(),
+            ),
+            Self::Fingerprint { .. } => {
+                Some("ask the repository's owner for the fingerprint (`sha256sum metadata/1.root.json`), by another way than the file".to_owned())
+            }
+            Self::OtherPinned { path, .. } => Some(format!(
+                "`sidle trust show` tells what is trusted; to trust another repository instead, move {} aside and pin again",
+                path.display()
+            )),
+            Self::Locked { .. } => Some("wait for the other command, then try again".to_owned()),
+            Self::Damaged { path, .. } => path.parent().map(|store| {
+                format!("restore {} from a backup, or move it aside and pin the root again with `sidle trust pin`", store.display())
+            }),
+            Self::Trust(error) => error.hint(),
+        }
+    }
+}
+
+impl fmt::Display for KeyringError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Os(error) => error.fmt(out),
+            Self::Unpinned { path } => {
+                write!(out, "cannot trust anything yet: no root is pinned in {}", path.display())
+            }
+            Self::Fingerprint { expected, found } => {
+                write!(out, "cannot pin this root: its fingerprint is {found}, not {expected}")
+            }
+            Self::OtherPinned { path, pinned, offered } => {
+                write!(out, "cannot pin the root {offered}: {} has {pinned} pinned", path.display())
+            }
+            Self::Locked { path } => write!(out, "cannot change {}: another command is changing it", path.display()),
+            Self::Damaged { path, reason } => write!(out, "cannot trust {}: {reason}", path.display()),
+            Self::Trust(error) => error.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for KeyringError {}
+
+impl From<OsError> for KeyringError {
+    fn from(error: OsError) -> Self {
+        Self::Os(error)
+    }
+}
+
+impl From<TrustError> for KeyringError {
+    fn from(error: TrustError) -> Self {
+        Self::Trust(error)
+    }
+}

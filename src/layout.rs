@@ -1,0 +1,89 @@
+//! Where everything lies below the root directory. Paths only; nothing here looks at a disk.
+
+use crate::name::{InstanceName, PackageName};
+use std::path::{Path, PathBuf};
+
+/// The places of one root directory. `/` is the host's own; `--root` names another for tests, images and unprivileged use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+/// Name of the directory of installed releases.
+pub const VERSIONS: &str = "versions";
+/// Name of the directory in which releases come and go; emptied by recovery.
+pub const STAGING: &str = "staging";
+/// Name of the default instance's link.
+pub const CURRENT: &str = "current";
+
+impl Layout {
+    /// The places below `root`, which should be absolute.
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// The root directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// `/opt/sidle/PACKAGE`: releases and links.
+    pub fn package(&self, package: &PackageName) -> PathBuf {
+        self.packages().join(package.as_str())
+    }
+
+    /// `/opt/sidle`: all packages.
+    pub fn packages(&self) -> PathBuf {
+        self.root.join("opt/sidle")
+    }
+
+    /// `/opt/sidle/PACKAGE/versions`: one directory per release.
+    pub fn versions(&self, package: &PackageName) -> PathBuf {
+        self.package(package).join(VERSIONS)
+    }
+
+    /// `/var/lib/sidle`: everything that must survive.
+    pub fn state(&self) -> PathBuf {
+        self.root.join("var/lib/sidle")
+    }
+
+    /// `/var/lib/sidle/PACKAGE`: one receipt per installed release.
+    pub fn receipts(&self, package: &PackageName) -> PathBuf {
+        self.state().join(package.as_str())
+    }
+
+    /// `/var/lib/sidle/instances`: all instances.
+    pub fn instances(&self) -> PathBuf {
+        self.state().join("instances")
+    }
+
+    /// `/var/lib/sidle/instances/INSTANCE`: its journal and history.
+    pub fn instance(&self, instance: &InstanceName) -> PathBuf {
+        self.instances().join(instance.as_str())
+    }
+
+    /// `/var/lib/sidle/trust`: trusted metadata.
+    pub fn trust(&self) -> PathBuf {
+        self.state().join("trust")
+    }
+
+    /// `/run/sidle/INSTANCE`: control socket and what does not survive a boot.
+    pub fn run(&self, instance: &InstanceName) -> PathBuf {
+        self.root.join("run/sidle").join(instance.as_str())
+    }
+
+    /// `/etc/sidle`: settings.
+    pub fn settings(&self) -> PathBuf {
+        self.root.join("etc/sidle")
+    }
+
+    /// A path that is meant on the host, such as an agent's configuration directory, below the root.
+    pub fn on_host(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// The name of an instance's link in its package's directory.
+    pub fn link_name(package: &PackageName, instance: &InstanceName) -> String {
+        if package.as_str() == instance.as_str() { CURRENT.to_owned() } else { format!("{CURRENT}-{instance}") }
+    }
+}

@@ -1,0 +1,87 @@
+//! Takes a packed release into a repository: copied, compared with its manifest, staged.
+
+use super::{DIRECTORY_MODE, FILE_MODE, FileInfo, ReleaseFiles, Repository, RepositoryError, TARGETS};
+use crate::bundle::manifest::{self, Manifest};
+use crate::bundle::member::ReleaseId;
+use crate::crash_point;
+use crate::digest::{Digest, Hasher};
+use crate::os::OsError;
+use crate::os::dir::Dir;
+use std::io::{self, Read, Write};
+
+/// The one name under which a payload is copied; leftovers of a crash are replaced by the next `add`.
+const INCOMING: &str = ".payload.new";
+
+/// What adding a release came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Added {
+    /// It is staged now.
+    Staged(ReleaseId),
+    /// It was there already, with the same bytes.
+    Already(ReleaseId),
+}
+
+impl Repository {
+    /// Stages a packed release: its compressed manifest and its payload, whose length and digest must be those in the manifest.
+    /// The same release with other bytes is a conflict: hosts may have it.
+    pub fn add(&mut self, manifest_bytes: &[u8], payload: &mut dyn Read) -> Result<Added, RepositoryError> {
+        let manifest = Manifest::parse(&manifest::decompress(manifest_bytes)?)?;
+        let id = manifest.id();
+        let files = ReleaseFiles {
+            manifest: FileInfo { length: manifest_bytes.len() as u64, sha256: Digest::of(manifest_bytes) },
+            payload: FileInfo { length: manifest.payload.length, sha256: manifest.payload.sha256 },
+        };
+        match self.state.releases.get(&id) {
+            Some(known) if *known == files => return Ok(Added::Already(id)),
+            Some(_) => return Err(RepositoryError::Conflict { path: self.path().to_owned(), id }),
+            None => {}
+        }
+        let mut directory = self.directory.child_or_create(TARGETS, DIRECTORY_MODE)?;
+        for name in [id.package.as_str(), &id.release.to_string(), &id.platform.to_string()] {
+            directory = directory.child_or_create(name, DIRECTORY_MODE)?;
+        }
+        copy_payload(&directory, payload, &files)?;
+        crash_point!("repository.payload_copied");
+        directory.write_atomic(files.manifest_name(), manifest_bytes, FILE_MODE)?;
+        self.state.releases.insert(id.clone(), files);
+        self.state.store(&self.directory)?;
+        Ok(Added::Staged(id))
+    }
+}
+
+fn copy_payload(directory: &Dir, payload: &mut dyn Read, files: &ReleaseFiles) -> Result<(), RepositoryError> {
+    directory.remove_file(INCOMING)?;
+    let mut file = directory.create_file(INCOMING, FILE_MODE)?;
+    let copied = copy(payload, &mut file, files.payload.length).and_then(|copied| file.sync_all().map(|()| copied));
+    match copied {
+        Ok(copied) if copied == (files.payload.length, files.payload.sha256) => {
+            directory.rename(INCOMING, directory, files.payload_name())?;
+            Ok(directory.sync()?)
+        }
+        Ok(_) => {
+            directory.remove_file(INCOMING)?;
+            Err(RepositoryError::OtherPayload)
+        }
+        Err(source) => {
+            directory.remove_file(INCOMING)?;
+            Err(OsError::new("copy the payload to", directory.path(), source).into())
+        }
+    }
+}
+
+/// Copies at most one byte more than `length`; gives what was copied.
+fn copy(from: &mut dyn Read, into: &mut dyn Write, length: u64) -> io::Result<(u64, Digest)> {
+    let mut from = from.take(length.saturating_add(1));
+    let mut hasher = Hasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut copied = 0;
+    loop {
+        let count = from.read(&mut buffer)?;
+        if count == 0 {
+            return Ok((copied, hasher.finish()));
+        }
+        hasher.update(&buffer[..count]);
+        into.write_all(&buffer[..count])?;
+        copied += count as u64;
+    }
+}

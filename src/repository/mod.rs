@@ -1,0 +1,155 @@
+//! The author's repository directory: what is signed and served as plain static files.
+//!
+//! ```text
+//! REPO/author/repository.json   what the author wants published (schema 1); clients never ask for it
+//! REPO/metadata/                N.root.json, N.targets.json, N.snapshot.json, timestamp.json
+//! REPO/targets/PACKAGE/RELEASE/PLATFORM/   <sha256>.manifest.json.zst, <sha256>.payload.tar.zst, SHA256SUMS, SHA256SUMS.minisig
+//! ```
+//!
+//! `add` copies a packed release and stages it; `publish` signs everything staged; `export` writes published releases into one file.
+//! Files are only ever added until `timestamp.json` is replaced, last: a reader sees the old set or the new one.
+
+mod add;
+mod error;
+mod export;
+mod publish;
+mod published;
+mod state;
+
+pub use add::Added;
+pub use error::RepositoryError;
+pub use publish::{Publication, PublishKeys};
+pub use state::{FileInfo, ReleaseFiles};
+
+use crate::bundle::member::ReleaseId;
+use crate::digest::Digest;
+use crate::os::OsError;
+use crate::os::dir::Dir;
+use crate::os::lock::{self, Attempt, Lock};
+use crate::trust::publish::{Edition, Lifetimes, RoleKeys, root};
+use crate::trust::{PublicKey, Role, Signer};
+use jiff::Timestamp;
+use published::Published;
+use state::State;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const METADATA: &str = "metadata";
+const TARGETS: &str = "targets";
+const AUTHOR: &str = "author";
+const FILE_MODE: u32 = 0o644;
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// A repository directory, locked for this command.
+#[derive(Debug)]
+pub struct Repository {
+    directory: Dir,
+    state: State,
+    _lock: Lock,
+}
+
+/// A release in a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Which.
+    pub id: ReleaseId,
+    /// Its files.
+    pub files: ReleaseFiles,
+    /// True when the newest metadata lists it; false: staged.
+    pub is_published: bool,
+}
+
+impl Repository {
+    /// Makes a repository at `path` (made if missing, else empty of one) whose first root gives each role one key; they may all be the same.
+    /// Gives the root's fingerprint: SHA-256 of `metadata/1.root.json`, what hosts pin.
+    pub fn init(
+        path: &Path,
+        root_signer: &dyn Signer,
+        targets: PublicKey,
+        online: PublicKey,
+        lifetimes: &Lifetimes,
+        now: Timestamp,
+    ) -> Result<(Self, Digest), RepositoryError> {
+        let directory = Dir::open_or_create(path, DIRECTORY_MODE)?;
+        let lock = lock(&directory)?;
+        let metadata = directory.child_or_create(METADATA, DIRECTORY_MODE)?;
+        if metadata.stat("1.root.json")?.is_some() {
+            return Err(RepositoryError::Exists { path: path.to_owned() });
+        }
+        directory.child_or_create(TARGETS, DIRECTORY_MODE)?;
+        let state = State::default();
+        state.store(&directory)?;
+        let roles = BTreeMap::from([
+            (Role::Root, RoleKeys::one(root_signer.public())),
+            (Role::Targets, RoleKeys::one(targets)),
+            (Role::Snapshot, RoleKeys::one(online)),
+            (Role::Timestamp, RoleKeys::one(online)),
+        ]);
+        let edition = Edition { version: 1, signed: now, lifetime: lifetimes.root };
+        let bytes = root(edition, &roles, &[root_signer])?;
+        // Last: a directory with a root is a repository.
+        metadata.write_atomic("1.root.json", &bytes, FILE_MODE)?;
+        Ok((Self { directory, state, _lock: lock }, Digest::of(&bytes)))
+    }
+
+    /// Opens the repository at `path` and takes its lock.
+    pub fn open(path: &Path) -> Result<Self, RepositoryError> {
+        let none = || RepositoryError::NoRepository { path: path.to_owned() };
+        let directory = Dir::open_if_exists(path)?.ok_or_else(none)?;
+        let metadata = directory.child_if_exists(METADATA)?.ok_or_else(none)?;
+        metadata.stat("1.root.json")?.ok_or_else(none)?;
+        let lock = lock(&directory)?;
+        let state = State::load(&directory)?;
+        Ok(Self { directory, state, _lock: lock })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// All releases, staged and published, ascending.
+    pub fn releases(&self) -> Result<Vec<Listed>, RepositoryError> {
+        let published = Published::load(&self.directory)?;
+        let listed = |(id, files): (&ReleaseId, &ReleaseFiles)| Listed {
+            id: id.clone(),
+            files: *files,
+            is_published: published.lists(id, files),
+        };
+        Ok(self.state.releases.iter().map(listed).collect())
+    }
+
+    /// The compressed manifest of a release, as `add` took it: what the next `pack` compares its tree with.
+    pub fn manifest(&self, id: &ReleaseId) -> Result<Vec<u8>, RepositoryError> {
+        let files = self.state.releases.get(id).ok_or_else(|| self.unknown(id))?;
+        self.small_file(id, &files.manifest_name(), Some(files.manifest.sha256))
+    }
+
+    fn unknown(&self, id: &ReleaseId) -> RepositoryError {
+        RepositoryError::Unknown { path: self.path().to_owned(), id: id.clone() }
+    }
+
+    fn release_directory(&self, id: &ReleaseId) -> Result<Dir, RepositoryError> {
+        Ok(self.directory.beneath(&Path::new(TARGETS).join(id.to_string()))?)
+    }
+
+    /// A small file of a release, compared with its digest where one is known.
+    fn small_file(&self, id: &ReleaseId, name: &str, digest: Option<Digest>) -> Result<Vec<u8>, RepositoryError> {
+        let directory = self.release_directory(id)?;
+        let bytes = directory.read(name, crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES)?;
+        if digest.is_some_and(|digest| digest != Digest::of(&bytes)) {
+            let reason = "its bytes are not what its name promises".to_owned();
+            return Err(RepositoryError::Damaged { path: directory.path().join(name), reason });
+        }
+        Ok(bytes)
+    }
+}
+
+fn lock(directory: &Dir) -> Result<Lock, RepositoryError> {
+    let failed = |source| OsError::new("lock", directory.path(), source);
+    match lock::try_exclusive(directory.lock_fd()?).map_err(failed)? {
+        Attempt::Held(lock) => Ok(lock),
+        Attempt::Busy => Err(RepositoryError::Locked { path: directory.path().to_owned() }),
+        Attempt::Unsupported(source) => Err(failed(source).into()),
+    }
+}

@@ -1,0 +1,231 @@
+//! Private keys in files: PKCS#8 PEM, plain or encrypted, as OpenSSL reads and writes them.
+
+use crate::digest::Digest;
+use crate::failure::Class;
+use crate::os::OsError;
+use crate::os::dir::Dir;
+use crate::os::file;
+use crate::trust::key::SIGNATURE_BYTES;
+use crate::trust::{PublicKey, SignError, Signer};
+use ed25519_dalek::pkcs8::{EncodePrivateKey, EncodePublicKey, KeypairBytes, PublicKeyBytes};
+use ed25519_dalek::{Signer as _, SigningKey};
+use pkcs8::der::Document;
+use pkcs8::der::pem::PemLabel as _;
+use pkcs8::pkcs5::{pbes2, scrypt};
+use pkcs8::{DecodePrivateKey as _, EncryptedPrivateKeyInfoRef, LineEnding, PrivateKeyInfoRef, SecretDocument};
+use std::fmt;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Largest key file read. A PEM key has some 200 bytes; more is another file.
+const KEY_FILE_BYTES_MAXIMUM: u64 = 16 * 1024;
+/// scrypt's cost, as a power of two: 2^14. OpenSSL refuses to spend more than 32 MiB, which 2^15 needs.
+const SCRYPT_LOG_N: u8 = 14;
+const SCRYPT_R: u32 = 8;
+const SCRYPT_P: u32 = 1;
+const SALT_BYTES: usize = 16;
+const IV_BYTES: usize = 16;
+
+/// A private key from a file.
+pub struct FileSigner {
+    key: SigningKey,
+    path: PathBuf,
+}
+
+impl fmt::Debug for FileSigner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FileSigner").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Signer for FileSigner {
+    fn public(&self) -> PublicKey {
+        self.key.verifying_key().into()
+    }
+
+    fn sign(&self, message: &[u8]) -> Result<[u8; SIGNATURE_BYTES], SignError> {
+        Ok(self.key.sign(message).to_bytes())
+    }
+}
+
+impl FileSigner {
+    /// A new key in the new file `path`, mode 0600, encrypted if a passphrase is given. Never overwrites.
+    pub fn create(path: &Path, passphrase: Option<&[u8]>) -> Result<Self, SignerError> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| SignerError::Random { reason: error.to_string() })?;
+        let key = SigningKey::from_bytes(&seed);
+        let pem = to_pem(&key, passphrase).map_err(|error| SignerError::encoding(path, &error))?;
+        let (directory, name) = match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) if parent.as_os_str().is_empty() => (Path::new("."), name),
+            (Some(parent), Some(name)) => (parent, name),
+            _ => return Err(SignerError::NoFile { path: path.to_owned() }),
+        };
+        let directory = Dir::open(directory)?;
+        if directory.stat(name)?.is_some() {
+            return Err(SignerError::Exists { path: path.to_owned() });
+        }
+        let mut file = directory.create_file(name, 0o600)?;
+        let written = file.write_all(pem.as_bytes()).and_then(|()| file.sync_all());
+        if let Err(source) = written {
+            directory.remove_file(name)?; // half a key is no key
+            return Err(OsError::new("write", path, source).into());
+        }
+        directory.sync()?;
+        Ok(Self { key, path: path.to_owned() })
+    }
+
+    /// The key in the file `path`, as written by `create` or by OpenSSL. `passphrase` is asked for only if the key is encrypted.
+    pub fn open(
+        path: &Path,
+        passphrase: &mut dyn FnMut() -> Result<Vec<u8>, SignerError>,
+    ) -> Result<Self, SignerError> {
+        let bytes = file::read(path, KEY_FILE_BYTES_MAXIMUM)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
+        // OpenSSL 1.x and others may write text before the PEM block.
+        let (label, document) =
+            SecretDocument::from_pem(text.get(text.find("-----BEGIN").unwrap_or(0)..).unwrap_or(text))
+                .map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
+        let document = match label {
+            PrivateKeyInfoRef::PEM_LABEL => document,
+            EncryptedPrivateKeyInfoRef::PEM_LABEL => {
+                let encrypted = EncryptedPrivateKeyInfoRef::try_from(document.as_bytes());
+                let encrypted =
+                    encrypted.map_err(|_| SignerError::unreadable(path, "its encryption is not known here"))?;
+                encrypted.decrypt(passphrase()?).map_err(|_| SignerError::Passphrase { path: path.to_owned() })?
+            }
+            _ => return Err(SignerError::unreadable(path, &format!("it holds a {label}, not a private key"))),
+        };
+        let pair = KeypairBytes::from_pkcs8_der(document.as_bytes());
+        let pair = pair.map_err(|_| SignerError::unreadable(path, "it holds no Ed25519 key"))?;
+        let key = SigningKey::from_bytes(&pair.secret_key);
+        if pair.public_key.is_some_and(|public| public.to_bytes() != key.verifying_key().to_bytes()) {
+            return Err(SignerError::unreadable(path, "its public half is another key's"));
+        }
+        Ok(Self { key, path: path.to_owned() })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// PKCS#8 version 1: OpenSSL 3.0 can't read version 2, which carries the public key.
+fn to_pem(key: &SigningKey, passphrase: Option<&[u8]>) -> pkcs8::Result<String> {
+    let plain = KeypairBytes { secret_key: key.to_bytes(), public_key: None }.to_pkcs8_der()?;
+    let Some(passphrase) = passphrase else {
+        return Ok(plain.to_pem(PrivateKeyInfoRef::PEM_LABEL, LineEnding::LF)?.to_string());
+    };
+    let mut random = [0; SALT_BYTES + IV_BYTES];
+    getrandom::fill(&mut random).map_err(|_| pkcs8::pkcs5::Error::EncryptFailed)?;
+    let (salt, iv) = random.split_at(SALT_BYTES);
+    let iv = iv.try_into().expect("the rest has the length of an initialisation vector");
+    let cost = scrypt::Params::new(SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P).expect("the constants are valid");
+    let parameters = pbes2::Parameters::generate_scrypt_aes256cbc(cost, salt, iv)?;
+    let encrypted = PrivateKeyInfoRef::try_from(plain.as_bytes())?.encrypt_with_params(parameters, passphrase)?;
+    Ok(encrypted.to_pem(EncryptedPrivateKeyInfoRef::PEM_LABEL, LineEnding::LF)?.to_string())
+}
+
+/// A public key as PEM, which `openssl pkeyutl -verify -pubin` takes.
+pub fn public_pem(key: &PublicKey) -> String {
+    let document: Document = PublicKeyBytes(*key.as_bytes()).to_public_key_der().expect("32 bytes always encode");
+    document.to_pem("PUBLIC KEY", LineEnding::LF).expect("a short document always encodes")
+}
+
+/// What people compare keys by: SHA-256 of the 32 raw bytes.
+pub fn fingerprint(key: &PublicKey) -> Digest {
+    Digest::of(key.as_bytes())
+}
+
+/// Why a private key can't be made or used.
+#[derive(Debug)]
+pub enum SignerError {
+    /// The system refused.
+    Os(OsError),
+    /// The file is there already.
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The path names no file.
+    NoFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file holds no key that can be used.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The passphrase doesn't open it.
+    Passphrase {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The key is encrypted and nobody can be asked.
+    NoPassphrase {
+        /// Why not, and what to do, in the caller's words.
+        reason: String,
+    },
+    /// The system has no random numbers.
+    Random {
+        /// Its answer.
+        reason: String,
+    },
+}
+
+impl SignerError {
+    fn unreadable(path: &Path, reason: &str) -> Self {
+        Self::Unreadable { path: path.to_owned(), reason: reason.to_owned() }
+    }
+
+    fn encoding(path: &Path, error: &pkcs8::Error) -> Self {
+        Self::Unreadable { path: path.to_owned(), reason: format!("it cannot be encoded: {error}") }
+    }
+
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Os(error) => error.class(),
+            Self::Exists { .. } => Class::Conflict,
+            Self::NoFile { .. } | Self::NoPassphrase { .. } => Class::Usage,
+            Self::Unreadable { .. } | Self::Passphrase { .. } | Self::Random { .. } => Class::Failed,
+        }
+    }
+
+    /// What a person can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Os(error) => error.hint(),
+            Self::Exists { .. } => Some("name another file: an existing key is never overwritten".to_owned()),
+            Self::Unreadable { .. } => Some("`sidle key new FILE` makes a key".to_owned()),
+            Self::NoFile { .. } | Self::Passphrase { .. } | Self::NoPassphrase { .. } | Self::Random { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for SignerError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Os(error) => error.fmt(out),
+            Self::Exists { path } => write!(out, "cannot make the key {}: the file is there already", path.display()),
+            Self::NoFile { path } => write!(out, "cannot make the key {}: the path names no file", path.display()),
+            Self::Unreadable { path, reason } => write!(out, "cannot use the key {}: {reason}", path.display()),
+            Self::Passphrase { path } => {
+                write!(out, "cannot open the key {}: the passphrase is wrong, or the file is damaged", path.display())
+            }
+            Self::NoPassphrase { reason } => write!(out, "cannot open an encrypted key: {reason}"),
+            Self::Random { reason } => write!(out, "cannot make a key: the system gives no random numbers ({reason})"),
+        }
+    }
+}
+
+impl std::error::Error for SignerError {}
+
+impl From<OsError> for SignerError {
+    fn from(error: OsError) -> Self {
+        Self::Os(error)
+    }
+}

@@ -1,0 +1,110 @@
+//! Takes old releases away: never the current, the previous, one named by a live switch, or one in use.
+
+use super::lease::{Claim, Holder, claim};
+use super::{PackageLock, Result, Store};
+use crate::crash_point;
+use crate::layout;
+use crate::os::dir::Dir;
+use crate::version::Release;
+use std::collections::BTreeMap;
+
+/// Why a release stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kept {
+    /// Current, previous, on trial, …: the reason in the operator's words.
+    Wanted(String),
+    /// Kept in reserve: the newest of the others.
+    Reserve,
+    /// In use by these.
+    InUse(Vec<Holder>),
+}
+
+/// What a collection did, or would do.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// Gone (or, in a rehearsal, to go), with the bytes that its files had.
+    pub removed: Vec<(Release, u64)>,
+    /// Still there, and why.
+    pub kept: Vec<(Release, Kept)>,
+}
+
+/// What to collect.
+#[derive(Debug)]
+pub struct CollectRequest<'a> {
+    /// Releases that must stay, with the reason in the operator's words.
+    pub wanted: &'a BTreeMap<Release, String>,
+    /// How many of the others stay in reserve, newest first.
+    pub reserve: usize,
+    /// Whether to do it or only to tell.
+    pub effect: Effect,
+}
+
+/// Whether to change anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Do it.
+    Apply,
+    /// Tell what would be done.
+    Rehearse,
+}
+
+impl Store {
+    /// Takes away every installed release that nobody wants and nobody uses.
+    pub fn collect(&self, lock: &PackageLock, request: &CollectRequest<'_>) -> Result<Collected> {
+        let mut collected = Collected::default();
+        let mut reserve = request.reserve;
+        let linked = self.linked()?;
+        for release in self.releases()?.into_iter().rev() {
+            if let Some(reason) = request.wanted.get(&release) {
+                collected.kept.push((release, Kept::Wanted(reason.clone())));
+            } else if linked.contains(&release) {
+                collected.kept.push((release, Kept::Wanted("current".to_owned())));
+            } else if reserve > 0 {
+                reserve -= 1;
+                collected.kept.push((release, Kept::Reserve));
+            } else {
+                self.collect_one(lock, release, request.effect, &mut collected)?;
+            }
+        }
+        Ok(collected)
+    }
+
+    fn collect_one(
+        &self,
+        lock: &PackageLock,
+        release: Release,
+        effect: Effect,
+        collected: &mut Collected,
+    ) -> Result<()> {
+        let tree = self.tree(&release)?;
+        match claim(&tree)? {
+            Claim::InUse(holders) => collected.kept.push((release, Kept::InUse(holders))),
+            Claim::Free(_claim) => {
+                let bytes = tree.content_bytes()?;
+                if effect == Effect::Apply {
+                    self.take_away(lock, &release, &tree)?;
+                }
+                collected.removed.push((release, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tree leaves `versions/` by one rename; from then on recovery finishes what a crash interrupts. The caller holds the claim.
+    fn take_away(&self, lock: &PackageLock, release: &Release, tree: &Dir) -> Result<()> {
+        let (Some(directory), Some(versions)) = (self.directory()?, self.versions()?) else { return Ok(()) };
+        let name = release.to_string();
+        crash_point!("collect.claimed");
+        let staging = directory.child(layout::STAGING)?;
+        staging.remove_tree(&name)?;
+        versions.rename(&name, &staging, &name)?;
+        versions.sync()?;
+        crash_point!("collect.moved");
+        if let Some(receipts) = self.receipts()? {
+            receipts.remove_tree(&name)?;
+        }
+        crash_point!("collect.receipt");
+        let _ = tree;
+        self.empty_staging(lock)
+    }
+}

@@ -1,0 +1,46 @@
+//! `current`: the one link that says which release boot starts. It moves by rename alone, so there is no instant without it.
+
+use super::{PackageLock, Result, Store, StoreError};
+use crate::crash_point;
+use crate::layout::{self, Layout};
+use crate::name::InstanceName;
+use crate::version::Release;
+use std::path::{Path, PathBuf};
+
+impl Store {
+    /// The release that an instance's link names; None before its first commit. A link that sidle didn't write is an error.
+    pub fn current(&self, instance: &InstanceName) -> Result<Option<Release>> {
+        let Some(directory) = self.directory()? else { return Ok(None) };
+        let name = Layout::link_name(&self.package, instance);
+        let Some(target) = directory.read_link(&name)? else { return Ok(None) };
+        let release =
+            target.strip_prefix(layout::VERSIONS).ok().and_then(Path::to_str).and_then(|name| name.parse().ok());
+        let path = directory.path().join(name);
+        let reason = || format!("it points to {}, not to a release in {}/", target.display(), layout::VERSIONS);
+        release.map(Some).ok_or_else(|| StoreError::Corrupt { path, reason: reason() })
+    }
+
+    /// Points an instance's link at an installed release. Doing it twice is doing it once.
+    pub fn flip(&self, _lock: &PackageLock, instance: &InstanceName, release: &Release) -> Result<()> {
+        self.tree(release)?;
+        let Some(directory) = self.directory()? else { return Ok(()) };
+        crash_point!("flip.before");
+        let target: PathBuf = [layout::VERSIONS, &release.to_string()].iter().collect();
+        directory.replace_symlink(&target, Layout::link_name(&self.package, instance))?;
+        crash_point!("flip.after");
+        Ok(())
+    }
+
+    /// The releases that any instance's link of this package names.
+    pub fn linked(&self) -> Result<Vec<Release>> {
+        let Some(directory) = self.directory()? else { return Ok(Vec::new()) };
+        let mut linked = Vec::new();
+        for name in directory.names()? {
+            let is_link = name.to_str().is_some_and(|name| name.starts_with(layout::CURRENT));
+            let target = if is_link { directory.read_link(&name)? } else { None };
+            let release = target.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok());
+            linked.extend(release);
+        }
+        Ok(linked)
+    }
+}

@@ -1,0 +1,152 @@
+//! The store: every release in a directory of its own, proven by its files, collected only when nothing uses it.
+//!
+//! A release on the host: absent → staged → installed → on trial → current → previous → collectable → gone. "Installed" is a tree in
+//! `versions/` *and* its receipt; either one alone is a leftover of a crash, and `recover` clears it away under the package lock.
+
+pub mod check;
+pub mod collect;
+pub mod current;
+pub mod error;
+pub mod index;
+pub mod install;
+pub mod lease;
+pub mod preflight;
+pub mod receipt;
+pub mod recover;
+
+pub use error::StoreError;
+
+use crate::layout::{self, Layout};
+use crate::name::PackageName;
+use crate::os::dir::{Dir, FileKind};
+use crate::os::lock::{self, Attempt, Lock};
+use crate::os::{clock, proc_fs};
+use crate::version::Release;
+use std::time::Duration;
+
+/// A result of the store.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Mode of the directories that everybody may read.
+const OPEN_DIRECTORY: u32 = 0o755;
+/// Mode of the staging directory: what is not verified yet is nobody's business.
+const CLOSED_DIRECTORY: u32 = 0o700;
+
+/// One package's part of the store.
+#[derive(Debug, Clone)]
+pub struct Store {
+    layout: Layout,
+    package: PackageName,
+}
+
+/// Proof that this process alone may change a package's part of the store.
+#[derive(Debug)]
+pub struct PackageLock {
+    _lock: Lock,
+}
+
+/// How long a command waits for another one's transition; a supervisor holds the lock for moments only.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+impl Store {
+    /// The store of `package` below a layout's root. Touches nothing.
+    pub fn new(layout: &Layout, package: &PackageName) -> Self {
+        Self { layout: layout.clone(), package: package.clone() }
+    }
+
+    /// The package.
+    pub fn package(&self) -> &PackageName {
+        &self.package
+    }
+
+    /// Where everything lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// `/opt/sidle/PACKAGE`; None before the first install.
+    pub fn directory(&self) -> Result<Option<Dir>> {
+        Ok(Dir::open_if_exists(&self.layout.package(&self.package))?)
+    }
+
+    /// `versions/`; None before the first install.
+    pub(crate) fn versions(&self) -> Result<Option<Dir>> {
+        Ok(Dir::open_if_exists(&self.layout.versions(&self.package))?)
+    }
+
+    /// The directory of receipts; None before the first install.
+    pub(crate) fn receipts(&self) -> Result<Option<Dir>> {
+        Ok(Dir::open_if_exists(&self.layout.receipts(&self.package))?)
+    }
+
+    /// Makes the package's directories and takes its lock, then clears away what a crash left.
+    pub fn lock(&self) -> Result<PackageLock> {
+        let directory = Dir::open_or_create(&self.layout.package(&self.package), OPEN_DIRECTORY)?;
+        directory.child_or_create(layout::VERSIONS, OPEN_DIRECTORY)?;
+        directory.child_or_create(layout::STAGING, CLOSED_DIRECTORY)?;
+        let receipts = Dir::open_or_create(&self.layout.receipts(&self.package), OPEN_DIRECTORY)?;
+        let lock = PackageLock { _lock: self.wait_for_lock(&receipts)? };
+        self.recover(&lock)?;
+        Ok(lock)
+    }
+
+    /// The lock is on the receipts' directory itself: there is no lock file that somebody could delete under a holder.
+    fn wait_for_lock(&self, receipts: &Dir) -> Result<Lock> {
+        let give_up_at = clock::since_boot() + LOCK_WAIT;
+        loop {
+            let attempt = lock::try_exclusive(receipts.lock_fd()?);
+            match attempt.map_err(|source| StoreError::lock(receipts, source))? {
+                Attempt::Held(lock) => return Ok(lock),
+                Attempt::Unsupported(source) => return Err(StoreError::lock(receipts, source)),
+                Attempt::Busy if clock::since_boot() < give_up_at => clock::sleep(LOCK_LOOK_AGAIN),
+                Attempt::Busy => {
+                    let stat = receipts.stat_self()?;
+                    let own = std::process::id();
+                    let holders = proc_fs::holders((stat.device, stat.inode)).unwrap_or_default();
+                    let holder = holders.into_iter().find(|(pid, _)| *pid != own);
+                    return Err(StoreError::Locked { package: self.package.clone(), holder });
+                }
+            }
+        }
+    }
+
+    /// The installed releases, oldest first: those with a tree and a receipt.
+    pub fn releases(&self) -> Result<Vec<Release>> {
+        let (Some(versions), Some(receipts)) = (self.versions()?, self.receipts()?) else { return Ok(Vec::new()) };
+        let mut releases = Vec::new();
+        for (name, kind) in versions.entries()? {
+            let release = name.to_str().and_then(|name| name.parse::<Release>().ok());
+            if let (Some(release), FileKind::Directory) = (release, kind) {
+                if receipts.stat(&name)?.is_some_and(|stat| stat.kind == FileKind::Directory) {
+                    releases.push(release);
+                }
+            }
+        }
+        releases.sort();
+        Ok(releases)
+    }
+
+    /// True when `release` has a tree and a receipt.
+    pub fn is_installed(&self, release: &Release) -> Result<bool> {
+        Ok(self.releases()?.contains(release))
+    }
+
+    /// The tree of an installed release, opened; an error that lists what is installed otherwise.
+    pub fn tree(&self, release: &Release) -> Result<Dir> {
+        let installed = self.releases()?;
+        let versions = self.versions()?.filter(|_| installed.contains(release));
+        match versions {
+            Some(versions) => Ok(versions.child(release.to_string())?),
+            None => {
+                Err(StoreError::NotInstalled { package: self.package.clone(), release: release.clone(), installed })
+            }
+        }
+    }
+}
+
+/// The packages that have a directory in the store, sorted.
+pub fn packages(layout: &Layout) -> Result<Vec<PackageName>> {
+    let Some(directory) = Dir::open_if_exists(&layout.packages())? else { return Ok(Vec::new()) };
+    Ok(directory.names()?.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
+}

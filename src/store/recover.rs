@@ -1,0 +1,52 @@
+//! Clears away what a crash left: staging, trees without a receipt, receipts without a tree. Runs under every package lock.
+
+use super::lease::{Claim, claim};
+use super::{PackageLock, Result, Store};
+use crate::crash_point;
+use crate::layout;
+use crate::os::dir::FileKind;
+use crate::version::Release;
+
+impl Store {
+    /// Brings the package back to: every tree has a receipt, every receipt a tree, staging is empty. What is in use or linked stays.
+    pub(super) fn recover(&self, lock: &PackageLock) -> Result<()> {
+        let Some(directory) = self.directory()? else { return Ok(()) };
+        let (Some(versions), Some(receipts)) = (self.versions()?, self.receipts()?) else { return Ok(()) };
+        let linked = self.linked()?;
+        for (name, kind) in versions.entries()? {
+            let release = name.to_str().and_then(|name| name.parse::<Release>().ok());
+            let accounted = release.as_ref().is_some_and(|_| matches!(receipts.stat(&name), Ok(Some(_))));
+            // What is not named like a release was not put there by sidle, and is not sidle's to remove.
+            let (Some(release), false, FileKind::Directory) = (release, accounted, kind) else { continue };
+            if linked.contains(&release) {
+                continue;
+            }
+            if let Claim::Free(_claim) = claim(&versions.child(&name)?)? {
+                let staging = directory.child(layout::STAGING)?;
+                staging.remove_tree(&name)?;
+                versions.rename(&name, &staging, &name)?;
+                crash_point!("recover.unaccounted");
+            }
+        }
+        for (name, _) in receipts.entries()? {
+            let release = name.to_str().is_some_and(|name| name.parse::<Release>().is_ok());
+            let half_written = name.to_string_lossy().starts_with('.');
+            if half_written || (release && versions.stat(&name)?.is_none()) {
+                receipts.remove_tree(&name)?;
+                crash_point!("recover.receipt");
+            }
+        }
+        self.empty_staging(lock)
+    }
+
+    /// Removes everything in staging.
+    pub(super) fn empty_staging(&self, _lock: &PackageLock) -> Result<()> {
+        let Some(directory) = self.directory()? else { return Ok(()) };
+        let Some(staging) = directory.child_if_exists(layout::STAGING)? else { return Ok(()) };
+        for name in staging.names()? {
+            staging.remove_tree(&name)?;
+            crash_point!("recover.staging");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! What is remembered of the switches that ended: one line of JSON each.
+
+use crate::failure::Class;
+use crate::name::{InstanceName, PackageName};
+use crate::switch::machine::{Mode, Phase};
+use crate::switch::record::{Failure, Purpose, Switch};
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The history's file name in the instance's state directory.
+pub const HISTORY_NAME: &str = "history";
+
+/// How many switches are remembered. The file is written whole, so that no crash leaves half a line; it must stay small.
+pub const HISTORY_ENTRIES_MAXIMUM: usize = 500;
+
+/// Longest history read: every entry with texts of the greatest length, in characters of four bytes.
+pub const HISTORY_LENGTH_MAXIMUM: u64 = 16 * 1024 * 1024;
+
+/// A switch that ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    schema: u32,
+    /// The number of the switch.
+    pub id: u64,
+    /// The instance that was switched.
+    pub instance: InstanceName,
+    /// Its package.
+    pub package: PackageName,
+    /// Why it was asked for.
+    pub purpose: Purpose,
+    /// How it was done.
+    pub mode: Mode,
+    /// The release before; None: a first switch.
+    pub from: Option<Release>,
+    /// The release that was tried.
+    pub to: Release,
+    /// How it ended: one of the ended phases.
+    pub result: Phase,
+    /// Why it did not go forth.
+    pub failure: Option<Failure>,
+    /// When it was asked for.
+    pub requested_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// How long nobody was there.
+    pub outage_milliseconds: u64,
+    /// Why, in the words of whoever asked.
+    pub reason: String,
+    /// Who asked.
+    pub by: String,
+}
+
+impl Entry {
+    /// The entry of an ended switch; None while it is under way.
+    pub fn of(switch: &Switch) -> Option<Self> {
+        switch.phase.is_ended().then(|| Self {
+            schema: 1,
+            id: switch.id,
+            instance: switch.instance.clone(),
+            package: switch.package.clone(),
+            purpose: switch.purpose,
+            mode: switch.mode,
+            from: switch.from.clone(),
+            to: switch.to.clone(),
+            result: switch.phase,
+            failure: switch.failure.clone(),
+            requested_at: switch.requested_at,
+            ended_at: switch.phase_since,
+            outage_milliseconds: switch.outage_milliseconds,
+            reason: switch.reason.clone(),
+            by: switch.by.clone(),
+        })
+    }
+}
+
+/// The switches that ended, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    entries: Vec<Entry>,
+}
+
+impl History {
+    /// The entries, oldest first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entry of the switch with this number.
+    pub fn find(&self, id: u64) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.id == id)
+    }
+
+    /// The greatest number of a switch in it; 0: there is none.
+    pub fn last_id(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.id).max().unwrap_or(0)
+    }
+
+    /// This history with `entry`, unless it is there already: an act may happen twice. Beyond the maximum the oldest ones go.
+    #[must_use]
+    pub fn with(mut self, entry: Entry) -> Self {
+        if self.find(entry.id).is_none() {
+            self.entries.push(entry);
+        }
+        let surplus = self.entries.len().saturating_sub(HISTORY_ENTRIES_MAXIMUM);
+        self.entries.drain(..surplus);
+        self
+    }
+
+    /// The file's content, to be written whole and atomically.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for entry in &self.entries {
+            bytes.extend(serde_json::to_vec(entry).expect("an entry has no map keys but strings"));
+            bytes.push(b'\n');
+        }
+        bytes
+    }
+
+    /// Reads the file's content; an empty one is the history of an instance that was never switched.
+    pub fn parse(bytes: &[u8]) -> Result<Self, HistoryError> {
+        let lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+        let entries = lines.map(|(index, line)| {
+            serde_json::from_slice(line).map_err(|source| HistoryError { line: index + 1, source })
+        });
+        Ok(Self { entries: entries.collect::<Result<_, _>>()? })
+    }
+}
+
+/// Why a history can't be read.
+#[derive(Debug)]
+pub struct HistoryError {
+    line: usize,
+    source: serde_json::Error,
+}
+
+impl fmt::Display for HistoryError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "cannot read line {} of the history of switches", self.line)
+    }
+}
+
+impl std::error::Error for HistoryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl HistoryError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        Class::Failed
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some("move the file away: switches work without it, and a new one is begun".to_owned())
+    }
+}

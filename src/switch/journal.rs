@@ -1,0 +1,303 @@
+//! What an instance remembers about its switches, and its JSON form. Pure: reading and writing the file is the driver's.
+
+use crate::failure::Class;
+use crate::name::{InstanceName, PackageName};
+use crate::switch::machine::{Mode, Outcome, Phase};
+use crate::switch::record::{Purpose, Switch};
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The journal's file name in the instance's state directory.
+pub const JOURNAL_NAME: &str = "journal";
+
+/// Longest journal read. It holds one switch with bounded texts; more is not ours.
+pub const JOURNAL_LENGTH_MAXIMUM: u64 = 256 * 1024;
+
+/// The form written and read here.
+pub const JOURNAL_SCHEMA: u32 = 1;
+
+/// The truth about an instance's switches.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Journal {
+    schema: u32,
+    /// Whose journal this is.
+    pub instance: InstanceName,
+    /// The instance's package.
+    pub package: PackageName,
+    /// The switch under way. An ended one stays until its history line is written.
+    pub live: Option<Switch>,
+    /// The release that has passed probation last: what `current` names, what a boot starts. None: `current` is absent.
+    pub proven: Option<Release>,
+    /// The proven release before that: where a rollback goes.
+    pub previous: Option<Release>,
+    /// The number of the last switch that was asked for; 0: none was.
+    pub last_id: u64,
+}
+
+/// A wish for a switch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Why.
+    pub purpose: Purpose,
+    /// What it may cost.
+    pub mode: Mode,
+    /// To which release.
+    pub to: Release,
+    /// Until when the stop must have begun.
+    pub deadline: Timestamp,
+    /// Why, in the words of whoever asks.
+    pub reason: String,
+    /// Who asks.
+    pub by: String,
+}
+
+impl Journal {
+    /// The journal of an instance that has none yet. `proven`: the release that `current` names, if it is there: a lost journal is
+    /// made again from the link, which never names anything unproven. `last_id` is the history's, so that no number is given twice.
+    pub fn new(instance: InstanceName, package: PackageName, proven: Option<Release>, last_id: u64) -> Self {
+        Self { schema: JOURNAL_SCHEMA, instance, package, live: None, proven, previous: None, last_id }
+    }
+
+    /// This journal with a new live switch, to be written before anything is done. `boot` is the present boot's id.
+    pub fn requested(&self, request: Request, boot: &str, now: Timestamp) -> Result<Self, RequestError> {
+        if let Some(live) = &self.live {
+            return Err(RequestError::Live { id: live.id, to: live.to.clone(), phase: live.phase });
+        }
+        let there = self.proven.as_ref() == Some(&request.to);
+        match request.purpose {
+            Purpose::Restart if !there => return Err(RequestError::NotCurrent(request.to)),
+            Purpose::Switch | Purpose::Rollback if there => return Err(RequestError::AlreadyCurrent(request.to)),
+            Purpose::Switch | Purpose::Rollback | Purpose::Restart => {}
+        }
+        let mut journal = self.clone();
+        journal.last_id = self.last_id.saturating_add(1);
+        journal.live = Some(Switch {
+            id: journal.last_id,
+            instance: self.instance.clone(),
+            package: self.package.clone(),
+            purpose: request.purpose,
+            mode: request.mode,
+            from: self.proven.clone(),
+            to: request.to,
+            phase: Phase::Checking,
+            phase_since: now,
+            requested_at: now,
+            deadline: request.deadline,
+            boot: boot.to_owned(),
+            reason: request.reason,
+            by: request.by,
+            baseline: Vec::new(),
+            steps: 0,
+            setbacks: 0,
+            strandings: 0,
+            waiting_for: None,
+            failure: None,
+            outage_since: None,
+            outage_milliseconds: 0,
+        });
+        Ok(journal)
+    }
+
+    /// This journal after the live switch's act came to `outcome`. Equal to this one: nothing to write.
+    #[must_use]
+    pub fn advanced(&self, outcome: &Outcome, now: Timestamp) -> Self {
+        let mut journal = self.clone();
+        let Some(live) = &self.live else { return journal };
+        if live.phase.is_ended() {
+            if *outcome == Outcome::Done {
+                journal.live = None;
+            }
+            return journal;
+        }
+        let switch = live.advanced(outcome, now);
+        if live.phase == Phase::Probation && switch.phase == Phase::Flipping {
+            journal.commit(&switch.to);
+        }
+        journal.live = Some(switch);
+        journal
+    }
+
+    /// This journal after an absence of the supervisor that drove the live switch, to be written before anything is done. `boot` is the
+    /// present boot's id; `alive`: a process of [`Journal::meant`] is alive. Within one boot a process found alive in a phase of
+    /// the trial is the one on trial, also in a restart: the stop was done before that phase was entered.
+    #[must_use]
+    pub fn resumed(&self, boot: &str, alive: bool, now: Timestamp) -> Self {
+        Self { live: self.live.as_ref().map(|live| live.resumed(boot, alive, now)), ..self.clone() }
+    }
+
+    /// This journal with the peers that the running process has proven, as seen just now. They are taken while the old process still
+    /// answers; from its stop on the baseline stands.
+    #[must_use]
+    pub fn measured(&self, baseline: Vec<String>) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut().filter(|live| live.phase.is_before_stop()) {
+            live.baseline = baseline;
+        }
+        journal
+    }
+
+    /// The release that the instance is meant to run now; None: none.
+    pub fn meant(&self) -> Option<&Release> {
+        self.live.as_ref().map_or(self.proven.as_ref(), Switch::meant)
+    }
+
+    /// The releases that must not be collected (promise 8), beside those that a live process holds.
+    pub fn in_use(&self) -> impl Iterator<Item = &Release> {
+        let live = self.live.iter().flat_map(|live| live.from.iter().chain(std::iter::once(&live.to)));
+        self.proven.iter().chain(&self.previous).chain(live)
+    }
+
+    fn commit(&mut self, to: &Release) {
+        if self.proven.as_ref() != Some(to) {
+            self.previous = self.proven.replace(to.clone());
+        }
+    }
+
+    /// The file's content: one line of JSON.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec(self).expect("a journal has no map keys but strings");
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Reads the file's content. A journal that contradicts itself is refused: acting on it could end the wrong process.
+    pub fn parse(bytes: &[u8]) -> Result<Self, JournalError> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: u32,
+        }
+        let head: Head = serde_json::from_slice(bytes).map_err(JournalError::Form)?;
+        if head.schema != JOURNAL_SCHEMA {
+            return Err(JournalError::Schema(head.schema));
+        }
+        let journal: Self = serde_json::from_slice(bytes).map_err(JournalError::Form)?;
+        journal.contradiction().map_or(Ok(journal), |text| Err(JournalError::Contradiction(text)))
+    }
+
+    /// What of this journal can't be, if anything.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        if self.previous.is_some() && (self.proven.is_none() || self.previous == self.proven) {
+            return Some("its previous release is not one before the proven one");
+        }
+        let live = self.live.as_ref()?;
+        let decided = matches!(live.phase, Phase::Flipping | Phase::Committed);
+        let proven = if decided { Some(&live.to) } else { live.from.as_ref() };
+        let same = live.from.as_ref() == Some(&live.to);
+        let checks = [
+            (live.instance != self.instance || live.package != self.package, "its live switch is another instance's"),
+            (live.id != self.last_id, "its live switch is not the last one"),
+            (proven != self.proven.as_ref(), "its proven release does not fit the live switch's phase"),
+            ((live.purpose == Purpose::Restart) != same, "its live switch has the wrong purpose for its releases"),
+        ];
+        checks.into_iter().find_map(|(wrong, text)| wrong.then_some(text))
+    }
+}
+
+/// Why a switch can't be begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestError {
+    /// Another one is live.
+    Live {
+        /// Its number.
+        id: u64,
+        /// Where it goes.
+        to: Release,
+        /// How far it is.
+        phase: Phase,
+    },
+    /// The release is the current one already.
+    AlreadyCurrent(Release),
+    /// Only the current release can be restarted.
+    NotCurrent(Release),
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Live { id, to, phase } => write!(formatter, "cannot begin a switch: switch {id} to {to} is {phase}"),
+            Self::AlreadyCurrent(release) => write!(formatter, "cannot switch to {release}: it is the current release"),
+            Self::NotCurrent(release) => write!(formatter, "cannot restart {release}: it is not the current release"),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+impl RequestError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Live { .. } => Class::Conflict,
+            Self::AlreadyCurrent(_) => Class::NothingToDo,
+            Self::NotCurrent(_) => Class::Usage,
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Live { phase: Phase::Stranded, .. } => {
+                Some("the release that worked does not come up; `sidle status` says why; cancel that switch to make room for another".to_owned())
+            }
+            Self::Live { .. } => Some("wait for it, see `sidle status`, or cancel it".to_owned()),
+            Self::AlreadyCurrent(_) => Some("to start it again, use `sidle restart`".to_owned()),
+            Self::NotCurrent(_) => Some("to change to it, use `sidle switch`".to_owned()),
+        }
+    }
+}
+
+/// Why a journal can't be used.
+#[derive(Debug)]
+pub enum JournalError {
+    /// It is no JSON, or not of this form.
+    Form(serde_json::Error),
+    /// It was written in another form.
+    Schema(u32),
+    /// It contradicts itself.
+    Contradiction(&'static str),
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Form(_) => formatter.write_str("cannot read the journal of switches"),
+            Self::Schema(found) => {
+                write!(
+                    formatter,
+                    "cannot read the journal of switches: it has form {found}, this program knows form {JOURNAL_SCHEMA}"
+                )
+            }
+            Self::Contradiction(what) => write!(formatter, "cannot use the journal of switches: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for JournalError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Form(error) => Some(error),
+            Self::Schema(_) | Self::Contradiction(_) => None,
+        }
+    }
+}
+
+impl JournalError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        Class::Failed
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Schema(_) => Some("use the version of sidle that wrote it, or a newer one".to_owned()),
+            Self::Form(_) | Self::Contradiction(_) => Some(
+                "move the file away: a new journal is begun from `current`, which names a release that has worked"
+                    .to_owned(),
+            ),
+        }
+    }
+}

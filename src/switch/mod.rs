@@ -1,0 +1,50 @@
+//! Switching an instance from one release to another, and back: the pure machine, what is journalled of it, and its driver.
+//!
+//! ```text
+//! forth   checking → waiting ⇄ freezing → stopping → starting → proving ⇄ probation → flipping → committed
+//! back                                    └──────── retreating → restarting → reproving → rolled-back
+//!                                                        └──────── stranded ────────┘
+//! out     refused, cancelled, expired (nothing was stopped); abandoned (a person gave a stranded switch up)
+//! ```
+//!
+//! - [`machine`] is the table: phase × outcome → phase. It knows no time and no file.
+//! - [`record`] is one switch: what was asked for, how far it is, what went wrong, how long nobody was there.
+//! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
+//! - [`history`] is one line for each switch that ended.
+//!
+//! # What the driver does
+//!
+//! ```text
+//! at start:  journal = journal.resumed(boot id, alive, now); write it; make `current` name journal.proven
+//! while journal.live is a switch:
+//!     outcome = perform(switch.phase.act())                       idempotent; the phase is on disk already
+//!     outcome = switch.in_time(outcome, waited, now, limits)      waited: monotonic, since the phase was entered or resumed
+//!     next    = journal.advanced(&outcome, now)
+//!     if next != journal: write it, then believe it
+//! ```
+//!
+//! A cancellation is an outcome that comes from outside, at any time between two acts.
+//!
+//! # The commit
+//!
+//! It is one atomic write of the journal: the one that enters `Flipping` and with it sets `proven` to the new release and `previous`
+//! to the old one. The link follows (`Act::Flip`, as often as it takes) and never leads: `current` names `proven`, except during
+//! `Flipping`, when it may still name `previous`. Either has passed a probation on this host, so a boot at any instant, even one
+//! that reads the link alone, starts a release that worked (promise 3). The other order, link first, would let a crash leave a link that
+//! the journal has no word for.
+
+pub mod drive;
+pub mod files;
+pub mod history;
+pub mod journal;
+pub mod machine;
+pub mod processes;
+pub mod record;
+pub mod verdicts;
+
+pub use history::{Entry, History};
+pub use journal::{Journal, JournalError, Request, RequestError};
+pub use machine::{Act, Limits, Mode, Outcome, Phase, Side};
+pub use record::{Cause, Failure, Purpose, Switch};
+
+crate::reports!(drive::DriveError, files::FilesError, JournalError, RequestError);

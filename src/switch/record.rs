@@ -1,0 +1,280 @@
+//! One switch, as the journal has it: what was asked for, how far it is, what went wrong, how long nobody was there.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use crate::name::{InstanceName, PackageName};
+use crate::switch::machine::{self, Course, Limits, Mode, Outcome, Phase, Side, Survivor};
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// Longest text kept of a reason, in characters. An agent's error output must not swell the journal, which is written at every step.
+pub const TEXT_LENGTH_MAXIMUM: usize = 1_000;
+
+/// Why a switch was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// To another release.
+    Switch,
+    /// To the previous release, or a named one, leaving one that is no longer wanted.
+    Rollback,
+    /// To the same release, to take up a changed configuration.
+    Restart,
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Switch => "switch",
+            Self::Rollback => "rollback",
+            Self::Restart => "restart",
+        })
+    }
+}
+
+/// Whose doing a failure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The new release did not come up, or did not stay up.
+    Release,
+    /// The host: files that are not what was signed, a process that would not end, an agent that stayed busy.
+    Host,
+    /// A person took it back.
+    Person,
+    /// The supervisor or the host went down meanwhile.
+    Interruption,
+}
+
+/// Why a switch did not go forth.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// Where it happened.
+    pub phase: Phase,
+    /// Whose doing it is.
+    pub cause: Cause,
+    /// What happened, in the operator's words.
+    pub text: String,
+}
+
+/// A switch. Only [`crate::switch::Journal`] makes and moves one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Counts the switches of this instance, from 1.
+    pub id: u64,
+    /// The instance that is switched.
+    pub instance: InstanceName,
+    /// Its package.
+    pub package: PackageName,
+    /// Why it was asked for.
+    pub purpose: Purpose,
+    /// What it may cost.
+    pub mode: Mode,
+    /// The release that worked before; None: a first switch.
+    pub from: Option<Release>,
+    /// The release on trial.
+    pub to: Release,
+    /// Where it is.
+    pub phase: Phase,
+    /// When that phase was entered. For people; limits are measured by the monotonic clock.
+    pub phase_since: Timestamp,
+    /// When it was asked for.
+    pub requested_at: Timestamp,
+    /// Until when the stop must have begun; afterwards nothing is changed.
+    pub deadline: Timestamp,
+    /// The id of the boot in which it was asked for, or resumed last: how a resume knows that the host was started anew since, even when
+    /// the first resume after that was itself cut off.
+    pub boot: String,
+    /// Why, in the words of whoever asked.
+    pub reason: String,
+    /// Who asked.
+    pub by: String,
+    /// The peers that the process before had proven, when last looked.
+    pub baseline: Vec<String>,
+    /// Transitions so far.
+    pub steps: u32,
+    /// How often the trial was begun again.
+    pub setbacks: u32,
+    /// How often the way back got stuck.
+    pub strandings: u32,
+    /// What the phase waits for, or what came in its way last.
+    pub waiting_for: Option<String>,
+    /// Why it did not go forth; the first reason stands.
+    pub failure: Option<Failure>,
+    /// Since when nobody has been there; None: somebody is.
+    pub outage_since: Option<Timestamp>,
+    /// How long nobody was there, in outages that are over.
+    pub outage_milliseconds: u64,
+}
+
+impl Switch {
+    /// The release of a side.
+    pub fn release(&self, side: Side) -> Option<&Release> {
+        match side {
+            Side::Former => self.from.as_ref(),
+            Side::Trial => Some(&self.to),
+        }
+    }
+
+    /// The release that may run in the present phase; None: none may.
+    pub fn meant(&self) -> Option<&Release> {
+        self.phase.runs().and_then(|side| self.release(side))
+    }
+
+    /// How long nobody was there, up to `now`.
+    pub fn outage(&self, now: Timestamp) -> Duration {
+        let open = self.outage_since.map_or(0, |since| milliseconds(since, now));
+        Duration::from_millis(self.outage_milliseconds.saturating_add(open))
+    }
+
+    /// The release to be remembered as bad, once the switch has ended: it came back, and the release itself was why. A restart
+    /// condemns nothing: that release has worked, so the configuration is the suspect.
+    pub fn condemned(&self) -> Option<&Release> {
+        let came_back = matches!(self.phase, Phase::RolledBack | Phase::Abandoned);
+        let own_fault = self.failure.as_ref().is_some_and(|failure| failure.cause == Cause::Release);
+        (came_back && own_fault && self.purpose != Purpose::Restart).then_some(&self.to)
+    }
+
+    /// The release to be remembered as declined, once the switch has ended: a person left it by a rollback.
+    pub fn declined(&self) -> Option<&Release> {
+        let left = self.phase == Phase::Committed && self.purpose == Purpose::Rollback;
+        self.from.as_ref().filter(|_| left)
+    }
+
+    /// What `outcome` means after `waited` in this phase (monotonic, since it was entered or resumed): what is not yet done at the limit
+    /// or the deadline has expired, and what is healthy before probation is over is not yet done.
+    pub fn in_time(&self, outcome: Outcome, waited: Duration, now: Timestamp, limits: &Limits) -> Outcome {
+        let limit = limits.of(self.phase, self.strandings);
+        let over = limit.is_some_and(|limit| waited >= limit) || (self.phase.is_before_stop() && now >= self.deadline);
+        match outcome {
+            Outcome::Done if self.phase == Phase::Probation && !over => {
+                Outcome::NotYet("its probation to be over".to_owned())
+            }
+            Outcome::NotYet(_) if over => Outcome::Expired,
+            Outcome::Done
+            | Outcome::NotYet(_)
+            | Outcome::Failed(_)
+            | Outcome::Lost(_)
+            | Outcome::Expired
+            | Outcome::Cancelled => outcome,
+        }
+    }
+
+    fn course(&self) -> Course {
+        Course { mode: self.mode, former: self.from.is_some(), steps: self.steps, setbacks: self.setbacks }
+    }
+
+    /// This switch after `outcome`. Equal to this one: nothing to write, the act is due again later.
+    pub(super) fn advanced(&self, outcome: &Outcome, now: Timestamp) -> Self {
+        let next = machine::next(self.phase, outcome, self.course());
+        let mut switch = self.clone();
+        if self.phase.is_ended() {
+            return switch;
+        }
+        switch.waiting_for = match outcome {
+            Outcome::NotYet(text) | Outcome::Failed(text) | Outcome::Lost(text) => Some(shortened(text)),
+            Outcome::Expired if next.is_back() => self.waiting_for.clone(),
+            Outcome::Done | Outcome::Expired | Outcome::Cancelled => None,
+        };
+        if next == self.phase {
+            // A cancellation that comes too late is not remembered, and does not hide what is waited for.
+            if *outcome == Outcome::Cancelled {
+                switch.waiting_for.clone_from(&self.waiting_for);
+            }
+            return switch;
+        }
+        if self.phase == Phase::Probation && next == Phase::Proving {
+            switch.setbacks += 1;
+        }
+        if self.phase.is_forth() && (next.is_back() || next.is_ended()) {
+            switch.fail(self.cause(outcome), &self.account(outcome));
+        }
+        switch.enter(next, now);
+        switch
+    }
+
+    /// This switch after an absence of the supervisor.
+    pub(super) fn resumed(&self, boot: &str, alive: bool, now: Timestamp) -> Self {
+        let survivor = match (boot == self.boot, alive) {
+            (false, _) => Survivor::Rebooted,
+            (true, true) => Survivor::Alive,
+            (true, false) => Survivor::Gone,
+        };
+        let next = machine::resumed(self.phase, survivor, self.course());
+        let mut switch = self.clone();
+        boot.clone_into(&mut switch.boot);
+        if self.phase.is_trial() {
+            switch.setbacks += 1;
+            if next.is_back() {
+                let text = match survivor {
+                    Survivor::Alive => "the supervisor was interrupted too often",
+                    Survivor::Gone => "the new process was gone when the supervisor came back",
+                    Survivor::Rebooted => "the host went down meanwhile",
+                };
+                switch.fail(Cause::Interruption, text);
+            }
+        }
+        if next != self.phase {
+            switch.enter(next, now);
+        }
+        switch
+    }
+
+    fn enter(&mut self, next: Phase, now: Timestamp) {
+        // A first switch interrupts nobody.
+        let nobody = next.is_outage() && self.from.is_some();
+        if nobody {
+            self.outage_since = self.outage_since.or(Some(now));
+        } else if let Some(since) = self.outage_since.take() {
+            self.outage_milliseconds = self.outage_milliseconds.saturating_add(milliseconds(since, now));
+        }
+        if next == Phase::Stranded {
+            self.strandings = self.strandings.saturating_add(1);
+        }
+        self.steps = self.steps.saturating_add(1);
+        self.phase = next;
+        self.phase_since = now;
+    }
+
+    fn fail(&mut self, cause: Cause, text: &str) {
+        self.failure = self.failure.take().or(Some(Failure { phase: self.phase, cause, text: shortened(text) }));
+    }
+
+    fn cause(&self, outcome: &Outcome) -> Cause {
+        let under_proof = matches!(self.phase, Phase::Starting | Phase::Proving | Phase::Probation);
+        match outcome {
+            Outcome::Cancelled => Cause::Person,
+            Outcome::Failed(_) | Outcome::Lost(_) | Outcome::Expired if under_proof => Cause::Release,
+            // Done and not yet: the step counter ran out, since jobs always came at the wrong moment, or the supervisor died too often.
+            Outcome::Failed(_) | Outcome::Lost(_) | Outcome::Expired | Outcome::Done | Outcome::NotYet(_) => {
+                Cause::Host
+            }
+        }
+    }
+
+    fn account(&self, outcome: &Outcome) -> String {
+        match outcome {
+            Outcome::Failed(text) | Outcome::Lost(text) => text.clone(),
+            Outcome::Cancelled => "taken back".to_owned(),
+            Outcome::Expired => match &self.waiting_for {
+                Some(text) => format!("not in time: {text}"),
+                None => "not in time".to_owned(),
+            },
+            Outcome::Done | Outcome::NotYet(_) => format!("gave up after {} steps", self.steps),
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(TEXT_LENGTH_MAXIMUM).collect()
+}
+
+/// From `since` to `now`; a clock that was set back in between counts nothing.
+fn milliseconds(since: Timestamp, now: Timestamp) -> u64 {
+    u64::try_from(now.duration_since(since).as_millis()).unwrap_or(0)
+}

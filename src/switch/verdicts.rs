@@ -1,0 +1,71 @@
+//! What an instance remembers of releases: bad (failed here) and declined (left by a person).
+
+use super::record::Switch;
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The file's name in the instance's state directory.
+pub const VERDICTS_NAME: &str = "verdicts";
+/// Longest file read: some hundred releases with their reasons.
+pub const VERDICTS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
+
+/// Why a release is not gone to by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Since when.
+    pub at: Timestamp,
+    /// Why, in the operator's words.
+    pub reason: String,
+}
+
+/// The verdicts of one instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdicts {
+    schema: u32,
+    /// Releases that did not come up or did not stay up here.
+    pub bad: BTreeMap<Release, Verdict>,
+    /// Releases that a person left by a rollback.
+    pub declined: BTreeMap<Release, Verdict>,
+}
+
+impl Default for Verdicts {
+    fn default() -> Self {
+        Self { schema: 1, bad: BTreeMap::new(), declined: BTreeMap::new() }
+    }
+}
+
+impl Verdicts {
+    /// These verdicts after `switch` has ended. A release that was committed to has worked: what was held against it is forgotten.
+    #[must_use]
+    pub fn after(mut self, switch: &Switch) -> Self {
+        let at = switch.phase_since;
+        if switch.phase == super::Phase::Committed {
+            self.bad.remove(&switch.to);
+            self.declined.remove(&switch.to);
+        }
+        if let Some(release) = switch.condemned() {
+            let reason = switch
+                .failure
+                .as_ref()
+                .map_or_else(String::new, |failure| format!("{}: {}", failure.phase, failure.text));
+            self.bad.insert(release.clone(), Verdict { at, reason });
+        }
+        if let Some(release) = switch.declined() {
+            self.declined
+                .insert(release.clone(), Verdict { at, reason: format!("left by a rollback: {}", switch.reason) });
+        }
+        self
+    }
+
+    /// The file's content.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a release is written as text, so every key of a map is one")
+    }
+
+    /// Reads the file's content.
+    pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+}

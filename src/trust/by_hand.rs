@@ -1,0 +1,212 @@
+//! Metadata carried by hand (in a bundle file) against the host's floor: newer is adopted, older is ignored, and what the bundle carries
+//! is looked up in the newest targets the host trusts.
+
+use super::error::TrustError;
+use super::key::{Key, PublicKey};
+use super::metadata::{Role, Root, Signed, Target, Targets};
+use super::minisign;
+use super::verify::{Expiry, Floor, Offered, Warning, Workflow};
+use crate::digest::Digest;
+use jiff::{SignedDuration, Timestamp as Time};
+use std::collections::BTreeMap;
+
+/// Metadata files by the name they have in a repository's `metadata/`: `1.root.json`, `timestamp.json`, …
+pub type MetadataFiles = BTreeMap<String, Vec<u8>>;
+
+/// What a look at carried metadata gave.
+#[derive(Debug)]
+pub struct Verification {
+    /// What the host trusts from now on. It is to be stored even when `targets` is an error: newer valid metadata is adopted all the same.
+    pub floor: Floor,
+    /// The files that are newly adopted, oldest authority first; empty: the floor needs no storing unless `floor.last_seen` grew.
+    pub adopted: Vec<String>,
+    /// What to tell the operator.
+    pub warnings: Vec<Warning>,
+    /// The targets to look things up in.
+    pub targets: Result<TrustedTargets, TrustError>,
+}
+
+/// What is known of a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Signed: these are its length and digests.
+    Listed(Target),
+    /// The bundle's own, older metadata may list it; the host's newer targets of this version don't.
+    Withdrawn {
+        /// That version.
+        version: u64,
+    },
+    /// The newest targets don't list it, and nothing older was brought that might.
+    Unlisted {
+        /// Their version.
+        version: u64,
+    },
+    /// It can't be known: the role that would list it isn't there.
+    Unknown {
+        /// Which, and why.
+        reason: String,
+    },
+}
+
+/// The newest targets that a host trusts. Only the workflow makes one.
+#[derive(Debug, Clone)]
+pub struct TrustedTargets {
+    root: Signed<Root>,
+    targets: Option<Signed<Targets>>,
+    older_offered: bool,
+    floor: Floor,
+}
+
+/// Verifies `files` against `floor` at the time `now`. `grace` is how late timestamp and snapshot may be.
+pub fn verify(floor: &Floor, files: &MetadataFiles, now: Time, grace: SignedDuration) -> Verification {
+    let mut workflow = match Workflow::start(floor, now, Expiry::ByHand { grace }) {
+        Ok(workflow) => workflow,
+        Err(error) => {
+            return Verification {
+                floor: floor.clone(),
+                adopted: Vec::new(),
+                warnings: Vec::new(),
+                targets: Err(error),
+            };
+        }
+    };
+    let outcome = drive(&mut workflow, files);
+    let new = workflow.floor();
+    let mut warnings = workflow.warnings().to_vec();
+    let targets = outcome.map(|(targets, offered)| {
+        if let Offered::Older { trusted, offered } = offered {
+            warnings.push(Warning::OlderIgnored { trusted, offered });
+        }
+        targets
+    });
+    Verification { adopted: adopted(floor, &new), floor: new, warnings, targets }
+}
+
+fn drive(workflow: &mut Workflow, files: &MetadataFiles) -> Result<(TrustedTargets, Offered), TrustError> {
+    follow_roots(workflow, files)?;
+    let offered = workflow.timestamp(files.get("timestamp.json").map(Vec::as_slice))?;
+    let find = |name: Option<String>| name.and_then(|name| files.get(&name)).map(Vec::as_slice);
+    workflow.snapshot(find(workflow.snapshot_file()))?;
+    match workflow.targets(find(workflow.targets_file())) {
+        // An export without the role that lists a target leaves it unknown; the lookup says so.
+        Ok(()) | Err(TrustError::Missing { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let targets = TrustedTargets {
+        root: workflow.root().clone(),
+        targets: workflow.trusted_targets().cloned(),
+        older_offered: matches!(offered, Offered::Older { .. }),
+        floor: workflow.floor(),
+    };
+    Ok((targets, offered))
+}
+
+fn follow_roots(workflow: &mut Workflow, files: &MetadataFiles) -> Result<(), TrustError> {
+    let trusted = workflow.root().header.version;
+    if let Some(bytes) = files.get(&format!("{trusted}.root.json")) {
+        let same: Signed<Root> = Signed::parse(&format!("{trusted}.root.json"), bytes)?;
+        if same.canonical != workflow.root().canonical {
+            return Err(TrustError::OtherRepository { version: trusted });
+        }
+    }
+    while let Some(bytes) = files.get(&format!("{}.root.json", workflow.root().header.version + 1)) {
+        workflow.add_root(bytes)?;
+    }
+    let trusted = workflow.root().header.version;
+    if let Some(offered) = files.keys().filter_map(|name| root_version(name)).filter(|version| *version > trusted).min()
+    {
+        return Err(TrustError::RootGap { trusted, offered });
+    }
+    workflow.close_roots()
+}
+
+/// 3 for `3.root.json`; None for every other name.
+pub fn root_version(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(".root.json")?;
+    let plain = number.bytes().all(|byte| byte.is_ascii_digit()) && !number.starts_with('0');
+    if plain { number.parse().ok() } else { None }
+}
+
+fn adopted(old: &Floor, new: &Floor) -> Vec<String> {
+    let old = old.files();
+    let is_new = |(role, bytes): &(Role, &[u8])| !old.contains(&(*role, *bytes));
+    new.files().iter().filter(|file| is_new(file)).map(|(role, _)| role.file()).collect()
+}
+
+impl TrustedTargets {
+    /// What is known of the target of this name.
+    pub fn lookup(&self, name: &str) -> Verdict {
+        let Some(targets) = &self.targets else {
+            return Verdict::Unknown {
+                reason: "no targets metadata is there that the trusted snapshot names".to_owned(),
+            };
+        };
+        let version = targets.header.version;
+        match targets.body.targets.get(name) {
+            Some(target) => Verdict::Listed(target.clone()),
+            None if targets.body.delegations.is_some() => Verdict::Unknown {
+                reason: "the targets role delegates to other roles, which are not followed here".to_owned(),
+            },
+            None if self.older_offered => Verdict::Withdrawn { version },
+            None => Verdict::Unlisted { version },
+        }
+    }
+
+    /// The target of this name, if it is signed with this digest. A name that is signed with another digest counts as withdrawn:
+    /// the owner has replaced it.
+    pub fn require(&self, name: &str, digest: &Digest) -> Result<Target, TrustError> {
+        let target = name.to_owned();
+        match self.lookup(name) {
+            Verdict::Listed(listed) if listed.hashes.sha256.as_ref() == Some(digest) => Ok(listed),
+            Verdict::Listed(Target { hashes, .. }) if hashes.sha256.is_none() => {
+                Err(TrustError::Unknown { target, reason: "it is signed without a SHA-256 digest".to_owned() })
+            }
+            Verdict::Listed(_) => {
+                let version = self.version().unwrap_or_default();
+                Err(if self.older_offered {
+                    TrustError::Withdrawn { target, version }
+                } else {
+                    TrustError::Unlisted { target, version }
+                })
+            }
+            Verdict::Withdrawn { version } => Err(TrustError::Withdrawn { target, version }),
+            Verdict::Unlisted { version } => Err(TrustError::Unlisted { target, version }),
+            Verdict::Unknown { reason } => Err(TrustError::Unknown { target, reason }),
+        }
+    }
+
+    /// Everything that is listed, by name.
+    pub fn listed(&self) -> impl Iterator<Item = (&str, &Target)> {
+        self.targets.iter().flat_map(|targets| &targets.body.targets).map(|(name, target)| (name.as_str(), target))
+    }
+
+    /// The version of the targets role, if it is there.
+    pub fn version(&self) -> Option<u64> {
+        self.targets.as_ref().map(|targets| targets.header.version)
+    }
+
+    /// The metadata that authorises what is listed: what a receipt keeps.
+    pub fn authority(&self) -> &Floor {
+        &self.floor
+    }
+
+    /// The keys that may sign for the targets role.
+    pub fn targets_keys(&self) -> Vec<PublicKey> {
+        let keyids = &self.root.body.rule(Role::Targets).keyids;
+        let keys = keyids.iter().filter_map(|keyid| self.root.body.keys.get(keyid));
+        keys.filter_map(|key| if let Key::Known(key) = key { Some(*key) } else { None }).collect()
+    }
+
+    /// Checks the minisign signature of a checksum list (whose text the caller has compared with the digests it must have): exactly what
+    /// `repo publish` writes, by a targets key. A key that no longer signs for this repository is a warning: what is trusted rests on the
+    /// metadata alone, the list serves checks without sidle.
+    pub fn check_sums_signature(&self, list: &[u8], signature: &[u8]) -> Result<Option<Warning>, TrustError> {
+        let refuse = |reason: &str| TrustError::Minisign { reason: reason.to_owned() };
+        let signature = minisign::Minisig::parse(signature).map_err(|reason| refuse(&reason))?;
+        match self.targets_keys().iter().find(|key| minisign::key_number(key) == signature.key_number()) {
+            Some(key) if signature.verifies(key, list) => Ok(None),
+            Some(_) => Err(refuse("its minisign signature is not valid")),
+            None => Ok(Some(Warning::OldSumsKey)),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Public keys and signatures as TUF writes them. Keyids are opaque names; what counts is the key itself.
+
+use super::canonical::{Json, Object, object};
+use super::limits::NAME_BYTES_MAXIMUM;
+use crate::digest::Digest;
+use ed25519_dalek::VerifyingKey;
+use std::fmt;
+
+/// Bytes of an Ed25519 public key.
+pub const PUBLIC_KEY_BYTES: usize = 32;
+/// Bytes of an Ed25519 signature.
+pub const SIGNATURE_BYTES: usize = 64;
+
+/// The name of a key in TUF metadata. Opaque: it is compared and shown, never computed from the key by a reader (TAP 12).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(String);
+
+impl KeyId {
+    /// A keyid as it stands in metadata. None when empty or longer than a message could bear.
+    pub fn new(text: &str) -> Option<Self> {
+        (!text.is_empty() && text.len() <= NAME_BYTES_MAXIMUM).then(|| Self(text.to_owned()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A public key that this version can verify with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublicKey(VerifyingKey);
+
+impl PublicKey {
+    /// A key from its 32 bytes. None when they are no point on the curve, or one of small order (anybody could sign for such a key).
+    pub fn from_bytes(bytes: &[u8; PUBLIC_KEY_BYTES]) -> Option<Self> {
+        VerifyingKey::from_bytes(bytes).ok().filter(|key| !key.is_weak()).map(Self)
+    }
+
+    /// The 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; PUBLIC_KEY_BYTES] {
+        self.0.as_bytes()
+    }
+
+    /// True when `signature` over `message` is this key's. Strict: no second encoding of a signature, no weak point counts.
+    pub fn verifies(&self, message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
+        self.0.verify_strict(message, &ed25519_dalek::Signature::from_bytes(signature)).is_ok()
+    }
+
+    /// The key object of TUF §4.3.
+    pub fn to_json(self) -> Json {
+        object([
+            ("keytype", "ed25519".into()),
+            ("keyval", object([("public", Json::String(to_hex(self.as_bytes())))])),
+            ("scheme", "ed25519".into()),
+        ])
+    }
+
+    /// The keyid under which we publish this key: SHA-256 of the canonical key object, as every TUF tool computes it.
+    pub fn keyid(&self) -> KeyId {
+        KeyId(Digest::of(&self.to_json().canonical()).to_string())
+    }
+}
+
+impl From<VerifyingKey> for PublicKey {
+    fn from(key: VerifyingKey) -> Self {
+        Self(key)
+    }
+}
+
+/// A key as metadata lists it. One that this version doesn't know is kept, and never counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Key {
+    /// A key of a known scheme.
+    Known(PublicKey),
+    /// A key of a type, scheme or value that this version doesn't know.
+    Unknown,
+}
+
+impl Key {
+    /// Reads a key object. What it doesn't understand becomes `Unknown`; an error only for what is no key object at all.
+    pub fn from_json(object: &Object) -> Result<Self, &'static str> {
+        let text = |name: &str| match object.get(name) {
+            Some(Json::String(text)) => Ok(text.as_str()),
+            _ => Err("a key lacks keytype, scheme or keyval"),
+        };
+        let (keytype, scheme) = (text("keytype")?, text("scheme")?);
+        let Some(Json::Object(value)) = object.get("keyval") else {
+            return Err("a key lacks keytype, scheme or keyval");
+        };
+        let public = match (keytype, scheme, value.get("public")) {
+            ("ed25519", "ed25519", Some(Json::String(hex))) => {
+                from_hex(hex).and_then(|bytes| PublicKey::from_bytes(&bytes))
+            }
+            _ => None,
+        };
+        Ok(public.map_or(Self::Unknown, Self::Known))
+    }
+}
+
+/// One signature on a metadata file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    /// Whose it claims to be.
+    pub keyid: KeyId,
+    /// The raw signature; None when it isn't 64 bytes in hexadecimal: another scheme's, which never counts.
+    pub value: Option<[u8; SIGNATURE_BYTES]>,
+}
+
+/// Lower-case hexadecimal.
+pub fn to_hex(bytes: &[u8]) -> String {
+    use fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+        text
+    })
+}
+
+/// Exactly `N` bytes from hexadecimal of either case; None otherwise.
+pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let text = text.as_bytes();
+    if text.len() != N * 2 {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_is_exact() {
+        assert_eq!(from_hex::<2>("0aFF"), Some([10, 255]));
+        for bad in ["", "0a", "0aff0", "0aff00", "0axx", "0 af", "+1+1"] {
+            assert_eq!(from_hex::<2>(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_weak_key_is_no_key() {
+        // The neutral element: with it, a fixed signature would fit every message under lax verification.
+        let mut neutral = [0; 32];
+        neutral[0] = 1;
+        assert!(PublicKey::from_bytes(&neutral).is_none());
+    }
+
+    #[test]
+    fn unknown_keys_are_kept_and_broken_objects_refused() {
+        let parse = |text: &str| match Json::parse(text.as_bytes()).unwrap() {
+            Json::Object(object) => Key::from_json(&object),
+            _ => unreachable!(),
+        };
+        let public = "19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1";
+        let key = |keytype: &str, scheme: &str| {
+            format!(r#"{{"keytype":"{keytype}","scheme":"{scheme}","keyval":{{"public":"{public}"}}}}"#)
+        };
+        assert!(matches!(parse(&key("ed25519", "ed25519")), Ok(Key::Known(_))));
+        assert_eq!(parse(&key("ed25519", "ed25519ph")), Ok(Key::Unknown));
+        assert_eq!(parse(&key("rsa", "rsassa-pss-sha256")), Ok(Key::Unknown));
+        assert!(parse(r#"{"keytype":"ed25519","keyval":{"public":"00"}}"#).is_err());
+        assert!(parse(r#"{"keytype":"ed25519","scheme":"ed25519"}"#).is_err());
+    }
+}

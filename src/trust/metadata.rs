@@ -1,0 +1,466 @@
+//! The four kinds of TUF metadata, parsed once: field by field as TUF §4 says, within limits, nothing guessed.
+
+use super::canonical::{Json, Object};
+use super::error::TrustError;
+use super::key::{Key, KeyId, Signature, from_hex};
+use super::limits;
+use super::reader::{Fields, Reason};
+use crate::digest::Digest;
+use jiff::Timestamp as Time;
+use sha2::{Digest as _, Sha512};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// A top-level role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Names the keys of all top-level roles.
+    Root,
+    /// Signs what is published.
+    Targets,
+    /// Names the one set of versions that belongs together.
+    Snapshot,
+    /// Says which snapshot is the newest.
+    Timestamp,
+}
+
+impl Role {
+    /// Every top-level role.
+    pub const ALL: [Self; 4] = [Self::Root, Self::Targets, Self::Snapshot, Self::Timestamp];
+
+    /// The role's name in metadata.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Targets => "targets",
+            Self::Snapshot => "snapshot",
+            Self::Timestamp => "timestamp",
+        }
+    }
+
+    /// The name of its file where names carry no version: `root.json`.
+    pub fn file(self) -> String {
+        format!("{self}.json")
+    }
+
+    /// The largest file of this role that is read.
+    pub fn bytes_maximum(self) -> usize {
+        match self {
+            Self::Root => limits::ROOT_BYTES_MAXIMUM,
+            Self::Targets => limits::TARGETS_BYTES_MAXIMUM,
+            Self::Snapshot => limits::SNAPSHOT_BYTES_MAXIMUM,
+            Self::Timestamp => limits::TIMESTAMP_BYTES_MAXIMUM,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// A metadata file as received, and what it says. Not verified by being parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed<T> {
+    /// What it says.
+    pub body: T,
+    /// What every role says of itself.
+    pub header: Header,
+    /// The signatures on it, each keyid once (TUF §4.2).
+    pub signatures: Vec<Signature>,
+    /// What the signatures cover.
+    pub canonical: Vec<u8>,
+    /// The file, byte for byte: what is stored and passed on.
+    pub bytes: Vec<u8>,
+}
+
+/// What every role says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Grows with every change, from 1.
+    pub version: u64,
+    /// From then on it is not to be trusted.
+    pub expires: Time,
+    /// When it was signed, where the repository is sidle's (`x-sidle-signed`, RFC 3339). TUF has no such field, and ignores ours.
+    pub signed: Option<Time>,
+}
+
+/// The root role's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root {
+    /// True when stored target names carry their digest, and metadata names their version.
+    pub consistent_snapshot: bool,
+    /// The keys that its roles name.
+    pub keys: BTreeMap<KeyId, Key>,
+    /// Who may sign for each top-level role; all four are there.
+    pub roles: BTreeMap<Role, KeyRule>,
+}
+
+/// Which keys sign for a role, and how many of them are needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRule {
+    /// The keys that count.
+    pub keyids: BTreeSet<KeyId>,
+    /// How many distinct ones are needed; at least 1.
+    pub threshold: u64,
+}
+
+/// The timestamp role's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timestamp {
+    /// The newest snapshot.
+    pub snapshot: MetaFile,
+}
+
+/// The snapshot role's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Every targets file of the repository by name (`targets.json`, and one per delegated role).
+    pub files: BTreeMap<String, MetaFile>,
+}
+
+/// What one metadata file says of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetaFile {
+    /// The version it must have.
+    pub version: u64,
+    /// Its size in bytes, if told.
+    pub length: Option<u64>,
+    /// Its digests, if told.
+    pub hashes: Option<Hashes>,
+}
+
+/// A targets role's file, top-level or delegated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Targets {
+    /// What it signs, by target name.
+    pub targets: BTreeMap<String, Target>,
+    /// Whom it lets sign for it.
+    pub delegations: Option<Delegations>,
+}
+
+/// A file that a targets role signs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Its size in bytes.
+    pub length: u64,
+    /// Its digests.
+    pub hashes: Hashes,
+}
+
+/// The digests of a file: those of the algorithms that this version knows, at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hashes {
+    /// SHA-256, if told.
+    pub sha256: Option<Digest>,
+    /// SHA-512, if told.
+    pub sha512: Option<[u8; 64]>,
+}
+
+impl Hashes {
+    /// True when `bytes` have every known digest.
+    pub fn fit(&self, bytes: &[u8]) -> bool {
+        self.sha256.is_none_or(|digest| digest == Digest::of(bytes))
+            && self.sha512.is_none_or(|digest| digest[..] == Sha512::digest(bytes)[..])
+    }
+}
+
+/// Whom a targets role lets sign for it. Kept whole; a lookup that would have to follow one says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegations {
+    /// The keys that its roles name.
+    pub keys: BTreeMap<KeyId, Key>,
+    /// To whom.
+    pub roles: Delegated,
+}
+
+/// The two forms of delegation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delegated {
+    /// Named roles, in order of precedence.
+    Named(Vec<DelegatedRole>),
+    /// Hash bins by one rule (TAP 15).
+    Succinct {
+        /// Who signs for every bin.
+        rule: KeyRule,
+        /// There are two to the power of this many bins; 1 to 32.
+        bit_length: u32,
+        /// What the bins' names begin with.
+        name_prefix: String,
+    },
+}
+
+/// One named delegation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DelegatedRole {
+    /// The role's name.
+    pub name: String,
+    /// Who signs for it.
+    pub rule: KeyRule,
+    /// Which targets it may sign.
+    pub scope: Scope,
+    /// True when the search ends with it, found or not.
+    pub terminating: bool,
+}
+
+/// Which targets a delegated role may sign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// Those whose name fits one of these patterns.
+    Paths(Vec<String>),
+    /// Those whose name's SHA-256 begins with one of these.
+    HashPrefixes(Vec<String>),
+}
+
+/// A kind of metadata that can be read from a `signed` object.
+pub trait Body: Sized {
+    /// Its `_type`.
+    const ROLE: Role;
+    /// Reads the fields that only this kind has.
+    fn from_fields(fields: &Fields<'_>) -> Result<Self, Reason>;
+}
+
+impl<T: Body> Signed<T> {
+    /// Reads a metadata file. `file` is its name, for messages.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, TrustError> {
+        if bytes.len() > T::ROLE.bytes_maximum() {
+            return Err(TrustError::TooLarge { file: file.to_owned(), limit_bytes: T::ROLE.bytes_maximum() });
+        }
+        Self::read(bytes).map_err(|reason| TrustError::Malformed { file: file.to_owned(), reason: reason.0 })
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, Reason> {
+        let json = Json::parse(bytes).map_err(Reason)?;
+        let top = Fields::of(&json, "the file")?;
+        let signatures = signatures(&top)?;
+        let signed = top.get("signed")?;
+        let fields = Fields::of(signed, "signed")?;
+        let found = fields.text("_type")?;
+        if found != T::ROLE.as_str() {
+            return Err(Reason(format!("it is {found:?} metadata, not {:?}", T::ROLE.as_str())));
+        }
+        spec_version(fields.text("spec_version")?)?;
+        let header = Header {
+            version: fields.count("version", 1)?,
+            expires: fields.time("expires")?,
+            signed: fields.optional("x-sidle-signed").map(|_| fields.time("x-sidle-signed")).transpose()?,
+        };
+        let body = T::from_fields(&fields)?;
+        Ok(Self { body, header, signatures, canonical: signed.canonical(), bytes: bytes.to_vec() })
+    }
+}
+
+/// Major version 1 is the one whose rules are known here (TUF §4.2: a client must not read another major version).
+fn spec_version(text: &str) -> Result<(), Reason> {
+    let parts: Vec<&str> = text.split('.').collect();
+    let numbers = parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+    if numbers && (2..=3).contains(&parts.len()) && parts[0] == "1" {
+        Ok(())
+    } else {
+        Err(Reason(format!("its spec_version is {text:?}, and only 1.x is known")))
+    }
+}
+
+fn signatures(top: &Fields<'_>) -> Result<Vec<Signature>, Reason> {
+    let list = top.array("signatures", limits::SIGNATURES_MAXIMUM)?;
+    let mut seen = BTreeSet::new();
+    list.iter()
+        .map(|item| {
+            let fields = Fields::of(item, "a signature")?;
+            let keyid = keyid(fields.text("keyid")?)?;
+            if !seen.insert(keyid.clone()) {
+                return Err(Reason(format!("two signatures have the keyid {keyid}")));
+            }
+            Ok(Signature { keyid, value: from_hex(fields.text("sig")?) })
+        })
+        .collect()
+}
+
+fn keyid(text: &str) -> Result<KeyId, Reason> {
+    KeyId::new(text).ok_or_else(|| Reason("a keyid is empty or too long".to_owned()))
+}
+
+fn keys(fields: &Fields<'_>) -> Result<BTreeMap<KeyId, Key>, Reason> {
+    fields
+        .object("keys", limits::KEYS_MAXIMUM)?
+        .iter()
+        .map(|(id, key)| {
+            let key =
+                Key::from_json(Fields::of(key, "a key")?.members()).map_err(|reason| Reason(reason.to_owned()))?;
+            Ok((keyid(id)?, key))
+        })
+        .collect()
+}
+
+/// A threshold of 0 would let anyone sign, so it is no rule at all; a keyid named twice must not look like two.
+fn key_rule(fields: &Fields<'_>) -> Result<KeyRule, Reason> {
+    let mut keyids = BTreeSet::new();
+    for item in fields.array("keyids", limits::KEYS_MAXIMUM)? {
+        let Json::String(text) = item else { return Err(Reason("a keyid is no string".to_owned())) };
+        if !keyids.insert(keyid(text)?) {
+            return Err(Reason(format!("{} names the keyid {text} twice", fields.name())));
+        }
+    }
+    Ok(KeyRule { keyids, threshold: fields.count("threshold", 1)? })
+}
+
+impl Body for Root {
+    const ROLE: Role = Role::Root;
+
+    fn from_fields(fields: &Fields<'_>) -> Result<Self, Reason> {
+        let roles = fields.object("roles", limits::KEYS_MAXIMUM)?;
+        let rule = |role: Role| {
+            let value = roles.get(role.as_str()).ok_or_else(|| Reason(format!("it names no {role} role")))?;
+            Ok((role, key_rule(&Fields::of(value, role.as_str())?)?))
+        };
+        Ok(Self {
+            consistent_snapshot: fields.optional("consistent_snapshot").is_some()
+                && fields.flag("consistent_snapshot")?,
+            keys: keys(fields)?,
+            roles: Role::ALL.into_iter().map(rule).collect::<Result<_, Reason>>()?,
+        })
+    }
+}
+
+impl Root {
+    /// The rule for a top-level role.
+    pub fn rule(&self, role: Role) -> &KeyRule {
+        self.roles.get(&role).expect("a parsed root has all four roles")
+    }
+}
+
+impl Body for Timestamp {
+    const ROLE: Role = Role::Timestamp;
+
+    fn from_fields(fields: &Fields<'_>) -> Result<Self, Reason> {
+        let files = meta_files(fields)?;
+        let snapshot = files.get("snapshot.json").cloned();
+        Ok(Self { snapshot: snapshot.ok_or_else(|| Reason("it doesn't name snapshot.json".to_owned()))? })
+    }
+}
+
+impl Body for Snapshot {
+    const ROLE: Role = Role::Snapshot;
+
+    fn from_fields(fields: &Fields<'_>) -> Result<Self, Reason> {
+        let files = meta_files(fields)?;
+        if !files.contains_key("targets.json") {
+            return Err(Reason("it doesn't name targets.json".to_owned()));
+        }
+        Ok(Self { files })
+    }
+}
+
+fn meta_files(fields: &Fields<'_>) -> Result<BTreeMap<String, MetaFile>, Reason> {
+    fields
+        .object("meta", limits::SNAPSHOT_FILES_MAXIMUM)?
+        .iter()
+        .map(|(name, value)| {
+            let fields = Fields::of(value, name)?;
+            let length = fields.optional("length").map(|_| fields.count("length", 0)).transpose()?;
+            let hashes = fields.optional("hashes").map(|_| hashes(&fields)).transpose()?;
+            Ok((name.clone(), MetaFile { version: fields.count("version", 1)?, length, hashes }))
+        })
+        .collect()
+}
+
+/// At least one algorithm must be known: a file whose digest can't be checked can't be trusted.
+fn hashes(fields: &Fields<'_>) -> Result<Hashes, Reason> {
+    let map: &Object = fields.object("hashes", 16)?;
+    let bad = |algorithm: &str| Reason(format!("{} has a {algorithm} that is none", fields.name()));
+    let text = |algorithm: &str| match map.get(algorithm) {
+        None => Ok(None),
+        Some(Json::String(text)) => Ok(Some(text.as_str())),
+        Some(_) => Err(bad(algorithm)),
+    };
+    let sha256 =
+        text("sha256")?.map(|hex| from_hex(hex).map(Digest::from_bytes).ok_or_else(|| bad("sha256"))).transpose()?;
+    let sha512 = text("sha512")?.map(|hex| from_hex(hex).ok_or_else(|| bad("sha512"))).transpose()?;
+    if sha256.is_none() && sha512.is_none() {
+        return Err(Reason(format!("{} has neither a sha256 nor a sha512", fields.name())));
+    }
+    Ok(Hashes { sha256, sha512 })
+}
+
+impl Body for Targets {
+    const ROLE: Role = Role::Targets;
+
+    fn from_fields(fields: &Fields<'_>) -> Result<Self, Reason> {
+        let target = |(name, value): (&String, &Json)| {
+            if name.len() > limits::TARGET_NAME_BYTES_MAXIMUM {
+                return Err(Reason(format!(
+                    "a target's name is longer than {} bytes",
+                    limits::TARGET_NAME_BYTES_MAXIMUM
+                )));
+            }
+            let fields = Fields::of(value, name)?;
+            let length = fields.count("length", 0)?;
+            if length > limits::TARGET_BYTES_MAXIMUM {
+                return Err(Reason(format!("{name} is said to be {length} bytes long")));
+            }
+            Ok((name.clone(), Target { length, hashes: hashes(&fields)? }))
+        };
+        Ok(Self {
+            targets: fields
+                .object("targets", limits::TARGETS_MAXIMUM)?
+                .iter()
+                .map(target)
+                .collect::<Result<_, Reason>>()?,
+            delegations: fields.optional("delegations").map(|_| delegations(fields)).transpose()?,
+        })
+    }
+}
+
+fn delegations(parent: &Fields<'_>) -> Result<Delegations, Reason> {
+    let fields = Fields::of(parent.get("delegations")?, "delegations")?;
+    let roles = match (fields.optional("roles"), fields.optional("succinct_roles")) {
+        (Some(_), None) => Delegated::Named(named_roles(&fields)?),
+        (None, Some(value)) => succinct_roles(&Fields::of(value, "succinct_roles")?)?,
+        _ => return Err(Reason("delegations must have either roles or succinct_roles".to_owned())),
+    };
+    Ok(Delegations { keys: keys(&fields)?, roles })
+}
+
+fn named_roles(fields: &Fields<'_>) -> Result<Vec<DelegatedRole>, Reason> {
+    let mut names = BTreeSet::new();
+    fields
+        .array("roles", limits::DELEGATED_ROLES_MAXIMUM)?
+        .iter()
+        .map(|item| {
+            let role = Fields::of(item, "a delegated role")?;
+            let name = role_name(&role, "name")?;
+            // A delegated `root` or `snapshot` would share a file name with the top-level one.
+            if Role::ALL.iter().any(|top| top.as_str() == name) {
+                return Err(Reason(format!("a delegated role is named {name:?}")));
+            }
+            if !names.insert(name.clone()) {
+                return Err(Reason(format!("two delegated roles are named {name:?}")));
+            }
+            let scope = match (role.optional("paths"), role.optional("path_hash_prefixes")) {
+                (Some(_), None) => Scope::Paths(role.texts("paths", limits::TARGETS_MAXIMUM)?),
+                (None, Some(_)) => Scope::HashPrefixes(role.texts("path_hash_prefixes", limits::TARGETS_MAXIMUM)?),
+                _ => {
+                    return Err(Reason(format!(
+                        "the delegated role {name:?} must have either paths or path_hash_prefixes"
+                    )));
+                }
+            };
+            Ok(DelegatedRole { name, rule: key_rule(&role)?, scope, terminating: role.flag("terminating")? })
+        })
+        .collect()
+}
+
+fn succinct_roles(fields: &Fields<'_>) -> Result<Delegated, Reason> {
+    let bit_length = u32::try_from(fields.count("bit_length", 1)?).ok().filter(|bits| *bits <= 32);
+    let bit_length = bit_length.ok_or_else(|| Reason("succinct_roles has a bit_length over 32".to_owned()))?;
+    Ok(Delegated::Succinct { rule: key_rule(fields)?, bit_length, name_prefix: role_name(fields, "name_prefix")? })
+}
+
+fn role_name(fields: &Fields<'_>, field: &str) -> Result<String, Reason> {
+    let name = fields.text(field)?;
+    if name.is_empty() || name.len() > limits::NAME_BYTES_MAXIMUM {
+        return Err(Reason("a delegated role's name is empty or too long".to_owned()));
+    }
+    Ok(name.to_owned())
+}

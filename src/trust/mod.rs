@@ -1,0 +1,27 @@
+//! Trust: TUF metadata (specification 1.0), read, verified and published. Pure over bytes and a time; no file, clock or network.
+//!
+//! `canonical` and `reader` read JSON strictly, `metadata` turns it into types, `key` verifies signatures, `verify` is the client workflow,
+//! `by_hand` drives it over what a bundle carries; `publish` builds and signs, `target` names what is signed, `minisign` serves checks without sidle.
+
+pub mod authority;
+pub mod by_hand;
+pub mod canonical;
+pub mod error;
+pub mod key;
+pub mod limits;
+pub mod metadata;
+pub mod minisign;
+pub mod publish;
+pub mod reader;
+pub mod target;
+pub mod verify;
+
+pub use authority::Authority;
+pub use by_hand::{MetadataFiles, TrustedTargets, Verdict, Verification};
+pub use error::TrustError;
+pub use key::{KeyId, PublicKey};
+pub use metadata::{Role, Target};
+pub use publish::{SignError, Signer};
+pub use verify::{BY_HAND_GRACE, Expiry, Floor, Warning};
+
+crate::reports!(TrustError);

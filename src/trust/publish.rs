@@ -1,0 +1,194 @@
+//! Builds and signs metadata, pure over values: the same input gives the same bytes (Ed25519 signatures are deterministic).
+
+use super::canonical::{Json, Object, object};
+use super::key::{KeyId, PublicKey, SIGNATURE_BYTES, to_hex};
+use super::metadata::{Hashes, MetaFile, Role, Target};
+use crate::digest::Digest;
+use jiff::{SignedDuration, Timestamp as Time};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The version of the TUF specification that is written.
+const SPEC_VERSION: &str = "1.0.31";
+
+/// Holds a private key, or reaches one.
+pub trait Signer {
+    /// The public half.
+    fn public(&self) -> PublicKey;
+    /// A plain Ed25519 signature over `message`.
+    fn sign(&self, message: &[u8]) -> Result<[u8; SIGNATURE_BYTES], SignError>;
+}
+
+/// A signer could not sign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignError {
+    /// Which key, and what came in the way, beginning "cannot".
+    pub message: String,
+}
+
+impl fmt::Display for SignError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SignError {}
+
+/// How long each role's signature holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// Root.
+    pub root: SignedDuration,
+    /// Targets.
+    pub targets: SignedDuration,
+    /// Snapshot.
+    pub snapshot: SignedDuration,
+    /// Timestamp.
+    pub timestamp: SignedDuration,
+}
+
+impl Default for Lifetimes {
+    fn default() -> Self {
+        let days = |days: i64| SignedDuration::from_hours(days * 24);
+        Self { root: days(365), targets: days(365), snapshot: days(30), timestamp: days(7) }
+    }
+}
+
+impl Lifetimes {
+    /// That of one role.
+    pub fn of(&self, role: Role) -> SignedDuration {
+        match role {
+            Role::Root => self.root,
+            Role::Targets => self.targets,
+            Role::Snapshot => self.snapshot,
+            Role::Timestamp => self.timestamp,
+        }
+    }
+}
+
+/// What every role says of itself when it is published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edition {
+    /// Its version.
+    pub version: u64,
+    /// When it is signed; cut to whole seconds.
+    pub signed: Time,
+    /// How long it holds from then on.
+    pub lifetime: SignedDuration,
+}
+
+/// Who signs for a role.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoleKeys {
+    /// The keys.
+    pub keys: Vec<PublicKey>,
+    /// How many of them are needed.
+    pub threshold: u64,
+}
+
+/// Root metadata that gives `roles` their keys. Consistent snapshots are always on.
+pub fn root(edition: Edition, roles: &BTreeMap<Role, RoleKeys>, signers: &[&dyn Signer]) -> Result<Vec<u8>, SignError> {
+    let all = roles.values().flat_map(|role| &role.keys);
+    let keys: Object = all.map(|key| (key.keyid().as_str().to_owned(), key.to_json())).collect();
+    let rules: Object = roles.iter().map(|(role, rule)| (role.as_str().to_owned(), rule.to_json())).collect();
+    let body =
+        [("consistent_snapshot", Json::Bool(true)), ("keys", Json::Object(keys)), ("roles", Json::Object(rules))];
+    signed(Role::Root, edition, body.into(), signers)
+}
+
+impl RoleKeys {
+    /// One key that suffices.
+    pub fn one(key: PublicKey) -> Self {
+        Self { keys: vec![key], threshold: 1 }
+    }
+
+    fn to_json(&self) -> Json {
+        let mut keyids: Vec<KeyId> = self.keys.iter().map(PublicKey::keyid).collect();
+        keyids.sort();
+        keyids.dedup();
+        let keyids = keyids.iter().map(|keyid| keyid.as_str().into()).collect();
+        object([("keyids", Json::Array(keyids)), ("threshold", number(self.threshold))])
+    }
+}
+
+/// Targets metadata that lists `targets`.
+pub fn targets(
+    edition: Edition,
+    targets: &BTreeMap<String, Target>,
+    signers: &[&dyn Signer],
+) -> Result<Vec<u8>, SignError> {
+    let entry = |target: &Target| object([("hashes", hashes(&target.hashes)), ("length", number(target.length))]);
+    let list = targets.iter().map(|(name, target)| (name.clone(), entry(target))).collect();
+    signed(Role::Targets, edition, vec![("targets", Json::Object(list))], signers)
+}
+
+/// Snapshot metadata that names the targets files.
+pub fn snapshot(
+    edition: Edition,
+    files: &BTreeMap<String, MetaFile>,
+    signers: &[&dyn Signer],
+) -> Result<Vec<u8>, SignError> {
+    let list = files.iter().map(|(name, file)| (name.clone(), meta_file(file))).collect();
+    signed(Role::Snapshot, edition, vec![("meta", Json::Object(list))], signers)
+}
+
+/// Timestamp metadata that names the snapshot.
+pub fn timestamp(edition: Edition, snapshot: &MetaFile, signers: &[&dyn Signer]) -> Result<Vec<u8>, SignError> {
+    signed(Role::Timestamp, edition, vec![("meta", object([("snapshot.json", meta_file(snapshot))]))], signers)
+}
+
+/// What a role above says of the published file `bytes` of this version.
+pub fn describe(version: u64, bytes: &[u8]) -> MetaFile {
+    let hashes = Hashes { sha256: Some(Digest::of(bytes)), sha512: None };
+    MetaFile { version, length: Some(bytes.len() as u64), hashes: Some(hashes) }
+}
+
+/// A target of this length and digest.
+pub fn target(length: u64, digest: Digest) -> Target {
+    Target { length, hashes: Hashes { sha256: Some(digest), sha512: None } }
+}
+
+/// The public wrapper: `signed` with its common fields, and one signature of each signer, in order of keyid.
+fn signed(
+    role: Role,
+    edition: Edition,
+    body: Vec<(&str, Json)>,
+    signers: &[&dyn Signer],
+) -> Result<Vec<u8>, SignError> {
+    let time = Time::from_second(edition.signed.as_second()).expect("a time cut to whole seconds stays in range");
+    let expires = time.checked_add(edition.lifetime).unwrap_or(Time::MAX);
+    let expires = Time::from_second(expires.as_second()).expect("a time cut to whole seconds stays in range");
+    let mut members: Object = body.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    members.insert("_type".to_owned(), role.as_str().into());
+    members.insert("expires".to_owned(), Json::String(expires.to_string()));
+    members.insert("spec_version".to_owned(), SPEC_VERSION.into());
+    members.insert("version".to_owned(), number(edition.version));
+    members.insert("x-sidle-signed".to_owned(), Json::String(time.to_string()));
+    let body = Json::Object(members);
+    let message = body.canonical();
+    let mut signatures: BTreeMap<KeyId, String> = BTreeMap::new();
+    for signer in signers {
+        signatures.insert(signer.public().keyid(), to_hex(&signer.sign(&message)?));
+    }
+    let signature =
+        |(keyid, value): (KeyId, String)| object([("keyid", keyid.as_str().into()), ("sig", Json::String(value))]);
+    let signatures = Json::Array(signatures.into_iter().map(signature).collect());
+    Ok(object([("signatures", signatures), ("signed", body)]).text())
+}
+
+fn meta_file(file: &MetaFile) -> Json {
+    let mut members = Object::from([("version".to_owned(), number(file.version))]);
+    members.extend(file.length.map(|length| ("length".to_owned(), number(length))));
+    members.extend(file.hashes.as_ref().map(|digests| ("hashes".to_owned(), hashes(digests))));
+    Json::Object(members)
+}
+
+fn hashes(hashes: &Hashes) -> Json {
+    let sha256 = hashes.sha256.map(|digest| ("sha256".to_owned(), Json::String(digest.to_string())));
+    let sha512 = hashes.sha512.map(|digest| ("sha512".to_owned(), Json::String(to_hex(&digest))));
+    Json::Object(sha256.into_iter().chain(sha512).collect())
+}
+
+fn number(number: u64) -> Json {
+    Json::Integer(i64::try_from(number).expect("versions and lengths are far below 2^63"))
+}

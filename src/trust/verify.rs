@@ -1,0 +1,433 @@
+//! The TUF client workflow (specification §5), pure over bytes and a time: roots, timestamp, snapshot, top-level targets, in that order.
+//! Whoever drives it (by hand: `by_hand`; over a network: `fetch`) brings the bytes; every check is here.
+
+use super::error::TrustError;
+use super::key::Key;
+use super::metadata::{Body, Header, KeyRule, MetaFile, Role, Root, Signed, Snapshot, Targets, Timestamp};
+use jiff::{SignedDuration, Timestamp as Time};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What a host has come to trust, as bytes: the anti-rollback floor. The host's keyring stores it; nothing else may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Floor {
+    /// The newest trusted root.
+    pub root: Vec<u8>,
+    /// The newest timestamp.
+    pub timestamp: Option<Vec<u8>>,
+    /// The newest snapshot.
+    pub snapshot: Option<Vec<u8>>,
+    /// The newest targets.
+    pub targets: Option<Vec<u8>>,
+    /// The latest time that a trusted signature speaks of: it is surely past. Never taken from this host's clock.
+    pub last_seen: Option<Time>,
+}
+
+impl Floor {
+    /// The floor of a host that trusts `root` and has seen nothing else.
+    pub fn new(root: Vec<u8>) -> Self {
+        Self { root, timestamp: None, snapshot: None, targets: None, last_seen: None }
+    }
+
+    /// The metadata there is, by role.
+    pub fn files(&self) -> Vec<(Role, &[u8])> {
+        let optional =
+            [(Role::Targets, &self.targets), (Role::Snapshot, &self.snapshot), (Role::Timestamp, &self.timestamp)];
+        let there = optional.into_iter().filter_map(|(role, bytes)| bytes.as_deref().map(|bytes| (role, bytes)));
+        std::iter::once((Role::Root, self.root.as_slice())).chain(there).collect()
+    }
+}
+
+/// What an expired file means. Root and targets are refused in either case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// Expired is refused: for what is fetched now.
+    Strict,
+    /// Timestamp and snapshot may be late by `grace`, with a warning: for what was carried by hand.
+    ByHand {
+        /// How late.
+        grace: SignedDuration,
+    },
+}
+
+/// By-hand grace where the settings don't say: 90 days.
+pub const BY_HAND_GRACE: SignedDuration = SignedDuration::from_hours(90 * 24);
+
+/// Something an operator should know, which refuses nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Warning {
+    /// Expired, within the grace.
+    Late {
+        /// Whose file.
+        role: Role,
+        /// Its version.
+        version: u64,
+        /// Since when.
+        expired: Time,
+        /// From then on it is refused.
+        refused_from: Time,
+    },
+    /// This host's clock shows a time before one that trusted metadata was signed at.
+    ClockBehind {
+        /// The clock.
+        now: Time,
+        /// The signed time.
+        last_seen: Time,
+    },
+    /// What was offered is older than what is trusted here, and was ignored.
+    OlderIgnored {
+        /// The timestamp version trusted here.
+        trusted: u64,
+        /// The timestamp version offered.
+        offered: u64,
+    },
+    /// The checksum list is signed by a key that isn't one of the targets keys any more; coreutils and minisign users should know.
+    OldSumsKey,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Late { role, version, expired, refused_from } => {
+                write!(
+                    out,
+                    "{role} metadata version {version} expired at {expired}; new releases are refused from {refused_from} on"
+                )
+            }
+            Self::ClockBehind { now, last_seen } => {
+                write!(
+                    out,
+                    "this host's clock shows {now}, but metadata was signed at {last_seen}: the later time is used"
+                )
+            }
+            Self::OlderIgnored { trusted, offered } => {
+                write!(
+                    out,
+                    "the metadata offered (timestamp version {offered}) is older than what is trusted here ({trusted}): ignored"
+                )
+            }
+            Self::OldSumsKey => {
+                out.write_str("SHA256SUMS.minisig is signed by a key that no longer signs for this repository")
+            }
+        }
+    }
+}
+
+/// What became of an offered timestamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// It is newer and trusted now.
+    Adopted,
+    /// It is the version that is trusted already.
+    Same,
+    /// It is older. By hand that is normal; over a network it is an attack.
+    Older {
+        /// The version trusted here.
+        trusted: u64,
+        /// The version offered.
+        offered: u64,
+    },
+}
+
+/// The workflow under way. Call `add_root` for each next root, then `close_roots`, `timestamp`, `snapshot`, `targets`.
+/// After an error, `floor` still gives what was adopted before it.
+#[derive(Debug)]
+pub struct Workflow {
+    root: Signed<Root>,
+    roots_added: u64,
+    timestamp: Option<Signed<Timestamp>>,
+    snapshot: Option<Signed<Snapshot>>,
+    targets: Option<Signed<Targets>>,
+    time: Time,
+    last_seen: Option<Time>,
+    expiry: Expiry,
+    warnings: Vec<Warning>,
+}
+
+impl Workflow {
+    /// Starts from what the host trusts, at the time `now`, fixed for the whole run (TUF §5.1).
+    /// Metadata of the floor that can't be read is an error; what the present root's keys no longer cover is dropped.
+    pub fn start(floor: &Floor, now: Time, expiry: Expiry) -> Result<Self, TrustError> {
+        let root: Signed<Root> = Signed::parse("the trusted root.json", &floor.root)?;
+        verify(&root, &root)?;
+        let mut workflow = Self {
+            roots_added: 0,
+            timestamp: stored(floor.timestamp.as_deref())?,
+            snapshot: stored(floor.snapshot.as_deref())?,
+            targets: stored(floor.targets.as_deref())?,
+            time: floor.last_seen.map_or(now, |seen| seen.max(now)),
+            last_seen: floor.last_seen,
+            expiry,
+            warnings: Vec::new(),
+            root,
+        };
+        if let Some(last_seen) = floor.last_seen.filter(|seen| *seen > now) {
+            workflow.warnings.push(Warning::ClockBehind { now, last_seen });
+        }
+        workflow.drop_uncovered();
+        Ok(workflow)
+    }
+
+    /// The trusted root as it is now.
+    pub fn root(&self) -> &Signed<Root> {
+        &self.root
+    }
+
+    /// The next root of the chain (§5.3.3 to §5.3.8).
+    pub fn add_root(&mut self, bytes: &[u8]) -> Result<(), TrustError> {
+        if self.roots_added == super::limits::ROOT_ROTATIONS_MAXIMUM {
+            return Err(TrustError::TooManyRoots { limit: super::limits::ROOT_ROTATIONS_MAXIMUM });
+        }
+        let expected = self.root.header.version + 1;
+        let next: Signed<Root> = Signed::parse(&format!("{expected}.root.json"), bytes)?;
+        verify(&next, &self.root)?; // §5.3.4: by the old keys …
+        verify(&next, &next)?; // … and by its own
+        if next.header.version != expected {
+            return Err(TrustError::RootVersion { expected, found: next.header.version }); // §5.3.5
+        }
+        if lost_a_key(&self.root.body, &next.body, Role::Timestamp)
+            || lost_a_key(&self.root.body, &next.body, Role::Snapshot)
+        {
+            // §5.3.11, fast-forward recovery: whoever had the old key may have signed a version so high that nothing newer ever comes.
+            self.timestamp = None;
+            self.snapshot = None;
+        }
+        self.root = next;
+        self.roots_added += 1;
+        self.saw(self.root.header);
+        Ok(())
+    }
+
+    /// Ends the chain: the newest root must not have expired (§5.3.10).
+    pub fn close_roots(&mut self) -> Result<(), TrustError> {
+        self.drop_uncovered();
+        self.fresh(Role::Root, self.root.header)
+    }
+
+    /// Takes the offered timestamp if it is newer than the trusted one; then the trusted one must be fresh enough (§5.4).
+    pub fn timestamp(&mut self, offered: Option<&[u8]>) -> Result<Offered, TrustError> {
+        let Some(bytes) = offered else {
+            let header = self.timestamp.as_ref().map(|trusted| trusted.header);
+            let header = header.ok_or(TrustError::Missing { file: Role::Timestamp.file(), named_by: Role::Root })?;
+            return self.fresh(Role::Timestamp, header).map(|()| Offered::Same);
+        };
+        let new: Signed<Timestamp> = Signed::parse("timestamp.json", bytes)?;
+        let signed = verify(&new, &self.root); // §5.4.2
+        let Some(trusted) = &self.timestamp else {
+            signed?;
+            return self.adopt_timestamp(new);
+        };
+        let (old, offered) = (trusted.header, new.header.version);
+        match (signed, offered.cmp(&old.version)) {
+            (Ok(()), std::cmp::Ordering::Greater) => {
+                let (trusted, offered) = (trusted.body.snapshot.version, new.body.snapshot.version);
+                if offered < trusted {
+                    return Err(TrustError::Rollback { file: Role::Snapshot.file(), trusted, offered }); // §5.4.3.2
+                }
+                self.adopt_timestamp(new)
+            }
+            // An older one may carry the signature of a key that is no longer in use: it has no effect, whoever signed it.
+            (_, std::cmp::Ordering::Less) => {
+                self.fresh(Role::Timestamp, old)?;
+                Ok(Offered::Older { trusted: old.version, offered })
+            }
+            (Ok(()), std::cmp::Ordering::Equal) => {
+                self.fresh(Role::Timestamp, old)?;
+                Ok(Offered::Same)
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    fn adopt_timestamp(&mut self, new: Signed<Timestamp>) -> Result<Offered, TrustError> {
+        self.fresh(Role::Timestamp, new.header)?; // §5.4.4
+        self.saw(new.header);
+        self.timestamp = Some(new);
+        Ok(Offered::Adopted)
+    }
+
+    /// The name under which the snapshot that the timestamp names is published.
+    pub fn snapshot_file(&self) -> Option<String> {
+        self.timestamp.as_ref().map(|trusted| self.published_name(Role::Snapshot, trusted.body.snapshot.version))
+    }
+
+    /// Brings the trusted snapshot to the one that the timestamp names: the trusted one if it is that, else the offered one (§5.5).
+    pub fn snapshot(&mut self, offered: Option<&[u8]>) -> Result<(), TrustError> {
+        let Some(timestamp) = &self.timestamp else {
+            return Err(TrustError::Missing { file: Role::Timestamp.file(), named_by: Role::Root });
+        };
+        let named = timestamp.body.snapshot.clone();
+        if let Some(trusted) = self.snapshot.as_ref().filter(|trusted| is_named(trusted, &named)) {
+            return self.fresh(Role::Snapshot, trusted.header);
+        }
+        let file = self.published_name(Role::Snapshot, named.version);
+        let bytes = offered.ok_or_else(|| TrustError::Missing { file: file.clone(), named_by: Role::Timestamp })?;
+        let new: Signed<Snapshot> = named_file(&file, bytes, &named, Role::Timestamp, &self.root)?;
+        for (file, old) in self.snapshot.iter().flat_map(|trusted| &trusted.body.files) {
+            // §5.5.5: no role may go back or vanish.
+            let Some(listed) = new.body.files.get(file) else {
+                return Err(TrustError::Vanished { file: file.clone() });
+            };
+            if listed.version < old.version {
+                return Err(TrustError::Rollback { file: file.clone(), trusted: old.version, offered: listed.version });
+            }
+        }
+        self.fresh(Role::Snapshot, new.header)?; // §5.5.6
+        self.saw(new.header);
+        self.snapshot = Some(new);
+        Ok(())
+    }
+
+    /// The name under which the targets file that the snapshot names is published.
+    pub fn targets_file(&self) -> Option<String> {
+        let snapshot = self.snapshot.as_ref()?;
+        let named = snapshot.body.files.get("targets.json")?;
+        Some(self.published_name(Role::Targets, named.version))
+    }
+
+    /// Brings the trusted top-level targets to those that the snapshot names, as `snapshot` does (§5.6).
+    pub fn targets(&mut self, offered: Option<&[u8]>) -> Result<(), TrustError> {
+        let named = self.snapshot.as_ref().and_then(|snapshot| snapshot.body.files.get("targets.json")).cloned();
+        let named = named.ok_or(TrustError::Missing { file: Role::Snapshot.file(), named_by: Role::Timestamp })?;
+        if let Some(trusted) = self.targets.as_ref().filter(|trusted| is_named(trusted, &named)) {
+            return self.fresh(Role::Targets, trusted.header);
+        }
+        let file = self.published_name(Role::Targets, named.version);
+        let bytes = offered.ok_or_else(|| TrustError::Missing { file: file.clone(), named_by: Role::Snapshot })?;
+        let new: Signed<Targets> = named_file(&file, bytes, &named, Role::Snapshot, &self.root)?;
+        self.fresh(Role::Targets, new.header)?; // §5.6.5
+        self.saw(new.header);
+        self.targets = Some(new);
+        Ok(())
+    }
+
+    /// What the host trusts now: to be stored, also after an error.
+    pub fn floor(&self) -> Floor {
+        Floor {
+            root: self.root.bytes.clone(),
+            timestamp: self.timestamp.as_ref().map(|file| file.bytes.clone()),
+            snapshot: self.snapshot.as_ref().map(|file| file.bytes.clone()),
+            targets: self.targets.as_ref().map(|file| file.bytes.clone()),
+            last_seen: self.last_seen,
+        }
+    }
+
+    /// What to tell the operator.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The trusted targets, when they are the ones that the trusted snapshot names.
+    pub fn trusted_targets(&self) -> Option<&Signed<Targets>> {
+        let named = self.snapshot.as_ref()?.body.files.get("targets.json")?;
+        self.targets.as_ref().filter(|trusted| is_named(trusted, named))
+    }
+
+    fn published_name(&self, role: Role, version: u64) -> String {
+        if self.root.body.consistent_snapshot { format!("{version}.{role}.json") } else { role.file() }
+    }
+
+    /// Drops what the present root's keys no longer cover: a revoked key's word is no floor.
+    fn drop_uncovered(&mut self) {
+        self.timestamp.take_if(|file| verify(file, &self.root).is_err());
+        self.snapshot.take_if(|file| verify(file, &self.root).is_err());
+        self.targets.take_if(|file| verify(file, &self.root).is_err());
+    }
+
+    /// Only signed times raise last-seen: one boot in 2099 must not poison the host. A time that lies after the root's own expiry is not
+    /// believed: else a stolen online key could make every root look expired.
+    fn saw(&mut self, header: Header) {
+        let limit = self.root.header.expires.min(header.expires);
+        if let Some(signed) = header.signed.filter(|signed| *signed < limit) {
+            self.last_seen = Some(self.last_seen.map_or(signed, |seen| seen.max(signed)));
+        }
+    }
+
+    fn fresh(&mut self, role: Role, header: Header) -> Result<(), TrustError> {
+        if self.time < header.expires {
+            return Ok(());
+        }
+        let expired = header.expires;
+        let grace = match (role, self.expiry) {
+            (Role::Timestamp | Role::Snapshot, Expiry::ByHand { grace }) => Some(grace),
+            (Role::Root | Role::Targets, Expiry::ByHand { .. }) | (_, Expiry::Strict) => None,
+        };
+        let refused_from = grace.map_or(expired, |grace| expired.checked_add(grace).unwrap_or(Time::MAX));
+        if self.time < refused_from {
+            self.warnings.push(Warning::Late { role, version: header.version, expired, refused_from });
+            return Ok(());
+        }
+        Err(TrustError::Expired { role, version: header.version, expired, now: self.time, grace })
+    }
+}
+
+/// Metadata of the floor. Bytes that can't be read are an error: forgetting them would lower the floor.
+fn stored<T: Body>(bytes: Option<&[u8]>) -> Result<Option<Signed<T>>, TrustError> {
+    bytes.map(|bytes| Signed::parse(&format!("the trusted {}", T::ROLE.file()), bytes)).transpose()
+}
+
+/// A metadata file that another names: digest and length first, before anything in it is looked at (§5.5.2 to §5.5.4, §5.6.2 to §5.6.4).
+fn named_file<T: Body>(
+    file: &str,
+    bytes: &[u8],
+    named: &MetaFile,
+    named_by: Role,
+    root: &Signed<Root>,
+) -> Result<Signed<T>, TrustError> {
+    let mismatch = |what| TrustError::Mismatch { file: file.to_owned(), named_by, what };
+    if named.length.is_some_and(|length| length != bytes.len() as u64) {
+        return Err(mismatch("length"));
+    }
+    if named.hashes.as_ref().is_some_and(|hashes| !hashes.fit(bytes)) {
+        return Err(mismatch("digest"));
+    }
+    let new = Signed::parse(file, bytes)?;
+    verify(&new, root)?;
+    if new.header.version != named.version {
+        return Err(mismatch("version"));
+    }
+    Ok(new)
+}
+
+fn is_named<T>(file: &Signed<T>, named: &MetaFile) -> bool {
+    file.header.version == named.version
+        && named.length.is_none_or(|length| length == file.bytes.len() as u64)
+        && named.hashes.as_ref().is_none_or(|hashes| hashes.fit(&file.bytes))
+}
+
+/// True when a key that signed for `role` no longer does: it may have been stolen.
+fn lost_a_key(old: &Root, new: &Root, role: Role) -> bool {
+    let known = |root: &Root| -> BTreeSet<[u8; 32]> {
+        let keys = root.rule(role).keyids.iter().filter_map(|keyid| root.keys.get(keyid));
+        keys.filter_map(|key| if let Key::Known(key) = key { Some(*key.as_bytes()) } else { None }).collect()
+    };
+    !known(old).is_subset(&known(new))
+}
+
+/// Checks that enough distinct keys of `root` signed `file`. A key counts once, under however many keyids it is listed;
+/// unknown keys, unknown schemes and keyids that the role doesn't name never count.
+pub fn verify<T: Body>(file: &Signed<T>, root: &Signed<Root>) -> Result<(), TrustError> {
+    let rule: &KeyRule = root.body.rule(T::ROLE);
+    let mut signers = BTreeSet::new();
+    let mut missing = rule.keyids.clone();
+    for signature in file.signatures.iter().filter(|signature| rule.keyids.contains(&signature.keyid)) {
+        let (Some(Key::Known(key)), Some(value)) = (root.body.keys.get(&signature.keyid), &signature.value) else {
+            continue;
+        };
+        if key.verifies(&file.canonical, value) {
+            signers.insert(*key.as_bytes());
+            missing.remove(&signature.keyid);
+        }
+    }
+    if signers.len() as u64 >= rule.threshold {
+        return Ok(());
+    }
+    Err(TrustError::Unsigned {
+        role: T::ROLE,
+        version: file.header.version,
+        root_version: root.header.version,
+        valid: signers.len(),
+        threshold: rule.threshold,
+        missing: missing.iter().map(|keyid| keyid.as_str().to_owned()).collect(),
+    })
+}

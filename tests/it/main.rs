@@ -1,0 +1,8 @@
+//! The integration tests: one file per promise or floor.
+
+#![expect(clippy::disallowed_methods, reason = "tests set the stage by hand")]
+
+mod demo;
+mod machine;
+mod salt;
+mod support;
