@@ -67,6 +67,12 @@ fn a_life(version: &str) {
         identity.signal(SignalNumber::KILL).unwrap();
     }
     let killed = Instant::now();
+    minion.end();
+    eventually(30, "nothing is left of it", || match core.iter().find(|identity| !identity.is_gone().unwrap()) {
+        None => Ok(()),
+        Some(left) => Err(left.to_string()),
+    });
+    println!("{version}: gone {:.2} s after kill -9 of both processes", killed.elapsed().as_secs_f32());
     minion.start_again();
     minion.healthy();
     println!("{version}: healthy {:.1} s after kill -9 of both processes", killed.elapsed().as_secs_f32());

@@ -195,6 +195,11 @@ impl Minion {
         self.process = Some(Tree::start(&mut command, &self.root.path().join("out")));
     }
 
+    /// Ends it as a crash would, and takes its exit status.
+    pub fn end(&mut self) {
+        self.process = None;
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
