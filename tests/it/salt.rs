@@ -137,7 +137,7 @@ fn jobs_as_threads_scheduled_jobs_queued_jobs_and_leftovers() {
 fn of_two_masters_each_is_proven_by_its_own_connections() {
     let tree = tree(OLD);
     let first = Master::start(&tree, true);
-    let mut second = Master::start(&tree, true);
+    let mut second = first.start_twin();
     let list = format!("[\"127.0.0.1:{}\", \"127.0.0.1:{}\"]", first.request_port, second.request_port);
     let minion = Minion::start(&tree, "two", &format!("master: {list}\n"));
     minion.healthy();

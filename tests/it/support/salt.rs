@@ -100,15 +100,33 @@ const ENTER: &str = "import sys\nname = sys.argv.pop(1)\nsys.argv[0] = 'salt-' +
 impl Master {
     /// Starts a master of the tree on two neighbouring free ports.
     pub fn start(tree: &Path, accept: bool) -> Self {
+        Self::with_keys(tree, accept, None)
+    }
+
+    /// Starts another master with the same keys, as a minion of several masters wants it: it remembers one key for all.
+    pub fn start_twin(&self) -> Self {
+        Self::with_keys(&self.tree, true, Some(&self.keys()))
+    }
+
+    fn keys(&self) -> PathBuf {
+        self.root.path().join("keys")
+    }
+
+    fn with_keys(tree: &Path, accept: bool, keys: Option<&Path>) -> Self {
         let root = tempfile::Builder::new().prefix("m").tempdir().unwrap();
         let publish_port = free_pair();
         let text = format!(
             "root_dir: {}\ninterface: 127.0.0.1\npublish_port: {publish_port}\nret_port: {}\nauto_accept: {}\nuser: root\n\
-             worker_threads: 2\nlog_level: warning\n",
+             worker_threads: 2\nlog_level: warning\npki_dir: {}\n",
             root.path().display(),
             publish_port + 1,
             if accept { "True" } else { "False" },
+            root.path().join("keys").display(),
         );
+        fs::create_dir(root.path().join("keys")).unwrap();
+        for name in ["master.pem", "master.pub"].iter().filter(|_| keys.is_some()) {
+            fs::copy(keys.unwrap().join(name), root.path().join("keys").join(name)).unwrap();
+        }
         fs::create_dir(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/master"), text).unwrap();
         let mut master = Self { root, tree: tree.to_owned(), process: None, request_port: publish_port + 1 };
@@ -141,8 +159,7 @@ impl Master {
 
     /// Accepts a minion's key, which must have come already.
     pub fn accept(&self, minion: &str) {
-        let keys = self.root.path().join("etc/pki/master");
-        let keys = if keys.exists() { keys } else { self.root.path().join("etc/salt/pki/master") };
+        let keys = self.keys();
         let waiting = keys.join("minions_pre").join(minion);
         eventually(START_SECONDS, "the key waits at the master", || {
             fs::rename(&waiting, keys.join("minions").join(minion)).map_err(|error| error.to_string())
