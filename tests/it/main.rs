@@ -4,6 +4,8 @@
 
 mod bundle;
 mod crash;
+mod demo;
 mod machine;
+mod salt;
 mod support;
 mod switching;

@@ -1,7 +1,8 @@
 //! What several tests stand on.
 
-pub mod trees;
+pub mod salt;
 pub mod stage;
+pub mod trees;
 
 use std::time::{Duration, Instant};
 
