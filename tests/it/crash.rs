@@ -42,7 +42,11 @@ fn store_is_sound(host: &Host) {
 }
 
 /// Kills `command` at every instant, then its repetition at another one, and then lets it run. `prepare` makes a host; `check` looks at the end.
-fn at_every_instant(prepare: &dyn Fn() -> Host, command: &dyn Fn(&Host, &[(&str, &str)]) -> Ran, check: &dyn Fn(&Host)) -> usize {
+fn at_every_instant(
+    prepare: &dyn Fn() -> Host,
+    command: &dyn Fn(&Host, &[(&str, &str)]) -> Ran,
+    check: &dyn Fn(&Host),
+) -> usize {
     let traced = prepare();
     let trace = traced.path("trace");
     assert_eq!(command(&traced, &[("SIDLE_CRASH_TRACE", trace.to_str().unwrap())]).code, Some(0));

@@ -43,7 +43,8 @@ impl Ran {
 
 /// Runs the program with these arguments and variables.
 pub fn sidle(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
-    let output = Command::new(SIDLE).args(arguments).envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap();
+    let output =
+        Command::new(SIDLE).args(arguments).envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap();
     Ran {
         code: output.status.code().filter(|_| output.status.signal().is_none()),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -84,7 +85,8 @@ impl Author {
         let recipe = source.join("demo-agent.toml");
         let key = self.key();
         let repository = self.repository();
-        let arguments = ["pack", text(&recipe), "--version", version, "--tree", text(&tree), "--repo", text(&repository)];
+        let arguments =
+            ["pack", text(&recipe), "--version", version, "--tree", text(&tree), "--repo", text(&repository)];
         sidle(&[&arguments[..], &["--key", text(&key), "--output", text(&bundle)]].concat(), &[]).ok();
         bundle
     }
@@ -178,8 +180,13 @@ impl Host {
     /// Waits until a job is done; gives `exit`, `release` and `pid`.
     pub fn done(&self, name: &str) -> BTreeMap<String, String> {
         let path = self.path("etc/demo-agent/state/done").join(name);
-        let text = eventually(30, &format!("job {name} is done"), || fs::read_to_string(&path).map_err(|error| error.to_string()));
-        text.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+        let text = eventually(30, &format!("job {name} is done"), || {
+            fs::read_to_string(&path).map_err(|error| error.to_string())
+        });
+        text.lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
     }
 
     /// Does a job now and gives the release that did it.
@@ -197,7 +204,8 @@ impl Host {
         let is_leader = |pid: u32| {
             let variable = |name| sidle::os::proc_fs::environment_variable(pid, name).ok().flatten();
             let command = sidle::os::proc_fs::command_line(pid).ok().flatten().unwrap_or_default();
-            command.iter().any(|word| word.starts_with(&marker)) && variable("SIDLE_LEADER").is_some_and(|leader| *leader == *pid.to_string())
+            command.iter().any(|word| word.starts_with(&marker))
+                && variable("SIDLE_LEADER").is_some_and(|leader| *leader == *pid.to_string())
         };
         processes.map(|process| process.pid).filter(|pid| is_leader(*pid)).collect()
     }
