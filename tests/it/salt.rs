@@ -3,9 +3,9 @@
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, tree};
 use sidle::agent::{Activity, Agent as _, Health};
-use sidle::os::process::SignalNumber;
+use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const OLD: &str = "3006.30";
 const NEW: &str = "3007.17";
@@ -88,6 +88,32 @@ fn a_minion_of_3006_is_known_from_key_to_kill() {
 #[test]
 fn a_minion_of_3007_is_known_from_key_to_kill_and_its_lingering_children_are_not_jobs() {
     a_life(NEW);
+}
+
+#[test]
+fn a_job_whose_entry_was_removed_is_not_taken_for_one_that_lingers() {
+    let tree = tree(NEW);
+    let master = Master::start(&tree, true);
+    let minion = Minion::start(&tree, "one", &one_master(&master));
+    minion.healthy();
+    minion.idle(30);
+    for (function, argument) in [("test.sleep", "12"), ("cmd.run", "sleep 12")] {
+        master.publish("one", &[function, argument]);
+        let jobs = minion.busy_with(function);
+        fs::remove_file(minion.path("var/cache/salt/minion/proc").join(&jobs[0].id)).unwrap();
+        let process = Identity::of(jobs[0].pid.unwrap()).unwrap().unwrap();
+        let removed = Instant::now();
+        // Past the time of rest, and well before the end of the job.
+        while removed.elapsed() < Duration::from_secs(8) {
+            let seen = minion.activity();
+            assert!(
+                matches!(&seen, Activity::Busy(jobs) if jobs.iter().any(|job| job.pid == Some(process.pid))),
+                "{function}: {seen:?}"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        minion.idle(30);
+    }
 }
 
 #[test]
