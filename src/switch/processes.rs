@@ -352,8 +352,9 @@ impl Running {
         self.record.leader.is_alive().unwrap_or(true)
     }
 
+    /// A zombie of the agent still stands in the way: Salt takes it for an instance that is already running.
     fn lives(&self) -> bool {
-        self.leads() || self.record.core.iter().any(|identity| identity.is_alive().unwrap_or(true))
+        self.leads() || self.record.core.iter().any(|identity| !identity.is_gone().unwrap_or(false))
     }
 
     /// The observer; one that could not be made (a configuration with an error) is tried again at every look.

@@ -34,13 +34,13 @@ pub struct KeyFile {
 #[derive(Debug, Args)]
 struct Passphrase {
     /// A file whose first line encrypts the key, or opens an encrypted one
-    #[arg(long = "passphrase-file", value_name = "FILE")]
-    file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
 }
 
 impl Passphrase {
     fn read(&self) -> Result<Option<Vec<u8>>, Report> {
-        let Some(path) = &self.file else { return Ok(None) };
+        let Some(path) = &self.passphrase_file else { return Ok(None) };
         let text = input::read(path, PASSPHRASE_BYTES_MAXIMUM, "a file that holds the passphrase in its first line")?;
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
         if line.is_empty() {

@@ -241,10 +241,6 @@ impl Supervisor {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Its process number.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
 
     /// Kills it as a crash would.
     pub fn kill(&mut self) {
