@@ -2,7 +2,9 @@
 
 pub mod author;
 pub mod exit;
+pub mod facts;
 pub mod host;
+pub mod input;
 pub mod output;
 pub mod pack;
 pub mod status;
@@ -187,4 +189,12 @@ pub fn source_date_epoch() -> Result<u64, Report> {
     let Some(value) = environment::variable("SOURCE_DATE_EPOCH") else { return Ok(0) };
     let parsed = value.to_str().and_then(|text| text.parse().ok());
     parsed.ok_or_else(|| usage("cannot use SOURCE_DATE_EPOCH: it is no number of seconds", "unset it, or set it to seconds since 1970"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_grammar_contradicts_itself_nowhere() {
+        <super::Cli as clap::CommandFactory>::command().debug_assert();
+    }
 }
