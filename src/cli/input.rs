@@ -20,7 +20,9 @@ pub fn read(path: &Path, limit: u64, expected: &str) -> Result<Vec<u8>, Report> 
 pub fn explained(error: OsError, expected: &str) -> Report {
     let hint = match error.kind() {
         ErrorKind::NotFound => Some(format!("check the path: it should name {expected}")),
-        ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::FileTooLarge => Some(format!("name {expected}")),
+        ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::FileTooLarge => {
+            Some(format!("name {expected}"))
+        }
         ErrorKind::PermissionDenied => Some("run it as a user who may read the file".to_owned()),
         _ => None,
     };

@@ -190,3 +190,11 @@ pub fn source_date_epoch() -> Result<u64, Report> {
     let parsed = value.to_str().and_then(|text| text.parse().ok());
     parsed.ok_or_else(|| usage("cannot use SOURCE_DATE_EPOCH: it is no number of seconds", "unset it, or set it to seconds since 1970"))
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_grammar_contradicts_itself_nowhere() {
+        <super::Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

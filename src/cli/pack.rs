@@ -101,7 +101,10 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
     // Asked for first: a build may take minutes, and a missing key is found in no time.
     let keys = arguments.repo.as_ref().map(|_| arguments.keys.open()).transpose()?;
     if keys.is_none() && !arguments.keys.is_empty() {
-        return Err(usage("cannot use --key without --repo", "name the repository's directory with --repo: packing alone signs nothing"));
+        return Err(usage(
+            "cannot use --key without --repo",
+            "name the repository's directory with --repo: packing alone signs nothing",
+        ));
     }
     let parent = match plan.output.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -209,7 +212,9 @@ fn manifests(path: &Path, package: &PackageName) -> Result<Vec<Manifest>, Report
 /// The tree to pack: the one that was named, the recipe's, or the one that its command fills.
 fn tree(context: &Context, arguments: &PackArguments, plan: &Plan, work: &Work<'_>) -> Result<Dir, Report> {
     let command = match (&arguments.tree, &plan.recipe.build) {
-        (Some(tree), _) => return Dir::open(tree).map_err(|error| input::explained(error, "the directory that is the tree")),
+        (Some(tree), _) => {
+            return Dir::open(tree).map_err(|error| input::explained(error, "the directory that is the tree"));
+        }
         (None, Build::Tree(tree)) => {
             let tree = plan.home.join(tree);
             return Dir::open(&tree).map_err(|error| input::explained(error, "the tree that the recipe's [build] has"));
@@ -218,7 +223,10 @@ fn tree(context: &Context, arguments: &PackArguments, plan: &Plan, work: &Work<'
     };
     let tree = work.directory.child_or_create(BUILD_TREE, 0o755)?;
     let Some((program, words)) = command.split_first() else {
-        return Err(usage("cannot build: the recipe's command is empty", "write `command = [\"./build-tree\"]` below [build]"));
+        return Err(usage(
+            "cannot build: the recipe's command is empty",
+            "write `command = [\"./build-tree\"]` below [build]",
+        ));
     };
     // A path is the recipe's own file; a bare name is looked for in PATH.
     let path = if program.contains('/') { plan.home.join(program) } else { PathBuf::from(program) };
@@ -243,7 +251,13 @@ fn tree(context: &Context, arguments: &PackArguments, plan: &Plan, work: &Work<'
     })
 }
 
-fn compress(context: &Context, arguments: &PackArguments, plan: &Plan, tree: &Dir, output: &Dir) -> Result<Packed, Report> {
+fn compress(
+    context: &Context,
+    arguments: &PackArguments,
+    plan: &Plan,
+    tree: &Dir,
+    output: &Dir,
+) -> Result<Packed, Report> {
     let bar = context.output.bar("packing");
     let progress = |done, total| {
         bar.set_length(total);

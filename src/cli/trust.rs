@@ -50,7 +50,8 @@ pub fn trust(context: &Context, verb: &TrustVerb) -> Result<Ended, Report> {
 
 fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
     let fingerprint: Digest = arguments.fingerprint.to_ascii_lowercase().parse().map_err(|_| {
-        let message = format!("cannot use {:?} as a fingerprint: it is not 64 hexadecimal digits", arguments.fingerprint);
+        let message =
+            format!("cannot use {:?} as a fingerprint: it is not 64 hexadecimal digits", arguments.fingerprint);
         usage(message, "take what `sha256sum metadata/1.root.json` or `sidle repo init` printed")
     })?;
     let root = root_of(&arguments.file, &fingerprint)?;
@@ -76,15 +77,20 @@ fn root_of(path: &Path, fingerprint: &Digest) -> Result<Vec<u8>, Report> {
         return input::read(path, ROOT_BYTES_MAXIMUM, EXPECTED);
     }
     let (head, _) = BundleReader::open(std::io::BufReader::new(file))?;
-    let mut roots = head.metadata.into_iter().filter(|(name, _)| matches!(name, MetadataName::Root(_))).map(|(_, bytes)| bytes);
+    let mut roots =
+        head.metadata.into_iter().filter(|(name, _)| matches!(name, MetadataName::Root(_))).map(|(_, bytes)| bytes);
     let first = roots.next().unwrap_or_default();
-    if Digest::of(&first) == *fingerprint { Ok(first) } else { Ok(roots.find(|bytes| Digest::of(bytes) == *fingerprint).unwrap_or(first)) }
+    if Digest::of(&first) == *fingerprint {
+        Ok(first)
+    } else {
+        Ok(roots.find(|bytes| Digest::of(bytes) == *fingerprint).unwrap_or(first))
+    }
 }
 
 fn show(context: &Context) -> Result<Ended, Report> {
     let trusted = Keyring::open(&context.layout.trust())?.load()?;
-    let mut facts = Facts::new()
-        .with("pinned root", format!("{} (version {})", trusted.pin.fingerprint, trusted.pin.version));
+    let mut facts =
+        Facts::new().with("pinned root", format!("{} (version {})", trusted.pin.fingerprint, trusted.pin.version));
     let mut roles = serde_json::Map::new();
     for (role, header) in headers(&trusted)? {
         let expired = if header.expires <= clock::now() { ", expired" } else { "" };
@@ -126,7 +132,9 @@ fn reset_clock(context: &Context) -> Result<Ended, Report> {
         return Ok(Ended::As(Class::NothingToDo));
     };
     locked.reset_clock()?;
-    let facts = Facts::new().with("forgotten", seen).with("from now on", "this host's own clock counts, until the next signature");
+    let facts = Facts::new()
+        .with("forgotten", seen)
+        .with("from now on", "this host's own clock counts, until the next signature");
     context.output.result(&facts.to_string(), json!({"forgotten": seen.to_string()}));
     Ok(Ended::Well)
 }

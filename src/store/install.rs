@@ -74,6 +74,11 @@ pub fn install(reader: impl Read, request: &InstallRequest<'_>) -> Result<Instal
     if request.effect == super::collect::Effect::Apply {
         let lock = store.lock()?;
         crash_point!("install.locked");
+        // Looked at again under the lock: another command may have installed it while this one waited.
+        if store.is_installed(&release)? {
+            reader.finish().map_err(Report::from)?;
+            return already_there(&store, chosen);
+        }
         let staged = store.stage(&lock, &chosen, reader, request.progress);
         if let Err(error) = staged {
             store.empty_staging(&lock)?;

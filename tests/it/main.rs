@@ -9,7 +9,9 @@
 mod bundle;
 mod crash;
 mod demo;
+mod install;
 mod machine;
 mod salt;
 mod support;
 mod switching;
+mod tamper;

@@ -36,10 +36,14 @@ pub struct Wanted {
 impl FromStr for Wanted {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let (package, release) = text.split_once('@').map_or((text, None), |(package, release)| (package, Some(release)));
+        let (package, release) =
+            text.split_once('@').map_or((text, None), |(package, release)| (package, Some(release)));
         Ok(Self {
             package: package.parse().map_err(|error: crate::name::NameError| error.to_string())?,
-            release: release.map(str::parse).transpose().map_err(|error: crate::version::VersionError| error.to_string())?,
+            release: release
+                .map(str::parse)
+                .transpose()
+                .map_err(|error: crate::version::VersionError| error.to_string())?,
         })
     }
 }

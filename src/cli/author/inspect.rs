@@ -40,7 +40,11 @@ pub fn inspect(context: &Context, arguments: &InspectArguments) -> Result<Ended,
     if start == ZSTD_MAGIC {
         let bytes = input::read(path, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?;
         let manifest = Manifest::parse(&decompress(&bytes)?)?;
-        let text = format!("{}\n{}", manifest_facts(&manifest), "nothing vouches for a manifest alone: only its form was checked");
+        let text = format!(
+            "{}\n{}",
+            manifest_facts(&manifest),
+            "nothing vouches for a manifest alone: only its form was checked"
+        );
         context.output.result(&text, json!({"kind": "manifest", "manifest": manifest_value(&manifest)}));
     } else if start.first() == Some(&b'{') {
         metadata(context, &input::read(path, METADATA_BYTES_MAXIMUM, EXPECTED)?, path)?;
@@ -97,7 +101,8 @@ fn bundle(context: &Context, head: &Head) -> Result<(), Report> {
         }));
     }
     for (name, bytes) in &head.metadata {
-        let note = if *name == MetadataName::Root(1) { format!("  fingerprint {}", Digest::of(bytes)) } else { String::new() };
+        let note =
+            if *name == MetadataName::Root(1) { format!("  fingerprint {}", Digest::of(bytes)) } else { String::new() };
         facts.add("metadata", format!("{name}{note}"));
     }
     facts.add("whole", "yes: every byte is what its name or form says");

@@ -71,7 +71,7 @@ impl Passphrase {
 #[derive(Debug, Args)]
 pub struct SigningArguments {
     /// The key that signs
-    #[arg(long, value_name = "FILE", required = false)]
+    #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// The key of the targets role, where it is another one
     #[arg(long, value_name = "FILE")]
@@ -100,7 +100,10 @@ impl SigningArguments {
     /// Opens the keys.
     pub fn open(&self) -> Result<SigningKeys, Report> {
         let Some(key) = &self.key else {
-            return Err(crate::cli::usage("cannot sign without a key", "name it with --key FILE; `sidle key new FILE` makes one"));
+            return Err(crate::cli::usage(
+                "cannot sign without a key",
+                "name it with --key FILE; `sidle key new FILE` makes one",
+            ));
         };
         let other = |path: &Option<PathBuf>| path.as_deref().map(|path| self.passphrase.open(path)).transpose();
         Ok(SigningKeys {

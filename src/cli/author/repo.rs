@@ -9,8 +9,8 @@ use crate::cli::{Context, Ended, input, usage};
 use crate::failure::{Class, Report};
 use crate::os::clock;
 use crate::repository::{Added, Publication, Repository};
-use crate::trust::publish::Lifetimes;
 use crate::trust::minisign;
+use crate::trust::publish::Lifetimes;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -88,7 +88,12 @@ fn add(context: &Context, arguments: &AddArguments) -> Result<Ended, Report> {
     let (manifest, payload) = match arguments.packed.as_slice() {
         [directory] => (directory.join(MANIFEST_NAME), directory.join(PAYLOAD_NAME)),
         [manifest, payload] => (manifest.clone(), payload.clone()),
-        _ => return Err(usage("cannot add this", "name a directory that `sidle pack` filled, or a manifest and its payload")),
+        _ => {
+            return Err(usage(
+                "cannot add this",
+                "name a directory that `sidle pack` filled, or a manifest and its payload",
+            ));
+        }
     };
     let mut repository = Repository::open(&arguments.directory)?;
     let added = add_files(&mut repository, &manifest, &payload)?;
@@ -98,7 +103,9 @@ fn add(context: &Context, arguments: &AddArguments) -> Result<Ended, Report> {
     };
     let next = format!("sidle repo publish {} --key FILE", arguments.directory.display());
     let facts = Facts::new().with(word, id).with("next", next);
-    context.output.result(&facts.to_string(), json!({"release": id.to_string(), "added": matches!(added, Added::Staged(_))}));
+    context
+        .output
+        .result(&facts.to_string(), json!({"release": id.to_string(), "added": matches!(added, Added::Staged(_))}));
     Ok(ended)
 }
 

@@ -47,7 +47,11 @@ pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Repor
             }));
         }
     }
-    let text = if listed.is_empty() { "nothing is installed; `sidle install FILE` installs a release".to_owned() } else { table(rows) };
+    let text = if listed.is_empty() {
+        "nothing is installed; `sidle install FILE` installs a release".to_owned()
+    } else {
+        table(rows)
+    };
     context.output.result(&text, json!({"releases": listed}));
     Ok(Ended::Well)
 }

@@ -35,7 +35,14 @@ pub fn verify(context: &Context, arguments: &VerifyArguments) -> Result<Ended, R
         let problems = store.check(&release, depth)?;
         let name = format!("{package} {release}");
         if problems.is_empty() {
-            facts.add(&name, if arguments.full { "every file is as it was signed" } else { "nothing has changed since it was verified" });
+            facts.add(
+                &name,
+                if arguments.full {
+                    "every file is as it was signed"
+                } else {
+                    "nothing has changed since it was verified"
+                },
+            );
         } else {
             damaged = true;
             facts.add(&name, format!("damaged: {}", count(problems.len(), "problem")));

@@ -1,5 +1,7 @@
 //! What several tests stand on.
 
+pub mod inside;
+pub mod releases;
 pub mod salt;
 pub mod stage;
 pub mod trees;

@@ -52,7 +52,8 @@ pub fn sidle(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     }
 }
 
-fn text(path: &Path) -> &str {
+/// A path of a test as an argument.
+pub fn text(path: &Path) -> &str {
     path.to_str().expect("test paths are text")
 }
 
@@ -65,7 +66,8 @@ impl Author {
         author
     }
 
-    fn key(&self) -> PathBuf {
+    /// The one key of the repository.
+    pub fn key(&self) -> PathBuf {
         self.directory.path().join("key.pem")
     }
 
