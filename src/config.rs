@@ -77,10 +77,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => 0,
     };
     let total = number.parse::<u64>().ok().and_then(|number| number.checked_mul(milliseconds));
-    total
-        .filter(|_| milliseconds > 0)
-        .map(Duration::from_millis)
-        .ok_or_else(|| format!("cannot read {text:?} as a time: expected a whole number and ms, s, m, h or d, as in 30m"))
+    total.filter(|_| milliseconds > 0).map(Duration::from_millis).ok_or_else(|| {
+        format!("cannot read {text:?} as a time: expected a whole number and ms, s, m, h or d, as in 30m")
+    })
 }
 
 impl Fragment {
@@ -89,7 +88,10 @@ impl Fragment {
         let mut instances = self.instances;
         for (name, instance) in over.instances {
             let below = instances.remove(&name).unwrap_or_default();
-            let merged = InstanceFragment { package: instance.package.or(below.package), config: instance.config.or(below.config) };
+            let merged = InstanceFragment {
+                package: instance.package.or(below.package),
+                config: instance.config.or(below.config),
+            };
             instances.insert(name, merged);
         }
         Self {
@@ -131,7 +133,11 @@ impl Settings {
         let main = layout.settings().join("sidle.toml");
         texts.extend(file::read_if_exists(&main, FILE_BYTES_MAXIMUM)?.map(|bytes| (main, bytes)));
         if let Some(directory) = Dir::open_if_exists(&layout.settings().join("conf.d"))? {
-            for name in directory.names()?.into_iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "toml")) {
+            for name in directory
+                .names()?
+                .into_iter()
+                .filter(|name| Path::new(name).extension().is_some_and(|end| end == "toml"))
+            {
                 let path = directory.path().join(&name);
                 texts.push((path.clone(), file::read(&path, FILE_BYTES_MAXIMUM)?));
             }
@@ -150,7 +156,10 @@ impl Settings {
         let fragment = self.instances.get(instance).cloned().unwrap_or_default();
         let package = match fragment.package {
             Some(package) => package,
-            None => instance.as_str().parse().map_err(|error: crate::name::NameError| Report::new(Class::Usage, &error, None))?,
+            None => instance
+                .as_str()
+                .parse()
+                .map_err(|error: crate::name::NameError| Report::new(Class::Usage, &error, None))?,
         };
         Ok((package, fragment.config.map(|path| layout.on_host(&path))))
     }
@@ -193,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_later_fragment_counts_and_the_rest_stays() {
-        let first = parse(Path::new("a"), "probation = \"5s\"\nkeep_extra = 3\n[instances.a]\npackage = \"p\"\n").unwrap();
+        let first =
+            parse(Path::new("a"), "probation = \"5s\"\nkeep_extra = 3\n[instances.a]\npackage = \"p\"\n").unwrap();
         let second = parse(Path::new("b"), "probation = \"2m\"\n[instances.a]\nconfig = \"/etc/x\"\n").unwrap();
         let settings = Settings::from(first.under(second));
         assert_eq!(settings.limits.probation, Duration::from_secs(120));
@@ -205,7 +215,10 @@ mod tests {
     #[test]
     fn an_unknown_key_is_refused_by_its_name_and_file() {
         let report = parse(Path::new("/etc/sidle/sidle.toml"), "probatoin = \"5s\"\n").unwrap_err();
-        assert!(report.to_string().contains("probatoin") && report.to_string().contains("/etc/sidle/sidle.toml"), "{report}");
+        assert!(
+            report.to_string().contains("probatoin") && report.to_string().contains("/etc/sidle/sidle.toml"),
+            "{report}"
+        );
         for bad in ["5", "s", "5 s", "-5s", "5w", "99999999999999999d"] {
             assert!(duration(bad).is_err(), "{bad}");
         }

@@ -102,7 +102,6 @@ pub struct Context {
     pub output: Output,
 }
 
-
 /// The class of a command that did what it should. There is no failure class for it: exit code 0.
 pub enum Ended {
     /// All is well.
@@ -188,7 +187,9 @@ pub fn instance_of(package: &PackageName, instance: Option<&InstanceName>) -> In
 pub fn source_date_epoch() -> Result<u64, Report> {
     let Some(value) = environment::variable("SOURCE_DATE_EPOCH") else { return Ok(0) };
     let parsed = value.to_str().and_then(|text| text.parse().ok());
-    parsed.ok_or_else(|| usage("cannot use SOURCE_DATE_EPOCH: it is no number of seconds", "unset it, or set it to seconds since 1970"))
+    parsed.ok_or_else(|| {
+        usage("cannot use SOURCE_DATE_EPOCH: it is no number of seconds", "unset it, or set it to seconds since 1970")
+    })
 }
 
 #[cfg(test)]

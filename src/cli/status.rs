@@ -41,7 +41,10 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
         None => store::packages(&context.layout)?,
     };
     if packages.is_empty() {
-        context.output.result("nothing is installed below this root; `sidle install FILE` installs a release", json!({"instances": []}));
+        context.output.result(
+            "nothing is installed below this root; `sidle install FILE` installs a release",
+            json!({"instances": []}),
+        );
         return Ok(Ended::Well);
     }
     let mut texts = Vec::new();
@@ -77,7 +80,11 @@ impl Seen {
         let installed = store.releases()?;
         if installed.is_empty() {
             let there: Vec<String> = store::packages(&context.layout)?.iter().map(ToString::to_string).collect();
-            let there = if there.is_empty() { "nothing is installed".to_owned() } else { format!("installed are {}", there.join(", ")) };
+            let there = if there.is_empty() {
+                "nothing is installed".to_owned()
+            } else {
+                format!("installed are {}", there.join(", "))
+            };
             return Err(Report {
                 class: Class::Failed,
                 message: format!("cannot tell about {package}: no release of it is installed; {there}"),
@@ -98,7 +105,8 @@ impl Seen {
     }
 
     fn text(&self) -> String {
-        let or_none = |release: &Option<Release>| release.as_ref().map_or_else(|| "none yet".to_owned(), Release::to_string);
+        let or_none =
+            |release: &Option<Release>| release.as_ref().map_or_else(|| "none yet".to_owned(), Release::to_string);
         let installed: Vec<String> = self.installed.iter().map(Release::to_string).collect();
         let mut lines = vec![
             format!("{} ({})", self.instance, self.package),
@@ -112,7 +120,11 @@ impl Seen {
         }
         if let Some(live) = &self.journal.live {
             lines.push(format!("  switch     {}", words(live)));
-            lines.push(format!("             since {}, deadline {}", ago(live.phase_since, self.now), moment(live.deadline)));
+            lines.push(format!(
+                "             since {}, deadline {}",
+                ago(live.phase_since, self.now),
+                moment(live.deadline)
+            ));
             if let Some(failure) = &live.failure {
                 lines.push(format!("             because {}", failure.text));
             }
@@ -134,7 +146,12 @@ impl Seen {
                     None => format!("reaches {}", agent.reaches.join(", ")),
                     Some(lacks) => format!("not healthy: {lacks}"),
                 };
-                format!("{} since {} (process {}), {health}", agent.release, ago(agent.started_at, self.now), agent.leader.pid)
+                format!(
+                    "{} since {} (process {}), {health}",
+                    agent.release,
+                    ago(agent.started_at, self.now),
+                    agent.leader.pid
+                )
             }
         }
     }

@@ -161,7 +161,13 @@ pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended,
     begin(context, &arguments.package, &arguments.terms, Purpose::Restart, to)
 }
 
-fn begin(context: &Context, package: &PackageName, terms: &Terms, purpose: Purpose, to: Release) -> Result<Ended, Report> {
+fn begin(
+    context: &Context,
+    package: &PackageName,
+    terms: &Terms,
+    purpose: Purpose,
+    to: Release,
+) -> Result<Ended, Report> {
     let settings = crate::config::Settings::read(&context.layout)?;
     let instance = instance_of(package, terms.instance.as_ref());
     let wish = Wish {
@@ -177,7 +183,10 @@ fn begin(context: &Context, package: &PackageName, terms: &Terms, purpose: Purpo
     match ask(&context.layout, &instance, &Request::Switch(wish.clone()))? {
         Some(Answer::Refused(report)) => Err(report),
         Some(Answer::Accepted { switch }) if terms.no_wait => {
-            context.output.result(&format!("switch {switch} is accepted; `sidle status {package}` tells how far it is"), json!({"switch": switch, "pending": true}));
+            context.output.result(
+                &format!("switch {switch} is accepted; `sidle status {package}` tells how far it is"),
+                json!({"switch": switch, "pending": true}),
+            );
             Ok(Ended::As(Class::Pending))
         }
         Some(Answer::Accepted { switch }) => follow(&files, switch, &context.output),
@@ -186,7 +195,12 @@ fn begin(context: &Context, package: &PackageName, terms: &Terms, purpose: Purpo
 }
 
 /// Without a supervisor the wish is written down; the next supervisor carries it out.
-fn leave(context: &Context, files: &InstanceFiles, wish: Wish, settings: &crate::config::Settings) -> Result<Ended, Report> {
+fn leave(
+    context: &Context,
+    files: &InstanceFiles,
+    wish: Wish,
+    settings: &crate::config::Settings,
+) -> Result<Ended, Report> {
     let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
     let Some(lock) = files.try_drive()? else {
         return Err(Report {
@@ -272,7 +286,12 @@ pub(super) fn words(live: &Switch) -> String {
         Phase::Restarting => "going back: starting the release that worked",
         Phase::Reproving => "going back: waiting until it reaches its peers",
         Phase::Stranded => "stranded: the release that worked does not come up; it is tried again and again",
-        Phase::Committed | Phase::RolledBack | Phase::Refused | Phase::Cancelled | Phase::Expired | Phase::Abandoned => "ending",
+        Phase::Committed
+        | Phase::RolledBack
+        | Phase::Refused
+        | Phase::Cancelled
+        | Phase::Expired
+        | Phase::Abandoned => "ending",
     };
     let waits = live.waiting_for.as_ref().map_or_else(String::new, |waiting| format!(" ({waiting})"));
     format!("{} to {}: {phase}{waits}", live.purpose, live.to)
@@ -283,11 +302,20 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
     let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
     let now = journal.proven.as_ref().map_or_else(|| "none".to_owned(), Release::to_string);
     let (text, class) = match entry.result {
-        Phase::Committed => (format!("{} is current; nobody was there for {:.1} s", entry.to, outage.as_secs_f64()), None),
-        Phase::RolledBack => {
-            (format!("went back from {}{why}; current is {now}; nobody was there for {:.1} s", entry.to, outage.as_secs_f64()), Some(Class::RolledBack))
+        Phase::Committed => {
+            (format!("{} is current; nobody was there for {:.1} s", entry.to, outage.as_secs_f64()), None)
         }
-        Phase::Expired => (format!("still busy at the deadline, nothing was changed{why}; current is {now}"), Some(Class::Busy)),
+        Phase::RolledBack => (
+            format!(
+                "went back from {}{why}; current is {now}; nobody was there for {:.1} s",
+                entry.to,
+                outage.as_secs_f64()
+            ),
+            Some(Class::RolledBack),
+        ),
+        Phase::Expired => {
+            (format!("still busy at the deadline, nothing was changed{why}; current is {now}"), Some(Class::Busy))
+        }
         Phase::Cancelled => (format!("taken back, nothing was changed; current is {now}"), Some(Class::Failed)),
         Phase::Abandoned => (format!("given up{why}; current is {now}"), Some(Class::Failed)),
         _ => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
@@ -340,4 +368,3 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
     run_supervisor(&context.layout, supervise, agents)?;
     Ok(Ended::Well)
 }
-

@@ -1,7 +1,8 @@
 //! Named instants at which a test can kill the program. Compiled to nothing without the feature `crash-points`.
 
 /// An instant between two effects. With the feature `crash-points` and `SIDLE_CRASH_AT=name` (or `name#3`: the third pass) in the
-/// environment the process kills itself here, as `kill -9` would; `SIDLE_CRASH_TRACE=FILE` lists the names passed.
+/// environment the process kills itself here, as `kill -9` would; `SIDLE_CRASH_TRACE=FILE` lists the names passed; with
+/// `SIDLE_CRASH_ONCE=FILE` only one of several processes dies.
 #[macro_export]
 macro_rules! crash_point {
     ($name:expr) => {
@@ -25,7 +26,11 @@ pub fn pass(name: &str) {
     let Some(wanted) = std::env::var_os("SIDLE_CRASH_AT") else { return };
     let wanted = wanted.to_string_lossy().into_owned();
     let (point, pass) = wanted.split_once('#').unwrap_or((&wanted, "1"));
-    if point == name && PASSES.fetch_add(1, Ordering::SeqCst) + 1 == pass.parse().unwrap_or(1) {
+    let spent = || {
+        let marker = std::env::var_os("SIDLE_CRASH_ONCE");
+        marker.is_some_and(|marker| std::fs::OpenOptions::new().write(true).create_new(true).open(marker).is_err())
+    };
+    if point == name && PASSES.fetch_add(1, Ordering::SeqCst) + 1 == pass.parse().unwrap_or(1) && !spent() {
         let own = rustix::process::getpid();
         let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
         loop {

@@ -157,10 +157,13 @@ fn switch_at_every_instant(verb: &[&str], behaviour: &str) {
     assert!(instants.len() > 15, "only {} instants", instants.len());
     for (number, instant) in instants.iter().enumerate() {
         let host = settled(&author, &bundles);
-        supervised(&host, verb, &[("SIDLE_CRASH_AT", instant)]);
+        let once =
+            [host.path("crashed-first"), host.path("crashed-again")].map(|path| path.to_str().unwrap().to_owned());
+        // Once among the supervisor and what it starts: a release whose every start is killed is a bad one, which is another test.
+        supervised(&host, verb, &[("SIDLE_CRASH_AT", instant), ("SIDLE_CRASH_ONCE", &once[0])]);
         assert!(host.current().is_some(), "after {instant}: no current");
         let second = &instants[(number * 5 + 2) % instants.len()];
-        supervised(&host, verb, &[("SIDLE_CRASH_AT", second)]);
+        supervised(&host, verb, &[("SIDLE_CRASH_AT", second), ("SIDLE_CRASH_ONCE", &once[1])]);
         assert!(host.current().is_some(), "after {instant} and {second}: no current");
         let supervisor = host.supervise();
         eventually(30, &format!("the switch ends after {instant} and {second}"), || match host.status() {

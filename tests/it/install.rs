@@ -190,7 +190,11 @@ fn install_of_the_same_release_by_two_commands_at_once_installs_it_once() {
     let host = Host::new(&author);
     let start = || {
         let root = host.path("");
-        Command::new(SIDLE).args(["--root", text(&root), "install", text(&bundle)]).stdout(Stdio::null()).spawn().unwrap()
+        Command::new(SIDLE)
+            .args(["--root", text(&root), "install", text(&bundle)])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
     };
     let mut codes: Vec<_> = [start(), start()].into_iter().map(|mut child| child.wait().unwrap().code()).collect();
     codes.sort();

@@ -35,12 +35,8 @@ impl Inside {
 
     pub fn install(&self, bundle: &[u8]) -> Result<Installed, Report> {
         let keyring = Keyring::open(&self.layout.trust())?;
-        let authority = ByHand {
-            keyring: &keyring,
-            now: sidle::os::clock::now(),
-            grace: BY_HAND_GRACE,
-            adoption: Adoption::Store,
-        };
+        let authority =
+            ByHand { keyring: &keyring, now: sidle::os::clock::now(), grace: BY_HAND_GRACE, adoption: Adoption::Store };
         let request = InstallRequest {
             layout: &self.layout,
             authority: &authority,

@@ -243,7 +243,6 @@ impl Supervisor {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-
     /// Kills it as a crash would.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
