@@ -86,7 +86,7 @@ fn architecture(elf: &Elf<'_>) -> Result<&'static str, ElfError> {
 fn glibc(elf: &Elf<'_>) -> Option<LibcVersion> {
     let mut floor = None;
     for library in elf.verneed.iter().flat_map(goblin::elf::symver::VerneedSection::iter) {
-        for version in library.iter() {
+        for version in &library {
             let needed = match elf.dynstrtab.get_at(version.vna_name) {
                 Some(PACKED_RELOCATIONS) => Some(PACKED_RELOCATIONS_SINCE),
                 // Others without a number (GLIBC_PRIVATE) tell nothing.

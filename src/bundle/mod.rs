@@ -6,6 +6,8 @@ pub mod elf;
 pub mod file;
 pub mod frames;
 mod handles;
+#[cfg(test)]
+mod hostile;
 mod judge;
 pub mod limits;
 pub mod manifest;
@@ -15,6 +17,7 @@ pub mod parallel;
 pub mod path;
 pub mod problems;
 pub mod recipe;
+mod source;
 mod survey;
 pub mod unpack;
 pub mod ustar;

@@ -117,7 +117,7 @@ fn sort(
         };
         match stat.kind {
             FileKind::Directory => {
-                directories.push((Entry { path, kind: EntryKind::Directory { mode: stat.mode } }, None))
+                directories.push((Entry { path, kind: EntryKind::Directory { mode: stat.mode } }, None));
             }
             FileKind::File => files.push((path, stat.mode)),
             FileKind::Symlink => {
@@ -157,7 +157,8 @@ fn read(tree: &Dir, (path, mode): &(BundlePath, u32), build_path: Option<&[u8]>)
     let mut hasher = Hasher::new();
     let mut size = 0;
     let mut kept = Vec::new();
-    let records_paths = path.as_str().ends_with(".pyc") || path.as_str().contains(".dist-info/");
+    let records_paths =
+        path.as_path().extension().is_some_and(|extension| extension == "pyc") || path.as_str().contains(".dist-info/");
     let mut buffer = vec![0; CHUNK_BYTES.min(usize::try_from(stamp.size).unwrap_or(CHUNK_BYTES) + 1)];
     loop {
         let count = file.read(&mut buffer).map_err(failed)?;

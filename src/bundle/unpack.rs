@@ -4,83 +4,25 @@
 use super::compression::{self, CompressionError, Expected};
 use super::frames::Holds;
 use super::handles::Handles;
-use super::manifest::{EntryKind, Frame, Manifest};
+use super::manifest::{EntryKind, Manifest};
 use super::parallel::THREADS_MAXIMUM;
+pub use super::source::{FrameSource, ReaderSource, SourceError};
 use super::ustar;
 use crate::crash_point;
 use crate::digest::{Digest, Hasher};
 use crate::failure::Class;
 use crate::os::{OsError, dir::Dir};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
-use std::io::{Read, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-
-/// Where frames come from: a bundle file, a repository, the network. Frames are asked for in the manifest's order.
-pub trait FrameSource {
-    /// The compressed bytes of `frame`, exactly `frame.length` of them. They need not be verified: the unpacker does that.
-    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError>;
-
-    /// Called once, after the last frame: proves that nothing is left over.
-    fn end(&mut self) -> Result<(), SourceError>;
-}
-
-/// Why a source can't give a frame.
-#[derive(Debug)]
-pub struct SourceError {
-    /// What kind of failure it is.
-    pub class: Class,
-    /// What happened, beginning "cannot".
-    pub error: Box<dyn Error + Send + Sync>,
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(formatter)
-    }
-}
-
-impl Error for SourceError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.error.source()
-    }
-}
-
-/// Frames from a reader of a payload and nothing else: a file of a repository.
-pub struct ReaderSource<R>(pub R);
-
-impl<R: Read> FrameSource for ReaderSource<R> {
-    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
-        let mut bytes = Vec::new();
-        let read = self.0.by_ref().take(frame.length).read_to_end(&mut bytes);
-        read.map_err(|error| SourceError {
-            class: Class::Failed,
-            error: format!("cannot read the payload: {error}").into(),
-        })?;
-        if bytes.len() as u64 == frame.length {
-            return Ok(bytes);
-        }
-        Err(SourceError { class: Class::Integrity, error: "cannot read the payload: it ends too early".into() })
-    }
-
-    fn end(&mut self) -> Result<(), SourceError> {
-        match self.0.read(&mut [0]) {
-            Ok(0) => Ok(()),
-            Ok(_) => {
-                Err(SourceError { class: Class::Integrity, error: "cannot use the payload: bytes follow it".into() })
-            }
-            Err(error) => {
-                Err(SourceError { class: Class::Failed, error: format!("cannot read the payload: {error}").into() })
-            }
-        }
-    }
-}
 
 /// Why a payload can't be unpacked.
 #[derive(Debug)]
@@ -345,10 +287,14 @@ impl Worker<'_> {
         let failed = |verb, source| OsError::new(verb, &parent.path().join(name), source);
         let file = {
             let mut split = lock(&self.job.split);
-            if !split.contains_key(&index) {
-                split.insert(index, Split { file: Arc::new(parent.create_file(name, mode)?), missing: size });
+            match split.entry(index) {
+                MapEntry::Occupied(known) => Arc::clone(&known.get().file),
+                MapEntry::Vacant(unknown) => {
+                    let file = Arc::new(parent.create_file(name, mode)?);
+                    unknown.insert(Split { file: Arc::clone(&file), missing: size });
+                    file
+                }
             }
-            split.get(&index).map(|split| Arc::clone(&split.file)).expect("it was inserted above if it was missing")
         };
         file.write_all_at(content, offset).map_err(|source| failed("write", source))?;
         crash_point!("unpack.part");

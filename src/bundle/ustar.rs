@@ -225,7 +225,8 @@ mod tests {
                     prop_assert_eq!(content.len() as u64, size);
                 }
                 Kind::Link(target) => {
-                    prop_assert_eq!(entry.link_name().unwrap().unwrap().to_str(), Some(target));
+                    let found = entry.link_name().unwrap().unwrap().into_owned();
+                    prop_assert_eq!(found.to_str(), Some(target));
                 }
             }
         }

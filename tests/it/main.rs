@@ -1,3 +1,5 @@
 //! The integration tests: one file per promise or floor.
 
+mod bundle;
 mod machine;
+mod support;

@@ -1,0 +1,123 @@
+//! The head of a bundle file: the small members, held in memory until trust has spoken.
+
+use super::{BundleError, garbled};
+use crate::bundle::limits::{
+    BUNDLE_HEAD_MAXIMUM_BYTES, BUNDLE_METADATA_MAXIMUM, BUNDLE_RELEASES_MAXIMUM, MANIFEST_COMPRESSED_MAXIMUM_BYTES,
+    METADATA_MAXIMUM_BYTES, NOTE_MAXIMUM_BYTES,
+};
+use crate::bundle::member::{MemberName, MetadataName, ReleaseFile, ReleaseId, payload_of_checksums};
+use crate::digest::Digest;
+
+/// Everything before the first payload, in the order of the file. Nothing of it has been verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// Metadata members.
+    pub metadata: Vec<(MetadataName, Vec<u8>)>,
+    /// The releases, ascending. Their payloads follow in this order.
+    pub releases: Vec<BundledRelease>,
+}
+
+/// The small files of one release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundledRelease {
+    /// The directory it lies in; the manifest must say the same.
+    pub id: ReleaseId,
+    /// Digest of the compressed manifest. The bytes have it; whether it is the signed one is for trust to say.
+    pub manifest_digest: Digest,
+    /// The compressed manifest.
+    pub manifest: Vec<u8>,
+    /// Digest of the payload, as SHA256SUMS names it.
+    pub payload_digest: Digest,
+    /// SHA256SUMS.
+    pub checksums: Vec<u8>,
+    /// SHA256SUMS.minisig.
+    pub signature: Vec<u8>,
+}
+
+/// Takes the members of a head in their order.
+#[derive(Default)]
+pub(super) struct HeadBuilder {
+    last: Option<MemberName>,
+    bytes: u64,
+    metadata: Vec<(MetadataName, Vec<u8>)>,
+    releases: Vec<PartialRelease>,
+}
+
+struct PartialRelease {
+    id: ReleaseId,
+    manifest: Option<(Digest, Vec<u8>)>,
+    checksums: Option<Vec<u8>>,
+    signature: Option<Vec<u8>>,
+}
+
+impl HeadBuilder {
+    /// Whether a member of this name and size may come now.
+    pub(super) fn admit(&mut self, name: &MemberName, size: u64) -> Result<(), BundleError> {
+        if self.last.as_ref().is_some_and(|last| last >= name) || *name == MemberName::Hint {
+            return Err(garbled(&name.to_string(), "it is out of order"));
+        }
+        self.last = Some(name.clone());
+        self.bytes = self.bytes.saturating_add(size);
+        let limit = match name {
+            MemberName::Metadata(_) => METADATA_MAXIMUM_BYTES,
+            MemberName::Small(_, ReleaseFile::Manifest(_)) => MANIFEST_COMPRESSED_MAXIMUM_BYTES,
+            MemberName::Small(..) | MemberName::Hint | MemberName::Payload(..) => NOTE_MAXIMUM_BYTES,
+        };
+        let full = self.metadata.len() > BUNDLE_METADATA_MAXIMUM || self.releases.len() > BUNDLE_RELEASES_MAXIMUM;
+        if size > limit || self.bytes > BUNDLE_HEAD_MAXIMUM_BYTES || full {
+            return Err(BundleError::TooLarge { member: name.to_string() });
+        }
+        Ok(())
+    }
+
+    /// Takes a member that was admitted.
+    pub(super) fn add(&mut self, name: MemberName, bytes: Vec<u8>) -> Result<(), BundleError> {
+        let member = name.to_string();
+        match name {
+            MemberName::Metadata(name) => self.metadata.push((name, bytes)),
+            MemberName::Small(id, file) => {
+                if self.releases.last().is_none_or(|last| last.id != id) {
+                    self.releases.push(PartialRelease { id, manifest: None, checksums: None, signature: None });
+                }
+                let Some(release) = self.releases.last_mut() else { return Ok(()) };
+                match file {
+                    ReleaseFile::Manifest(_) if release.manifest.is_some() => {
+                        return Err(garbled(&member, "its release has two manifests"));
+                    }
+                    ReleaseFile::Manifest(digest) if Digest::of(&bytes) != digest => {
+                        return Err(garbled(&member, "its bytes are not what its name promises"));
+                    }
+                    ReleaseFile::Manifest(digest) => release.manifest = Some((digest, bytes)),
+                    ReleaseFile::Checksums => release.checksums = Some(bytes),
+                    ReleaseFile::Signature => release.signature = Some(bytes),
+                }
+            }
+            MemberName::Hint | MemberName::Payload(..) => return Err(garbled(&member, "it is out of order")),
+        }
+        Ok(())
+    }
+
+    /// The head, if nothing is missing.
+    pub(super) fn finish(self) -> Result<Head, BundleError> {
+        if self.releases.is_empty() {
+            return Err(garbled("the bundle", "it holds no release"));
+        }
+        let releases: Result<Vec<_>, _> = self.releases.into_iter().map(PartialRelease::finish).collect();
+        Ok(Head { metadata: self.metadata, releases: releases? })
+    }
+}
+
+impl PartialRelease {
+    fn finish(self) -> Result<BundledRelease, BundleError> {
+        let name = self.id.to_string();
+        let (Some((manifest_digest, manifest)), Some(checksums), Some(signature)) =
+            (self.manifest, self.checksums, self.signature)
+        else {
+            return Err(garbled(&name, "its manifest, SHA256SUMS or signature is missing"));
+        };
+        let Some(payload_digest) = payload_of_checksums(&checksums, &manifest_digest) else {
+            return Err(garbled(&name, "its SHA256SUMS does not name its manifest and a payload"));
+        };
+        Ok(BundledRelease { id: self.id, manifest_digest, manifest, payload_digest, checksums, signature })
+    }
+}

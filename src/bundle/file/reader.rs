@@ -1,0 +1,169 @@
+//! Reads a bundle file in one pass.
+
+use super::head::{Head, HeadBuilder};
+use super::input::{member_of, read_bytes, read_exact, read_header, read_hint, read_padding, read_some};
+use super::{BundleError, COPY_BYTES, garbled};
+use crate::bundle::limits::PAYLOAD_MAXIMUM_BYTES;
+use crate::bundle::manifest::{Frame, Manifest};
+use crate::bundle::member::{self, MemberName, ReleaseId};
+use crate::bundle::unpack::{FrameSource, SourceError};
+use crate::digest::{Digest, Hasher};
+use std::io::Read;
+
+/// A payload that the reader has come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PayloadHeader {
+    /// Whose payload it is.
+    pub id: ReleaseId,
+    /// The digest that its name, and SHA256SUMS, promise. Compared at its end.
+    pub digest: Digest,
+    /// Its length as the header has it.
+    pub length: u64,
+}
+
+impl PayloadHeader {
+    /// Compares it with what the manifest says of it.
+    pub fn check(&self, manifest: &Manifest) -> Result<(), BundleError> {
+        let bad = |what| Err(BundleError::Garbled { member: format!("payload of {}", self.id), what });
+        if self.id != manifest.id() {
+            return bad("its manifest describes another release");
+        }
+        if self.length != manifest.payload.length {
+            return bad("it has not the length that its manifest says");
+        }
+        if self.digest != manifest.payload.sha256 {
+            return bad("it has not the digest that its manifest says");
+        }
+        Ok(())
+    }
+}
+
+/// Reads a bundle in one pass, from anything that can be read: also from a pipe.
+pub struct BundleReader<R> {
+    reader: R,
+    /// The header of the member after the head, read already: the first payload's, or the end's.
+    header: Option<[u8; 512]>,
+    /// The payloads still to come.
+    awaited: std::vec::IntoIter<(ReleaseId, Digest)>,
+    current: Option<Current>,
+}
+
+/// The payload that is being read.
+struct Current {
+    name: String,
+    digest: Digest,
+    length: u64,
+    remaining: u64,
+    hasher: Hasher,
+}
+
+impl<R: Read> BundleReader<R> {
+    /// Reads the head of a bundle: all but the payloads.
+    pub fn open(mut reader: R) -> Result<(Head, Self), BundleError> {
+        let hint = read_hint(&mut reader)?;
+        let mut head = HeadBuilder::default();
+        let header = loop {
+            let header = read_header(&mut reader, "the header of a member")?;
+            let (name, size) = match member_of(&header)? {
+                Some((MemberName::Payload(..), _)) | None => break header,
+                Some(member) => member,
+            };
+            head.admit(&name, size)?;
+            let bytes = read_bytes(&mut reader, &name.to_string(), size)?;
+            head.add(name, bytes)?;
+        };
+        let head = head.finish()?;
+        if hint != member::hint(head.releases.iter().map(|release| &release.id)).as_bytes() {
+            return Err(garbled("sidle-bundle", "it names other releases than the bundle has"));
+        }
+        let awaited: Vec<_> =
+            head.releases.iter().map(|release| (release.id.clone(), release.payload_digest)).collect();
+        Ok((head, Self { reader, header: Some(header), awaited: awaited.into_iter(), current: None }))
+    }
+
+    /// Goes to the next payload; what is left of the one before it is read, and compared with its digest. None after the last one.
+    pub fn next_payload(&mut self) -> Result<Option<PayloadHeader>, BundleError> {
+        self.end_payload()?;
+        let Some((id, digest)) = self.awaited.next() else { return Ok(None) };
+        let name = MemberName::Payload(id.clone(), digest);
+        let header = match self.header.take() {
+            Some(header) => header,
+            None => read_header(&mut self.reader, &name.to_string())?,
+        };
+        let length = match member_of(&header)? {
+            Some((found, length)) if found == name && length <= PAYLOAD_MAXIMUM_BYTES => length,
+            _ => return Err(garbled(&name.to_string(), "another member is in its place")),
+        };
+        let current = Current { name: name.to_string(), digest, length, remaining: length, hasher: Hasher::new() };
+        self.current = Some(current);
+        Ok(Some(PayloadHeader { id, digest, length }))
+    }
+
+    /// Proves that all payloads were there and are what their names say, that the end is the end, and that nothing follows it.
+    pub fn finish(mut self) -> Result<(), BundleError> {
+        const END: &str = "the end of the bundle";
+        while self.next_payload()?.is_some() {}
+        let first = match self.header.take() {
+            Some(header) => header,
+            None => read_header(&mut self.reader, END)?,
+        };
+        let second = read_header(&mut self.reader, END)?;
+        if first != [0; 512] || second != [0; 512] {
+            return Err(garbled(END, "it is not two blocks of zeros"));
+        }
+        match read_some(&mut self.reader, &mut [0])? {
+            0 => Ok(()),
+            _ => Err(garbled(END, "bytes follow it")),
+        }
+    }
+
+    /// Reads the rest of the current payload, compares its digest, and its padding.
+    fn end_payload(&mut self) -> Result<(), BundleError> {
+        let Some(mut current) = self.current.take() else { return Ok(()) };
+        let mut buffer = vec![0; COPY_BYTES];
+        while current.remaining > 0 {
+            let wanted = usize::try_from(current.remaining).unwrap_or(COPY_BYTES).min(COPY_BYTES);
+            current.read(&mut self.reader, &mut buffer[..wanted])?;
+        }
+        read_padding(&mut self.reader, &current.name, current.length)?;
+        if current.hasher.finish() != current.digest {
+            return Err(garbled(&current.name, "its bytes are not what its name promises"));
+        }
+        Ok(())
+    }
+}
+
+impl Current {
+    fn read(&mut self, reader: &mut impl Read, buffer: &mut [u8]) -> Result<(), BundleError> {
+        read_exact(reader, buffer, &self.name)?;
+        self.remaining -= buffer.len() as u64;
+        self.hasher.update(buffer);
+        Ok(())
+    }
+}
+
+impl<R: Read> FrameSource for BundleReader<R> {
+    /// A frame of the payload that `next_payload` went to.
+    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
+        let Some(current) = self.current.as_mut().filter(|current| current.remaining >= frame.length) else {
+            return Err(garbled("payload", "it ends before its last frame").into());
+        };
+        let length = usize::try_from(frame.length).map_err(|_| garbled(&current.name, "a frame is too long"))?;
+        let mut bytes = vec![0; length];
+        current.read(&mut self.reader, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn end(&mut self) -> Result<(), SourceError> {
+        if self.current.as_ref().is_some_and(|current| current.remaining > 0) {
+            return Err(garbled("payload", "bytes follow its last frame").into());
+        }
+        Ok(self.end_payload()?)
+    }
+}
+
+impl From<BundleError> for SourceError {
+    fn from(error: BundleError) -> Self {
+        Self { class: error.class(), error: Box::new(error) }
+    }
+}

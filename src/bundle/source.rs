@@ -1,0 +1,67 @@
+//! Where the frames of a payload come from.
+
+use super::manifest::Frame;
+use crate::failure::Class;
+use std::error::Error;
+use std::fmt;
+use std::io::Read;
+
+/// Where frames come from: a bundle file, a repository, the network. Frames are asked for in the manifest's order.
+pub trait FrameSource {
+    /// The compressed bytes of `frame`, exactly `frame.length` of them. They need not be verified: the unpacker does that.
+    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError>;
+
+    /// Called once, after the last frame: proves that nothing is left over.
+    fn end(&mut self) -> Result<(), SourceError>;
+}
+
+/// Why a source can't give a frame.
+#[derive(Debug)]
+pub struct SourceError {
+    /// What kind of failure it is.
+    pub class: Class,
+    /// What happened, beginning "cannot".
+    pub error: Box<dyn Error + Send + Sync>,
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(formatter)
+    }
+}
+
+impl Error for SourceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Frames from a reader of a payload and nothing else: a file of a repository.
+pub struct ReaderSource<R>(pub R);
+
+impl<R: Read> FrameSource for ReaderSource<R> {
+    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
+        let mut bytes = Vec::new();
+        let read = self.0.by_ref().take(frame.length).read_to_end(&mut bytes);
+        read.map_err(|error| SourceError {
+            class: Class::Failed,
+            error: format!("cannot read the payload: {error}").into(),
+        })?;
+        if bytes.len() as u64 == frame.length {
+            return Ok(bytes);
+        }
+        Err(SourceError { class: Class::Integrity, error: "cannot read the payload: it ends too early".into() })
+    }
+
+    fn end(&mut self) -> Result<(), SourceError> {
+        match self.0.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => {
+                Err(SourceError { class: Class::Integrity, error: "cannot use the payload: bytes follow it".into() })
+            }
+            Err(error) => {
+                Err(SourceError { class: Class::Failed, error: format!("cannot read the payload: {error}").into() })
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Small trees that have everything a release may have, and ways to compare trees.
+
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+
+/// Bytes that hardly compress, the same ones for the same seed.
+pub fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+/// A file with its mode; parents are made.
+pub fn put(root: &Path, path: &str, content: &[u8], mode: u32) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, content).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A tree with a command, empty files and directories, links, names that need PAX records, and a file of several frames.
+pub fn varied(root: &Path) {
+    put(root, "bin/agent", b"#!/bin/sh\nexit 0\n", 0o755);
+    put(root, "empty", b"", 0o644);
+    put(root, "lib/private", b"secret", 0o400);
+    put(root, "lib/big", &noise(1, 20 << 20), 0o644);
+    put(root, "lib/block", &noise(2, 512), 0o640);
+    let long = "n".repeat(120);
+    let deep = format!("lib/{}/{}/{long}", "d".repeat(100), "e".repeat(100));
+    put(root, &deep, b"long name", 0o644);
+    put(root, "lib/ünïcode/…", b"text", 0o644);
+    fs::create_dir_all(root.join("var/none")).unwrap();
+    symlink("agent", root.join("bin/link")).unwrap();
+    symlink("../lib", root.join("bin/library")).unwrap();
+    symlink(format!("d/{long}"), root.join("lib/dangling")).unwrap();
+    for number in 0..300 {
+        put(root, &format!("lib/many/{number:03}.py"), format!("x = {number}\n").repeat(number).as_bytes(), 0o644);
+    }
+    for directory in ["", "bin", "lib", "lib/many", "lib/ünïcode", "var"] {
+        fs::set_permissions(root.join(directory), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(root.join("var/none"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// Everything in a tree: what it is, its mode, its content or target.
+pub fn contents(root: &Path) -> BTreeMap<String, (char, u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let stat = fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            let mode = stat.mode() & 0o7777;
+            let what = if stat.is_dir() {
+                directories.push(path);
+                ('d', mode, Vec::new())
+            } else if stat.is_symlink() {
+                ('l', 0, fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
+            } else {
+                ('f', mode, fs::read(&path).unwrap())
+            };
+            found.insert(name, what);
+        }
+    }
+    found
+}
