@@ -28,3 +28,56 @@ pub enum Class {
     /// Everything else.
     Failed,
 }
+
+/// A failure as it is told: what went wrong, because of what, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What kind of failure it is.
+    pub class: Class,
+    /// What was attempted, on what, and what came in the way.
+    pub message: String,
+    /// What that was caused by in turn, outermost first.
+    pub causes: Vec<String>,
+    /// A remedy that names a command, where there is one.
+    pub hint: Option<String>,
+}
+
+impl Report {
+    /// The report of an error, with the errors behind it.
+    pub fn new(class: Class, error: &dyn std::error::Error, hint: Option<String>) -> Self {
+        let message = error.to_string();
+        let mut causes: Vec<String> = Vec::new();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            // Some errors print their source themselves.
+            if !message.contains(&text) && causes.iter().all(|known| !known.contains(&text)) {
+                causes.push(text);
+            }
+            source = cause.source();
+        }
+        Self { class, message, causes, hint }
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.message)?;
+        self.causes.iter().try_for_each(|cause| write!(formatter, ": {cause}"))
+    }
+}
+
+impl std::error::Error for Report {}
+
+/// Makes reports of errors that offer `class()` and `hint()`.
+#[macro_export]
+macro_rules! reports {
+    ($($error:ty),+ $(,)?) => {$(
+        impl From<$error> for $crate::failure::Report {
+            fn from(error: $error) -> Self {
+                let (class, hint) = (error.class(), error.hint());
+                Self::new(class, &error, hint)
+            }
+        }
+    )+};
+}

@@ -331,3 +331,5 @@ impl From<TrustError> for KeyringError {
         Self::Trust(error)
     }
 }
+
+crate::reports!(KeyringError);

@@ -5,7 +5,7 @@
 //! ```text
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents
 //! 5  supervise                one loop over one enum of events
-//! 4  switch config            the pure switch machine and its driver; settings
+//! 4  switch run config        the pure switch machine and its driver; becoming a release; settings
 //! 3  store salt demo signer keyring repository   siblings do not import each other
 //! 2  bundle trust agent       formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
@@ -23,6 +23,8 @@ pub mod keyring;
 pub mod layout;
 pub mod name;
 pub mod os;
+pub mod run;
+pub mod store;
 pub mod repository;
 pub mod signer;
 pub mod switch;

@@ -83,6 +83,18 @@ fn architecture(elf: &Elf<'_>) -> Result<&'static str, ElfError> {
     })
 }
 
+/// The newest glibc version that a C library defines: what a host's `libc.so.6` offers. None for a file that is no ELF or defines none.
+pub fn defined_glibc(bytes: &[u8]) -> Result<Option<LibcVersion>, ElfError> {
+    if !bytes.starts_with(MAGIC) {
+        return Ok(None);
+    }
+    let elf = Elf::parse(bytes).map_err(|error| ElfError::Malformed(error.to_string()))?;
+    let definitions = elf.verdef.iter().flat_map(goblin::elf::symver::VerdefSection::iter);
+    let names = definitions.filter_map(|definition| definition.iter().next().map(|auxiliary| auxiliary.vda_name));
+    let versions = names.filter_map(|name| elf.dynstrtab.get_at(name)?.strip_prefix("GLIBC_")?.parse().ok());
+    Ok(versions.max())
+}
+
 fn glibc(elf: &Elf<'_>) -> Option<LibcVersion> {
     let mut floor = None;
     for library in elf.verneed.iter().flat_map(goblin::elf::symver::VerneedSection::iter) {

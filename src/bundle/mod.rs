@@ -22,3 +22,5 @@ mod survey;
 pub mod unpack;
 pub mod ustar;
 mod wire;
+
+crate::reports!(file::BundleError, manifest::ManifestError, pack::PackError, recipe::RecipeError, unpack::UnpackError);

@@ -48,3 +48,10 @@ pub fn library(name: &str) -> Option<PathBuf> {
     }
     library_directories().into_iter().map(|directory| directory.join(name)).find(|path| file::open(path).is_ok())
 }
+
+/// The kernel's version, first two numbers; (0, 0) where it can't be read.
+pub fn kernel() -> (u32, u32) {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}

@@ -94,3 +94,5 @@ impl std::error::Error for OsError {}
 
 /// A result of this floor.
 pub type Result<T> = std::result::Result<T, OsError>;
+
+crate::reports!(OsError);

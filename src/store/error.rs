@@ -2,7 +2,7 @@
 
 use super::check::Problem;
 use super::lease::Holder;
-use crate::failure::Class;
+use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::OsError;
 use crate::os::dir::Dir;
@@ -56,12 +56,8 @@ pub enum StoreError {
     },
     /// The host can't run or hold the release.
     Unfit(super::preflight::Unfit),
-    /// The bundle file is refused.
-    Bundle(crate::bundle::BundleError),
-    /// The metadata is refused.
-    Trust(crate::trust::TrustError),
-    /// The host's trusted metadata can't be used.
-    Keyring(crate::keyring::KeyringError),
+    /// The bundle, its metadata or its manifest is refused.
+    Refused(Report),
     /// The bundle holds nothing for this host or request.
     NothingFits {
         /// What was looked for and what there was.
@@ -88,9 +84,7 @@ impl StoreError {
             Self::Damaged { .. } => Class::Integrity,
             Self::InUse { .. } | Self::OtherContent { .. } => Class::Conflict,
             Self::Unfit(unfit) => unfit.class(),
-            Self::Bundle(error) => error.class(),
-            Self::Trust(error) => error.class(),
-            Self::Keyring(error) => error.class(),
+            Self::Refused(report) => report.class,
         }
     }
 
@@ -108,9 +102,7 @@ impl StoreError {
             Self::InUse { .. } => Some("it can be collected once they are gone".to_owned()),
             Self::Corrupt { .. } => Some("restore it from a backup; sidle does not guess what it said".to_owned()),
             Self::Unfit(unfit) => unfit.hint(),
-            Self::Bundle(error) => error.hint(),
-            Self::Trust(error) => error.hint(),
-            Self::Keyring(error) => error.hint(),
+            Self::Refused(report) => report.hint.clone(),
             Self::NothingFits { .. } => Some("`sidle inspect FILE` shows what a bundle holds".to_owned()),
             Self::OtherContent { .. } => Some("a rebuild of the same version needs a higher revision: pack it with --revision".to_owned()),
         }
@@ -150,9 +142,7 @@ impl fmt::Display for StoreError {
             Self::InUse { release, holders } => write!(formatter, "cannot take {release} away: {}", listed(holders)),
             Self::Corrupt { path, reason } => write!(formatter, "cannot understand {}: {reason}", path.display()),
             Self::Unfit(unfit) => unfit.fmt(formatter),
-            Self::Bundle(error) => error.fmt(formatter),
-            Self::Trust(error) => error.fmt(formatter),
-            Self::Keyring(error) => error.fmt(formatter),
+            Self::Refused(report) => report.fmt(formatter),
             Self::NothingFits { reason } => write!(formatter, "cannot install from this bundle: {reason}"),
             Self::OtherContent { release } => {
                 write!(formatter, "cannot install {release}: it is installed already, with other content")
@@ -161,17 +151,7 @@ impl fmt::Display for StoreError {
     }
 }
 
-impl std::error::Error for StoreError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Os(error) => Some(&error.source),
-            Self::Bundle(error) => error.source(),
-            Self::Trust(error) => error.source(),
-            Self::Keyring(error) => error.source(),
-            _ => None,
-        }
-    }
-}
+impl std::error::Error for StoreError {}
 
 impl From<OsError> for StoreError {
     fn from(error: OsError) -> Self {
@@ -179,20 +159,10 @@ impl From<OsError> for StoreError {
     }
 }
 
-impl From<crate::bundle::BundleError> for StoreError {
-    fn from(error: crate::bundle::BundleError) -> Self {
-        Self::Bundle(error)
+impl From<Report> for StoreError {
+    fn from(report: Report) -> Self {
+        Self::Refused(report)
     }
 }
 
-impl From<crate::trust::TrustError> for StoreError {
-    fn from(error: crate::trust::TrustError) -> Self {
-        Self::Trust(error)
-    }
-}
-
-impl From<crate::keyring::KeyringError> for StoreError {
-    fn from(error: crate::keyring::KeyringError) -> Self {
-        Self::Keyring(error)
-    }
-}
+crate::reports!(StoreError);

@@ -2,11 +2,11 @@
 
 use super::files::{DriverLock, FilesError, InstanceFiles};
 use super::processes::{Frozen, Processes, described};
-use super::{Act, Entry, Journal, Limits, Outcome, Request, RequestError, Side, Survivor, Switch};
+use super::{Act, Entry, Journal, Limits, Outcome, Request, RequestError, Side, Switch};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
 use crate::failure::Class;
-use crate::os::OsError;
+use crate::os::{OsError, clock};
 use crate::store::{Store, StoreError};
 use crate::version::Release;
 use jiff::Timestamp;
@@ -180,8 +180,9 @@ impl Driver {
     }
 
     /// Takes up the live switch after an absence, and makes `current` name what the journal says.
-    pub fn resume(&mut self, survivor: Survivor, now: Moment) -> Result<(), DriveError> {
-        let journal = self.journal.resumed(survivor, now.wall);
+    pub fn resume(&mut self, processes: &Processes, now: Moment) -> Result<(), DriveError> {
+        let alive = self.journal.meant().is_some_and(|release| processes.of(release).is_some());
+        let journal = self.journal.resumed(&clock::boot_id()?, alive, now.wall);
         self.believe(journal, now)?;
         let flipping = self.journal.live.as_ref().is_some_and(|live| live.phase.act() == Act::Flip);
         if let (Some(proven), false) = (self.journal.proven.clone(), flipping) {
@@ -200,7 +201,7 @@ impl Driver {
         if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&request.to), bad) {
             return Err(DriveError::Verdict { release: request.to, reason: verdict.reason.clone() });
         }
-        let journal = self.journal.requested(request, now.wall)?;
+        let journal = self.journal.requested(request, &clock::boot_id()?, now.wall)?;
         self.believe(journal, now)?;
         Ok(self.journal.last_id)
     }

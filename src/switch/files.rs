@@ -1,4 +1,4 @@
-//! An instance's files: the journal, the history, the verdicts on releases, and the boot in which a supervisor was last there.
+//! An instance's files: the journal, the history and the verdicts on releases.
 
 use super::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
 use super::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
@@ -15,8 +15,6 @@ use std::path::PathBuf;
 
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
-const BOOT_NAME: &str = "boot";
-const BOOT_LENGTH_MAXIMUM: u64 = 256;
 
 /// Why an instance's files can't be used.
 #[derive(Debug)]
@@ -156,7 +154,8 @@ impl InstanceFiles {
             Some(journal) => Ok(journal),
             None => {
                 let current = Store::new(&self.layout, &self.package).current(&self.instance)?;
-                Ok(Journal::new(self.instance.clone(), self.package.clone(), current))
+                let last_id = self.history()?.entries().last().map_or(0, |entry| entry.id);
+                Ok(Journal::new(self.instance.clone(), self.package.clone(), current, last_id))
             }
         }
     }
@@ -185,16 +184,5 @@ impl InstanceFiles {
     /// Writes the verdicts, whole or not at all.
     pub fn write_verdicts(&self, _lock: &DriverLock, verdicts: &Verdicts) -> Result<(), FilesError> {
         Ok(self.directory_to_write()?.write_atomic(VERDICTS_NAME, &verdicts.to_bytes(), FILE_MODE)?)
-    }
-
-    /// Notes the boot in which a supervisor is there now; true when the last one was there in the same boot.
-    pub fn note_boot(&self, _lock: &DriverLock, boot_id: &str) -> Result<bool, FilesError> {
-        let directory = self.directory_to_write()?;
-        let last = directory.read_if_exists(BOOT_NAME, BOOT_LENGTH_MAXIMUM)?;
-        let same = last.as_deref() == Some(boot_id.as_bytes());
-        if !same {
-            directory.write_atomic(BOOT_NAME, boot_id.as_bytes(), FILE_MODE)?;
-        }
-        Ok(same)
     }
 }

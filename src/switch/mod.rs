@@ -46,3 +46,5 @@ pub use history::{Entry, History};
 pub use journal::{Journal, JournalError, Request, RequestError};
 pub use machine::{Act, Limits, Mode, Outcome, Phase, Side};
 pub use record::{Cause, Failure, Purpose, Switch};
+
+crate::reports!(drive::DriveError, files::FilesError, JournalError, RequestError);

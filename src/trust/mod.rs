@@ -3,6 +3,7 @@
 //! `canonical` and `reader` read JSON strictly, `metadata` and `delegation` turn it into types, `key` verifies signatures, `verify` is the client workflow above a host's `floor`,
 //! `by_hand` drives it over what a bundle carries; `publish` builds and signs, `target` names what is signed, `minisign` serves checks without sidle.
 
+pub mod authority;
 pub mod by_hand;
 pub mod canonical;
 pub mod delegation;
@@ -17,12 +18,15 @@ pub mod reader;
 pub mod target;
 pub mod verify;
 
+pub use authority::Authority;
 pub use by_hand::{MetadataFiles, TrustedTargets, Verdict, Verification};
 pub use error::TrustError;
 pub use floor::{BY_HAND_GRACE, Expiry, Floor, Warning};
 pub use key::{KeyId, PublicKey};
 pub use metadata::{Role, Target};
 pub use publish::{SignError, Signer};
+
+crate::reports!(TrustError);
 
 #[cfg(test)]
 mod tests;

@@ -77,11 +77,17 @@ fn mixed_sets_are_refused_by_length_digest_and_version() {
     mixed.versions[2] = 3;
     mixed.timestamp(&bare(3));
     mixed.files.insert("3.snapshot.json".to_owned(), repo.files["2.snapshot.json"].clone());
-    refused(&mixed, &floor, |error| {
-        matches!(error, TrustError::Mismatch { what: "version", named_by: Role::Timestamp, .. })
-    });
+    let verification = look(&mixed, &floor, 1);
+    let error = verification.targets.unwrap_err();
+    assert!(matches!(error, TrustError::Mismatch { what: "version", named_by: Role::Timestamp, .. }));
+    assert_eq!(
+        verification.adopted,
+        ["timestamp.json"],
+        "valid and newer: from now on the host knows that there is a snapshot 3"
+    );
+    assert_eq!(verification.floor.snapshot, floor.snapshot);
     mixed.files.remove("3.snapshot.json");
-    refused(&mixed, &floor, |error| matches!(error, TrustError::Missing { .. }));
+    assert!(matches!(refusal(&mixed, &floor, 1), TrustError::Missing { .. }));
 }
 
 #[test]

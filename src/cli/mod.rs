@@ -1,0 +1,190 @@
+//! The command line: grammar, printing, exit codes. The one place that prints, and that registers the agents.
+
+pub mod author;
+pub mod exit;
+pub mod host;
+pub mod output;
+pub mod pack;
+pub mod status;
+pub mod switching;
+pub mod trust;
+
+use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};
+use crate::failure::{Class, Report};
+use crate::layout::Layout;
+use crate::name::{InstanceName, PackageName};
+use crate::os::{OsError, environment, file};
+use clap::{Args, Parser, Subcommand};
+use output::Output;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Upgrades the agents that run a fleet: side by side, verified, reversible.
+#[derive(Debug, Parser)]
+#[command(name = "sidle", version, max_term_width = 110, disable_help_subcommand = true)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What every verb takes.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// Moves everything that sidle keeps on a host below this directory
+    #[arg(long, global = true, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Prints JSON (with "schema": 1) instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    /// Prints errors only
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    /// Prints more
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Verifies a bundle file and installs its release beside what runs; never switches
+    Install(host::InstallArguments),
+    /// Lists the installed releases
+    List(host::ListArguments),
+    /// Tells what is intended, installed and running, and what a live switch waits for
+    Status(status::StatusArguments),
+    /// Tells how the switches of an instance ended
+    History(status::HistoryArguments),
+    /// Switches an instance to an installed release
+    Switch(switching::SwitchArguments),
+    /// Switches an instance back to its previous release, or a named one
+    Rollback(switching::RollbackArguments),
+    /// Starts the current release again, so that it takes up a changed configuration
+    Restart(switching::RestartArguments),
+    /// Takes back a live switch
+    Cancel(switching::CancelArguments),
+    /// Compares a release's files with what was signed
+    Verify(host::VerifyArguments),
+    /// Removes releases that nobody wants and nobody uses
+    Collect(host::CollectArguments),
+    /// Runs a program of a release: checks it, leases it, becomes it
+    Run(host::RunArguments),
+    /// Runs an instance's agent and its switches
+    Supervise(switching::SuperviseArguments),
+    /// Decides which repository this host trusts
+    #[command(subcommand)]
+    Trust(trust::TrustVerb),
+    /// Packs a tree into a release
+    Pack(pack::PackArguments),
+    /// Tells what a bundle, manifest or metadata file holds
+    Inspect(author::InspectArguments),
+    /// Makes and shows signing keys
+    #[command(subcommand)]
+    Key(author::KeyVerb),
+    /// Keeps a repository of signed releases
+    #[command(subcommand)]
+    Repo(author::RepoVerb),
+    /// Writes releases of a repository into one file, to be carried by hand
+    Export(author::ExportArguments),
+    #[cfg(feature = "test-hooks")]
+    #[command(hide = true)]
+    TestFlip(host::TestFlipArguments),
+}
+
+/// What a verb works with.
+pub struct Context {
+    /// Where everything lies.
+    pub layout: Layout,
+    /// Where it prints.
+    pub output: Output,
+}
+
+
+/// The class of a command that did what it should. There is no failure class for it: exit code 0.
+pub enum Ended {
+    /// All is well.
+    Well,
+    /// It ended as this class says, which has been told already.
+    As(Class),
+}
+
+/// Parses the command line, does what it says, prints, and gives the exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; both are printed by clap.
+            let _ = error.print();
+            return if error.use_stderr() { exit::code(Class::Usage) } else { ExitCode::SUCCESS };
+        }
+    };
+    let output = Output::new(cli.common.json, cli.common.quiet, cli.common.verbose);
+    let ended = absolute(&cli.common.root).map_err(Report::from).and_then(|root| {
+        let context = Context { layout: Layout::new(&root), output: output.clone() };
+        perform(cli.verb, &context)
+    });
+    match ended {
+        Ok(Ended::Well) => ExitCode::SUCCESS,
+        Ok(Ended::As(class)) => exit::code(class),
+        Err(report) => {
+            output.failure(&report);
+            exit::code(report.class)
+        }
+    }
+}
+
+fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
+    match verb {
+        Verb::Install(arguments) => host::install(context, &arguments),
+        Verb::List(arguments) => host::list(context, &arguments),
+        Verb::Status(arguments) => status::status(context, &arguments),
+        Verb::History(arguments) => status::history(context, &arguments),
+        Verb::Switch(arguments) => switching::switch(context, &arguments),
+        Verb::Rollback(arguments) => switching::rollback(context, &arguments),
+        Verb::Restart(arguments) => switching::restart(context, &arguments),
+        Verb::Cancel(arguments) => switching::cancel(context, &arguments),
+        Verb::Verify(arguments) => host::verify(context, &arguments),
+        Verb::Collect(arguments) => host::collect(context, &arguments),
+        Verb::Run(arguments) => host::run(context, arguments),
+        Verb::Supervise(arguments) => switching::supervise(context, &arguments),
+        Verb::Trust(verb) => trust::trust(context, &verb),
+        Verb::Pack(arguments) => pack::pack(context, &arguments),
+        Verb::Inspect(arguments) => author::inspect(context, &arguments),
+        Verb::Key(verb) => author::key(context, &verb),
+        Verb::Repo(verb) => author::repo(context, &verb),
+        Verb::Export(arguments) => author::export(context, &arguments),
+        #[cfg(feature = "test-hooks")]
+        Verb::TestFlip(arguments) => host::test_flip(context, &arguments),
+    }
+}
+
+/// The root as an absolute path: it goes into links of processes and into environments.
+fn absolute(root: &Path) -> Result<PathBuf, OsError> {
+    if root.is_absolute() { Ok(root.to_owned()) } else { Ok(file::canonical(Path::new("."))?.join(root)) }
+}
+
+/// The agents that this program knows.
+pub fn agents(kind: AgentKind, settings: &AgentSettings) -> Result<Box<dyn Agent>, AgentError> {
+    match kind {
+        AgentKind::Salt => Ok(Box::new(crate::salt::SaltMinion::new(settings)?)),
+        AgentKind::Demo => Ok(Box::new(crate::demo::DemoAgent::new(settings)?)),
+    }
+}
+
+/// A wrong use of the command line that clap can't see.
+pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Report {
+    Report { class: Class::Usage, message: message.into(), causes: Vec::new(), hint: Some(hint.into()) }
+}
+
+/// The instance that a command is about, and its package: an instance that no settings name is its package's default one.
+pub fn instance_of(package: &PackageName, instance: Option<&InstanceName>) -> InstanceName {
+    instance.cloned().unwrap_or_else(|| InstanceName::default_of(package))
+}
+
+/// SOURCE_DATE_EPOCH, the time that reproducible builds use (reproducible-builds.org); 0 without one.
+pub fn source_date_epoch() -> Result<u64, Report> {
+    let Some(value) = environment::variable("SOURCE_DATE_EPOCH") else { return Ok(0) };
+    let parsed = value.to_str().and_then(|text| text.parse().ok());
+    parsed.ok_or_else(|| usage("cannot use SOURCE_DATE_EPOCH: it is no number of seconds", "unset it, or set it to seconds since 1970"))
+}

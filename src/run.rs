@@ -1,0 +1,208 @@
+//! `run`: check, lease, become. The one way in which a release's programs start: from the real versioned path, never through `current`.
+
+use crate::bundle::manifest::Manifest;
+use crate::crash_point;
+use crate::failure::Class;
+use crate::name::InstanceName;
+use crate::os::process::{Input, Program};
+use crate::os::{OsError, file};
+use crate::store::{Store, StoreError};
+use crate::switch::processes::{GATE_WORD, INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE};
+use crate::version::Release;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::BufRead as _;
+use std::path::{Path, PathBuf};
+
+/// Room in the environment of an agent's first process: setproctitle(3) writes titles over arguments and environment, and a title that is
+/// cut off can't be read back (Salt's `ProcessPayload(jid=…)`).
+const TITLE_ROOM_BYTES: usize = 1024;
+const TITLE_ROOM_VARIABLE: &str = "SIDLE_TITLE_ROOM";
+
+/// What to run.
+#[derive(Debug)]
+pub struct RunRequest {
+    /// The release; None: the instance's current one.
+    pub release: Option<Release>,
+    /// The instance.
+    pub instance: InstanceName,
+    /// A command of the release; None: its service.
+    pub command: Option<String>,
+    /// Arguments of that command.
+    pub arguments: Vec<OsString>,
+    /// The agent's configuration directory; None: the one that the manifest names, below the root.
+    pub configuration: Option<PathBuf>,
+    /// Whether it is the agent itself, started by a supervisor.
+    pub role: RunRole,
+}
+
+/// For whom a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunRole {
+    /// For whoever called.
+    Tool,
+    /// As the instance's agent; it waits on standard input for the supervisor's word.
+    Agent,
+}
+
+/// Why a release's program can't be started.
+#[derive(Debug)]
+pub enum RunError {
+    /// The store refuses the release.
+    Store(StoreError),
+    /// The system refused.
+    Os(OsError),
+    /// There is no current release.
+    NoCurrent {
+        /// The instance.
+        instance: InstanceName,
+    },
+    /// The release has no such command.
+    NoCommand {
+        /// What was asked for.
+        command: String,
+        /// What there is.
+        commands: Vec<String>,
+        /// The release.
+        release: Release,
+    },
+    /// The supervisor went away before it gave its word.
+    Abandoned,
+}
+
+impl RunError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Store(error) => error.class(),
+            Self::Os(error) => error.class(),
+            Self::NoCommand { .. } => Class::Usage,
+            Self::NoCurrent { .. } | Self::Abandoned => Class::Failed,
+        }
+    }
+
+    /// What the operator can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::Os(error) => error.hint(),
+            Self::NoCurrent { instance } => {
+                Some(format!("`sidle switch {instance}` makes an installed release the current one; --release names another"))
+            }
+            Self::NoCommand { .. } | Self::Abandoned => None,
+        }
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(formatter),
+            Self::Os(error) => error.fmt(formatter),
+            Self::NoCurrent { instance } => write!(formatter, "cannot run {instance}: it has no current release yet"),
+            Self::NoCommand { command, commands, release } => {
+                write!(formatter, "cannot run {command:?}: {release} offers {}", commands.join(", "))
+            }
+            Self::Abandoned => formatter.write_str("cannot start the agent: its supervisor went away"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<StoreError> for RunError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<OsError> for RunError {
+    fn from(error: OsError) -> Self {
+        Self::Os(error)
+    }
+}
+
+crate::reports!(RunError);
+
+/// Becomes the program. Returns only when that failed.
+pub fn run(store: &Store, request: &RunRequest) -> RunError {
+    match prepare(store, request) {
+        Err(error) => error,
+        Ok((program, _lease)) => {
+            crash_point!("run.ready");
+            let input = if request.role == RunRole::Agent { Input::Null } else { Input::Inherited };
+            RunError::Os(program.execute(input))
+        }
+    }
+}
+
+fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store::lease::Lease), RunError> {
+    if request.role == RunRole::Agent {
+        wait_at_gate()?;
+    }
+    let release = match &request.release {
+        Some(release) => release.clone(),
+        None => {
+            let current = store.current(&request.instance)?;
+            current.ok_or_else(|| RunError::NoCurrent { instance: request.instance.clone() })?
+        }
+    };
+    let lease = store.lease(&release)?;
+    store.verify(&release)?;
+    let manifest = store.manifest(&release)?;
+    // The real path, whatever links lead to the root: nothing that moves later may be a part of it.
+    let tree = file::canonical(store.tree(&release)?.path())?;
+    let program = program(&tree, &manifest, request, store)?;
+    lease.keep_across_exec()?;
+    Ok((program, lease))
+}
+
+/// Nothing has been started until the supervisor has written down that it did; one that dies before closes the gate for good.
+fn wait_at_gate() -> Result<(), RunError> {
+    let mut word = String::new();
+    let read = std::io::stdin().lock().read_line(&mut word);
+    read.map_err(|source| OsError::new("wait at", Path::new("standard input"), source))?;
+    if word == GATE_WORD { Ok(()) } else { Err(RunError::Abandoned) }
+}
+
+fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store) -> Result<Program, RunError> {
+    let configuration = request.configuration.clone().unwrap_or_else(|| store.layout().on_host(Path::new(&manifest.service.config)));
+    let (command, arguments) = match &request.command {
+        Some(command) => (command.clone(), request.arguments.clone()),
+        None => service(manifest, &configuration, &request.arguments),
+    };
+    let Some(path) = manifest.commands.get(&command) else {
+        let commands = manifest.commands.keys().cloned().collect();
+        return Err(RunError::NoCommand { command, commands, release: manifest.release() });
+    };
+    let mut program = Program { arguments, ..Program::new(tree.join(path.as_path())) };
+    for (name, value) in &manifest.service.environment {
+        program = program.variable(name, expanded(value, &configuration));
+    }
+    if request.role == RunRole::Agent {
+        program = program
+            .variable(INSTANCE_VARIABLE, request.instance.as_str())
+            .variable(ROOT_VARIABLE, store.layout().root())
+            .variable(RELEASE_VARIABLE, manifest.release().to_string())
+            .variable(LEADER_VARIABLE, std::process::id().to_string())
+            .variable(TITLE_ROOM_VARIABLE, "-".repeat(TITLE_ROOM_BYTES));
+    }
+    Ok(program)
+}
+
+fn service(manifest: &Manifest, configuration: &Path, more: &[OsString]) -> (String, Vec<OsString>) {
+    let mut words = manifest.service.command.iter();
+    let command = words.next().cloned().unwrap_or_default();
+    (command, words.map(|word| expanded(word, configuration)).chain(more.iter().cloned()).collect())
+}
+
+/// `{config}` stands for the configuration directory.
+fn expanded(word: &str, configuration: &Path) -> OsString {
+    let mut parts = word.split("{config}");
+    let mut whole = OsString::from(parts.next().unwrap_or_default());
+    for part in parts {
+        whole.push(configuration);
+        whole.push(part);
+    }
+    whole
+}

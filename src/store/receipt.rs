@@ -1,0 +1,77 @@
+//! The receipt of an installed release: its manifest and the metadata that authorised it, verbatim, and its stat index.
+
+use super::index::{INDEX_LENGTH_MAXIMUM, Index};
+use super::{PackageLock, Result, Store, StoreError};
+use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
+use crate::bundle::manifest::{Manifest, decompress};
+use crate::crash_point;
+use crate::digest::Digest;
+use crate::failure::Report;
+use crate::os::dir::Dir;
+use crate::trust::Floor;
+use crate::version::Release;
+
+const MANIFEST_NAME: &str = "manifest.json.zst";
+const INDEX_NAME: &str = "index";
+const FILE_MODE: u32 = 0o644;
+
+/// What an install leaves beside the tree.
+#[derive(Debug)]
+pub struct Receipt<'a> {
+    /// The compressed manifest as it was signed.
+    pub manifest: &'a [u8],
+    /// The metadata that authorised it.
+    pub authority: &'a Floor,
+    /// The stat index of the tree.
+    pub index: &'a Index,
+}
+
+impl Store {
+    /// Writes a receipt: whole under a temporary name, then in place by one rename. From then on the release is installed.
+    pub(super) fn write_receipt(&self, _lock: &PackageLock, release: &Release, receipt: &Receipt<'_>) -> Result<()> {
+        let receipts = Dir::open(&self.layout.receipts(&self.package))?;
+        let (name, temporary) = (release.to_string(), format!(".{release}.new"));
+        receipts.remove_tree(&temporary)?;
+        receipts.make_dir(&temporary, 0o755)?;
+        let directory = receipts.child(&temporary)?;
+        for (role, bytes) in receipt.authority.files() {
+            directory.write_atomic(role.file(), bytes, FILE_MODE)?;
+        }
+        directory.write_atomic(MANIFEST_NAME, receipt.manifest, FILE_MODE)?;
+        directory.write_atomic(INDEX_NAME, &receipt.index.to_bytes(), FILE_MODE)?;
+        crash_point!("receipt.written");
+        receipts.rename(&temporary, &receipts, &name)?;
+        receipts.sync()?;
+        crash_point!("receipt.renamed");
+        Ok(())
+    }
+
+    fn receipt(&self, release: &Release) -> Result<Dir> {
+        self.tree(release)?;
+        Ok(Dir::open(&self.layout.receipts(&self.package))?.child(release.to_string())?)
+    }
+
+    /// The manifest of an installed release.
+    pub fn manifest(&self, release: &Release) -> Result<Manifest> {
+        let bytes = self.manifest_bytes(release)?;
+        let parsed = decompress(&bytes).and_then(|text| Manifest::parse(&text));
+        parsed.map_err(|error| {
+            let path = self.layout.receipts(&self.package).join(release.to_string()).join(MANIFEST_NAME);
+            StoreError::Corrupt { path, reason: Report::new(error.class(), &error, None).to_string() }
+        })
+    }
+
+    /// The digest of the compressed manifest of an installed release.
+    pub fn manifest_digest(&self, release: &Release) -> Result<Digest> {
+        Ok(Digest::of(&self.manifest_bytes(release)?))
+    }
+
+    fn manifest_bytes(&self, release: &Release) -> Result<Vec<u8>> {
+        Ok(self.receipt(release)?.read(MANIFEST_NAME, MANIFEST_COMPRESSED_MAXIMUM_BYTES as u64)?)
+    }
+
+    pub(super) fn index(&self, release: &Release) -> Result<Index> {
+        let directory = self.receipt(release)?;
+        Index::parse(&directory.read(INDEX_NAME, INDEX_LENGTH_MAXIMUM)?, &directory.path().join(INDEX_NAME))
+    }
+}
