@@ -1,3 +1,4 @@
 //! What several tests stand on.
 
+pub mod repositories;
 pub mod trees;
