@@ -1,7 +1,10 @@
 //! The classes of failure: what a caller can do about an error. The CLI turns a class into an exit code; nothing below it knows codes.
 
+use serde::{Deserialize, Serialize};
+
 /// What kind of failure an error is. In the order in which the exit codes apply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// The command or its input makes no sense.
     Usage,
@@ -30,7 +33,7 @@ pub enum Class {
 }
 
 /// A failure as it is told: what went wrong, because of what, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// What kind of failure it is.
     pub class: Class,

@@ -17,16 +17,21 @@
 
 pub mod agent;
 pub mod bundle;
+pub mod cli;
+pub mod config;
+pub mod demo;
 pub mod digest;
 pub mod failure;
 pub mod keyring;
 pub mod layout;
 pub mod name;
 pub mod os;
-pub mod run;
-pub mod store;
 pub mod repository;
+pub mod run;
+pub mod salt;
 pub mod signer;
+pub mod store;
+pub mod supervise;
 pub mod switch;
 pub mod trust;
 pub mod version;

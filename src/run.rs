@@ -86,9 +86,9 @@ impl RunError {
         match self {
             Self::Store(error) => error.hint(),
             Self::Os(error) => error.hint(),
-            Self::NoCurrent { instance } => {
-                Some(format!("`sidle switch {instance}` makes an installed release the current one; --release names another"))
-            }
+            Self::NoCurrent { instance } => Some(format!(
+                "`sidle switch {instance}` makes an installed release the current one; --release names another"
+            )),
             Self::NoCommand { .. } | Self::Abandoned => None,
         }
     }
@@ -166,7 +166,8 @@ fn wait_at_gate() -> Result<(), RunError> {
 }
 
 fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store) -> Result<Program, RunError> {
-    let configuration = request.configuration.clone().unwrap_or_else(|| store.layout().on_host(Path::new(&manifest.service.config)));
+    let configuration =
+        request.configuration.clone().unwrap_or_else(|| store.layout().on_host(Path::new(&manifest.service.config)));
     let (command, arguments) = match &request.command {
         Some(command) => (command.clone(), request.arguments.clone()),
         None => service(manifest, &configuration, &request.arguments),

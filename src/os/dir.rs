@@ -409,7 +409,8 @@ impl Dir {
 
     /// Bytes that the files below take, links counted as themselves.
     pub fn content_bytes(&self) -> Result<u64> {
-        let failed = |error: fs_extra::error::Error| OsError::new("measure", &self.path, io::Error::other(error.to_string()));
+        let failed =
+            |error: fs_extra::error::Error| OsError::new("measure", &self.path, io::Error::other(error.to_string()));
         fs_extra::dir::get_size(&self.path).map_err(failed)
     }
 

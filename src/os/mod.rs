@@ -10,6 +10,7 @@ pub mod file;
 pub mod host;
 pub mod lock;
 pub mod mounts;
+pub mod net;
 pub mod notify;
 pub mod proc_fs;
 pub mod process;

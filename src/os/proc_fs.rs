@@ -1,6 +1,6 @@
 //! /proc: what runs, what belongs to what, and who holds which file. A process that goes away under the look is left out.
 
-use super::{OsError, Result};
+use super::{OsError, Result, clock};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A line of /proc/PID/stat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +68,22 @@ fn parse_stat(pid: u32, text: &str) -> Option<Process> {
         threads: fields.get(17)?.parse().ok()?,
         start_time: fields.get(19)?.parse().ok()?,
     })
+}
+
+/// How long ago a process began, by the clock that counts since boot.
+pub fn age(process: &Process) -> Duration {
+    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+    let whole = Duration::from_secs(process.start_time / ticks_per_second);
+    let rest = Duration::from_millis(process.start_time % ticks_per_second * 1000 / ticks_per_second);
+    clock::since_boot().saturating_sub(whole + rest)
+}
+
+/// The kernel function that the process's main thread waits in; None where it is gone, doesn't wait, or the kernel won't say.
+pub fn wait_channel(pid: u32) -> Result<Option<String>> {
+    let path = path_of(pid, "wchan");
+    let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    Ok(Some(text).filter(|text| !text.is_empty() && text != "0"))
 }
 
 /// Every process that is there now.

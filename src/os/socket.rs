@@ -33,7 +33,9 @@ pub fn connect(dir: &Dir, name: &str, patience: Duration) -> Result<Option<UnixS
             stream.set_write_timeout(Some(patience)).map_err(failed)?;
             Ok(Some(stream))
         }
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
         Err(error) => Err(failed(error)),
     }
 }

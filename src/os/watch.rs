@@ -2,8 +2,7 @@
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Watched directories. Readable when one of them changed.
@@ -28,23 +27,10 @@ impl Watch {
         }
         Ok(Self { fd })
     }
-
-    /// Drops the events that have piled up.
-    pub fn drain(&self) {
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(&self.fd, &mut buffer);
-        while reader.next().is_ok() {}
-    }
 }
 
-impl AsFd for Watch {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-impl AsRawFd for Watch {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+impl From<Watch> for OwnedFd {
+    fn from(watch: Watch) -> Self {
+        watch.fd
     }
 }

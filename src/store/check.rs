@@ -93,7 +93,9 @@ pub fn check_tree(tree: &Dir, manifest: &Manifest, index: Option<&Index>) -> Vec
         let looks: Vec<_> = entries
             .chunks(share)
             .enumerate()
-            .map(|(number, chunk)| scope.spawn(move || look_at(tree, chunk, index.map(|index| &index.entries[number * share..]))))
+            .map(|(number, chunk)| {
+                scope.spawn(move || look_at(tree, chunk, index.map(|index| &index.entries[number * share..])))
+            })
             .collect();
         for look in looks {
             let found = look.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

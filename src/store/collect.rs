@@ -69,7 +69,13 @@ impl Store {
         Ok(collected)
     }
 
-    fn collect_one(&self, lock: &PackageLock, release: Release, effect: Effect, collected: &mut Collected) -> Result<()> {
+    fn collect_one(
+        &self,
+        lock: &PackageLock,
+        release: Release,
+        effect: Effect,
+        collected: &mut Collected,
+    ) -> Result<()> {
         let tree = self.tree(&release)?;
         match claim(&tree)? {
             Claim::InUse(holders) => collected.kept.push((release, Kept::InUse(holders))),

@@ -13,7 +13,8 @@ impl Store {
         let Some(directory) = self.directory()? else { return Ok(None) };
         let name = Layout::link_name(&self.package, instance);
         let Some(target) = directory.read_link(&name)? else { return Ok(None) };
-        let release = target.strip_prefix(layout::VERSIONS).ok().and_then(Path::to_str).and_then(|name| name.parse().ok());
+        let release =
+            target.strip_prefix(layout::VERSIONS).ok().and_then(Path::to_str).and_then(|name| name.parse().ok());
         let path = directory.path().join(name);
         let reason = || format!("it points to {}, not to a release in {}/", target.display(), layout::VERSIONS);
         release.map(Some).ok_or_else(|| StoreError::Corrupt { path, reason: reason() })

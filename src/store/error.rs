@@ -104,7 +104,9 @@ impl StoreError {
             Self::Unfit(unfit) => unfit.hint(),
             Self::Refused(report) => report.hint.clone(),
             Self::NothingFits { .. } => Some("`sidle inspect FILE` shows what a bundle holds".to_owned()),
-            Self::OtherContent { .. } => Some("a rebuild of the same version needs a higher revision: pack it with --revision".to_owned()),
+            Self::OtherContent { .. } => {
+                Some("a rebuild of the same version needs a higher revision: pack it with --revision".to_owned())
+            }
         }
     }
 }
@@ -137,7 +139,11 @@ impl fmt::Display for StoreError {
                 write!(formatter, "cannot find release {release} of {package}: installed are {}", listed(installed))
             }
             Self::Damaged { package, release, problems } => {
-                write!(formatter, "cannot use {package} {release}: its files are not what was signed: {}", listed(problems))
+                write!(
+                    formatter,
+                    "cannot use {package} {release}: its files are not what was signed: {}",
+                    listed(problems)
+                )
             }
             Self::InUse { release, holders } => write!(formatter, "cannot take {release} away: {}", listed(holders)),
             Self::Corrupt { path, reason } => write!(formatter, "cannot understand {}: {reason}", path.display()),

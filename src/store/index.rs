@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn an_index_round_trips_and_one_flipped_byte_is_seen() {
-        let entry = Indexed { mode: 0o755, uid: 1, gid: 2, size: 1 << 40, inode: 77, mtime: (-5, 6), ctime: (1 << 33, 8) };
+        let entry =
+            Indexed { mode: 0o755, uid: 1, gid: 2, size: 1 << 40, inode: 77, mtime: (-5, 6), ctime: (1 << 33, 8) };
         let index = Index { entries: vec![entry; 3] };
         let bytes = index.to_bytes();
         assert_eq!(Index::parse(&bytes, Path::new("index")).unwrap(), index);

@@ -117,8 +117,11 @@ fn choose(head: Head, request: &InstallRequest<'_>) -> Result<Chosen> {
 fn best(head: Head, request: &InstallRequest<'_>) -> Result<BundledRelease> {
     let there: Vec<String> = head.releases.iter().map(|bundled| bundled.id.to_string()).collect();
     let there = there.join(", ");
-    let wanted: Vec<BundledRelease> =
-        head.releases.into_iter().filter(|bundled| request.release.is_none_or(|release| bundled.id.release == *release)).collect();
+    let wanted: Vec<BundledRelease> = head
+        .releases
+        .into_iter()
+        .filter(|bundled| request.release.is_none_or(|release| bundled.id.release == *release))
+        .collect();
     // Where nothing fits, the newest is taken on, so that preflight names what is in the way.
     let newest = wanted.iter().max_by_key(|bundled| bundled.id.release.clone()).cloned();
     let fitting = wanted.into_iter().filter(|bundled| request.host.fit(&bundled.id.platform).is_some());
@@ -164,7 +167,8 @@ impl Store {
         staging.rename_exclusive(&name, &versions, &name)?;
         crash_point!("install.renamed");
         versions.sync()?;
-        let receipt = Receipt { manifest: &chosen.bundled.manifest, authority: chosen.targets.authority(), index: &index };
+        let receipt =
+            Receipt { manifest: &chosen.bundled.manifest, authority: chosen.targets.authority(), index: &index };
         self.write_receipt(lock, &release, &receipt)?;
         crash_point!("install.done");
         Ok(())

@@ -63,7 +63,8 @@ pub struct Lease {
 impl Lease {
     /// Lets the program that this process becomes, and all that it starts, go on holding the lease.
     pub fn keep_across_exec(&self) -> Result<()> {
-        let failed = |source| StoreError::Os(crate::os::OsError::new("keep the lease in", "the new program".as_ref(), source));
+        let failed =
+            |source| StoreError::Os(crate::os::OsError::new("keep the lease in", "the new program".as_ref(), source));
         self.lock.keep_across_exec().map_err(failed)
     }
 }
@@ -82,9 +83,10 @@ impl Store {
                     Err(StoreError::InUse { release: release.clone(), holders: vec![Holder::UnknownLease] })
                 }
             }
-            Attempt::Busy => {
-                Err(StoreError::InUse { release: release.clone(), holders: vec![Holder::Unknown("it is being taken away".to_owned())] })
-            }
+            Attempt::Busy => Err(StoreError::InUse {
+                release: release.clone(),
+                holders: vec![Holder::Unknown("it is being taken away".to_owned())],
+            }),
             Attempt::Unsupported(source) => Err(StoreError::lock(&tree, source)),
         }
     }

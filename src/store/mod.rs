@@ -138,7 +138,9 @@ impl Store {
         let versions = self.versions()?.filter(|_| installed.contains(release));
         match versions {
             Some(versions) => Ok(versions.child(release.to_string())?),
-            None => Err(StoreError::NotInstalled { package: self.package.clone(), release: release.clone(), installed }),
+            None => {
+                Err(StoreError::NotInstalled { package: self.package.clone(), release: release.clone(), installed })
+            }
         }
     }
 }

@@ -99,7 +99,9 @@ impl Unfit {
             .iter()
             .map(|obstacle| match obstacle {
                 Obstacle::Architecture { .. } => "export the release for this host's architecture",
-                Obstacle::Libc { .. } => "export a build for an older C library: `sidle inspect FILE` shows what a bundle was built for",
+                Obstacle::Libc { .. } => {
+                    "export a build for an older C library: `sidle inspect FILE` shows what a bundle was built for"
+                }
                 Obstacle::Libraries(_) => "install the distribution's packages that have these libraries",
                 Obstacle::Bytes { .. } => "free space there: `sidle collect` removes old releases",
                 Obstacle::Inodes { .. } => "remove small files there: `sidle collect` removes old releases",
@@ -118,8 +120,12 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Architecture { needed, found } => write!(formatter, "it is built for {needed}, this host is {found}"),
-            Self::Libc { needed, found: Some(found) } => write!(formatter, "it needs glibc {needed} or newer, this host has {found}"),
-            Self::Libc { needed, found: None } => write!(formatter, "it needs glibc {needed} or newer, this host has none"),
+            Self::Libc { needed, found: Some(found) } => {
+                write!(formatter, "it needs glibc {needed} or newer, this host has {found}")
+            }
+            Self::Libc { needed, found: None } => {
+                write!(formatter, "it needs glibc {needed} or newer, this host has none")
+            }
             Self::Libraries(names) => write!(formatter, "this host lacks the libraries it needs: {}", names.join(", ")),
             Self::Bytes { needed, free } => {
                 write!(formatter, "it needs {} MiB of space, {} MiB are free", mebibytes(*needed), free >> 20)
@@ -165,7 +171,8 @@ fn needs(manifest: &Manifest, host: &Host) -> Vec<Obstacle> {
 
 fn room(manifest: &Manifest, space: &Space) -> Vec<Obstacle> {
     let mut obstacles = Vec::new();
-    let allocated = manifest.space.allocated_bytes.max(manifest.space.inodes.saturating_mul(space.block_size.min(4096)));
+    let allocated =
+        manifest.space.allocated_bytes.max(manifest.space.inodes.saturating_mul(space.block_size.min(4096)));
     let needed = allocated.saturating_add(allocated >> SPACE_MARGIN_SHIFT);
     if space.free_bytes < needed {
         obstacles.push(Obstacle::Bytes { needed, free: space.free_bytes });

@@ -72,7 +72,9 @@ impl fmt::Display for DriveError {
             Self::Files(error) => error.fmt(formatter),
             Self::Os(error) => error.fmt(formatter),
             Self::Request(error) => error.fmt(formatter),
-            Self::Verdict { release, reason } => write!(formatter, "cannot switch to {release}: it failed on this host: {reason}"),
+            Self::Verdict { release, reason } => {
+                write!(formatter, "cannot switch to {release}: it failed on this host: {reason}")
+            }
             Self::Store(error) => error.fmt(formatter),
         }
     }
@@ -226,7 +228,13 @@ impl Driver {
         self.believe(journal, now)
     }
 
-    fn perform(&mut self, act: Act, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Outcome, DriveError> {
+    fn perform(
+        &mut self,
+        act: Act,
+        live: &Switch,
+        processes: &mut Processes,
+        now: Moment,
+    ) -> Result<Outcome, DriveError> {
         match act {
             Act::Check => self.check(live, processes, now),
             Act::AwaitIdle => self.await_idle(live, processes, now),
@@ -288,7 +296,9 @@ impl Driver {
     }
 
     fn start(&self, live: &Switch, side: Side, processes: &mut Processes) -> Outcome {
-        let Some(release) = live.release(side) else { return Outcome::Failed("there is no release to start".to_owned()) };
+        let Some(release) = live.release(side) else {
+            return Outcome::Failed("there is no release to start".to_owned());
+        };
         // What still ends would hold the agent's own locks against the new process.
         if processes.records().any(|record| record.doomed || record.release != *release) {
             return match processes.end_all() {
@@ -296,7 +306,8 @@ impl Driver {
                 Err(error) => Outcome::NotYet(error.to_string()),
             };
         }
-        let manifest: Result<Manifest, StoreError> = self.store.verify(release).and_then(|()| self.store.manifest(release));
+        let manifest: Result<Manifest, StoreError> =
+            self.store.verify(release).and_then(|()| self.store.manifest(release));
         match manifest {
             Err(error) => Outcome::Failed(error.to_string()),
             Ok(manifest) => match processes.start(release, &manifest) {

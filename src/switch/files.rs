@@ -127,7 +127,9 @@ impl InstanceFiles {
         match lock::try_exclusive(directory.lock_fd()?) {
             Ok(Attempt::Held(lock)) => Ok(Some(DriverLock { _lock: lock })),
             Ok(Attempt::Busy) => Ok(None),
-            Ok(Attempt::Unsupported(source)) | Err(source) => Err(OsError::new("lock", directory.path(), source).into()),
+            Ok(Attempt::Unsupported(source)) | Err(source) => {
+                Err(OsError::new("lock", directory.path(), source).into())
+            }
         }
     }
 
@@ -167,7 +169,9 @@ impl InstanceFiles {
 
     /// The switches that ended.
     pub fn history(&self) -> Result<History, FilesError> {
-        Ok(self.read(HISTORY_NAME, HISTORY_LENGTH_MAXIMUM, History::parse, super::history::HistoryError::hint)?.unwrap_or_default())
+        Ok(self
+            .read(HISTORY_NAME, HISTORY_LENGTH_MAXIMUM, History::parse, super::history::HistoryError::hint)?
+            .unwrap_or_default())
     }
 
     /// Writes the history, whole or not at all.

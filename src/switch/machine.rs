@@ -316,7 +316,8 @@ impl Phase {
         }
     }
 
-    /// The side that the supervisor keeps running by itself (with back-off), as it does without a switch. In the other phases a process
+    /// The side that the supervisor keeps running by itself (with back-off), as it does without a switch; whatever else runs of the
+    /// instance's agent it ends, and if there is no release on that side, everything. In the other phases a process
     /// that ends is the machine's business: the supervisor reports it as `Lost` and starts nothing.
     pub fn keeps(self) -> Option<Side> {
         match self {

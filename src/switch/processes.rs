@@ -91,7 +91,13 @@ pub struct Processes {
 
 impl Processes {
     /// Nothing known yet: [`Processes::find`] looks for what runs. `configuration` overrides the directory that the manifest names.
-    pub fn new(layout: &Layout, package: &PackageName, instance: &InstanceName, registry: Registry, configuration: Option<PathBuf>) -> Self {
+    pub fn new(
+        layout: &Layout,
+        package: &PackageName,
+        instance: &InstanceName,
+        registry: Registry,
+        configuration: Option<PathBuf>,
+    ) -> Self {
         Self {
             layout: layout.clone(),
             package: package.clone(),
@@ -135,15 +141,16 @@ impl Processes {
     fn self_declared(&self, leader: Identity) -> Option<Record> {
         let variable = |name| proc_fs::environment_variable(leader.pid, name).ok().flatten();
         let is_leader = variable(LEADER_VARIABLE)? == leader.pid.to_string().as_str();
-        let is_ours = variable(INSTANCE_VARIABLE)? == self.instance.as_str() && variable(ROOT_VARIABLE)? == *self.layout.root();
+        let is_ours =
+            variable(INSTANCE_VARIABLE)? == self.instance.as_str() && variable(ROOT_VARIABLE)? == *self.layout.root();
         let release = variable(RELEASE_VARIABLE)?.to_str()?.parse().ok()?;
-        let record =
-            Record { core: vec![leader.clone()], leader, release, started_at: clock::now(), doomed: false };
+        let record = Record { core: vec![leader.clone()], leader, release, started_at: clock::now(), doomed: false };
         (is_leader && is_ours).then_some(record)
     }
 
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
-        let directory = self.configuration.clone().unwrap_or_else(|| self.layout.on_host(manifest.service.config.as_ref()));
+        let directory =
+            self.configuration.clone().unwrap_or_else(|| self.layout.on_host(manifest.service.config.as_ref()));
         let settings = AgentSettings::new(&directory);
         let agent = (self.registry)(manifest.agent, &settings);
         Running { record, child, agent, settings, kind: manifest.agent, registry: self.registry }
@@ -199,7 +206,9 @@ impl Processes {
     }
 
     fn usable(&self, release: &Release) -> Option<&Running> {
-        self.running.iter().find(|running| running.record.release == *release && !running.record.doomed && running.leads())
+        self.running
+            .iter()
+            .find(|running| running.record.release == *release && !running.record.doomed && running.leads())
     }
 
     /// The record of the process that runs `release` and can be counted on.
@@ -261,11 +270,17 @@ impl Processes {
 
     /// Directories whose changes mean that it is worth looking again.
     pub fn watches(&self) -> Vec<PathBuf> {
-        self.running.iter().filter_map(|running| running.agent.as_ref().ok()).flat_map(|agent| agent.watches()).collect()
+        self.running
+            .iter()
+            .filter_map(|running| running.agent.as_ref().ok())
+            .flat_map(|agent| agent.watches())
+            .collect()
     }
 
     fn usable_mut(&mut self, release: &Release) -> Option<&mut Running> {
-        self.running.iter_mut().find(|running| running.record.release == *release && !running.record.doomed && running.leads())
+        self.running
+            .iter_mut()
+            .find(|running| running.record.release == *release && !running.record.doomed && running.leads())
     }
 
     /// Lets the process of `release` run on, if it was frozen.
@@ -367,7 +382,11 @@ impl Running {
             identity.signal(SignalNumber::STOP)?;
         }
         crash_point!("freeze.stopped");
-        let seen = if self.stands_still()? { self.activity() } else { Activity::Unknown("it does not stand still yet".to_owned()) };
+        let seen = if self.stands_still()? {
+            self.activity()
+        } else {
+            Activity::Unknown("it does not stand still yet".to_owned())
+        };
         match described(&seen) {
             None => Ok(Frozen::Idle),
             Some(work) => {

@@ -46,11 +46,15 @@ impl Verdicts {
             self.declined.remove(&switch.to);
         }
         if let Some(release) = switch.condemned() {
-            let reason = switch.failure.as_ref().map_or_else(String::new, |failure| format!("{}: {}", failure.phase, failure.text));
+            let reason = switch
+                .failure
+                .as_ref()
+                .map_or_else(String::new, |failure| format!("{}: {}", failure.phase, failure.text));
             self.bad.insert(release.clone(), Verdict { at, reason });
         }
         if let Some(release) = switch.declined() {
-            self.declined.insert(release.clone(), Verdict { at, reason: format!("left by a rollback: {}", switch.reason) });
+            self.declined
+                .insert(release.clone(), Verdict { at, reason: format!("left by a rollback: {}", switch.reason) });
         }
         self
     }

@@ -1,1 +1,409 @@
-//! The switch machine under every schedule.
+//! The switch machine under every schedule: a model host of every kind of trouble, the real machine and journal, a driver that does
+//! nothing but "act, write, believe", and at every point a crash of the supervisor, a power cut, or a person who changes their mind.
+//!
+//! All schedules with up to two crashes and one cancellation are walked, not sampled: states already seen are not walked twice.
+
+#[path = "machine/host.rs"]
+mod host;
+#[path = "machine/record.rs"]
+mod record;
+
+use host::{Effect, Former, Hitch, Host, Process, Trial, World};
+use jiff::Timestamp;
+use sidle::switch::machine::STEPS_MAXIMUM;
+use sidle::switch::{Journal, Limits, Mode, Outcome, Phase, Purpose, Request, Side};
+use sidle::version::Release;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+const DEADLINE: Timestamp = Timestamp::MAX;
+const LIMITS: Limits = Limits {
+    stop: Duration::from_secs(30),
+    start: Duration::from_secs(120),
+    probation: Duration::from_secs(60),
+    pause_minimum: Duration::from_secs(1),
+    pause_maximum: Duration::from_secs(60),
+};
+
+static OLD: LazyLock<Release> = LazyLock::new(|| "1.0-1".parse().unwrap());
+static NEW: LazyLock<Release> = LazyLock::new(|| "2.0-1".parse().unwrap());
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct State {
+    host: Host,
+    /// What is on disk; the driver has no other memory.
+    disk: Journal,
+    /// The driver died; the next one has not yet written what it found.
+    away: bool,
+    crashes_left: u8,
+    cancels_left: u8,
+}
+
+fn beginning(world: World, crashes: u8, cancels: u8) -> State {
+    let from = (world.former != Former::None).then(|| OLD.clone());
+    let to = if world.purpose == Purpose::Restart { OLD.clone() } else { NEW.clone() };
+    let journal = Journal::new("demo".parse().unwrap(), "demo".parse().unwrap(), from.clone(), 0);
+    let request = Request {
+        purpose: world.purpose,
+        mode: world.mode,
+        to,
+        deadline: DEADLINE,
+        reason: String::new(),
+        by: String::new(),
+    };
+    let absent = matches!(world.former, Former::None | Former::Absent | Former::Broken);
+    let process = from.clone().filter(|_| !absent).map(|release| Process {
+        release,
+        side: Side::Former,
+        frozen: false,
+        doomed: false,
+        original: true,
+    });
+    let host = Host {
+        boot: 0,
+        link: from,
+        processes: process.into_iter().collect(),
+        history: Vec::new(),
+        ended_original: false,
+        struck: Vec::new(),
+        checked: false,
+    };
+    let mut disk = journal.requested(request, &host.boot_id(), NOW).unwrap();
+    if world.former == Former::JobAtFreezeAlways {
+        // Its rounds are all alike: only the last ones are walked.
+        disk.live.as_mut().unwrap().steps = STEPS_MAXIMUM - 8;
+    }
+    State { host, disk, away: false, crashes_left: crashes, cancels_left: cancels }
+}
+
+/// What a driver makes of an outcome early in a phase, and late: past its limit and the deadline.
+fn timed(disk: &Journal, outcome: &Outcome) -> Vec<Outcome> {
+    let live = disk.live.as_ref().unwrap();
+    let early = live.in_time(outcome.clone(), Duration::ZERO, NOW, &LIMITS);
+    let late = live.in_time(outcome.clone(), Duration::from_secs(3_600), DEADLINE, &LIMITS);
+    if early == late { vec![early] } else { vec![early, late] }
+}
+
+impl State {
+    fn with(&self, host: Host, disk: Journal) -> Self {
+        Self { host, disk, ..self.clone() }
+    }
+
+    /// The supervisor dies and comes back, and perhaps so does the host. Each crash is one of three.
+    fn crashes(&self, host: &Host, next: &mut Vec<Self>) {
+        if self.crashes_left == 0 {
+            return;
+        }
+        let mut processes_died = host.clone();
+        processes_died.processes.retain(|process| process.doomed);
+        let mut power_cut = host.clone();
+        power_cut.processes.clear();
+        power_cut.boot += 1;
+        power_cut.ended_original = false;
+        for host in [host.clone(), processes_died, power_cut] {
+            next.push(Self { host, away: true, crashes_left: self.crashes_left - 1, ..self.clone() });
+        }
+    }
+
+    fn come_back(&self) -> Self {
+        let alive = self.disk.meant().is_some_and(|meant| self.host.running(meant).is_some());
+        Self { disk: self.disk.resumed(&self.host.boot_id(), alive, NOW), away: false, ..self.clone() }
+    }
+
+    fn successors(&self, world: World) -> Vec<Self> {
+        let mut next = Vec::new();
+        if self.away {
+            next.push(self.come_back());
+            self.crashes(&self.host, &mut next);
+            return next;
+        }
+        let Some(live) = &self.disk.live else {
+            let proven = self.disk.proven.as_ref();
+            let side = if proven == Some(&*NEW) { Side::Trial } else { Side::Former };
+            next.push(self.with(self.host.kept(world, side, proven), self.disk.clone()));
+            return next;
+        };
+        let Effect { midway, after, outcome } = self.host.perform(world, &self.disk, live.phase.act());
+        for outcome in timed(&self.disk, &outcome) {
+            next.push(self.with(after.clone(), self.disk.advanced(&outcome, NOW)));
+        }
+        for host in midway.iter().chain([&self.host, &after]) {
+            self.crashes(host, &mut next);
+        }
+        if self.cancels_left > 0 {
+            let disk = self.disk.advanced(&Outcome::Cancelled, NOW);
+            next.push(Self { disk, cancels_left: self.cancels_left - 1, ..self.clone() });
+        }
+        if let Some(side) = live.phase.keeps() {
+            next.push(self.with(self.host.kept(world, side, live.release(side)), self.disk.clone()));
+        }
+        next
+    }
+
+    /// What has to hold whenever something is on disk.
+    fn check(&self, world: World) {
+        let passed = self.disk.proven.as_ref() == Some(&*NEW) || self.host.link.as_ref() == Some(&*NEW);
+        assert!(!passed || world.trial.can_pass(), "a bad release has become the one");
+        let committed = self.disk.live.as_ref().is_some_and(|live| matches!(live.phase, Phase::Flipping | Phase::Committed));
+        assert!(!committed || world.trial.can_pass(), "a trial that failed is committed");
+        let flipping = self.disk.live.as_ref().is_some_and(|live| live.phase == Phase::Flipping);
+        let linked = self.host.link == self.disk.proven || (flipping && self.host.link == self.disk.previous);
+        assert!(linked, "`current` names {:?}\n{self:#?}", self.host.link);
+        let awake = self.host.processes.iter().filter(|process| !process.doomed).count();
+        assert!(awake <= 1, "two processes run");
+        let Some(live) = &self.disk.live else { return };
+        assert!(live.steps <= STEPS_MAXIMUM + 20 || live.phase.is_back(), "it goes round for ever");
+        let unchanged = matches!(live.phase, Phase::Refused | Phase::Cancelled | Phase::Expired);
+        assert!(!(unchanged && self.host.ended_original), "it says that nothing was changed, but something was ended");
+        assert!(!live.phase.is_ended() || live.phase == Phase::Committed || live.failure.is_some(), "it doesn't say why");
+        assert_eq!(live.outage_since.is_some(), live.phase.is_outage() && live.from.is_some(), "outage in {live:?}");
+    }
+
+    /// What has to hold when nothing happens any more.
+    fn check_at_rest(&self, world: World) {
+        let stuck = || format!("at rest:\n{self:#?}");
+        if let Some(live) = &self.disk.live {
+            assert!(live.phase == Phase::Flipping && world.hitch == Hitch::FlipNever, "{}", stuck());
+            return;
+        }
+        assert_eq!(self.host.history, [1], "{}", stuck());
+        assert_eq!(self.host.link, self.disk.proven, "{}", stuck());
+        let Some(proven) = &self.disk.proven else {
+            assert!(self.host.processes.iter().all(|process| process.doomed), "{}", stuck());
+            return;
+        };
+        let hopeless = matches!(world.former, Former::Broken | Former::NeverBack) || world.hitch == Hitch::StopNever;
+        let running = self.host.running(proven).is_some_and(|process| !process.frozen);
+        assert!(running || (hopeless && *proven == *OLD), "the release that worked does not run: {}", stuck());
+    }
+}
+
+/// What is on disk can be read again, and is what was written.
+fn check_form(journal: &Journal) {
+    let read = Journal::parse(&journal.to_bytes()).unwrap_or_else(|error| panic!("{error}: {journal:#?}"));
+    assert_eq!(read, *journal);
+}
+
+fn fingerprint(thing: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    thing.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Walks every state that the world can come to; gives their number and the phases in which switches ended.
+fn explore(world: World, crashes: u8, cancels: u8) -> (usize, HashSet<Phase>) {
+    let start = beginning(world, crashes, cancels);
+    let mut seen = HashSet::from([fingerprint(&start)]);
+    let mut written = HashSet::new();
+    let mut ends = HashSet::new();
+    let mut open = vec![start];
+    while let Some(state) = open.pop() {
+        let new = written.insert(fingerprint(&state.disk));
+        let checked = std::panic::catch_unwind(|| {
+            state.check(world);
+            if new {
+                check_form(&state.disk);
+            }
+            state.successors(world)
+        });
+        let Ok(next) = checked else { panic!("in {world:?}") };
+        if let Some(live) = &state.disk.live {
+            if live.phase.is_ended() {
+                ends.insert(live.phase);
+            }
+            // A stranded switch goes on for ever, as it should; the third time shows nothing new.
+            if live.strandings > 2 {
+                continue;
+            }
+        }
+        if next.iter().all(|next| *next == state) {
+            state.check_at_rest(world);
+        }
+        for next in next {
+            if seen.insert(fingerprint(&next)) {
+                open.push(next);
+            }
+        }
+    }
+    (seen.len(), ends)
+}
+
+/// One walk without crashes, as a driver makes it that is late only where nothing else happens. Gives every phase passed.
+fn straight(world: World) -> Vec<Phase> {
+    let mut state = beginning(world, 0, 0);
+    let mut phases = vec![Phase::Checking];
+    while let Some(live) = &state.disk.live {
+        let phase = live.phase;
+        let Effect { after, outcome, .. } = state.host.perform(world, &state.disk, phase.act());
+        let mut outcomes = timed(&state.disk, &outcome).into_iter();
+        let steady = after == state.host && state.disk.advanced(&outcome, NOW).live == state.disk.live;
+        let stuck = steady || matches!(phase, Phase::Probation);
+        let outcome = if stuck { outcomes.next_back() } else { outcomes.next() }.unwrap();
+        let disk = state.disk.advanced(&outcome, NOW);
+        if let Some(next) = disk.live.as_ref().filter(|next| next.phase != phase) {
+            phases.push(next.phase);
+        }
+        if (steady && disk == state.disk) || disk.live.as_ref().is_some_and(|live| live.strandings > 2) {
+            return phases;
+        }
+        state = state.with(after, disk);
+    }
+    phases
+}
+
+/// The phase in which a walk without crashes has to end.
+fn expected(world: World) -> Phase {
+    let waits = world.mode == Mode::Idle && world.former != Former::None;
+    let busy = matches!(world.former, Former::BusyForever | Former::JobAtFreezeAlways);
+    let there = !matches!(world.former, Former::None | Former::Absent | Former::Broken | Former::DiesWhileWaiting);
+    let comes_back = match world.former {
+        Former::Broken | Former::NeverBack | Former::PeersDown => Phase::Stranded,
+        _ => Phase::RolledBack,
+    };
+    match world.hitch {
+        Hitch::CheckFails => Phase::Refused,
+        Hitch::FreezeFails if waits && there && world.former != Former::BusyForever && world.former != Former::DiesAtFreeze => Phase::Refused,
+        _ if waits && busy => Phase::Expired,
+        Hitch::StopNever if there && !(waits && world.former == Former::DiesAtFreeze) => Phase::Stranded,
+        Hitch::StopFailsOnce if world.former == Former::Broken => Phase::Stranded,
+        Hitch::StopFailsOnce => Phase::RolledBack,
+        Hitch::FlipNever if world.trial.can_pass() => Phase::Flipping,
+        _ if world.trial.can_pass() => Phase::Committed,
+        _ => comes_back,
+    }
+}
+
+#[test]
+fn without_a_crash_a_good_release_is_committed_and_no_other() {
+    // Here the way back takes up the process that could not be ended, which is of the same release.
+    let adopts = |world: &World| {
+        let gone = matches!(world.former, Former::Broken | Former::NeverBack);
+        gone && world.purpose == Purpose::Restart && world.hitch == Hitch::TrialStopFailsOnce
+    };
+    for world in worlds().into_iter().filter(|world| !adopts(world)) {
+        let phases = straight(world);
+        assert_eq!(phases.last(), Some(&expected(world)), "{world:?}: {phases:?}");
+        assert!(phases.len() as u32 <= STEPS_MAXIMUM + 10, "{world:?}: {} phases", phases.len());
+    }
+}
+
+#[test]
+fn the_way_forth_and_the_way_back_are_the_documented_ones() {
+    use Phase::{
+        Checking, Committed, Flipping, Freezing, Probation, Proving, Reproving, Restarting, Retreating, RolledBack, Starting,
+        Stopping, Stranded, Waiting,
+    };
+    let world = |mode, former, trial| World { purpose: Purpose::Switch, mode, former, trial, hitch: Hitch::None };
+    let walk = |mode, former, trial| straight(world(mode, former, trial));
+    let (idle, now) = (Mode::Idle, Mode::Now);
+    let proof = [Stopping, Starting, Proving, Probation, Flipping, Committed];
+    assert_eq!(walk(idle, Former::Idle, Trial::Good), [&[Checking, Waiting, Freezing][..], &proof].concat());
+    assert_eq!(
+        walk(idle, Former::JobAtFreezeOnce, Trial::Good),
+        [&[Checking, Waiting, Freezing, Waiting, Freezing][..], &proof].concat()
+    );
+    assert_eq!(walk(now, Former::Idle, Trial::Good), [&[Checking][..], &proof].concat());
+    assert_eq!(walk(idle, Former::None, Trial::Good), [&[Checking][..], &proof].concat());
+    assert_eq!(walk(idle, Former::Broken, Trial::Good), [&[Checking, Waiting][..], &proof].concat());
+    let back = [Retreating, Restarting, Reproving, RolledBack];
+    assert_eq!(walk(now, Former::Idle, Trial::NeverProves), [&[Checking, Stopping, Starting, Proving][..], &back].concat());
+    assert_eq!(
+        walk(now, Former::Idle, Trial::FlapsOnce),
+        [Checking, Stopping, Starting, Proving, Probation, Proving, Probation, Flipping, Committed]
+    );
+    let flaps = [Proving, Probation].repeat(4);
+    assert_eq!(walk(now, Former::Idle, Trial::FlapsForever), [&[Checking, Stopping, Starting][..], &flaps, &back].concat());
+    assert_eq!(walk(now, Former::None, Trial::CrashesAtStart), [Checking, Stopping, Starting, Retreating, RolledBack]);
+    assert_eq!(
+        walk(now, Former::BackAtSecondTry, Trial::CrashesAtStart),
+        [Checking, Stopping, Starting, Retreating, Restarting, Stranded, Restarting, Reproving, RolledBack]
+    );
+}
+
+const FORMERS: [Former; 12] = [
+    Former::Idle,
+    Former::BusyOnce,
+    Former::BusyForever,
+    Former::JobAtFreezeOnce,
+    Former::JobAtFreezeAlways,
+    Former::DiesWhileWaiting,
+    Former::DiesAtFreeze,
+    Former::Absent,
+    Former::Broken,
+    Former::BackAtSecondTry,
+    Former::NeverBack,
+    Former::PeersDown,
+];
+const TRIALS: [Trial; 9] = [
+    Trial::Good,
+    Trial::SlowToProve,
+    Trial::FlapsOnce,
+    Trial::FlapsForever,
+    Trial::CrashesAtStart,
+    Trial::DiesBeforeProof,
+    Trial::NeverProves,
+    Trial::DiesInProbation,
+    Trial::UnknownInProbation,
+];
+const HITCHES: [Hitch; 11] = [
+    Hitch::None,
+    Hitch::CheckFails,
+    Hitch::CheckLater,
+    Hitch::FreezeFails,
+    Hitch::StopFailsOnce,
+    Hitch::StopLingers,
+    Hitch::StopNever,
+    Hitch::TrialStopFailsOnce,
+    Hitch::TrialStopLingers,
+    Hitch::FlipFailsOnce,
+    Hitch::FlipNever,
+];
+
+/// Every world.
+fn worlds() -> Vec<World> {
+    let mut worlds = Vec::new();
+    for mode in [Mode::Idle, Mode::Now] {
+        for trial in TRIALS {
+            for hitch in HITCHES {
+                worlds.push(World { purpose: Purpose::Switch, mode, former: Former::None, trial, hitch });
+                for purpose in [Purpose::Switch, Purpose::Restart] {
+                    worlds.extend(FORMERS.map(|former| World { purpose, mode, former, trial, hitch }));
+                }
+            }
+        }
+    }
+    // Without the wait nobody looks what the old process does meanwhile: such worlds are all the same.
+    worlds.retain(|world| world.mode == Mode::Idle || !world.former.matters_while_waiting());
+    worlds
+}
+
+fn everywhere(worlds: &[World], crashes: u8, cancels: u8) -> usize {
+    let half = worlds.len().div_ceil(2);
+    let walk = |worlds: &[World]| worlds.iter().map(|world| explore(*world, crashes, cancels).0).sum::<usize>();
+    std::thread::scope(|scope| {
+        let halves: Vec<_> = worlds.chunks(half).map(|worlds| scope.spawn(move || walk(worlds))).collect();
+        halves.into_iter().map(|half| half.join().expect("a world failed; see above")).sum()
+    })
+}
+
+#[test]
+fn every_world_converges_under_one_crash() {
+    let states = everywhere(&worlds(), 1, 0);
+    println!("{} worlds, {states} states", worlds().len());
+}
+
+#[test]
+fn every_trouble_converges_under_every_two_crashes_and_a_cancellation() {
+    let trouble = |world: &World| {
+        let single = world.hitch == Hitch::None || world.former == Former::None;
+        let paired = matches!(world.former, Former::Idle | Former::NeverBack)
+            && matches!(world.trial, Trial::Good | Trial::CrashesAtStart | Trial::NeverProves);
+        single || paired
+    };
+    let worlds: Vec<World> = worlds().into_iter().filter(trouble).collect();
+    let states = everywhere(&worlds, 2, 1);
+    println!("{} worlds, {states} states", worlds.len());
+}

@@ -1,0 +1,244 @@
+//! Whether a minion is idle: its job processes, the entries of running jobs, the queues on disk, and returns that have not left.
+//!
+//! What a minion's main process has for children (3006.30, 3007.17, 3008.5: `salt/minion.py`, `utils/schedule.py`, `engines/__init__.py`);
+//! each appends its name to main's title with setproctitle, see it with `ps -o pid,args --ppid MAIN`:
+//! - `ProcessPayload(jid=J)`: a published job, then ` Minion._thread_return` once its modules are loaded;
+//! - `Schedule(name=N, jid=J)`: a scheduled one, the mine's update included;
+//! - `Engine(…)`: lives as long as the minion: no job;
+//! - anything else (a command that main runs itself, a fork that has no title yet): not known to be idle.
+//!
+//! Beacons run in main, process managers are no processes of their own.
+
+use super::entry::{self, Entry};
+use super::lingering;
+use crate::agent::{Activity, Job};
+use crate::os::dir::Dir;
+use crate::os::proc_fs::{self, Process, TcpConnection};
+use crate::os::{self, OsError};
+use crate::salt::config::{Masters, MinionConfig};
+use std::path::Path;
+
+/// A disk queue holds what waits for a free process; more than this is not counted one by one.
+const QUEUED_NAMED_MAX: usize = 20;
+
+/// How long a half-written queue file counts as a job on its way: one left by a crash must not block for ever.
+const QUEUE_WRITE_SECONDS: i64 = 10;
+
+/// What a child of main is, by its title.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Title {
+    /// A published job.
+    Payload {
+        /// Its jid.
+        jid: String,
+        /// True once it has come to writing its own entry: modules are loaded, the function is next.
+        begun: bool,
+    },
+    /// A scheduled job.
+    Schedule {
+        /// Name in the schedule.
+        name: String,
+        /// Its jid.
+        jid: String,
+    },
+    /// An engine.
+    Engine,
+    /// Nothing that Salt names.
+    Other(String),
+}
+
+impl Title {
+    /// Reads the title of a process. The first marker is its own: a descendant's title only grows at the end.
+    pub fn parse(title: &str) -> Self {
+        let markers = ["ProcessPayload(jid=", "Schedule(name=", "Engine("];
+        let first = markers.iter().filter_map(|marker| title.find(marker).map(|at| (at, *marker))).min();
+        let Some((at, marker)) = first else { return Self::Other(title.to_owned()) };
+        let rest = &title[at + marker.len()..];
+        // A title that the space for it cut short names nothing for certain.
+        match (marker, rest.split_once(')')) {
+            ("Engine(", _) => Self::Engine,
+            ("ProcessPayload(jid=", Some((jid, rest))) => {
+                let begun = rest.contains("_thread_return") || rest.contains("_thread_multi_return");
+                Self::Payload { jid: jid.to_owned(), begun }
+            }
+            ("Schedule(name=", _) => match rest.rsplit_once(", jid=").map(|(name, jid)| (name, jid.split_once(')'))) {
+                Some((name, Some((jid, _)))) => Self::Schedule { name: name.to_owned(), jid: jid.to_owned() },
+                _ => Self::Other(title.to_owned()),
+            },
+            _ => Self::Other(title.to_owned()),
+        }
+    }
+
+    /// The jid that it names.
+    pub fn jid(&self) -> Option<&str> {
+        match self {
+            Self::Payload { jid, .. } | Self::Schedule { jid, .. } => Some(jid),
+            Self::Engine | Self::Other(_) => None,
+        }
+    }
+
+    /// The title of a process now; None where it is gone.
+    pub fn of(pid: u32) -> Result<Option<Self>, OsError> {
+        let words = proc_fs::command_line(pid)?;
+        Ok(words.map(|words| Self::parse(&words.join(" "))))
+    }
+}
+
+/// What the minion whose main process is `main` is doing. Asks the agent nothing, so main may be frozen.
+pub fn activity(config: &MinionConfig, main: u32) -> Activity {
+    match look(config, main) {
+        Ok(jobs) if jobs.is_empty() => Activity::Idle,
+        Ok(jobs) => Activity::Busy(jobs),
+        Err(reason) => Activity::Unknown(reason),
+    }
+}
+
+fn look(config: &MinionConfig, main: u32) -> Result<Vec<Job>, String> {
+    let said = |error: OsError| error.to_string();
+    // Children before entries: a job that ends between the two looks leaves its zombie or nothing. A job that begins is a child first.
+    let children = proc_fs::children(main).map_err(said)?;
+    let directory = Dir::open_if_exists(&config.jobs_directory()).map_err(said)?.ok_or_else(|| {
+        format!(
+            "cannot find {}: the minion has not come to running jobs yet, or its cachedir is another one",
+            config.jobs_directory().display()
+        )
+    })?;
+    let entries = entry::read(&directory)?;
+    let connections = connections(main)?;
+    let mut jobs = queued(&config.queues_directory()).map_err(said)?;
+    for entry in &entries {
+        if entry.is_live().map_err(said)? {
+            jobs.push(entry.job());
+        }
+    }
+    let settled = lingering::Settled::look(config, &directory, &connections).map_err(said)?;
+    for child in children.iter().filter(|child| child.is_alive()) {
+        if !jobs.iter().any(|job| job.pid == Some(child.pid)) {
+            jobs.extend(job_of_child(child, &entries, settled).map_err(said)?);
+        }
+    }
+    if !config.multiprocessing && !settled.quiet && jobs.is_empty() {
+        // A job's thread can't be seen; it removes its entry before its return is on its way.
+        jobs.push(Job {
+            id: "the last job".to_owned(),
+            what: "a return that may not have left yet".to_owned(),
+            pid: None,
+        });
+    }
+    jobs.extend(unsent(config, &connections));
+    Ok(jobs)
+}
+
+fn connections(main: u32) -> Result<Vec<TcpConnection>, String> {
+    let found = proc_fs::tcp_connections(main).map_err(|error| error.to_string())?;
+    found.ok_or_else(|| format!("the minion's main process {main} is gone"))
+}
+
+fn job_of_child(child: &Process, entries: &[Entry], settled: lingering::Settled) -> Result<Option<Job>, OsError> {
+    let Some(title) = Title::of(child.pid)? else { return Ok(None) };
+    let (id, what) = match title {
+        Title::Engine => return Ok(None),
+        Title::Payload { jid, begun } => {
+            let has_entry = entries.iter().any(|entry| entry.jid == jid);
+            if begun && !has_entry && settled.has_returned(child)? {
+                return Ok(None);
+            }
+            (jid, "a job that begins, or whose return may not have left yet".to_owned())
+        }
+        Title::Schedule { name, jid } => (jid, format!("scheduled job {name}")),
+        Title::Other(title) if title.is_empty() => return Ok(None),
+        Title::Other(title) => ("of an unknown kind".to_owned(), format!("child process \"{}\"", shortened(&title))),
+    };
+    Ok(Some(Job { id, what, pid: Some(child.pid) }))
+}
+
+/// The end of a title tells more than its path at the beginning.
+fn shortened(title: &str) -> String {
+    const CHARACTERS_MAX: usize = 120;
+    let count = title.chars().count();
+    if count <= CHARACTERS_MAX {
+        return title.to_owned();
+    }
+    format!("…{}", title.chars().skip(count - CHARACTERS_MAX).collect::<String>())
+}
+
+/// Jobs that wait on disk: `queues/<master>/{job_queue,state_queue}/queued_<microseconds>_<jid>.p`, `running_…` while main hands one
+/// to a process. They survive a restart, but only where the next release reads the same queue: they are waited for.
+fn queued(queues: &Path) -> Result<Vec<Job>, OsError> {
+    let mut jobs = Vec::new();
+    let Some(queues) = Dir::open_if_exists(queues)? else { return Ok(jobs) };
+    for (master, _) in queues.entries()?.into_iter().filter(|(_, kind)| *kind == os::dir::FileKind::Directory) {
+        let Some(master) = queues.child_if_exists(&master)? else { continue };
+        for name in ["job_queue", "state_queue"] {
+            let Some(queue) = master.child_if_exists(name)? else { continue };
+            for file in queue.names()? {
+                let file = file.to_string_lossy().into_owned();
+                if let Some(jid) = queued_jid(&queue, &file)?.filter(|_| jobs.len() < QUEUED_NAMED_MAX) {
+                    jobs.push(Job { id: jid, what: format!("a job in the {}", name.replace('_', " ")), pid: None });
+                }
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+fn queued_jid(queue: &Dir, file: &str) -> Result<Option<String>, OsError> {
+    let Some(rest) = file.strip_prefix("queued_").or_else(|| file.strip_prefix("running_")) else { return Ok(None) };
+    let jid = |rest: &str| rest.split_once('_').map_or(rest, |(_, jid)| jid).to_owned();
+    if let Some(rest) = rest.strip_suffix(".p") {
+        return Ok(Some(jid(rest)));
+    }
+    let Some(rest) = rest.strip_suffix(".p.tmp") else { return Ok(None) };
+    let fresh = queue.stat(file)?.is_some_and(|stat| os::clock::now().as_second() - stat.mtime.0 < QUEUE_WRITE_SECONDS);
+    Ok(fresh.then(|| jid(rest)))
+}
+
+/// Bytes that a master has not acknowledged: since 3005 every return goes through main, and would be lost with it.
+fn unsent(config: &MinionConfig, connections: &[TcpConnection]) -> Vec<Job> {
+    let Masters::Named(masters, _) = &config.masters else { return Vec::new() };
+    let to_master = |connection: &&TcpConnection| {
+        masters.iter().any(|master| master.request_port == connection.remote.port())
+            && connection.established
+            && connection.unacknowledged_bytes > 0
+    };
+    let job = |connection: &TcpConnection| Job {
+        id: format!("to {}", connection.remote),
+        what: format!("{} bytes not yet acknowledged", connection.unacknowledged_bytes),
+        pid: None,
+    };
+    connections.iter().filter(to_master).map(job).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_told_apart_by_their_titles() {
+        let base = "/t/bin/python3 -E /t/bin/salt-minion -c /etc/salt MultiMinionProcessManager MinionProcessManager";
+        let title = |rest: &str| Title::parse(&format!("{base} {rest}"));
+        assert_eq!(title("ProcessPayload(jid=1)"), Title::Payload { jid: "1".to_owned(), begun: false });
+        let begun = title("ProcessPayload(jid=20261121044316985755) Minion._thread_return");
+        assert_eq!(begun, Title::Payload { jid: "20261121044316985755".to_owned(), begun: true });
+        let scheduled = title("Schedule(name=a (b), jid=7)");
+        assert_eq!(scheduled, Title::Schedule { name: "a (b)".to_owned(), jid: "7".to_owned() });
+        assert_eq!(title("Engine(salt.loaded.int.engines.test)"), Title::Engine);
+        assert!(matches!(title("ProcessPayload(jid=2026"), Title::Other(_)), "a title cut short names no jid");
+        assert!(matches!(title(""), Title::Other(_)));
+    }
+
+    #[test]
+    fn jobs_on_disk_are_found_and_half_written_ones_too() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(queued(&root.path().join("queues")).unwrap().is_empty());
+        let queue = Dir::open_or_create(&root.path().join("queues/127.0.0.1/job_queue"), 0o700).unwrap();
+        assert!(queued(&root.path().join("queues")).unwrap().is_empty());
+        queue.write_atomic("queued_1700000000000000_20261121.p", b"", 0o600).unwrap();
+        queue.write_atomic("queued_1700000000000001_20261122.p.tmp", b"", 0o600).unwrap();
+        queue.write_atomic("other", b"", 0o600).unwrap();
+        let jobs = queued(&root.path().join("queues")).unwrap();
+        let ids: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
+        assert_eq!(ids, ["20261121", "20261122"]);
+        assert_eq!(jobs[0].what, "a job in the job queue");
+    }
+}

@@ -1,0 +1,160 @@
+//! Whether a minion reaches its masters, by the connections that its main process holds.
+//!
+//! What an ESTABLISHED connection to a master's publisher proves: main opens it only after sign-in. In `AsyncPubChannel.connect`
+//! (`salt/channel/client.py`: 3006.30, 3007.17, 3008.5) `self.auth.authenticate()` comes first, and the port comes out of its answer (`creds["publish_port"]`);
+//! a minion whose key is not accepted repeats sign-in on the request port and has no connection to the publisher. See it with
+//! `ss -tnp` before and after `salt-key -a`. Together with one to the request server it says: signed in, able to hear jobs and to return.
+//!
+//! What it does not prove: that the master answers now. A master whose machine vanished without a word keeps its connections here
+//! until TCP's keepalive gives up (Salt's default: 300 s idle, then the kernel's probes); nor that a job round trip works.
+
+use super::config::{Master, Masters, MinionConfig};
+use crate::agent::{Health, Peer};
+use crate::os;
+use crate::os::proc_fs::{self, TcpConnection};
+use std::net::IpAddr;
+
+/// Whether main reaches its masters.
+pub fn health(config: &MinionConfig, main: u32) -> Health {
+    let Masters::Named(masters, need) = &config.masters else {
+        return Health::Unknown(
+            "the minion works without a master (master_type: disable): there is no connection that could prove its health".to_owned(),
+        );
+    };
+    let connections = match proc_fs::tcp_connections(main) {
+        Ok(Some(connections)) => connections,
+        Ok(None) => return Health::Unknown(format!("the minion's main process {main} is gone")),
+        Err(error) => return Health::Unknown(error.to_string()),
+    };
+    let located: Vec<Located> = masters.iter().map(Located::of).collect();
+    let peers = located.iter().map(|master| peer(master, &located, &connections)).collect();
+    Health::Known { peers, need: *need }
+}
+
+struct Located<'config> {
+    master: &'config Master,
+    addresses: Result<Vec<IpAddr>, String>,
+}
+
+impl<'config> Located<'config> {
+    fn of(master: &'config Master) -> Self {
+        Self { master, addresses: os::net::resolve(&master.host).map_err(|error| error.to_string()) }
+    }
+
+    fn is_at(&self, address: IpAddr) -> bool {
+        self.addresses.as_ref().is_ok_and(|addresses| addresses.contains(&address))
+    }
+
+    fn shares_an_address(&self, other: &Self) -> bool {
+        self.addresses.as_ref().is_ok_and(|addresses| addresses.iter().any(|address| other.is_at(*address)))
+    }
+}
+
+fn peer(master: &Located, all: &[Located], connections: &[TcpConnection]) -> Peer {
+    let name = master.master.name.clone();
+    let (proven, detail) = match &master.addresses {
+        Err(error) => (false, error.clone()),
+        Ok(_) => match (requests(master, connections), publishes(master, all, connections)) {
+            (true, Ok(port)) => (true, format!("connected to ports {} and {port}", master.master.request_port)),
+            (true, Err(cause)) => (false, cause),
+            (false, Ok(_)) => (false, format!("not connected to port {}", master.master.request_port)),
+            (false, Err(_)) => (false, "not connected".to_owned()),
+        },
+    };
+    Peer { name, proven, detail }
+}
+
+fn requests(master: &Located, connections: &[TcpConnection]) -> bool {
+    let port = master.master.request_port;
+    connections.iter().any(|found| found.established && found.remote.port() == port && master.is_at(found.remote.ip()))
+}
+
+/// The port on which main is connected to the master's publisher. Where the minion's configuration sets none, the master alone
+/// knows it: any connection to the master's address that is no request server's is taken for it. Masters at one address are told
+/// apart by the custom of neighbouring ports (4505 and 4506), or when there is a connection for each of them.
+fn publishes(master: &Located, all: &[Located], connections: &[TcpConnection]) -> Result<u16, String> {
+    let neighbours: Vec<&Located> = all.iter().filter(|other| other.shares_an_address(master)).collect();
+    let mut ports: Vec<u16> = connections
+        .iter()
+        .filter(|found| found.established && master.is_at(found.remote.ip()))
+        .map(|found| found.remote.port())
+        .filter(|port| neighbours.iter().all(|other| other.master.request_port != *port))
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    if let Some(configured) = master.master.publish_port {
+        let missing = format!("signed out: connected to port {}, not to {configured}", master.master.request_port);
+        return if ports.contains(&configured) { Ok(configured) } else { Err(missing) };
+    }
+    let custom = master.master.request_port.wrapping_sub(1);
+    let customary = |other: &&&Located| ports.contains(&other.master.request_port.wrapping_sub(1));
+    match ports.first() {
+        Some(_) if ports.contains(&custom) => Ok(custom),
+        None => Err("not signed in: no connection to its publisher (is the minion's key accepted?)".to_owned()),
+        Some(_) if ports.len() >= neighbours.len() => {
+            // Those that follow the custom have taken theirs; one of the others is this one's.
+            let taken: Vec<u16> =
+                neighbours.iter().filter(customary).map(|other| other.master.request_port.wrapping_sub(1)).collect();
+            let left = ports.iter().find(|port| !taken.contains(port));
+            left.copied().ok_or_else(|| "not signed in: no connection to its publisher".to_owned())
+        }
+        Some(_) => {
+            Err("cannot be told from the other masters at its address: fewer publishers than masters are connected"
+                .to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn master(request_port: u16, publish_port: Option<u16>) -> Master {
+        Master { name: format!("127.0.0.1:{request_port}"), host: "127.0.0.1".to_owned(), request_port, publish_port }
+    }
+
+    fn connected(ports: &[u16]) -> Vec<TcpConnection> {
+        let connection = |port: &u16| TcpConnection {
+            local: SocketAddr::from(([127, 0, 0, 1], 50_000)),
+            remote: SocketAddr::from(([127, 0, 0, 1], *port)),
+            established: true,
+            unacknowledged_bytes: 0,
+            inode: 1,
+        };
+        ports.iter().map(connection).collect()
+    }
+
+    fn proven(masters: &[Master], ports: &[u16]) -> Vec<bool> {
+        let located: Vec<Located> = masters.iter().map(Located::of).collect();
+        located.iter().map(|one| peer(one, &located, &connected(ports)).proven).collect()
+    }
+
+    #[test]
+    fn one_master_needs_both_connections() {
+        let one = [master(4506, None)];
+        assert_eq!(proven(&one, &[4506, 4505]), [true]);
+        assert_eq!(proven(&one, &[4506, 9999]), [true], "the master names its publisher's port");
+        assert_eq!(proven(&one, &[4506]), [false], "a key that is not accepted");
+        assert_eq!(proven(&one, &[4505]), [false]);
+        assert_eq!(proven(&[master(4506, Some(7))], &[4506, 4505]), [false]);
+    }
+
+    #[test]
+    fn two_masters_at_one_address_are_told_apart() {
+        let two = [master(4506, None), master(4516, None)];
+        assert_eq!(proven(&two, &[4506, 4505, 4516, 4515]), [true, true]);
+        assert_eq!(proven(&two, &[4506, 4505]), [true, false]);
+        assert_eq!(proven(&two, &[4506, 4505, 4516]), [true, false], "signed in to one of them");
+        assert_eq!(proven(&two, &[4506, 9001, 4516, 9002]), [true, true]);
+        assert_eq!(proven(&two, &[4506, 9001, 4516]), [false, false], "unknown means no");
+    }
+
+    #[test]
+    fn a_name_that_does_not_resolve_is_not_proven() {
+        let unknown = Master { host: "no such name".to_owned(), ..master(4506, None) };
+        let located = [Located::of(&unknown)];
+        let seen = peer(&located[0], &located, &connected(&[4505, 4506]));
+        assert!(!seen.proven && seen.detail.starts_with("cannot resolve"), "{}", seen.detail);
+    }
+}

@@ -1,0 +1,109 @@
+//! The Salt minion as an agent: what it runs, whom it reaches, which of its processes are itself.
+
+pub mod config;
+pub mod entry;
+pub mod includes;
+pub mod jobs;
+pub mod lingering;
+pub mod masters;
+pub mod yaml;
+
+use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health};
+use crate::os::file;
+use crate::os::proc_fs;
+use crate::os::process::Identity;
+use config::MinionConfig;
+use std::path::PathBuf;
+
+/// A pid file holds a number.
+const PID_BYTES_MAX: u64 = 64;
+
+/// Processes between the leader and main: Salt has none, a wrapper that doesn't exec adds one. More is another process's pid.
+const CHAIN_MAX: usize = 4;
+
+/// Observes the minion of one configuration directory.
+///
+/// The configuration is read again at every look: a minion started after a change has taken the change up. One that has run since
+/// before has not; then the pid file, the entries or the connections don't fit, and the answer is Unknown.
+#[derive(Debug)]
+pub struct SaltMinion {
+    settings: AgentSettings,
+}
+
+impl SaltMinion {
+    /// An observer of the minion configured in `settings`. An error names the file and line that can't be understood.
+    pub fn new(settings: &AgentSettings) -> Result<Self, AgentError> {
+        let minion = Self { settings: settings.clone() };
+        minion.config()?;
+        Ok(minion)
+    }
+
+    fn config(&self) -> Result<MinionConfig, AgentError> {
+        MinionConfig::read(&self.settings.config_directory).map_err(|error| AgentError { message: error.to_string() })
+    }
+
+    /// The leader, and below it main.
+    fn chain(config: &MinionConfig, leader: &Identity) -> Result<Vec<Identity>, AgentError> {
+        let failed = |message: String| AgentError { message };
+        let path = &config.pid_file;
+        let cannot = |cause: &str| failed(format!("cannot tell the minion's main process: {}{cause}", path.display()));
+        if !leader.is_alive().map_err(|error| failed(error.to_string()))? {
+            return Err(failed(format!("cannot look at the minion: {leader} is gone")));
+        }
+        let bytes = file::read_if_exists(path, PID_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+        let bytes = bytes.ok_or_else(|| cannot(" does not exist; it may not have started yet"))?;
+        let main = String::from_utf8_lossy(&bytes).trim().parse::<u32>();
+        let main = main.map_err(|_| cannot(" holds no process number"))?;
+        let mut chain = Vec::new();
+        let mut pid = main;
+        while chain.len() < CHAIN_MAX {
+            let identity = Identity::of(pid).map_err(|error| failed(error.to_string()))?;
+            let process = proc_fs::process(pid).map_err(|error| failed(error.to_string()))?;
+            let (Some(identity), Some(process)) = (identity, process) else { break };
+            chain.push(identity);
+            if pid == leader.pid {
+                chain.reverse();
+                return Ok(chain);
+            }
+            pid = process.parent;
+        }
+        Err(cannot(&format!(
+            " names process {main}, which is not below {leader}: it is left from an earlier minion, or another one's"
+        )))
+    }
+
+    fn main(config: &MinionConfig, leader: &Identity) -> Result<u32, AgentError> {
+        Ok(Self::chain(config, leader)?.last().map_or(leader.pid, |main| main.pid))
+    }
+}
+
+impl Agent for SaltMinion {
+    /// Salt's own parent process (it restarts main on a keep-alive exit, so it must go first or with it) and main, which the pid
+    /// file names. With `--disable-keepalive` both are one.
+    fn core(&self, leader: &Identity) -> Result<Vec<Identity>, AgentError> {
+        Self::chain(&self.config()?, leader)
+    }
+
+    fn activity(&self, leader: &Identity) -> Activity {
+        let looked = self.config().and_then(|config| Ok(jobs::activity(&config, Self::main(&config, leader)?)));
+        looked.unwrap_or_else(|error| Activity::Unknown(error.message))
+    }
+
+    fn health(&self, leader: &Identity) -> Health {
+        let looked = self.config().and_then(|config| Ok(masters::health(&config, Self::main(&config, leader)?)));
+        looked.unwrap_or_else(|error| Health::Unknown(error.message))
+    }
+
+    fn watches(&self) -> Vec<PathBuf> {
+        let Ok(config) = self.config() else { return Vec::new() };
+        let mut watched = vec![config.jobs_directory()];
+        let queues = config.queues_directory();
+        if let Ok(Some(directory)) = crate::os::dir::Dir::open_if_exists(&queues) {
+            for master in directory.names().unwrap_or_default() {
+                watched.extend(["job_queue", "state_queue"].map(|name| queues.join(&master).join(name)));
+            }
+        }
+        watched.retain(|path| matches!(crate::os::dir::Dir::open_if_exists(path), Ok(Some(_))));
+        watched
+    }
+}

@@ -1,0 +1,93 @@
+//! The control socket: one line of JSON asks, one line answers. Only the owner of the instance may ask.
+
+use crate::failure::{Class, Report};
+use crate::layout::Layout;
+use crate::name::InstanceName;
+use crate::os::dir::Dir;
+use crate::os::{OsError, socket};
+use crate::switch::{Mode, Purpose};
+use crate::version::Release;
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::time::Duration;
+
+/// The socket's name in the instance's run directory.
+pub const SOCKET_NAME: &str = "control";
+/// Longest line either way: a request with a long reason, an answer with a long error.
+pub const LINE_LENGTH_MAXIMUM: u64 = 64 * 1024;
+/// How long a command waits for a supervisor's answer: it may be checking a release meanwhile.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// What a command asks of a supervisor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case")]
+pub enum Request {
+    /// Begin a switch.
+    Switch(Wish),
+    /// Take the live switch back.
+    Cancel,
+}
+
+/// A wish for a switch, as it travels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wish {
+    /// Why.
+    pub purpose: Purpose,
+    /// What it may cost.
+    pub mode: Mode,
+    /// To which release.
+    pub to: Release,
+    /// How long to wait for the moment, seconds.
+    pub deadline_seconds: u64,
+    /// Why, in the words of whoever asks.
+    pub reason: String,
+    /// Who asks.
+    pub by: String,
+    /// Try it although it failed here before.
+    pub force: bool,
+}
+
+/// What a supervisor answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// The request is written down; the number of the switch that it concerns.
+    Accepted {
+        /// Its number.
+        switch: u64,
+    },
+    /// It can't be done.
+    Refused(Report),
+}
+
+/// Asks the supervisor of an instance; None where there is none.
+pub fn ask(layout: &Layout, instance: &InstanceName, request: &Request) -> Result<Option<Answer>, Report> {
+    let Some(directory) = Dir::open_if_exists(&layout.run(instance))? else { return Ok(None) };
+    let Some(mut stream) = socket::connect(&directory, SOCKET_NAME, ANSWER_WAIT)? else { return Ok(None) };
+    let path = directory.path().join(SOCKET_NAME);
+    let failed = |source| Report::from(OsError::new("talk to the supervisor on", &path, source));
+    let mut line = serde_json::to_vec(request).expect("a request has no map keys but strings");
+    line.push(b'\n');
+    stream.write_all(&line).map_err(failed)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(LINE_LENGTH_MAXIMUM)).read_line(&mut answer).map_err(failed)?;
+    let parsed = serde_json::from_str(&answer);
+    parsed.map(Some).map_err(|error| Report {
+        class: Class::Failed,
+        message: format!("cannot understand the supervisor's answer on {}", path.display()),
+        causes: vec![error.to_string()],
+        hint: Some("it may be of another version of sidle: restart it".to_owned()),
+    })
+}
+
+/// Reads a request's line.
+pub fn parse(line: &str) -> Result<Request, Report> {
+    serde_json::from_str(line).map_err(|error| Report {
+        class: Class::Usage,
+        message: "cannot understand the request".to_owned(),
+        causes: vec![error.to_string()],
+        hint: Some(
+            "the command may be of another version of sidle than the supervisor: restart the supervisor".to_owned(),
+        ),
+    })
+}

@@ -1,0 +1,363 @@
+//! The supervisor: one loop over one enum of events. It runs the instance's agent, starts it again when it ends, and drives its switches.
+
+pub mod control;
+pub mod events;
+pub mod status;
+
+use crate::agent::Registry;
+use crate::failure::{Class, Report};
+use crate::layout::Layout;
+use crate::name::{InstanceName, PackageName};
+use crate::os::dir::Dir;
+use crate::os::process::Identity;
+use crate::os::{OsError, clock, notify, proc_fs, socket};
+use crate::store::Store;
+use crate::switch::drive::{BadReleases, Driver, Moment, Step};
+use crate::switch::files::InstanceFiles;
+use crate::switch::processes::Processes;
+use crate::switch::{self, Limits, Phase};
+use crate::version::Release;
+use control::{Answer, Request, Wish};
+use events::{Event, Events};
+use jiff::SignedDuration;
+use status::{AgentStatus, SupervisorStatus};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a supervisor is told.
+#[derive(Debug, Clone)]
+pub struct SuperviseSettings {
+    /// The instance.
+    pub instance: InstanceName,
+    /// Its package.
+    pub package: PackageName,
+    /// The agent's configuration directory; None: the one that the manifest names, below the root.
+    pub configuration: Option<PathBuf>,
+    /// How long the phases of a switch may last.
+    pub limits: Limits,
+    /// How long an agent may take to end by itself when the service is stopped.
+    pub stop: Duration,
+    /// The first pause before an agent that ended is started again; each further one is twice as long.
+    pub restart_pause_minimum: Duration,
+    /// The longest such pause.
+    pub restart_pause_maximum: Duration,
+}
+
+/// How often the agent's health is looked at while nothing happens.
+const HEALTH_LOOK: Duration = Duration::from_secs(15);
+/// The same while it is not healthy.
+const HEALTH_LOOK_SOON: Duration = Duration::from_secs(2);
+/// An agent that lived this long has come up: the next pause is the first one again.
+const STEADY_AFTER: Duration = Duration::from_secs(60);
+
+/// Runs an instance until it is told to end.
+pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registry) -> Result<(), Report> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| OsError::new("start", "the event loop".as_ref(), source))?;
+    let _entered = runtime.enter();
+    let directory = Dir::open_or_create(&layout.run(&settings.instance), 0o755)?;
+    let mut supervisor = Supervisor::new(layout, settings, registry, directory.try_clone()?)?;
+    let mut events = Events::new(socket::listen(&directory, control::SOCKET_NAME)?)?;
+    let ended = runtime.block_on(async {
+        let mut announced = false;
+        loop {
+            let pause = supervisor.turn(moment())?;
+            if supervisor.is_over() {
+                return Ok(());
+            }
+            if !announced {
+                announced = true;
+                tell("READY=1");
+            }
+            events.watch(supervisor.watches());
+            supervisor.handle(events.next(pause).await, moment());
+        }
+    });
+    directory.remove_file(control::SOCKET_NAME)?;
+    directory.remove_file(status::STATUS_NAME)?;
+    ended
+}
+
+fn moment() -> Moment {
+    Moment { wall: clock::now(), since_boot: clock::since_boot() }
+}
+
+/// A service manager that doesn't listen changes nothing here.
+fn tell(state: &str) {
+    let _ = notify::notify(state);
+}
+
+struct Supervisor {
+    settings: SuperviseSettings,
+    directory: Dir,
+    own: Identity,
+    driver: Driver,
+    processes: Processes,
+    restart: Restart,
+    health: Option<(Duration, AgentStatus)>,
+    trouble: Option<String>,
+    written: Option<SupervisorStatus>,
+    ending: Option<Duration>,
+    over: bool,
+}
+
+/// When an agent that ended may be started again.
+struct Restart {
+    pause: Duration,
+    not_before: Duration,
+    started: Option<Duration>,
+}
+
+impl Supervisor {
+    fn new(layout: &Layout, settings: SuperviseSettings, registry: Registry, directory: Dir) -> Result<Self, Report> {
+        let files = InstanceFiles::new(layout, &settings.instance, &settings.package);
+        let Some(lock) = files.try_drive()? else {
+            let holder = proc_fs_holder(layout, &settings.instance);
+            return Err(Report {
+                class: Class::Locked,
+                message: format!("cannot supervise {}: it is supervised already{holder}", settings.instance),
+                causes: Vec::new(),
+                hint: Some(format!("`sidle status {}` tells how it is", settings.package)),
+            });
+        };
+        let mut processes =
+            Processes::new(layout, &settings.package, &settings.instance, registry, settings.configuration.clone());
+        let store = Store::new(layout, &settings.package);
+        processes.find(|release| store.manifest(release).ok())?;
+        let now = moment();
+        let mut driver = Driver::new(files, lock, settings.limits, now)?;
+        driver.resume(&processes, now)?;
+        let restart = Restart { pause: settings.restart_pause_minimum, not_before: Duration::ZERO, started: None };
+        Ok(Self {
+            settings,
+            directory,
+            own: Identity::own()?,
+            driver,
+            processes,
+            restart,
+            health: None,
+            trouble: None,
+            written: None,
+            ending: None,
+            over: false,
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Does what is due; gives how long it may rest until the next turn, if no event comes before.
+    fn turn(&mut self, now: Moment) -> Result<Duration, Report> {
+        if self.processes.reap()? {
+            self.health = None;
+        }
+        self.processes.end_remains()?;
+        if let Some(since) = self.ending {
+            return self.end(since, now);
+        }
+        let step = match self.driver.step(&mut self.processes, now) {
+            Ok(step) => step,
+            // A full disk, say: nothing is believed that is not written, so the same act is due again.
+            Err(error) => {
+                self.trouble = Some(error.to_string());
+                Step::Waits
+            }
+        };
+        if step == Step::Moved {
+            self.health = None;
+            self.report(now)?;
+            return Ok(Duration::ZERO);
+        }
+        let until_restart = self.keep_running(now);
+        let until_look = self.look(now);
+        self.report(now)?;
+        let until_step = self.driver.journal().live.as_ref().map(|live| step_pause(live.phase));
+        Ok(until_step.into_iter().chain([until_restart, until_look]).min().unwrap_or(HEALTH_LOOK))
+    }
+
+    /// Starts the release that is meant to run when nothing of it does, unless the switch's own acts are to do that.
+    fn keep_running(&mut self, now: Moment) -> Duration {
+        let journal = self.driver.journal();
+        let kept = journal.live.as_ref().is_none_or(|live| live.phase.keeps().is_some());
+        let Some(release) = journal.meant().filter(|_| kept).cloned() else { return HEALTH_LOOK };
+        if self.processes.of(&release).is_some() {
+            let steady =
+                self.restart.started.is_some_and(|started| now.since_boot.saturating_sub(started) >= STEADY_AFTER);
+            if steady {
+                self.restart.pause = self.settings.restart_pause_minimum;
+            }
+            return HEALTH_LOOK;
+        }
+        if now.since_boot < self.restart.not_before {
+            return self.restart.not_before.saturating_sub(now.since_boot);
+        }
+        let again = self.restart.started.is_some();
+        self.trouble = match self.start(&release) {
+            Err(report) => Some(report.to_string()),
+            Ok(()) if again => self.processes.last_exit().map(|how| format!("the agent {how} and was started again")),
+            Ok(()) => None,
+        };
+        self.health = None;
+        self.restart.started = Some(now.since_boot);
+        self.restart.not_before = now.since_boot.saturating_add(self.restart.pause);
+        self.restart.pause = self.restart.pause.saturating_mul(2).min(self.settings.restart_pause_maximum);
+        HEALTH_LOOK_SOON
+    }
+
+    fn start(&mut self, release: &Release) -> Result<(), Report> {
+        if self.processes.records().next().is_some() && !self.processes.end_all()? {
+            return Ok(());
+        }
+        let store = self.driver.store();
+        store.verify(release)?;
+        let manifest = store.manifest(release)?;
+        Ok(self.processes.start(release, &manifest)?)
+    }
+
+    /// Looks how the agent is, now and then.
+    fn look(&mut self, now: Moment) -> Duration {
+        let Some(release) = self.driver.journal().meant().cloned() else {
+            self.health = None;
+            return HEALTH_LOOK;
+        };
+        let pause = |status: &AgentStatus| if status.lacks.is_some() { HEALTH_LOOK_SOON } else { HEALTH_LOOK };
+        if let Some((seen, status)) = &self.health {
+            let due = seen.saturating_add(pause(status));
+            if now.since_boot < due {
+                return due.saturating_sub(now.since_boot);
+            }
+        }
+        let Some(health) = self.processes.health(&release) else {
+            self.health = None;
+            return HEALTH_LOOK_SOON;
+        };
+        let Some(record) = self.processes.of(&release) else { return HEALTH_LOOK_SOON };
+        let status = AgentStatus {
+            release,
+            leader: record.leader.clone(),
+            started_at: record.started_at,
+            reaches: health.proven(),
+            lacks: health.lacks(&[]),
+        };
+        if status.lacks.is_none() && self.driver.journal().live.is_none() {
+            self.trouble = None;
+        }
+        let pause = pause(&status);
+        self.health = Some((now.since_boot, status));
+        pause
+    }
+
+    /// Writes the status file when something changed.
+    fn report(&mut self, _now: Moment) -> Result<(), OsError> {
+        let agent = self.health.as_ref().map(|(_, status)| status.clone());
+        let status = SupervisorStatus::new(self.own.clone(), agent, self.trouble.clone());
+        if self.written.as_ref() != Some(&status) {
+            status.write(&self.directory)?;
+            let words = match (&status.agent, &status.trouble) {
+                (Some(agent), _) => match &agent.lacks {
+                    None => format!("running {}", agent.release),
+                    Some(lacks) => format!("running {}, waiting for {lacks}", agent.release),
+                },
+                (None, Some(trouble)) => trouble.clone(),
+                (None, None) => "nothing runs".to_owned(),
+            };
+            tell(&format!("STATUS={words}"));
+            self.written = Some(status);
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event, now: Moment) {
+        match event {
+            Event::Timer | Event::Child | Event::Changed => {}
+            Event::Asked(question) => {
+                let answer = match question.request.clone() {
+                    Ok(request) => self.answer(request, now),
+                    Err(report) => Answer::Refused(report),
+                };
+                question.answer(&answer);
+            }
+            Event::Told => {
+                tell("STOPPING=1");
+                let first = self.ending.is_none();
+                self.ending = Some(if first { now.since_boot } else { Duration::ZERO });
+                if let (true, Err(error)) = (first, self.processes.ask_to_end()) {
+                    self.trouble = Some(error.to_string());
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, request: Request, now: Moment) -> Answer {
+        if self.ending.is_some() {
+            return Answer::Refused(Report {
+                class: Class::Failed,
+                message: "cannot begin anything: the supervisor is ending".to_owned(),
+                causes: Vec::new(),
+                hint: Some("ask again once it is started again".to_owned()),
+            });
+        }
+        let done = match request {
+            Request::Switch(wish) => self.begin(wish, now),
+            Request::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id),
+        };
+        match done {
+            Ok(switch) => Answer::Accepted { switch },
+            Err(error) => Answer::Refused(error.into()),
+        }
+    }
+
+    fn begin(&mut self, wish: Wish, now: Moment) -> Result<u64, switch::drive::DriveError> {
+        let deadline = SignedDuration::from_secs(i64::try_from(wish.deadline_seconds).unwrap_or(i64::MAX));
+        let request = switch::Request {
+            purpose: wish.purpose,
+            mode: wish.mode,
+            to: wish.to,
+            deadline: now.wall.saturating_add(deadline).unwrap_or(jiff::Timestamp::MAX),
+            reason: wish.reason,
+            by: wish.by,
+        };
+        let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+        self.driver.request(request, bad, now)
+    }
+
+    /// The service is stopped: the agent had its time to end by itself, then it is ended.
+    fn end(&mut self, since: Duration, now: Moment) -> Result<Duration, Report> {
+        const LOOK: Duration = Duration::from_millis(50);
+        let patient = now.since_boot.saturating_sub(since) < self.settings.stop;
+        self.over = self.processes.records().next().is_none() || (!patient && self.processes.end_all()?);
+        Ok(LOOK)
+    }
+
+    /// What wakes a waiting switch early.
+    fn watches(&self) -> Vec<PathBuf> {
+        let waiting = self.driver.journal().live.as_ref().is_some_and(|live| live.phase == Phase::Waiting);
+        if waiting { self.processes.watches() } else { Vec::new() }
+    }
+}
+
+fn proc_fs_holder(layout: &Layout, instance: &InstanceName) -> String {
+    let stat = Dir::open(&layout.instance(instance)).and_then(|directory| directory.stat_self());
+    let holders = stat.and_then(|stat| proc_fs::holders((stat.device, stat.inode))).unwrap_or_default();
+    let other = holders.into_iter().find(|(pid, _)| *pid != std::process::id());
+    other.map_or_else(String::new, |(pid, title)| format!(", by process {pid} ({title})"))
+}
+
+/// How long until an act that is not done yet is performed again.
+fn step_pause(phase: Phase) -> Duration {
+    match phase {
+        Phase::Stopping | Phase::Retreating | Phase::Freezing | Phase::Starting | Phase::Restarting => {
+            Duration::from_millis(50)
+        }
+        Phase::Proving | Phase::Reproving | Phase::Checking => Duration::from_millis(250),
+        Phase::Waiting | Phase::Probation | Phase::Flipping => Duration::from_secs(1),
+        Phase::Stranded => Duration::from_secs(2),
+        Phase::Committed
+        | Phase::RolledBack
+        | Phase::Refused
+        | Phase::Cancelled
+        | Phase::Expired
+        | Phase::Abandoned => Duration::from_millis(250),
+    }
+}

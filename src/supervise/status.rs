@@ -1,0 +1,65 @@
+//! The supervisor's status file: what runs and how it is, for everybody to read without a socket and without rights.
+
+use crate::layout::Layout;
+use crate::name::InstanceName;
+use crate::os::OsError;
+use crate::os::dir::Dir;
+use crate::os::process::Identity;
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The file's name in the instance's run directory.
+pub const STATUS_NAME: &str = "status";
+const STATUS_LENGTH_MAXIMUM: u64 = 64 * 1024;
+
+/// How the agent is, as last seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentStatus {
+    /// What it runs.
+    pub release: Release,
+    /// Its first process.
+    pub leader: Identity,
+    /// Since when.
+    pub started_at: Timestamp,
+    /// The peers that it reaches.
+    pub reaches: Vec<String>,
+    /// What it lacks to be healthy; None: nothing.
+    pub lacks: Option<String>,
+}
+
+/// How a supervisor is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SupervisorStatus {
+    schema: u32,
+    /// The supervisor itself.
+    pub supervisor: Identity,
+    /// The agent; None: none runs.
+    pub agent: Option<AgentStatus>,
+    /// What keeps the supervisor from running the agent.
+    pub trouble: Option<String>,
+}
+
+impl SupervisorStatus {
+    /// A status.
+    pub fn new(supervisor: Identity, agent: Option<AgentStatus>, trouble: Option<String>) -> Self {
+        Self { schema: 1, supervisor, agent, trouble }
+    }
+
+    /// Writes it for everybody to read.
+    pub fn write(&self, directory: &Dir) -> Result<(), OsError> {
+        let bytes = serde_json::to_vec(self).expect("a status has no map keys but strings");
+        directory.write_atomic(STATUS_NAME, &bytes, 0o644)
+    }
+
+    /// The status of an instance's supervisor, if one lives. What a dead one wrote is no status.
+    pub fn read(layout: &Layout, instance: &InstanceName) -> Result<Option<Self>, OsError> {
+        let Some(directory) = Dir::open_if_exists(&layout.run(instance))? else { return Ok(None) };
+        let Some(bytes) = directory.read_if_exists(STATUS_NAME, STATUS_LENGTH_MAXIMUM)? else { return Ok(None) };
+        let failed = |error: serde_json::Error| {
+            OsError::new("understand", &directory.path().join(STATUS_NAME), std::io::Error::from(error))
+        };
+        let status: Self = serde_json::from_slice(&bytes).map_err(failed)?;
+        Ok(if status.supervisor.is_alive()? { Some(status) } else { None })
+    }
+}

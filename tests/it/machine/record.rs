@@ -1,0 +1,352 @@
+//! What a switch, its journal and its history remember and say.
+
+use jiff::{Timestamp, ToSpan as _};
+use sidle::failure::Class;
+use sidle::switch::history::HISTORY_ENTRIES_MAXIMUM;
+use sidle::switch::machine::{self, Course, SETBACKS_MAXIMUM, STEPS_MAXIMUM, Survivor};
+use sidle::switch::{Cause, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError};
+use std::collections::HashSet;
+use std::time::Duration;
+
+const LIMITS: Limits = Limits {
+    stop: Duration::from_secs(30),
+    start: Duration::from_secs(120),
+    probation: Duration::from_secs(60),
+    pause_minimum: Duration::from_secs(5),
+    pause_maximum: Duration::from_secs(300),
+};
+
+/// `seconds` into the test.
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn request(purpose: Purpose, to: &str) -> Request {
+    Request {
+        purpose,
+        mode: Mode::Idle,
+        to: to.parse().unwrap(),
+        deadline: at(0) + 30.minutes(),
+        reason: "a test".to_owned(),
+        by: "root".to_owned(),
+    }
+}
+
+fn blank(proven: Option<&str>) -> Journal {
+    let proven = proven.map(|release| release.parse().unwrap());
+    Journal::new("demo-2".parse().unwrap(), "demo".parse().unwrap(), proven, 0)
+}
+
+fn begun(purpose: Purpose, proven: Option<&str>, to: &str) -> Journal {
+    blank(proven).requested(request(purpose, to), "boot 1", at(0)).unwrap()
+}
+
+/// The journal after these outcomes, one each second.
+fn after(journal: Journal, outcomes: &[Outcome]) -> Journal {
+    (1..).zip(outcomes).fold(journal, |journal, (seconds, outcome)| journal.advanced(outcome, at(seconds)))
+}
+
+fn done(times: usize) -> Vec<Outcome> {
+    vec![Outcome::Done; times]
+}
+
+fn failed() -> Outcome {
+    Outcome::Failed("no peer answers".to_owned())
+}
+
+fn in_phase(phase: Phase) -> Journal {
+    let mut journal = begun(Purpose::Switch, Some("1.0-1"), "2.0-1");
+    journal.live.as_mut().unwrap().phase = phase;
+    if matches!(phase, Phase::Flipping | Phase::Committed) {
+        journal.previous = journal.proven.replace("2.0-1".parse().unwrap());
+    }
+    journal
+}
+
+#[test]
+fn a_commit_is_one_write_and_makes_the_old_release_the_previous_one() {
+    let journal = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(6));
+    assert_eq!(journal.live.as_ref().unwrap().phase, Phase::Probation);
+    assert_eq!((&journal.proven, &journal.previous), (&Some("1.0-1".parse().unwrap()), &None));
+    let journal = journal.advanced(&Outcome::Done, at(70));
+    assert_eq!(journal.live.as_ref().unwrap().phase, Phase::Flipping);
+    assert_eq!(journal.proven, Some("2.0-1".parse().unwrap()));
+    assert_eq!(journal.previous, Some("1.0-1".parse().unwrap()));
+    assert_eq!(journal.meant(), journal.proven.as_ref());
+    let journal = after(journal, &done(2));
+    assert_eq!((journal.live.as_ref(), journal.last_id), (None, 1));
+    assert_eq!(journal.meant(), journal.proven.as_ref());
+    assert_eq!(journal.in_use().count(), 2);
+    let again = journal.requested(request(Purpose::Rollback, "1.0-1"), "boot 1", at(0)).unwrap();
+    assert_eq!(again.live.unwrap().id, 2);
+}
+
+#[test]
+fn a_restart_does_not_forget_the_previous_release() {
+    let switched = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(9));
+    let restarted = switched.requested(request(Purpose::Restart, "2.0-1"), "boot 1", at(0)).unwrap();
+    let restarted = after(restarted, &done(9));
+    assert_eq!(restarted.live, None);
+    assert_eq!((&restarted.proven, &restarted.previous), (&switched.proven, &switched.previous));
+}
+
+#[test]
+fn the_outage_is_from_the_stop_to_the_proof() {
+    let journal = begun(Purpose::Switch, Some("1.0-1"), "2.0-1");
+    // Checked at 1 s, idle at 2 s, stopping from 3 s on, proven at 6 s.
+    let stopped = after(journal.clone(), &done(5));
+    assert_eq!(stopped.live.as_ref().unwrap().outage(at(5)), Duration::from_secs(2));
+    let proven = after(journal, &done(6));
+    assert_eq!(proven.live.as_ref().unwrap().outage(at(50)), Duration::from_secs(3));
+    // A flap from 10 s to 14 s is an outage, too.
+    let flapped = proven.advanced(&failed(), at(10)).advanced(&Outcome::Done, at(14));
+    assert_eq!(flapped.live.as_ref().unwrap().outage(at(50)), Duration::from_secs(7));
+    let first = after(begun(Purpose::Switch, None, "2.0-1"), &done(3));
+    assert_eq!(first.live.as_ref().unwrap().outage(at(50)), Duration::ZERO);
+    let mut clock_set_back = stopped;
+    clock_set_back.live.as_mut().unwrap().outage_since = Some(at(900));
+    assert_eq!(clock_set_back.live.unwrap().outage(at(5)), Duration::ZERO);
+}
+
+#[test]
+fn probation_ends_only_with_a_healthy_look_after_its_time() {
+    let seconds = Duration::from_secs;
+    let live = in_phase(Phase::Probation).live.unwrap();
+    let early = live.in_time(Outcome::Done, seconds(59), at(0), &LIMITS);
+    assert_eq!(early, Outcome::NotYet("its probation to be over".to_owned()));
+    assert_eq!(live.in_time(Outcome::Done, seconds(60), at(0), &LIMITS), Outcome::Done);
+    assert_eq!(live.in_time(Outcome::NotYet(String::new()), seconds(60), at(0), &LIMITS), Outcome::Expired);
+    assert_eq!(live.in_time(failed(), seconds(99), at(0), &LIMITS), failed());
+}
+
+#[test]
+fn the_deadline_counts_before_the_stop_and_the_limits_after_it() {
+    let not_yet = Outcome::NotYet("a job runs".to_owned());
+    let deadline = at(0) + 30.minutes();
+    for phase in Phase::ALL {
+        let live = in_phase(phase).live.unwrap();
+        let late = live.in_time(not_yet.clone(), Duration::ZERO, deadline, &LIMITS);
+        assert_eq!(late == Outcome::Expired, phase.is_before_stop(), "{phase}");
+        assert_eq!(live.in_time(not_yet.clone(), Duration::ZERO, deadline - 1.second(), &LIMITS), not_yet, "{phase}");
+        let limit = LIMITS.of(phase, 0);
+        let bounded = limit.map(|limit| live.in_time(not_yet.clone(), limit, at(0), &LIMITS));
+        assert_eq!(bounded.is_none_or(|outcome| outcome == Outcome::Expired), true, "{phase}");
+        let expected = match phase {
+            Phase::Freezing | Phase::Stopping | Phase::Retreating => Some(30),
+            Phase::Starting | Phase::Proving | Phase::Restarting | Phase::Reproving => Some(120),
+            Phase::Probation => Some(60),
+            Phase::Stranded => Some(5),
+            _ => None,
+        };
+        assert_eq!(limit, expected.map(Duration::from_secs), "{phase}");
+    }
+}
+
+#[test]
+fn a_stranded_switch_pauses_longer_each_time_up_to_the_maximum() {
+    let pause = |strandings| LIMITS.of(Phase::Stranded, strandings).unwrap().as_secs();
+    assert_eq!([1, 2, 3, 4].map(pause), [5, 10, 20, 40]);
+    assert_eq!([7, 8, 33, 34, u32::MAX].map(pause), [300; 5]);
+}
+
+#[test]
+fn a_failure_tells_where_whose_and_what_and_the_first_one_stands() {
+    let failure = |journal: &Journal| journal.live.as_ref().unwrap().failure.clone().unwrap();
+    let proving = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(5));
+    let not_yet = proving.advanced(&Outcome::NotYet("master1: no route".to_owned()), at(20));
+    assert_eq!(not_yet.live.as_ref().unwrap().waiting_for.as_deref(), Some("master1: no route"));
+    let expired = not_yet.advanced(&Outcome::Expired, at(130));
+    let found = failure(&expired);
+    assert_eq!((found.phase, found.cause), (Phase::Proving, Cause::Release));
+    assert_eq!(found.text, "not in time: master1: no route");
+    let stranded = expired.advanced(&failed(), at(140));
+    assert_eq!(failure(&stranded), found);
+    assert_eq!(stranded.live.as_ref().unwrap().waiting_for.as_deref(), Some("no peer answers"));
+    assert_eq!(failure(&proving.advanced(&Outcome::Cancelled, at(9))).cause, Cause::Person);
+    assert_eq!(failure(&proving.resumed("boot 2", false, at(9))).cause, Cause::Interruption);
+    assert_eq!(failure(&proving.resumed("boot 2", false, at(9))).text, "the host went down meanwhile");
+    let gone = failure(&proving.resumed("boot 1", false, at(9)));
+    assert_eq!(gone.text, "the new process was gone when the supervisor came back");
+    let stopping = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(3));
+    assert_eq!(failure(&stopping.advanced(&failed(), at(9))).cause, Cause::Host);
+    assert_eq!(failure(&stopping.advanced(&Outcome::Expired, at(9))).text, "not in time");
+    let long = "x".repeat(5_000);
+    let refused = begun(Purpose::Switch, None, "2.0-1").advanced(&Outcome::Failed(long), at(1));
+    assert_eq!(failure(&refused).text.len(), 1_000);
+}
+
+#[test]
+fn a_late_cancellation_changes_nothing() {
+    for phase in [Phase::Flipping, Phase::Committed, Phase::Retreating, Phase::Restarting, Phase::Reproving, Phase::RolledBack] {
+        let mut journal = in_phase(phase);
+        journal.live.as_mut().unwrap().waiting_for = Some("the disk".to_owned());
+        assert_eq!(journal.advanced(&Outcome::Cancelled, at(1)), journal, "{phase}");
+    }
+}
+
+#[test]
+fn only_a_release_that_failed_by_itself_is_condemned() {
+    let end = |purpose, proven, to, outcome: Outcome| {
+        let mut steps = done(5);
+        steps.push(outcome);
+        steps.extend(done(3));
+        after(begun(purpose, Some(proven), to), &steps).live.unwrap()
+    };
+    let bad = end(Purpose::Switch, "1.0-1", "2.0-1", failed());
+    assert_eq!(bad.phase, Phase::RolledBack);
+    assert_eq!(bad.condemned(), Some(&bad.to));
+    assert_eq!(bad.declined(), None);
+    assert_eq!(end(Purpose::Switch, "1.0-1", "2.0-1", Outcome::Cancelled).condemned(), None);
+    assert_eq!(end(Purpose::Restart, "1.0-1", "1.0-1", failed()).condemned(), None);
+    let committed = after(begun(Purpose::Rollback, Some("2.0-1"), "1.0-1"), &done(8)).live.unwrap();
+    assert_eq!(committed.phase, Phase::Committed);
+    assert_eq!(committed.declined(), committed.from.as_ref());
+    assert_eq!(committed.condemned(), None);
+    let upgraded = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(8)).live.unwrap();
+    assert_eq!(upgraded.declined(), None);
+    let not_back_yet = in_phase(Phase::Restarting).live.unwrap();
+    assert_eq!((not_back_yet.condemned(), not_back_yet.declined()), (None, None));
+}
+
+#[test]
+fn the_baseline_is_taken_while_the_old_process_answers() {
+    let masters = vec!["master1".to_owned()];
+    for phase in Phase::ALL {
+        let measured = in_phase(phase).measured(masters.clone()).live.unwrap().baseline;
+        assert_eq!(measured == masters, phase.is_before_stop(), "{phase}");
+    }
+}
+
+#[test]
+fn interruptions_are_bounded() {
+    let course = |setbacks, steps| Course { mode: Mode::Idle, former: true, steps, setbacks };
+    let survivors = [Survivor::Alive, Survivor::Gone, Survivor::Rebooted];
+    for phase in [Phase::Stopping, Phase::Starting, Phase::Proving, Phase::Probation] {
+        for survivor in survivors {
+            let often = machine::resumed(phase, survivor, course(SETBACKS_MAXIMUM, 0));
+            let long = machine::resumed(phase, survivor, course(0, STEPS_MAXIMUM));
+            assert_eq!((often, long), (Phase::Retreating, Phase::Retreating), "{phase}");
+        }
+        let alive = machine::resumed(phase, Survivor::Alive, course(SETBACKS_MAXIMUM - 1, STEPS_MAXIMUM - 1));
+        assert!(alive.is_trial(), "{phase}");
+        let mut journal = in_phase(phase);
+        for _ in 0..=SETBACKS_MAXIMUM {
+            journal = journal.resumed("boot 1", true, at(1));
+        }
+        assert_eq!(journal.live.unwrap().phase, Phase::Retreating);
+    }
+    let next = |phase, steps| machine::next(phase, &Outcome::Done, course(0, steps));
+    assert_eq!(next(Phase::Freezing, STEPS_MAXIMUM - 1), Phase::Stopping);
+    assert_eq!(next(Phase::Freezing, STEPS_MAXIMUM), Phase::Expired);
+    assert_eq!(next(Phase::Starting, STEPS_MAXIMUM), Phase::Retreating);
+    // What has passed its probation has passed it, and the way back is never given up.
+    assert_eq!(next(Phase::Probation, STEPS_MAXIMUM), Phase::Flipping);
+    assert_eq!(next(Phase::Flipping, STEPS_MAXIMUM), Phase::Committed);
+    assert_eq!(next(Phase::Restarting, u32::MAX), Phase::Reproving);
+    let waits = machine::next(Phase::Waiting, &Outcome::NotYet(String::new()), course(0, STEPS_MAXIMUM));
+    assert_eq!(waits, Phase::Waiting);
+}
+
+#[test]
+fn the_old_process_is_left_alone_until_the_target_is_checked_and_after_a_reboot_it_comes_first() {
+    for mode in [Mode::Idle, Mode::Now] {
+        let course = Course { mode, former: true, steps: 0, setbacks: 0 };
+        for phase in [Phase::Checking, Phase::Waiting, Phase::Freezing, Phase::Stopping] {
+            assert_eq!(machine::resumed(phase, Survivor::Rebooted, course), Phase::Checking);
+            assert_eq!(machine::resumed(phase, Survivor::Gone, course), phase);
+        }
+        for phase in [Phase::Starting, Phase::Proving, Phase::Probation] {
+            assert_eq!(machine::resumed(phase, Survivor::Rebooted, course), Phase::Retreating);
+        }
+        assert_eq!(machine::resumed(Phase::Starting, Survivor::Gone, course), Phase::Starting);
+        assert_eq!(machine::resumed(Phase::Probation, Survivor::Alive, course), Phase::Proving);
+        assert_eq!(machine::resumed(Phase::Reproving, Survivor::Alive, course), Phase::Reproving);
+        assert_eq!(machine::resumed(Phase::Reproving, Survivor::Gone, course), Phase::Restarting);
+    }
+}
+
+#[test]
+fn phases_are_journalled_by_their_word_and_belong_to_one_part_of_the_way() {
+    let words: HashSet<&str> = Phase::ALL.iter().map(|phase| phase.word()).collect();
+    assert_eq!(words.len(), Phase::ALL.len());
+    for phase in Phase::ALL {
+        assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{phase}\""));
+        let parts = [phase.is_before_stop(), phase.is_trial(), phase == Phase::Flipping, phase.is_back(), phase.is_ended()];
+        assert_eq!(parts.iter().filter(|part| **part).count(), 1, "{phase}");
+        assert_eq!(phase.is_forth(), phase.is_before_stop() || phase.is_trial());
+        // What is kept is what may run.
+        assert!(phase.keeps().is_none() || phase.keeps() == phase.runs(), "{phase}");
+    }
+    assert_eq!((Mode::Idle.to_string(), Mode::Now.to_string()), ("idle".to_owned(), "now".to_owned()));
+    for purpose in [Purpose::Switch, Purpose::Rollback, Purpose::Restart] {
+        assert_eq!(serde_json::to_string(&purpose).unwrap(), format!("\"{purpose}\""));
+    }
+}
+
+#[test]
+fn a_second_request_and_a_pointless_one_are_refused() {
+    let live = begun(Purpose::Switch, Some("1.0-1"), "2.0-1");
+    let second = live.requested(request(Purpose::Switch, "3.0-1"), "boot 1", at(1)).unwrap_err();
+    assert_eq!(second.to_string(), "cannot begin a switch: switch 1 to 2.0-1 is checking");
+    assert_eq!((second.class(), second.hint().is_some()), (Class::Conflict, true));
+    let refuse = |purpose, to| blank(Some("1.0-1")).requested(request(purpose, to), "boot 1", at(1)).unwrap_err();
+    let release = "1.0-1".parse().unwrap();
+    assert_eq!(refuse(Purpose::Switch, "1.0-1"), RequestError::AlreadyCurrent(release));
+    assert_eq!(refuse(Purpose::Rollback, "1.0-1").class(), Class::NothingToDo);
+    assert_eq!(refuse(Purpose::Restart, "2.0-1").class(), Class::Usage);
+}
+
+#[test]
+fn a_journal_that_contradicts_itself_is_not_acted_on() {
+    let sound = begun(Purpose::Switch, Some("1.0-1"), "2.0-1");
+    let release = |text: &str| Some(text.parse().unwrap());
+    assert_eq!(Journal::parse(&sound.to_bytes()).unwrap(), sound);
+    let contradictions: [fn(&mut Journal); 8] = [
+        |journal| journal.proven = None,
+        |journal| journal.previous.clone_from(&journal.proven),
+        |journal| journal.last_id = 7,
+        |journal| journal.instance = "other".parse().unwrap(),
+        |journal| journal.package = "other".parse().unwrap(),
+        |journal| journal.live.as_mut().unwrap().purpose = Purpose::Restart,
+        |journal| journal.live.as_mut().unwrap().phase = Phase::Flipping,
+        |journal| journal.live.as_mut().unwrap().phase = Phase::Committed,
+    ];
+    for (index, contradict) in contradictions.iter().enumerate() {
+        let mut journal = sound.clone();
+        contradict(&mut journal);
+        assert!(matches!(Journal::parse(&journal.to_bytes()), Err(JournalError::Contradiction(_))), "{index}");
+    }
+    let mut lonely = blank(None);
+    lonely.previous = release("1.0-1");
+    assert!(Journal::parse(&lonely.to_bytes()).is_err());
+    let text = String::from_utf8(sound.to_bytes()).unwrap();
+    assert!(matches!(Journal::parse(text.replace("\"schema\":1", "\"schema\":2").as_bytes()), Err(JournalError::Schema(2))));
+    assert!(matches!(Journal::parse(&text.as_bytes()[..40]), Err(JournalError::Form(_))));
+    assert!(matches!(Journal::parse(text.replace("setbacks", "set").as_bytes()), Err(JournalError::Form(_))));
+    assert!(Journal::parse(b"").is_err());
+}
+
+#[test]
+fn a_switch_is_in_the_history_once_and_the_oldest_go_first() {
+    let ended = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(8)).live.unwrap();
+    assert_eq!(Entry::of(&in_phase(Phase::Probation).live.unwrap()), None);
+    let entry = Entry::of(&ended).unwrap();
+    assert_eq!((entry.result, entry.outage_milliseconds), (Phase::Committed, 3_000));
+    let history = History::default().with(entry.clone()).with(entry.clone());
+    assert_eq!(history.entries(), std::slice::from_ref(&entry));
+    assert_eq!(History::parse(&history.to_bytes()).unwrap(), history);
+    let numbers = 2..=HISTORY_ENTRIES_MAXIMUM as u64 + 1;
+    let long = numbers.fold(history, |history, id| {
+        let mut entry = entry.clone();
+        entry.id = id;
+        history.with(entry)
+    });
+    assert_eq!(long.entries().len(), HISTORY_ENTRIES_MAXIMUM);
+    assert_eq!((long.find(1), long.last_id()), (None, HISTORY_ENTRIES_MAXIMUM as u64 + 1));
+    assert!(long.find(2).is_some());
+    assert_eq!(History::default().last_id(), 0);
+    let mut torn = long.to_bytes();
+    torn.truncate(torn.len() - 9);
+    let error = History::parse(&torn).unwrap_err().to_string();
+    assert_eq!(error, format!("cannot read line {HISTORY_ENTRIES_MAXIMUM} of the history of switches"));
+}
