@@ -5,13 +5,13 @@
 
 use crate::crash_point;
 use crate::digest::Digest;
-use crate::failure::Class;
+use crate::failure::{Class, Report};
 use crate::os::dir::Dir;
 use crate::os::lock::{self, Attempt, Lock};
 use crate::os::{OsError, clock};
 use crate::trust::by_hand::{self, MetadataFiles, Verification};
 use crate::trust::metadata::{Root, Signed};
-use crate::trust::{Floor, Role, TrustError, verify};
+use crate::trust::{Authority, Floor, Role, TrustError, TrustedTargets, Warning, verify};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,6 +38,24 @@ pub struct Keyring {
 pub struct LockedKeyring<'a> {
     keyring: &'a Keyring,
     _lock: Lock,
+}
+
+/// The keyring as the authority over what is carried by hand, at one time and with one grace.
+#[derive(Debug)]
+pub struct ByHand<'a> {
+    /// The host's keyring.
+    pub keyring: &'a Keyring,
+    /// When it is.
+    pub now: Timestamp,
+    /// How late timestamp and snapshot may be ([`crate::trust::BY_HAND_GRACE`] where the settings don't say).
+    pub grace: SignedDuration,
+}
+
+impl Authority for ByHand<'_> {
+    fn judge(&self, files: &MetadataFiles) -> Result<(TrustedTargets, Vec<Warning>), Report> {
+        let verification = self.keyring.verify_by_hand(files, self.now, self.grace)?;
+        Ok((verification.targets?, verification.warnings))
+    }
 }
 
 /// What this host trusts.

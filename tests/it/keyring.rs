@@ -5,8 +5,8 @@
 use crate::support::repositories::{RepoBuilder, day, metadata_of, snapshot_of};
 use sidle::digest::Digest;
 use sidle::failure::Class;
-use sidle::keyring::{Keyring, KeyringError, Pinned};
-use sidle::trust::{BY_HAND_GRACE, TrustError, Verdict, target};
+use sidle::keyring::{ByHand, Keyring, KeyringError, Pinned};
+use sidle::trust::{Authority as _, BY_HAND_GRACE, TrustError, Verdict, target};
 use std::fs;
 use std::path::Path;
 
@@ -88,6 +88,8 @@ fn a_refused_bundle_still_leaves_its_newer_valid_metadata() {
     let keyring = pinned(&repo, host.path());
     let verification = keyring.verify_by_hand(&files, day(1), BY_HAND_GRACE).unwrap();
     assert!(matches!(verification.targets, Err(TrustError::Mismatch { .. })));
+    let authority = ByHand { keyring: &keyring, now: day(1), grace: BY_HAND_GRACE };
+    assert_eq!(authority.judge(&files).unwrap_err().class, Class::NotTrusted);
     let floor = keyring.load().unwrap().floor;
     assert!(floor.timestamp.is_some() && floor.snapshot.is_some() && floor.targets.is_none());
 }

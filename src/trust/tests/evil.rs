@@ -63,6 +63,9 @@ fn mixed_sets_are_refused_by_length_digest_and_version() {
         flipped.files.get_mut(file).unwrap()[40] ^= 1;
         assert!(matches!(refusal(&flipped, &fresh, 1), TrustError::Mismatch { what: "digest", .. }), "{file}");
     }
+    let mut lying = repo.clone();
+    lying.timestamp(&MetaFile { version: 2, length: Some(1), hashes: None });
+    assert!(matches!(refusal(&lying, &fresh, 1), TrustError::Mismatch { what: "length", .. }));
     // Where the metadata above gives no digests, the version still must fit.
     let bare = |version| MetaFile { version, length: None, hashes: None };
     let mut mixed = repo.clone();

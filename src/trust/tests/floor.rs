@@ -130,7 +130,31 @@ fn timestamp_and_snapshot_may_be_late_by_the_grace_root_and_targets_may_not() {
     let old = verify(&repo.pinned(), &repo.files, day(365), eternal);
     assert!(matches!(old.targets, Err(TrustError::Expired { role: Role::Targets, grace: None, .. })));
     assert_eq!(old.adopted, ["root.json", "snapshot.json", "timestamp.json"], "what is valid is adopted all the same");
-    assert!(verify(&repo.pinned(), &repo.files, day(364), eternal).targets.is_ok());
+    let before = verify(&repo.pinned(), &repo.files, day(364), eternal);
+    assert!(before.targets.is_ok());
+    let stored = verify(&before.floor, &repo.files, day(365), eternal);
+    assert!(
+        matches!(stored.targets, Err(TrustError::Expired { role: Role::Targets, .. })),
+        "also those stored in time"
+    );
+}
+
+#[test]
+fn a_fresh_timestamp_does_not_keep_an_old_snapshot_alive() {
+    let mut repo = Repo::new();
+    repo.publish(&[("a", "1")]);
+    let (floor, _) = trusted(&repo, &repo.pinned(), 1);
+    repo.today = 119;
+    repo.versions[2] += 1;
+    let named = describe(1, &repo.files["1.snapshot.json"]);
+    repo.timestamp(&named);
+    assert!(look(&repo, &floor, 119).targets.is_ok());
+    for floor in [floor, repo.pinned()] {
+        assert!(matches!(
+            refusal(&repo, &floor, 120),
+            TrustError::Expired { role: Role::Snapshot, grace: Some(_), .. }
+        ));
+    }
 }
 
 #[test]

@@ -101,8 +101,8 @@ fn replacing_a_stolen_online_key_recovers_from_fast_forward() {
         repo.publish(&[("a", "1")]);
         let mut evil = repo.clone();
         evil.versions = [1, 1_000_000, 1_000_000];
-        let named = describe(1, &evil.files["1.targets.json"].clone());
-        evil.snapshot(&[("targets.json", MetaFile { version: 1, ..named })]);
+        let named = describe(1, &evil.files["1.targets.json"]);
+        evil.snapshot(&[("targets.json", MetaFile { version: 1_000_000, ..named })]);
         let (floor, _) = trusted(&evil, &repo.pinned(), 1);
 
         repo.publish(&[("a", "1"), ("b", "2")]);
@@ -153,4 +153,30 @@ fn unversioned_names_are_read_where_consistent_snapshots_are_off() {
         repo.files.insert(format!("{role}.json"), bytes);
     }
     assert!(look(&repo, &repo.pinned(), 1).targets.is_ok());
+}
+
+#[test]
+fn what_the_new_rules_of_a_role_do_not_cover_is_no_longer_trusted() {
+    for role in [Role::Targets, Role::Snapshot, Role::Timestamp] {
+        let mut repo = Repo::new();
+        repo.publish(&[("a", "1")]);
+        let (floor, _) = trusted(&repo, &repo.pinned(), 1);
+        // No key is lost, but the one signature there is no longer suffices.
+        repo.seeds.get_mut(&role).unwrap().push(72);
+        repo.thresholds.insert(role, 2);
+        repo.next_root(&[ROOT]);
+        let error = refusal(&repo, &floor, 1);
+        assert!(matches!(&error, TrustError::Unsigned { role: found, .. } if *found == role), "{role}: {error}");
+        if role == Role::Timestamp {
+            repo.files.remove("timestamp.json");
+            assert!(matches!(refusal(&repo, &floor, 1), TrustError::Missing { .. }));
+        }
+    }
+}
+
+#[test]
+fn a_root_that_its_own_keys_did_not_sign_is_nothing_to_start_from() {
+    let mut repo = Repo::new();
+    repo.forge("1.root.json", &[99], |_| ()).publish(&[("a", "1")]);
+    assert!(matches!(refusal(&repo, &repo.pinned(), 1), TrustError::Unsigned { role: Role::Root, .. }));
 }
