@@ -1,6 +1,6 @@
 //! The author's side: stage, publish, export; and what coreutils and minisign say of the result. Needs `minisign` and `tar`.
 
-#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files, and run tools")]
+#![expect(clippy::disallowed_methods, reason = "tests make and look at real files, and run tools")]
 
 use crate::support::repositories::{RepoBuilder, day, metadata_of, snapshot_of};
 use sidle::bundle::file::BundleReader;
@@ -31,7 +31,7 @@ fn a_release_goes_from_staged_to_published_and_publishing_again_is_nothing_to_do
     let id = repo.add("1.0", "one");
     assert!(!repo.open().releases().unwrap()[0].is_published);
     let publication = repo.publish();
-    assert_eq!(publication.added, [id.clone()]);
+    assert_eq!(publication.added, std::slice::from_ref(&id));
     assert_eq!(publication.signed, ["1.targets.json", "1.snapshot.json", "timestamp.json"]);
     assert!(repo.open().releases().unwrap()[0].is_published);
     let before = snapshot_of(&repo.path());
@@ -161,14 +161,17 @@ fn an_export_is_a_bundle_that_a_fresh_host_trusts_or_no_file_at_all() {
     let export = |ids: &[ReleaseId], days| repo.open().export(ids, &output, day(days));
     assert!(matches!(export(&[third], 0), Err(RepositoryError::Unpublished { .. })));
     assert!(matches!(export(&[], 0), Err(RepositoryError::NoReleases)));
-    assert!(matches!(export(&[first.clone()], 120), Err(RepositoryError::Trust(TrustError::Expired { .. }))));
+    assert!(matches!(
+        export(std::slice::from_ref(&first), 120),
+        Err(RepositoryError::Trust(TrustError::Expired { .. }))
+    ));
     let payload = fs::read_dir(release_directory(&repo, &first)).unwrap().map(|entry| entry.unwrap().path());
-    let payload = payload.filter(|path| path.to_str().unwrap().ends_with(".payload.tar.zst")).next().unwrap();
+    let payload = payload.into_iter().find(|path| path.to_str().unwrap().ends_with(".payload.tar.zst")).unwrap();
     let good = fs::read(&payload).unwrap();
     let mut bad = good.clone();
     bad[50] ^= 1;
     fs::write(&payload, bad).unwrap();
-    assert!(export(&[first.clone()], 0).is_err());
+    assert!(export(std::slice::from_ref(&first), 0).is_err());
     let left: Vec<_> = fs::read_dir(repo.directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_str().unwrap().contains("refused")), "{left:?}");
     fs::write(&payload, good).unwrap();

@@ -127,10 +127,6 @@ impl Repo {
         Floor::new(self.files["1.root.json"].clone())
     }
 
-    fn snapshot_file(&self) -> String {
-        format!("{}.snapshot.json", self.versions[1])
-    }
-
     fn targets_file(&self) -> String {
         format!("{}.targets.json", self.versions[0])
     }
