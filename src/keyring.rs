@@ -40,24 +40,6 @@ pub struct LockedKeyring<'a> {
     _lock: Lock,
 }
 
-/// The keyring as the authority over what is carried by hand, at one time and with one grace.
-#[derive(Debug)]
-pub struct ByHand<'a> {
-    /// The host's keyring.
-    pub keyring: &'a Keyring,
-    /// When it is.
-    pub now: Timestamp,
-    /// How late timestamp and snapshot may be ([`crate::trust::BY_HAND_GRACE`] where the settings don't say).
-    pub grace: SignedDuration,
-}
-
-impl Authority for ByHand<'_> {
-    fn judge(&self, files: &MetadataFiles) -> Result<(TrustedTargets, Vec<Warning>), Report> {
-        let verification = self.keyring.verify_by_hand(files, self.now, self.grace)?;
-        Ok((verification.targets?, verification.warnings))
-    }
-}
-
 /// What this host trusts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trusted {
@@ -230,6 +212,45 @@ impl LockedKeyring<'_> {
             directory.remove_file(name)?; // superseded metadata, and temporary files of a crash
         }
         Ok(())
+    }
+}
+
+/// The host's keyring as the judge of metadata that was carried by hand.
+#[derive(Debug)]
+pub struct ByHand<'a> {
+    /// What this host trusts.
+    pub keyring: &'a Keyring,
+    /// The wall clock.
+    pub now: Timestamp,
+    /// How late timestamp and snapshot may be.
+    pub grace: SignedDuration,
+    /// What becomes of newer valid metadata.
+    pub adoption: Adoption,
+}
+
+/// What becomes of newer valid metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adoption {
+    /// This host trusts it from now on, whatever comes of the rest.
+    Store,
+    /// It is judged and forgotten: for looking only.
+    Forget,
+}
+
+impl ByHand<'_> {
+    /// Judges `files`, adopting as told.
+    pub fn verification(&self, files: &MetadataFiles) -> Result<Verification, KeyringError> {
+        match self.adoption {
+            Adoption::Store => self.keyring.verify_by_hand(files, self.now, self.grace),
+            Adoption::Forget => Ok(by_hand::verify(&self.keyring.load()?.floor, files, self.now, self.grace)),
+        }
+    }
+}
+
+impl Authority for ByHand<'_> {
+    fn judge(&self, files: &MetadataFiles) -> Result<(TrustedTargets, Vec<Warning>), Report> {
+        let verification = self.verification(files)?;
+        Ok((verification.targets?, verification.warnings))
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::support::repositories::{RepoBuilder, day, metadata_of, snapshot_of};
 use sidle::digest::Digest;
 use sidle::failure::Class;
-use sidle::keyring::{ByHand, Keyring, KeyringError, Pinned};
+use sidle::keyring::{Adoption, ByHand, Keyring, KeyringError, Pinned};
 use sidle::trust::{Authority as _, BY_HAND_GRACE, TrustError, Verdict, target};
 use std::fs;
 use std::path::Path;
@@ -86,9 +86,13 @@ fn a_refused_bundle_still_leaves_its_newer_valid_metadata() {
     files.get_mut("1.targets.json").unwrap()[100] ^= 1;
     let host = tempfile::tempdir().unwrap();
     let keyring = pinned(&repo, host.path());
+    let before = snapshot_of(host.path());
+    let looking = ByHand { keyring: &keyring, now: day(1), grace: BY_HAND_GRACE, adoption: Adoption::Forget };
+    assert!(looking.judge(&files).is_err());
+    assert_eq!(snapshot_of(host.path()), before, "looking adopts nothing");
     let verification = keyring.verify_by_hand(&files, day(1), BY_HAND_GRACE).unwrap();
     assert!(matches!(verification.targets, Err(TrustError::Mismatch { .. })));
-    let authority = ByHand { keyring: &keyring, now: day(1), grace: BY_HAND_GRACE };
+    let authority = ByHand { keyring: &keyring, now: day(1), grace: BY_HAND_GRACE, adoption: Adoption::Store };
     assert_eq!(authority.judge(&files).unwrap_err().class, Class::NotTrusted);
     let floor = keyring.load().unwrap().floor;
     assert!(floor.timestamp.is_some() && floor.snapshot.is_some() && floor.targets.is_none());

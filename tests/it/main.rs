@@ -1,9 +1,19 @@
 //! The integration tests: one file per promise or floor.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests set the stage by hand, and a panic is how they fail"
+)]
+
 mod bundle;
+mod crash;
+mod demo;
 mod keyring;
 mod machine;
 mod python_tuf;
 mod repository;
+mod salt;
 mod signer;
 mod support;
+mod switching;
