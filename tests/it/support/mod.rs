@@ -2,6 +2,7 @@
 
 pub mod inside;
 pub mod releases;
+pub mod repositories;
 pub mod salt;
 pub mod stage;
 pub mod trees;
