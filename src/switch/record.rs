@@ -270,7 +270,8 @@ impl Switch {
     }
 }
 
-fn shortened(text: &str) -> String {
+/// `text` as long as it may be in the journal.
+pub(super) fn shortened(text: &str) -> String {
     text.chars().take(TEXT_LENGTH_MAXIMUM).collect()
 }
 

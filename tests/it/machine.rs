@@ -147,7 +147,8 @@ impl State {
     fn check(&self, world: World) {
         let passed = self.disk.proven.as_ref() == Some(&*NEW) || self.host.link.as_ref() == Some(&*NEW);
         assert!(!passed || world.trial.can_pass(), "a bad release has become the one");
-        let committed = self.disk.live.as_ref().is_some_and(|live| matches!(live.phase, Phase::Flipping | Phase::Committed));
+        let committed =
+            self.disk.live.as_ref().is_some_and(|live| matches!(live.phase, Phase::Flipping | Phase::Committed));
         assert!(!committed || world.trial.can_pass(), "a trial that failed is committed");
         let flipping = self.disk.live.as_ref().is_some_and(|live| live.phase == Phase::Flipping);
         let linked = self.host.link == self.disk.proven || (flipping && self.host.link == self.disk.previous);
@@ -158,7 +159,10 @@ impl State {
         assert!(live.steps <= STEPS_MAXIMUM + 20 || live.phase.is_back(), "it goes round for ever");
         let unchanged = matches!(live.phase, Phase::Refused | Phase::Cancelled | Phase::Expired);
         assert!(!(unchanged && self.host.ended_original), "it says that nothing was changed, but something was ended");
-        assert!(!live.phase.is_ended() || live.phase == Phase::Committed || live.failure.is_some(), "it doesn't say why");
+        assert!(
+            !live.phase.is_ended() || live.phase == Phase::Committed || live.failure.is_some(),
+            "it doesn't say why"
+        );
         assert_eq!(live.outage_since.is_some(), live.phase.is_outage() && live.from.is_some(), "outage in {live:?}");
     }
 
@@ -265,7 +269,11 @@ fn expected(world: World) -> Phase {
     };
     match world.hitch {
         Hitch::CheckFails => Phase::Refused,
-        Hitch::FreezeFails if waits && there && world.former != Former::BusyForever && world.former != Former::DiesAtFreeze => Phase::Refused,
+        Hitch::FreezeFails
+            if waits && there && world.former != Former::BusyForever && world.former != Former::DiesAtFreeze =>
+        {
+            Phase::Refused
+        }
         _ if waits && busy => Phase::Expired,
         Hitch::StopNever if there && !(waits && world.former == Former::DiesAtFreeze) => Phase::Stranded,
         Hitch::StopFailsOnce if world.former == Former::Broken => Phase::Stranded,
@@ -293,8 +301,8 @@ fn without_a_crash_a_good_release_is_committed_and_no_other() {
 #[test]
 fn the_way_forth_and_the_way_back_are_the_documented_ones() {
     use Phase::{
-        Checking, Committed, Flipping, Freezing, Probation, Proving, Reproving, Restarting, Retreating, RolledBack, Starting,
-        Stopping, Stranded, Waiting,
+        Checking, Committed, Flipping, Freezing, Probation, Proving, Reproving, Restarting, Retreating, RolledBack,
+        Starting, Stopping, Stranded, Waiting,
     };
     let world = |mode, former, trial| World { purpose: Purpose::Switch, mode, former, trial, hitch: Hitch::None };
     let walk = |mode, former, trial| straight(world(mode, former, trial));
@@ -309,13 +317,19 @@ fn the_way_forth_and_the_way_back_are_the_documented_ones() {
     assert_eq!(walk(idle, Former::None, Trial::Good), [&[Checking][..], &proof].concat());
     assert_eq!(walk(idle, Former::Broken, Trial::Good), [&[Checking, Waiting][..], &proof].concat());
     let back = [Retreating, Restarting, Reproving, RolledBack];
-    assert_eq!(walk(now, Former::Idle, Trial::NeverProves), [&[Checking, Stopping, Starting, Proving][..], &back].concat());
+    assert_eq!(
+        walk(now, Former::Idle, Trial::NeverProves),
+        [&[Checking, Stopping, Starting, Proving][..], &back].concat()
+    );
     assert_eq!(
         walk(now, Former::Idle, Trial::FlapsOnce),
         [Checking, Stopping, Starting, Proving, Probation, Proving, Probation, Flipping, Committed]
     );
     let flaps = [Proving, Probation].repeat(4);
-    assert_eq!(walk(now, Former::Idle, Trial::FlapsForever), [&[Checking, Stopping, Starting][..], &flaps, &back].concat());
+    assert_eq!(
+        walk(now, Former::Idle, Trial::FlapsForever),
+        [&[Checking, Stopping, Starting][..], &flaps, &back].concat()
+    );
     assert_eq!(walk(now, Former::None, Trial::CrashesAtStart), [Checking, Stopping, Starting, Retreating, RolledBack]);
     assert_eq!(
         walk(now, Former::BackAtSecondTry, Trial::CrashesAtStart),

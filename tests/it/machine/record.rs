@@ -2,9 +2,12 @@
 
 use jiff::{Timestamp, ToSpan as _};
 use sidle::failure::Class;
-use sidle::switch::history::HISTORY_ENTRIES_MAXIMUM;
+use sidle::switch::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM};
+use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
 use sidle::switch::machine::{self, Course, SETBACKS_MAXIMUM, STEPS_MAXIMUM, Survivor};
-use sidle::switch::{Cause, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError};
+use sidle::switch::{
+    Cause, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
+};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -177,7 +180,9 @@ fn a_failure_tells_where_whose_and_what_and_the_first_one_stands() {
 
 #[test]
 fn a_late_cancellation_changes_nothing() {
-    for phase in [Phase::Flipping, Phase::Committed, Phase::Retreating, Phase::Restarting, Phase::Reproving, Phase::RolledBack] {
+    for phase in
+        [Phase::Flipping, Phase::Committed, Phase::Retreating, Phase::Restarting, Phase::Reproving, Phase::RolledBack]
+    {
         let mut journal = in_phase(phase);
         journal.live.as_mut().unwrap().waiting_for = Some("the disk".to_owned());
         assert_eq!(journal.advanced(&Outcome::Cancelled, at(1)), journal, "{phase}");
@@ -271,7 +276,8 @@ fn phases_are_journalled_by_their_word_and_belong_to_one_part_of_the_way() {
     assert_eq!(words.len(), Phase::ALL.len());
     for phase in Phase::ALL {
         assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{phase}\""));
-        let parts = [phase.is_before_stop(), phase.is_trial(), phase == Phase::Flipping, phase.is_back(), phase.is_ended()];
+        let parts =
+            [phase.is_before_stop(), phase.is_trial(), phase == Phase::Flipping, phase.is_back(), phase.is_ended()];
         assert_eq!(parts.iter().filter(|part| **part).count(), 1, "{phase}");
         assert_eq!(phase.is_forth(), phase.is_before_stop() || phase.is_trial());
         // What is kept is what may run.
@@ -320,10 +326,29 @@ fn a_journal_that_contradicts_itself_is_not_acted_on() {
     lonely.previous = release("1.0-1");
     assert!(Journal::parse(&lonely.to_bytes()).is_err());
     let text = String::from_utf8(sound.to_bytes()).unwrap();
-    assert!(matches!(Journal::parse(text.replace("\"schema\":1", "\"schema\":2").as_bytes()), Err(JournalError::Schema(2))));
+    assert!(matches!(
+        Journal::parse(text.replace("\"schema\":1", "\"schema\":2").as_bytes()),
+        Err(JournalError::Schema(2))
+    ));
     assert!(matches!(Journal::parse(&text.as_bytes()[..40]), Err(JournalError::Form(_))));
     assert!(matches!(Journal::parse(text.replace("setbacks", "set").as_bytes()), Err(JournalError::Form(_))));
     assert!(Journal::parse(b"").is_err());
+}
+
+#[test]
+fn the_longest_journal_and_history_can_be_read_again() {
+    // The costliest character is one that JSON writes as six.
+    let long = "\u{1}".repeat(5_000);
+    let wordy = Request { reason: long.clone(), by: long.clone(), ..request(Purpose::Switch, "2.0-1") };
+    let journal = blank(None).requested(wordy, "boot 1", at(0)).unwrap();
+    let peers = (0..100).map(|number| format!("{number:0255}")).collect();
+    let journal = journal.measured(peers).advanced(&Outcome::Failed(long), at(1));
+    let bytes = journal.to_bytes();
+    assert!((30_000..JOURNAL_LENGTH_MAXIMUM).contains(&(bytes.len() as u64)), "{}", bytes.len());
+    assert_eq!(Journal::parse(&bytes).unwrap(), journal);
+    let entry = Entry::of(&journal.live.unwrap()).unwrap();
+    let bytes = History::default().with(entry).to_bytes();
+    assert!((bytes.len() * HISTORY_ENTRIES_MAXIMUM) as u64 <= HISTORY_LENGTH_MAXIMUM, "{}", bytes.len());
 }
 
 #[test]
