@@ -3,7 +3,8 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use crate::name::{InstanceName, PackageName};
-use crate::switch::machine::{self, Course, Limits, Mode, Outcome, Phase, Side, Survivor};
+use crate::switch::limits::Limits;
+use crate::switch::machine::{self, Course, Mode, Outcome, Phase, Side, Survivor};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -133,7 +133,7 @@ fn the_deadline_counts_before_the_stop_and_the_limits_after_it() {
         assert_eq!(live.in_time(not_yet.clone(), Duration::ZERO, deadline - 1.second(), &LIMITS), not_yet, "{phase}");
         let limit = LIMITS.of(phase, 0);
         let bounded = limit.map(|limit| live.in_time(not_yet.clone(), limit, at(0), &LIMITS));
-        assert_eq!(bounded.is_none_or(|outcome| outcome == Outcome::Expired), true, "{phase}");
+        assert!(bounded.is_none_or(|outcome| outcome == Outcome::Expired), "{phase}");
         let expected = match phase {
             Phase::Freezing | Phase::Stopping | Phase::Retreating => Some(30),
             Phase::Starting | Phase::Proving | Phase::Restarting | Phase::Reproving => Some(120),
