@@ -5,13 +5,13 @@
 
 use crate::crash_point;
 use crate::digest::Digest;
-use crate::failure::Class;
+use crate::failure::{Class, Report};
 use crate::os::dir::Dir;
 use crate::os::lock::{self, Attempt, Lock};
 use crate::os::{OsError, clock};
 use crate::trust::by_hand::{self, MetadataFiles, Verification};
 use crate::trust::metadata::{Root, Signed};
-use crate::trust::{Floor, Role, TrustError, verify};
+use crate::trust::{Authority, Floor, Role, TrustError, TrustedTargets, Warning, verify};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -215,6 +215,45 @@ impl LockedKeyring<'_> {
     }
 }
 
+/// The host's keyring as the judge of metadata that was carried by hand.
+#[derive(Debug)]
+pub struct ByHand<'a> {
+    /// What this host trusts.
+    pub keyring: &'a Keyring,
+    /// The wall clock.
+    pub now: Timestamp,
+    /// How late timestamp and snapshot may be.
+    pub grace: SignedDuration,
+    /// What becomes of newer valid metadata.
+    pub adoption: Adoption,
+}
+
+/// What becomes of newer valid metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adoption {
+    /// This host trusts it from now on, whatever comes of the rest.
+    Store,
+    /// It is judged and forgotten: for looking only.
+    Forget,
+}
+
+impl ByHand<'_> {
+    /// Judges `files`, adopting as told.
+    pub fn verification(&self, files: &MetadataFiles) -> Result<Verification, KeyringError> {
+        match self.adoption {
+            Adoption::Store => self.keyring.verify_by_hand(files, self.now, self.grace),
+            Adoption::Forget => Ok(by_hand::verify(&self.keyring.load()?.floor, files, self.now, self.grace)),
+        }
+    }
+}
+
+impl Authority for ByHand<'_> {
+    fn judge(&self, files: &MetadataFiles) -> Result<(TrustedTargets, Vec<Warning>), Report> {
+        let verification = self.verification(files)?;
+        Ok((verification.targets?, verification.warnings))
+    }
+}
+
 fn stored_name(role: Role, digest: &Digest) -> String {
     format!("{digest}.{role}.json")
 }
@@ -331,3 +370,5 @@ impl From<TrustError> for KeyringError {
         Self::Trust(error)
     }
 }
+
+crate::reports!(KeyringError);

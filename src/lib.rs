@@ -17,6 +17,8 @@
 
 pub mod agent;
 pub mod bundle;
+pub mod cli;
+pub mod config;
 pub mod demo;
 pub mod digest;
 pub mod failure;

@@ -229,3 +229,5 @@ impl From<OsError> for SignerError {
         Self::Os(error)
     }
 }
+
+crate::reports!(SignerError);

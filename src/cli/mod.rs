@@ -2,7 +2,9 @@
 
 pub mod author;
 pub mod exit;
+pub mod facts;
 pub mod host;
+pub mod input;
 pub mod output;
 pub mod pack;
 pub mod status;

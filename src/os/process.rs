@@ -48,6 +48,12 @@ impl Identity {
         Ok(Self::of(self.pid)?.as_ref() == Some(self))
     }
 
+    /// True once nothing is left of this very process: its parent has taken a zombie's exit status, too.
+    pub fn is_gone(&self) -> Result<bool> {
+        Ok(self.boot_id != clock::boot_id()?
+            || proc_fs::process(self.pid)?.is_none_or(|process| process.start_time != self.start_time))
+    }
+
     fn raw(&self) -> Option<Pid> {
         i32::try_from(self.pid).ok().and_then(Pid::from_raw)
     }
@@ -198,7 +204,12 @@ mod tests {
         assert!(identity.is_alive().unwrap());
         assert!(!stranger.signal(Signal::KILL).unwrap(), "another start time is another process");
         assert!(identity.signal(Signal::KILL).unwrap());
+        while identity.is_alive().unwrap() {
+            std::thread::yield_now();
+        }
+        assert!(!identity.is_gone().unwrap(), "a zombie is still there");
         child.wait().unwrap();
+        assert!(identity.is_gone().unwrap());
         assert!(!identity.is_alive().unwrap());
         assert!(!identity.signal(Signal::KILL).unwrap());
     }

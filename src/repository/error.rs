@@ -206,3 +206,5 @@ macro_rules! from {
 }
 
 from!(OsError => Os, SignError => Sign, ManifestError => Manifest, BundleError => Bundle, TrustError => Trust);
+
+crate::reports!(RepositoryError);

@@ -206,7 +206,7 @@ impl Supervisor {
     }
 
     fn start(&mut self, release: &Release) -> Result<(), Report> {
-        if self.processes.records().next().is_some() && !self.processes.end_all()? {
+        if !self.processes.end_all_but(Some(release))? {
             return Ok(());
         }
         let store = self.driver.store();

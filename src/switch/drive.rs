@@ -259,7 +259,7 @@ impl Driver {
             }),
             Act::Flip => Ok(self.flip()),
             Act::Pause => Ok(Outcome::NotYet(live.waiting_for.clone().unwrap_or_else(|| "another try".to_owned()))),
-            Act::Settle => self.settle(live),
+            Act::Settle => self.settle(live, processes),
         }
     }
 
@@ -299,12 +299,11 @@ impl Driver {
         let Some(release) = live.release(side) else {
             return Outcome::Failed("there is no release to start".to_owned());
         };
-        // What still ends would hold the agent's own locks against the new process.
-        if processes.records().any(|record| record.doomed || record.release != *release) {
-            return match processes.end_all() {
-                Ok(_) => Outcome::NotYet("the old process to be gone".to_owned()),
-                Err(error) => Outcome::NotYet(error.to_string()),
-            };
+        // What else runs would hold the agent's own locks against the new process.
+        match processes.end_all_but(Some(release)) {
+            Ok(true) => {}
+            Ok(false) => return Outcome::NotYet("the old process to be gone".to_owned()),
+            Err(error) => return Outcome::NotYet(error.to_string()),
         }
         let manifest: Result<Manifest, StoreError> =
             self.store.verify(release).and_then(|()| self.store.manifest(release));
@@ -326,7 +325,8 @@ impl Driver {
         }
     }
 
-    fn settle(&self, live: &Switch) -> Result<Outcome, DriveError> {
+    fn settle(&self, live: &Switch, processes: &Processes) -> Result<Outcome, DriveError> {
+        processes.thaw_all()?;
         if let Some(entry) = Entry::of(live) {
             self.files.write_history(&self.lock, &self.files.history()?.with(entry))?;
             crash_point!("settle.history");

@@ -298,21 +298,38 @@ impl Processes {
 
     /// Sends every process of the agent itself its end; true once all are gone. Jobs are not the agent itself and are left alone.
     pub fn end_all(&mut self) -> Result<bool, OsError> {
+        self.end_all_but(None)
+    }
+
+    /// The same for all but the process that runs `kept` and can be counted on.
+    pub fn end_all_but(&mut self, kept: Option<&Release>) -> Result<bool, OsError> {
         self.reap()?;
-        for running in &mut self.running {
+        let spared = |running: &Running| {
+            kept.is_some_and(|kept| running.record.release == *kept && !running.record.doomed && running.leads())
+        };
+        let mut news = false;
+        for running in self.running.iter_mut().filter(|running| !spared(running)) {
             running.refresh_core();
+            news |= !running.record.doomed;
             running.record.doomed = true;
         }
-        self.save()?;
+        if news {
+            self.save()?;
+        }
         crash_point!("end.recorded");
-        for running in &self.running {
+        for running in self.running.iter().filter(|running| !spared(running)) {
             for identity in running.record.core.iter().chain([&running.record.leader]) {
                 identity.signal(SignalNumber::KILL)?;
             }
         }
         crash_point!("end.killed");
         self.reap()?;
-        Ok(self.running.is_empty())
+        Ok(self.running.iter().all(spared))
+    }
+
+    /// Lets everything that was frozen run on.
+    pub fn thaw_all(&self) -> Result<(), OsError> {
+        self.running.iter().try_for_each(Running::thaw)
     }
 
     /// Asks every leader to end in its own way: for a stop of the service, not for a switch.
@@ -335,8 +352,9 @@ impl Running {
         self.record.leader.is_alive().unwrap_or(true)
     }
 
+    /// A zombie of the agent still stands in the way: Salt takes it for an instance that is already running.
     fn lives(&self) -> bool {
-        self.leads() || self.record.core.iter().any(|identity| identity.is_alive().unwrap_or(true))
+        self.leads() || self.record.core.iter().any(|identity| !identity.is_gone().unwrap_or(false))
     }
 
     /// The observer; one that could not be made (a configuration with an error) is tried again at every look.

@@ -1,3 +1,19 @@
 //! What several tests stand on.
 
+pub mod salt;
+pub mod stage;
 pub mod trees;
+
+use std::time::{Duration, Instant};
+
+/// Looks until there is an answer; panics with the last thing seen after `seconds`.
+pub fn eventually<T>(seconds: u64, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(seen) if Instant::now() > end => panic!("not within {seconds} s: {what}; last seen: {seen}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `sidle export`: releases of a repository in one file, to be carried by hand.
+
+use crate::bundle::member::ReleaseId;
+use crate::cli::facts::{Facts, size};
+use crate::cli::{Context, Ended};
+use crate::failure::{Class, Report};
+use crate::name::PackageName;
+use crate::os::{clock, file};
+use crate::repository::{Listed, Repository};
+use crate::version::Release;
+use clap::Args;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// `sidle export REPO PACKAGE[@RELEASE]… -o FILE`
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    /// The repository's directory
+    repository: PathBuf,
+    /// What to export; without a release the newest published one
+    #[arg(required = true, value_name = "PACKAGE[@RELEASE]")]
+    releases: Vec<Wanted>,
+    /// The file to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// A package, and a release of it or its newest one.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    package: PackageName,
+    release: Option<Release>,
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (package, release) = text.split_once('@').map_or((text, None), |(package, release)| (package, Some(release)));
+        Ok(Self {
+            package: package.parse().map_err(|error: crate::name::NameError| error.to_string())?,
+            release: release.map(str::parse).transpose().map_err(|error: crate::version::VersionError| error.to_string())?,
+        })
+    }
+}
+
+/// `sidle export`
+pub fn export(context: &Context, arguments: &ExportArguments) -> Result<Ended, Report> {
+    let repository = Repository::open(&arguments.repository)?;
+    let listed = repository.releases()?;
+    let mut ids = Vec::new();
+    for wanted in &arguments.releases {
+        ids.extend(find(&listed, wanted, &arguments.repository)?);
+    }
+    write(context, &repository, &ids, &arguments.output)?;
+    Ok(Ended::Well)
+}
+
+/// Writes the bundle and says so.
+pub fn write(context: &Context, repository: &Repository, ids: &[ReleaseId], output: &Path) -> Result<(), Report> {
+    for warning in repository.export(ids, output, clock::now())? {
+        context.output.warning(&warning.to_string());
+    }
+    let written = file::open(output)?;
+    let bytes = written.metadata().map(|metadata| metadata.len()).unwrap_or_default();
+    let mut facts = Facts::new();
+    for id in ids {
+        facts.add("exported", id);
+    }
+    facts.add("file", format!("{} ({})", output.display(), size(bytes)));
+    facts.add("on each host", format!("sidle install {}", output.file_name().map_or(output, Path::new).display()));
+    let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    context.output.result(&facts.to_string(), json!({"file": output, "bytes": bytes, "releases": names}));
+    Ok(())
+}
+
+/// The releases of all platforms that `wanted` means: those that are published where it names none.
+fn find(listed: &[Listed], wanted: &Wanted, repository: &Path) -> Result<Vec<ReleaseId>, Report> {
+    let of_package = || listed.iter().filter(|one| one.id.package == wanted.package);
+    let newest = || {
+        let published = of_package().filter(|one| one.is_published).map(|one| &one.id.release).max();
+        published.or_else(|| of_package().map(|one| &one.id.release).max())
+    };
+    let release = wanted.release.as_ref().or_else(newest);
+    let ids: Vec<ReleaseId> =
+        of_package().filter(|one| Some(&one.id.release) == release).map(|one| one.id.clone()).collect();
+    if !ids.is_empty() {
+        return Ok(ids);
+    }
+    let mut there: Vec<String> = of_package().map(|one| one.id.release.to_string()).collect();
+    there.dedup();
+    let (asked, there) = match (&wanted.release, there.as_slice()) {
+        (_, []) => (wanted.package.to_string(), "it has no release of that package".to_owned()),
+        (None, _) => (wanted.package.to_string(), "it has nothing of it".to_owned()),
+        (Some(release), there) => (format!("{} {release}", wanted.package), format!("it has {}", there.join(", "))),
+    };
+    Err(Report {
+        class: Class::Failed,
+        message: format!("cannot export {asked}: {} does not hold it; {there}", repository.display()),
+        causes: Vec::new(),
+        hint: Some(format!("`sidle repo add {} PACKED_DIR` takes a packed release in", repository.display())),
+    })
+}

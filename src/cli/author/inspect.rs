@@ -1,0 +1,177 @@
+//! `sidle inspect`: what a bundle, manifest or metadata file holds, and what this host would say of it. It changes nothing.
+
+use crate::bundle::file::{BundleReader, BundledRelease, Head};
+use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
+use crate::bundle::manifest::{Manifest, decompress};
+use crate::bundle::member::MetadataName;
+use crate::cli::facts::{Facts, size};
+use crate::cli::{Context, Ended, input, usage};
+use crate::config::Settings;
+use crate::digest::Digest;
+use crate::failure::Report;
+use crate::keyring::{Adoption, ByHand, Keyring, KeyringError};
+use crate::os::clock;
+use crate::trust::{MetadataFiles, TrustedTargets, target};
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::{Read as _, Seek as _};
+use std::path::PathBuf;
+
+/// Largest metadata file shown.
+const METADATA_BYTES_MAXIMUM: u64 = 16 * 1024 * 1024;
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const EXPECTED: &str = "a bundle file, a packed manifest.json.zst, or a file of metadata";
+
+/// `sidle inspect FILE`
+#[derive(Debug, Args)]
+pub struct InspectArguments {
+    /// A bundle file, a packed manifest.json.zst, or a file of metadata
+    file: PathBuf,
+}
+
+/// `sidle inspect`
+pub fn inspect(context: &Context, arguments: &InspectArguments) -> Result<Ended, Report> {
+    let path = &arguments.file;
+    let mut file = input::open(path, EXPECTED)?;
+    let failed = |source| Report::from(crate::os::OsError::new("read", path, source));
+    let mut start = Vec::new();
+    file.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut start).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    if start == ZSTD_MAGIC {
+        let bytes = input::read(path, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?;
+        let manifest = Manifest::parse(&decompress(&bytes)?)?;
+        let text = format!("{}\n{}", manifest_facts(&manifest), "nothing vouches for a manifest alone: only its form was checked");
+        context.output.result(&text, json!({"kind": "manifest", "manifest": manifest_value(&manifest)}));
+    } else if start.first() == Some(&b'{') {
+        metadata(context, &input::read(path, METADATA_BYTES_MAXIMUM, EXPECTED)?, path)?;
+    } else {
+        let (head, reader) = BundleReader::open(std::io::BufReader::with_capacity(1 << 20, file))?;
+        reader.finish()?;
+        bundle(context, &head)?;
+    }
+    Ok(Ended::Well)
+}
+
+/// Metadata as it stands in the file; whether it is to be trusted depends on the rest of its repository.
+fn metadata(context: &Context, bytes: &[u8], path: &std::path::Path) -> Result<(), Report> {
+    let parsed: Result<Value, _> = serde_json::from_slice(bytes);
+    let value = parsed.ok().filter(|value| value["signed"]["_type"].is_string());
+    let Some(value) = value else {
+        return Err(usage(format!("cannot tell what {} is", path.display()), format!("name {EXPECTED}")));
+    };
+    let signed = &value["signed"];
+    let text = |field: &Value| field.as_str().map_or_else(|| field.to_string(), str::to_owned);
+    let mut facts = Facts::new()
+        .with("role", text(&signed["_type"]))
+        .with("version", text(&signed["version"]))
+        .with("expires", text(&signed["expires"]))
+        .with("fingerprint", Digest::of(bytes));
+    for name in signed["targets"].as_object().into_iter().flat_map(|targets| targets.keys()) {
+        facts.add("lists", name);
+    }
+    context.output.result(
+        &format!("{facts}\nthe signatures were not verified: that takes the rest of the repository"),
+        json!({"kind": "metadata", "fingerprint": Digest::of(bytes), "metadata": value}),
+    );
+    Ok(())
+}
+
+fn bundle(context: &Context, head: &Head) -> Result<(), Report> {
+    let verdict = verdict(context, head)?;
+    let mut facts = Facts::new();
+    let mut releases = Vec::new();
+    for bundled in &head.releases {
+        facts.add("release", &bundled.id);
+        let standing = standing(&verdict, bundled);
+        facts.add("  signature", standing.as_ref().map_or_else(Clone::clone, |()| "trusted by this host".to_owned()));
+        // Unverified bytes don't reach the decompressor: details are shown of what this host trusts.
+        let manifest = if standing.is_ok() { Some(Manifest::parse(&decompress(&bundled.manifest)?)?) } else { None };
+        if let Some(manifest) = &manifest {
+            for (name, value) in details(manifest) {
+                facts.add(&format!("  {name}"), value);
+            }
+        }
+        releases.push(json!({
+            "release": bundled.id.to_string(), "trusted": standing.is_ok(), "refusal": standing.err(),
+            "manifest": manifest.as_ref().map(manifest_value),
+        }));
+    }
+    for (name, bytes) in &head.metadata {
+        let note = if *name == MetadataName::Root(1) { format!("  fingerprint {}", Digest::of(bytes)) } else { String::new() };
+        facts.add("metadata", format!("{name}{note}"));
+    }
+    facts.add("whole", "yes: every byte is what its name or form says");
+    let names: Vec<String> = head.metadata.iter().map(|(name, _)| name.to_string()).collect();
+    context.output.result(&facts.to_string(), json!({"kind": "bundle", "releases": releases, "metadata": names}));
+    Ok(())
+}
+
+/// What this host makes of the bundle's metadata, without taking any of it up.
+fn verdict(context: &Context, head: &Head) -> Result<Result<TrustedTargets, String>, Report> {
+    let files: MetadataFiles = head.metadata.iter().map(|(name, bytes)| (name.to_string(), bytes.clone())).collect();
+    let unpinned = || Ok(Err("not verified: this host has no root pinned".to_owned()));
+    let keyring = match Keyring::open(&context.layout.trust()) {
+        Err(KeyringError::Unpinned { .. }) => return unpinned(),
+        other => other?,
+    };
+    let grace = Settings::read(&context.layout)?.by_hand_grace;
+    let grace = jiff::SignedDuration::try_from(grace).unwrap_or(crate::trust::BY_HAND_GRACE);
+    let judge = ByHand { keyring: &keyring, now: clock::now(), grace, adoption: Adoption::Forget };
+    match judge.verification(&files) {
+        Err(KeyringError::Unpinned { .. }) => unpinned(),
+        Err(error) => Err(error.into()),
+        Ok(verification) => Ok(verification.targets.map_err(|error| format!("refused by this host: {error}"))),
+    }
+}
+
+fn standing(verdict: &Result<TrustedTargets, String>, bundled: &BundledRelease) -> Result<(), String> {
+    let targets = verdict.as_ref().map_err(Clone::clone)?;
+    let files = [
+        (target::manifest(&bundled.id), bundled.manifest_digest),
+        (target::payload(&bundled.id), bundled.payload_digest),
+    ];
+    let required = files.iter().try_for_each(|(name, digest)| targets.require(name, digest).map(|_| ()));
+    required.map_err(|error| format!("refused by this host: {error}"))
+}
+
+fn manifest_facts(manifest: &Manifest) -> Facts {
+    let mut facts = Facts::new().with("package", &manifest.package).with("release", manifest.release());
+    facts.add("platform", &manifest.platform);
+    for (name, value) in details(manifest) {
+        facts.add(name, value);
+    }
+    facts
+}
+
+fn details(manifest: &Manifest) -> Vec<(&'static str, String)> {
+    let mut details = vec![
+        ("agent", manifest.agent.to_string()),
+        ("files", format!("{} in {} entries", size(manifest.space.content_bytes), manifest.entries.len())),
+        ("payload", format!("{} in {} frames", size(manifest.payload.length), manifest.frames.len())),
+        ("commands", manifest.commands.keys().cloned().collect::<Vec<_>>().join(", ")),
+    ];
+    if let Some(floor) = manifest.libc_floor {
+        details.push(("needs glibc", format!("{floor} or newer")));
+    }
+    if !manifest.host_libraries.is_empty() {
+        details.push(("needs libraries", manifest.host_libraries.join(", ")));
+    }
+    if let Some(masters) = &manifest.masters {
+        details.push(("masters", format!("{masters} or newer")));
+    }
+    if manifest.space.overlap_memory_bytes > 0 {
+        details.push(("overlap memory", size(manifest.space.overlap_memory_bytes)));
+    }
+    details
+}
+
+fn manifest_value(manifest: &Manifest) -> Value {
+    json!({
+        "package": manifest.package, "release": manifest.release(), "platform": manifest.platform, "agent": manifest.agent,
+        "content_bytes": manifest.space.content_bytes, "allocated_bytes": manifest.space.allocated_bytes,
+        "inodes": manifest.space.inodes, "payload_bytes": manifest.payload.length, "payload_sha256": manifest.payload.sha256,
+        "libc_floor": manifest.libc_floor, "host_libraries": manifest.host_libraries, "masters": manifest.masters,
+        "commands": manifest.commands.keys().collect::<Vec<_>>(), "service": manifest.service,
+        "generations": manifest.generations,
+    })
+}

@@ -1,0 +1,11 @@
+//! The author's verbs: keys, repositories, export, and a look into files. Packing has a file of its own.
+
+mod export;
+mod inspect;
+mod key;
+mod repo;
+
+pub use export::{ExportArguments, export, write as write_bundle};
+pub use inspect::{InspectArguments, inspect};
+pub use key::{KeyVerb, SigningArguments, key};
+pub use repo::{RepoVerb, add_files, publication_facts, repo};

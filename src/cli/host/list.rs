@@ -1,0 +1,53 @@
+//! `sidle list`: what is installed, and what stands where.
+
+use super::marks::{Mark, marks};
+use super::packages;
+use crate::cli::facts::{size, table};
+use crate::cli::{Context, Ended};
+use crate::failure::Report;
+use crate::name::PackageName;
+use crate::store::Store;
+use clap::Args;
+use serde_json::{Value, json};
+
+/// `sidle list [PACKAGE]`
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    /// The package; all without this
+    package: Option<PackageName>,
+}
+
+/// `sidle list`
+pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Report> {
+    let mut rows = vec![["PACKAGE", "RELEASE", "PLATFORM", "SIZE", "STATE"].map(str::to_owned).to_vec()];
+    let mut listed: Vec<Value> = Vec::new();
+    for package in packages(context, arguments.package.as_ref())? {
+        let store = Store::new(&context.layout, &package);
+        let marks = marks(&context.layout, &package)?;
+        for release in store.releases()?.into_iter().rev() {
+            let none: Vec<Mark> = Vec::new();
+            let marks = marks.get(&release).unwrap_or(&none);
+            let states: Vec<String> = marks.iter().map(ToString::to_string).collect();
+            // A receipt that can't be read is told in its row: the others are still worth a list.
+            let (platform, bytes, problem) = match store.manifest(&release) {
+                Ok(manifest) => (Some(manifest.platform.to_string()), Some(manifest.space.content_bytes), None),
+                Err(error) => (None, None, Some(error.to_string())),
+            };
+            let state = problem.clone().unwrap_or_else(|| states.join(", "));
+            rows.push(vec![
+                package.to_string(),
+                release.to_string(),
+                platform.clone().unwrap_or_else(|| "?".to_owned()),
+                bytes.map_or_else(|| "?".to_owned(), size),
+                state,
+            ]);
+            listed.push(json!({
+                "package": package, "release": release, "platform": platform, "content_bytes": bytes, "marks": marks, "problem": problem,
+                "path": context.layout.versions(&package).join(release.to_string()),
+            }));
+        }
+    }
+    let text = if listed.is_empty() { "nothing is installed; `sidle install FILE` installs a release".to_owned() } else { table(rows) };
+    context.output.result(&text, json!({"releases": listed}));
+    Ok(Ended::Well)
+}

@@ -1,0 +1,67 @@
+//! `sidle run`: a release's program, checked, leased, started from its real versioned path.
+
+use super::packages;
+use crate::cli::{Context, Ended, instance_of};
+use crate::config::Settings;
+use crate::failure::Report;
+use crate::name::{InstanceName, PackageName};
+use crate::run::{RunRequest, RunRole, run as become_program};
+use crate::store::Store;
+use crate::version::Release;
+use clap::Args;
+use std::ffi::OsString;
+
+/// `sidle run PACKAGE [COMMAND] [-- ARGUMENT…]`
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// The package
+    package: PackageName,
+    /// A command of the release, such as salt-call; without this its service
+    command: Option<String>,
+    /// The release; the current one without this
+    #[arg(long)]
+    release: Option<Release>,
+    /// The instance; the package's default one without this
+    #[arg(long)]
+    instance: Option<InstanceName>,
+    /// Wait for the supervisor's word on standard input, then become the instance's agent
+    #[arg(long, hide = true)]
+    gate: bool,
+    /// Arguments of the command
+    #[arg(last = true, value_name = "ARGUMENT")]
+    arguments: Vec<OsString>,
+}
+
+/// `sidle run`
+pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> {
+    let package = arguments.package;
+    packages(context, Some(&package))?;
+    let instance = instance_of(&package, arguments.instance.as_ref());
+    let (_, configuration) = Settings::read(&context.layout)?.instance(&context.layout, &instance)?;
+    let request = RunRequest {
+        release: arguments.release,
+        instance,
+        command: arguments.command,
+        arguments: arguments.arguments,
+        configuration,
+        role: if arguments.gate { RunRole::Agent } else { RunRole::Tool },
+    };
+    Err(become_program(&Store::new(&context.layout, &package), &request).into())
+}
+
+/// `sidle test-flip PACKAGE RELEASE`
+#[cfg(feature = "test-hooks")]
+#[derive(Debug, Args)]
+pub struct TestFlipArguments {
+    package: PackageName,
+    release: Release,
+}
+
+/// Moves `current`, whatever runs: for tests of what must not be touched by it.
+#[cfg(feature = "test-hooks")]
+pub fn test_flip(context: &Context, arguments: &TestFlipArguments) -> Result<Ended, Report> {
+    let store = Store::new(&context.layout, &arguments.package);
+    let lock = store.lock()?;
+    store.flip(&lock, &InstanceName::default_of(&arguments.package), &arguments.release)?;
+    Ok(Ended::Well)
+}

@@ -1,0 +1,54 @@
+//! `sidle verify`: compares the files of releases with what was signed.
+
+use super::packages;
+use crate::cli::facts::{Facts, count};
+use crate::cli::{Context, Ended};
+use crate::failure::{Class, Report};
+use crate::name::PackageName;
+use crate::store::Store;
+use crate::store::check::Depth;
+use crate::version::Release;
+use clap::Args;
+use serde_json::json;
+
+/// `sidle verify PACKAGE [RELEASE]`
+#[derive(Debug, Args)]
+pub struct VerifyArguments {
+    /// The package
+    package: PackageName,
+    /// The release; all installed ones without this
+    release: Option<Release>,
+    /// Read and hash every file, also those that look untouched
+    #[arg(long)]
+    full: bool,
+}
+
+/// `sidle verify`
+pub fn verify(context: &Context, arguments: &VerifyArguments) -> Result<Ended, Report> {
+    let package = &arguments.package;
+    packages(context, Some(package))?;
+    let store = Store::new(&context.layout, package);
+    let depth = if arguments.full { Depth::Full } else { Depth::Quick };
+    let releases = arguments.release.clone().map_or_else(|| store.releases(), |release| Ok(vec![release]))?;
+    let (mut facts, mut values, mut damaged) = (Facts::new(), Vec::new(), false);
+    for release in releases {
+        let problems = store.check(&release, depth)?;
+        let name = format!("{package} {release}");
+        if problems.is_empty() {
+            facts.add(&name, if arguments.full { "every file is as it was signed" } else { "nothing has changed since it was verified" });
+        } else {
+            damaged = true;
+            facts.add(&name, format!("damaged: {}", count(problems.len(), "problem")));
+        }
+        for problem in &problems {
+            facts.add("", problem);
+        }
+        if !problems.is_empty() {
+            facts.add("", "it will not be started; install the release again from its bundle");
+        }
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        values.push(json!({"release": release, "sound": problems.is_empty(), "problems": problems}));
+    }
+    context.output.result(&facts.to_string(), json!({"package": package, "releases": values}));
+    Ok(if damaged { Ended::As(Class::Integrity) } else { Ended::Well })
+}

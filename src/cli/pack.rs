@@ -1,0 +1,298 @@
+//! `sidle pack`: a recipe or a tree becomes a packed release, and with `--repo` a published one in a file of its own.
+
+use super::author::{SigningArguments, publication_facts, write_bundle};
+use super::facts::{Facts, size};
+use super::{Context, Ended, input, source_date_epoch, usage};
+use crate::agent::AgentKind;
+use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
+use crate::bundle::manifest::{Manifest, decompress};
+use crate::bundle::pack::{LEVEL_DEFAULT, LEVEL_RELEASE, PAYLOAD_NAME, PackInput, Packed, pack as pack_tree};
+use crate::bundle::recipe::{Build, Recipe};
+use crate::failure::{Class, Report};
+use crate::name::PackageName;
+use crate::os::dir::Dir;
+use crate::os::process::Program;
+use crate::os::{clock, environment, file, host};
+use crate::repository::{Added, Repository};
+use crate::trust::publish::Lifetimes;
+use crate::version::Version;
+use clap::Args;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Name of the compressed manifest in the output directory.
+pub const MANIFEST_NAME: &str = "manifest.json.zst";
+/// Largest recipe read.
+const RECIPE_BYTES_MAXIMUM: u64 = 256 * 1024;
+/// Where a build's tree lies in the output directory while it is packed.
+const BUILD_TREE: &str = ".tree";
+
+/// `sidle pack RECIPE|TREE --version VERSION`
+#[derive(Debug, Args)]
+pub struct PackArguments {
+    /// A recipe (a .toml file), or a directory that is the tree
+    #[arg(value_name = "RECIPE|TREE")]
+    recipe: PathBuf,
+    /// The version as published: 3007.17
+    #[arg(long)]
+    version: Version,
+    /// Counts rebuilds of the same version
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    revision: u32,
+    /// The package; only for a tree without a recipe
+    #[arg(long)]
+    package: Option<PackageName>,
+    /// What watches it: salt or demo; only for a tree without a recipe
+    #[arg(long, value_parser = agent_kind)]
+    agent: Option<AgentKind>,
+    /// The program of its service, relative to the tree; only for a tree without a recipe
+    #[arg(long, value_name = "PATH")]
+    command: Option<String>,
+    /// Pack this directory instead of what the recipe builds
+    #[arg(long, value_name = "DIR")]
+    tree: Option<PathBuf>,
+    /// Where the recipe's build takes its input from (`SIDLE_SOURCE`)
+    #[arg(long, value_name = "SOURCE")]
+    source: Option<String>,
+    /// An earlier release (a packed directory or a manifest), or a repository with all it holds of the package: what is unchanged since goes
+    /// into parts of its own, which hosts that have it can skip
+    #[arg(long, value_name = "DIR|REPO")]
+    previous: Vec<PathBuf>,
+    /// The directory that gets manifest and payload (without this `PACKAGE-RELEASE` here); with --repo the bundle file (`PACKAGE-RELEASE.sidle`)
+    #[arg(long, short, value_name = "DIR|FILE")]
+    output: Option<PathBuf>,
+    /// Add it to this repository, publish it, and export it into one file
+    #[arg(long, value_name = "DIR")]
+    repo: Option<PathBuf>,
+    #[command(flatten)]
+    keys: SigningArguments,
+    /// Compress as for many hosts: slower, smaller
+    #[arg(long, conflicts_with = "level")]
+    release: bool,
+    /// zstd level
+    #[arg(long, value_parser = clap::value_parser!(i32).range(1..=22))]
+    level: Option<i32>,
+}
+
+fn agent_kind(text: &str) -> Result<AgentKind, String> {
+    match text {
+        "salt" => Ok(AgentKind::Salt),
+        "demo" => Ok(AgentKind::Demo),
+        _ => Err("it is salt or demo".to_owned()),
+    }
+}
+
+/// Everything that packing needs to know, settled before anything is made.
+struct Plan {
+    recipe: Recipe,
+    /// The directory in which a build's command runs, and to which its tree is relative.
+    home: PathBuf,
+    /// `PACKAGE-RELEASE`.
+    name: String,
+    output: PathBuf,
+    previous: Vec<Manifest>,
+    epoch: u64,
+    level: i32,
+}
+
+/// `sidle pack`
+pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Report> {
+    let plan = plan(arguments)?;
+    // Asked for first: a build may take minutes, and a missing key is found in no time.
+    let keys = arguments.repo.as_ref().map(|_| arguments.keys.open()).transpose()?;
+    if keys.is_none() && !arguments.keys.is_empty() {
+        return Err(usage("cannot use --key without --repo", "name the repository's directory with --repo: packing alone signs nothing"));
+    }
+    let parent = match plan.output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let parent = Dir::open_or_create(parent, 0o755)?;
+    let work = Work::new(&parent, format!(".{}.packing", plan.name))?;
+    let output = if keys.is_some() { work.directory.try_clone()? } else { Dir::open_or_create(&plan.output, 0o755)? };
+    let tree = tree(context, arguments, &plan, &work)?;
+    let packed = compress(context, arguments, &plan, &tree, &output)?;
+    output.write_atomic(MANIFEST_NAME, &packed.manifest_bytes, 0o644)?;
+    match (&arguments.repo, &keys) {
+        (Some(path), Some(keys)) => {
+            let mut repository = Repository::open(path)?;
+            let files = [MANIFEST_NAME, PAYLOAD_NAME].map(|name| output.path().join(name));
+            let added = super::author::add_files(&mut repository, &files[0], &files[1])?;
+            let (Added::Staged(id) | Added::Already(id)) = added;
+            let publication = repository.publish(keys.publish(), &Lifetimes::default(), clock::now())?;
+            context.output.step(&packed_facts(&packed).to_string());
+            if !publication.signed.is_empty() {
+                context.output.step(&publication_facts(&publication).to_string());
+            }
+            write_bundle(context, &repository, &[id], &plan.output)?;
+        }
+        _ => tell(context, &packed, &plan),
+    }
+    Ok(Ended::Well)
+}
+
+/// The directory of what goes away again. A leftover of a crash is replaced by the next pack of the same release.
+struct Work<'a> {
+    parent: &'a Dir,
+    name: String,
+    directory: Dir,
+}
+
+impl<'a> Work<'a> {
+    fn new(parent: &'a Dir, name: String) -> Result<Self, Report> {
+        parent.remove_tree(&name)?;
+        parent.make_dir(&name, 0o700)?;
+        let directory = parent.child(&name)?;
+        Ok(Self { parent, name, directory })
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        // A build may leave directories that nobody may write to; what stays is named when the next pack can't remove it.
+        let _ = self.parent.remove_tree(&self.name);
+    }
+}
+
+fn plan(arguments: &PackArguments) -> Result<Plan, Report> {
+    let (recipe, home) = recipe(arguments)?;
+    let name = format!("{}-{}-{}", recipe.package, arguments.version, arguments.revision);
+    let extension = if arguments.repo.is_some() { ".sidle" } else { "" };
+    let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}{extension}")));
+    let mut previous = Vec::new();
+    for path in &arguments.previous {
+        previous.extend(manifests(path, &recipe.package)?);
+    }
+    let level = arguments.level.unwrap_or(if arguments.release { LEVEL_RELEASE } else { LEVEL_DEFAULT });
+    Ok(Plan { recipe, home, name, output, previous, epoch: source_date_epoch()?, level })
+}
+
+fn recipe(arguments: &PackArguments) -> Result<(Recipe, PathBuf), Report> {
+    const EXPECTED: &str = "a recipe (a .toml file), or a directory that is the tree";
+    let path = &arguments.recipe;
+    let of_tree = [arguments.package.is_some(), arguments.agent.is_some(), arguments.command.is_some()];
+    if Dir::open(path).is_err() {
+        if of_tree.contains(&true) {
+            let hint = "leave out --package, --agent and --command: the recipe says them";
+            return Err(usage(format!("cannot change what the recipe {} says", path.display()), hint));
+        }
+        let bytes = input::read(path, RECIPE_BYTES_MAXIMUM, EXPECTED)?;
+        let recipe = Recipe::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| {
+            let report = Report::from(error);
+            Report { message: format!("{}: {}", path.display(), report.message), ..report }
+        })?;
+        let path = file::canonical(path)?;
+        return Ok((recipe, path.parent().unwrap_or(Path::new("/")).to_owned()));
+    }
+    let (Some(package), Some(agent), Some(command)) = (&arguments.package, arguments.agent, &arguments.command) else {
+        let hint = "name a recipe instead, or add --package NAME --agent salt|demo --command bin/PROGRAM";
+        return Err(usage(format!("cannot tell what is in the tree {}", path.display()), hint));
+    };
+    Ok((Recipe::of_tree(package.clone(), agent, file::canonical(path)?, command)?, PathBuf::from("/")))
+}
+
+/// The manifests of a packed directory, of a manifest file, or of all releases of the package in a repository.
+fn manifests(path: &Path, package: &PackageName) -> Result<Vec<Manifest>, Report> {
+    const EXPECTED: &str = "a packed directory, its manifest, or a repository";
+    let parse = |bytes: Vec<u8>| Ok::<_, Report>(Manifest::parse(&decompress(&bytes)?)?);
+    let Ok(directory) = Dir::open(path) else {
+        return Ok(vec![parse(input::read(path, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?)?]);
+    };
+    if let Some(bytes) = directory.read_if_exists(MANIFEST_NAME, MANIFEST_COMPRESSED_MAXIMUM_BYTES)? {
+        return Ok(vec![parse(bytes)?]);
+    }
+    let repository = Repository::open(path)?;
+    let listed = repository.releases()?.into_iter().filter(|one| one.id.package == *package);
+    listed.map(|one| parse(repository.manifest(&one.id)?)).collect()
+}
+
+/// The tree to pack: the one that was named, the recipe's, or the one that its command fills.
+fn tree(context: &Context, arguments: &PackArguments, plan: &Plan, work: &Work<'_>) -> Result<Dir, Report> {
+    let command = match (&arguments.tree, &plan.recipe.build) {
+        (Some(tree), _) => return Dir::open(tree).map_err(|error| input::explained(error, "the directory that is the tree")),
+        (None, Build::Tree(tree)) => {
+            let tree = plan.home.join(tree);
+            return Dir::open(&tree).map_err(|error| input::explained(error, "the tree that the recipe's [build] has"));
+        }
+        (None, Build::Command(command)) => command,
+    };
+    let tree = work.directory.child_or_create(BUILD_TREE, 0o755)?;
+    let Some((program, words)) = command.split_first() else {
+        return Err(usage("cannot build: the recipe's command is empty", "write `command = [\"./build-tree\"]` below [build]"));
+    };
+    // A path is the recipe's own file; a bare name is looked for in PATH.
+    let path = if program.contains('/') { plan.home.join(program) } else { PathBuf::from(program) };
+    let mut build = Program { arguments: words.iter().map(Into::into).collect(), ..Program::new(path) }
+        .variable("SIDLE_VERSION", arguments.version.as_str())
+        .variable("SIDLE_TREE", file::canonical(tree.path())?);
+    if let Some(source) = &arguments.source {
+        build = build.variable("SIDLE_SOURCE", source);
+    }
+    if environment::variable("SOURCE_DATE_EPOCH").is_some() {
+        build = build.variable("SOURCE_DATE_EPOCH", plan.epoch.to_string());
+    }
+    context.output.step(&format!("building {}: {}", plan.name, command.join(" ")));
+    if build.run_in(&plan.home)? {
+        return Ok(tree);
+    }
+    Err(Report {
+        class: Class::Failed,
+        message: format!("cannot build {}: {} failed", plan.name, command.join(" ")),
+        causes: Vec::new(),
+        hint: Some("its own messages, above, say why; nothing was packed".to_owned()),
+    })
+}
+
+fn compress(context: &Context, arguments: &PackArguments, plan: &Plan, tree: &Dir, output: &Dir) -> Result<Packed, Report> {
+    let bar = context.output.bar("packing");
+    let progress = |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    };
+    let packed = pack_tree(&PackInput {
+        tree,
+        recipe: &plan.recipe,
+        version: arguments.version.clone(),
+        revision: arguments.revision,
+        previous: &plan.previous,
+        source_date_epoch: plan.epoch,
+        level: plan.level,
+        threads: host::parallelism(),
+        progress: &progress,
+        output,
+    });
+    bar.finish_and_clear();
+    Ok(packed?)
+}
+
+fn packed_facts(packed: &Packed) -> Facts {
+    let manifest = &packed.manifest;
+    let own = manifest.generations.iter().position(|generation| *generation == manifest.release());
+    let new = manifest.frames.iter().filter(|frame| Some(frame.generation as usize) == own);
+    let mut facts = Facts::new()
+        .with("packed", manifest.id())
+        .with("files", format!("{} in {} entries", size(manifest.space.content_bytes), manifest.entries.len()))
+        .with("payload", format!("{} in {} frames", size(manifest.payload.length), manifest.frames.len()));
+    if manifest.generations.len() > 1 {
+        facts.add("new in it", size(new.map(|frame| frame.length).sum()));
+    }
+    if let Some(floor) = manifest.libc_floor {
+        facts.add("needs glibc", format!("{floor} or newer"));
+    }
+    if !manifest.host_libraries.is_empty() {
+        facts.add("needs libraries", manifest.host_libraries.join(", "));
+    }
+    facts
+}
+
+fn tell(context: &Context, packed: &Packed, plan: &Plan) {
+    let output = plan.output.display();
+    let facts = packed_facts(packed).with("written to", &output).with("next", format!("sidle repo add REPO {output}"));
+    let manifest = &packed.manifest;
+    let value = json!({
+        "package": manifest.package, "release": manifest.release(), "platform": manifest.platform, "output": plan.output,
+        "content_bytes": manifest.space.content_bytes, "payload_bytes": manifest.payload.length,
+        "payload_sha256": manifest.payload.sha256, "libc_floor": manifest.libc_floor, "host_libraries": manifest.host_libraries,
+    });
+    context.output.result(&facts.to_string(), value);
+}

@@ -1,0 +1,201 @@
+//! status and history: intended, installed and running, told apart; offline, without rights, without a socket.
+
+use super::switching::words;
+use super::{Context, Ended, instance_of};
+use crate::failure::{Class, Report};
+use crate::name::{InstanceName, PackageName};
+use crate::os::clock;
+use crate::store::{self, Store};
+use crate::supervise::status::SupervisorStatus;
+use crate::switch::files::InstanceFiles;
+use crate::switch::{Entry, Journal, Phase};
+use crate::version::Release;
+use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+/// `sidle status [PACKAGE]`
+#[derive(Debug, Args)]
+pub struct StatusArguments {
+    /// The package; all packages without this
+    package: Option<PackageName>,
+    /// The instance; the package's default one without this
+    #[arg(long, requires = "package")]
+    instance: Option<InstanceName>,
+}
+
+/// `sidle history PACKAGE`
+#[derive(Debug, Args)]
+pub struct HistoryArguments {
+    /// The package
+    package: PackageName,
+    /// The instance; the package's default one without this
+    #[arg(long)]
+    instance: Option<InstanceName>,
+}
+
+/// Tells how things are.
+pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, Report> {
+    let packages = match &arguments.package {
+        Some(package) => vec![package.clone()],
+        None => store::packages(&context.layout)?,
+    };
+    if packages.is_empty() {
+        context.output.result("nothing is installed below this root; `sidle install FILE` installs a release", json!({"instances": []}));
+        return Ok(Ended::Well);
+    }
+    let mut texts = Vec::new();
+    let mut values = Vec::new();
+    let mut class = None;
+    for package in &packages {
+        let instance = instance_of(package, arguments.instance.as_ref());
+        let seen = Seen::look(context, package, &instance)?;
+        texts.push(seen.text());
+        values.push(seen.value());
+        class = class.or(seen.journal.live.as_ref().map(|_| Class::Pending));
+    }
+    context.output.result(&texts.join("\n\n"), json!({"instances": values}));
+    Ok(class.map_or(Ended::Well, Ended::As))
+}
+
+/// What there is to tell about one instance.
+struct Seen {
+    instance: InstanceName,
+    package: PackageName,
+    journal: Journal,
+    installed: Vec<Release>,
+    current: Option<Release>,
+    supervisor: Option<SupervisorStatus>,
+    last: Option<Entry>,
+    now: Timestamp,
+}
+
+impl Seen {
+    fn look(context: &Context, package: &PackageName, instance: &InstanceName) -> Result<Self, Report> {
+        let files = InstanceFiles::new(&context.layout, instance, package);
+        let store = Store::new(&context.layout, package);
+        let installed = store.releases()?;
+        if installed.is_empty() {
+            let there: Vec<String> = store::packages(&context.layout)?.iter().map(ToString::to_string).collect();
+            let there = if there.is_empty() { "nothing is installed".to_owned() } else { format!("installed are {}", there.join(", ")) };
+            return Err(Report {
+                class: Class::Failed,
+                message: format!("cannot tell about {package}: no release of it is installed; {there}"),
+                causes: Vec::new(),
+                hint: Some("`sidle install FILE` installs a release".to_owned()),
+            });
+        }
+        Ok(Self {
+            instance: instance.clone(),
+            package: package.clone(),
+            journal: files.journal()?,
+            installed,
+            current: store.current(instance)?,
+            supervisor: SupervisorStatus::read(&context.layout, instance)?,
+            last: files.history()?.entries().last().cloned(),
+            now: clock::now(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let or_none = |release: &Option<Release>| release.as_ref().map_or_else(|| "none yet".to_owned(), Release::to_string);
+        let installed: Vec<String> = self.installed.iter().map(Release::to_string).collect();
+        let mut lines = vec![
+            format!("{} ({})", self.instance, self.package),
+            format!("  current    {} (what a boot starts)", or_none(&self.current)),
+            format!("  previous   {}", or_none(&self.journal.previous)),
+            format!("  installed  {}", installed.join(", ")),
+            format!("  running    {}", self.running()),
+        ];
+        if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
+            lines.push(format!("  trouble    {trouble}"));
+        }
+        if let Some(live) = &self.journal.live {
+            lines.push(format!("  switch     {}", words(live)));
+            lines.push(format!("             since {}, deadline {}", ago(live.phase_since, self.now), moment(live.deadline)));
+            if let Some(failure) = &live.failure {
+                lines.push(format!("             because {}", failure.text));
+            }
+        }
+        if let Some(last) = &self.last {
+            lines.push(format!("  last       {}", line(last)));
+        }
+        lines.join("\n")
+    }
+
+    fn running(&self) -> String {
+        let Some(status) = &self.supervisor else {
+            return format!("not supervised; `sidle supervise {}` runs it", self.instance);
+        };
+        match &status.agent {
+            None => format!("nothing; supervised by process {}", status.supervisor.pid),
+            Some(agent) => {
+                let health = match &agent.lacks {
+                    None => format!("reaches {}", agent.reaches.join(", ")),
+                    Some(lacks) => format!("not healthy: {lacks}"),
+                };
+                format!("{} since {} (process {}), {health}", agent.release, ago(agent.started_at, self.now), agent.leader.pid)
+            }
+        }
+    }
+
+    fn value(&self) -> Value {
+        json!({
+            "instance": self.instance,
+            "package": self.package,
+            "current": self.current,
+            "previous": self.journal.previous,
+            "installed": self.installed,
+            "supervisor": self.supervisor,
+            "switch": self.journal.live,
+            "last": self.last,
+        })
+    }
+}
+
+/// Tells how the switches of an instance ended.
+pub fn history(context: &Context, arguments: &HistoryArguments) -> Result<Ended, Report> {
+    let instance = instance_of(&arguments.package, arguments.instance.as_ref());
+    let history = InstanceFiles::new(&context.layout, &instance, &arguments.package).history()?;
+    let lines: Vec<String> = history.entries().iter().map(line).collect();
+    let text = if lines.is_empty() { format!("{instance} was never switched") } else { lines.join("\n") };
+    context.output.result(&text, json!({"instance": instance, "switches": history.entries()}));
+    Ok(Ended::Well)
+}
+
+fn line(entry: &Entry) -> String {
+    let from = entry.from.as_ref().map_or_else(|| "nothing".to_owned(), Release::to_string);
+    let result = match entry.result {
+        Phase::Committed => "done".to_owned(),
+        other => other.to_string(),
+    };
+    let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
+    let reason = if entry.reason.is_empty() { String::new() } else { format!(" ({})", entry.reason) };
+    let outage = SignedDuration::from_millis(i64::try_from(entry.outage_milliseconds).unwrap_or(i64::MAX));
+    format!(
+        "{}  #{} {} {} -> {} ({}) by {}{reason}: {result}{why}; outage {:.1} s",
+        moment(entry.ended_at),
+        entry.id,
+        entry.purpose,
+        from,
+        entry.to,
+        entry.mode,
+        entry.by,
+        outage.as_secs_f64()
+    )
+}
+
+/// UTC to the second, which sorts.
+fn moment(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn ago(time: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(time).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds} s ago"),
+        120..7200 => format!("{} min ago", seconds / 60),
+        7200..172_800 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} days ago", seconds / 86400),
+    }
+}

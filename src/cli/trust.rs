@@ -1,0 +1,132 @@
+//! `sidle trust`: which repository this host believes.
+
+use super::facts::Facts;
+use super::{Context, Ended, input, usage};
+use crate::bundle::file::BundleReader;
+use crate::bundle::member::MetadataName;
+use crate::digest::Digest;
+use crate::failure::{Class, Report};
+use crate::keyring::{Keyring, Pinned, Trusted};
+use crate::os::clock;
+use crate::trust::metadata::{Body, Header, Root, Signed, Snapshot, Targets, Timestamp};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::io::{Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+
+/// Largest root file read.
+const ROOT_BYTES_MAXIMUM: u64 = 1024 * 1024;
+const EXPECTED: &str = "a root.json, or a bundle file that carries it";
+
+/// `sidle trust`
+#[derive(Debug, Subcommand)]
+pub enum TrustVerb {
+    /// Trusts the repository of this root from now on
+    Pin(PinArguments),
+    /// Shows what this host trusts
+    Show,
+    /// Forgets the latest signed time seen, after a signature with a wrong date
+    ResetClock,
+}
+
+/// `sidle trust pin FILE --fingerprint SHA256`
+#[derive(Debug, Args)]
+pub struct PinArguments {
+    /// A root.json, or a bundle file that carries it
+    file: PathBuf,
+    /// SHA-256 of the root file, from the repository's owner by another way than the file
+    #[arg(long, value_name = "SHA256")]
+    fingerprint: String,
+}
+
+/// `sidle trust …`
+pub fn trust(context: &Context, verb: &TrustVerb) -> Result<Ended, Report> {
+    match verb {
+        TrustVerb::Pin(arguments) => pin(context, arguments),
+        TrustVerb::Show => show(context),
+        TrustVerb::ResetClock => reset_clock(context),
+    }
+}
+
+fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
+    let fingerprint: Digest = arguments.fingerprint.to_ascii_lowercase().parse().map_err(|_| {
+        let message = format!("cannot use {:?} as a fingerprint: it is not 64 hexadecimal digits", arguments.fingerprint);
+        usage(message, "take what `sha256sum metadata/1.root.json` or `sidle repo init` printed")
+    })?;
+    let root = root_of(&arguments.file, &fingerprint)?;
+    let keyring = Keyring::open_or_create(&context.layout.trust())?;
+    let pinned = keyring.lock()?.pin(&root, &fingerprint)?;
+    let (word, ended) = match pinned {
+        Pinned::Now => ("trusted from now on", Ended::Well),
+        Pinned::Already => ("trusted already", Ended::As(Class::NothingToDo)),
+    };
+    let facts = Facts::new().with(word, fingerprint).with("next", "sidle install FILE");
+    context.output.result(&facts.to_string(), json!({"fingerprint": fingerprint, "pinned": pinned == Pinned::Now}));
+    Ok(ended)
+}
+
+/// The root in a file: the file itself, or the one of a bundle's roots that has the fingerprint; if none has, the first.
+fn root_of(path: &Path, fingerprint: &Digest) -> Result<Vec<u8>, Report> {
+    let mut file = input::open(path, EXPECTED)?;
+    let failed = |source| Report::from(crate::os::OsError::new("read", path, source));
+    let mut first = [0];
+    let count = file.read(&mut first).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    if count == 1 && first[0] == b'{' {
+        return input::read(path, ROOT_BYTES_MAXIMUM, EXPECTED);
+    }
+    let (head, _) = BundleReader::open(std::io::BufReader::new(file))?;
+    let mut roots = head.metadata.into_iter().filter(|(name, _)| matches!(name, MetadataName::Root(_))).map(|(_, bytes)| bytes);
+    let first = roots.next().unwrap_or_default();
+    if Digest::of(&first) == *fingerprint { Ok(first) } else { Ok(roots.find(|bytes| Digest::of(bytes) == *fingerprint).unwrap_or(first)) }
+}
+
+fn show(context: &Context) -> Result<Ended, Report> {
+    let trusted = Keyring::open(&context.layout.trust())?.load()?;
+    let mut facts = Facts::new()
+        .with("pinned root", format!("{} (version {})", trusted.pin.fingerprint, trusted.pin.version));
+    let mut roles = serde_json::Map::new();
+    for (role, header) in headers(&trusted)? {
+        let expired = if header.expires <= clock::now() { ", expired" } else { "" };
+        facts.add(role, format!("version {}, until {}{expired}", header.version, header.expires));
+        roles.insert(role.to_owned(), json!({"version": header.version, "expires": header.expires.to_string()}));
+    }
+    if let Some(seen) = trusted.floor.last_seen {
+        facts.add("latest signature", seen);
+    }
+    let seen = trusted.floor.last_seen.map(|seen| seen.to_string());
+    let value = json!({"fingerprint": trusted.pin.fingerprint, "roles": Value::Object(roles), "last_seen": seen});
+    context.output.result(&facts.to_string(), value);
+    Ok(Ended::Well)
+}
+
+fn headers(trusted: &Trusted) -> Result<Vec<(&'static str, Header)>, Report> {
+    fn header<T: Body>(bytes: &[u8]) -> Result<Header, Report> {
+        Ok(Signed::<T>::parse(&T::ROLE.file(), bytes)?.header)
+    }
+    let floor = &trusted.floor;
+    let mut headers = vec![("root", header::<Root>(&floor.root)?)];
+    if let Some(bytes) = &floor.targets {
+        headers.push(("targets", header::<Targets>(bytes)?));
+    }
+    if let Some(bytes) = &floor.snapshot {
+        headers.push(("snapshot", header::<Snapshot>(bytes)?));
+    }
+    if let Some(bytes) = &floor.timestamp {
+        headers.push(("timestamp", header::<Timestamp>(bytes)?));
+    }
+    Ok(headers)
+}
+
+fn reset_clock(context: &Context) -> Result<Ended, Report> {
+    let keyring = Keyring::open(&context.layout.trust())?;
+    let locked = keyring.lock()?;
+    let Some(seen) = keyring.load()?.floor.last_seen else {
+        context.output.result("no signed time was seen: nothing to forget", json!({"forgotten": null}));
+        return Ok(Ended::As(Class::NothingToDo));
+    };
+    locked.reset_clock()?;
+    let facts = Facts::new().with("forgotten", seen).with("from now on", "this host's own clock counts, until the next signature");
+    context.output.result(&facts.to_string(), json!({"forgotten": seen.to_string()}));
+    Ok(Ended::Well)
+}

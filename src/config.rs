@@ -1,0 +1,213 @@
+//! Settings: fragments of `/etc/sidle/sidle.toml` and `conf.d/*.toml`, one over the other, then the defaults under them.
+//!
+//! ```toml
+//! probation = "60s"          # how long a release has to stay healthy before it becomes the one
+//! start_timeout = "120s"     # until a release has to have reached its peers
+//! stop_timeout = "30s"       # until an ended process has to be gone
+//! switch_deadline = "30m"    # how long a switch waits for running jobs, then changes nothing
+//! restart_pause = "1s"       # before an agent that ended is started again; doubles …
+//! restart_pause_limit = "60s"  # … up to this
+//! keep_extra = 1             # releases kept beside current and previous
+//! by_hand_grace = "90d"      # how late the timestamp and snapshot of a bundle carried by hand may be
+//!
+//! [instances.salt-minion]
+//! package = "salt-minion"    # default: the instance's own name
+//! config = "/etc/salt"       # default: what the release's manifest names
+//! ```
+
+use crate::failure::{Class, Report};
+use crate::layout::Layout;
+use crate::name::{InstanceName, PackageName};
+use crate::os::dir::Dir;
+use crate::os::file;
+use crate::switch::Limits;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Largest settings file read.
+const FILE_BYTES_MAXIMUM: u64 = 256 * 1024;
+
+/// One file's part of the settings.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fragment {
+    probation: Option<Text>,
+    start_timeout: Option<Text>,
+    stop_timeout: Option<Text>,
+    switch_deadline: Option<Text>,
+    restart_pause: Option<Text>,
+    restart_pause_limit: Option<Text>,
+    keep_extra: Option<usize>,
+    by_hand_grace: Option<Text>,
+    #[serde(default)]
+    instances: BTreeMap<InstanceName, InstanceFragment>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InstanceFragment {
+    package: Option<PackageName>,
+    config: Option<PathBuf>,
+}
+
+/// A duration as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct Text(Duration);
+
+impl TryFrom<String> for Text {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        duration(&text).map(Self)
+    }
+}
+
+/// Reads a duration: a whole number and a unit, `90s`, `30m`, `2h`, `90d`, `500ms`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => 0,
+    };
+    let total = number.parse::<u64>().ok().and_then(|number| number.checked_mul(milliseconds));
+    total
+        .filter(|_| milliseconds > 0)
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("cannot read {text:?} as a time: expected a whole number and ms, s, m, h or d, as in 30m"))
+}
+
+impl Fragment {
+    /// This fragment with `over` on top: what `over` names counts.
+    fn under(self, over: Self) -> Self {
+        let mut instances = self.instances;
+        for (name, instance) in over.instances {
+            let below = instances.remove(&name).unwrap_or_default();
+            let merged = InstanceFragment { package: instance.package.or(below.package), config: instance.config.or(below.config) };
+            instances.insert(name, merged);
+        }
+        Self {
+            probation: over.probation.or(self.probation),
+            start_timeout: over.start_timeout.or(self.start_timeout),
+            stop_timeout: over.stop_timeout.or(self.stop_timeout),
+            switch_deadline: over.switch_deadline.or(self.switch_deadline),
+            restart_pause: over.restart_pause.or(self.restart_pause),
+            restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
+            keep_extra: over.keep_extra.or(self.keep_extra),
+            by_hand_grace: over.by_hand_grace.or(self.by_hand_grace),
+            instances,
+        }
+    }
+}
+
+/// The settings of this host.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long the phases of a switch may last.
+    pub limits: Limits,
+    /// How long a switch waits for running jobs.
+    pub switch_deadline: Duration,
+    /// The first pause before an agent that ended is started again.
+    pub restart_pause_minimum: Duration,
+    /// The longest such pause.
+    pub restart_pause_maximum: Duration,
+    /// Releases kept beside current and previous.
+    pub keep_extra: usize,
+    /// How late the timestamp and snapshot of a bundle carried by hand may be.
+    pub by_hand_grace: Duration,
+    instances: BTreeMap<InstanceName, InstanceFragment>,
+}
+
+impl Settings {
+    /// Reads the settings below a layout's root. Without any file the defaults apply.
+    pub fn read(layout: &Layout) -> Result<Self, Report> {
+        let mut texts = Vec::new();
+        let main = layout.settings().join("sidle.toml");
+        texts.extend(file::read_if_exists(&main, FILE_BYTES_MAXIMUM)?.map(|bytes| (main, bytes)));
+        if let Some(directory) = Dir::open_if_exists(&layout.settings().join("conf.d"))? {
+            for name in directory.names()?.into_iter().filter(|name| Path::new(name).extension().is_some_and(|end| end == "toml")) {
+                let path = directory.path().join(&name);
+                texts.push((path.clone(), file::read(&path, FILE_BYTES_MAXIMUM)?));
+            }
+        }
+        let mut whole = Fragment::default();
+        for (path, bytes) in texts {
+            let text = String::from_utf8_lossy(&bytes);
+            whole = whole.under(parse(&path, &text)?);
+        }
+        Ok(Self::from(whole))
+    }
+
+    /// The package of an instance and its agent's configuration directory, where the settings name one. An instance that they don't name is
+    /// its package's default one.
+    pub fn instance(&self, layout: &Layout, instance: &InstanceName) -> Result<(PackageName, Option<PathBuf>), Report> {
+        let fragment = self.instances.get(instance).cloned().unwrap_or_default();
+        let package = match fragment.package {
+            Some(package) => package,
+            None => instance.as_str().parse().map_err(|error: crate::name::NameError| Report::new(Class::Usage, &error, None))?,
+        };
+        Ok((package, fragment.config.map(|path| layout.on_host(&path))))
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<Fragment, Report> {
+    toml::from_str(text).map_err(|error| Report {
+        class: Class::Usage,
+        message: format!("cannot use the settings in {}", path.display()),
+        causes: vec![error.to_string().trim().to_owned()],
+        hint: Some("correct or remove the line; the settings are listed in the manual".to_owned()),
+    })
+}
+
+impl From<Fragment> for Settings {
+    fn from(fragment: Fragment) -> Self {
+        let or_seconds = |text: Option<Text>, seconds| text.map_or(Duration::from_secs(seconds), |text| text.0);
+        let day = 24 * 60 * 60;
+        Self {
+            limits: Limits {
+                stop: or_seconds(fragment.stop_timeout, 30),
+                start: or_seconds(fragment.start_timeout, 120),
+                probation: or_seconds(fragment.probation, 60),
+                pause_minimum: Duration::from_secs(30),
+                pause_maximum: Duration::from_secs(15 * 60),
+            },
+            switch_deadline: or_seconds(fragment.switch_deadline, 30 * 60),
+            restart_pause_minimum: or_seconds(fragment.restart_pause, 1),
+            restart_pause_maximum: or_seconds(fragment.restart_pause_limit, 60),
+            keep_extra: fragment.keep_extra.unwrap_or(1),
+            by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),
+            instances: fragment.instances,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_fragment_counts_and_the_rest_stays() {
+        let first = parse(Path::new("a"), "probation = \"5s\"\nkeep_extra = 3\n[instances.a]\npackage = \"p\"\n").unwrap();
+        let second = parse(Path::new("b"), "probation = \"2m\"\n[instances.a]\nconfig = \"/etc/x\"\n").unwrap();
+        let settings = Settings::from(first.under(second));
+        assert_eq!(settings.limits.probation, Duration::from_secs(120));
+        assert_eq!(settings.keep_extra, 3);
+        let found = settings.instance(&Layout::new(Path::new("/r")), &"a".parse().unwrap()).unwrap();
+        assert_eq!(found, ("p".parse().unwrap(), Some(PathBuf::from("/r/etc/x"))));
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_by_its_name_and_file() {
+        let report = parse(Path::new("/etc/sidle/sidle.toml"), "probatoin = \"5s\"\n").unwrap_err();
+        assert!(report.to_string().contains("probatoin") && report.to_string().contains("/etc/sidle/sidle.toml"), "{report}");
+        for bad in ["5", "s", "5 s", "-5s", "5w", "99999999999999999d"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! A real Salt master on loopback and real minions, each in a private root that goes away with it.
+
+use super::eventually;
+use sidle::agent::{Activity, Agent as _, AgentSettings, Health};
+use sidle::os::proc_fs;
+use sidle::os::process::{Identity, SignalNumber};
+use sidle::salt::SaltMinion;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// Starting Salt on a busy machine with two cores.
+pub const START_SECONDS: u64 = 90;
+
+/// The tree of a Salt version: found in the cache, else built there.
+pub fn tree(version: &str) -> PathBuf {
+    let home = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from).join("sidle");
+    let trees = std::env::var_os("SIDLE_TREES").map_or_else(|| cache.join("trees"), PathBuf::from);
+    let wanted = format!("salt-{version}");
+    let names =
+        fs::read_dir(&trees).into_iter().flatten().flatten().map(|entry| entry.file_name().into_string().unwrap());
+    let mut found: Vec<String> =
+        names.filter(|name| *name == wanted || name.starts_with(&format!("{wanted}-py"))).collect();
+    found.sort();
+    if let Some(name) = found.iter().rev().find(|name| trees.join(name).join("bin/salt-minion").exists()) {
+        return trees.join(name);
+    }
+    build(version, &trees.join(&wanted), &cache)
+}
+
+fn build(version: &str, tree: &Path, cache: &Path) -> PathBuf {
+    let builder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/salt-minion/build-tree");
+    let staging = tree.with_extension(format!("building-{}", std::process::id()));
+    fs::create_dir_all(&staging).unwrap();
+    let variables =
+        [("SIDLE_VERSION", version.as_ref()), ("SIDLE_TREE", staging.as_os_str()), ("SIDLE_CACHE", cache.as_os_str())];
+    let status = Command::new(builder).envs(variables).status().expect("build-tree starts");
+    assert!(status.success(), "build-tree of Salt {version} failed");
+    // Another test may have been faster.
+    if fs::rename(&staging, tree).is_err() {
+        fs::remove_dir_all(&staging).unwrap();
+    }
+    tree.to_owned()
+}
+
+/// A process with all that descends from it; ends with the test.
+struct Tree {
+    child: Child,
+}
+
+impl Tree {
+    fn start(command: &mut Command, log: &Path) -> Self {
+        let log = fs::File::create(log).unwrap();
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        Self { child: command.env("PYTHONDONTWRITEBYTECODE", "1").process_group(0).spawn().expect("it starts") }
+    }
+
+    fn end(&mut self) {
+        // Twice: a process may have forked between the look and the signal.
+        let mut all = Vec::new();
+        for _ in 0..2 {
+            let below = proc_fs::descendants(self.child.id()).unwrap_or_default();
+            all.extend(below.iter().filter_map(|process| Identity::of(process.pid).ok().flatten()));
+            if all.is_empty() {
+                break;
+            }
+            for identity in &all {
+                let _ = identity.signal(SignalNumber::STOP);
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for identity in &all {
+            let _ = identity.signal(SignalNumber::KILL);
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A master.
+pub struct Master {
+    root: TempDir,
+    tree: PathBuf,
+    process: Option<Tree>,
+    pub request_port: u16,
+}
+
+const ENTER: &str = "import sys\nname = sys.argv.pop(1)\nsys.argv[0] = 'salt-' + name\nimport salt.scripts\n\
+    getattr(salt.scripts, {'master': 'salt_master', 'salt': 'salt_main'}[name])()\n";
+
+impl Master {
+    /// Starts a master of the tree on two neighbouring free ports.
+    pub fn start(tree: &Path, accept: bool) -> Self {
+        Self::with_keys(tree, accept, None)
+    }
+
+    /// Starts another master with the same keys, as a minion of several masters wants it: it remembers one key for all.
+    pub fn start_twin(&self) -> Self {
+        Self::with_keys(&self.tree, true, Some(&self.keys()))
+    }
+
+    fn keys(&self) -> PathBuf {
+        self.root.path().join("keys")
+    }
+
+    fn with_keys(tree: &Path, accept: bool, keys: Option<&Path>) -> Self {
+        let root = tempfile::Builder::new().prefix("m").tempdir().unwrap();
+        let publish_port = free_pair();
+        let text = format!(
+            "root_dir: {}\ninterface: 127.0.0.1\npublish_port: {publish_port}\nret_port: {}\nauto_accept: {}\nuser: root\n\
+             worker_threads: 2\nlog_level: warning\npki_dir: {}\n",
+            root.path().display(),
+            publish_port + 1,
+            if accept { "True" } else { "False" },
+            root.path().join("keys").display(),
+        );
+        fs::create_dir(root.path().join("keys")).unwrap();
+        for name in ["master.pem", "master.pub"].iter().filter(|_| keys.is_some()) {
+            fs::copy(keys.unwrap().join(name), root.path().join("keys").join(name)).unwrap();
+        }
+        fs::create_dir(root.path().join("etc")).unwrap();
+        fs::write(root.path().join("etc/master"), text).unwrap();
+        let mut master = Self { root, tree: tree.to_owned(), process: None, request_port: publish_port + 1 };
+        master.process = Some(Tree::start(&mut master.command("master", &[]), &master.root.path().join("out")));
+        eventually(START_SECONDS, "the master listens", || {
+            std::net::TcpStream::connect(("127.0.0.1", master.request_port))
+                .map(drop)
+                .map_err(|error| error.to_string())
+        });
+        master
+    }
+
+    fn command(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.tree.join("bin/python3"));
+        command.args(["-E", "-s", "-B", "-c", ENTER, name, "-c"]).arg(self.root.path().join("etc")).args(arguments);
+        command
+    }
+
+    /// Publishes a job and gives its answer, once it is there.
+    pub fn call(&self, minion: &str, arguments: &[&str]) -> String {
+        let output = self.command("salt", &[&["--out=txt", "-t", "60", minion], arguments].concat()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    /// Publishes a job and waits for nothing.
+    pub fn publish(&self, minion: &str, arguments: &[&str]) {
+        let output = self.command("salt", &[&["--async", minion], arguments].concat()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Accepts a minion's key, which must have come already.
+    pub fn accept(&self, minion: &str) {
+        let keys = self.keys();
+        let waiting = keys.join("minions_pre").join(minion);
+        eventually(START_SECONDS, "the key waits at the master", || {
+            fs::rename(&waiting, keys.join("minions").join(minion)).map_err(|error| error.to_string())
+        });
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+}
+
+fn free_pair() -> u16 {
+    (0..100)
+        .find_map(|_| {
+            let first = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = first.local_addr().unwrap().port();
+            TcpListener::bind(("127.0.0.1", port.checked_add(1)?)).ok().map(|_| port)
+        })
+        .expect("two neighbouring ports are free")
+}
+
+/// A minion.
+pub struct Minion {
+    root: TempDir,
+    tree: PathBuf,
+    process: Option<Tree>,
+}
+
+impl Minion {
+    /// Starts a minion of the tree; `options` are lines of its configuration.
+    pub fn start(tree: &Path, id: &str, options: &str) -> Self {
+        let root = tempfile::Builder::new().prefix("s").tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        let text = format!(
+            "root_dir: {}\nid: {id}\nuser: root\nlog_level: info\nmine_enabled: False\n{options}",
+            root.path().display()
+        );
+        fs::write(root.path().join("etc/minion"), text).unwrap();
+        let mut minion = Self { root, tree: tree.to_owned(), process: None };
+        minion.start_again();
+        minion
+    }
+
+    /// Starts it (again) on its configuration and cache.
+    pub fn start_again(&mut self) {
+        self.process = None;
+        let mut command = Command::new(self.tree.join("bin/salt-minion"));
+        command.arg("-c").arg(self.root.path().join("etc"));
+        self.process = Some(Tree::start(&mut command, &self.root.path().join("out")));
+    }
+
+    /// Ends it as a crash would, and takes its exit status.
+    pub fn end(&mut self) {
+        self.process = None;
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    pub fn leader(&self) -> Identity {
+        let pid = self.process.as_ref().expect("it was started").child.id();
+        Identity::of(pid).unwrap().expect("the minion lives")
+    }
+
+    pub fn observer(&self) -> SaltMinion {
+        SaltMinion::new(&AgentSettings::new(&self.root.path().join("etc"))).unwrap()
+    }
+
+    /// Waits until every master is proven.
+    pub fn healthy(&self) {
+        eventually(START_SECONDS, "the minion is healthy", || match self.health().lacks(&[]) {
+            None => Ok(()),
+            Some(missing) => Err(missing),
+        });
+    }
+
+    pub fn health(&self) -> Health {
+        self.observer().health(&self.leader())
+    }
+
+    pub fn activity(&self) -> Activity {
+        self.observer().activity(&self.leader())
+    }
+
+    /// Waits until it is idle.
+    pub fn idle(&self, seconds: u64) {
+        eventually(seconds, "the minion is idle", || match self.activity() {
+            Activity::Idle => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+
+    /// Waits until a job blocks that does `what`; gives all that block then.
+    pub fn busy_with(&self, what: &str) -> Vec<sidle::agent::Job> {
+        eventually(30, &format!("the minion is busy with {what}"), || match self.activity() {
+            Activity::Busy(jobs) if jobs.iter().any(|job| job.what.contains(what)) => Ok(jobs),
+            other => Err(format!("{other:?}")),
+        })
+    }
+
+    /// What it has printed.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("out")).unwrap_or_default()
+            + &fs::read_to_string(self.path("var/log/salt/minion")).unwrap_or_default()
+    }
+}

@@ -1,0 +1,285 @@
+//! A stage for the demonstration agent: an author's key and repository, a private root, and the real program.
+
+use super::eventually;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// The program under test.
+pub const SIDLE: &str = env!("CARGO_BIN_EXE_sidle");
+/// The demonstration agent's package, and its default instance.
+pub const DEMO: &str = "demo-agent";
+
+/// An author's key and repository, and the bundles exported from it.
+pub struct Author {
+    directory: TempDir,
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit code; None: killed by a signal.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// The output of a command that must have succeeded.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.stdout
+    }
+
+    /// The output of a `--json` command.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
+    }
+}
+
+/// Runs the program with these arguments and variables.
+pub fn sidle(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let output =
+        Command::new(SIDLE).args(arguments).envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap();
+    Ran {
+        code: output.status.code().filter(|_| output.status.signal().is_none()),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("test paths are text")
+}
+
+impl Author {
+    /// A key and an empty repository.
+    pub fn new() -> Self {
+        let author = Self { directory: tempfile::Builder::new().prefix("author").tempdir().unwrap() };
+        sidle(&["key", "new", text(&author.key())], &[]).ok();
+        sidle(&["repo", "init", text(&author.repository()), "--key", text(&author.key())], &[]).ok();
+        author
+    }
+
+    fn key(&self) -> PathBuf {
+        self.directory.path().join("key.pem")
+    }
+
+    pub fn repository(&self) -> PathBuf {
+        self.directory.path().join("repository")
+    }
+
+    /// Packs a release of the demonstration agent that behaves so, and exports it.
+    pub fn release(&self, version: &str, behaviour: &str) -> PathBuf {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/demo-agent");
+        let tree = self.directory.path().join(format!("tree-{version}"));
+        let copied = Command::new("cp").arg("-r").arg(source.join("tree")).arg(&tree).status().unwrap();
+        assert!(copied.success());
+        fs::write(tree.join("share/demo-agent/release"), format!("{version}\n")).unwrap();
+        fs::write(tree.join("share/demo-agent/behaviour"), format!("{behaviour}\n")).unwrap();
+        let bundle = self.directory.path().join(format!("{DEMO}-{version}.sidle"));
+        let recipe = source.join("demo-agent.toml");
+        let key = self.key();
+        let repository = self.repository();
+        let arguments =
+            ["pack", text(&recipe), "--version", version, "--tree", text(&tree), "--repo", text(&repository)];
+        sidle(&[&arguments[..], &["--key", text(&key), "--output", text(&bundle)]].concat(), &[]).ok();
+        bundle
+    }
+
+    /// The fingerprint of the first root.
+    pub fn fingerprint(&self) -> String {
+        let root = fs::read(self.repository().join("metadata/1.root.json")).unwrap();
+        sidle::digest::Digest::of(&root).to_string()
+    }
+}
+
+/// A private root that trusts an author.
+pub struct Host {
+    directory: TempDir,
+}
+
+impl Host {
+    /// A root with short times and the author's root pinned.
+    pub fn new(author: &Author) -> Self {
+        let host = Self { directory: tempfile::Builder::new().prefix("host").tempdir().unwrap() };
+        for directory in ["etc/sidle/conf.d", "etc/demo-agent"] {
+            fs::create_dir_all(host.path(directory)).unwrap();
+        }
+        fs::write(host.path("etc/sidle/sidle.toml"), SETTINGS).unwrap();
+        let root = author.repository().join("metadata/1.root.json");
+        host.sidle(&["trust", "pin", text(&root), "--fingerprint", &author.fingerprint()]).ok();
+        host
+    }
+
+    /// A path below the root.
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.directory.path().join(relative)
+    }
+
+    /// Runs the program on this root.
+    pub fn sidle(&self, arguments: &[&str]) -> Ran {
+        self.sidle_with(arguments, &[])
+    }
+
+    /// The same with variables.
+    pub fn sidle_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
+        sidle(&[&["--root", text(self.directory.path())], arguments].concat(), variables)
+    }
+
+    /// Installs a bundle.
+    pub fn install(&self, bundle: &Path) -> Ran {
+        self.sidle(&["install", text(bundle)])
+    }
+
+    /// Starts a supervisor and waits until it listens.
+    pub fn supervise(&self) -> Supervisor {
+        let supervisor = self.supervise_with(&[]);
+        eventually(20, "the supervisor listens", || {
+            if self.path("run/sidle/demo-agent/control").exists() { Ok(()) } else { Err(supervisor.log()) }
+        });
+        supervisor
+    }
+
+    /// Starts a supervisor with variables in its environment.
+    pub fn supervise_with(&self, variables: &[(&str, &str)]) -> Supervisor {
+        let log = self.path("supervisor.log");
+        let file = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        let mut command = Command::new(SIDLE);
+        command.arg("--root").arg(self.directory.path()).args(["supervise", DEMO]).envs(variables.iter().copied());
+        command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        Supervisor { child: command.spawn().unwrap(), log }
+    }
+
+    /// What `current` names; None: there is no such link. Its target is whole.
+    pub fn current(&self) -> Option<String> {
+        let target = fs::read_link(self.path("opt/sidle/demo-agent/current")).ok()?;
+        let release = target.strip_prefix("versions").expect("it points into versions").to_str().unwrap().to_owned();
+        let verified = self.sidle(&["verify", DEMO, &release, "--full"]);
+        assert_eq!(verified.code, Some(0), "current is not whole: {verified:?}");
+        Some(release)
+    }
+
+    /// The status of the default instance.
+    pub fn status(&self) -> Value {
+        self.sidle(&["--json", "status", DEMO]).json()["instances"][0].clone()
+    }
+
+    /// Gives the agent a job: a shell script.
+    pub fn job(&self, name: &str, script: &str) {
+        let jobs = self.path("etc/demo-agent/state/jobs");
+        fs::create_dir_all(&jobs).unwrap();
+        fs::write(jobs.join(format!(".{name}")), script).unwrap();
+        fs::rename(jobs.join(format!(".{name}")), jobs.join(name)).unwrap();
+    }
+
+    /// Waits until a job is done; gives `exit`, `release` and `pid`.
+    pub fn done(&self, name: &str) -> BTreeMap<String, String> {
+        let path = self.path("etc/demo-agent/state/done").join(name);
+        let text = eventually(30, &format!("job {name} is done"), || {
+            fs::read_to_string(&path).map_err(|error| error.to_string())
+        });
+        text.lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
+    }
+
+    /// Does a job now and gives the release that did it.
+    pub fn answering(&self, name: &str) -> String {
+        self.job(name, "true");
+        let done = self.done(name);
+        assert_eq!(done["exit"], "0");
+        done["release"].clone()
+    }
+
+    /// The pids of the agents that run from this root's trees (their shells' scripts lie there).
+    pub fn agents(&self) -> Vec<u32> {
+        let marker = format!("{}/opt/sidle/", text(self.directory.path()));
+        let processes = sidle::os::proc_fs::all().unwrap().into_iter().filter(|process| process.is_alive());
+        let is_leader = |pid: u32| {
+            let variable = |name| sidle::os::proc_fs::environment_variable(pid, name).ok().flatten();
+            let command = sidle::os::proc_fs::command_line(pid).ok().flatten().unwrap_or_default();
+            command.iter().any(|word| word.starts_with(&marker))
+                && variable("SIDLE_LEADER").is_some_and(|leader| *leader == *pid.to_string())
+        };
+        processes.map(|process| process.pid).filter(|pid| is_leader(*pid)).collect()
+    }
+}
+
+impl Drop for Host {
+    /// Ends what a killed supervisor has left: agents and their jobs, by what their environment says of this root.
+    fn drop(&mut self) {
+        let root = self.directory.path().as_os_str().to_owned();
+        for process in sidle::os::proc_fs::all().unwrap_or_default() {
+            let theirs = sidle::os::proc_fs::environment_variable(process.pid, "SIDLE_ROOT").ok().flatten();
+            if theirs.as_ref() == Some(&root) {
+                if let Ok(Some(identity)) = sidle::os::process::Identity::of(process.pid) {
+                    let _ = identity.signal(sidle::os::process::SignalNumber::KILL);
+                }
+            }
+        }
+    }
+}
+
+/// Short times, so that tests need no patience.
+const SETTINGS: &str = "probation = \"300ms\"\nstart_timeout = \"4s\"\nstop_timeout = \"4s\"\nrestart_pause = \"100ms\"\nrestart_pause_limit = \"1s\"\n";
+
+/// A running supervisor; ended with its agent when dropped.
+pub struct Supervisor {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Supervisor {
+    /// What supervisors of this root have printed.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+
+    /// Kills it as a crash would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// True once it is gone.
+    pub fn is_gone(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Tells it to end and waits; gives its exit code.
+    pub fn end(mut self) -> Option<i32> {
+        self.terminate()
+    }
+
+    fn terminate(&mut self) -> Option<i32> {
+        if self.child.try_wait().unwrap().is_none() {
+            let identity = sidle::os::process::Identity::of(self.child.id()).unwrap();
+            if let Some(identity) = identity {
+                identity.signal(sidle::os::process::SignalNumber::TERM).unwrap();
+            }
+        }
+        let child = &mut self.child;
+        eventually(20, "the supervisor ends", || match child.try_wait().unwrap() {
+            Some(status) => Ok(status.code()),
+            None => Err("it lives".to_owned()),
+        })
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.terminate();
+        } else if self.child.try_wait().unwrap().is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

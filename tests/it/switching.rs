@@ -1,0 +1,161 @@
+//! Switches of the demonstration agent under a real supervisor: forth, back, refused, cancelled, interrupted.
+
+use crate::support::eventually;
+use crate::support::stage::{Author, DEMO, Host};
+
+fn two_releases() -> (Host, Author) {
+    let author = Author::new();
+    let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
+    let host = Host::new(&author);
+    host.install(&old).ok();
+    host.install(&new).ok();
+    (host, author)
+}
+
+#[test]
+fn a_switch_waits_for_the_running_job_and_the_way_back_brings_the_old_release() {
+    let (host, _author) = two_releases();
+    let supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    assert_eq!(host.current().as_deref(), Some("1.0-1"));
+    host.job("long", "sleep 2");
+    eventually(5, "the job runs", || {
+        if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
+    });
+    let told = host.sidle(&["switch", DEMO, "1.1-1", "--reason", "because"]).ok();
+    assert!(told.contains("waiting until no job runs") && told.contains("long"), "{told}");
+    assert!(told.contains("1.1-1 is current"), "{told}");
+    let done = host.done("long");
+    assert_eq!((done["exit"].as_str(), done["release"].as_str()), ("0", "1.0"));
+    assert_eq!(host.current().as_deref(), Some("1.1-1"));
+    assert_eq!(host.answering("after"), "1.1");
+
+    host.sidle(&["rollback", DEMO]).ok();
+    assert_eq!(host.current().as_deref(), Some("1.0-1"));
+    assert_eq!(host.answering("back"), "1.0");
+    let history = host.sidle(&["--json", "history", DEMO]).json();
+    let results: Vec<_> = history["switches"].as_array().unwrap().iter().map(|entry| entry["result"].clone()).collect();
+    assert_eq!(results, ["committed", "committed", "committed"]);
+    assert_eq!(history["switches"][1]["reason"], "because");
+    assert_eq!(supervisor.end(), Some(0));
+    assert_eq!(host.agents(), Vec::<u32>::new());
+}
+
+#[test]
+fn a_release_that_does_not_come_up_never_becomes_current_and_is_refused_the_second_time() {
+    let author = Author::new();
+    let host = Host::new(&author);
+    host.install(&author.release("1.0", "good")).ok();
+    let bad = [("1.1", "crash"), ("1.2", "exit0"), ("1.3", "hang"), ("1.4", "flap"), ("1.5", "silent")];
+    for (version, behaviour) in bad {
+        host.install(&author.release(version, behaviour)).ok();
+    }
+    // Longer than it takes to flap, or to be missed.
+    std::fs::write(host.path("etc/sidle/conf.d/test.toml"), "probation = \"4s\"\n").unwrap();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    for (version, behaviour) in bad {
+        let release = format!("{version}-1");
+        let tried = host.sidle(&["switch", DEMO, &release]);
+        if tried.code == Some(0) {
+            panic!("{behaviour} was taken for good: {tried:?}");
+        }
+        assert_eq!(tried.code, Some(5), "{behaviour}: {tried:?}");
+        assert_eq!(host.current().as_deref(), Some("1.0-1"), "{behaviour}");
+        assert_eq!(host.answering(&format!("after-{behaviour}")), "1.0");
+        let again = host.sidle(&["switch", DEMO, &release]);
+        assert_eq!(again.code, Some(10), "{behaviour}: {again:?}");
+        assert!(again.stderr.contains("--force"), "{again:?}");
+    }
+}
+
+#[test]
+fn a_switch_that_is_still_busy_at_its_deadline_changes_nothing() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.job("long", "sleep 6");
+    let before = host.status()["supervisor"]["agent"]["leader"].clone();
+    eventually(5, "the job runs", || {
+        if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
+    });
+    let tried = host.sidle(&["switch", DEMO, "1.1-1", "--deadline", "1s"]);
+    assert_eq!(tried.code, Some(11), "{tried:?}");
+    assert_eq!(host.done("long")["exit"], "0");
+    assert_eq!(host.status()["supervisor"]["agent"]["leader"], before, "the process was never touched");
+}
+
+#[test]
+fn a_live_switch_can_be_taken_back_and_a_second_one_is_a_conflict() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.job("long", "sleep 30");
+    eventually(5, "the job runs", || {
+        if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
+    });
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
+    assert_eq!(host.sidle(&["status", DEMO]).code, Some(4));
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1"]).code, Some(12));
+    let collected = host.sidle(&["collect", DEMO, "--keep", "0"]);
+    assert!(host.path("opt/sidle/demo-agent/versions/1.1-1").exists(), "a live switch names it: {collected:?}");
+    assert_eq!(host.sidle(&["cancel", DEMO]).code, Some(0));
+    assert_eq!(host.current().as_deref(), Some("1.0-1"));
+    assert_eq!(host.sidle(&["status", DEMO]).code, Some(0));
+}
+
+#[test]
+fn a_wish_without_a_supervisor_is_carried_out_by_the_next_one() {
+    let (host, _author) = two_releases();
+    assert_eq!(host.sidle(&["switch", DEMO, "1.0-1"]).code, Some(4));
+    assert_eq!(host.current(), None);
+    let _supervisor = host.supervise();
+    eventually(10, "the wish is carried out", || host.current().ok_or_else(|| "no current yet".to_owned()));
+    assert_eq!(host.answering("one"), "1.0");
+}
+
+#[test]
+fn an_agent_survives_its_supervisor_and_is_taken_over() {
+    let (host, _author) = two_releases();
+    let mut supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let before = host.agents();
+    supervisor.kill();
+    assert_eq!(host.agents(), before);
+    // Even a deleted /run hides no process.
+    std::fs::remove_dir_all(host.path("run")).unwrap();
+    let next = host.supervise();
+    host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    assert_eq!(host.agents().len(), 1);
+    assert_eq!(host.answering("after"), "1.1");
+    assert_eq!(next.end(), Some(0));
+}
+
+#[test]
+fn an_agent_that_ends_is_started_again() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let before = host.agents();
+    let identity = sidle::os::process::Identity::of(before[0]).unwrap().unwrap();
+    identity.signal(sidle::os::process::SignalNumber::KILL).unwrap();
+    eventually(10, "another agent runs", || match host.agents() {
+        agents if agents.len() == 1 && agents != before => Ok(()),
+        agents => Err(format!("{agents:?}")),
+    });
+    assert_eq!(host.answering("again"), "1.0");
+}
+
+#[test]
+fn now_does_not_wait() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.job("long", "sleep 20");
+    eventually(5, "the job runs", || {
+        if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
+    });
+    host.sidle(&["switch", DEMO, "1.1-1", "--mode", "now"]).ok();
+    assert!(!host.path("etc/demo-agent/state/done/long").exists());
+    assert_eq!(host.current().as_deref(), Some("1.1-1"));
+}
