@@ -140,12 +140,11 @@ fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store
     if request.role == RunRole::Agent {
         wait_at_gate()?;
     }
-    let release = match &request.release {
-        Some(release) => release.clone(),
-        None => {
-            let current = store.current(&request.instance)?;
-            current.ok_or_else(|| RunError::NoCurrent { instance: request.instance.clone() })?
-        }
+    let release = if let Some(release) = &request.release {
+        release.clone()
+    } else {
+        let current = store.current(&request.instance)?;
+        current.ok_or_else(|| RunError::NoCurrent { instance: request.instance.clone() })?
     };
     let lease = store.lease(&release)?;
     store.verify(&release)?;

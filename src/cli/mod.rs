@@ -183,7 +183,7 @@ pub fn instance_of(package: &PackageName, instance: Option<&InstanceName>) -> In
     instance.cloned().unwrap_or_else(|| InstanceName::default_of(package))
 }
 
-/// SOURCE_DATE_EPOCH, the time that reproducible builds use (reproducible-builds.org); 0 without one.
+/// `SOURCE_DATE_EPOCH`, the time that reproducible builds use (reproducible-builds.org); 0 without one.
 pub fn source_date_epoch() -> Result<u64, Report> {
     let Some(value) = environment::variable("SOURCE_DATE_EPOCH") else { return Ok(0) };
     let parsed = value.to_str().and_then(|text| text.parse().ok());

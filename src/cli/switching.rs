@@ -131,19 +131,16 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
     let instance = instance_of(&arguments.package, arguments.terms.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
     let journal = files.journal()?;
-    let to = match arguments.release.clone().or(journal.previous) {
-        Some(release) => release,
-        None => {
-            let releases = Store::new(&context.layout, &arguments.package).releases()?;
-            let kept: Vec<String> = releases.iter().map(Release::to_string).collect();
-            let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
-            return Err(Report {
-                class: Class::NothingToDo,
-                message: format!("cannot go back: {instance} has had no other release; kept are: {kept}"),
-                causes: Vec::new(),
-                hint: Some(format!("`sidle rollback {} RELEASE` goes to one of those", arguments.package)),
-            });
-        }
+    let Some(to) = arguments.release.clone().or(journal.previous) else {
+        let releases = Store::new(&context.layout, &arguments.package).releases()?;
+        let kept: Vec<String> = releases.iter().map(Release::to_string).collect();
+        let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
+        return Err(Report {
+            class: Class::NothingToDo,
+            message: format!("cannot go back: {instance} has had no other release; kept are: {kept}"),
+            causes: Vec::new(),
+            hint: Some(format!("`sidle rollback {} RELEASE` goes to one of those", arguments.package)),
+        });
     };
     begin(context, &arguments.package, &arguments.terms, Purpose::Rollback, to)
 }

@@ -1,4 +1,4 @@
-//! sd_notify(3): tells the service manager how the supervisor is. Without NOTIFY_SOCKET it does nothing.
+//! `sd_notify(3)`: tells the service manager how the supervisor is. Without `NOTIFY_SOCKET` it does nothing.
 
 use super::environment;
 use std::io;

@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A path of fewer than 40 bytes, whatever the directory's: sun_path holds 108 (unix(7)).
+/// A path of fewer than 40 bytes, whatever the directory's: `sun_path` holds 108 (unix(7)).
 fn short_path(dir: &Dir, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_fd().as_raw_fd()))
 }

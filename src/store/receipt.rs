@@ -67,7 +67,7 @@ impl Store {
     }
 
     fn manifest_bytes(&self, release: &Release) -> Result<Vec<u8>> {
-        Ok(self.receipt(release)?.read(MANIFEST_NAME, MANIFEST_COMPRESSED_MAXIMUM_BYTES as u64)?)
+        Ok(self.receipt(release)?.read(MANIFEST_NAME, MANIFEST_COMPRESSED_MAXIMUM_BYTES)?)
     }
 
     pub(super) fn index(&self, release: &Release) -> Result<Index> {

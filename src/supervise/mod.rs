@@ -172,7 +172,8 @@ impl Supervisor {
         let until_restart = self.keep_running(now);
         let until_look = self.look(now);
         self.report(now)?;
-        let until_step = self.driver.journal().live.as_ref().map(|live| step_pause(live.phase));
+        let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
+        let until_step = self.driver.journal().live.as_ref().map(|live| step_pause(live.phase).min(limit(live.phase)));
         Ok(until_step.into_iter().chain([until_restart, until_look]).min().unwrap_or(HEALTH_LOOK))
     }
 
@@ -350,10 +351,12 @@ fn step_pause(phase: Phase) -> Duration {
         Phase::Stopping | Phase::Retreating | Phase::Freezing | Phase::Starting | Phase::Restarting => {
             Duration::from_millis(50)
         }
-        Phase::Proving | Phase::Reproving | Phase::Checking => Duration::from_millis(250),
         Phase::Waiting | Phase::Probation | Phase::Flipping => Duration::from_secs(1),
         Phase::Stranded => Duration::from_secs(2),
-        Phase::Committed
+        Phase::Proving
+        | Phase::Reproving
+        | Phase::Checking
+        | Phase::Committed
         | Phase::RolledBack
         | Phase::Refused
         | Phase::Cancelled

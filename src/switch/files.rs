@@ -152,14 +152,12 @@ impl InstanceFiles {
     /// The journal. Where there is none it is made from `current`, which never names anything unproven.
     pub fn journal(&self) -> Result<Journal, FilesError> {
         let found = self.read(JOURNAL_NAME, JOURNAL_LENGTH_MAXIMUM, Journal::parse, super::JournalError::hint)?;
-        match found {
-            Some(journal) => Ok(journal),
-            None => {
-                let current = Store::new(&self.layout, &self.package).current(&self.instance)?;
-                let last_id = self.history()?.entries().last().map_or(0, |entry| entry.id);
-                Ok(Journal::new(self.instance.clone(), self.package.clone(), current, last_id))
-            }
+        if let Some(journal) = found {
+            return Ok(journal);
         }
+        let current = Store::new(&self.layout, &self.package).current(&self.instance)?;
+        let last_id = self.history()?.entries().last().map_or(0, |entry| entry.id);
+        Ok(Journal::new(self.instance.clone(), self.package.clone(), current, last_id))
     }
 
     /// Writes the journal, whole or not at all.

@@ -6,6 +6,8 @@ use crate::support::stage::{Author, DEMO, Host, Ran};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// The instants that a run passed, each with how often: first and last pass of each are the ones to be killed at.
 fn instants(trace: &Path) -> Vec<String> {
@@ -41,18 +43,37 @@ fn store_is_sound(host: &Host) {
     }
 }
 
+type Command<'a> = &'a (dyn Fn(&Host, &[(&str, &str)]) -> Ran + Sync);
+
+/// Tries all instants, several at a time: they wait more than they work.
+fn in_parallel(instants: &[String], attempt: &(dyn Fn(usize, &str) + Sync)) {
+    const AT_ONCE: usize = 6;
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some((number, instant)) =
+                    Some(next.fetch_add(1, Ordering::SeqCst)).and_then(|number| Some((number, instants.get(number)?)))
+                {
+                    attempt(number, instant);
+                }
+            });
+        }
+    });
+}
+
 /// Kills `command` at every instant, then its repetition at another one, and then lets it run. `prepare` makes a host; `check` looks at the end.
 fn at_every_instant(
-    prepare: &dyn Fn() -> Host,
-    command: &dyn Fn(&Host, &[(&str, &str)]) -> Ran,
-    check: &dyn Fn(&Host),
+    prepare: &(dyn Fn() -> Host + Sync),
+    command: Command<'_>,
+    check: &(dyn Fn(&Host) + Sync),
 ) -> usize {
     let traced = prepare();
     let trace = traced.path("trace");
     assert_eq!(command(&traced, &[("SIDLE_CRASH_TRACE", trace.to_str().unwrap())]).code, Some(0));
     check(&traced);
     let instants = instants(&trace);
-    for (number, instant) in instants.iter().enumerate() {
+    in_parallel(&instants, &|number, instant| {
         let host = prepare();
         let first = command(&host, &[("SIDLE_CRASH_AT", instant)]);
         assert!(killed(&first), "{instant} was not passed: {first:?}");
@@ -64,7 +85,7 @@ fn at_every_instant(
         assert!(matches!(last.code, Some(0 | 3)), "after {instant}: {last:?}");
         store_is_sound(&host);
         check(&host);
-    }
+    });
     instants.len()
 }
 
@@ -88,7 +109,9 @@ fn a_collection_killed_at_any_instant_is_finished_by_the_next_one() {
     let count = at_every_instant(
         &|| {
             let host = Host::new(&author);
-            bundles.iter().for_each(|bundle| drop(host.install(bundle).ok()));
+            for bundle in &bundles {
+                host.install(bundle).ok();
+            }
             host
         },
         &|host, variables| host.sidle_with(&["collect", DEMO, "--keep", "1"], variables),
@@ -103,7 +126,9 @@ fn a_collection_killed_at_any_instant_is_finished_by_the_next_one() {
 /// A host on which 1.0 and 1.1 are installed and `current` is the current one; nothing runs.
 fn settled(author: &Author, bundles: &[PathBuf]) -> Host {
     let host = Host::new(author);
-    bundles.iter().for_each(|bundle| drop(host.install(bundle).ok()));
+    for bundle in bundles {
+        host.install(bundle).ok();
+    }
     let supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     assert_eq!(supervisor.end(), Some(0));
@@ -155,12 +180,14 @@ fn switch_at_every_instant(verb: &[&str], behaviour: &str) {
     assert!(!supervised(&traced, verb, &[("SIDLE_CRASH_TRACE", trace.to_str().unwrap())]));
     let instants = instants(&trace);
     assert!(instants.len() > 15, "only {} instants", instants.len());
-    for (number, instant) in instants.iter().enumerate() {
-        let host = settled(&author, &bundles);
+    let settled = settled(&author, &bundles);
+    in_parallel(&instants, &|number, instant| {
+        let host = settled.copy();
         let once =
             [host.path("crashed-first"), host.path("crashed-again")].map(|path| path.to_str().unwrap().to_owned());
         // Once among the supervisor and what it starts: a release whose every start is killed is a bad one, which is another test.
         supervised(&host, verb, &[("SIDLE_CRASH_AT", instant), ("SIDLE_CRASH_ONCE", &once[0])]);
+        assert!(Path::new(&once[0]).exists(), "{instant} was not passed");
         assert!(host.current().is_some(), "after {instant}: no current");
         let second = &instants[(number * 5 + 2) % instants.len()];
         supervised(&host, verb, &[("SIDLE_CRASH_AT", second), ("SIDLE_CRASH_ONCE", &once[1])]);
@@ -172,7 +199,7 @@ fn switch_at_every_instant(verb: &[&str], behaviour: &str) {
         });
         host_is_sound(&host, &format!("{instant} and {second}"), number);
         assert_eq!(supervisor.end(), Some(0));
-    }
+    });
 }
 
 #[test]

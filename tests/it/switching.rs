@@ -57,9 +57,6 @@ fn a_release_that_does_not_come_up_never_becomes_current_and_is_refused_the_seco
     for (version, behaviour) in bad {
         let release = format!("{version}-1");
         let tried = host.sidle(&["switch", DEMO, &release]);
-        if tried.code == Some(0) {
-            panic!("{behaviour} was taken for good: {tried:?}");
-        }
         assert_eq!(tried.code, Some(5), "{behaviour}: {tried:?}");
         assert_eq!(host.current().as_deref(), Some("1.0-1"), "{behaviour}");
         assert_eq!(host.answering(&format!("after-{behaviour}")), "1.0");

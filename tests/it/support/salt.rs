@@ -15,36 +15,12 @@ use tempfile::TempDir;
 /// Starting Salt on a busy machine with two cores.
 pub const START_SECONDS: u64 = 90;
 
-/// The tree of a Salt version: found in the cache, else built there.
+/// The tree of a Salt version, as `scripts/trees` keeps it: built if it isn't there.
 pub fn tree(version: &str) -> PathBuf {
-    let home = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from).join("sidle");
-    let trees = std::env::var_os("SIDLE_TREES").map_or_else(|| cache.join("trees"), PathBuf::from);
-    let wanted = format!("salt-{version}");
-    let names =
-        fs::read_dir(&trees).into_iter().flatten().flatten().map(|entry| entry.file_name().into_string().unwrap());
-    let mut found: Vec<String> =
-        names.filter(|name| *name == wanted || name.starts_with(&format!("{wanted}-py"))).collect();
-    found.sort();
-    if let Some(name) = found.iter().rev().find(|name| trees.join(name).join("bin/salt-minion").exists()) {
-        return trees.join(name);
-    }
-    build(version, &trees.join(&wanted), &cache)
-}
-
-fn build(version: &str, tree: &Path, cache: &Path) -> PathBuf {
-    let builder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/salt-minion/build-tree");
-    let staging = tree.with_extension(format!("building-{}", std::process::id()));
-    fs::create_dir_all(&staging).unwrap();
-    let variables =
-        [("SIDLE_VERSION", version.as_ref()), ("SIDLE_TREE", staging.as_os_str()), ("SIDLE_CACHE", cache.as_os_str())];
-    let status = Command::new(builder).envs(variables).status().expect("build-tree starts");
-    assert!(status.success(), "build-tree of Salt {version} failed");
-    // Another test may have been faster.
-    if fs::rename(&staging, tree).is_err() {
-        fs::remove_dir_all(&staging).unwrap();
-    }
-    tree.to_owned()
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/trees");
+    let output = Command::new(script).arg(version).stderr(Stdio::inherit()).output().expect("scripts/trees starts");
+    assert!(output.status.success(), "scripts/trees {version} failed");
+    Path::new(String::from_utf8_lossy(&output.stdout).trim()).join(format!("salt-{version}"))
 }
 
 /// A process with all that descends from it; ends with the test.

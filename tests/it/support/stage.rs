@@ -14,6 +14,9 @@ pub const SIDLE: &str = env!("CARGO_BIN_EXE_sidle");
 /// The demonstration agent's package, and its default instance.
 pub const DEMO: &str = "demo-agent";
 
+/// The Salt minion's package, and its default instance.
+pub const SALT: &str = "salt-minion";
+
 /// An author's key and repository, and the bundles exported from it.
 pub struct Author {
     directory: TempDir,
@@ -93,6 +96,18 @@ impl Author {
         bundle
     }
 
+    /// Packs a real Salt minion from a tree that was built already, and exports it.
+    pub fn salt(&self, version: &str) -> PathBuf {
+        let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/salt-minion/salt-minion.toml");
+        let tree = super::salt::tree(version);
+        let bundle = self.directory.path().join(format!("{SALT}-{version}.sidle"));
+        let (key, repository) = (self.key(), self.repository());
+        let what = ["pack", text(&recipe), "--version", version, "--tree", text(&tree), "--level", "1"];
+        let to = ["--repo", text(&repository), "--key", text(&key), "--output", text(&bundle)];
+        sidle(&[&what[..], &to[..]].concat(), &[]).ok();
+        bundle
+    }
+
     /// The fingerprint of the first root.
     pub fn fingerprint(&self) -> String {
         let root = fs::read(self.repository().join("metadata/1.root.json")).unwrap();
@@ -118,6 +133,14 @@ impl Host {
         host
     }
 
+    /// Another root with the same content. Nothing may be running on this one.
+    pub fn copy(&self) -> Self {
+        let directory = tempfile::Builder::new().prefix("host").tempdir().unwrap();
+        let from = self.directory.path().join(".");
+        assert!(Command::new("cp").arg("-a").arg(from).arg(directory.path()).status().unwrap().success());
+        Self { directory }
+    }
+
     /// A path below the root.
     pub fn path(&self, relative: &str) -> PathBuf {
         self.directory.path().join(relative)
@@ -140,19 +163,28 @@ impl Host {
 
     /// Starts a supervisor and waits until it listens.
     pub fn supervise(&self) -> Supervisor {
-        let supervisor = self.supervise_with(&[]);
+        self.supervise_instance(DEMO)
+    }
+
+    /// The same for another package's default instance.
+    pub fn supervise_instance(&self, instance: &str) -> Supervisor {
+        let supervisor = self.supervisor_of(instance, &[]);
         eventually(20, "the supervisor listens", || {
-            if self.path("run/sidle/demo-agent/control").exists() { Ok(()) } else { Err(supervisor.log()) }
+            if self.path("run/sidle").join(instance).join("control").exists() { Ok(()) } else { Err(supervisor.log()) }
         });
         supervisor
     }
 
     /// Starts a supervisor with variables in its environment.
     pub fn supervise_with(&self, variables: &[(&str, &str)]) -> Supervisor {
+        self.supervisor_of(DEMO, variables)
+    }
+
+    fn supervisor_of(&self, instance: &str, variables: &[(&str, &str)]) -> Supervisor {
         let log = self.path("supervisor.log");
         let file = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
         let mut command = Command::new(SIDLE);
-        command.arg("--root").arg(self.directory.path()).args(["supervise", DEMO]).envs(variables.iter().copied());
+        command.arg("--root").arg(self.directory.path()).args(["supervise", instance]).envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         Supervisor { child: command.spawn().unwrap(), log }
     }
