@@ -11,6 +11,7 @@ mod crash;
 mod demo;
 mod install;
 mod machine;
+mod messages;
 mod salt;
 mod support;
 mod switching;
