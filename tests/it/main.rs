@@ -7,11 +7,14 @@
 )]
 
 mod bundle;
+mod collect;
 mod crash;
 mod demo;
+mod formats;
 mod install;
 mod machine;
 mod messages;
+mod readers;
 mod salt;
 mod support;
 mod switching;
