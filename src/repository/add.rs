@@ -33,7 +33,7 @@ impl Repository {
         };
         match self.state.releases.get(&id) {
             Some(known) if *known == files => return Ok(Added::Already(id)),
-            Some(_) => return Err(RepositoryError::Conflict { path: self.path().to_owned(), id }),
+            Some(_) => return Err(RepositoryError::Conflict { path: self.path().to_owned(), id: id.to_string() }),
             None => {}
         }
         let mut directory = self.directory.child_or_create(TARGETS, DIRECTORY_MODE)?;

@@ -2,7 +2,6 @@
 
 use crate::bundle::file::BundleError;
 use crate::bundle::manifest::ManifestError;
-use crate::bundle::member::ReleaseId;
 use crate::failure::Class;
 use crate::os::OsError;
 use crate::trust::{KeyId, Role, SignError, TrustError};
@@ -41,19 +40,19 @@ pub enum RepositoryError {
         /// The repository.
         path: PathBuf,
         /// The release.
-        id: ReleaseId,
+        id: String,
     },
     /// The repository doesn't have the release.
     Unknown {
         /// The repository.
         path: PathBuf,
         /// The release.
-        id: ReleaseId,
+        id: String,
     },
     /// The release is staged only.
     Unpublished {
         /// The release.
-        id: ReleaseId,
+        id: String,
     },
     /// Nothing to export was named.
     NoReleases,

@@ -25,7 +25,7 @@ impl Repository {
         let find = |id: &&ReleaseId| -> Result<(ReleaseId, ReleaseFiles), RepositoryError> {
             let files = self.state.releases.get(*id).ok_or_else(|| self.unknown(id))?;
             if !published.lists(id, files) {
-                return Err(RepositoryError::Unpublished { id: (*id).clone() });
+                return Err(RepositoryError::Unpublished { id: id.to_string() });
             }
             Ok(((*id).clone(), *files))
         };

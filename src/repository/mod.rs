@@ -126,7 +126,7 @@ impl Repository {
     }
 
     fn unknown(&self, id: &ReleaseId) -> RepositoryError {
-        RepositoryError::Unknown { path: self.path().to_owned(), id: id.clone() }
+        RepositoryError::Unknown { path: self.path().to_owned(), id: id.to_string() }
     }
 
     fn release_directory(&self, id: &ReleaseId) -> Result<Dir, RepositoryError> {

@@ -132,12 +132,12 @@ fn is_due(header: Header, lifetime: jiff::SignedDuration, now: Timestamp) -> boo
 
 /// Refuses a key that no client would count, before anything is signed with it.
 fn may_sign(root: &Signed<Root>, role: Role, signer: &dyn Signer) -> Result<(), RepositoryError> {
-    let rule = root.body.rule(role);
+    let needed = root.body.rule(role);
     let public = Key::Known(signer.public());
-    if rule.threshold > 1 {
-        return Err(RepositoryError::Threshold { role, threshold: rule.threshold });
+    if needed.threshold > 1 {
+        return Err(RepositoryError::Threshold { role, threshold: needed.threshold });
     }
-    if rule.keyids.iter().any(|keyid| root.body.keys.get(keyid) == Some(&public)) {
+    if needed.keyids.iter().any(|keyid| root.body.keys.get(keyid) == Some(&public)) {
         return Ok(());
     }
     Err(RepositoryError::WrongKey {

@@ -3,7 +3,7 @@
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::switch::machine::{Mode, Outcome, Phase};
-use crate::switch::record::{Purpose, Switch};
+use crate::switch::record::{Purpose, Switch, shortened};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -87,8 +87,8 @@ impl Journal {
             requested_at: now,
             deadline: request.deadline,
             boot: boot.to_owned(),
-            reason: request.reason,
-            by: request.by,
+            reason: shortened(&request.reason),
+            by: shortened(&request.by),
             baseline: Vec::new(),
             steps: 0,
             setbacks: 0,

@@ -9,6 +9,7 @@
 //!
 //! - [`machine`] is the table: phase × outcome → phase. It knows no time and no file.
 //! - [`record`] is one switch: what was asked for, how far it is, what went wrong, how long nobody was there.
+//! - [`limits`] says how long a phase may last.
 //! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
 //! - [`history`] is one line for each switch that ended.
 //!
@@ -37,6 +38,7 @@ pub mod drive;
 pub mod files;
 pub mod history;
 pub mod journal;
+pub mod limits;
 pub mod machine;
 pub mod processes;
 pub mod record;
@@ -44,7 +46,8 @@ pub mod verdicts;
 
 pub use history::{Entry, History};
 pub use journal::{Journal, JournalError, Request, RequestError};
-pub use machine::{Act, Limits, Mode, Outcome, Phase, Side};
+pub use limits::Limits;
+pub use machine::{Act, Mode, Outcome, Phase, Side};
 pub use record::{Cause, Failure, Purpose, Switch};
 
 crate::reports!(drive::DriveError, files::FilesError, JournalError, RequestError);

@@ -3,7 +3,8 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use crate::name::{InstanceName, PackageName};
-use crate::switch::machine::{self, Course, Limits, Mode, Outcome, Phase, Side, Survivor};
+use crate::switch::limits::Limits;
+use crate::switch::machine::{self, Course, Mode, Outcome, Phase, Side, Survivor};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -270,7 +271,8 @@ impl Switch {
     }
 }
 
-fn shortened(text: &str) -> String {
+/// `text` as long as it may be in the journal.
+pub(super) fn shortened(text: &str) -> String {
     text.chars().take(TEXT_LENGTH_MAXIMUM).collect()
 }
 

@@ -2,10 +2,11 @@
 //! is looked up in the newest targets the host trusts.
 
 use super::error::TrustError;
+use super::floor::{Expiry, Floor, Warning};
 use super::key::{Key, PublicKey};
 use super::metadata::{Role, Root, Signed, Target, Targets};
 use super::minisign;
-use super::verify::{Expiry, Floor, Offered, Warning, Workflow};
+use super::verify::{Offered, Workflow};
 use crate::digest::Digest;
 use jiff::{SignedDuration, Timestamp as Time};
 use std::collections::BTreeMap;

@@ -144,10 +144,7 @@ impl TrustError {
             Self::RootGap { .. } => {
                 "export the bundle again with a current sidle: it carries every root from the first"
             }
-            Self::OtherRepository { .. } => {
-                "compare `sidle trust show` with the fingerprint that the repository's owner gives out"
-            }
-            Self::Unsigned { role: Role::Root, .. } => {
+            Self::OtherRepository { .. } | Self::Unsigned { role: Role::Root, .. } => {
                 "compare `sidle trust show` with the fingerprint that the repository's owner gives out"
             }
             Self::Expired { role: Role::Root | Role::Targets, .. } => {

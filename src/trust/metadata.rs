@@ -1,6 +1,7 @@
 //! The four kinds of TUF metadata, parsed once: field by field as TUF §4 says, within limits, nothing guessed.
 
 use super::canonical::{Json, Object};
+use super::delegation::{Delegations, delegations};
 use super::error::TrustError;
 use super::key::{Key, KeyId, Signature, from_hex};
 use super::limits;
@@ -166,53 +167,6 @@ impl Hashes {
     }
 }
 
-/// Whom a targets role lets sign for it. Kept whole; a lookup that would have to follow one says so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delegations {
-    /// The keys that its roles name.
-    pub keys: BTreeMap<KeyId, Key>,
-    /// To whom.
-    pub roles: Delegated,
-}
-
-/// The two forms of delegation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Delegated {
-    /// Named roles, in order of precedence.
-    Named(Vec<DelegatedRole>),
-    /// Hash bins by one rule (TAP 15).
-    Succinct {
-        /// Who signs for every bin.
-        rule: KeyRule,
-        /// There are two to the power of this many bins; 1 to 32.
-        bit_length: u32,
-        /// What the bins' names begin with.
-        name_prefix: String,
-    },
-}
-
-/// One named delegation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DelegatedRole {
-    /// The role's name.
-    pub name: String,
-    /// Who signs for it.
-    pub rule: KeyRule,
-    /// Which targets it may sign.
-    pub scope: Scope,
-    /// True when the search ends with it, found or not.
-    pub terminating: bool,
-}
-
-/// Which targets a delegated role may sign.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
-    /// Those whose name fits one of these patterns.
-    Paths(Vec<String>),
-    /// Those whose name's SHA-256 begins with one of these.
-    HashPrefixes(Vec<String>),
-}
-
 /// A kind of metadata that can be read from a `signed` object.
 pub trait Body: Sized {
     /// Its `_type`.
@@ -281,7 +235,7 @@ fn keyid(text: &str) -> Result<KeyId, Reason> {
     KeyId::new(text).ok_or_else(|| Reason("a keyid is empty or too long".to_owned()))
 }
 
-fn keys(fields: &Fields<'_>) -> Result<BTreeMap<KeyId, Key>, Reason> {
+pub(super) fn keys(fields: &Fields<'_>) -> Result<BTreeMap<KeyId, Key>, Reason> {
     fields
         .object("keys", limits::KEYS_MAXIMUM)?
         .iter()
@@ -294,7 +248,7 @@ fn keys(fields: &Fields<'_>) -> Result<BTreeMap<KeyId, Key>, Reason> {
 }
 
 /// A threshold of 0 would let anyone sign, so it is no rule at all; a keyid named twice must not look like two.
-fn key_rule(fields: &Fields<'_>) -> Result<KeyRule, Reason> {
+pub(super) fn key_rule(fields: &Fields<'_>) -> Result<KeyRule, Reason> {
     let mut keyids = BTreeSet::new();
     for item in fields.array("keyids", limits::KEYS_MAXIMUM)? {
         let Json::String(text) = item else { return Err(Reason("a keyid is no string".to_owned())) };
@@ -410,57 +364,4 @@ impl Body for Targets {
             delegations: fields.optional("delegations").map(|_| delegations(fields)).transpose()?,
         })
     }
-}
-
-fn delegations(parent: &Fields<'_>) -> Result<Delegations, Reason> {
-    let fields = Fields::of(parent.get("delegations")?, "delegations")?;
-    let roles = match (fields.optional("roles"), fields.optional("succinct_roles")) {
-        (Some(_), None) => Delegated::Named(named_roles(&fields)?),
-        (None, Some(value)) => succinct_roles(&Fields::of(value, "succinct_roles")?)?,
-        _ => return Err(Reason("delegations must have either roles or succinct_roles".to_owned())),
-    };
-    Ok(Delegations { keys: keys(&fields)?, roles })
-}
-
-fn named_roles(fields: &Fields<'_>) -> Result<Vec<DelegatedRole>, Reason> {
-    let mut names = BTreeSet::new();
-    fields
-        .array("roles", limits::DELEGATED_ROLES_MAXIMUM)?
-        .iter()
-        .map(|item| {
-            let role = Fields::of(item, "a delegated role")?;
-            let name = role_name(&role, "name")?;
-            // A delegated `root` or `snapshot` would share a file name with the top-level one.
-            if Role::ALL.iter().any(|top| top.as_str() == name) {
-                return Err(Reason(format!("a delegated role is named {name:?}")));
-            }
-            if !names.insert(name.clone()) {
-                return Err(Reason(format!("two delegated roles are named {name:?}")));
-            }
-            let scope = match (role.optional("paths"), role.optional("path_hash_prefixes")) {
-                (Some(_), None) => Scope::Paths(role.texts("paths", limits::TARGETS_MAXIMUM)?),
-                (None, Some(_)) => Scope::HashPrefixes(role.texts("path_hash_prefixes", limits::TARGETS_MAXIMUM)?),
-                _ => {
-                    return Err(Reason(format!(
-                        "the delegated role {name:?} must have either paths or path_hash_prefixes"
-                    )));
-                }
-            };
-            Ok(DelegatedRole { name, rule: key_rule(&role)?, scope, terminating: role.flag("terminating")? })
-        })
-        .collect()
-}
-
-fn succinct_roles(fields: &Fields<'_>) -> Result<Delegated, Reason> {
-    let bit_length = u32::try_from(fields.count("bit_length", 1)?).ok().filter(|bits| *bits <= 32);
-    let bit_length = bit_length.ok_or_else(|| Reason("succinct_roles has a bit_length over 32".to_owned()))?;
-    Ok(Delegated::Succinct { rule: key_rule(fields)?, bit_length, name_prefix: role_name(fields, "name_prefix")? })
-}
-
-fn role_name(fields: &Fields<'_>, field: &str) -> Result<String, Reason> {
-    let name = fields.text(field)?;
-    if name.is_empty() || name.len() > limits::NAME_BYTES_MAXIMUM {
-        return Err(Reason("a delegated role's name is empty or too long".to_owned()));
-    }
-    Ok(name.to_owned())
 }

@@ -1,12 +1,14 @@
 //! Trust: TUF metadata (specification 1.0), read, verified and published. Pure over bytes and a time; no file, clock or network.
 //!
-//! `canonical` and `reader` read JSON strictly, `metadata` turns it into types, `key` verifies signatures, `verify` is the client workflow,
+//! `canonical` and `reader` read JSON strictly, `metadata` and `delegation` turn it into types, `key` verifies signatures, `verify` is the client workflow above a host's `floor`,
 //! `by_hand` drives it over what a bundle carries; `publish` builds and signs, `target` names what is signed, `minisign` serves checks without sidle.
 
 pub mod authority;
 pub mod by_hand;
 pub mod canonical;
+pub mod delegation;
 pub mod error;
+pub mod floor;
 pub mod key;
 pub mod limits;
 pub mod metadata;
@@ -19,9 +21,12 @@ pub mod verify;
 pub use authority::Authority;
 pub use by_hand::{MetadataFiles, TrustedTargets, Verdict, Verification};
 pub use error::TrustError;
+pub use floor::{BY_HAND_GRACE, Expiry, Floor, Warning};
 pub use key::{KeyId, PublicKey};
 pub use metadata::{Role, Target};
 pub use publish::{SignError, Signer};
-pub use verify::{BY_HAND_GRACE, Expiry, Floor, Warning};
 
 crate::reports!(TrustError);
+
+#[cfg(test)]
+mod tests;

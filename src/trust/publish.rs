@@ -90,9 +90,12 @@ pub struct RoleKeys {
 pub fn root(edition: Edition, roles: &BTreeMap<Role, RoleKeys>, signers: &[&dyn Signer]) -> Result<Vec<u8>, SignError> {
     let all = roles.values().flat_map(|role| &role.keys);
     let keys: Object = all.map(|key| (key.keyid().as_str().to_owned(), key.to_json())).collect();
-    let rules: Object = roles.iter().map(|(role, rule)| (role.as_str().to_owned(), rule.to_json())).collect();
-    let body =
-        [("consistent_snapshot", Json::Bool(true)), ("keys", Json::Object(keys)), ("roles", Json::Object(rules))];
+    let role_objects: Object = roles.iter().map(|(role, rule)| (role.as_str().to_owned(), rule.to_json())).collect();
+    let body = [
+        ("consistent_snapshot", Json::Bool(true)),
+        ("keys", Json::Object(keys)),
+        ("roles", Json::Object(role_objects)),
+    ];
     signed(Role::Root, edition, body.into(), signers)
 }
 

@@ -2,116 +2,11 @@
 //! Whoever drives it (by hand: `by_hand`; over a network: `fetch`) brings the bytes; every check is here.
 
 use super::error::TrustError;
+use super::floor::{Expiry, Floor, Warning};
 use super::key::Key;
 use super::metadata::{Body, Header, KeyRule, MetaFile, Role, Root, Signed, Snapshot, Targets, Timestamp};
-use jiff::{SignedDuration, Timestamp as Time};
+use jiff::Timestamp as Time;
 use std::collections::BTreeSet;
-use std::fmt;
-
-/// What a host has come to trust, as bytes: the anti-rollback floor. The host's keyring stores it; nothing else may.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Floor {
-    /// The newest trusted root.
-    pub root: Vec<u8>,
-    /// The newest timestamp.
-    pub timestamp: Option<Vec<u8>>,
-    /// The newest snapshot.
-    pub snapshot: Option<Vec<u8>>,
-    /// The newest targets.
-    pub targets: Option<Vec<u8>>,
-    /// The latest time that a trusted signature speaks of: it is surely past. Never taken from this host's clock.
-    pub last_seen: Option<Time>,
-}
-
-impl Floor {
-    /// The floor of a host that trusts `root` and has seen nothing else.
-    pub fn new(root: Vec<u8>) -> Self {
-        Self { root, timestamp: None, snapshot: None, targets: None, last_seen: None }
-    }
-
-    /// The metadata there is, by role.
-    pub fn files(&self) -> Vec<(Role, &[u8])> {
-        let optional =
-            [(Role::Targets, &self.targets), (Role::Snapshot, &self.snapshot), (Role::Timestamp, &self.timestamp)];
-        let there = optional.into_iter().filter_map(|(role, bytes)| bytes.as_deref().map(|bytes| (role, bytes)));
-        std::iter::once((Role::Root, self.root.as_slice())).chain(there).collect()
-    }
-}
-
-/// What an expired file means. Root and targets are refused in either case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expiry {
-    /// Expired is refused: for what is fetched now.
-    Strict,
-    /// Timestamp and snapshot may be late by `grace`, with a warning: for what was carried by hand.
-    ByHand {
-        /// How late.
-        grace: SignedDuration,
-    },
-}
-
-/// By-hand grace where the settings don't say: 90 days.
-pub const BY_HAND_GRACE: SignedDuration = SignedDuration::from_hours(90 * 24);
-
-/// Something an operator should know, which refuses nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Warning {
-    /// Expired, within the grace.
-    Late {
-        /// Whose file.
-        role: Role,
-        /// Its version.
-        version: u64,
-        /// Since when.
-        expired: Time,
-        /// From then on it is refused.
-        refused_from: Time,
-    },
-    /// This host's clock shows a time before one that trusted metadata was signed at.
-    ClockBehind {
-        /// The clock.
-        now: Time,
-        /// The signed time.
-        last_seen: Time,
-    },
-    /// What was offered is older than what is trusted here, and was ignored.
-    OlderIgnored {
-        /// The timestamp version trusted here.
-        trusted: u64,
-        /// The timestamp version offered.
-        offered: u64,
-    },
-    /// The checksum list is signed by a key that isn't one of the targets keys any more; coreutils and minisign users should know.
-    OldSumsKey,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Late { role, version, expired, refused_from } => {
-                write!(
-                    out,
-                    "{role} metadata version {version} expired at {expired}; new releases are refused from {refused_from} on"
-                )
-            }
-            Self::ClockBehind { now, last_seen } => {
-                write!(
-                    out,
-                    "this host's clock shows {now}, but metadata was signed at {last_seen}: the later time is used"
-                )
-            }
-            Self::OlderIgnored { trusted, offered } => {
-                write!(
-                    out,
-                    "the metadata offered (timestamp version {offered}) is older than what is trusted here ({trusted}): ignored"
-                )
-            }
-            Self::OldSumsKey => {
-                out.write_str("SHA256SUMS.minisig is signed by a key that no longer signs for this repository")
-            }
-        }
-    }
-}
 
 /// What became of an offered timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 //!
 //! All schedules with up to two crashes and one cancellation are walked, not sampled: states already seen are not walked twice.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 #[path = "machine/host.rs"]
 mod host;
 #[path = "machine/record.rs"]
@@ -30,6 +32,9 @@ const LIMITS: Limits = Limits {
 
 static OLD: LazyLock<Release> = LazyLock::new(|| "1.0-1".parse().unwrap());
 static NEW: LazyLock<Release> = LazyLock::new(|| "2.0-1".parse().unwrap());
+
+/// More states than any world has: a machine that goes round for ever is found out soon.
+const STATES_MAXIMUM: usize = 30_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct State {
@@ -197,12 +202,11 @@ fn fingerprint(thing: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Walks every state that the world can come to; gives their number and the phases in which switches ended.
-fn explore(world: World, crashes: u8, cancels: u8) -> (usize, HashSet<Phase>) {
+/// Walks every state that the world can come to; gives their number.
+fn explore(world: World, crashes: u8, cancels: u8) -> usize {
     let start = beginning(world, crashes, cancels);
     let mut seen = HashSet::from([fingerprint(&start)]);
     let mut written = HashSet::new();
-    let mut ends = HashSet::new();
     let mut open = vec![start];
     while let Some(state) = open.pop() {
         let new = written.insert(fingerprint(&state.disk));
@@ -215,9 +219,6 @@ fn explore(world: World, crashes: u8, cancels: u8) -> (usize, HashSet<Phase>) {
         });
         let Ok(next) = checked else { panic!("in {world:?}") };
         if let Some(live) = &state.disk.live {
-            if live.phase.is_ended() {
-                ends.insert(live.phase);
-            }
             // A stranded switch goes on for ever, as it should; the third time shows nothing new.
             if live.strandings > 2 {
                 continue;
@@ -231,15 +232,18 @@ fn explore(world: World, crashes: u8, cancels: u8) -> (usize, HashSet<Phase>) {
                 open.push(next);
             }
         }
+        assert!(seen.len() < STATES_MAXIMUM, "it goes round for ever in {world:?}");
     }
-    (seen.len(), ends)
+    seen.len()
 }
 
 /// One walk without crashes, as a driver makes it that is late only where nothing else happens. Gives every phase passed.
 fn straight(world: World) -> Vec<Phase> {
     let mut state = beginning(world, 0, 0);
     let mut phases = vec![Phase::Checking];
-    while let Some(live) = &state.disk.live {
+    for turn in 0.. {
+        let Some(live) = &state.disk.live else { break };
+        assert!(turn < 4 * STEPS_MAXIMUM, "it goes round for ever in {world:?}");
         let phase = live.phase;
         let Effect { after, outcome, .. } = state.host.perform(world, &state.disk, phase.act());
         let mut outcomes = timed(&state.disk, &outcome).into_iter();
@@ -294,7 +298,6 @@ fn without_a_crash_a_good_release_is_committed_and_no_other() {
     for world in worlds().into_iter().filter(|world| !adopts(world)) {
         let phases = straight(world);
         assert_eq!(phases.last(), Some(&expected(world)), "{world:?}: {phases:?}");
-        assert!(phases.len() as u32 <= STEPS_MAXIMUM + 10, "{world:?}: {} phases", phases.len());
     }
 }
 
@@ -396,7 +399,7 @@ fn worlds() -> Vec<World> {
 
 fn everywhere(worlds: &[World], crashes: u8, cancels: u8) -> usize {
     let half = worlds.len().div_ceil(2);
-    let walk = |worlds: &[World]| worlds.iter().map(|world| explore(*world, crashes, cancels).0).sum::<usize>();
+    let walk = |worlds: &[World]| worlds.iter().map(|world| explore(*world, crashes, cancels)).sum::<usize>();
     std::thread::scope(|scope| {
         let halves: Vec<_> = worlds.chunks(half).map(|worlds| scope.spawn(move || walk(worlds))).collect();
         halves.into_iter().map(|half| half.join().expect("a world failed; see above")).sum()

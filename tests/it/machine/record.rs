@@ -2,7 +2,8 @@
 
 use jiff::{Timestamp, ToSpan as _};
 use sidle::failure::Class;
-use sidle::switch::history::HISTORY_ENTRIES_MAXIMUM;
+use sidle::switch::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM};
+use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
 use sidle::switch::machine::{self, Course, SETBACKS_MAXIMUM, STEPS_MAXIMUM, Survivor};
 use sidle::switch::{
     Cause, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
@@ -132,7 +133,7 @@ fn the_deadline_counts_before_the_stop_and_the_limits_after_it() {
         assert_eq!(live.in_time(not_yet.clone(), Duration::ZERO, deadline - 1.second(), &LIMITS), not_yet, "{phase}");
         let limit = LIMITS.of(phase, 0);
         let bounded = limit.map(|limit| live.in_time(not_yet.clone(), limit, at(0), &LIMITS));
-        assert_eq!(bounded.is_none_or(|outcome| outcome == Outcome::Expired), true, "{phase}");
+        assert!(bounded.is_none_or(|outcome| outcome == Outcome::Expired), "{phase}");
         let expected = match phase {
             Phase::Freezing | Phase::Stopping | Phase::Retreating => Some(30),
             Phase::Starting | Phase::Proving | Phase::Restarting | Phase::Reproving => Some(120),
@@ -332,6 +333,22 @@ fn a_journal_that_contradicts_itself_is_not_acted_on() {
     assert!(matches!(Journal::parse(&text.as_bytes()[..40]), Err(JournalError::Form(_))));
     assert!(matches!(Journal::parse(text.replace("setbacks", "set").as_bytes()), Err(JournalError::Form(_))));
     assert!(Journal::parse(b"").is_err());
+}
+
+#[test]
+fn the_longest_journal_and_history_can_be_read_again() {
+    // The costliest character is one that JSON writes as six.
+    let long = "\u{1}".repeat(5_000);
+    let wordy = Request { reason: long.clone(), by: long.clone(), ..request(Purpose::Switch, "2.0-1") };
+    let journal = blank(None).requested(wordy, "boot 1", at(0)).unwrap();
+    let peers = (0..100).map(|number| format!("{number:0255}")).collect();
+    let journal = journal.measured(peers).advanced(&Outcome::Failed(long), at(1));
+    let bytes = journal.to_bytes();
+    assert!((30_000..JOURNAL_LENGTH_MAXIMUM).contains(&(bytes.len() as u64)), "{}", bytes.len());
+    assert_eq!(Journal::parse(&bytes).unwrap(), journal);
+    let entry = Entry::of(&journal.live.unwrap()).unwrap();
+    let bytes = History::default().with(entry).to_bytes();
+    assert!((bytes.len() * HISTORY_ENTRIES_MAXIMUM) as u64 <= HISTORY_LENGTH_MAXIMUM, "{}", bytes.len());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod inside;
 pub mod mounts;
 pub mod releases;
+pub mod repositories;
 pub mod salt;
 pub mod stage;
 pub mod trees;

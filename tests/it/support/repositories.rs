@@ -1,0 +1,145 @@
+//! A repository with small releases, its keys, and a host that may pin it.
+
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
+
+use super::trees;
+use jiff::{SignedDuration, Timestamp};
+use sidle::bundle::file::BundleReader;
+use sidle::bundle::member::ReleaseId;
+use sidle::bundle::pack::{PAYLOAD_NAME, PackInput, Packed, pack};
+use sidle::bundle::recipe::Recipe;
+use sidle::digest::Digest;
+use sidle::os::dir::Dir;
+use sidle::repository::{Added, Publication, PublishKeys, Repository, RepositoryError};
+use sidle::signer::FileSigner;
+use sidle::trust::publish::Lifetimes;
+use sidle::trust::{MetadataFiles, Signer as _};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// The first day of every test repository, at midnight, plus this many days.
+pub fn day(days: i64) -> Timestamp {
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    start.checked_add(SignedDuration::from_hours(days * 24)).unwrap()
+}
+
+/// An author at work.
+pub struct RepoBuilder {
+    /// Everything lies here: `repo`, keys, packed releases.
+    pub directory: TempDir,
+    /// The fingerprint of the first root.
+    pub fingerprint: Digest,
+    /// The key of root and targets.
+    pub offline: FileSigner,
+    /// The key of snapshot and timestamp.
+    pub online: FileSigner,
+    /// When it is.
+    pub now: Timestamp,
+}
+
+impl RepoBuilder {
+    /// A repository without releases, made on `now`.
+    pub fn new(now: Timestamp) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let offline = FileSigner::create(&directory.path().join("offline.pem"), None).unwrap();
+        let online = FileSigner::create(&directory.path().join("online.pem"), None).unwrap();
+        let path = directory.path().join("repo");
+        let made = Repository::init(&path, &offline, offline.public(), online.public(), &Lifetimes::default(), now);
+        let (_, fingerprint) = made.unwrap();
+        Self { directory, fingerprint, offline, online, now }
+    }
+
+    /// The repository directory.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("repo")
+    }
+
+    /// The repository, locked.
+    pub fn open(&self) -> Repository {
+        Repository::open(&self.path()).unwrap()
+    }
+
+    /// Packs `content` as this version of `demo`.
+    pub fn pack(&self, version: &str, content: &str) -> (Packed, PathBuf) {
+        let work = tempfile::tempdir_in(self.directory.path()).unwrap().keep();
+        let tree = work.join("tree");
+        trees::put(&tree, "bin/agent", b"#!/bin/sh\nexit 0\n", 0o755);
+        trees::put(&tree, "lib/data", content.as_bytes(), 0o644);
+        for directory in ["", "bin", "lib"] {
+            fs::set_permissions(tree.join(directory), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let text = "schema = 1\npackage = \"demo\"\nagent = \"demo\"\n[build]\ntree = \"tree\"\n[commands]\nagent = \"bin/agent\"\n\
+                    [service]\ncommand = [\"agent\"]\nconfig = \"/etc/demo\"\n";
+        let input = PackInput {
+            tree: &Dir::open(&tree).unwrap(),
+            recipe: &Recipe::parse(text).unwrap(),
+            version: version.parse().unwrap(),
+            revision: 1,
+            previous: &[],
+            source_date_epoch: 1_700_000_000,
+            level: 3,
+            threads: 1,
+            progress: &|_, _| {},
+            output: &Dir::open(&work).unwrap(),
+        };
+        (pack(&input).unwrap(), work.join(PAYLOAD_NAME))
+    }
+
+    /// Packs and stages a release.
+    pub fn try_add(&self, version: &str, content: &str) -> Result<Added, RepositoryError> {
+        let (packed, payload) = self.pack(version, content);
+        self.open().add(&packed.manifest_bytes, &mut fs::File::open(payload).unwrap())
+    }
+
+    /// Packs and stages a release that isn't there yet.
+    pub fn add(&self, version: &str, content: &str) -> ReleaseId {
+        match self.try_add(version, content).unwrap() {
+            Added::Staged(id) => id,
+            Added::Already(id) => panic!("{id} is there already"),
+        }
+    }
+
+    /// Publishes what is staged.
+    pub fn publish(&self) -> Publication {
+        let keys = PublishKeys { targets: &self.offline, online: &self.online };
+        self.open().publish(keys, &Lifetimes::default(), self.now).unwrap()
+    }
+
+    /// Exports releases into a bundle file.
+    pub fn export(&self, ids: &[ReleaseId], name: &str) -> PathBuf {
+        let path = self.directory.path().join(name);
+        self.open().export(ids, &path, self.now).unwrap();
+        path
+    }
+
+    /// The first root, as a host pins it.
+    pub fn root(&self) -> Vec<u8> {
+        fs::read(self.path().join("metadata/1.root.json")).unwrap()
+    }
+}
+
+/// The metadata that a bundle file carries.
+pub fn metadata_of(bundle: &Path) -> MetadataFiles {
+    let (head, _) = BundleReader::open(fs::File::open(bundle).unwrap()).unwrap();
+    head.metadata.into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect()
+}
+
+/// Every file below `root` with its content.
+pub fn snapshot_of(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                files.push((path.strip_prefix(root).unwrap().to_owned(), fs::read(&path).unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
