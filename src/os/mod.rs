@@ -7,6 +7,7 @@ pub mod crash;
 pub mod dir;
 pub mod environment;
 pub mod file;
+mod file_stat;
 pub mod host;
 pub mod lock;
 pub mod mounts;

@@ -42,7 +42,14 @@ fn formats_packing_twice_in_two_places_gives_the_same_bytes() {
     fs::write(&built, recipe.replace("tree = \"tree\"", &format!("{command}, \".\"]"))).unwrap();
     let refused = sidle(&["pack", text(&built), "--version", "1.0", "--output", text(&path("five"))], &[]);
     assert_eq!(refused.code, Some(1), "an empty tree was packed: {refused:?}");
-    fs::write(path("build"), format!("#!/bin/sh\n[ \"$SIDLE_VERSION $SIDLE_SOURCE\" = '1.0 here' ] && cp -r {}/. \"$SIDLE_TREE\"\n", text(&demo("tree")))).unwrap();
+    fs::write(
+        path("build"),
+        format!(
+            "#!/bin/sh\n[ \"$SIDLE_VERSION $SIDLE_SOURCE\" = '1.0 here' ] && cp -r {}/. \"$SIDLE_TREE\"\n",
+            text(&demo("tree"))
+        ),
+    )
+    .unwrap();
     fs::set_permissions(path("build"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     fs::write(&built, recipe.replace("tree = \"tree\"", "command = [\"./build\"]")).unwrap();
     assert_eq!(pack(&built, &["--source", "here"], "1700000000", &path("six")), first);

@@ -17,11 +17,13 @@ fn flip_under_readers(root: &Path) {
     }
     let directory = Dir::open(root).unwrap();
     directory.replace_symlink(Path::new("versions/1.0-1"), "current").unwrap();
-    let (ended, reads, seen) = (AtomicBool::new(false), AtomicUsize::new(0), [AtomicUsize::new(0), AtomicUsize::new(0)]);
+    let (ended, reads, seen) =
+        (AtomicBool::new(false), AtomicUsize::new(0), [AtomicUsize::new(0), AtomicUsize::new(0)]);
     std::thread::scope(|scope| {
         let read = || {
             while !ended.load(Ordering::Relaxed) {
-                let text = fs::read_to_string(root.join("current/release")).expect("a reader found no file behind `current`");
+                let text =
+                    fs::read_to_string(root.join("current/release")).expect("a reader found no file behind `current`");
                 let target = fs::read_link(root.join("current")).expect("a reader found no `current`");
                 assert!(target.starts_with("versions"), "{target:?}");
                 seen[usize::from(text == "1.1-1")].fetch_add(1, Ordering::Relaxed);
