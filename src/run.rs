@@ -89,7 +89,10 @@ impl RunError {
             Self::NoCurrent { instance } => Some(format!(
                 "`sidle switch {instance}` makes an installed release the current one; --release names another"
             )),
-            Self::NoCommand { .. } | Self::Abandoned => None,
+            Self::NoCommand { .. } => {
+                Some("name one of these, or none for the release's service: `sidle run PACKAGE [COMMAND]`".to_owned())
+            }
+            Self::Abandoned => None,
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod crash;
 pub mod dir;
 pub mod environment;
 pub mod file;
+mod file_stat;
 pub mod host;
 pub mod lock;
 pub mod mounts;
@@ -62,6 +63,9 @@ impl OsError {
             }
             io::ErrorKind::ReadOnlyFilesystem => {
                 Some("the file system is mounted read-only: remount it, or name another --root".to_owned())
+            }
+            io::ErrorKind::NotADirectory => {
+                Some("a part of the path is a file, not a directory: check it, or name another --root".to_owned())
             }
             _ if self.is_no_space() => {
                 Some("free space or inodes there; `sidle collect` removes old releases".to_owned())

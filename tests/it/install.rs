@@ -128,7 +128,7 @@ fn install_refuses_what_was_withdrawn_or_never_listed_and_leaves_no_trace() {
     host.install(&one).ok();
     host.install(&two).ok();
     let before = store(&host);
-    for (bundle, word) in [(&withdrawn, "withdrawn"), (&unlisted, "does not list")] {
+    for (bundle, word) in [(&withdrawn, "withdrawn"), (&unlisted, "doesn't list")] {
         let refused = host.install(bundle);
         assert_eq!(refused.code, Some(7), "{refused:?}");
         assert!(refused.stderr.contains(word) && refused.stderr.contains("1.0-1"), "{refused:?}");

@@ -6,13 +6,18 @@
     reason = "tests set the stage by hand, and a panic is how they fail"
 )]
 
+mod architecture;
 mod bundle;
+mod collect;
 mod crash;
 mod demo;
+mod formats;
 mod install;
 mod keyring;
 mod lazy;
 mod machine;
+mod messages;
+mod readers;
 mod python_tuf;
 mod quickstart;
 mod repository;

@@ -67,10 +67,6 @@ impl Inside {
         let signed = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap()["signed"].clone();
         json.map(|(path, (_, _, bytes))| (role(&path), signed(&bytes))).collect()
     }
-
-    pub fn path(&self) -> &Path {
-        self.directory.path()
-    }
 }
 
 /// True when nothing is installed and nothing lies in staging.

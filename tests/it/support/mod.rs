@@ -1,6 +1,7 @@
 //! What several tests stand on.
 
 pub mod inside;
+pub mod mounts;
 pub mod releases;
 pub mod repositories;
 pub mod salt;

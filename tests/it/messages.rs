@@ -1,0 +1,277 @@
+//! What goes wrong is told with its cause and its remedy, under its exit code.
+
+use crate::support::eventually;
+use crate::support::inside::bytes;
+use crate::support::mounts::Mounted;
+use crate::support::releases::release_of;
+use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, sidle, text};
+use crate::support::trees;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A refusal: its exit code, words of its message, and words of its hint. In JSON it says the same.
+#[track_caller]
+fn refused(ran: &Ran, code: i32, message: &[&str], hint: &[&str]) {
+    assert_eq!(ran.code, Some(code), "{ran:?}");
+    let (told, advised) = ran.stderr.split_once("\n  hint: ").unwrap_or_else(|| panic!("no hint: {ran:?}"));
+    assert!(told.starts_with("sidle: cannot "), "{told}");
+    for word in message {
+        assert!(told.contains(word), "{word:?} is not in {told:?}");
+    }
+    for word in hint {
+        assert!(advised.contains(word), "{word:?} is not in {advised:?}");
+    }
+    assert!(!ran.stderr.contains("os error") && !ran.stderr.contains("panicked"), "{}", ran.stderr);
+}
+
+fn on(root: &Path, arguments: &[&str]) -> Ran {
+    sidle(&[&["--root", text(root)], arguments].concat(), &[])
+}
+
+/// Pins the author's root in a root of the test's.
+fn pin(root: &Path, author: &Author) -> Ran {
+    let metadata = author.repository().join("metadata/1.root.json");
+    on(root, &["trust", "pin", text(&metadata), "--fingerprint", &author.fingerprint()])
+}
+
+#[test]
+fn messages_about_files_that_are_not_bundles() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    let host = Host::new(&author);
+    let missing = host.path("nowhere.sidle");
+    refused(&host.install(&missing), 1, &["nowhere.sidle", "No such file"], &["check the path", "bundle file"]);
+    refused(&host.install(&host.path("")), 1, &["it is a directory"], &["name a bundle file", "sidle export"]);
+    let other = host.path("other");
+    fs::write(&other, "hello").unwrap();
+    refused(&host.install(&other), 6, &["it is not a sidle bundle"], &["sidle export"]);
+    let json = host.sidle(&["--json", "install", text(&missing)]);
+    assert_eq!((json.code, json.json()["error"]["code"].as_i64()), (Some(1), Some(1)));
+    assert!(json.json()["error"]["hint"].as_str().unwrap().contains("check the path"));
+    host.install(&bundle).ok();
+}
+
+#[test]
+fn messages_about_a_host_that_does_not_fit() {
+    let author = Author::new();
+    // A program of another architecture: a header says it all.
+    let mut elf = [0_u8; 64];
+    elf[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    let machine: u8 = if cfg!(target_arch = "aarch64") { 62 } else { 183 };
+    for (place, value) in [(16, 3), (18, machine), (20, 1), (52, 64), (54, 56), (58, 64)] {
+        elf[place] = value;
+    }
+    let foreign = release_of(&author, "1.0", "", |tree| trees::put(tree, "bin/program", &elf, 0o755));
+    let newer = release_of(&author, "1.1", "libc = \"9.99\"", |_| {});
+    let lacking = release_of(&author, "1.2", "libraries = [\"libnowhere.so.7\", \"libc.so.6\"]", |_| {});
+    let host = Host::new(&author);
+    let own = std::env::consts::ARCH;
+    let theirs = if own == "aarch64" { "x86_64" } else { "aarch64" };
+    refused(&host.install(&foreign), 1, &[theirs, own, "opt/sidle/demo-agent"], &["this host's architecture"]);
+    refused(&host.install(&newer), 1, &["it needs glibc 9.99 or newer, this host has 2."], &["older C library"]);
+    refused(&host.install(&lacking), 1, &["lacks the libraries", "libnowhere.so.7"], &["distribution's packages"]);
+    assert!(!host.path("opt").exists(), "a refusal made directories");
+}
+
+#[test]
+fn messages_about_what_is_not_there() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    let host = Host::new(&author);
+    for arguments in [&["list", "nope"][..], &["verify", "nope"], &["collect", "nope"], &["run", "nope"]] {
+        refused(&host.sidle(arguments), 1, &["package nope", "no package is"], &["sidle install FILE"]);
+    }
+    refused(
+        &host.sidle(&["install", text(&bundle), "--release", "9.9-1"]),
+        1,
+        &["9.9-1", "demo-agent/1.0-1/linux-any"],
+        &["sidle inspect FILE"],
+    );
+    host.install(&bundle).ok();
+    refused(&host.sidle(&["verify", DEMO, "9.9-1"]), 1, &["release 9.9-1", "installed are 1.0-1"], &["sidle list"]);
+    refused(&host.sidle(&["run", DEMO]), 1, &["no current release"], &["sidle switch demo-agent", "--release"]);
+    let ran = host.sidle(&["run", DEMO, "nope", "--release", "1.0-1"]);
+    refused(&ran, 2, &["nope", "1.0-1 offers demo-agent"], &["sidle run PACKAGE"]);
+    let (repository, output) = (author.repository(), host.path("out.sidle"));
+    let ran = sidle(&["export", text(&repository), "demo-agent@9.9-1", "-o", text(&output)], &[]);
+    refused(&ran, 1, &["9.9-1", "it has 1.0-1"], &["sidle repo add"]);
+    assert_eq!(host.sidle(&["verify", DEMO, "not-a-release"]).code, Some(2));
+}
+
+#[test]
+fn messages_about_trust() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    let host = tempfile::tempdir().unwrap();
+    let unpinned = on(host.path(), &["install", text(&bundle)]);
+    refused(&unpinned, 7, &["no root is pinned", "var/lib/sidle/trust"], &["sidle trust pin FILE --fingerprint"]);
+    assert_eq!(fs::read_dir(host.path()).unwrap().count(), 0, "a refusal made directories");
+    let wrong = "0".repeat(64);
+    let ran = on(host.path(), &["trust", "pin", text(&bundle), "--fingerprint", &wrong]);
+    refused(&ran, 7, &[&wrong, &author.fingerprint()], &["repository's owner", "sha256sum"]);
+    let ran = on(host.path(), &["trust", "pin", text(&bundle), "--fingerprint", "abc"]);
+    refused(&ran, 2, &["abc", "64 hexadecimal digits"], &["sha256sum"]);
+    pin(host.path(), &author).ok();
+    assert_eq!(pin(host.path(), &author).code, Some(3));
+    let other = Author::new();
+    refused(&pin(host.path(), &other), 12, &[&other.fingerprint(), &author.fingerprint()], &["sidle trust show"]);
+    let strange = other.release("1.0", "good");
+    let ran = on(host.path(), &["install", text(&strange)]);
+    refused(&ran, 7, &["cannot trust"], &["sidle trust show"]);
+}
+
+#[test]
+fn messages_about_roots_that_cannot_be_written() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    let below = file.join("root");
+    refused(&pin(&below, &author), 1, &["file", "Not a directory"], &["a part of the path is a file", "--root"]);
+    refused(&on(&below, &["install", text(&bundle)]), 1, &["file", "Not a directory"], &["--root"]);
+}
+
+#[test]
+fn messages_of_a_mount_that_is_read_only() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    let mount = Mounted::tmpfs("size=4m");
+    pin(&mount.path(), &author).ok();
+    mount.make_read_only();
+    let ran = on(&mount.path(), &["install", text(&bundle)]);
+    refused(&ran, 1, &["Read-only file system"], &["mounted read-only", "--root"]);
+}
+
+fn large(author: &Author) -> std::path::PathBuf {
+    release_of(author, "2.0", "", |tree| {
+        trees::put(tree, "lib/data", &trees::noise(9, 3 << 20), 0o644);
+        for number in 0..300 {
+            trees::put(tree, &format!("lib/many/{number}"), b"", 0o644);
+        }
+    })
+}
+
+fn nothing_was_left(root: &Path) {
+    for relative in ["opt/sidle/demo-agent/staging", "opt/sidle/demo-agent/versions"] {
+        let left = fs::read_dir(root.join(relative)).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "{relative}");
+    }
+}
+
+#[test]
+fn messages_of_a_mount_without_space_or_inodes() {
+    let author = Author::new();
+    let bundle = large(&author);
+    let small = Mounted::tmpfs("size=2m");
+    pin(&small.path(), &author).ok();
+    let ran = on(&small.path(), &["install", text(&bundle)]);
+    refused(&ran, 8, &["MiB of space", "MiB are free"], &["sidle collect"]);
+    nothing_was_left(&small.path());
+    let few = Mounted::ext4(32, 128);
+    pin(&few.path(), &author).ok();
+    let ran = on(&few.path(), &["install", text(&bundle)]);
+    refused(&ran, 8, &["inodes", "are free"], &["sidle collect"]);
+    nothing_was_left(&few.path());
+}
+
+/// An install that has read most of its bundle and waits for the rest, the package's lock in its hand.
+struct Waiting {
+    child: Child,
+    writer: fs::File,
+    rest: Vec<u8>,
+}
+
+fn waiting(root: &Path, bundle: &Path) -> Waiting {
+    let directory = bundle.parent().unwrap();
+    let pipe = directory.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let child = Command::new(SIDLE)
+        .args(["--root", text(root), "install", text(&pipe)])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    let content = bytes(bundle);
+    // The head and the start of the payload: enough for the lock, not for the first large frame.
+    let (start, rest) = content.split_at(content.len() - (2 << 20));
+    writer.write_all(start).unwrap();
+    let staged = root.join("opt/sidle/demo-agent/staging/2.0-1");
+    eventually(20, "it unpacks", || if staged.exists() { Ok(()) } else { Err("nothing is staged".to_owned()) });
+    Waiting { child, writer, rest: rest.to_vec() }
+}
+
+impl Waiting {
+    fn end(mut self) -> Ran {
+        // The program may refuse before it has read all.
+        let _ = self.writer.write_all(&self.rest);
+        drop(self.writer);
+        let output = self.child.wait_with_output().unwrap();
+        Ran {
+            code: output.status.code(),
+            stdout: String::new(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+#[test]
+fn messages_of_a_mount_that_fills_up_while_it_is_installed_into() {
+    let author = Author::new();
+    let bundle = large(&author);
+    let mount = Mounted::tmpfs("size=12m");
+    pin(&mount.path(), &author).ok();
+    let waiting = waiting(&mount.path(), &bundle);
+    let filled = fs::write(mount.path().join("other"), trees::noise(1, 16 << 20));
+    assert!(filled.is_err(), "the file system was not filled");
+    refused(&waiting.end(), 8, &["No space left"], &["sidle collect"]);
+    nothing_was_left(&mount.path());
+    fs::remove_file(mount.path().join("other")).unwrap();
+    on(&mount.path(), &["install", text(&bundle)]).ok();
+}
+
+#[test]
+fn messages_about_a_second_command_at_the_same_time() {
+    let author = Author::new();
+    let bundle = large(&author);
+    let host = Host::new(&author);
+    let waiting = waiting(&host.path(""), &bundle);
+    let pid = waiting.child.id().to_string();
+    for arguments in [&["install", text(&bundle)][..], &["test-flip", DEMO, "2.0-1"]] {
+        let ran = host.sidle(arguments);
+        refused(&ran, 9, &["another command is at work", &format!("process {pid}"), "install"], &["wait"]);
+    }
+    assert_eq!(waiting.end().code, Some(0));
+    host.sidle(&["test-flip", DEMO, "2.0-1"]).ok();
+}
+
+#[test]
+fn messages_are_not_needed_below_a_root_of_ninety_characters() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    let directory = tempfile::tempdir().unwrap();
+    let length = directory.path().as_os_str().len();
+    let root = directory.path().join("r".repeat(90 - length - 1));
+    assert_eq!(root.as_os_str().len(), 90);
+    fs::create_dir_all(root.join("etc/demo-agent")).unwrap();
+    fs::create_dir_all(root.join("etc/sidle")).unwrap();
+    fs::write(root.join("etc/sidle/sidle.toml"), "probation = \"300ms\"\n").unwrap();
+    pin(&root, &author).ok();
+    on(&root, &["install", text(&bundle)]).ok();
+    let mut supervisor = Command::new(SIDLE)
+        .args(["--root", text(&root), "supervise", DEMO])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let control = root.join("run/sidle/demo-agent/control");
+    eventually(20, "the supervisor listens", || if control.exists() { Ok(()) } else { Err("no socket".to_owned()) });
+    let switched = on(&root, &["switch", DEMO, "1.0-1"]);
+    let identity = sidle::os::process::Identity::of(supervisor.id()).unwrap().unwrap();
+    identity.signal(sidle::os::process::SignalNumber::TERM).unwrap();
+    supervisor.wait().unwrap();
+    switched.ok();
+}

@@ -1,0 +1,68 @@
+//! File systems that a test makes, mounts and unmounts. A machine that can't mount fails the test: it is skipped nowhere in silence.
+
+use super::stage::text;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A mounted file system; unmounted when dropped.
+pub struct Mounted {
+    directory: TempDir,
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "this test needs root and mounts: {program} {arguments:?}: {said}");
+}
+
+impl Mounted {
+    fn new(arguments: &dyn Fn(&Path) -> Vec<String>) -> Self {
+        let directory = tempfile::Builder::new().prefix("mount").tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("here")).unwrap();
+        let arguments = arguments(directory.path());
+        let point = directory.path().join("here");
+        let words: Vec<&str> = arguments.iter().map(String::as_str).chain([text(&point)]).collect();
+        run("mount", &words);
+        Self { directory }
+    }
+
+    /// A file system in memory with these options: `size=1m`.
+    pub fn tmpfs(options: &str) -> Self {
+        Self::new(&|_| ["-t", "tmpfs", "-o", options, "sidle-test"].map(str::to_owned).to_vec())
+    }
+
+    /// An ext4 of `mebibytes` in a file, with `inodes`.
+    pub fn ext4(mebibytes: u64, inodes: u64) -> Self {
+        Self::new(&|directory| {
+            let image = directory.join("image");
+            std::fs::File::create(&image).unwrap().set_len(mebibytes << 20).unwrap();
+            run("mkfs.ext4", &["-q", "-N", &inodes.to_string(), "-O", "^has_journal", text(&image)]);
+            ["-o", "loop", text(&image)].map(str::to_owned).to_vec()
+        })
+    }
+
+    /// `from` once more, at this mount.
+    pub fn bind(from: &Path) -> Self {
+        Self::new(&|_| ["--bind", text(from)].map(str::to_owned).to_vec())
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("here")
+    }
+
+    /// Nobody may write any more.
+    pub fn make_read_only(&self) {
+        run("mount", &["-o", "remount,ro", text(&self.path())]);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A second panic while one unwinds would abort the other tests: what stays mounted is told instead.
+        let done = Command::new("umount").arg(self.path()).status();
+        if !done.is_ok_and(|status| status.success()) {
+            eprintln!("still mounted: {}", self.path().display());
+        }
+    }
+}
