@@ -105,10 +105,10 @@ fn trespasses(floors: &BTreeMap<String, u32>, uses: &BTreeMap<String, BTreeSet<S
             match floors.get(other) {
                 None => found.push(format!("{module} names {other}, which is on no floor")),
                 Some(above) if above > floor => {
-                    found.push(format!("{module} (floor {floor}) names {other} (floor {above})"))
+                    found.push(format!("{module} (floor {floor}) names {other} (floor {above})"));
                 }
                 Some(same) if same == floor && *floor == SIBLINGS => {
-                    found.push(format!("{module} names its sibling {other}"))
+                    found.push(format!("{module} names its sibling {other}"));
                 }
                 Some(same) if same == floor && uses.get(other).is_some_and(|back| back.contains(module)) => {
                     found.push(format!("{module} and {other} name each other"));
@@ -167,8 +167,15 @@ fn architecture_the_rules_catch_what_they_must() {
 
 #[test]
 fn architecture_only_os_makes_raw_effects() {
-    const RAW: [&str; 7] =
-        ["std::fs", "File::open(", "File::create(", "OpenOptions", "std::process::Command", "std::net::Tcp", "rustix::"];
+    const RAW: [&str; 7] = [
+        "std::fs",
+        "File::open(",
+        "File::create(",
+        "OpenOptions",
+        "std::process::Command",
+        "std::net::Tcp",
+        "rustix::",
+    ];
     let mut found = Vec::new();
     for path in files(&source()).into_iter().filter(|path| module(path) != "os") {
         let code = code(&fs::read_to_string(&path).unwrap());

@@ -25,7 +25,7 @@ fn flip_under_readers(root: &Path) {
                 let text =
                     fs::read_to_string(root.join("current/release")).expect("a reader found no file behind `current`");
                 let target = fs::read_link(root.join("current")).expect("a reader found no `current`");
-                assert!(target.starts_with("versions"), "{target:?}");
+                assert!(target.starts_with("versions"), "{}", target.display());
                 seen[usize::from(text == "1.1-1")].fetch_add(1, Ordering::Relaxed);
                 assert!(["1.0-1", "1.1-1"].contains(&text.as_str()), "{text:?}");
                 reads.fetch_add(1, Ordering::Relaxed);

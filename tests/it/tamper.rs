@@ -84,17 +84,17 @@ impl Sample {
             }
         }
     }
-
-    /// The same through the program: its exit code.
-    fn through_the_program(&self, host: &Host, bundle: &[u8]) -> Option<i32> {
-        let path = host.path("attempt.sidle");
-        fs::write(&path, bundle).unwrap();
-        host.sidle(&["install", text(&path)]).code
-    }
 }
 
-fn code(class: Option<Class>) -> Option<i32> {
-    Some(class.map_or(0, |class| i32::from(sidle::cli::exit::number(class))))
+/// The same through the program: its exit code.
+fn through_the_program(host: &Host, bundle: &[u8]) -> Option<i32> {
+    let path = host.path("attempt.sidle");
+    fs::write(&path, bundle).unwrap();
+    host.sidle(&["install", text(&path)]).code
+}
+
+fn code(class: Option<Class>) -> i32 {
+    class.map_or(0, |class| i32::from(sidle::cli::exit::number(class)))
 }
 
 /// Places spread evenly over each region, so that small ones are met as often as large ones.
@@ -126,7 +126,7 @@ fn tamper_with_any_byte_and_nothing_but_what_was_signed_is_installed() {
     let sample = Sample::new();
     let places = places(&sample.bundle);
     assert!(places.len() >= FLIPS, "{}", places.len());
-    let (mut refused, mut harmless) = (BTreeMap::<Region, usize>::new(), 0);
+    let (mut tried, mut harmless) = (BTreeMap::<Region, usize>::new(), BTreeMap::<Region, usize>::new());
     for (number, (place, region)) in places.iter().enumerate() {
         let mut damaged = sample.bundle.clone();
         damaged[*place] ^= 1 << (number % 8);
@@ -134,19 +134,21 @@ fn tamper_with_any_byte_and_nothing_but_what_was_signed_is_installed() {
         let class = sample.attempt(&damaged, &what);
         match (region, class) {
             (Region::Metadata | Region::Minisig, Some(Class::NotTrusted)) => {}
-            (Region::Metadata | Region::Minisig, None) => harmless += 1,
+            (Region::Metadata | Region::Minisig, None) => *harmless.entry(*region).or_default() += 1,
             (Region::Metadata | Region::Minisig, other) => panic!("{what}: {other:?}"),
             (_, other) => assert_eq!(other, Some(Class::Integrity), "{what}"),
         }
-        *refused.entry(*region).or_default() += 1;
+        *tried.entry(*region).or_default() += 1;
         if number % THROUGH_THE_PROGRAM == 0 {
             let host = Host::new(&sample.author);
-            assert_eq!(sample.through_the_program(&host, &damaged), code(class), "{what}");
+            assert_eq!(through_the_program(&host, &damaged), Some(code(class)), "{what}");
         }
     }
-    assert_eq!(refused.len(), 9, "{refused:?}");
-    // Letters of a hexadecimal signature may change their case, and little else: most flips must be refused.
-    assert!(harmless * 10 < places.len(), "{harmless} of {} flips were harmless", places.len());
+    assert_eq!(tried.len(), 9, "{tried:?}");
+    // Letters of a hexadecimal signature may change their case, and little else: nearly all flips must be refused.
+    let few = |(region, count): (&Region, &usize)| count * 10 <= tried[region];
+    assert!(harmless.iter().all(few), "harmless: {harmless:?} of {tried:?}");
+    eprintln!("harmless flips: {harmless:?} of {tried:?}");
 }
 
 #[test]
@@ -159,13 +161,13 @@ fn tamper_by_cutting_off_or_adding_bytes_is_refused() {
         let class = sample.attempt(&sample.bundle[..cut], &format!("the first {cut} bytes"));
         assert_eq!(class, Some(Class::Integrity), "the first {cut} bytes of {length}");
         if number % THROUGH_THE_PROGRAM == 0 {
-            assert_eq!(sample.through_the_program(&host, &sample.bundle[..cut]), Some(6));
+            assert_eq!(through_the_program(&host, &sample.bundle[..cut]), Some(6));
         }
     }
     for tail in [&[0][..], b"x", &[0; 512], &[0; 10240], &sample.bundle] {
         let longer = [sample.bundle.as_slice(), tail].concat();
         assert_eq!(sample.attempt(&longer, "appended"), Some(Class::Integrity), "{} bytes appended", tail.len());
-        assert_eq!(sample.through_the_program(&host, &longer), Some(6));
+        assert_eq!(through_the_program(&host, &longer), Some(6));
     }
-    assert_eq!(sample.through_the_program(&host, &sample.bundle), Some(0));
+    assert_eq!(through_the_program(&host, &sample.bundle), Some(0));
 }

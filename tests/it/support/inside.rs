@@ -57,7 +57,9 @@ impl Inside {
     /// The signed parts of the metadata that is trusted now, and of the receipts', by path; other bytes around them don't matter.
     pub fn signed(&self) -> BTreeMap<String, Value> {
         let state = trees::contents(&self.directory.path().join("var/lib/sidle"));
-        let json = state.into_iter().filter(|(path, _)| path.ends_with(".json") && !path.ends_with("floor.json"));
+        let json = state
+            .into_iter()
+            .filter(|(path, _)| path.rsplit('.').next() == Some("json") && !path.ends_with("floor.json"));
         // The trust store names files by digest: the role alone stays.
         let role = |path: &str| {
             let (directory, name) = path.rsplit_once('/').unwrap();
