@@ -167,8 +167,15 @@ fn architecture_the_rules_catch_what_they_must() {
 
 #[test]
 fn architecture_only_os_makes_raw_effects() {
-    const RAW: [&str; 7] =
-        ["std::fs", "File::open(", "File::create(", "OpenOptions", "std::process::Command", "std::net::Tcp", "rustix::"];
+    const RAW: [&str; 7] = [
+        "std::fs",
+        "File::open(",
+        "File::create(",
+        "OpenOptions",
+        "std::process::Command",
+        "std::net::Tcp",
+        "rustix::",
+    ];
     let mut found = Vec::new();
     for path in files(&source()).into_iter().filter(|path| module(path) != "os") {
         let code = code(&fs::read_to_string(&path).unwrap());
