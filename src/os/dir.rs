@@ -1,7 +1,7 @@
 //! An open directory. All names are relative to its descriptor, so that nobody can move the ground under an operation.
 
-use super::space::Space;
 pub use super::file_stat::{FileKind, FileStat};
+use super::space::Space;
 use super::{OsError, Result, file};
 use crate::crash_point;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};

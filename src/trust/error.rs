@@ -155,16 +155,19 @@ impl TrustError {
             }
             Self::Withdrawn { .. } => "install a release that is still published",
             Self::Missing { .. } | Self::Unknown { .. } => "export the bundle again: it carries the whole metadata",
-            Self::Unlisted { .. } => "ask the repository's owner to publish it (`sidle repo publish`) and to export it again (`sidle export`)",
+            Self::Unlisted { .. } => {
+                "ask the repository's owner to publish it (`sidle repo publish`) and to export it again (`sidle export`)"
+            }
             Self::TooLarge { .. }
             | Self::Malformed { .. }
             | Self::Unsigned { .. }
             | Self::Mismatch { .. }
-            | Self::Minisign { .. } => "the file was damaged or changed on its way: get it again from the repository's owner",
-            Self::RootVersion { .. }
-            | Self::TooManyRoots { .. }
-            | Self::Rollback { .. }
-            | Self::Vanished { .. } => return None,
+            | Self::Minisign { .. } => {
+                "the file was damaged or changed on its way: get it again from the repository's owner"
+            }
+            Self::RootVersion { .. } | Self::TooManyRoots { .. } | Self::Rollback { .. } | Self::Vanished { .. } => {
+                return None;
+            }
         };
         Some(hint.to_owned())
     }

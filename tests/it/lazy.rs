@@ -28,7 +28,7 @@ const CALLS: [(&[&str], &str); 20] = [
     (&["match.glob", "la*"], "True"),
     (&["schedule.list", "return_yaml=False"], "{}"),
     (&["beacons.list", "return_yaml=False"], "{}"),
-    (&["dig.check_ip", "127.0.0.1"], "True"),
+    (&["sqlite3.sqlite_version"], "3."),
     (&["cmd.run", "echo needle"], "needle"),
     (&["sys.list_modules", "hashutil"], "hashutil"),
     (&["key.finger"], ":"),
