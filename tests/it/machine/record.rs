@@ -9,6 +9,7 @@ use sidle::switch::{
     Cause, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
 };
 use std::collections::HashSet;
+use std::error::Error as _;
 use std::time::Duration;
 
 const LIMITS: Limits = Limits {
@@ -267,6 +268,10 @@ fn the_old_process_is_left_alone_until_the_target_is_checked_and_after_a_reboot_
         assert_eq!(machine::resumed(Phase::Probation, Survivor::Alive, course), Phase::Proving);
         assert_eq!(machine::resumed(Phase::Reproving, Survivor::Alive, course), Phase::Reproving);
         assert_eq!(machine::resumed(Phase::Reproving, Survivor::Gone, course), Phase::Restarting);
+        // A stranded host keeps the release that worked, if it is up and only its peers are down.
+        assert_eq!(machine::resumed(Phase::Stranded, Survivor::Alive, course), Phase::Restarting);
+        let first = Course { former: false, ..course };
+        assert_eq!(machine::resumed(Phase::Stranded, Survivor::Alive, first), Phase::Retreating);
     }
 }
 
@@ -333,6 +338,25 @@ fn a_journal_that_contradicts_itself_is_not_acted_on() {
     assert!(matches!(Journal::parse(&text.as_bytes()[..40]), Err(JournalError::Form(_))));
     assert!(matches!(Journal::parse(text.replace("setbacks", "set").as_bytes()), Err(JournalError::Form(_))));
     assert!(Journal::parse(b"").is_err());
+}
+
+#[test]
+fn a_spoilt_file_is_told_with_its_cause_and_a_remedy() {
+    let text = String::from_utf8(begun(Purpose::Switch, Some("1.0-1"), "2.0-1").to_bytes()).unwrap();
+    let told = |text: &str| {
+        let error = Journal::parse(text.as_bytes()).unwrap_err();
+        (error.to_string(), error.source().is_some(), error.hint().unwrap())
+    };
+    let move_away = "move the file away: a new journal is begun from `current`, which names a release that has worked";
+    let (form, schema) = ("cannot read the journal of switches", "it has form 2, this program knows form 1");
+    assert_eq!(told("{"), (form.to_owned(), true, move_away.to_owned()));
+    let newer = "use the version of sidle that wrote it, or a newer one".to_owned();
+    assert_eq!(told(&text.replace("\"schema\":1", "\"schema\":2")), (format!("{form}: {schema}"), false, newer));
+    let contradiction = "cannot use the journal of switches: its live switch is not the last one".to_owned();
+    assert_eq!(told(&text.replace("\"last_id\":1", "\"last_id\":2")), (contradiction, false, move_away.to_owned()));
+    let history = History::parse(b"{").unwrap_err();
+    assert!(history.source().is_some());
+    assert_eq!(history.hint().unwrap(), "move the file away: switches work without it, and a new one is begun");
 }
 
 #[test]
