@@ -162,6 +162,10 @@ impl State {
         assert!(awake <= 1, "two processes run");
         let Some(live) = &self.disk.live else { return };
         assert!(live.steps <= STEPS_MAXIMUM + 20 || live.phase.is_back(), "it goes round for ever");
+        // On the way back, what the trial left behind may still be ended by the start.
+        let strange = |process: &Process| !process.doomed && Some(&process.release) != live.meant();
+        let settled = live.phase.is_before_stop() || live.phase.runs() == Some(Side::Trial);
+        assert!(!settled || !self.host.processes.iter().any(strange), "what runs is not what is meant to: {self:#?}");
         let unchanged = matches!(live.phase, Phase::Refused | Phase::Cancelled | Phase::Expired);
         assert!(!(unchanged && self.host.ended_original), "it says that nothing was changed, but something was ended");
         assert!(

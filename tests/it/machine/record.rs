@@ -9,6 +9,7 @@ use sidle::switch::{
     Cause, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
 };
 use std::collections::HashSet;
+use std::error::Error as _;
 use std::time::Duration;
 
 const LIMITS: Limits = Limits {
@@ -162,6 +163,11 @@ fn a_failure_tells_where_whose_and_what_and_the_first_one_stands() {
     let found = failure(&expired);
     assert_eq!((found.phase, found.cause), (Phase::Proving, Cause::Release));
     assert_eq!(found.text, "not in time: master1: no route");
+    assert_eq!(expired.live.as_ref().unwrap().waiting_for, not_yet.live.as_ref().unwrap().waiting_for);
+    let mut probation = in_phase(Phase::Probation);
+    probation.live.as_mut().unwrap().waiting_for = Some("its probation to be over".to_owned());
+    let begun_again = probation.advanced(&Outcome::Expired, at(70)).live.unwrap();
+    assert_eq!((begun_again.phase, begun_again.waiting_for), (Phase::Proving, None));
     let stranded = expired.advanced(&failed(), at(140));
     assert_eq!(failure(&stranded), found);
     assert_eq!(stranded.live.as_ref().unwrap().waiting_for.as_deref(), Some("no peer answers"));
@@ -267,6 +273,10 @@ fn the_old_process_is_left_alone_until_the_target_is_checked_and_after_a_reboot_
         assert_eq!(machine::resumed(Phase::Probation, Survivor::Alive, course), Phase::Proving);
         assert_eq!(machine::resumed(Phase::Reproving, Survivor::Alive, course), Phase::Reproving);
         assert_eq!(machine::resumed(Phase::Reproving, Survivor::Gone, course), Phase::Restarting);
+        // A stranded host keeps the release that worked, if it is up and only its peers are down.
+        assert_eq!(machine::resumed(Phase::Stranded, Survivor::Alive, course), Phase::Restarting);
+        let first = Course { former: false, ..course };
+        assert_eq!(machine::resumed(Phase::Stranded, Survivor::Alive, first), Phase::Retreating);
     }
 }
 
@@ -280,8 +290,9 @@ fn phases_are_journalled_by_their_word_and_belong_to_one_part_of_the_way() {
             [phase.is_before_stop(), phase.is_trial(), phase == Phase::Flipping, phase.is_back(), phase.is_ended()];
         assert_eq!(parts.iter().filter(|part| **part).count(), 1, "{phase}");
         assert_eq!(phase.is_forth(), phase.is_before_stop() || phase.is_trial());
-        // What is kept is what may run.
-        assert!(phase.keeps().is_none() || phase.keeps() == phase.runs(), "{phase}");
+        // What is kept is what may run: where nothing is asked of a process, but that it be there.
+        let at_rest = phase.is_ended() || matches!(phase, Phase::Checking | Phase::Waiting | Phase::Flipping);
+        assert_eq!(phase.keeps(), phase.runs().filter(|_| at_rest), "{phase}");
     }
     assert_eq!((Mode::Idle.to_string(), Mode::Now.to_string()), ("idle".to_owned(), "now".to_owned()));
     for purpose in [Purpose::Switch, Purpose::Rollback, Purpose::Restart] {
@@ -294,7 +305,8 @@ fn a_second_request_and_a_pointless_one_are_refused() {
     let live = begun(Purpose::Switch, Some("1.0-1"), "2.0-1");
     let second = live.requested(request(Purpose::Switch, "3.0-1"), "boot 1", at(1)).unwrap_err();
     assert_eq!(second.to_string(), "cannot begin a switch: switch 1 to 2.0-1 is checking");
-    assert_eq!((second.class(), second.hint().is_some()), (Class::Conflict, true));
+    assert_eq!(second.class(), Class::Conflict);
+    assert_eq!(second.hint().unwrap(), "wait for it, see `sidle status`, or cancel it");
     let refuse = |purpose, to| blank(Some("1.0-1")).requested(request(purpose, to), "boot 1", at(1)).unwrap_err();
     let release = "1.0-1".parse().unwrap();
     assert_eq!(refuse(Purpose::Switch, "1.0-1"), RequestError::AlreadyCurrent(release));
@@ -333,6 +345,25 @@ fn a_journal_that_contradicts_itself_is_not_acted_on() {
     assert!(matches!(Journal::parse(&text.as_bytes()[..40]), Err(JournalError::Form(_))));
     assert!(matches!(Journal::parse(text.replace("setbacks", "set").as_bytes()), Err(JournalError::Form(_))));
     assert!(Journal::parse(b"").is_err());
+}
+
+#[test]
+fn a_spoilt_file_is_told_with_its_cause_and_a_remedy() {
+    let text = String::from_utf8(begun(Purpose::Switch, Some("1.0-1"), "2.0-1").to_bytes()).unwrap();
+    let told = |text: &str| {
+        let error = Journal::parse(text.as_bytes()).unwrap_err();
+        (error.to_string(), error.source().is_some(), error.hint().unwrap())
+    };
+    let move_away = "move the file away: a new journal is begun from `current`, which names a release that has worked";
+    let (form, schema) = ("cannot read the journal of switches", "it has form 2, this program knows form 1");
+    assert_eq!(told("{"), (form.to_owned(), true, move_away.to_owned()));
+    let newer = "use the version of sidle that wrote it, or a newer one".to_owned();
+    assert_eq!(told(&text.replace("\"schema\":1", "\"schema\":2")), (format!("{form}: {schema}"), false, newer));
+    let contradiction = "cannot use the journal of switches: its live switch is not the last one".to_owned();
+    assert_eq!(told(&text.replace("\"last_id\":1", "\"last_id\":2")), (contradiction, false, move_away.to_owned()));
+    let history = History::parse(b"{").unwrap_err();
+    assert!(history.source().is_some());
+    assert_eq!(history.hint().unwrap(), "move the file away: switches work without it, and a new one is begun");
 }
 
 #[test]
