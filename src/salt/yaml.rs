@@ -253,7 +253,8 @@ mod tests {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..8 {
             let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
-            text += &format!("a{level}: &a{level} [{aliases}]\n");
+            let line = format!("a{level}: &a{level} [{aliases}]\n");
+            text.push_str(&line);
         }
         assert!(Value::parse(&text).unwrap_err().cause.contains("more than"));
         let deep = format!("a: {}{}", "[".repeat(100), "]".repeat(100));

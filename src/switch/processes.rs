@@ -3,7 +3,8 @@
 //! A new process waits at a gate (its standard input) until its identity is on disk; a supervisor that dies before has started nothing.
 //! Beside the file, every leader carries its own pid in `SIDLE_LEADER`: a deleted /run hides no process.
 
-use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Registry};
+use super::running::{Running, told};
+use crate::agent::{Activity, AgentSettings, Health, Registry};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
 use crate::layout::Layout;
@@ -12,14 +13,13 @@ use crate::os::dir::Dir;
 use crate::os::process::{Identity, Input, Program, SignalNumber, own_program};
 use crate::os::{OsError, clock, notify, proc_fs};
 use crate::version::Release;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus};
-use std::time::Duration;
+use std::process::Child;
+
+pub use super::running::{Frozen, Record, described};
 
 /// The instance that a process belongs to.
 pub const INSTANCE_VARIABLE: &str = "SIDLE_INSTANCE";
@@ -34,48 +34,10 @@ pub const GATE_WORD: &str = "go\n";
 
 const PROCESSES_NAME: &str = "processes";
 const PROCESSES_LENGTH_MAXIMUM: u64 = 64 * 1024;
-/// How long a frozen process may take to stop where it is; one in an uninterruptible wait is looked at again later.
-const FREEZE_WAIT: Duration = Duration::from_millis(500);
-const FREEZE_LOOK_AGAIN: Duration = Duration::from_millis(5);
-
-/// What is kept of a process, so that a later supervisor finds it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// The first process of the agent.
-    pub leader: Identity,
-    /// The processes that are the agent itself, as last seen.
-    pub core: Vec<Identity>,
-    /// What it runs.
-    pub release: Release,
-    /// Since when.
-    pub started_at: Timestamp,
-    /// It was sent a deadly signal: it is not to be counted on any more.
-    pub doomed: bool,
-}
-
 #[derive(Serialize, Deserialize)]
 struct Saved {
     schema: u32,
     processes: Vec<Record>,
-}
-
-/// A process of the agent and its observer.
-struct Running {
-    record: Record,
-    child: Option<Child>,
-    agent: Result<Box<dyn Agent>, AgentError>,
-    settings: AgentSettings,
-    kind: crate::agent::AgentKind,
-    registry: Registry,
-}
-
-/// What came of freezing.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Frozen {
-    /// It stands still and would lose nothing.
-    Idle,
-    /// It runs on: this came in between.
-    Busy(String),
 }
 
 /// The agent's processes of one instance.
@@ -344,111 +306,5 @@ impl Processes {
     /// The pids of all leaders, for waiting on their ends.
     pub fn leaders(&self) -> BTreeSet<u32> {
         self.running.iter().map(|running| running.record.leader.pid).collect()
-    }
-}
-
-impl Running {
-    fn leads(&self) -> bool {
-        self.record.leader.is_alive().unwrap_or(true)
-    }
-
-    /// A zombie of the agent still stands in the way: Salt takes it for an instance that is already running.
-    fn lives(&self) -> bool {
-        self.leads() || self.record.core.iter().any(|identity| !identity.is_gone().unwrap_or(false))
-    }
-
-    /// The observer; one that could not be made (a configuration with an error) is tried again at every look.
-    fn observer(&mut self) -> Result<&dyn Agent, String> {
-        if self.agent.is_err() {
-            self.agent = (self.registry)(self.kind, &self.settings);
-        }
-        match &self.agent {
-            Ok(agent) => Ok(agent.as_ref()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    fn activity(&mut self) -> Activity {
-        let leader = self.record.leader.clone();
-        self.observer().map_or_else(Activity::Unknown, |agent| agent.activity(&leader))
-    }
-
-    fn health(&mut self) -> Health {
-        self.refresh_core();
-        let leader = self.record.leader.clone();
-        self.observer().map_or_else(Health::Unknown, |agent| agent.health(&leader))
-    }
-
-    /// Remembers which processes are the agent itself while its leader can tell.
-    fn refresh_core(&mut self) {
-        let leader = self.record.leader.clone();
-        if let Ok(Ok(core)) = self.observer().map(|agent| agent.core(&leader)) {
-            self.record.core = core;
-        }
-    }
-
-    fn thaw(&self) -> Result<(), OsError> {
-        for identity in self.record.core.iter().chain([&self.record.leader]) {
-            identity.signal(SignalNumber::CONT)?;
-        }
-        Ok(())
-    }
-
-    fn freeze(&mut self) -> Result<Frozen, OsError> {
-        self.refresh_core();
-        for identity in &self.record.core {
-            identity.signal(SignalNumber::STOP)?;
-        }
-        crash_point!("freeze.stopped");
-        let seen = if self.stands_still()? {
-            self.activity()
-        } else {
-            Activity::Unknown("it does not stand still yet".to_owned())
-        };
-        match described(&seen) {
-            None => Ok(Frozen::Idle),
-            Some(work) => {
-                self.thaw()?;
-                Ok(Frozen::Busy(work))
-            }
-        }
-    }
-
-    fn stands_still(&self) -> Result<bool, OsError> {
-        let give_up_at = clock::since_boot() + FREEZE_WAIT;
-        loop {
-            let mut moving = false;
-            for identity in &self.record.core {
-                let state = proc_fs::process(identity.pid)?.map(|process| process.state);
-                moving |= !matches!(state, None | Some('T' | 't' | 'Z' | 'X'));
-            }
-            if !moving || clock::since_boot() >= give_up_at {
-                return Ok(!moving);
-            }
-            clock::sleep(FREEZE_LOOK_AGAIN);
-        }
-    }
-}
-
-/// What an activity waits for, in the operator's words; None when idle.
-pub fn described(activity: &Activity) -> Option<String> {
-    const JOBS_TOLD_MAXIMUM: usize = 3;
-    match activity {
-        Activity::Idle => None,
-        Activity::Unknown(reason) => Some(format!("it can't be known whether it is idle: {reason}")),
-        Activity::Busy(jobs) => {
-            let told: Vec<String> = jobs.iter().take(JOBS_TOLD_MAXIMUM).map(ToString::to_string).collect();
-            let more = jobs.len().saturating_sub(JOBS_TOLD_MAXIMUM);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            Some(format!("{}{more}", told.join(", ")))
-        }
-    }
-}
-
-fn told(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended".to_owned(),
     }
 }

@@ -54,7 +54,7 @@ fn host(author: &Author, master: &Master) -> Host {
 
 /// The calls that were not answered as they should be.
 fn wrong(master: &Master, calls: &[(&[&str], &str)]) -> Vec<String> {
-    let answers = calls.iter().map(|(call, needle)| (call, needle, master.call("lazy", call)));
+    let answers = calls.iter().map(|(call, needle)| (call, needle, master.call_within("15", "lazy", call)));
     answers
         .filter(|(_, needle, answer)| !answer.contains(*needle))
         .map(|(call, _, answer)| format!("{call:?}: {answer}"))
@@ -97,7 +97,8 @@ fn modules_never_used_before_load_from_the_old_release_after_an_install_and_afte
     let mut control = control.spawn().unwrap();
     answers(&master);
     host.sidle(&["test-flip", SALT, &format!("{NEW}-1")]).ok();
-    let failed = wrong(&master, &CALLS);
+    // One unanswered call is enough; each takes its whole patience.
+    let failed = wrong(&master, &CALLS[..2]);
     host.sidle(&["test-flip", SALT, &format!("{OLD}-1")]).ok();
     for process in sidle::os::proc_fs::descendants(control.id()).unwrap() {
         let identity = sidle::os::process::Identity::of(process.pid).unwrap();
@@ -106,5 +107,5 @@ fn modules_never_used_before_load_from_the_old_release_after_an_install_and_afte
     control.kill().unwrap();
     control.wait().unwrap();
     assert!(!failed.is_empty(), "the control was not hurt: then this test shows nothing");
-    println!("the control, started through `current`, failed {} of {} calls", failed.len(), CALLS.len());
+    println!("the control, started through `current`, failed {} of 2 calls", failed.len());
 }

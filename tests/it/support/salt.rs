@@ -123,7 +123,13 @@ impl Master {
 
     /// Publishes a job and gives its answer, once it is there.
     pub fn call(&self, minion: &str, arguments: &[&str]) -> String {
-        let output = self.command("salt", &[&["--out=txt", "-t", "60", minion], arguments].concat()).output().unwrap();
+        self.call_within("60", minion, arguments)
+    }
+
+    /// The same with another patience, in seconds.
+    pub fn call_within(&self, seconds: &str, minion: &str, arguments: &[&str]) -> String {
+        let arguments = [&["--out=txt", "-t", seconds, minion], arguments].concat();
+        let output = self.command("salt", &arguments).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     }
 

@@ -234,7 +234,7 @@ impl Host {
     /// The pids of the agents that run from this root's trees (their shells' scripts lie there).
     pub fn agents(&self) -> Vec<u32> {
         let marker = format!("{}/opt/sidle/", text(self.directory.path()));
-        let processes = sidle::os::proc_fs::all().unwrap().into_iter().filter(|process| process.is_alive());
+        let processes = sidle::os::proc_fs::all().unwrap().into_iter().filter(sidle::os::proc_fs::Process::is_alive);
         let is_leader = |pid: u32| {
             let variable = |name| sidle::os::proc_fs::environment_variable(pid, name).ok().flatten();
             let command = sidle::os::proc_fs::command_line(pid).ok().flatten().unwrap_or_default();
@@ -246,15 +246,18 @@ impl Host {
 }
 
 impl Drop for Host {
-    /// Ends what a killed supervisor has left: agents and their jobs, by what their environment says of this root.
+    /// Ends what a killed supervisor has left: agents and their jobs, by their environment or their program, which name this root.
     fn drop(&mut self) {
-        let root = self.directory.path().as_os_str().to_owned();
+        let root = self.directory.path();
         for process in sidle::os::proc_fs::all().unwrap_or_default() {
-            let theirs = sidle::os::proc_fs::environment_variable(process.pid, "SIDLE_ROOT").ok().flatten();
-            if theirs.as_ref() == Some(&root) {
-                if let Ok(Some(identity)) = sidle::os::process::Identity::of(process.pid) {
-                    let _ = identity.signal(sidle::os::process::SignalNumber::KILL);
-                }
+            let named = sidle::os::proc_fs::environment_variable(process.pid, "SIDLE_ROOT").ok().flatten();
+            // Salt's titles are written over the environment.
+            let runs = sidle::os::proc_fs::title(process.pid).contains(text(root));
+            if !runs && named.is_none_or(|named| named != root) {
+                continue;
+            }
+            if let Ok(Some(identity)) = sidle::os::process::Identity::of(process.pid) {
+                let _ = identity.signal(sidle::os::process::SignalNumber::KILL);
             }
         }
     }
