@@ -70,6 +70,8 @@ enum Verb {
     Verify(host::VerifyArguments),
     /// Removes releases that nobody wants and nobody uses
     Collect(host::CollectArguments),
+    /// Removes one release that nobody wants and nobody uses
+    Remove(host::RemoveArguments),
     /// Runs a program of a release: checks it, leases it, becomes it
     Run(host::RunArguments),
     /// Runs an instance's agent and its switches
@@ -147,6 +149,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Cancel(arguments) => switching::cancel(context, &arguments),
         Verb::Verify(arguments) => host::verify(context, &arguments),
         Verb::Collect(arguments) => host::collect(context, &arguments),
+        Verb::Remove(arguments) => host::remove(context, &arguments),
         Verb::Run(arguments) => host::run(context, arguments),
         Verb::Supervise(arguments) => switching::supervise(context, &arguments),
         Verb::Trust(verb) => trust::trust(context, &verb),

@@ -1,10 +1,9 @@
 //! Takes old releases away: never the current, the previous, one named by a live switch, or one in use.
 
 use super::lease::{Claim, Holder, claim};
-use super::{PackageLock, Result, Store};
+use super::{PackageLock, Result, Store, StoreError};
 use crate::crash_point;
 use crate::layout;
-use crate::os::dir::Dir;
 use crate::version::Release;
 use std::collections::BTreeMap;
 
@@ -82,7 +81,7 @@ impl Store {
             Claim::Free(_claim) => {
                 let bytes = tree.content_bytes()?;
                 if effect == Effect::Apply {
-                    self.take_away(lock, &release, &tree)?;
+                    self.take_away(lock, &release)?;
                 }
                 collected.removed.push((release, bytes));
             }
@@ -90,8 +89,36 @@ impl Store {
         Ok(())
     }
 
+    /// Takes one release away, whatever its place in the order; gives its bytes. `wanted` as in [`CollectRequest`].
+    pub fn remove(
+        &self,
+        lock: &PackageLock,
+        release: &Release,
+        wanted: Option<&String>,
+        effect: Effect,
+    ) -> Result<u64> {
+        let in_use = |holders| Err(StoreError::InUse { release: release.clone(), holders });
+        let tree = self.tree(release)?;
+        if let Some(reason) = wanted {
+            return in_use(vec![Holder::Wanted(reason.clone())]);
+        }
+        if self.linked()?.contains(release) {
+            return in_use(vec![Holder::Wanted("current".to_owned())]);
+        }
+        match claim(&tree)? {
+            Claim::InUse(holders) => in_use(holders),
+            Claim::Free(_claim) => {
+                let bytes = tree.content_bytes()?;
+                if effect == Effect::Apply {
+                    self.take_away(lock, release)?;
+                }
+                Ok(bytes)
+            }
+        }
+    }
+
     /// The tree leaves `versions/` by one rename; from then on recovery finishes what a crash interrupts. The caller holds the claim.
-    fn take_away(&self, lock: &PackageLock, release: &Release, tree: &Dir) -> Result<()> {
+    fn take_away(&self, lock: &PackageLock, release: &Release) -> Result<()> {
         let (Some(directory), Some(versions)) = (self.directory()?, self.versions()?) else { return Ok(()) };
         let name = release.to_string();
         crash_point!("collect.claimed");
@@ -104,7 +131,6 @@ impl Store {
             receipts.remove_tree(&name)?;
         }
         crash_point!("collect.receipt");
-        let _ = tree;
         self.empty_staging(lock)
     }
 }

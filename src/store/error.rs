@@ -97,9 +97,9 @@ impl StoreError {
                 Some(format!("`sidle list {package}` shows what is installed; `sidle install FILE` adds a release"))
             }
             Self::Damaged { package, release, .. } => Some(format!(
-                "`sidle verify {package} {release}` lists every file; remove the release with `sidle remove {package} {release}` and install it again"
+                "`sidle verify {package} {release}` lists every file; `sidle switch` goes to another release; then `sidle remove {package} {release}`, and install it again"
             )),
-            Self::InUse { .. } => Some("it can be collected once they are gone".to_owned()),
+            Self::InUse { .. } => Some("switch away from it, or end what uses it, first".to_owned()),
             Self::Corrupt { .. } => Some("restore it from a backup; sidle does not guess what it said".to_owned()),
             Self::Unfit(unfit) => unfit.hint(),
             Self::Refused(report) => report.hint.clone(),

@@ -36,6 +36,8 @@ pub enum Holder {
     },
     /// The tree or a part of it is mounted here, too.
     Mount(PathBuf),
+    /// An instance wants it: as its current or previous release, or for a live switch.
+    Wanted(String),
     /// It could not be found out, because of this.
     Unknown(String),
 }
@@ -49,6 +51,7 @@ impl fmt::Display for Holder {
                 write!(formatter, "process {pid} ({title}) uses {} ({how})", path.display())
             }
             Self::Mount(point) => write!(formatter, "it is mounted at {}", point.display()),
+            Self::Wanted(reason) => write!(formatter, "it is {reason}"),
             Self::Unknown(reason) => write!(formatter, "it can't be known whether it is in use: {reason}"),
         }
     }

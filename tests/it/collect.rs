@@ -169,3 +169,25 @@ fn collect_takes_nothing_where_locks_are_refused() {
     }
     assert_eq!(ran.code, Some(3));
 }
+
+#[test]
+fn remove_takes_a_damaged_release_away_and_never_the_current_one() {
+    let author = Author::new();
+    let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
+    let host = Host::new(&author);
+    host.install(&old).ok();
+    host.install(&new).ok();
+    let supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    assert_eq!(supervisor.end(), Some(0));
+    let refused = host.sidle(&["remove", DEMO, "1.0-1"]);
+    assert_eq!(refused.code, Some(12), "{refused:?}");
+    assert!(refused.stderr.contains("it is current"), "{refused:?}");
+    std::fs::write(tree(&host, "1.1-1").join("bin/demo-agent"), "exit 1\n").unwrap();
+    assert_eq!(host.sidle(&["verify", DEMO, "1.1-1"]).code, Some(6));
+    host.sidle(&["remove", DEMO, "1.1-1", "--dry-run"]).ok();
+    assert_eq!(host.sidle(&["verify", DEMO, "1.1-1"]).code, Some(6), "a rehearsal removes nothing");
+    host.sidle(&["remove", DEMO, "1.1-1"]).ok();
+    host.install(&new).ok();
+    host.sidle(&["verify", DEMO, "1.1-1", "--full"]).ok();
+}

@@ -156,3 +156,30 @@ fn now_does_not_wait() {
     assert!(!host.path("etc/demo-agent/state/done/long").exists());
     assert_eq!(host.current().as_deref(), Some("1.1-1"));
 }
+
+#[test]
+fn the_service_manager_is_told() {
+    let (host, _author) = two_releases();
+    let path = host.path("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let supervisor = host.supervise_with(&[("NOTIFY_SOCKET", path.to_str().unwrap())]);
+    let hears = |wanted: &str| {
+        let mut message = [0; 4096];
+        for _ in 0..20 {
+            let length = manager.recv(&mut message).unwrap_or_else(|error| panic!("{wanted} was not told: {error}"));
+            if String::from_utf8_lossy(&message[..length]).contains(wanted) {
+                return;
+            }
+        }
+        panic!("{wanted} was not told");
+    };
+    hears("READY=1");
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    hears("STATUS=running 1.0-1");
+    let identity = sidle::os::process::Identity::of(host.agents()[0]).unwrap().unwrap();
+    let inherited = sidle::os::proc_fs::environment_variable(identity.pid, "NOTIFY_SOCKET").unwrap();
+    assert_eq!(inherited, None, "the agent must not speak for its supervisor");
+    assert_eq!(supervisor.end(), Some(0));
+    hears("STOPPING=1");
+}

@@ -49,6 +49,33 @@ pub fn collect(context: &Context, arguments: &CollectArguments) -> Result<Ended,
     Ok(if removed == 0 { Ended::As(Class::NothingToDo) } else { Ended::Well })
 }
 
+/// `sidle remove PACKAGE RELEASE`
+#[derive(Debug, Args)]
+pub struct RemoveArguments {
+    /// The package
+    package: PackageName,
+    /// The release
+    release: Release,
+    /// Tell whether it could be removed; remove nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// `sidle remove`
+pub fn remove(context: &Context, arguments: &RemoveArguments) -> Result<Ended, Report> {
+    let RemoveArguments { package, release, dry_run } = arguments;
+    let effect = if *dry_run { Effect::Rehearse } else { Effect::Apply };
+    let store = Store::new(&context.layout, package);
+    store.tree(release)?;
+    let lock = store.lock()?;
+    let wanted = wanted(&marks(&context.layout, package)?);
+    let bytes = store.remove(&lock, release, wanted.get(release), effect)?;
+    let word = if *dry_run { "would remove" } else { "removed" };
+    let text = Facts::new().with(word, format!("{package} {release} ({})", size(bytes))).to_string();
+    context.output.result(&text, json!({"dry_run": dry_run, "package": package, "release": release, "bytes": bytes}));
+    Ok(Ended::Well)
+}
+
 fn wanted(marks: &BTreeMap<Release, Vec<Mark>>) -> BTreeMap<Release, String> {
     let reasons = marks.iter().filter_map(|(release, marks)| {
         let reasons: Vec<String> = marks.iter().filter(|mark| mark.keeps()).map(ToString::to_string).collect();

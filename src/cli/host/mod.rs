@@ -7,7 +7,7 @@ mod marks;
 mod run;
 mod verify;
 
-pub use collect::{CollectArguments, collect};
+pub use collect::{CollectArguments, RemoveArguments, collect, remove};
 pub use install::{InstallArguments, install};
 pub use list::{ListArguments, list};
 pub use run::{RunArguments, run};
