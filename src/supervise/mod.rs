@@ -47,6 +47,8 @@ pub struct SuperviseSettings {
 const HEALTH_LOOK: Duration = Duration::from_secs(15);
 /// The same while it is not healthy.
 const HEALTH_LOOK_SOON: Duration = Duration::from_secs(2);
+/// How often an ending process is looked at.
+const END_LOOK: Duration = Duration::from_millis(50);
 /// An agent that lived this long has come up: the next pause is the first one again.
 const STEADY_AFTER: Duration = Duration::from_secs(60);
 
@@ -156,6 +158,8 @@ impl Supervisor {
         if let Some(since) = self.ending {
             return self.end(since, now);
         }
+        // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
+        let until_restart = self.keep_running(now);
         let step = match self.driver.step(&mut self.processes, now) {
             Ok(step) => step,
             // A full disk, say: nothing is believed that is not written, so the same act is due again.
@@ -169,7 +173,6 @@ impl Supervisor {
             self.report(now)?;
             return Ok(Duration::ZERO);
         }
-        let until_restart = self.keep_running(now);
         let until_look = self.look(now);
         self.report(now)?;
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
@@ -181,7 +184,17 @@ impl Supervisor {
     fn keep_running(&mut self, now: Moment) -> Duration {
         let journal = self.driver.journal();
         let kept = journal.live.as_ref().is_none_or(|live| live.phase.keeps().is_some());
-        let Some(release) = journal.meant().filter(|_| kept).cloned() else { return HEALTH_LOOK };
+        if !kept {
+            return HEALTH_LOOK;
+        }
+        let meant = journal.meant().cloned();
+        // What else runs is left of a switch that was given up.
+        match self.processes.end_all_but(meant.as_ref()) {
+            Ok(true) => {}
+            Ok(false) => return END_LOOK,
+            Err(error) => self.trouble = Some(error.to_string()),
+        }
+        let Some(release) = meant else { return HEALTH_LOOK };
         if self.processes.of(&release).is_some() {
             let steady =
                 self.restart.started.is_some_and(|started| now.since_boot.saturating_sub(started) >= STEADY_AFTER);
@@ -207,9 +220,6 @@ impl Supervisor {
     }
 
     fn start(&mut self, release: &Release) -> Result<(), Report> {
-        if !self.processes.end_all_but(Some(release))? {
-            return Ok(());
-        }
         let store = self.driver.store();
         store.verify(release)?;
         let manifest = store.manifest(release)?;
@@ -325,10 +335,9 @@ impl Supervisor {
 
     /// The service is stopped: the agent had its time to end by itself, then it is ended.
     fn end(&mut self, since: Duration, now: Moment) -> Result<Duration, Report> {
-        const LOOK: Duration = Duration::from_millis(50);
         let patient = now.since_boot.saturating_sub(since) < self.settings.stop;
         self.over = self.processes.records().next().is_none() || (!patient && self.processes.end_all()?);
-        Ok(LOOK)
+        Ok(END_LOOK)
     }
 
     /// What wakes a waiting switch early.

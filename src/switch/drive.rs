@@ -196,9 +196,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Accepts a request: the target is installed and nothing is held against it. It is written down; nothing else happens yet.
+    /// Accepts a request: the target is installed and whole, and nothing is held against it. It is written down; nothing else happens yet.
     pub fn request(&mut self, request: Request, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
-        self.store.tree(&request.to)?;
+        self.store.verify(&request.to)?;
         let verdicts = self.files.verdicts()?;
         if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&request.to), bad) {
             return Err(DriveError::Verdict { release: request.to, reason: verdict.reason.clone() });
