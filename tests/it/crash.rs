@@ -212,3 +212,8 @@ fn a_switch_killed_at_any_instant_ends_on_a_release_that_works() {
 fn a_switch_to_a_bad_release_killed_at_any_instant_comes_back() {
     switch_at_every_instant(&["switch", DEMO, "1.1-1"], "crash");
 }
+
+#[test]
+fn a_rollback_killed_at_any_instant_ends_on_a_release_that_works() {
+    switch_at_every_instant(&["rollback", DEMO, "1.1-1"], "good");
+}
