@@ -90,7 +90,7 @@ impl Processes {
             }
         }
         for record in records {
-            let alive = record.core.iter().chain([&record.leader]).any(|identity| identity.is_alive().unwrap_or(true));
+            let alive = record.all().any(|identity| identity.is_alive().unwrap_or(true));
             if let (true, Some(manifest)) = (alive, manifest(&record.release)) {
                 let running = self.observed(record, None, &manifest);
                 self.running.push(running);
@@ -106,7 +106,14 @@ impl Processes {
         let is_ours =
             variable(INSTANCE_VARIABLE)? == self.instance.as_str() && variable(ROOT_VARIABLE)? == *self.layout.root();
         let release = variable(RELEASE_VARIABLE)?.to_str()?.parse().ok()?;
-        let record = Record { core: vec![leader.clone()], leader, release, started_at: clock::now(), doomed: false };
+        let record = Record {
+            core: vec![leader.clone()],
+            remains: Vec::new(),
+            leader,
+            release,
+            started_at: clock::now(),
+            doomed: false,
+        };
         (is_leader && is_ours).then_some(record)
     }
 
@@ -149,6 +156,7 @@ impl Processes {
         };
         let record = Record {
             core: vec![leader.clone()],
+            remains: Vec::new(),
             leader,
             release: release.clone(),
             started_at: clock::now(),
@@ -213,7 +221,7 @@ impl Processes {
     /// Ends what a leader that is gone has left of the agent itself, so that nothing works beside the next process.
     pub fn end_remains(&mut self) -> Result<(), OsError> {
         for running in self.running.iter().filter(|running| !running.leads()) {
-            for identity in &running.record.core {
+            for identity in running.record.all() {
                 identity.signal(SignalNumber::KILL)?;
             }
         }
@@ -280,7 +288,7 @@ impl Processes {
         }
         crash_point!("end.recorded");
         for running in self.running.iter().filter(|running| !spared(running)) {
-            for identity in running.record.core.iter().chain([&running.record.leader]) {
+            for identity in running.record.all() {
                 identity.signal(SignalNumber::KILL)?;
             }
         }

@@ -22,12 +22,23 @@ pub struct Record {
     pub leader: Identity,
     /// The processes that are the agent itself, as last seen.
     pub core: Vec<Identity>,
+    /// What was below an agent that stood still and was idle: no jobs, so it ends with the agent. Salt's engines, and children of 3007 that have
+    /// returned and linger.
+    #[serde(default)]
+    pub remains: Vec<Identity>,
     /// What it runs.
     pub release: Release,
     /// Since when.
     pub started_at: Timestamp,
     /// It was sent a deadly signal: it is not to be counted on any more.
     pub doomed: bool,
+}
+
+impl Record {
+    /// Everything that ends with the agent.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Identity> {
+        self.core.iter().chain(&self.remains).chain([&self.leader])
+    }
 }
 
 /// A process of the agent and its observer.
@@ -56,7 +67,8 @@ impl Running {
 
     /// A zombie of the agent still stands in the way: Salt takes it for an instance that is already running.
     pub(super) fn lives(&self) -> bool {
-        self.leads() || self.record.core.iter().any(|identity| !identity.is_gone().unwrap_or(false))
+        self.leads()
+            || self.record.core.iter().chain(&self.record.remains).any(|identity| !identity.is_gone().unwrap_or(false))
     }
 
     /// The observer; one that could not be made (a configuration with an error) is tried again at every look.
@@ -108,7 +120,12 @@ impl Running {
             Activity::Unknown("it does not stand still yet".to_owned())
         };
         match described(&seen) {
-            None => Ok(Frozen::Idle),
+            None => {
+                let below = proc_fs::descendants(self.record.leader.pid)?;
+                let below = below.iter().filter(|process| process.is_alive()).map(|process| Identity::of(process.pid));
+                self.record.remains = below.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+                Ok(Frozen::Idle)
+            }
             Some(work) => {
                 self.thaw()?;
                 Ok(Frozen::Busy(work))
