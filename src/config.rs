@@ -3,6 +3,8 @@
 //! ```toml
 //! probation = "60s"          # how long a release has to stay healthy before it becomes the one
 //! start_timeout = "120s"     # until a release has to have reached its peers
+//! rehearsal_timeout = "120s" # until a rehearsal has to be over
+//! drain_timeout = "30m"      # how long a process on trial that is left may take to finish its jobs
 //! stop_timeout = "30s"       # until an ended process has to be gone
 //! switch_deadline = "30m"    # how long a switch waits for running jobs, then changes nothing
 //! restart_pause = "1s"       # before an agent that ended is started again; doubles …
@@ -36,6 +38,8 @@ struct Fragment {
     probation: Option<Text>,
     start_timeout: Option<Text>,
     stop_timeout: Option<Text>,
+    rehearsal_timeout: Option<Text>,
+    drain_timeout: Option<Text>,
     switch_deadline: Option<Text>,
     restart_pause: Option<Text>,
     restart_pause_limit: Option<Text>,
@@ -98,6 +102,8 @@ impl Fragment {
             probation: over.probation.or(self.probation),
             start_timeout: over.start_timeout.or(self.start_timeout),
             stop_timeout: over.stop_timeout.or(self.stop_timeout),
+            rehearsal_timeout: over.rehearsal_timeout.or(self.rehearsal_timeout),
+            drain_timeout: over.drain_timeout.or(self.drain_timeout),
             switch_deadline: over.switch_deadline.or(self.switch_deadline),
             restart_pause: over.restart_pause.or(self.restart_pause),
             restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
@@ -182,6 +188,8 @@ impl From<Fragment> for Settings {
             limits: Limits {
                 stop: or_seconds(fragment.stop_timeout, 30),
                 start: or_seconds(fragment.start_timeout, 120),
+                rehearsal: or_seconds(fragment.rehearsal_timeout, 120),
+                drain: or_seconds(fragment.drain_timeout, 30 * 60),
                 probation: or_seconds(fragment.probation, 60),
                 pause_minimum: Duration::from_secs(30),
                 pause_maximum: Duration::from_secs(15 * 60),

@@ -1,6 +1,6 @@
 //! The demonstration agent of `bundles/demo-agent` as an agent: files in its state directory tell everything.
 
-use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Job, Need, Peer};
+use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Job, Need, Peer, Subject};
 use crate::os::dir::{Dir, FileKind};
 use crate::os::process::Identity;
 use crate::os::{OsError, clock, file, proc_fs};
@@ -67,9 +67,15 @@ impl DemoAgent {
     }
 
     /// None when it is ready, else what is missing.
-    fn lacks(&self, leader: &Identity) -> Result<Option<String>, OsError> {
+    fn lacks(&self, subject: Subject<'_>) -> Result<Option<String>, OsError> {
+        let leader = subject.leader;
         if !leader.is_alive()? {
             return Ok(Some(format!("{leader} is gone")));
+        }
+        if let (Some(report), Some(prove)) = (subject.report, subject.prove) {
+            // Two agents share the state directory: its guard tells of this one.
+            let answered = report.peers.iter().any(|peer| peer.proven.is_some_and(|proven| proven >= prove));
+            return Ok((!answered).then(|| "not ready yet: its guard has not answered".to_owned()));
         }
         let Some(ready) = self.text("ready")? else { return Ok(Some("not ready yet".to_owned())) };
         let pid = ready.lines().find_map(|line| line.strip_prefix("pid=")).and_then(|pid| pid.parse().ok());
@@ -91,7 +97,8 @@ fn said(error: &OsError) -> AgentError {
 }
 
 impl Agent for DemoAgent {
-    fn core(&self, leader: &Identity) -> Result<Vec<Identity>, AgentError> {
+    fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
+        let leader = subject.leader;
         match leader.is_alive() {
             Ok(true) => Ok(vec![leader.clone()]),
             Ok(false) => Err(AgentError { message: format!("cannot look at the agent: {leader} is gone") }),
@@ -99,7 +106,7 @@ impl Agent for DemoAgent {
         }
     }
 
-    fn activity(&self, _leader: &Identity) -> Activity {
+    fn activity(&self, _subject: Subject<'_>) -> Activity {
         match self.jobs() {
             Ok(jobs) if jobs.is_empty() => Activity::Idle,
             Ok(jobs) => Activity::Busy(jobs),
@@ -107,8 +114,8 @@ impl Agent for DemoAgent {
         }
     }
 
-    fn health(&self, leader: &Identity) -> Health {
-        match self.lacks(leader) {
+    fn health(&self, subject: Subject<'_>) -> Health {
+        match self.lacks(subject) {
             Ok(missing) => {
                 let detail = missing.clone().unwrap_or_else(|| "ready, and its heart beats".to_owned());
                 let peer = Peer { name: "demo".to_owned(), proven: missing.is_none(), detail };

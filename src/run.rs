@@ -7,7 +7,7 @@ use crate::name::InstanceName;
 use crate::os::process::{Input, Program};
 use crate::os::{OsError, file};
 use crate::store::{Store, StoreError};
-use crate::switch::processes::{GATE_WORD, INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE};
+use crate::switch::processes::{START_WORD, INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE};
 use crate::version::Release;
 use std::ffi::OsString;
 use std::fmt;
@@ -141,7 +141,7 @@ pub fn run(store: &Store, request: &RunRequest) -> RunError {
 
 fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store::lease::Lease), RunError> {
     if request.role == RunRole::Agent {
-        wait_at_gate()?;
+        wait_for_the_word()?;
     }
     let release = if let Some(release) = &request.release {
         release.clone()
@@ -159,12 +159,12 @@ fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store
     Ok((program, lease))
 }
 
-/// Nothing has been started until the supervisor has written down that it did; one that dies before closes the gate for good.
-fn wait_at_gate() -> Result<(), RunError> {
+/// Nothing has been started until the supervisor has written down that it did; one that dies before leaves a process that ends.
+fn wait_for_the_word() -> Result<(), RunError> {
     let mut word = String::new();
     let read = std::io::stdin().lock().read_line(&mut word);
     read.map_err(|source| OsError::new("wait at", Path::new("standard input"), source))?;
-    if word == GATE_WORD { Ok(()) } else { Err(RunError::Abandoned) }
+    if word == START_WORD { Ok(()) } else { Err(RunError::Abandoned) }
 }
 
 fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store) -> Result<Program, RunError> {

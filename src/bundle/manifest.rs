@@ -56,9 +56,9 @@ pub struct Manifest<E = Entry> {
     pub commands: BTreeMap<String, BundlePath>,
     /// How its service runs.
     pub service: Service,
-    /// Reserved: how the agent gives each job to one of two processes.
+    /// Whether the agent can give each job to one of two processes; None: no.
     #[serde(default)]
-    pub guard: Reserved,
+    pub guard: Option<Guard>,
     /// Reserved: what a site adds.
     #[serde(default)]
     pub extras: Reserved,
@@ -86,6 +86,14 @@ pub struct Space {
     pub inodes: u64,
     /// Memory that a second process takes while two overlap; 0: not known.
     pub overlap_memory_bytes: u64,
+}
+
+/// What gives each job to one of two processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    /// The version of the gate's protocol that it speaks; 0: one that this sidle can't read.
+    #[serde(default)]
+    pub protocol: u32,
 }
 
 /// How the service of a release runs.

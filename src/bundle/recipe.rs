@@ -1,5 +1,6 @@
 //! The recipe: what an author writes down about a package, once for all its releases.
 
+use super::manifest::Guard;
 use super::path::BundlePath;
 use crate::agent::AgentKind;
 use crate::failure::Class;
@@ -29,6 +30,8 @@ pub struct Recipe {
     pub service: super::manifest::Service,
     /// What it needs of a host, beyond what its binaries tell.
     pub requires: Requires,
+    /// What gives each job to one of two processes, where its tree holds such a thing.
+    pub guard: Option<Guard>,
 }
 
 /// Where a tree comes from.
@@ -115,6 +118,7 @@ struct Document {
     service: ServiceTable,
     #[serde(default)]
     requires: Requires,
+    guard: Option<Guard>,
 }
 
 #[derive(Deserialize)]
@@ -167,6 +171,7 @@ impl Recipe {
             commands: document.commands,
             service: super::manifest::Service { command, config, environment },
             requires: document.requires,
+            guard: document.guard,
         })
     }
 
@@ -180,7 +185,7 @@ impl Recipe {
             environment: BTreeMap::new(),
         };
         let commands = BTreeMap::from([(name, path)]);
-        Ok(Self { package, agent, build: Build::Tree(tree), commands, service, requires: Requires::default() })
+        Ok(Self { package, agent, build: Build::Tree(tree), commands, service, requires: Requires::default(), guard: None })
     }
 }
 

@@ -21,6 +21,8 @@ use std::time::Duration;
 /// What a switch may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ModeName {
+    /// Bring the new process up beside the old one: no job is lost, none runs twice
+    Overlap,
     /// Wait until no job runs; what is published while nobody is there is missed, and status says how long that was
     Idle,
     /// Do not wait: the returns of running jobs are lost
@@ -30,6 +32,7 @@ pub enum ModeName {
 impl From<ModeName> for Mode {
     fn from(name: ModeName) -> Self {
         match name {
+            ModeName::Overlap => Self::Overlap,
             ModeName::Idle => Self::Idle,
             ModeName::Now => Self::Now,
         }
@@ -42,9 +45,9 @@ pub struct Terms {
     /// The instance; the package's default one without this
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// What the switch may cost
-    #[arg(long, value_enum, default_value = "idle")]
-    mode: ModeName,
+    /// What the switch may cost; overlap where that can be done, else idle
+    #[arg(long, value_enum)]
+    mode: Option<ModeName>,
     /// How long to wait for running jobs, then change nothing: 90s, 30m, 2h
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     deadline: Option<Duration>,
@@ -169,7 +172,7 @@ fn begin(
     let instance = instance_of(package, terms.instance.as_ref());
     let wish = Wish {
         purpose,
-        mode: terms.mode.into(),
+        mode: terms.mode.map(Mode::from),
         to,
         deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
         reason: terms.reason.clone(),
@@ -211,11 +214,13 @@ fn leave(
     let deadline = SignedDuration::from_secs(i64::try_from(wish.deadline_seconds).unwrap_or(i64::MAX));
     let request = crate::switch::Request {
         purpose: wish.purpose,
-        mode: wish.mode,
+        // Nothing runs, so there is nothing to overlap with.
+        mode: wish.mode.unwrap_or(Mode::Idle),
         to: wish.to.clone(),
         deadline: now.wall.saturating_add(deadline).unwrap_or(jiff::Timestamp::MAX),
         reason: wish.reason,
         by: wish.by,
+        notes: Vec::new(),
     };
     let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
     let switch = driver.request(request, bad, now)?;
@@ -272,13 +277,17 @@ fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Repo
 pub(super) fn words(live: &Switch) -> String {
     let phase = match live.phase {
         Phase::Checking => "checking the files of both releases",
+        Phase::Rehearsing => "rehearsing: loading this host's configuration and modules",
         Phase::Waiting => "waiting until no job runs",
         Phase::Freezing => "looking once more",
         Phase::Stopping => "stopping the old process",
         Phase::Starting => "starting the new process",
         Phase::Proving => "waiting until the new process reaches its peers",
+        Phase::Handing => "handing the jobs over to the new process",
         Phase::Probation => "on probation",
         Phase::Flipping => "making it current",
+        Phase::Retiring => "current; the old process finishes what it has",
+        Phase::Returning => "going back: the old process takes the jobs again, the new one finishes what it has",
         Phase::Retreating => "going back: ending the new process",
         Phase::Restarting => "going back: starting the release that worked",
         Phase::Reproving => "going back: waiting until it reaches its peers",

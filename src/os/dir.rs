@@ -365,6 +365,14 @@ impl Dir {
     }
 }
 
+impl Dir {
+    /// Gives this directory to `user`.
+    pub fn set_owner(&self, user: u32) -> Result<()> {
+        rustix::fs::fchown(&self.lock_fd()?, Some(rustix::fs::Uid::from_raw(user)), None)
+            .map_err(|errno| OsError::new("change the owner of", &self.path, errno))
+    }
+}
+
 fn absent_is_none<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

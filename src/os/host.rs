@@ -1,4 +1,4 @@
-//! What this host is: its architecture, and where its shared libraries are.
+//! What this host is and has: its architecture, its free memory, and where its shared libraries are.
 
 use super::{dir::Dir, file};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,33 @@ pub fn name() -> String {
 /// Processors that this process may use, at least 1.
 pub fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Memory that can be had without swapping, bytes: the host's, or what the control groups leave where that is less. None: not known.
+pub fn memory_available() -> Option<u64> {
+    let text = file::read_if_exists(Path::new("/proc/meminfo"), 1 << 16).ok().flatten()?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let host = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.saturating_mul(1024);
+    Some(group_memory_left().map_or(host, |left| left.min(host)))
+}
+
+/// What the control groups (version 2) around this process leave; None: no limit that can be read.
+fn group_memory_left() -> Option<u64> {
+    let number = |path: PathBuf| -> Option<u64> {
+        let bytes = file::read_if_exists(&path, 64).ok().flatten()?;
+        String::from_utf8_lossy(&bytes).trim().parse().ok()
+    };
+    let own = file::read_if_exists(Path::new("/proc/self/cgroup"), 1 << 14).ok().flatten()?;
+    let own = String::from_utf8_lossy(&own).into_owned();
+    let group = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let group = Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/'));
+    let around = group.ancestors().take_while(|path| path.starts_with("/sys/fs/cgroup"));
+    let left = around.filter_map(|path| {
+        let limit = number(path.join("memory.max"))?;
+        Some(limit.saturating_sub(number(path.join("memory.current"))?))
+    });
+    left.min()
 }
 
 /// Largest configuration file of the dynamic linker that is read.

@@ -192,6 +192,16 @@ pub fn user_name(user: u32) -> String {
     name.unwrap_or_else(|| user.to_string())
 }
 
+/// The number of a user whom the host knows by name.
+pub fn user_number(name: &str) -> Option<u32> {
+    let passwd = super::file::read_if_exists(Path::new("/etc/passwd"), 1 << 20).ok().flatten().unwrap_or_default();
+    let passwd = String::from_utf8_lossy(&passwd);
+    passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        if fields.first() == Some(&name) { fields.get(2)?.parse().ok() } else { None }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

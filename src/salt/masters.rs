@@ -9,7 +9,7 @@
 //! until TCP's keepalive gives up (Salt's default: 300 s idle, then the kernel's probes); nor that a job round trip works.
 
 use super::config::{Master, Masters, MinionConfig};
-use crate::agent::{Health, Peer};
+use crate::agent::{Health, Peer, Subject};
 use crate::os;
 use crate::os::proc_fs::{self, TcpConnection};
 use std::net::IpAddr;
@@ -29,6 +29,26 @@ pub fn health(config: &MinionConfig, main: u32) -> Health {
     let located: Vec<Located> = masters.iter().map(Located::of).collect();
     let peers = located.iter().map(|master| peer(master, &located, &connections)).collect();
     Health::Known { peers, need: *need }
+}
+
+/// The same, where a master counts as proven only once it has answered the round trip that the guard was asked for. Connections
+/// outlive a master that hangs; an answer doesn't lie.
+pub fn with_round_trips(health: Health, subject: Subject<'_>) -> Health {
+    let (Some(prove), Health::Known { peers, need }) = (subject.prove, &health) else { return health };
+    let Some(report) = subject.report else {
+        return Health::Unknown("the minion's guard has not reported yet".to_owned());
+    };
+    let checked = peers.iter().map(|peer| {
+        let said = report.peers.iter().find(|said| said.name == peer.name);
+        let answered = said.and_then(|said| said.proven).is_some_and(|number| number >= prove);
+        let detail = match said {
+            _ if !peer.proven || answered => peer.detail.clone(),
+            Some(said) if !said.detail.is_empty() => said.detail.clone(),
+            Some(_) | None => "has not answered yet".to_owned(),
+        };
+        Peer { proven: peer.proven && answered, detail, ..peer.clone() }
+    });
+    Health::Known { peers: checked.collect(), need: *need }
 }
 
 struct Located<'config> {

@@ -8,7 +8,7 @@ pub mod lingering;
 pub mod masters;
 pub mod yaml;
 
-use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health};
+use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Subject};
 use crate::os::file;
 use crate::os::proc_fs;
 use crate::os::process::Identity;
@@ -42,18 +42,37 @@ impl SaltMinion {
         MinionConfig::read(&self.settings.config_directory).map_err(|error| AgentError { message: error.to_string() })
     }
 
-    /// The leader, and below it main.
-    fn chain(config: &MinionConfig, leader: &Identity) -> Result<Vec<Identity>, AgentError> {
+    /// The leader, and below it main: as its guard says, or the pid file.
+    fn chain(config: &MinionConfig, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
         let failed = |message: String| AgentError { message };
-        let path = &config.pid_file;
-        let cannot = |cause: &str| failed(format!("cannot tell the minion's main process: {}{cause}", path.display()));
+        let leader = subject.leader;
         if !leader.is_alive().map_err(|error| failed(error.to_string()))? {
             return Err(failed(format!("cannot look at the minion: {leader} is gone")));
+        }
+        let path = &config.pid_file;
+        let cannot = |cause: &str| failed(format!("cannot tell the minion's main process: {}{cause}", path.display()));
+        if let Some(report) = subject.report {
+            // Its own pid file has another name while two share the default one.
+            let main = Identity::of(report.pid).map_err(|error| failed(error.to_string()))?;
+            if main.is_some_and(|main| main.start_time == report.start_time) {
+                return Self::below(leader, report.pid)?
+                    .ok_or_else(|| failed(format!("cannot tell the minion's main process: {} is not below {leader}", report.pid)));
+            }
         }
         let bytes = file::read_if_exists(path, PID_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
         let bytes = bytes.ok_or_else(|| cannot(" does not exist; it may not have started yet"))?;
         let main = String::from_utf8_lossy(&bytes).trim().parse::<u32>();
         let main = main.map_err(|_| cannot(" holds no process number"))?;
+        Self::below(leader, main)?.ok_or_else(|| {
+            cannot(&format!(
+                " names process {main}, which is not below {leader}: it is left from an earlier minion, or another one's"
+            ))
+        })
+    }
+
+    /// The processes from the leader down to `main`; None: it is not below it.
+    fn below(leader: &Identity, main: u32) -> Result<Option<Vec<Identity>>, AgentError> {
+        let failed = |message: String| AgentError { message };
         let mut chain = Vec::new();
         let mut pid = main;
         while chain.len() < CHAIN_MAX {
@@ -63,17 +82,15 @@ impl SaltMinion {
             chain.push(identity);
             if pid == leader.pid {
                 chain.reverse();
-                return Ok(chain);
+                return Ok(Some(chain));
             }
             pid = process.parent;
         }
-        Err(cannot(&format!(
-            " names process {main}, which is not below {leader}: it is left from an earlier minion, or another one's"
-        )))
+        Ok(None)
     }
 
-    fn main(config: &MinionConfig, leader: &Identity) -> Result<u32, AgentError> {
-        Ok(Self::chain(config, leader)?.last().map_or(leader.pid, |main| main.pid))
+    fn main(config: &MinionConfig, subject: Subject<'_>) -> Result<u32, AgentError> {
+        Ok(Self::chain(config, subject)?.last().map_or(subject.leader.pid, |main| main.pid))
     }
 }
 
@@ -85,18 +102,23 @@ impl Agent for SaltMinion {
     /// `process_responsibility_salt-minion.pid` (beside the pid file) with the process of that number by name and start time, a zombie has
     /// both, and it exits with "An instance is already running" (`salt.utils.process.claim_mantle_of_responsibility`). Main is init's to
     /// reap once Salt's parent is dead; measured 1.5 s with a slow init. The files themselves need no cleaning.
-    fn core(&self, leader: &Identity) -> Result<Vec<Identity>, AgentError> {
-        Self::chain(&self.config()?, leader)
+    fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
+        Self::chain(&self.config()?, subject)
     }
 
-    fn activity(&self, leader: &Identity) -> Activity {
-        let looked = self.config().and_then(|config| Ok(jobs::activity(&config, Self::main(&config, leader)?)));
+    fn activity(&self, subject: Subject<'_>) -> Activity {
+        let looked = self.config().and_then(|config| Ok(jobs::activity(&config, Self::main(&config, subject)?)));
         looked.unwrap_or_else(|error| Activity::Unknown(error.message))
     }
 
-    fn health(&self, leader: &Identity) -> Health {
-        let looked = self.config().and_then(|config| Ok(masters::health(&config, Self::main(&config, leader)?)));
-        looked.unwrap_or_else(|error| Health::Unknown(error.message))
+    fn health(&self, subject: Subject<'_>) -> Health {
+        let looked = self.config().and_then(|config| Ok(masters::health(&config, Self::main(&config, subject)?)));
+        let health = looked.unwrap_or_else(|error| Health::Unknown(error.message));
+        masters::with_round_trips(health, subject)
+    }
+
+    fn user(&self) -> Option<String> {
+        self.config().ok()?.user
     }
 
     fn watches(&self) -> Vec<PathBuf> {

@@ -33,8 +33,8 @@ pub enum Request {
 pub struct Wish {
     /// Why.
     pub purpose: Purpose,
-    /// What it may cost.
-    pub mode: Mode,
+    /// What it may cost; None: as little as can be had.
+    pub mode: Option<Mode>,
     /// To which release.
     pub to: Release,
     /// How long to wait for the moment, seconds.

@@ -1,10 +1,12 @@
 //! The supervisor: one loop over one enum of events. It runs the instance's agent, starts it again when it ends, and drives its switches.
 
+pub mod choose;
 pub mod control;
 pub mod events;
 pub mod status;
 
 use crate::agent::Registry;
+use crate::agent::gate::{Origin, Role};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
@@ -14,9 +16,8 @@ use crate::os::{OsError, clock, notify, proc_fs, socket};
 use crate::store::Store;
 use crate::switch::drive::{BadReleases, Driver, Moment, Step};
 use crate::switch::files::InstanceFiles;
-use crate::switch::processes::Processes;
+use crate::switch::processes::{Processes, Which};
 use crate::switch::{self, Limits, Phase};
-use crate::version::Release;
 use control::{Answer, Request, Wish};
 use events::{Event, Events};
 use jiff::SignedDuration;
@@ -160,7 +161,8 @@ impl Supervisor {
         }
         // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
-        let step = match self.driver.step(&mut self.processes, now) {
+        let assigned = self.driver.assign(&mut self.processes);
+        let step = match assigned.and_then(|()| self.driver.step(&mut self.processes, now)) {
             Ok(step) => step,
             // A full disk, say: nothing is believed that is not written, so the same act is due again.
             Err(error) => {
@@ -180,22 +182,22 @@ impl Supervisor {
         Ok(until_step.into_iter().chain([until_restart, until_look]).min().unwrap_or(HEALTH_LOOK))
     }
 
-    /// Starts the release that is meant to run when nothing of it does, unless the switch's own acts are to do that.
+    /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
     fn keep_running(&mut self, now: Moment) -> Duration {
-        let journal = self.driver.journal();
-        let kept = journal.live.as_ref().is_none_or(|live| live.phase.keeps().is_some());
-        if !kept {
-            return HEALTH_LOOK;
-        }
-        let meant = journal.meant().cloned();
+        let journal = self.driver.journal().clone();
+        let kept = match &journal.live {
+            Some(live) => live.phase.keeps().map(|side| live.which(side)),
+            None => Some(journal.meant_which()),
+        };
+        let Some(kept) = kept else { return HEALTH_LOOK };
         // What else runs is left of a switch that was given up.
-        match self.processes.end_all_but(meant.as_ref()) {
+        match self.processes.end_all_but(&journal.allowed()) {
             Ok(true) => {}
             Ok(false) => return END_LOOK,
             Err(error) => self.trouble = Some(error.to_string()),
         }
-        let Some(release) = meant else { return HEALTH_LOOK };
-        if self.processes.of(&release).is_some() {
+        let Some(which) = kept else { return HEALTH_LOOK };
+        if self.processes.of(which).is_some() {
             let steady =
                 self.restart.started.is_some_and(|started| now.since_boot.saturating_sub(started) >= STEADY_AFTER);
             if steady {
@@ -207,7 +209,7 @@ impl Supervisor {
             return self.restart.not_before.saturating_sub(now.since_boot);
         }
         let again = self.restart.started.is_some();
-        self.trouble = match self.start(&release) {
+        self.trouble = match self.start(which) {
             Err(report) => Some(report.to_string()),
             Ok(()) if again => self.processes.last_exit().map(|how| format!("the agent {how} and was started again")),
             Ok(()) => None,
@@ -219,16 +221,17 @@ impl Supervisor {
         HEALTH_LOOK_SOON
     }
 
-    fn start(&mut self, release: &Release) -> Result<(), Report> {
+    fn start(&mut self, which: Which<'_>) -> Result<(), Report> {
         let store = self.driver.store();
-        store.verify(release)?;
-        let manifest = store.manifest(release)?;
-        Ok(self.processes.start(release, &manifest)?)
+        store.verify(which.release())?;
+        let manifest = store.manifest(which.release())?;
+        Ok(self.processes.start(which, &manifest, Origin::Boot, Role::Active)?)
     }
 
     /// Looks how the agent is, now and then.
     fn look(&mut self, now: Moment) -> Duration {
-        let Some(release) = self.driver.journal().meant().cloned() else {
+        let journal = self.driver.journal().clone();
+        let Some(which) = journal.meant_which() else {
             self.health = None;
             return HEALTH_LOOK;
         };
@@ -239,13 +242,13 @@ impl Supervisor {
                 return due.saturating_sub(now.since_boot);
             }
         }
-        let Some(health) = self.processes.health(&release) else {
+        let Some(health) = self.processes.health(which, None) else {
             self.health = None;
             return HEALTH_LOOK_SOON;
         };
-        let Some(record) = self.processes.of(&release) else { return HEALTH_LOOK_SOON };
+        let Some(record) = self.processes.of(which) else { return HEALTH_LOOK_SOON };
         let status = AgentStatus {
-            release,
+            release: which.release().clone(),
             leader: record.leader.clone(),
             started_at: record.started_at,
             reaches: health.proven(),
@@ -311,26 +314,29 @@ impl Supervisor {
         }
         let done = match request {
             Request::Switch(wish) => self.begin(wish, now),
-            Request::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id),
+            Request::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),
         };
         match done {
             Ok(switch) => Answer::Accepted { switch },
-            Err(error) => Answer::Refused(error.into()),
+            Err(report) => Answer::Refused(report),
         }
     }
 
-    fn begin(&mut self, wish: Wish, now: Moment) -> Result<u64, switch::drive::DriveError> {
+    fn begin(&mut self, wish: Wish, now: Moment) -> Result<u64, Report> {
+        let manifest = self.driver.store().manifest(&wish.to)?;
+        let choice = choose::choose(wish.mode, self.driver.journal().meant_which(), &self.processes, &manifest)?;
         let deadline = SignedDuration::from_secs(i64::try_from(wish.deadline_seconds).unwrap_or(i64::MAX));
         let request = switch::Request {
             purpose: wish.purpose,
-            mode: wish.mode,
+            mode: choice.mode,
             to: wish.to,
             deadline: now.wall.saturating_add(deadline).unwrap_or(jiff::Timestamp::MAX),
             reason: wish.reason,
             by: wish.by,
+            notes: choice.note.into_iter().collect(),
         };
         let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
-        self.driver.request(request, bad, now)
+        Ok(self.driver.request(request, bad, now)?)
     }
 
     /// The service is stopped: the agent had its time to end by itself, then it is ended.
@@ -357,11 +363,16 @@ fn proc_fs_holder(layout: &Layout, instance: &InstanceName) -> String {
 /// How long until an act that is not done yet is performed again.
 fn step_pause(phase: Phase) -> Duration {
     match phase {
-        Phase::Stopping | Phase::Retreating | Phase::Freezing | Phase::Starting | Phase::Restarting => {
-            Duration::from_millis(50)
-        }
+        Phase::Stopping
+        | Phase::Retreating
+        | Phase::Freezing
+        | Phase::Starting
+        | Phase::Handing
+        | Phase::Returning
+        | Phase::Restarting => Duration::from_millis(50),
         Phase::Waiting | Phase::Probation | Phase::Flipping => Duration::from_secs(1),
         Phase::Stranded => Duration::from_secs(2),
+        Phase::Rehearsing | Phase::Retiring => Duration::from_millis(100),
         Phase::Proving
         | Phase::Reproving
         | Phase::Checking

@@ -1,8 +1,10 @@
 //! The driver: performs the act of the journalled phase, writes down what came of it, and only then believes it.
 
 use super::files::{DriverLock, FilesError, InstanceFiles};
-use super::processes::{Frozen, Processes, described};
-use super::{Act, Entry, Journal, Limits, Outcome, Request, RequestError, Side, Switch};
+use super::processes::{Frozen, Look, Processes, Which, described};
+use super::roles::{self, Backlog};
+use super::{Act, Entry, Former, Journal, Limits, Outcome, Request, RequestError, Side, Switch};
+use crate::agent::gate::{Origin, Report, Role};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
 use crate::failure::Class;
@@ -134,6 +136,11 @@ pub struct Driver {
     journal: Journal,
     limits: Limits,
     entered: Duration,
+    /// The number under which the guards know the present roles.
+    serial: u64,
+    asked: Asked,
+    /// Whether the side on its way out has been told to take nothing any more; begun anew with each phase.
+    backlog: Backlog,
 }
 
 impl Driver {
@@ -141,7 +148,8 @@ impl Driver {
     pub fn new(files: InstanceFiles, lock: DriverLock, limits: Limits, now: Moment) -> Result<Self, DriveError> {
         let journal = files.journal()?;
         let store = Store::new(files.layout(), files.package());
-        Ok(Self { files, store, lock, journal, limits, entered: now.since_boot })
+        let (serial, asked, backlog) = (0, Asked::default(), Backlog::Possible);
+        Ok(Self { files, store, lock, journal, limits, entered: now.since_boot, serial, asked, backlog })
     }
 
     /// The journal as it is on disk.
@@ -176,6 +184,8 @@ impl Driver {
         let moved = phase(&journal) != phase(&self.journal);
         if moved {
             self.entered = now.since_boot;
+            self.asked = Asked::default();
+            self.backlog = Backlog::Possible;
         }
         self.journal = journal;
         Ok(if moved { Step::Moved } else { Step::Waits })
@@ -183,8 +193,11 @@ impl Driver {
 
     /// Takes up the live switch after an absence, and makes `current` name what the journal says.
     pub fn resume(&mut self, processes: &Processes, now: Moment) -> Result<(), DriveError> {
-        let alive = self.journal.meant().is_some_and(|release| processes.of(release).is_some());
-        let journal = self.journal.resumed(&clock::boot_id()?, alive, now.wall);
+        let alive = |side| {
+            let which = self.journal.live.as_ref().and_then(|live| live.which(side));
+            which.is_some_and(|which| processes.of(which).is_some())
+        };
+        let journal = self.journal.resumed(&clock::boot_id()?, alive(Side::Former), alive(Side::Trial), now.wall);
         self.believe(journal, now)?;
         let flipping = self.journal.live.as_ref().is_some_and(|live| live.phase.act() == Act::Flip);
         if let (Some(proven), false) = (self.journal.proven.clone(), flipping) {
@@ -214,6 +227,23 @@ impl Driver {
         self.believe(journal, now)
     }
 
+    /// Gives each process its role at the gate, as the journal has it.
+    pub fn assign(&mut self, processes: &mut Processes) -> Result<(), DriveError> {
+        let guarded = |which| processes.guarded(which);
+        let roles = match &self.journal.live {
+            Some(live) => {
+                let (former, trial) = (live.which(Side::Former), live.which(Side::Trial));
+                let (former, trial) = (former.and_then(guarded), trial.and_then(guarded));
+                roles::roles(live, former, trial, self.backlog, self.asked.number)
+            }
+            None => roles::alone(self.journal.meant_which().and_then(guarded), self.asked.number),
+        };
+        if !roles.seats.is_empty() {
+            self.serial = processes.assign(&roles)?;
+        }
+        Ok(())
+    }
+
     /// Performs the act of the present phase once and writes down what came of it.
     pub fn step(&mut self, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
         let Some(live) = self.journal.live.clone() else { return Ok(Step::Rests) };
@@ -237,27 +267,30 @@ impl Driver {
     ) -> Result<Outcome, DriveError> {
         match act {
             Act::Check => self.check(live, processes, now),
+            Act::Rehearse => Ok(Outcome::Done),
             Act::AwaitIdle => self.await_idle(live, processes, now),
-            Act::Freeze => match live.from.as_ref().map(|from| processes.freeze(from)) {
+            Act::Freeze => match live.which(Side::Former).map(|former| processes.freeze(former, Look::Alone)) {
                 None | Some(Ok(Frozen::Idle)) => Ok(Outcome::Done),
                 Some(Ok(Frozen::Busy(work))) => Ok(Outcome::NotYet(work)),
                 Some(Err(error)) => Ok(Outcome::NotYet(error.to_string())),
             },
-            Act::Stop(_) => Ok(match processes.end_all() {
+            Act::Stop(_) => Ok(match processes.end_all_but(&live.others_allowed(Side::Trial)) {
                 Ok(true) => Outcome::Done,
-                Ok(false) => Outcome::NotYet("the old process to be gone".to_owned()),
+                Ok(false) => Outcome::NotYet("the process to be gone".to_owned()),
                 Err(error) => Outcome::NotYet(error.to_string()),
             }),
             Act::Start(side) => Ok(self.start(live, side, processes)),
-            Act::Prove(side) => Ok(match lacks(live, side, processes) {
+            Act::Prove(side) => Ok(match self.lacks(live, side, processes, now, Proof::OfThisPhase) {
                 None => Outcome::Done,
                 Some(missing) => Outcome::NotYet(missing),
             }),
-            Act::Watch => Ok(match lacks(live, Side::Trial, processes) {
+            Act::HandOver => Ok(self.hand_over(live, processes)),
+            Act::Watch => Ok(match self.lacks(live, Side::Trial, processes, now, Proof::OfLate) {
                 None => Outcome::Done,
                 Some(missing) => Outcome::Failed(missing),
             }),
             Act::Flip => Ok(self.flip()),
+            Act::Drain(side) => self.drain(live, side, processes, now),
             Act::Pause => Ok(Outcome::NotYet(live.waiting_for.clone().unwrap_or_else(|| "another try".to_owned()))),
             Act::Settle => self.settle(live, processes),
         }
@@ -265,17 +298,26 @@ impl Driver {
 
     /// The files of both releases are what was signed; the peers of the running process are the baseline.
     fn check(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Outcome, DriveError> {
-        for release in [Some(&live.to), live.from.as_ref()].into_iter().flatten() {
-            if let Err(error) = self.store.verify(release) {
-                return Ok(Outcome::Failed(error.to_string()));
+        if self.asked.number == 0 {
+            for release in [Some(&live.to), live.from.as_ref()].into_iter().flatten() {
+                if let Err(error) = self.store.verify(release) {
+                    return Ok(Outcome::Failed(error.to_string()));
+                }
             }
+            self.asked = Asked::at(now);
+            self.assign(processes)?;
+        }
+        let report = live.which(Side::Former).and_then(|former| processes.report(former));
+        let answered = report.is_none_or(|report| report.prove >= self.asked.number);
+        if !answered && now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT {
+            return Ok(Outcome::NotYet("the running process to reach its peers once more".to_owned()));
         }
         self.measure(live, processes, now)?;
         Ok(Outcome::Done)
     }
 
     fn measure(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<(), DriveError> {
-        let health = live.from.as_ref().and_then(|from| processes.health(from));
+        let health = live.which(Side::Former).and_then(|former| processes.health(former, None));
         if let Some(health) = health {
             let journal = self.journal.measured(health.proven());
             self.believe(journal, now)?;
@@ -284,36 +326,125 @@ impl Driver {
     }
 
     fn await_idle(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Outcome, DriveError> {
-        let Some(from) = live.from.as_ref() else { return Ok(Outcome::Done) };
-        if let Err(error) = processes.thaw(from) {
+        let Some(former) = live.which(Side::Former) else { return Ok(Outcome::Done) };
+        if let Err(error) = processes.thaw(former) {
             return Ok(Outcome::NotYet(error.to_string()));
         }
         self.measure(live, processes, now)?;
-        Ok(match processes.activity(from).as_ref().and_then(described) {
+        Ok(match processes.activity(former).as_ref().and_then(described) {
             None => Outcome::Done,
             Some(work) => Outcome::NotYet(work),
         })
     }
 
     fn start(&self, live: &Switch, side: Side, processes: &mut Processes) -> Outcome {
-        let Some(release) = live.release(side) else {
+        let Some(which) = live.which(side) else {
             return Outcome::Failed("there is no release to start".to_owned());
         };
         // What else runs would hold the agent's own locks against the new process.
-        match processes.end_all_but(Some(release)) {
+        let mut allowed = live.others_allowed(side);
+        allowed.push(which);
+        match processes.end_all_but(&allowed) {
             Ok(true) => {}
             Ok(false) => return Outcome::NotYet("the old process to be gone".to_owned()),
             Err(error) => return Outcome::NotYet(error.to_string()),
         }
+        let release = which.release();
         let manifest: Result<Manifest, StoreError> =
             self.store.verify(release).and_then(|()| self.store.manifest(release));
+        let first_role = roles::first_role(Some(live), side);
         match manifest {
             Err(error) => Outcome::Failed(error.to_string()),
-            Ok(manifest) => match processes.start(release, &manifest) {
+            Ok(manifest) => match processes.start(which, &manifest, Origin::Switch, first_role) {
                 Ok(()) => Outcome::Done,
                 Err(error) => Outcome::Failed(error.to_string()),
             },
         }
+    }
+
+    /// Both processes follow the roles of this phase.
+    fn hand_over(&self, live: &Switch, processes: &Processes) -> Outcome {
+        for (side, name) in [(Side::Trial, "new"), (Side::Former, "old")] {
+            let report = live.which(side).and_then(|which| processes.report(which));
+            if report.is_none_or(|report| report.serial < self.serial) {
+                return Outcome::NotYet(format!("the {name} process to follow the gate"));
+            }
+        }
+        Outcome::Done
+    }
+
+    /// The process of `side` takes nothing any more, and has nothing left. The old one is ended at once.
+    fn drain(
+        &mut self,
+        live: &Switch,
+        side: Side,
+        processes: &mut Processes,
+        now: Moment,
+    ) -> Result<Outcome, DriveError> {
+        let other = if side == Side::Former { Side::Trial } else { Side::Former };
+        let Some(leaving) = live.which(side) else { return Ok(Outcome::Done) };
+        processes.thaw(leaving)?;
+        let fresh = |report: &Report| report.is_fresh(now.since_boot.as_secs_f64());
+        let Some(report) = processes.report(leaving).filter(fresh) else {
+            // Its guard hangs with it, or is not there: what runs below it are the jobs that are left.
+            let waited = now.since_boot.saturating_sub(self.entered);
+            return match processes.below(leaving)? {
+                0 if waited > PROOF_WAIT => Self::finish(side, live, processes),
+                0 => Ok(Outcome::NotYet("its guard to say something".to_owned())),
+                count => Ok(Outcome::NotYet(format!("{count} processes of its jobs, while its guard says nothing"))),
+            };
+        };
+        let staying = live.which(other).and_then(|which| processes.report(which));
+        if staying.filter(fresh).is_some_and(|staying| report.has_caught_up_with(&staying)) {
+            self.backlog = Backlog::Seen;
+        }
+        if report.role != Role::Closed || report.serial < self.serial {
+            return Ok(Outcome::NotYet("it to take nothing any more".to_owned()));
+        }
+        if let Some(work) = report.unfinished() {
+            return Ok(Outcome::NotYet(work));
+        }
+        match (side, processes.freeze(leaving, Look::Beside)?) {
+            (_, Frozen::Busy(work)) => Ok(Outcome::NotYet(work)),
+            (_, Frozen::Idle) => Self::finish(side, live, processes),
+        }
+    }
+
+    /// Ends the old process; the one on trial is ended by the phase that follows.
+    fn finish(side: Side, live: &Switch, processes: &mut Processes) -> Result<Outcome, DriveError> {
+        if side == Side::Trial {
+            return Ok(Outcome::Done);
+        }
+        let kept: Vec<Which<'_>> = live.which(Side::Trial).into_iter().collect();
+        Ok(match processes.end_all_but(&kept)? {
+            true => Outcome::Done,
+            false => Outcome::NotYet("the old process to be gone".to_owned()),
+        })
+    }
+
+    /// What the process of a side lacks to be healthy.
+    fn lacks(
+        &mut self,
+        live: &Switch,
+        side: Side,
+        processes: &mut Processes,
+        now: Moment,
+        proof: Proof,
+    ) -> Option<String> {
+        let which = live.which(side)?;
+        let report = processes.report(which);
+        let answered = report.as_ref().is_none_or(|report| report.prove >= self.asked.number);
+        if self.asked.is_due(now, answered, proof) {
+            self.asked = self.asked.again(now);
+        }
+        let floor = match proof {
+            Proof::OfThisPhase => self.asked.first,
+            Proof::OfLate => self.asked.before,
+        };
+        // Without a guard the connections have to do.
+        let floor = processes.guarded(which).map(|_| floor);
+        let health = processes.health(which, floor);
+        health.map_or_else(|| Some("its process is not running".to_owned()), |health| health.lacks(&live.baseline))
     }
 
     fn flip(&self) -> Outcome {
@@ -337,22 +468,80 @@ impl Driver {
     }
 }
 
-/// `Lost`, where the phase counts on a process that is gone.
-fn gone(live: &Switch, processes: &Processes) -> Option<Outcome> {
-    let counts_on_it = match live.phase.act() {
-        Act::AwaitIdle | Act::Freeze | Act::Prove(_) | Act::Watch => true,
-        Act::Check | Act::Stop(_) | Act::Start(_) | Act::Flip | Act::Pause | Act::Settle => false,
-    };
-    let release = live.meant().filter(|_| counts_on_it)?;
-    if processes.of(release).is_some() {
-        return None;
-    }
-    let how = processes.last_exit().unwrap_or("is not running");
-    Some(Outcome::Lost(format!("the process of {release} {how}")))
+/// How long a round trip may take: longer than a guard's own limit, and than a guard that hangs is waited for.
+const PROOF_WAIT: Duration = Duration::from_secs(12);
+/// How often a process on trial is asked for a round trip.
+const PROOF_INTERVAL: Duration = Duration::from_secs(10);
+/// The same while it has not yet made one.
+const PROOF_INTERVAL_SOON: Duration = Duration::from_secs(1);
+
+/// Which round trip counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// One that was asked for since the phase was entered.
+    OfThisPhase,
+    /// The last one or the one before: one lost request is no reason.
+    OfLate,
 }
 
-/// What the process of a side lacks to be healthy.
-fn lacks(live: &Switch, side: Side, processes: &mut Processes) -> Option<String> {
-    let health = live.release(side).and_then(|release| processes.health(release));
-    health.map_or_else(|| Some("its process is not running".to_owned()), |health| health.lacks(&live.baseline))
+/// The round trips that were asked for in a phase; numbers are milliseconds since boot, so that they grow whoever asks.
+#[derive(Debug, Clone, Copy, Default)]
+struct Asked {
+    number: u64,
+    at: Duration,
+    first: u64,
+    before: u64,
+}
+
+impl Asked {
+    fn at(now: Moment) -> Self {
+        let number = u64::try_from(now.since_boot.as_millis()).unwrap_or(u64::MAX);
+        Self { number, at: now.since_boot, first: number, before: 0 }
+    }
+
+    fn again(self, now: Moment) -> Self {
+        let new = Self::at(now);
+        if self.number == 0 { new } else { Self { first: self.first, before: self.number, ..new } }
+    }
+
+    fn is_due(&self, now: Moment, answered: bool, proof: Proof) -> bool {
+        let interval = match (answered, proof) {
+            (false, _) => PROOF_WAIT,
+            (true, Proof::OfThisPhase) => PROOF_INTERVAL_SOON,
+            (true, Proof::OfLate) => PROOF_INTERVAL,
+        };
+        self.number == 0 || now.since_boot.saturating_sub(self.at) >= interval
+    }
+}
+
+/// `Lost`, where the phase counts on a process that is gone.
+fn gone(live: &Switch, processes: &Processes) -> Option<Outcome> {
+    let sides: &[Side] = match (live.phase.act(), live.former()) {
+        (Act::AwaitIdle | Act::Freeze | Act::Prove(Side::Former), _) => &[Side::Former],
+        (Act::Start(Side::Trial) | Act::Flip | Act::Drain(Side::Former) | Act::Stop(Side::Trial), Former::Beside) => {
+            &[Side::Former]
+        }
+        (Act::Prove(Side::Trial) | Act::HandOver | Act::Watch, Former::Beside) => &[Side::Former, Side::Trial],
+        (Act::Drain(Side::Trial), _) => &[Side::Former, Side::Trial],
+        (Act::Prove(Side::Trial) | Act::HandOver | Act::Watch, Former::Apart | Former::None) => &[Side::Trial],
+        (
+            Act::Check
+            | Act::Rehearse
+            | Act::Stop(_)
+            | Act::Start(_)
+            | Act::Flip
+            | Act::Drain(Side::Former)
+            | Act::Pause
+            | Act::Settle,
+            _,
+        ) => &[],
+    };
+    for side in sides {
+        let Some(which) = live.which(*side) else { continue };
+        if processes.of(which).is_none() {
+            let how = processes.last_exit().unwrap_or("is not running");
+            return Some(Outcome::Lost(*side, format!("the process of {} {how}", which.release())));
+        }
+    }
+    None
 }

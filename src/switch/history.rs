@@ -2,7 +2,8 @@
 
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
-use crate::switch::machine::{Mode, Phase};
+use crate::switch::machine::Mode;
+use crate::switch::phase::Phase;
 use crate::switch::record::{Failure, Purpose, Switch};
 use crate::version::Release;
 use jiff::Timestamp;
@@ -50,6 +51,9 @@ pub struct Entry {
     pub reason: String,
     /// Who asked.
     pub by: String,
+    /// What was noticed on the way.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 impl Entry {
@@ -71,6 +75,7 @@ impl Entry {
             outage_milliseconds: switch.outage_milliseconds,
             reason: switch.reason.clone(),
             by: switch.by.clone(),
+            notes: switch.notes.clone(),
         })
     }
 }

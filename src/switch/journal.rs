@@ -2,7 +2,9 @@
 
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
-use crate::switch::machine::{Mode, Outcome, Phase};
+use crate::switch::machine::{Mode, Outcome};
+use crate::switch::phase::Phase;
+use crate::switch::processes::Which;
 use crate::switch::record::{Purpose, Switch, shortened};
 use crate::version::Release;
 use jiff::Timestamp;
@@ -52,6 +54,8 @@ pub struct Request {
     pub reason: String,
     /// Who asks.
     pub by: String,
+    /// What whoever asks should know of it: why not in the mode that was asked for.
+    pub notes: Vec<String>,
 }
 
 impl Journal {
@@ -89,6 +93,8 @@ impl Journal {
             boot: boot.to_owned(),
             reason: shortened(&request.reason),
             by: shortened(&request.by),
+            notes: request.notes.iter().map(|note| shortened(note)).collect(),
+            parted: false,
             baseline: Vec::new(),
             steps: 0,
             setbacks: 0,
@@ -121,11 +127,10 @@ impl Journal {
     }
 
     /// This journal after an absence of the supervisor that drove the live switch, to be written before anything is done. `boot` is the
-    /// present boot's id; `alive`: a process of [`Journal::meant`] is alive. Within one boot a process found alive in a phase of
-    /// the trial is the one on trial, also in a restart: the stop was done before that phase was entered.
+    /// present boot's id; `former` and `trial`: a process of that side is alive.
     #[must_use]
-    pub fn resumed(&self, boot: &str, alive: bool, now: Timestamp) -> Self {
-        Self { live: self.live.as_ref().map(|live| live.resumed(boot, alive, now)), ..self.clone() }
+    pub fn resumed(&self, boot: &str, former: bool, trial: bool, now: Timestamp) -> Self {
+        Self { live: self.live.as_ref().map(|live| live.resumed(boot, former, trial, now)), ..self.clone() }
     }
 
     /// This journal with the peers that the running process has proven, as seen just now. They are taken while the old process still
@@ -139,9 +144,35 @@ impl Journal {
         journal
     }
 
+    /// This journal with another note on the live switch.
+    #[must_use]
+    pub fn noted(&self, notes: &[String]) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut() {
+            notes.iter().for_each(|text| live.note(text));
+        }
+        journal
+    }
+
     /// The release that the instance is meant to run now; None: none.
     pub fn meant(&self) -> Option<&Release> {
         self.live.as_ref().map_or(self.proven.as_ref(), Switch::meant)
+    }
+
+    /// The process that is meant to serve now; None: none is.
+    pub fn meant_which(&self) -> Option<Which<'_>> {
+        match &self.live {
+            Some(live) => live.serves().and_then(|side| live.which(side)),
+            None => self.proven.as_ref().map(|release| Which::Settled { release, switch: None }),
+        }
+    }
+
+    /// The processes that may be there now.
+    pub fn allowed(&self) -> Vec<Which<'_>> {
+        match &self.live {
+            Some(live) => live.allowed(),
+            None => self.meant_which().into_iter().collect(),
+        }
     }
 
     /// The releases that must not be collected (promise 8), beside those that a live process holds.
@@ -183,8 +214,7 @@ impl Journal {
             return Some("its previous release is not one before the proven one");
         }
         let live = self.live.as_ref()?;
-        let decided = matches!(live.phase, Phase::Flipping | Phase::Committed);
-        let proven = if decided { Some(&live.to) } else { live.from.as_ref() };
+        let proven = if live.phase.is_committed() { Some(&live.to) } else { live.from.as_ref() };
         let same = live.from.as_ref() == Some(&live.to);
         let checks = [
             (live.instance != self.instance || live.package != self.package, "its live switch is another instance's"),

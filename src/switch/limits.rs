@@ -2,7 +2,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use crate::switch::machine::Phase;
+use crate::switch::phase::Phase;
 use std::time::Duration;
 
 /// How long phases may last.
@@ -12,6 +12,10 @@ pub struct Limits {
     pub stop: Duration,
     /// Until a release has to run, and then once more until it has to have reached its peers.
     pub start: Duration,
+    /// Until a rehearsal has to be over: a module that waits for something must not hold a switch up for ever.
+    pub rehearsal: Duration,
+    /// How long a process on trial that is being left may take to finish the jobs that it has.
+    pub drain: Duration,
     /// How long a release has to stay healthy before it becomes the one.
     pub probation: Duration,
     /// The first pause of a stranded switch; each further one is twice as long.
@@ -26,7 +30,9 @@ impl Limits {
     pub fn of(&self, phase: Phase, strandings: u32) -> Option<Duration> {
         match phase {
             Phase::Freezing | Phase::Stopping | Phase::Retreating => Some(self.stop),
-            Phase::Starting | Phase::Proving | Phase::Restarting | Phase::Reproving => Some(self.start),
+            Phase::Rehearsing => Some(self.rehearsal),
+            Phase::Returning => Some(self.drain),
+            Phase::Handing | Phase::Starting | Phase::Proving | Phase::Restarting | Phase::Reproving => Some(self.start),
             Phase::Probation => Some(self.probation),
             Phase::Stranded => {
                 let doubled = 1_u32.checked_shl(strandings.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -35,6 +41,7 @@ impl Limits {
             Phase::Checking
             | Phase::Waiting
             | Phase::Flipping
+            | Phase::Retiring
             | Phase::Committed
             | Phase::RolledBack
             | Phase::Refused

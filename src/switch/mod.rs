@@ -36,19 +36,23 @@
 
 pub mod drive;
 pub mod files;
+pub mod gatekeeper;
 pub mod history;
 pub mod journal;
 pub mod limits;
 pub mod machine;
+pub mod phase;
 pub mod processes;
 pub mod record;
+pub mod roles;
 pub mod running;
 pub mod verdicts;
 
 pub use history::{Entry, History};
 pub use journal::{Journal, JournalError, Request, RequestError};
 pub use limits::Limits;
-pub use machine::{Act, Mode, Outcome, Phase, Side};
+pub use machine::{Act, Former, Mode, Outcome, Side};
+pub use phase::Phase;
 pub use record::{Cause, Failure, Purpose, Switch};
 
 crate::reports!(drive::DriveError, files::FilesError, JournalError, RequestError);

@@ -1,9 +1,12 @@
 //! The processes of one instance's agent: started through `sidle run`, found again after a crash of the supervisor, frozen, ended.
 //!
-//! A new process waits at a gate (its standard input) until its identity is on disk; a supervisor that dies before has started nothing.
+//! A new process waits (on its standard input) until its identity is on disk; a supervisor that dies before has started nothing.
 //! Beside the file, every leader carries its own pid in `SIDLE_LEADER`: a deleted /run hides no process.
 
+use super::gatekeeper::Gatekeeper;
+use super::roles::Guarded;
 use super::running::{Running, told};
+use crate::agent::gate::{GATE_VARIABLE, Origin, ROLE_VARIABLE, Report, Role, Roles};
 use crate::agent::{Activity, AgentSettings, Health, Registry};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
@@ -19,7 +22,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Child;
 
-pub use super::running::{Frozen, Record, described};
+pub use super::running::{Frozen, Look, Record, described};
 
 /// The instance that a process belongs to.
 pub const INSTANCE_VARIABLE: &str = "SIDLE_INSTANCE";
@@ -29,8 +32,10 @@ pub const ROOT_VARIABLE: &str = "SIDLE_ROOT";
 pub const RELEASE_VARIABLE: &str = "SIDLE_RELEASE";
 /// The pid that the agent's first process has itself; what descends from it has its leader's.
 pub const LEADER_VARIABLE: &str = "SIDLE_LEADER";
-/// What the gate says when the process may go on.
-pub const GATE_WORD: &str = "go\n";
+/// The number of the switch that started a process to try its release; absent: none did.
+pub const TRIAL_VARIABLE: &str = "SIDLE_TRIAL";
+/// What a new process is told when it may go on.
+pub const START_WORD: &str = "go\n";
 
 const PROCESSES_NAME: &str = "processes";
 const PROCESSES_LENGTH_MAXIMUM: u64 = 64 * 1024;
@@ -40,6 +45,42 @@ struct Saved {
     processes: Vec<Record>,
 }
 
+/// Which process of an instance is meant: in a restart both sides run the same release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which<'a> {
+    /// The one that a switch has on trial.
+    Trial {
+        /// The number of the switch.
+        switch: u64,
+        /// What it runs.
+        release: &'a Release,
+    },
+    /// The one that runs a release and is not on trial for this switch.
+    Settled {
+        /// What it runs.
+        release: &'a Release,
+        /// The number of the live switch; None: there is none.
+        switch: Option<u64>,
+    },
+}
+
+impl<'a> Which<'a> {
+    /// What it runs.
+    pub fn release(self) -> &'a Release {
+        match self {
+            Self::Trial { release, .. } | Self::Settled { release, .. } => release,
+        }
+    }
+
+    fn is(self, record: &Record) -> bool {
+        let side = match self {
+            Self::Trial { switch, .. } => record.trial_of == Some(switch),
+            Self::Settled { switch, .. } => switch.is_none() || record.trial_of != switch,
+        };
+        side && record.release == *self.release()
+    }
+}
+
 /// The agent's processes of one instance.
 pub struct Processes {
     layout: Layout,
@@ -47,6 +88,7 @@ pub struct Processes {
     instance: InstanceName,
     registry: Registry,
     configuration: Option<PathBuf>,
+    gate: Gatekeeper,
     running: Vec<Running>,
     last_exit: Option<String>,
 }
@@ -66,6 +108,7 @@ impl Processes {
             instance: instance.clone(),
             registry,
             configuration,
+            gate: Gatekeeper::new(layout, instance),
             running: Vec::new(),
             last_exit: None,
         }
@@ -106,15 +149,8 @@ impl Processes {
         let is_ours =
             variable(INSTANCE_VARIABLE)? == self.instance.as_str() && variable(ROOT_VARIABLE)? == *self.layout.root();
         let release = variable(RELEASE_VARIABLE)?.to_str()?.parse().ok()?;
-        let record = Record {
-            core: vec![leader.clone()],
-            remains: Vec::new(),
-            leader,
-            release,
-            started_at: clock::now(),
-            doomed: false,
-        };
-        (is_leader && is_ours).then_some(record)
+        let trial_of = variable(TRIAL_VARIABLE).and_then(|number| number.to_str()?.parse().ok());
+        (is_leader && is_ours).then(|| Record::new(leader, release, trial_of, Origin::Boot))
     }
 
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
@@ -122,7 +158,8 @@ impl Processes {
             self.configuration.clone().unwrap_or_else(|| self.layout.on_host(manifest.service.config.as_ref()));
         let settings = AgentSettings::new(&directory);
         let agent = (self.registry)(manifest.agent, &settings);
-        Running { record, child, agent, settings, kind: manifest.agent, registry: self.registry }
+        let guarded = manifest.guard.is_some();
+        Running { record, child, agent, settings, kind: manifest.agent, guarded, registry: self.registry }
     }
 
     fn save(&self) -> Result<(), OsError> {
@@ -131,12 +168,18 @@ impl Processes {
         self.directory()?.write_atomic(PROCESSES_NAME, &bytes, 0o644)
     }
 
-    /// Starts `release` unless a process that can be counted on runs it already; thaws that one.
-    pub fn start(&mut self, release: &Release, manifest: &Manifest) -> Result<(), OsError> {
-        if let Some(running) = self.usable(release) {
+    /// Starts the process unless one that can be counted on runs already; thaws that one. `role` is what it may do with jobs until it
+    /// has read the roles.
+    pub fn start(&mut self, which: Which<'_>, manifest: &Manifest, origin: Origin, role: Role) -> Result<(), OsError> {
+        if let Some(running) = self.usable(which) {
             return running.thaw();
         }
-        let program = Program::new(own_program()?)
+        let release = which.release();
+        let trial_of = match which {
+            Which::Trial { switch, .. } => Some(switch),
+            Which::Settled { .. } => None,
+        };
+        let mut program = Program::new(own_program()?)
             .argument("--root")
             .argument(self.layout.root())
             .argument("run")
@@ -145,8 +188,17 @@ impl Processes {
             .argument(release.to_string())
             .argument("--instance")
             .argument(self.instance.as_str())
-            .argument("--gate");
-        let program = Program { without: vec![notify::NOTIFY_SOCKET.into()], ..program };
+            .argument("--await-start");
+        // A supervisor that was started by a job of an agent must not pass that agent's words on.
+        program.without = [notify::NOTIFY_SOCKET, TRIAL_VARIABLE, GATE_VARIABLE, ROLE_VARIABLE].map(Into::into).into();
+        if let Some(number) = trial_of {
+            program.without.retain(|name| name != TRIAL_VARIABLE);
+            program = program.variable(TRIAL_VARIABLE, number.to_string());
+        }
+        if manifest.guard.is_some() {
+            program.without.retain(|name| name != GATE_VARIABLE && name != ROLE_VARIABLE);
+            program = program.variable(GATE_VARIABLE, self.gate.path()).variable(ROLE_VARIABLE, role.to_string());
+        }
         let mut child = program.start(Input::Pipe)?;
         crash_point!("start.spawned");
         let Some(leader) = Identity::of(child.id())? else {
@@ -154,36 +206,33 @@ impl Processes {
             self.last_exit = Some(told(status));
             return Err(OsError::new("start", &program.path, std::io::Error::other(told(status))));
         };
-        let record = Record {
-            core: vec![leader.clone()],
-            remains: Vec::new(),
-            leader,
-            release: release.clone(),
-            started_at: clock::now(),
-            doomed: false,
-        };
-        let gate = child.stdin.take();
-        let running = self.observed(record, Some(child), manifest);
+        self.gate.forget(leader.pid)?;
+        let record = Record::new(leader, release.clone(), trial_of, origin);
+        let starter = child.stdin.take();
+        let mut running = self.observed(record, Some(child), manifest);
+        self.gate.prepare(running.user())?;
         self.running.push(running);
         self.save()?;
         crash_point!("start.recorded");
-        if let Some(mut gate) = gate {
+        if let Some(mut starter) = starter {
             // A process that ended meanwhile shows as such at the next look.
-            let _ = gate.write_all(GATE_WORD.as_bytes());
+            let _ = starter.write_all(START_WORD.as_bytes());
         }
         crash_point!("start.opened");
         Ok(())
     }
 
-    fn usable(&self, release: &Release) -> Option<&Running> {
-        self.running
-            .iter()
-            .find(|running| running.record.release == *release && !running.record.doomed && running.leads())
+    fn usable(&self, which: Which<'_>) -> Option<&Running> {
+        self.running.iter().find(|running| running.is_usable() && which.is(&running.record))
     }
 
-    /// The record of the process that runs `release` and can be counted on.
-    pub fn of(&self, release: &Release) -> Option<&Record> {
-        self.usable(release).map(|running| &running.record)
+    fn usable_mut(&mut self, which: Which<'_>) -> Option<&mut Running> {
+        self.running.iter_mut().find(|running| running.is_usable() && which.is(&running.record))
+    }
+
+    /// The record of a process that can be counted on.
+    pub fn of(&self, which: Which<'_>) -> Option<&Record> {
+        self.usable(which).map(|running| &running.record)
     }
 
     /// All processes on record.
@@ -228,14 +277,33 @@ impl Processes {
         Ok(())
     }
 
-    /// What the process of `release` does.
-    pub fn activity(&mut self, release: &Release) -> Option<Activity> {
-        self.usable_mut(release).map(Running::activity)
+    /// What a process does.
+    pub fn activity(&mut self, which: Which<'_>) -> Option<Activity> {
+        let report = self.report(which);
+        self.usable_mut(which).map(|running| running.activity(report.as_ref()))
     }
 
-    /// Whether the process of `release` reaches its peers.
-    pub fn health(&mut self, release: &Release) -> Option<Health> {
-        self.usable_mut(release).map(Running::health)
+    /// Whether a process reaches its peers. `prove`: the round trip that its guard has to have made.
+    pub fn health(&mut self, which: Which<'_>, prove: Option<u64>) -> Option<Health> {
+        let report = self.report(which);
+        self.usable_mut(which).map(|running| running.health(report.as_ref(), prove))
+    }
+
+    /// A process that has a guard, as the roles name it.
+    pub fn guarded(&self, which: Which<'_>) -> Option<Guarded> {
+        let running = self.usable(which).filter(|running| running.guarded)?;
+        Some(Guarded { leader: running.record.leader.pid, origin: running.record.origin })
+    }
+
+    /// What a process's guard reports; None: it has none, or that one says nothing.
+    pub fn report(&self, which: Which<'_>) -> Option<Report> {
+        let running = self.usable(which)?;
+        self.gate.report(running.record.leader.pid).filter(|_| running.guarded)
+    }
+
+    /// Writes the roles; gives the serial number that the guards are to follow.
+    pub fn assign(&mut self, roles: &Roles) -> Result<u64, OsError> {
+        self.gate.publish(roles)
     }
 
     /// Directories whose changes mean that it is worth looking again.
@@ -247,39 +315,47 @@ impl Processes {
             .collect()
     }
 
-    fn usable_mut(&mut self, release: &Release) -> Option<&mut Running> {
-        self.running
-            .iter_mut()
-            .find(|running| running.record.release == *release && !running.record.doomed && running.leads())
+    /// Lets a process run on, if it was frozen.
+    pub fn thaw(&self, which: Which<'_>) -> Result<(), OsError> {
+        self.usable(which).map_or(Ok(()), Running::thaw)
     }
 
-    /// Lets the process of `release` run on, if it was frozen.
-    pub fn thaw(&self, release: &Release) -> Result<(), OsError> {
-        self.usable(release).map_or(Ok(()), Running::thaw)
-    }
-
-    /// Freezes the process of `release` and looks again. It stays frozen only when that loses nothing.
-    pub fn freeze(&mut self, release: &Release) -> Result<Frozen, OsError> {
-        let Some(running) = self.usable_mut(release) else { return Ok(Frozen::Idle) };
-        let frozen = running.freeze()?;
+    /// Freezes a process and looks again with `look`. It stays frozen only when that loses nothing.
+    pub fn freeze(&mut self, which: Which<'_>, look: Look) -> Result<Frozen, OsError> {
+        let report = self.report(which);
+        let Some(running) = self.usable_mut(which) else { return Ok(Frozen::Idle) };
+        running.halt(report.as_ref())?;
+        // What it wrote before it stood still counts.
+        let report = self.report(which);
+        let Some(running) = self.usable_mut(which) else { return Ok(Frozen::Idle) };
+        let frozen = running.judge(report.as_ref(), look)?;
         self.save()?;
         Ok(frozen)
     }
 
-    /// Sends every process of the agent itself its end; true once all are gone. Jobs are not the agent itself and are left alone.
-    pub fn end_all(&mut self) -> Result<bool, OsError> {
-        self.end_all_but(None)
+    /// The processes that descend from a process's leader and are not the agent itself.
+    pub fn below(&self, which: Which<'_>) -> Result<usize, OsError> {
+        self.usable(which).map_or(Ok(0), Running::below)
     }
 
-    /// The same for all but the process that runs `kept` and can be counted on.
-    pub fn end_all_but(&mut self, kept: Option<&Release>) -> Result<bool, OsError> {
+    /// Sends every process of the agent itself its end; true once all are gone. Jobs are not the agent itself and are left alone.
+    pub fn end_all(&mut self) -> Result<bool, OsError> {
+        self.end_all_but(&[])
+    }
+
+    /// The same for all but these, as far as they can be counted on.
+    pub fn end_all_but(&mut self, kept: &[Which<'_>]) -> Result<bool, OsError> {
         self.reap()?;
-        let spared = |running: &Running| {
-            kept.is_some_and(|kept| running.record.release == *kept && !running.record.doomed && running.leads())
-        };
+        let mut spared = BTreeSet::new();
+        for which in kept {
+            spared.extend(self.of(*which).map(|record| record.leader.pid));
+        }
+        let is_spared = |running: &Running| running.is_usable() && spared.contains(&running.record.leader.pid);
+        let reports: Vec<Option<Report>> =
+            self.running.iter().map(|running| self.gate.report(running.record.leader.pid)).collect();
         let mut news = false;
-        for running in self.running.iter_mut().filter(|running| !spared(running)) {
-            running.refresh_core();
+        for (running, report) in self.running.iter_mut().zip(&reports).filter(|(running, _)| !is_spared(running)) {
+            running.refresh_core(report.as_ref());
             news |= !running.record.doomed;
             running.record.doomed = true;
         }
@@ -287,14 +363,14 @@ impl Processes {
             self.save()?;
         }
         crash_point!("end.recorded");
-        for running in self.running.iter().filter(|running| !spared(running)) {
+        for running in self.running.iter().filter(|running| !is_spared(running)) {
             for identity in running.record.all() {
                 identity.signal(SignalNumber::KILL)?;
             }
         }
         crash_point!("end.killed");
         self.reap()?;
-        Ok(self.running.iter().all(spared))
+        Ok(self.running.iter().all(is_spared))
     }
 
     /// Lets everything that was frozen run on.

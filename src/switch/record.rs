@@ -4,7 +4,9 @@
 
 use crate::name::{InstanceName, PackageName};
 use crate::switch::limits::Limits;
-use crate::switch::machine::{self, Course, Mode, Outcome, Phase, Side, Survivor};
+use crate::switch::machine::{self, Course, Former, Found, Mode, Outcome, Side};
+use crate::switch::phase::Phase;
+use crate::switch::processes::Which;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,9 @@ use std::time::Duration;
 
 /// Longest text kept of a reason, in characters. An agent's error output must not swell the journal, which is written at every step.
 pub const TEXT_LENGTH_MAXIMUM: usize = 1_000;
+
+/// How many notes a switch keeps, for the same reason.
+const NOTES_MAXIMUM: usize = 16;
 
 /// Why a switch was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -95,6 +100,12 @@ pub struct Switch {
     pub reason: String,
     /// Who asked.
     pub by: String,
+    /// What whoever asked should know of how it is done: why not in the mode that was asked for, what the rehearsal noticed.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// In `overlap`: the old process was lost on the way, the new one is alone.
+    #[serde(default)]
+    pub parted: bool,
     /// The peers that the process before had proven, when last looked.
     pub baseline: Vec<String>,
     /// Transitions so far.
@@ -122,9 +133,45 @@ impl Switch {
         }
     }
 
-    /// The release that may run in the present phase; None: none may.
+    /// How the release that worked before takes part now.
+    pub fn former(&self) -> Former {
+        match (&self.from, self.mode) {
+            (None, _) => Former::None,
+            (Some(_), Mode::Overlap) if !self.parted => Former::Beside,
+            (Some(_), Mode::Overlap | Mode::Idle | Mode::Now) => Former::Apart,
+        }
+    }
+
+    /// The side that is to serve in the present phase; None: neither.
+    pub fn serves(&self) -> Option<Side> {
+        self.phase.serves(self.former())
+    }
+
+    /// The release that is to serve in the present phase; None: none is.
     pub fn meant(&self) -> Option<&Release> {
-        self.phase.runs().and_then(|side| self.release(side))
+        self.serves().and_then(|side| self.release(side))
+    }
+
+    /// The process of a side.
+    pub fn which(&self, side: Side) -> Option<Which<'_>> {
+        let release = self.release(side)?;
+        Some(match side {
+            Side::Former => Which::Settled { release, switch: Some(self.id) },
+            Side::Trial => Which::Trial { release, switch: self.id },
+        })
+    }
+
+    /// The process of the other side, where the present phase allows it.
+    pub fn others_allowed(&self, side: Side) -> Vec<Which<'_>> {
+        let other = if side == Side::Trial { Side::Former } else { Side::Trial };
+        let allowed = self.former() == Former::Beside && self.phase.allows(other, self.former());
+        self.which(other).filter(|_| allowed).into_iter().collect()
+    }
+
+    /// The processes that the present phase allows.
+    pub fn allowed(&self) -> Vec<Which<'_>> {
+        let sides = [Side::Former, Side::Trial].into_iter();
+        sides.filter(|side| self.phase.allows(*side, self.former())).filter_map(|side| self.which(side)).collect()
     }
 
     /// How long nobody was there, up to `now`.
@@ -160,14 +207,14 @@ impl Switch {
             Outcome::Done
             | Outcome::NotYet(_)
             | Outcome::Failed(_)
-            | Outcome::Lost(_)
+            | Outcome::Lost(..)
             | Outcome::Expired
             | Outcome::Cancelled => outcome,
         }
     }
 
     fn course(&self) -> Course {
-        Course { mode: self.mode, former: self.from.is_some(), steps: self.steps, setbacks: self.setbacks }
+        Course { mode: self.mode, former: self.former(), steps: self.steps, setbacks: self.setbacks }
     }
 
     /// This switch after `outcome`. Equal to this one: nothing to write, the act is due again later.
@@ -177,8 +224,11 @@ impl Switch {
         if self.phase.is_ended() {
             return switch;
         }
+        if let Outcome::Lost(Side::Former, text) = outcome {
+            switch.part(self.phase, text);
+        }
         switch.waiting_for = match outcome {
-            Outcome::NotYet(text) | Outcome::Failed(text) | Outcome::Lost(text) => Some(shortened(text)),
+            Outcome::NotYet(text) | Outcome::Failed(text) | Outcome::Lost(_, text) => Some(shortened(text)),
             Outcome::Expired if next.is_back() => self.waiting_for.clone(),
             Outcome::Done | Outcome::Expired | Outcome::Cancelled => None,
         };
@@ -187,6 +237,7 @@ impl Switch {
             if *outcome == Outcome::Cancelled {
                 switch.waiting_for.clone_from(&self.waiting_for);
             }
+            switch.keep_time(now);
             return switch;
         }
         if self.phase == Phase::Probation && next == Phase::Proving {
@@ -200,46 +251,65 @@ impl Switch {
     }
 
     /// This switch after an absence of the supervisor.
-    pub(super) fn resumed(&self, boot: &str, alive: bool, now: Timestamp) -> Self {
-        let survivor = match (boot == self.boot, alive) {
-            (false, _) => Survivor::Rebooted,
-            (true, true) => Survivor::Alive,
-            (true, false) => Survivor::Gone,
-        };
-        let next = machine::resumed(self.phase, survivor, self.course());
+    pub(super) fn resumed(&self, boot: &str, former: bool, trial: bool, now: Timestamp) -> Self {
+        let found = if boot == self.boot { Found::Alive { former, trial } } else { Found::Rebooted };
+        let next = machine::resumed(self.phase, found, self.course());
         let mut switch = self.clone();
         boot.clone_into(&mut switch.boot);
+        if found.former(self.former()) != self.former() {
+            switch.part(self.phase, "it was gone when the supervisor came back");
+        }
         if self.phase.is_trial() {
             switch.setbacks += 1;
             if next.is_back() {
-                let text = match survivor {
-                    Survivor::Alive => "the supervisor was interrupted too often",
-                    Survivor::Gone => "the new process was gone when the supervisor came back",
-                    Survivor::Rebooted => "the host went down meanwhile",
+                let text = match found {
+                    Found::Alive { trial: true, .. } => "the supervisor was interrupted too often",
+                    Found::Alive { trial: false, .. } => "the new process was gone when the supervisor came back",
+                    Found::Rebooted => "the host went down meanwhile",
                 };
                 switch.fail(Cause::Interruption, text);
             }
         }
-        if next != self.phase {
+        if next == self.phase {
+            switch.keep_time(now);
+        } else {
             switch.enter(next, now);
         }
         switch
     }
 
-    fn enter(&mut self, next: Phase, now: Timestamp) {
-        // A first switch interrupts nobody.
-        let nobody = next.is_outage() && self.from.is_some();
-        if nobody {
+    /// The old process is gone before its time, from a phase in which it lives beside the new one.
+    fn part(&mut self, phase: Phase, text: &str) {
+        if self.former() == Former::Beside && phase.is_beside() && phase != Phase::Retiring {
+            self.parted = true;
+            self.note(&format!("the old process was lost while {phase}: {text}"));
+        }
+    }
+
+    /// Adds a note, unless there are enough.
+    pub(super) fn note(&mut self, text: &str) {
+        if self.notes.len() < NOTES_MAXIMUM {
+            self.notes.push(shortened(text));
+        }
+    }
+
+    /// Begins or ends an outage, as the phase says.
+    fn keep_time(&mut self, now: Timestamp) {
+        if self.phase.is_outage(self.former()) {
             self.outage_since = self.outage_since.or(Some(now));
         } else if let Some(since) = self.outage_since.take() {
             self.outage_milliseconds = self.outage_milliseconds.saturating_add(milliseconds(since, now));
         }
+    }
+
+    fn enter(&mut self, next: Phase, now: Timestamp) {
         if next == Phase::Stranded {
             self.strandings = self.strandings.saturating_add(1);
         }
         self.steps = self.steps.saturating_add(1);
         self.phase = next;
         self.phase_since = now;
+        self.keep_time(now);
     }
 
     fn fail(&mut self, cause: Cause, text: &str) {
@@ -248,11 +318,13 @@ impl Switch {
 
     fn cause(&self, outcome: &Outcome) -> Cause {
         let under_proof = matches!(self.phase, Phase::Starting | Phase::Proving | Phase::Probation);
+        let handing = self.phase == Phase::Handing;
         match outcome {
             Outcome::Cancelled => Cause::Person,
-            Outcome::Failed(_) | Outcome::Lost(_) | Outcome::Expired if under_proof => Cause::Release,
+            Outcome::Lost(Side::Trial, _) if under_proof || handing => Cause::Release,
+            Outcome::Failed(_) | Outcome::Expired if under_proof || self.phase == Phase::Rehearsing => Cause::Release,
             // Done and not yet: the step counter ran out, since jobs always came at the wrong moment, or the supervisor died too often.
-            Outcome::Failed(_) | Outcome::Lost(_) | Outcome::Expired | Outcome::Done | Outcome::NotYet(_) => {
+            Outcome::Failed(_) | Outcome::Lost(..) | Outcome::Expired | Outcome::Done | Outcome::NotYet(_) => {
                 Cause::Host
             }
         }
@@ -260,7 +332,7 @@ impl Switch {
 
     fn account(&self, outcome: &Outcome) -> String {
         match outcome {
-            Outcome::Failed(text) | Outcome::Lost(text) => text.clone(),
+            Outcome::Failed(text) | Outcome::Lost(_, text) => text.clone(),
             Outcome::Cancelled => "taken back".to_owned(),
             Outcome::Expired => match &self.waiting_for {
                 Some(text) => format!("not in time: {text}"),

@@ -1,9 +1,10 @@
 //! One process of an agent: its record, its observer, and how it is frozen and looked at.
 
-use crate::agent::{Activity, Agent, AgentError, AgentKind, AgentSettings, Health, Registry};
+use crate::agent::gate::{Origin, Report};
+use crate::agent::{Activity, Agent, AgentError, AgentKind, AgentSettings, Health, Registry, Subject};
 use crate::crash_point;
 use crate::os::process::{Identity, SignalNumber};
-use crate::os::{OsError, clock, proc_fs};
+use crate::os::{OsError, clock, proc_fs, process};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -32,9 +33,21 @@ pub struct Record {
     pub started_at: Timestamp,
     /// It was sent a deadly signal: it is not to be counted on any more.
     pub doomed: bool,
+    /// The number of the switch that started it to try its release; None: none did.
+    #[serde(default)]
+    pub trial_of: Option<u64>,
+    /// Why it was started.
+    #[serde(default)]
+    pub origin: Origin,
 }
 
 impl Record {
+    /// The record of a process that was started just now.
+    pub(super) fn new(leader: Identity, release: Release, trial_of: Option<u64>, origin: Origin) -> Self {
+        let (core, remains) = (vec![leader.clone()], Vec::new());
+        Self { leader, core, remains, release, started_at: clock::now(), doomed: false, trial_of, origin }
+    }
+
     /// Everything that ends with the agent.
     pub(super) fn all(&self) -> impl Iterator<Item = &Identity> {
         self.core.iter().chain(&self.remains).chain([&self.leader])
@@ -48,7 +61,18 @@ pub(super) struct Running {
     pub(super) agent: Result<Box<dyn Agent>, AgentError>,
     pub(super) settings: AgentSettings,
     pub(super) kind: AgentKind,
+    /// Its release brings a guard.
+    pub(super) guarded: bool,
     pub(super) registry: Registry,
+}
+
+/// How a frozen process is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// As the only one: nothing of the agent may be under way on this host.
+    Alone,
+    /// As one of two: it must have nothing left itself, as its guard says.
+    Beside,
 }
 
 /// What came of freezing.
@@ -82,21 +106,35 @@ impl Running {
         }
     }
 
-    pub(super) fn activity(&mut self) -> Activity {
-        let leader = self.record.leader.clone();
-        self.observer().map_or_else(Activity::Unknown, |agent| agent.activity(&leader))
+    /// It can be counted on.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.record.doomed && self.leads()
     }
 
-    pub(super) fn health(&mut self) -> Health {
-        self.refresh_core();
+    /// The user that the agent works as, where that isn't this process's own.
+    pub(super) fn user(&mut self) -> Option<u32> {
+        let name = self.observer().ok()?.user()?;
+        process::user_number(&name).filter(|number| *number != process::user())
+    }
+
+    pub(super) fn activity(&mut self, report: Option<&Report>) -> Activity {
         let leader = self.record.leader.clone();
-        self.observer().map_or_else(Health::Unknown, |agent| agent.health(&leader))
+        let subject = Subject { leader: &leader, report, prove: None };
+        self.observer().map_or_else(Activity::Unknown, |agent| agent.activity(subject))
+    }
+
+    pub(super) fn health(&mut self, report: Option<&Report>, prove: Option<u64>) -> Health {
+        self.refresh_core(report);
+        let leader = self.record.leader.clone();
+        let subject = Subject { leader: &leader, report, prove };
+        self.observer().map_or_else(Health::Unknown, |agent| agent.health(subject))
     }
 
     /// Remembers which processes are the agent itself while its leader can tell.
-    pub(super) fn refresh_core(&mut self) {
+    pub(super) fn refresh_core(&mut self, report: Option<&Report>) {
         let leader = self.record.leader.clone();
-        if let Ok(Ok(core)) = self.observer().map(|agent| agent.core(&leader)) {
+        let subject = Subject { leader: &leader, report, prove: None };
+        if let Ok(Ok(core)) = self.observer().map(|agent| agent.core(subject)) {
             self.record.core = core;
         }
     }
@@ -108,29 +146,40 @@ impl Running {
         Ok(())
     }
 
-    pub(super) fn freeze(&mut self) -> Result<Frozen, OsError> {
-        self.refresh_core();
+    /// Makes the agent itself stand still; its jobs go on.
+    pub(super) fn halt(&mut self, report: Option<&Report>) -> Result<(), OsError> {
+        self.refresh_core(report);
         for identity in &self.record.core {
             identity.signal(SignalNumber::STOP)?;
         }
         crash_point!("freeze.stopped");
-        let seen = if self.stands_still()? {
-            self.activity()
+        Ok(())
+    }
+
+    /// Looks at it once it stands still; thaws it unless its end would lose nothing.
+    pub(super) fn judge(&mut self, report: Option<&Report>, look: Look) -> Result<Frozen, OsError> {
+        let work = if !self.stands_still()? {
+            Some("it does not stand still yet".to_owned())
+        } else if look == Look::Beside {
+            report.map_or(Some("its guard says nothing".to_owned()), Report::unfinished)
         } else {
-            Activity::Unknown("it does not stand still yet".to_owned())
+            described(&self.activity(report))
         };
-        match described(&seen) {
-            None => {
-                let below = proc_fs::descendants(self.record.leader.pid)?;
-                let below = below.iter().filter(|process| process.is_alive()).map(|process| Identity::of(process.pid));
-                self.record.remains = below.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
-                Ok(Frozen::Idle)
-            }
-            Some(work) => {
-                self.thaw()?;
-                Ok(Frozen::Busy(work))
-            }
+        if let Some(work) = work {
+            self.thaw()?;
+            return Ok(Frozen::Busy(work));
         }
+        let below = proc_fs::descendants(self.record.leader.pid)?;
+        let below = below.iter().filter(|process| process.is_alive()).map(|process| Identity::of(process.pid));
+        self.record.remains = below.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        Ok(Frozen::Idle)
+    }
+
+    /// How many processes descend from the leader and are not the agent itself.
+    pub(super) fn below(&self) -> Result<usize, OsError> {
+        let below = proc_fs::descendants(self.record.leader.pid)?;
+        let own = |pid| self.record.core.iter().any(|identity| identity.pid == pid);
+        Ok(below.iter().filter(|process| process.is_alive() && !own(process.pid)).count())
     }
 
     pub(super) fn stands_still(&self) -> Result<bool, OsError> {

@@ -17,7 +17,7 @@ fn the_demonstration_agent_is_known_while_it_works_and_after_its_end() {
     let agent = DemoAgent::new(&AgentSettings::new(root.path())).unwrap();
     eventually(20, "the agent is healthy", || agent.health(&leader).lacks(&[]).map_or(Ok(()), Err));
     assert_eq!(agent.activity(&leader), Activity::Idle);
-    assert_eq!(agent.core(&leader).unwrap(), std::slice::from_ref(&leader));
+    assert_eq!(agent.core(Subject::unguarded(&leader)).unwrap(), std::slice::from_ref(&leader));
     assert_eq!(agent.watches().len(), 3);
 
     let state = root.path().join("run");
@@ -36,5 +36,5 @@ fn the_demonstration_agent_is_known_while_it_works_and_after_its_end() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(agent.health(&leader).lacks(&[]).is_some());
-    assert!(agent.core(&leader).is_err());
+    assert!(agent.core(Subject::unguarded(&leader)).is_err());
 }

@@ -167,6 +167,9 @@ fn details(manifest: &Manifest) -> Vec<(&'static str, String)> {
     if manifest.space.overlap_memory_bytes > 0 {
         details.push(("overlap memory", size(manifest.space.overlap_memory_bytes)));
     }
+    if let Some(guard) = &manifest.guard {
+        details.push(("guard", format!("protocol {}: it can overlap", guard.protocol)));
+    }
     details
 }
 
@@ -177,6 +180,6 @@ fn manifest_value(manifest: &Manifest) -> Value {
         "inodes": manifest.space.inodes, "payload_bytes": manifest.payload.length, "payload_sha256": manifest.payload.sha256,
         "libc_floor": manifest.libc_floor, "host_libraries": manifest.host_libraries, "masters": manifest.masters,
         "commands": manifest.commands.keys().collect::<Vec<_>>(), "service": manifest.service,
-        "generations": manifest.generations,
+        "generations": manifest.generations, "guard": manifest.guard,
     })
 }

@@ -26,7 +26,7 @@ pub struct RunArguments {
     instance: Option<InstanceName>,
     /// Wait for the supervisor's word on standard input, then become the instance's agent
     #[arg(long, hide = true)]
-    gate: bool,
+    await_start: bool,
     /// Arguments of the command
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<OsString>,
@@ -44,7 +44,7 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
         command: arguments.command,
         arguments: arguments.arguments,
         configuration,
-        role: if arguments.gate { RunRole::Agent } else { RunRole::Tool },
+        role: if arguments.await_start { RunRole::Agent } else { RunRole::Tool },
     };
     Err(become_program(&Store::new(&context.layout, &package), &request).into())
 }

@@ -1,6 +1,8 @@
 //! What sidle must know of an agent: is it idle, is it healthy, which of its processes are the agent itself.
 //! The Salt minion is one agent (`salt`), a small shell program the other (`demo`).
 
+pub mod gate;
+
 use crate::os::process::Identity;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -144,18 +146,40 @@ impl fmt::Display for AgentError {
 
 impl std::error::Error for AgentError {}
 
+/// One process of an agent, as the supervisor knows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The process that `sidle run` became.
+    pub leader: &'a Identity,
+    /// What its guard says, where it has one.
+    pub report: Option<&'a gate::Report>,
+    /// The round trip that its guard was asked for, and that has to be answered for a peer to count as proven; None: connections will do.
+    pub prove: Option<u64>,
+}
+
+impl<'a> Subject<'a> {
+    /// A process without a guard.
+    pub fn unguarded(leader: &'a Identity) -> Self {
+        Self { leader, report: None, prove: None }
+    }
+}
+
 /// An observer of one instance. It only looks: starting, freezing and ending processes is the supervisor's.
-/// `leader` is the process that `sidle run` became.
 pub trait Agent: Send {
     /// The processes that are the agent itself rather than its jobs, leader first. They are frozen, looked at again and ended
     /// together; whatever else descends from the leader is a job's and is left alone.
-    fn core(&self, leader: &Identity) -> Result<Vec<Identity>, AgentError>;
+    fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError>;
 
     /// What the agent is doing now. `core` may be frozen while this looks: it must not wait for an answer from the agent.
-    fn activity(&self, leader: &Identity) -> Activity;
+    fn activity(&self, subject: Subject<'_>) -> Activity;
 
     /// Whether the agent reaches its peers.
-    fn health(&self, leader: &Identity) -> Health;
+    fn health(&self, subject: Subject<'_>) -> Health;
+
+    /// The user that the agent gives up root for, as its configuration has it: the gate's files must be that user's.
+    fn user(&self) -> Option<String> {
+        None
+    }
 
     /// Directories whose changes can mean that `activity` changed; they wake the waiting switch early. Those that don't exist are left out.
     fn watches(&self) -> Vec<PathBuf>;

@@ -1,0 +1,305 @@
+//! The gate: gives every job to exactly one of two processes of an agent. The supervisor writes roles, the guard inside each process obeys and
+//! reports. This is the form of both files; no agent is named here.
+//!
+//! ```text
+//! GATE/roles              text, written by the supervisor by rename
+//! GATE/claims/NAME        empty, made by guards with O_CREAT|O_EXCL: whoever makes it has the job
+//! GATE/seats/SEAT.json    a guard's report, by rename
+//! GATE/handover/          what guards hand to each other, in their own form
+//! ```
+//!
+//! A *seat* is the pid of the process that `sidle run` became. `roles`, an item a line:
+//!
+//! ```text
+//! sidle-gate 1
+//! serial 42                     grows with every new content
+//! seat 1234 draining boot       role and origin of a process
+//! seat 1300 active switch
+//! announce 1300                 this process may say that it is up
+//! prove 17                      each process makes one round trip to each peer for each new number
+//! ```
+
+use super::Job;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The version of this protocol, as manifests name it.
+pub const PROTOCOL: u32 = 1;
+/// The environment variable that names the gate's directory to a guard.
+pub const GATE_VARIABLE: &str = "SIDLE_GATE";
+/// The environment variable with the role to begin with where `roles` can't be read.
+pub const ROLE_VARIABLE: &str = "SIDLE_ROLE";
+/// The file of roles.
+pub const ROLES_NAME: &str = "roles";
+/// Longest file of roles read: two or three seats.
+pub const ROLES_LENGTH_MAXIMUM: u64 = 16 * 1024;
+/// The directory of claims.
+pub const CLAIMS_NAME: &str = "claims";
+/// The directory of reports.
+pub const SEATS_NAME: &str = "seats";
+/// The directory of what guards hand over.
+pub const HANDOVER_NAME: &str = "handover";
+/// Longest report read: some hundred jobs.
+pub const REPORT_LENGTH_MAXIMUM: u64 = 4 * 1024 * 1024;
+/// A guard with company writes its report every second; one that hasn't for this long hangs, or stands still.
+pub const REPORT_AGE_MAXIMUM_SECONDS: f64 = 10.0;
+
+/// What a process may do with jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Takes every job at once; has the duties (schedules, beacons, queues).
+    Active,
+    /// Holds what arrives, for when it becomes active; takes what nobody else takes, after a delay.
+    Standby,
+    /// Takes at once what the other provably never got, and after a delay what nobody took.
+    Draining,
+    /// Takes nothing that arrives from now on.
+    Closed,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Active => "active",
+            Self::Standby => "standby",
+            Self::Draining => "draining",
+            Self::Closed => "closed",
+        })
+    }
+}
+
+/// Why a process was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// As a service is: at boot, or after it ended.
+    #[default]
+    Boot,
+    /// By a switch: what belongs to a boot (startup states, the start event) does not happen, or later.
+    Switch,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Boot => "boot",
+            Self::Switch => "switch",
+        })
+    }
+}
+
+/// A process at the gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seat {
+    /// Its leader's pid.
+    pub leader: u32,
+    /// What it may do.
+    pub role: Role,
+    /// Why it was started.
+    pub origin: Origin,
+}
+
+/// Everything that `roles` says, but its serial number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// The processes.
+    pub seats: Vec<Seat>,
+    /// Who may say that it is up.
+    pub announce: Option<u32>,
+    /// The round trip that is asked for.
+    pub prove: u64,
+}
+
+impl Roles {
+    /// The file's content.
+    pub fn to_text(&self, serial: u64) -> String {
+        let mut text = format!("sidle-gate {PROTOCOL}\nserial {serial}\n");
+        for Seat { leader, role, origin } in &self.seats {
+            text += &format!("seat {leader} {role} {origin}\n");
+        }
+        if let Some(leader) = self.announce {
+            text += &format!("announce {leader}\n");
+        }
+        text + &format!("prove {}\n", self.prove)
+    }
+
+    /// The serial number of a file's content; 0 where it has none that can be read.
+    pub fn serial_of(text: &str) -> u64 {
+        text.lines().find_map(|line| line.strip_prefix("serial ")?.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// The role of a process.
+    pub fn role_of(&self, leader: u32) -> Option<Role> {
+        self.seats.iter().find(|seat| seat.leader == leader).map(|seat| seat.role)
+    }
+}
+
+/// What a guard says of its process.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Report {
+    /// The seat.
+    pub leader: u32,
+    /// The process that works: the leader or one below it.
+    pub pid: u32,
+    /// When that one was started, in clock ticks since boot.
+    pub start_time: u64,
+    /// What of the agent the guard has its hands on; empty: nothing, it is not armed.
+    pub wrapped: Vec<String>,
+    /// Why this process can't run beside another one; None: it can.
+    pub overlap: Option<String>,
+    /// The serial number of the roles that it follows.
+    pub serial: u64,
+    /// The role that it has.
+    pub role: Role,
+    /// Whether it has the duties.
+    pub duties: bool,
+    /// Whether it has said that it is up.
+    pub announced: bool,
+    /// The newest round trip for which every peer has answered, or failed to.
+    pub prove: u64,
+    /// What it has taken and not yet returned.
+    pub jobs: Vec<Job>,
+    /// How many jobs it has received and not yet decided on.
+    pub held: u64,
+    /// How many returns are on their way out.
+    pub returning: u64,
+    /// Its peers.
+    pub peers: Vec<ReportedPeer>,
+    /// When it was written, seconds since boot.
+    pub updated: f64,
+}
+
+/// What a guard says of a peer.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ReportedPeer {
+    /// Its name in the agent's configuration.
+    pub name: String,
+    /// Its address.
+    #[serde(default)]
+    pub address: String,
+    /// The last round trip that it answered.
+    pub proven: Option<u64>,
+    /// In words.
+    #[serde(default)]
+    pub detail: String,
+    /// The first job that came from it.
+    pub first: Option<String>,
+    /// The last job that came from it.
+    pub last: Option<String>,
+}
+
+impl Report {
+    /// Reads a report; None where it isn't one. A guard of another version, or a file that was cut off, says nothing: unknown means no.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    /// Why its process can't run beside another one; None: it can.
+    pub fn forbids_overlap(&self) -> Option<String> {
+        match &self.overlap {
+            Some(reason) => Some(reason.clone()),
+            None if self.wrapped.is_empty() => Some("its guard is not armed".to_owned()),
+            None => None,
+        }
+    }
+
+    /// How old it is at `now`, seconds since boot.
+    pub fn is_fresh(&self, now: f64) -> bool {
+        now - self.updated <= REPORT_AGE_MAXIMUM_SECONDS
+    }
+
+    /// What its process still has to do, in the operator's words; None: nothing.
+    pub fn unfinished(&self) -> Option<String> {
+        const JOBS_TOLD_MAXIMUM: usize = 3;
+        if !self.jobs.is_empty() {
+            let told: Vec<String> = self.jobs.iter().take(JOBS_TOLD_MAXIMUM).map(ToString::to_string).collect();
+            let more = self.jobs.len().saturating_sub(JOBS_TOLD_MAXIMUM);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            return Some(format!("{}{more}", told.join(", ")));
+        }
+        let plural = |count: u64| if count == 1 { "" } else { "s" };
+        match (self.held, self.returning) {
+            (0, 0) => None,
+            (0, returning) => Some(format!("{returning} return{} on the way", plural(returning))),
+            (held, _) => Some(format!("{held} job{} to be decided on", plural(held))),
+        }
+    }
+
+    /// Whether every job that may still arrive here has reached `other`, too: this process has seen all that was published before the
+    /// first that came to the other one. Jobs are ordered by their names (a Salt jid is a time of its master's clock).
+    pub fn has_caught_up_with(&self, other: &Self) -> bool {
+        self.peers.iter().all(|mine| {
+            let theirs = other.peers.iter().find(|theirs| theirs.name == mine.name);
+            match (&mine.last, theirs.and_then(|theirs| theirs.first.as_ref())) {
+                (Some(last), Some(first)) => last >= first,
+                // Nothing has come since the other one listens, or ever: nothing is on its way that the other one won't get.
+                (None, _) | (Some(_), None) => true,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(first: Option<&str>, last: Option<&str>) -> Report {
+        let peer = serde_json::json!({"name": "m", "proven": 3, "first": first, "last": last});
+        let report = serde_json::json!({"schema": 1, "leader": 1, "pid": 2, "start_time": 3, "wrapped": ["w"], "overlap": null,
+            "serial": 4, "role": "active", "duties": true, "announced": true, "prove": 3, "jobs": [], "held": 0, "returning": 0,
+            "peers": [peer], "updated": 100.5});
+        Report::parse(report.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn roles_are_written_as_documented() {
+        let seat = |leader, role, origin| Seat { leader, role, origin };
+        let roles = Roles {
+            seats: vec![seat(1234, Role::Draining, Origin::Boot), seat(1300, Role::Active, Origin::Switch)],
+            announce: Some(1300),
+            prove: 17,
+        };
+        let text = roles.to_text(42);
+        assert_eq!(
+            text,
+            "sidle-gate 1\nserial 42\nseat 1234 draining boot\nseat 1300 active switch\nannounce 1300\nprove 17\n"
+        );
+        assert_eq!(Roles::serial_of(&text), 42);
+        assert_eq!(Roles::serial_of("sidle-gate 1\nser"), 0);
+        assert_eq!(roles.role_of(1300), Some(Role::Active));
+        assert_eq!(roles.role_of(1), None);
+    }
+
+    #[test]
+    fn a_process_is_closed_only_when_it_has_seen_all_that_the_other_one_never_got() {
+        assert!(report(Some("1"), Some("5")).has_caught_up_with(&report(Some("5"), Some("9"))));
+        assert!(!report(Some("1"), Some("4")).has_caught_up_with(&report(Some("5"), Some("9"))));
+        assert!(report(Some("1"), Some("4")).has_caught_up_with(&report(None, None)));
+        assert!(report(None, None).has_caught_up_with(&report(Some("5"), Some("9"))));
+    }
+
+    #[test]
+    fn what_is_unfinished_is_named() {
+        let mut seen = report(None, None);
+        assert_eq!(seen.unfinished(), None);
+        seen.returning = 1;
+        assert_eq!(seen.unfinished().unwrap(), "1 return on the way");
+        seen.held = 2;
+        assert_eq!(seen.unfinished().unwrap(), "2 jobs to be decided on");
+        seen.jobs = vec![Job { id: "7".to_owned(), what: "test.sleep".to_owned(), pid: Some(9) }];
+        assert_eq!(seen.unfinished().unwrap(), "test.sleep 7 (process 9)");
+    }
+
+    #[test]
+    fn a_report_that_was_cut_off_says_nothing_and_an_unarmed_guard_forbids() {
+        assert_eq!(Report::parse(b"{\"leader\": 1"), None);
+        let mut seen = report(None, None);
+        assert_eq!(seen.forbids_overlap(), None);
+        assert!(seen.is_fresh(101.0) && !seen.is_fresh(120.0));
+        seen.wrapped.clear();
+        assert!(seen.forbids_overlap().is_some());
+        seen.overlap = Some("it is a syndic".to_owned());
+        assert_eq!(seen.forbids_overlap().unwrap(), "it is a syndic");
+    }
+}

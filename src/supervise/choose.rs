@@ -1,0 +1,89 @@
+//! In which mode a switch is done: overlap where nothing stands against it, and what is said where something does.
+
+use crate::agent::gate::PROTOCOL;
+use crate::bundle::manifest::Manifest;
+use crate::failure::{Class, Report};
+use crate::os::host;
+use crate::switch::Mode;
+use crate::switch::processes::{Processes, Which};
+
+/// The mode, and what whoever asked should know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// How it is done.
+    pub mode: Mode,
+    /// Why not as it was asked for, or as it is usual.
+    pub note: Option<String>,
+}
+
+/// What stands against an overlap.
+enum Obstacle {
+    /// It can't be done at all.
+    Impossible(String),
+    /// The host hasn't the means just now.
+    Means(String),
+}
+
+/// Chooses. `wished`: what was asked for; None: whatever costs least. `running`: the process that serves now; `to`: the manifest of the
+/// release that is to serve.
+pub fn choose(
+    wished: Option<Mode>,
+    running: Option<Which<'_>>,
+    processes: &Processes,
+    to: &Manifest,
+) -> Result<Choice, Report> {
+    let mode = match wished {
+        Some(mode @ (Mode::Idle | Mode::Now)) => return Ok(Choice { mode, note: None }),
+        Some(Mode::Overlap) => Mode::Overlap,
+        None => Mode::Overlap,
+    };
+    // Nobody is there to lose anything.
+    if running.is_none_or(|running| processes.of(running).is_none()) {
+        return Ok(Choice { mode: Mode::Idle, note: None });
+    }
+    match obstacle(running, processes, to) {
+        None => Ok(Choice { mode, note: None }),
+        Some(Obstacle::Means(why)) => {
+            Ok(Choice { mode: Mode::Idle, note: Some(format!("done when idle instead of in overlap: {why}")) })
+        }
+        Some(Obstacle::Impossible(why)) if wished.is_none() => {
+            Ok(Choice { mode: Mode::Idle, note: Some(format!("done when idle, since it can't overlap: {why}")) })
+        }
+        Some(Obstacle::Impossible(why)) => Err(Report {
+            class: Class::Failed,
+            message: format!("cannot overlap: {why}"),
+            causes: Vec::new(),
+            hint: Some("add `--mode idle`: it waits until no job runs; what is published during the change is missed".to_owned()),
+        }),
+    }
+}
+
+fn obstacle(running: Option<Which<'_>>, processes: &Processes, to: &Manifest) -> Option<Obstacle> {
+    let impossible = |why: String| Some(Obstacle::Impossible(why));
+    let release = to.release();
+    match to.guard {
+        None => return impossible(format!("{release} has no guard")),
+        Some(guard) if guard.protocol != PROTOCOL => {
+            return impossible(format!("the guard of {release} speaks protocol {}, not {PROTOCOL}", guard.protocol));
+        }
+        Some(_) => {}
+    }
+    let running = running?;
+    if processes.guarded(running).is_none() {
+        return impossible(format!("the running {} has no guard", running.release()));
+    }
+    match processes.report(running) {
+        None => return impossible(format!("the guard of the running {} has not reported yet", running.release())),
+        Some(report) => {
+            if let Some(why) = report.forbids_overlap() {
+                return impossible(why);
+            }
+        }
+    }
+    let needed = to.space.overlap_memory_bytes;
+    let free = host::memory_available()?;
+    let mebibytes = |bytes: u64| bytes / (1024 * 1024);
+    (free < needed).then(|| {
+        Obstacle::Means(format!("two processes need {} MiB more, {} MiB are free", mebibytes(needed), mebibytes(free)))
+    })
+}

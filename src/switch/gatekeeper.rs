@@ -1,0 +1,92 @@
+//! The gate's files: writes roles, reads what the guards report. The forms are [`crate::agent::gate`]'s.
+
+use crate::agent::gate::{
+    CLAIMS_NAME, HANDOVER_NAME, REPORT_LENGTH_MAXIMUM, ROLES_LENGTH_MAXIMUM, ROLES_NAME, Report, Roles, SEATS_NAME,
+};
+use crate::crash_point;
+use crate::layout::Layout;
+use crate::name::InstanceName;
+use crate::os::OsError;
+use crate::os::dir::Dir;
+use std::path::{Path, PathBuf};
+
+const GATE_NAME: &str = "gate";
+const DIRECTORY_MODE: u32 = 0o755;
+const FILE_MODE: u32 = 0o644;
+
+/// The gate of one instance. What lies there is a cache of what the journal says: it may vanish at any time and is made again.
+#[derive(Debug)]
+pub struct Gatekeeper {
+    path: PathBuf,
+    owner: Option<u32>,
+}
+
+impl Gatekeeper {
+    /// The gate of `instance`. Touches nothing.
+    pub fn new(layout: &Layout, instance: &InstanceName) -> Self {
+        Self { path: layout.run(instance).join(GATE_NAME), owner: None }
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the directories. `owner`: the user whom the guards work as, where that isn't this process's.
+    pub fn prepare(&mut self, owner: Option<u32>) -> Result<(), OsError> {
+        self.owner = owner;
+        let gate = Dir::open_or_create(&self.path, DIRECTORY_MODE)?;
+        for name in [CLAIMS_NAME, SEATS_NAME, HANDOVER_NAME] {
+            let directory = gate.child_or_create(name, DIRECTORY_MODE)?;
+            if let Some(owner) = owner {
+                directory.set_owner(owner)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the roles where they are not there already, and gives the serial number under which the guards know them.
+    pub fn publish(&mut self, roles: &Roles) -> Result<u64, OsError> {
+        let gate = match Dir::open_if_exists(&self.path)? {
+            Some(gate) if gate.stat(CLAIMS_NAME)?.is_some() => gate,
+            Some(_) | None => {
+                self.prepare(self.owner)?;
+                Dir::open(&self.path)?
+            }
+        };
+        // A file that is longer than any of ours is as good as none; the serial number then begins again, above what guards follow.
+        let found = gate.read_if_exists(ROLES_NAME, ROLES_LENGTH_MAXIMUM).unwrap_or_default();
+        let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
+        let serial = Roles::serial_of(&found);
+        if serial > 0 && found == roles.to_text(serial) {
+            return Ok(serial);
+        }
+        let followed = roles.seats.iter().filter_map(|seat| self.report(seat.leader)).map(|report| report.serial);
+        let serial = followed.chain([serial]).max().unwrap_or(0).saturating_add(1);
+        crash_point!("gate.before");
+        gate.write_atomic(ROLES_NAME, roles.to_text(serial).as_bytes(), FILE_MODE)?;
+        crash_point!("gate.after");
+        Ok(serial)
+    }
+
+    /// What the guard of a process reports; None: nothing, or nothing that can be read.
+    pub fn report(&self, leader: u32) -> Option<Report> {
+        let seats = Dir::open_if_exists(&self.path.join(SEATS_NAME)).ok()??;
+        let bytes = seats.read_if_exists(report_name(leader), REPORT_LENGTH_MAXIMUM).ok()??;
+        Report::parse(&bytes).filter(|report| report.leader == leader)
+    }
+
+    /// Removes what a process that had this pid before may have left.
+    pub fn forget(&self, leader: u32) -> Result<(), OsError> {
+        for name in [SEATS_NAME, HANDOVER_NAME] {
+            if let Some(directory) = Dir::open_if_exists(&self.path.join(name))? {
+                directory.remove_file(report_name(leader))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn report_name(leader: u32) -> String {
+    format!("{leader}.json")
+}

@@ -1,0 +1,71 @@
+//! Who may do what with jobs, as the journal has it: the roles of the gate. Pure; they are derived anew at every turn, so that nothing has to be
+//! remembered of them.
+
+use super::machine::{Former, Side};
+use super::phase::Phase;
+use super::record::Switch;
+use crate::agent::gate::{Origin, Role, Roles, Seat};
+
+/// A process that lives and has a guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guarded {
+    /// Its leader's pid.
+    pub leader: u32,
+    /// Why it was started.
+    pub origin: Origin,
+}
+
+/// Whether a process that is on its way out has seen everything that the other one never got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backlog {
+    /// It may hold, or still receive, what nobody else has.
+    Possible,
+    /// It has.
+    Seen,
+}
+
+/// The roles while a switch is live. `backlog` is that of the side that doesn't serve.
+pub fn roles(live: &Switch, former: Option<Guarded>, trial: Option<Guarded>, backlog: Backlog, prove: u64) -> Roles {
+    let serves = live.serves();
+    let (server, other) = match serves {
+        Some(Side::Former) => (former, trial),
+        Some(Side::Trial) => (trial, former),
+        // Whoever still lives is about to be ended; until then it works as ever.
+        None => (trial.or(former), if trial.is_some() { former } else { None }),
+    };
+    let seat = |guarded: Guarded, role| Seat { leader: guarded.leader, role, origin: guarded.origin };
+    let seats = match (server, other) {
+        (Some(server), Some(other)) => vec![seat(server, Role::Active), seat(other, reserve(live.phase, backlog))],
+        // One alone takes everything, whatever was planned for it.
+        (Some(only), None) | (None, Some(only)) => vec![seat(only, Role::Active)],
+        (None, None) => Vec::new(),
+    };
+    let settled = matches!(live.phase, Phase::Retiring) || live.phase.is_ended();
+    let announce = server.filter(|_| settled).map(|guarded| guarded.leader);
+    Roles { seats, announce, prove }
+}
+
+/// The roles without a live switch.
+pub fn alone(process: Option<Guarded>, prove: u64) -> Roles {
+    let seat = process.map(|guarded| Seat { leader: guarded.leader, role: Role::Active, origin: guarded.origin });
+    Roles { seats: seat.into_iter().collect(), announce: process.map(|guarded| guarded.leader), prove }
+}
+
+/// What the side that doesn't serve may do.
+fn reserve(phase: Phase, backlog: Backlog) -> Role {
+    match (phase, backlog) {
+        // It has not been shown to work.
+        (Phase::Starting | Phase::Proving, Backlog::Possible | Backlog::Seen) => Role::Standby,
+        (Phase::Retiring | Phase::Returning | Phase::Retreating, Backlog::Seen) => Role::Closed,
+        // On probation of the other one it is the safety net.
+        (_, Backlog::Possible | Backlog::Seen) => Role::Draining,
+    }
+}
+
+/// The role of a process that is about to be started, until it has read the roles.
+pub fn first_role(live: Option<&Switch>, side: Side) -> Role {
+    match live {
+        Some(live) if live.former() == Former::Beside && live.serves() != Some(side) => Role::Standby,
+        Some(_) | None => Role::Active,
+    }
+}
