@@ -100,6 +100,8 @@ struct Supervisor {
     health: Option<(Duration, AgentStatus)>,
     trouble: Option<String>,
     written: Option<SupervisorStatus>,
+    /// Since when something that is to be gone isn't.
+    lingering: Option<Duration>,
     ending: Option<Duration>,
     over: bool,
 }
@@ -141,6 +143,7 @@ impl Supervisor {
             health: None,
             trouble: None,
             written: None,
+            lingering: None,
             ending: None,
             over: false,
         })
@@ -192,8 +195,14 @@ impl Supervisor {
         let Some(kept) = kept else { return HEALTH_LOOK };
         // What else runs is left of a switch that was given up.
         match self.processes.end_all_but(&journal.allowed()) {
-            Ok(true) => {}
-            Ok(false) => return END_LOOK,
+            Ok(true) => self.lingering = None,
+            Ok(false) => {
+                let since = *self.lingering.get_or_insert(now.since_boot);
+                // One that doesn't end at all (in an uninterruptible wait) must not keep its successor from being there.
+                if now.since_boot.saturating_sub(since) < self.settings.limits.stop {
+                    return END_LOOK;
+                }
+            }
             Err(error) => self.trouble = Some(error.to_string()),
         }
         let Some(which) = kept else { return HEALTH_LOOK };

@@ -237,7 +237,9 @@ impl Switch {
             if *outcome == Outcome::Cancelled {
                 switch.waiting_for.clone_from(&self.waiting_for);
             }
-            switch.keep_time(now);
+            if switch.parted != self.parted {
+                switch.keep_time(now);
+            }
             return switch;
         }
         if self.phase == Phase::Probation && next == Phase::Proving {

@@ -205,15 +205,25 @@ fn switch_at_every_instant(verb: &[&str], behaviour: &str) {
 
 #[test]
 fn a_switch_killed_at_any_instant_ends_on_a_release_that_works() {
-    switch_at_every_instant(&["switch", DEMO, "1.1-1"], "good");
+    switch_at_every_instant(&["switch", DEMO, "1.1-1", "--mode", "idle"], "good");
 }
 
 #[test]
 fn a_switch_to_a_bad_release_killed_at_any_instant_comes_back() {
-    switch_at_every_instant(&["switch", DEMO, "1.1-1"], "crash");
+    switch_at_every_instant(&["switch", DEMO, "1.1-1", "--mode", "idle"], "crash");
 }
 
 #[test]
 fn a_rollback_killed_at_any_instant_ends_on_a_release_that_works() {
-    switch_at_every_instant(&["rollback", DEMO, "1.1-1"], "good");
+    switch_at_every_instant(&["rollback", DEMO, "1.1-1", "--mode", "idle"], "good");
+}
+
+#[test]
+fn an_overlap_killed_at_any_instant_ends_on_a_release_that_works() {
+    switch_at_every_instant(&["switch", DEMO, "1.1-1", "--mode", "overlap"], "good");
+}
+
+#[test]
+fn an_overlap_with_a_bad_release_killed_at_any_instant_comes_back() {
+    switch_at_every_instant(&["switch", DEMO, "1.1-1", "--mode", "overlap"], "crash");
 }

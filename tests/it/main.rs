@@ -17,6 +17,7 @@ mod keyring;
 mod lazy;
 mod machine;
 mod messages;
+mod overlap;
 mod python_tuf;
 mod quickstart;
 mod readers;

@@ -2,7 +2,7 @@
 
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, tree};
-use sidle::agent::{Activity, Agent as _, Health};
+use sidle::agent::{Activity, Agent as _, Health, Subject};
 use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ fn a_life(version: &str) {
     master.accept("one");
     minion.healthy();
 
-    let core = minion.observer().core(&minion.leader()).unwrap();
+    let core = minion.observer().core(Subject::unguarded(&minion.leader())).unwrap();
     assert_eq!(core.len(), 2, "Salt's parent and main");
     assert_eq!(core[0], minion.leader());
     minion.idle(30);
@@ -127,7 +127,7 @@ fn jobs_as_threads_scheduled_jobs_queued_jobs_and_leftovers() {
     threads.idle(30);
     master.publish("threads", &["test.sleep", "4"]);
     let jobs = threads.busy_with("test.sleep");
-    let core = threads.observer().core(&threads.leader()).unwrap();
+    let core = threads.observer().core(Subject::unguarded(&threads.leader())).unwrap();
     assert_eq!(jobs[0].pid, Some(core[1].pid), "a thread's process is main itself");
     threads.idle(30);
 

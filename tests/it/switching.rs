@@ -22,7 +22,7 @@ fn a_switch_waits_for_the_running_job_and_the_way_back_brings_the_old_release() 
     eventually(5, "the job runs", || {
         if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
     });
-    let told = host.sidle(&["switch", DEMO, "1.1-1", "--reason", "because"]).ok();
+    let told = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "idle", "--reason", "because"]).ok();
     assert!(told.contains("waiting until no job runs") && told.contains("long"), "{told}");
     assert!(told.contains("1.1-1 is current"), "{told}");
     let done = host.done("long");
@@ -43,6 +43,15 @@ fn a_switch_waits_for_the_running_job_and_the_way_back_brings_the_old_release() 
 
 #[test]
 fn a_release_that_does_not_come_up_never_becomes_current_and_is_refused_the_second_time() {
+    bad_releases_are_left("idle");
+}
+
+#[test]
+fn the_same_beside_the_old_process_which_is_never_touched() {
+    bad_releases_are_left("overlap");
+}
+
+fn bad_releases_are_left(mode: &str) {
     let author = Author::new();
     let host = Host::new(&author);
     host.install(&author.release("1.0", "good")).ok();
@@ -54,13 +63,15 @@ fn a_release_that_does_not_come_up_never_becomes_current_and_is_refused_the_seco
     std::fs::write(host.path("etc/sidle/conf.d/test.toml"), "probation = \"4s\"\n").unwrap();
     let _supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let before = host.agents();
     for (version, behaviour) in bad {
         let release = format!("{version}-1");
-        let tried = host.sidle(&["switch", DEMO, &release]);
+        let tried = host.sidle(&["switch", DEMO, &release, "--mode", mode]);
         assert_eq!(tried.code, Some(5), "{behaviour}: {tried:?}");
         assert_eq!(host.current().as_deref(), Some("1.0-1"), "{behaviour}");
         assert_eq!(host.answering(&format!("after-{behaviour}")), "1.0");
-        let again = host.sidle(&["switch", DEMO, &release]);
+        assert!(mode == "idle" || host.agents() == before, "{behaviour}: the old process was touched");
+        let again = host.sidle(&["switch", DEMO, &release, "--mode", mode]);
         assert_eq!(again.code, Some(10), "{behaviour}: {again:?}");
         assert!(again.stderr.contains("--force"), "{again:?}");
     }
@@ -76,7 +87,7 @@ fn a_switch_that_is_still_busy_at_its_deadline_changes_nothing() {
     eventually(5, "the job runs", || {
         if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
     });
-    let tried = host.sidle(&["switch", DEMO, "1.1-1", "--deadline", "1s"]);
+    let tried = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "idle", "--deadline", "1s"]);
     assert_eq!(tried.code, Some(11), "{tried:?}");
     assert_eq!(host.done("long")["exit"], "0");
     assert_eq!(host.status()["supervisor"]["agent"]["leader"], before, "the process was never touched");
@@ -91,7 +102,7 @@ fn a_live_switch_can_be_taken_back_and_a_second_one_is_a_conflict() {
     eventually(5, "the job runs", || {
         if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
     });
-    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--mode", "idle", "--no-wait"]).code, Some(4));
     assert_eq!(host.sidle(&["status", DEMO]).code, Some(4));
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1"]).code, Some(12));
     let collected = host.sidle(&["collect", DEMO, "--keep", "0"]);

@@ -1,6 +1,6 @@
 //! A model of a host: a link, processes, releases of every kind of health, and a driver's acts on them.
 
-use sidle::switch::{Act, Journal, Mode, Outcome, Purpose, Side};
+use sidle::switch::{Act, Former as Taking, Journal, Mode, Outcome, Purpose, Side, Switch};
 use sidle::version::Release;
 
 /// What runs before the switch, and how it takes it.
@@ -24,9 +24,40 @@ pub enum Former {
     NeverBack,
     /// Once ended it never reaches its peers again.
     PeersDown,
+    /// Dies beside the new one before that one has proven itself.
+    DiesBeside,
+    /// Dies when the jobs are handed over.
+    DiesAtHandover,
+    /// Dies while the new one is on probation.
+    DiesInProbation,
+    /// Never follows the gate.
+    DeafToTheGate,
+    /// Has a job that it finishes late.
+    JobInRetirement,
 }
 
 impl Former {
+    /// It ends by itself, in some mode.
+    pub fn dies(self) -> bool {
+        use Former::{DiesAtFreeze, DiesAtHandover, DiesBeside, DiesInProbation, DiesWhileWaiting};
+        matches!(self, DiesWhileWaiting | DiesAtFreeze | DiesBeside | DiesAtHandover | DiesInProbation)
+    }
+
+    /// It ends beside this release on trial.
+    pub fn dies_beside(self, trial: Trial) -> bool {
+        match self {
+            Self::DiesBeside => trial != Trial::CrashesAtStart,
+            Self::DiesAtHandover => trial.is_proven(),
+            Self::DiesInProbation => trial.is_proven(),
+            _ => false,
+        }
+    }
+
+    pub fn matters_beside(self) -> bool {
+        use Former::{DeafToTheGate, DiesAtHandover, DiesBeside, DiesInProbation, JobInRetirement};
+        matches!(self, DiesBeside | DiesAtHandover | DiesInProbation | DeafToTheGate | JobInRetirement)
+    }
+
     pub fn matters_while_waiting(self) -> bool {
         use Former::{BusyForever, BusyOnce, DiesAtFreeze, DiesWhileWaiting, JobAtFreezeAlways, JobAtFreezeOnce};
         matches!(self, BusyOnce | BusyForever | JobAtFreezeOnce | JobAtFreezeAlways | DiesWhileWaiting | DiesAtFreeze)
@@ -45,9 +76,24 @@ pub enum Trial {
     NeverProves,
     DiesInProbation,
     UnknownInProbation,
+    /// Has a job of its own when it is left, and finishes that late.
+    JobWhenLeft,
+    /// The same, and never finishes it.
+    JobForEver,
+    DiesWhenLeft,
 }
 
 impl Trial {
+    /// It reaches its peers.
+    pub fn is_proven(self) -> bool {
+        use Trial::{DiesInProbation, FlapsForever, UnknownInProbation};
+        self.can_pass() || matches!(self, FlapsForever | DiesInProbation | UnknownInProbation)
+    }
+
+    pub fn matters_when_left(self) -> bool {
+        matches!(self, Self::JobWhenLeft | Self::JobForEver | Self::DiesWhenLeft)
+    }
+
     pub fn can_pass(self) -> bool {
         matches!(self, Self::Good | Self::SlowToProve | Self::FlapsOnce)
     }
@@ -68,6 +114,8 @@ pub enum Hitch {
     TrialStopLingers,
     FlipFailsOnce,
     FlipNever,
+    RehearsalFails,
+    RehearsalTakesLong,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +125,13 @@ pub struct World {
     pub former: Former,
     pub trial: Trial,
     pub hitch: Hitch,
+}
+
+impl World {
+    /// A process of the old release runs when the switch is asked for.
+    pub fn starts_with_a_process(self) -> bool {
+        !matches!(self.former, Former::None | Former::Absent | Former::Broken)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -118,8 +173,8 @@ fn failed(text: &str) -> Outcome {
     Outcome::Failed(text.to_owned())
 }
 
-fn lost() -> Outcome {
-    Outcome::Lost("it ended".to_owned())
+fn lost(side: Side) -> Outcome {
+    Outcome::Lost(side, "it ended".to_owned())
 }
 
 impl Host {
@@ -127,17 +182,17 @@ impl Host {
         format!("boot {}", self.boot)
     }
 
-    /// A process of `release` that was not told to go.
-    pub fn running(&self, release: &Release) -> Option<&Process> {
-        self.processes.iter().find(|process| process.release == *release && !process.doomed)
+    /// A process of a side that was not told to go.
+    pub fn running(&self, side: Side) -> Option<&Process> {
+        self.processes.iter().find(|process| process.side == side && !process.doomed)
     }
 
-    fn running_mut(&mut self, release: &Release) -> Option<&mut Process> {
-        self.processes.iter_mut().find(|process| process.release == *release && !process.doomed)
+    fn running_mut(&mut self, side: Side) -> Option<&mut Process> {
+        self.processes.iter_mut().find(|process| process.side == side && !process.doomed)
     }
 
-    fn end(&mut self, release: &Release) {
-        self.processes.retain(|process| process.release != *release);
+    fn end(&mut self, side: Side) {
+        self.processes.retain(|process| process.side != side);
     }
 
     /// True once for each name.
@@ -158,13 +213,17 @@ impl Host {
         }
     }
 
-    /// What the supervisor does by itself: the release that is to be kept runs, and nothing else.
-    pub fn kept(&self, world: World, side: Side, release: Option<&Release>) -> Self {
+    /// What the supervisor does by itself: the process that is to be kept runs, and nothing but what is allowed.
+    pub fn kept(&self, world: World, keeps: Option<(Side, &Release)>, allowed: &[Side]) -> Self {
         let mut host = self.clone();
-        let keep = |process: &Process| release == Some(&process.release) && !process.doomed;
-        host.processes.retain(|process| keep(process) || Self::stays(world, process));
-        if let Some(release) = release.filter(|_| host.processes.is_empty() && host.can_start(world, side)) {
-            host.spawn(release, side);
+        let stays = |process: &Process| allowed.contains(&process.side) && !process.doomed;
+        host.ended_original |= host.processes.iter().any(|process| process.original && !stays(process));
+        host.processes.retain(|process| stays(process) || Self::stays(world, process));
+        // One that doesn't end is not waited for for ever.
+        if let Some((side, release)) = keeps {
+            if host.running(side).is_none() && host.can_start(world, side) {
+                host.spawn(release, side);
+            }
         }
         host
     }
@@ -184,22 +243,30 @@ impl Host {
         let switch = journal.live.as_ref().expect("an act needs a live switch");
         let mut host = self.clone();
         let mut midway = Vec::new();
-        let outcome = match act {
-            Act::Check => host.check(world),
-            Act::AwaitIdle => host.await_idle(world, switch.from.as_ref().unwrap()),
-            Act::Freeze => host.freeze(world, switch.from.as_ref().unwrap(), &mut midway),
-            Act::Stop(side) => host.stop(world, side, &mut midway),
-            Act::Start(side) => host.start(world, side, switch.release(side).unwrap(), &mut midway),
-            Act::Prove(side) => host.prove(world, side, switch.release(side).unwrap()),
-            Act::Watch => host.watch(world, &switch.to),
-            Act::Flip => host.flip(world, journal),
-            Act::Pause => not_yet("a pause"),
-            Act::Settle => {
-                host.processes.iter_mut().for_each(|process| process.frozen = false);
-                if !host.history.contains(&switch.id) {
-                    host.history.push(switch.id);
+        let beside = switch.former() == Taking::Beside && switch.phase.is_beside();
+        let outcome = if beside && self.running(Side::Former).is_none() {
+            lost(Side::Former)
+        } else {
+            match act {
+                Act::Check => host.check(world),
+                Act::Rehearse => host.rehearse(world),
+                Act::AwaitIdle => host.await_idle(world),
+                Act::Freeze => host.freeze(world, &mut midway),
+                Act::Stop(side) => host.stop(world, side, beside, &mut midway),
+                Act::Start(side) => host.start(world, side, switch, beside, &mut midway),
+                Act::Prove(side) => host.prove(world, side, beside),
+                Act::HandOver => host.hand_over(world),
+                Act::Watch => host.watch(world, beside),
+                Act::Flip => host.flip(world, journal),
+                Act::Drain(side) => host.drain(world, side, &mut midway),
+                Act::Pause => not_yet("a pause"),
+                Act::Settle => {
+                    host.processes.iter_mut().for_each(|process| process.frozen = false);
+                    if !host.history.contains(&switch.id) {
+                        host.history.push(switch.id);
+                    }
+                    Outcome::Done
                 }
-                Outcome::Done
             }
         };
         Effect { midway, after: host, outcome }
@@ -216,30 +283,38 @@ impl Host {
         }
     }
 
-    fn await_idle(&mut self, world: World, release: &Release) -> Outcome {
-        let Some(process) = self.running_mut(release) else { return lost() };
+    fn rehearse(&mut self, world: World) -> Outcome {
+        match world.hitch {
+            Hitch::RehearsalFails => failed("a module can't be imported"),
+            Hitch::RehearsalTakesLong if self.strikes("rehearsal") => not_yet("it is being rehearsed"),
+            _ => Outcome::Done,
+        }
+    }
+
+    fn await_idle(&mut self, world: World) -> Outcome {
+        let Some(process) = self.running_mut(Side::Former) else { return lost(Side::Former) };
         process.frozen = false;
         match world.former {
             Former::BusyForever => not_yet("a job runs"),
             Former::BusyOnce if self.strikes("busy") => not_yet("a job runs"),
             Former::DiesWhileWaiting if self.strikes("dies") => {
-                self.end(release);
-                lost()
+                self.end(Side::Former);
+                lost(Side::Former)
             }
             _ => Outcome::Done,
         }
     }
 
-    fn freeze(&mut self, world: World, release: &Release, midway: &mut Vec<Self>) -> Outcome {
-        let Some(process) = self.running_mut(release) else { return lost() };
+    fn freeze(&mut self, world: World, midway: &mut Vec<Self>) -> Outcome {
+        let Some(process) = self.running_mut(Side::Former) else { return lost(Side::Former) };
         process.frozen = true;
         midway.push(self.clone());
         let job = match world.former {
             Former::JobAtFreezeAlways => true,
             Former::JobAtFreezeOnce => self.strikes("job"),
             Former::DiesAtFreeze if self.strikes("dies") => {
-                self.end(release);
-                return lost();
+                self.end(Side::Former);
+                return lost(Side::Former);
             }
             _ => false,
         };
@@ -247,13 +322,14 @@ impl Host {
             return failed("the operation is not permitted");
         }
         if job {
-            self.running_mut(release).unwrap().frozen = false;
+            self.running_mut(Side::Former).unwrap().frozen = false;
             return not_yet("a job came");
         }
         Outcome::Done
     }
 
-    fn stop(&mut self, world: World, side: Side, midway: &mut Vec<Self>) -> Outcome {
+    /// Ends everything but the old process where that one is beside.
+    fn stop(&mut self, world: World, side: Side, beside: bool, midway: &mut Vec<Self>) -> Outcome {
         let once = match (world.hitch, side) {
             (Hitch::StopFailsOnce, Side::Former) | (Hitch::TrialStopFailsOnce, Side::Trial) => self.strikes("stop"),
             _ => false,
@@ -261,27 +337,41 @@ impl Host {
         if once {
             return failed("the operation is not permitted");
         }
-        self.ended_original |= self.processes.iter().any(|process| process.original);
-        self.processes.iter_mut().for_each(|process| process.doomed = true);
+        let spared = |process: &Process| beside && process.side == Side::Former;
+        self.ended_original |= self.processes.iter().any(|process| process.original && !spared(process));
+        self.processes.iter_mut().filter(|process| !spared(process)).for_each(|process| process.doomed = true);
         midway.push(self.clone());
         let lingers = match (world.hitch, side) {
             (Hitch::StopLingers, Side::Former) | (Hitch::TrialStopLingers, Side::Trial) => self.strikes("linger"),
             _ => false,
         };
-        if lingers && !self.processes.is_empty() {
+        if lingers && self.processes.iter().any(|process| process.doomed) {
             return not_yet("the process is ending");
         }
-        self.processes.retain(|process| Self::stays(world, process));
-        if self.processes.is_empty() { Outcome::Done } else { not_yet("the process doesn't end") }
+        self.processes.retain(|process| !process.doomed || Self::stays(world, process));
+        if self.processes.iter().any(|process| process.doomed) {
+            return not_yet("the process doesn't end");
+        }
+        Outcome::Done
     }
 
-    fn start(&mut self, world: World, side: Side, release: &Release, midway: &mut Vec<Self>) -> Outcome {
+    fn start(
+        &mut self,
+        world: World,
+        side: Side,
+        switch: &Switch,
+        beside: bool,
+        midway: &mut Vec<Self>,
+    ) -> Outcome {
+        let release = switch.release(side).unwrap();
         if side == Side::Trial {
             let stranger = self.processes.iter().find(|process| process.side == Side::Former);
-            assert_eq!(stranger, None, "the new release is started beside the old one");
+            assert!(beside || stranger.is_none(), "the new release is started beside the old one");
             assert!(self.checked, "a release is started that was not checked");
         }
-        for process in self.processes.iter_mut().filter(|process| process.release != *release) {
+        let spared = |process: &Process| process.side == side || (beside && process.side == Side::Former);
+        self.ended_original |= self.processes.iter().any(|process| process.original && !spared(process));
+        for process in self.processes.iter_mut().filter(|process| !spared(process)) {
             process.doomed = true;
         }
         midway.push(self.clone());
@@ -289,9 +379,8 @@ impl Host {
         if self.processes.iter().any(|process| process.doomed) {
             return not_yet("the process doesn't end");
         }
-        if let Some(process) = self.running_mut(release) {
+        if let Some(process) = self.running_mut(side) {
             process.frozen = false;
-            process.side = side;
             return Outcome::Done;
         }
         if !self.can_start(world, side) {
@@ -303,41 +392,96 @@ impl Host {
         self.spawn(release, side);
         midway.push(self.clone());
         if side == Side::Trial && world.trial == Trial::CrashesAtStart {
-            self.end(release);
-            return lost();
+            self.end(side);
+            return lost(side);
         }
         Outcome::Done
     }
 
-    fn prove(&mut self, world: World, side: Side, release: &Release) -> Outcome {
-        let Some(process) = self.running(release) else { return lost() };
+    fn prove(&mut self, world: World, side: Side, beside: bool) -> Outcome {
+        let Some(process) = self.running(side) else { return lost(side) };
         assert!(!process.frozen, "a frozen process is waited for");
+        if beside && world.former == Former::DiesBeside && self.strikes("dies") {
+            self.end(Side::Former);
+            return lost(Side::Former);
+        }
         match (side, world.trial, world.former) {
             (Side::Trial, Trial::CrashesAtStart | Trial::DiesBeforeProof, _) => {
-                self.end(release);
-                lost()
+                self.end(side);
+                lost(side)
             }
-            (Side::Trial, Trial::NeverProves, _) => not_yet("no peer answers"),
+            (Side::Trial, Trial::NeverProves | Trial::JobWhenLeft | Trial::JobForEver | Trial::DiesWhenLeft, _) => {
+                not_yet("no peer answers")
+            }
             (Side::Trial, Trial::SlowToProve, _) if self.strikes("slow") => not_yet("no peer answers"),
             (Side::Former, _, Former::PeersDown) if self.ended_original => not_yet("no peer answers"),
             _ => Outcome::Done,
         }
     }
 
-    fn watch(&mut self, world: World, release: &Release) -> Outcome {
-        if self.running(release).is_none() {
-            return lost();
+    fn hand_over(&mut self, world: World) -> Outcome {
+        if self.running(Side::Trial).is_none() {
+            return lost(Side::Trial);
+        }
+        match world.former {
+            Former::DeafToTheGate => not_yet("the old process to follow the gate"),
+            Former::DiesAtHandover if self.strikes("dies") => {
+                self.end(Side::Former);
+                lost(Side::Former)
+            }
+            _ => Outcome::Done,
+        }
+    }
+
+    fn watch(&mut self, world: World, beside: bool) -> Outcome {
+        if self.running(Side::Trial).is_none() {
+            return lost(Side::Trial);
+        }
+        if beside && world.former == Former::DiesInProbation && self.strikes("dies") {
+            self.end(Side::Former);
+            return lost(Side::Former);
         }
         match world.trial {
             Trial::FlapsForever => failed("no peer answers"),
             Trial::FlapsOnce if self.strikes("flap") => failed("no peer answers"),
             Trial::UnknownInProbation => not_yet("can't be known"),
             Trial::DiesInProbation => {
-                self.end(release);
-                lost()
+                self.end(Side::Trial);
+                lost(Side::Trial)
             }
             _ => Outcome::Done,
         }
+    }
+
+    /// The old process is ended by this act, the one on trial by the next phase.
+    fn drain(&mut self, world: World, side: Side, midway: &mut Vec<Self>) -> Outcome {
+        if self.running(side).is_none() {
+            return lost(side);
+        }
+        if side == Side::Trial {
+            return match world.trial {
+                Trial::JobWhenLeft if self.strikes("left") => not_yet("a job runs"),
+                Trial::JobForEver => not_yet("a job runs"),
+                Trial::DiesWhenLeft => {
+                    self.end(side);
+                    lost(side)
+                }
+                _ => Outcome::Done,
+            };
+        }
+        if world.former == Former::JobInRetirement && self.strikes("retirement") {
+            return not_yet("a job runs");
+        }
+        self.running_mut(side).unwrap().frozen = true;
+        midway.push(self.clone());
+        self.ended_original = true;
+        self.processes.iter_mut().filter(|process| process.side == side).for_each(|process| process.doomed = true);
+        midway.push(self.clone());
+        self.processes.retain(|process| process.side != side || Self::stays(world, process));
+        if self.processes.iter().any(|process| process.side == side) {
+            return not_yet("the process doesn't end");
+        }
+        Outcome::Done
     }
 
     fn flip(&mut self, world: World, journal: &Journal) -> Outcome {

@@ -4,7 +4,7 @@ use jiff::{Timestamp, ToSpan as _};
 use sidle::failure::Class;
 use sidle::switch::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM};
 use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
-use sidle::switch::machine::{self, Course, SETBACKS_MAXIMUM, STEPS_MAXIMUM, Survivor};
+use sidle::switch::machine::{self, Course, Former, Found, SETBACKS_MAXIMUM, STEPS_MAXIMUM};
 use sidle::switch::{
     Cause, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
 };
@@ -15,10 +15,15 @@ use std::time::Duration;
 const LIMITS: Limits = Limits {
     stop: Duration::from_secs(30),
     start: Duration::from_secs(120),
+    rehearsal: Duration::from_secs(120),
+    drain: Duration::from_secs(1_800),
     probation: Duration::from_secs(60),
     pause_minimum: Duration::from_secs(5),
     pause_maximum: Duration::from_secs(300),
 };
+
+const ALIVE: Found = Found::Alive { former: true, trial: true };
+const GONE: Found = Found::Alive { former: false, trial: false };
 
 /// `seconds` into the test.
 fn at(seconds: i64) -> Timestamp {
@@ -33,6 +38,7 @@ fn request(purpose: Purpose, to: &str) -> Request {
         deadline: at(0) + 30.minutes(),
         reason: "a test".to_owned(),
         by: "root".to_owned(),
+        notes: Vec::new(),
     }
 }
 
@@ -41,8 +47,11 @@ fn blank(proven: Option<&str>) -> Journal {
     Journal::new("demo-2".parse().unwrap(), "demo".parse().unwrap(), proven, 0)
 }
 
+/// A switch that was checked and is being rehearsed.
 fn begun(purpose: Purpose, proven: Option<&str>, to: &str) -> Journal {
-    blank(proven).requested(request(purpose, to), "boot 1", at(0)).unwrap()
+    let mut journal = blank(proven).requested(request(purpose, to), "boot 1", at(0)).unwrap();
+    journal.live.as_mut().unwrap().phase = Phase::Rehearsing;
+    journal
 }
 
 /// The journal after these outcomes, one each second.
@@ -61,7 +70,7 @@ fn failed() -> Outcome {
 fn in_phase(phase: Phase) -> Journal {
     let mut journal = begun(Purpose::Switch, Some("1.0-1"), "2.0-1");
     journal.live.as_mut().unwrap().phase = phase;
-    if matches!(phase, Phase::Flipping | Phase::Committed) {
+    if phase.is_committed() {
         journal.previous = journal.proven.replace("2.0-1".parse().unwrap());
     }
     journal
@@ -89,7 +98,7 @@ fn a_commit_is_one_write_and_makes_the_old_release_the_previous_one() {
 fn a_restart_does_not_forget_the_previous_release() {
     let switched = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(9));
     let restarted = switched.requested(request(Purpose::Restart, "2.0-1"), "boot 1", at(0)).unwrap();
-    let restarted = after(restarted, &done(9));
+    let restarted = after(restarted, &done(10));
     assert_eq!(restarted.live, None);
     assert_eq!((&restarted.proven, &restarted.previous), (&switched.proven, &switched.previous));
 }
@@ -137,7 +146,9 @@ fn the_deadline_counts_before_the_stop_and_the_limits_after_it() {
         assert!(bounded.is_none_or(|outcome| outcome == Outcome::Expired), "{phase}");
         let expected = match phase {
             Phase::Freezing | Phase::Stopping | Phase::Retreating => Some(30),
-            Phase::Starting | Phase::Proving | Phase::Restarting | Phase::Reproving => Some(120),
+            Phase::Rehearsing | Phase::Starting | Phase::Proving => Some(120),
+            Phase::Handing | Phase::Restarting | Phase::Reproving => Some(120),
+            Phase::Returning => Some(1_800),
             Phase::Probation => Some(60),
             Phase::Stranded => Some(5),
             _ => None,
@@ -172,9 +183,9 @@ fn a_failure_tells_where_whose_and_what_and_the_first_one_stands() {
     assert_eq!(failure(&stranded), found);
     assert_eq!(stranded.live.as_ref().unwrap().waiting_for.as_deref(), Some("no peer answers"));
     assert_eq!(failure(&proving.advanced(&Outcome::Cancelled, at(9))).cause, Cause::Person);
-    assert_eq!(failure(&proving.resumed("boot 2", false, at(9))).cause, Cause::Interruption);
-    assert_eq!(failure(&proving.resumed("boot 2", false, at(9))).text, "the host went down meanwhile");
-    let gone = failure(&proving.resumed("boot 1", false, at(9)));
+    assert_eq!(failure(&proving.resumed("boot 2", false, false, at(9))).cause, Cause::Interruption);
+    assert_eq!(failure(&proving.resumed("boot 2", false, false, at(9))).text, "the host went down meanwhile");
+    let gone = failure(&proving.resumed("boot 1", false, false, at(9)));
     assert_eq!(gone.text, "the new process was gone when the supervisor came back");
     let stopping = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(3));
     assert_eq!(failure(&stopping.advanced(&failed(), at(9))).cause, Cause::Host);
@@ -230,19 +241,19 @@ fn the_baseline_is_taken_while_the_old_process_answers() {
 
 #[test]
 fn interruptions_are_bounded() {
-    let course = |setbacks, steps| Course { mode: Mode::Idle, former: true, steps, setbacks };
-    let survivors = [Survivor::Alive, Survivor::Gone, Survivor::Rebooted];
+    let course = |setbacks, steps| Course { mode: Mode::Idle, former: Former::Apart, steps, setbacks };
+    let survivors = [ALIVE, GONE, Found::Rebooted];
     for phase in [Phase::Stopping, Phase::Starting, Phase::Proving, Phase::Probation] {
         for survivor in survivors {
             let often = machine::resumed(phase, survivor, course(SETBACKS_MAXIMUM, 0));
             let long = machine::resumed(phase, survivor, course(0, STEPS_MAXIMUM));
             assert_eq!((often, long), (Phase::Retreating, Phase::Retreating), "{phase}");
         }
-        let alive = machine::resumed(phase, Survivor::Alive, course(SETBACKS_MAXIMUM - 1, STEPS_MAXIMUM - 1));
-        assert!(alive.is_trial(), "{phase}");
+        let again = machine::resumed(phase, ALIVE, course(SETBACKS_MAXIMUM - 1, STEPS_MAXIMUM - 1));
+        assert!(again.is_trial(), "{phase}");
         let mut journal = in_phase(phase);
         for _ in 0..=SETBACKS_MAXIMUM {
-            journal = journal.resumed("boot 1", true, at(1));
+            journal = journal.resumed("boot 1", true, true, at(1));
         }
         assert_eq!(journal.live.unwrap().phase, Phase::Retreating);
     }
@@ -261,22 +272,22 @@ fn interruptions_are_bounded() {
 #[test]
 fn the_old_process_is_left_alone_until_the_target_is_checked_and_after_a_reboot_it_comes_first() {
     for mode in [Mode::Idle, Mode::Now] {
-        let course = Course { mode, former: true, steps: 0, setbacks: 0 };
+        let course = Course { mode, former: Former::Apart, steps: 0, setbacks: 0 };
         for phase in [Phase::Checking, Phase::Waiting, Phase::Freezing, Phase::Stopping] {
-            assert_eq!(machine::resumed(phase, Survivor::Rebooted, course), Phase::Checking);
-            assert_eq!(machine::resumed(phase, Survivor::Gone, course), phase);
+            assert_eq!(machine::resumed(phase, Found::Rebooted, course), Phase::Checking);
+            assert_eq!(machine::resumed(phase, GONE, course), phase);
         }
         for phase in [Phase::Starting, Phase::Proving, Phase::Probation] {
-            assert_eq!(machine::resumed(phase, Survivor::Rebooted, course), Phase::Retreating);
+            assert_eq!(machine::resumed(phase, Found::Rebooted, course), Phase::Retreating);
         }
-        assert_eq!(machine::resumed(Phase::Starting, Survivor::Gone, course), Phase::Starting);
-        assert_eq!(machine::resumed(Phase::Probation, Survivor::Alive, course), Phase::Proving);
-        assert_eq!(machine::resumed(Phase::Reproving, Survivor::Alive, course), Phase::Reproving);
-        assert_eq!(machine::resumed(Phase::Reproving, Survivor::Gone, course), Phase::Restarting);
+        assert_eq!(machine::resumed(Phase::Starting, GONE, course), Phase::Starting);
+        assert_eq!(machine::resumed(Phase::Probation, ALIVE, course), Phase::Proving);
+        assert_eq!(machine::resumed(Phase::Reproving, ALIVE, course), Phase::Reproving);
+        assert_eq!(machine::resumed(Phase::Reproving, GONE, course), Phase::Restarting);
         // A stranded host keeps the release that worked, if it is up and only its peers are down.
-        assert_eq!(machine::resumed(Phase::Stranded, Survivor::Alive, course), Phase::Restarting);
-        let first = Course { former: false, ..course };
-        assert_eq!(machine::resumed(Phase::Stranded, Survivor::Alive, first), Phase::Retreating);
+        assert_eq!(machine::resumed(Phase::Stranded, ALIVE, course), Phase::Restarting);
+        let first = Course { former: Former::None, ..course };
+        assert_eq!(machine::resumed(Phase::Stranded, ALIVE, first), Phase::Retreating);
     }
 }
 
@@ -287,12 +298,19 @@ fn phases_are_journalled_by_their_word_and_belong_to_one_part_of_the_way() {
     for phase in Phase::ALL {
         assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{phase}\""));
         let parts =
-            [phase.is_before_stop(), phase.is_trial(), phase == Phase::Flipping, phase.is_back(), phase.is_ended()];
+            [phase.is_before_stop(), phase.is_trial(), phase.is_committed(), phase.is_back(), phase.is_ended()];
+        let parts = if phase == Phase::Committed { &parts[..4] } else { &parts[..] };
         assert_eq!(parts.iter().filter(|part| **part).count(), 1, "{phase}");
         assert_eq!(phase.is_forth(), phase.is_before_stop() || phase.is_trial());
         // What is kept is what may run: where nothing is asked of a process, but that it be there.
-        let at_rest = phase.is_ended() || matches!(phase, Phase::Checking | Phase::Waiting | Phase::Flipping);
-        assert_eq!(phase.keeps(), phase.runs().filter(|_| at_rest), "{phase}");
+        let at_rest = phase.is_ended()
+            || phase.is_committed()
+            || matches!(phase, Phase::Checking | Phase::Rehearsing | Phase::Waiting);
+        for former in [Former::None, Former::Apart, Former::Beside] {
+            assert_eq!(phase.keeps(), phase.serves(former).filter(|_| at_rest), "{phase}");
+            let serves = phase.serves(former).is_none_or(|side| phase.allows(side, former));
+            assert!(serves, "{phase}: who serves may be there");
+        }
     }
     assert_eq!((Mode::Idle.to_string(), Mode::Now.to_string()), ("idle".to_owned(), "now".to_owned()));
     for purpose in [Purpose::Switch, Purpose::Rollback, Purpose::Restart] {
@@ -304,7 +322,7 @@ fn phases_are_journalled_by_their_word_and_belong_to_one_part_of_the_way() {
 fn a_second_request_and_a_pointless_one_are_refused() {
     let live = begun(Purpose::Switch, Some("1.0-1"), "2.0-1");
     let second = live.requested(request(Purpose::Switch, "3.0-1"), "boot 1", at(1)).unwrap_err();
-    assert_eq!(second.to_string(), "cannot begin a switch: switch 1 to 2.0-1 is checking");
+    assert_eq!(second.to_string(), "cannot begin a switch: switch 1 to 2.0-1 is rehearsing");
     assert_eq!(second.class(), Class::Conflict);
     assert_eq!(second.hint().unwrap(), "wait for it, see `sidle status`, or cancel it");
     let refuse = |purpose, to| blank(Some("1.0-1")).requested(request(purpose, to), "boot 1", at(1)).unwrap_err();

@@ -1,7 +1,7 @@
 //! A real Salt master on loopback and real minions, each in a private root that goes away with it.
 
 use super::eventually;
-use sidle::agent::{Activity, Agent as _, AgentSettings, Health};
+use sidle::agent::{Activity, Agent as _, AgentSettings, Health, Subject};
 use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
 use sidle::salt::SaltMinion;
@@ -221,11 +221,11 @@ impl Minion {
     }
 
     pub fn health(&self) -> Health {
-        self.observer().health(&self.leader())
+        self.observer().health(Subject::unguarded(&self.leader()))
     }
 
     pub fn activity(&self) -> Activity {
-        self.observer().activity(&self.leader())
+        self.observer().activity(Subject::unguarded(&self.leader()))
     }
 
     /// Waits until it is idle.

@@ -80,6 +80,15 @@ impl Author {
 
     /// Packs a release of the demonstration agent that behaves so, and exports it.
     pub fn release(&self, version: &str, behaviour: &str) -> PathBuf {
+        self.packed(version, behaviour, |recipe| recipe)
+    }
+
+    /// A good release without a guard.
+    pub fn unguarded(&self, version: &str) -> PathBuf {
+        self.packed(version, "good", |recipe| recipe.replace("[guard]\nprotocol = 1\n", ""))
+    }
+
+    fn packed(&self, version: &str, behaviour: &str, change: impl FnOnce(String) -> String) -> PathBuf {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/demo-agent");
         let tree = self.directory.path().join(format!("tree-{version}"));
         let copied = Command::new("cp").arg("-r").arg(source.join("tree")).arg(&tree).status().unwrap();
@@ -87,7 +96,8 @@ impl Author {
         fs::write(tree.join("share/demo-agent/release"), format!("{version}\n")).unwrap();
         fs::write(tree.join("share/demo-agent/behaviour"), format!("{behaviour}\n")).unwrap();
         let bundle = self.directory.path().join(format!("{DEMO}-{version}.sidle"));
-        let recipe = source.join("demo-agent.toml");
+        let recipe = self.directory.path().join(format!("{version}.toml"));
+        fs::write(&recipe, change(fs::read_to_string(source.join("demo-agent.toml")).unwrap())).unwrap();
         let key = self.key();
         let repository = self.repository();
         let arguments =

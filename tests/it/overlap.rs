@@ -1,0 +1,145 @@
+//! Two processes of the demonstration agent side by side: every job is done once, nobody waits, the old process is touched last.
+
+use crate::support::eventually;
+use crate::support::stage::{Author, DEMO, Host};
+use std::fs;
+
+fn two_releases() -> (Host, Author) {
+    let author = Author::new();
+    let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
+    let host = Host::new(&author);
+    host.install(&old).ok();
+    host.install(&new).ok();
+    (host, author)
+}
+
+fn running(host: &Host, name: &str) {
+    let file = host.path("etc/demo-agent/state/running").join(name);
+    eventually(5, "the job runs", || if file.exists() { Ok(()) } else { Err("not yet".to_owned()) });
+}
+
+fn last(host: &Host) -> serde_json::Value {
+    let history = host.sidle(&["--json", "history", DEMO]).json();
+    history["switches"].as_array().unwrap().last().unwrap().clone()
+}
+
+#[test]
+fn a_running_job_is_finished_by_the_old_process_while_the_new_one_takes_the_others() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.job("long", "sleep 5");
+    running(&host, "long");
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
+    eventually(10, "the new release is current", || match host.current() {
+        Some(current) if current == "1.1-1" => Ok(()),
+        other => Err(format!("{other:?} {}", host.status())),
+    });
+    assert_eq!(host.answering("meanwhile"), "1.1");
+    assert!(host.path("etc/demo-agent/state/running/long").exists(), "the job was not waited for");
+    assert_eq!(host.agents().len(), 2);
+    let done = host.done("long");
+    assert_eq!((done["exit"].as_str(), done["release"].as_str()), ("0", "1.0"));
+    eventually(10, "the switch ends", || match host.status() {
+        status if status["switch"].is_null() => Ok(()),
+        status => Err(status.to_string()),
+    });
+    assert_eq!(host.agents().len(), 1);
+    let entry = last(&host);
+    assert_eq!((entry["mode"].as_str(), entry["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)));
+}
+
+#[test]
+fn under_a_stream_of_jobs_each_is_done_once_across_switch_restart_and_rollback() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let marks = host.path("marks");
+    fs::create_dir(&marks).unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let count = std::thread::scope(|scope| {
+        let stream = scope.spawn(|| {
+            let mut count = 0;
+            while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                count += 1;
+                // A second execution finds its mark and leaves another one.
+                let script = format!("mkdir {0}/{count} || : >{0}/twice-{count}; sleep 0.3", marks.display());
+                host.job(&format!("j{count}"), &script);
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+            count
+        });
+        for verb in [&["switch", DEMO, "1.1-1"][..], &["restart", DEMO], &["rollback", DEMO]] {
+            host.sidle(verb).ok();
+            assert_eq!(last(&host)["mode"], "overlap");
+        }
+        over.store(true, std::sync::atomic::Ordering::SeqCst);
+        stream.join().unwrap()
+    });
+    for number in 1..=count {
+        assert_eq!(host.done(&format!("j{number}"))["exit"], "0", "job {number}");
+    }
+    let names = fs::read_dir(&marks).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
+    let twice: Vec<String> = names.filter(|name| name.starts_with("twice")).collect();
+    assert_eq!(twice, Vec::<String>::new());
+    assert!(count > 20, "only {count} jobs");
+}
+
+#[test]
+fn what_cannot_overlap_is_said_before_and_done_when_idle_where_nothing_else_was_asked_for() {
+    let author = Author::new();
+    let host = Host::new(&author);
+    host.install(&author.release("1.0", "good")).ok();
+    host.install(&author.unguarded("1.1")).ok();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let refused = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "overlap"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("1.1-1 has no guard") && refused.stderr.contains("--mode idle"), "{refused:?}");
+    assert_eq!(host.current().as_deref(), Some("1.0-1"));
+    let told = host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    assert!(told.contains("has no guard"), "{told}");
+    let entry = last(&host);
+    assert_eq!(entry["mode"], "idle");
+    assert!(entry["notes"][0].as_str().unwrap().contains("has no guard"), "{entry}");
+}
+
+#[test]
+fn an_old_process_that_dies_beside_the_new_one_leaves_the_new_one_alone() {
+    let (host, _author) = two_releases();
+    fs::write(host.path("etc/sidle/conf.d/test.toml"), "probation = \"3s\"\n").unwrap();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let old = host.agents();
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
+    eventually(10, "both run", || if host.agents().len() == 2 { Ok(()) } else { Err(host.status().to_string()) });
+    let identity = sidle::os::process::Identity::of(old[0]).unwrap().unwrap();
+    identity.signal(sidle::os::process::SignalNumber::KILL).unwrap();
+    eventually(15, "the switch ends", || match host.status() {
+        status if status["switch"].is_null() => Ok(()),
+        status => Err(status.to_string()),
+    });
+    assert_eq!(host.current().as_deref(), Some("1.1-1"));
+    assert_eq!(host.answering("after"), "1.1");
+    assert!(last(&host)["notes"][0].as_str().unwrap().contains("was lost"), "{}", last(&host));
+}
+
+#[test]
+fn a_deleted_gate_is_made_again_and_a_truncated_roles_file_misleads_nobody() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.job("long", "sleep 3");
+    running(&host, "long");
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
+    eventually(10, "both run", || if host.agents().len() == 2 { Ok(()) } else { Err(host.status().to_string()) });
+    fs::write(host.path("run/sidle/demo-agent/gate/roles"), "sidle-gate 1\nser").unwrap();
+    assert_eq!(host.done("long")["release"], "1.0");
+    fs::remove_dir_all(host.path("run/sidle/demo-agent/gate")).unwrap();
+    eventually(20, "the switch ends", || match host.status() {
+        status if status["switch"].is_null() => Ok(()),
+        status => Err(status.to_string()),
+    });
+    assert_eq!(host.current().as_deref(), Some("1.1-1"));
+    assert_eq!(host.agents().len(), 1);
+}
