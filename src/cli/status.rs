@@ -128,6 +128,7 @@ impl Seen {
             if let Some(failure) = &live.failure {
                 lines.push(format!("             because {}", failure.text));
             }
+            lines.extend(live.notes.iter().map(|note| format!("             note: {note}")));
         }
         if let Some(last) = &self.last {
             lines.push(format!("  last       {}", line(last)));
@@ -189,8 +190,9 @@ fn line(entry: &Entry) -> String {
     let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
     let reason = if entry.reason.is_empty() { String::new() } else { format!(" ({})", entry.reason) };
     let outage = SignedDuration::from_millis(i64::try_from(entry.outage_milliseconds).unwrap_or(i64::MAX));
+    let notes: String = entry.notes.iter().map(|note| format!("; {note}")).collect();
     format!(
-        "{}  #{} {} {} -> {} ({}) by {}{reason}: {result}{why}; outage {:.1} s",
+        "{}  #{} {} {} -> {} ({}) by {}{reason}: {result}{why}; outage {:.1} s{notes}",
         moment(entry.ended_at),
         entry.id,
         entry.purpose,

@@ -326,7 +326,8 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
         Phase::Abandoned => (format!("given up{why}; current is {now}"), Some(Class::Failed)),
         _ => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
     };
-    output.result(&text, entry);
+    let notes: String = entry.notes.iter().map(|note| format!("\nnote: {note}")).collect();
+    output.result(&(text + &notes), entry);
     class.map_or(Ended::Well, Ended::As)
 }
 

@@ -130,7 +130,9 @@ impl State {
     /// What the supervisor keeps by itself between two acts.
     fn kept(&self, world: World) -> Option<Self> {
         let Some(live) = &self.disk.live else {
-            let tried = self.disk.proven.as_ref() == Some(&*NEW) || self.host.running(Side::Trial).is_some();
+            let proven = self.disk.proven.as_ref();
+            let running = self.host.running(Side::Trial).map(|process| &process.release);
+            let tried = proven == Some(&*NEW) || (running.is_some() && running == proven);
             let side = if tried { Side::Trial } else { Side::Former };
             let keeps = self.disk.proven.as_ref().map(|release| (side, release));
             let allowed = if keeps.is_some() { vec![side] } else { Vec::new() };
@@ -175,10 +177,8 @@ impl State {
         assert!(linked, "`current` names {:?}\n{self:#?}", self.host.link);
         let awake = |side| self.host.processes.iter().filter(|process| !process.doomed && process.side == side).count();
         assert!(awake(Side::Former) <= 1 && awake(Side::Trial) <= 1, "a side runs twice");
-        let Some(live) = &self.disk.live else {
-            assert!(awake(Side::Former) + awake(Side::Trial) <= 1, "two processes run");
-            return;
-        };
+        // What a switch that was given up has left the supervisor ends; see `check_at_rest`.
+        let Some(live) = &self.disk.live else { return };
         let beside = live.former() == Taking::Beside && live.phase.is_beside();
         // A supervisor that was away finds out when it comes back.
         let left_over = self.away || live.phase.is_back() || live.phase.is_ended();
@@ -219,6 +219,8 @@ impl State {
             return;
         };
         let hopeless = matches!(world.former, Former::Broken | Former::NeverBack) || world.hitch == Hitch::StopNever;
+        let awake = self.host.processes.iter().filter(|process| !process.doomed).count();
+        assert!(awake <= 1, "two processes run: {}", stuck());
         let running = self.host.processes.iter().any(|process| {
             process.release == *proven && !process.doomed && !process.frozen
         });
