@@ -38,11 +38,11 @@ print(salt.version.__version__, *outside, sep="\\n")
 """
 
 
-def compile_sources(tree):
-    """Make every .pyc anew: no time stamps, no paths of the build, the same bytes every time."""
+def compile_sources(tree, part=None):
+    """Make every .pyc anew, of all or of a part: no time stamps, no paths of the build, the same bytes every time."""
     say("compiling")
     sources = []
-    for folder, folders, names in os.walk(tree):
+    for folder, folders, names in os.walk(part or tree):
         if "__pycache__" in folders:
             shutil.rmtree(os.path.join(folder, "__pycache__"))
             folders.remove("__pycache__")
@@ -68,16 +68,17 @@ def compile_sources(tree):
         say(f"warning: {name} does not compile with this Python, it stays as it is")
 
 
-def normalise(tree, seconds):
+def normalise(part, seconds, tree=None):
     """Leave only plain files, directories and links that stay inside; no modes or times of the build."""
-    for folder, folders, names in os.walk(tree, topdown=False):
+    tree = tree or part
+    for folder, folders, names in os.walk(part, topdown=False):
         for name in folders + names:
             path = os.path.join(folder, name)
             if name in INSTALLER_RECORDS and folder.endswith(".dist-info"):
                 os.unlink(path)
             else:
                 normalise_one(path, tree, seconds)
-    normalise_one(str(tree), tree, seconds)
+    normalise_one(str(part), tree, seconds)
 
 
 def normalise_one(path, tree, seconds):

@@ -1,0 +1,37 @@
+"""Lets two Salt minions of one host run side by side: a gate gives every job to exactly one.
+
+A `.pth` file loads this into every program of the tree's Python that has SIDLE_GATE in its
+environment; it acts in the minion's daemon only. Salt's files stay as they are: what they define
+is wrapped after they were imported. The protocol is the gate's, version 1, as the supervisor
+speaks it: see `roles`, `claims`, `report`.
+"""
+
+import os
+import sys
+
+
+def boot():
+    """Arm the minion that is about to start, if this is one; never fail, whatever happens."""
+    try:
+        if not _is_daemon():
+            return
+        from . import hook
+        from .seat import Seat
+
+        # Programs that jobs start inherit the environment, and are not this minion.
+        seat = Seat.taken_from(os.environ)
+        hook.install(seat)
+    except Exception as error:  # pylint: disable=broad-except
+        # Logging is not set up yet; a minion without a guard is better than none.
+        sys.stderr.write(f"sidle-guard: cannot arm this minion: {error}\n")
+
+
+def _is_daemon():
+    """Whether this Python was started as `salt-minion`: not salt-call, not pip."""
+    # While .pth files are read, sys.argv is not there yet; the original one is.
+    for word in sys.orig_argv[1:]:
+        if word in ("-c", "-m"):
+            return False
+        if not word.startswith("-"):
+            return word.endswith("salt-minion")
+    return False

@@ -1,0 +1,239 @@
+"""What only one process of a minion may do: schedule, beacons, engines, the queues on disk, the default places."""
+
+import glob
+import logging
+import os
+import signal
+import time
+
+from . import handover
+from .seat import replace_file, seconds_since_boot
+
+log = logging.getLogger(__name__)
+# A former holder that hangs is not waited for any longer.
+LONGEST_WAIT_SECONDS = 5.0
+# An engine that doesn't end on SIGTERM would hold its port or file.
+ENGINE_STOP_SECONDS = 2.0
+# Looking after the default places and old claims costs a few system calls.
+CARE_SECONDS = 1.0
+CLEANING_SECONDS = 300.0
+
+
+class Duties:
+    """Whether this process has them, and the way in and out."""
+
+    def __init__(self, guard):
+        self.guard = guard
+        self.held = False
+        # Engines that were asked for: started with the duties. (opts, process manager, more arguments)
+        self.engines = []
+        self._start_engines = None
+        self._ending = {}
+        self._wanted_since = None
+        self._given_up_at = 0.0
+        self._cared = self._cleaned = 0.0
+        self._began = seconds_since_boot()
+        self.known_schedule = set()
+        self.known_beacons = set()
+        self.touched_schedule = set()
+        self.touched_beacons = set()
+        self.owes_schedule_file = False
+        self._signature = None
+
+    @property
+    def reported(self):
+        """They count as given up once no engine of this process is left."""
+        return self.held or bool(self._ending)
+
+    # What the loop does.
+
+    def follow(self, role, roles, now):
+        """Take them up or give them up, as the role says."""
+        self._reap_engines(now)
+        if role != "active":
+            self._wanted_since = None
+            if self.held:
+                self.give_up(roles)
+        elif not self.held and not self._ending:
+            if self._wanted_since is None:
+                self._wanted_since = now
+                self._wanted_serial = roles.serial if roles else 0
+            if self._others_gave_up(roles) or now - self._wanted_since >= LONGEST_WAIT_SECONDS:
+                self.take_up(roles)
+        if self.held and now - self._cared >= CARE_SECONDS:
+            self._cared = now
+            self.guard.attempt("show the default places", self.guard.places.show)
+            if now - self._cleaned >= CLEANING_SECONDS:
+                self._cleaned = now
+                self.guard.claims.clean()
+                self.guard.places.sweep(set(roles.seats) if roles else set())
+
+    def _others_gave_up(self, roles):
+        others = [leader for leader in roles.seats if leader != self.guard.seat.leader] if roles else []
+        return all(self.guard.others.has_given_up(leader, self._wanted_serial) for leader in others)
+
+    # The way in.
+
+    def take_up(self, roles):
+        """From now on this process does all that only one may do."""
+        log.info("sidle-guard: taking up the duties")
+        guard = self.guard
+        self.held = True
+        self._cared = 0.0
+        guard.attempt("show the default places", guard.places.show)
+        guard.attempt("take over schedule and beacons", lambda: self._take_over(roles))
+        waiting, self.engines = self.engines, []
+        for opts, arguments, options in waiting:
+            guard.attempt("start engines", lambda: self.start_engines(opts, *arguments, **options))
+        for minion in guard.minions():
+            # A tick that fell due in between must not wait for another second: `once` would be over then.
+            if hasattr(minion, "schedule"):
+                guard.attempt("look at the schedule", lambda: minion.process_schedule(minion, minion.opts["loop_interval"]))
+                break
+
+    def _take_over(self, roles):
+        """Schedule and beacons as the former holder left them."""
+        guard = self.guard
+        schedule = guard.schedule()
+        handed = self._newest_handover() or {}
+        changed = self._signature != config_signature(guard.places.conf_file, guard.opts)
+        if schedule is None or not (handed or changed):
+            if schedule is not None:
+                handover.take_counters(self._jobs(schedule), None, guard.started_by_switch())
+            return
+        configured = self._configured()
+        jobs = handover.merge(
+            schedule.opts.get("schedule") or {}, configured.get("schedule") or {}, self.known_schedule,
+            handed.get("schedule"), set(handed.get("known_schedule", ())), self.touched_schedule)
+        schedule.opts["schedule"] = jobs
+        self.known_schedule = set(configured.get("schedule") or ())
+        handover.take_counters(
+            self._jobs(schedule), {**handed.get("pillar_schedule", {}), **handed["schedule"]} if handed else None,
+            guard.started_by_switch())
+        for minion in guard.minions():
+            if minion.opts is not schedule.opts:
+                minion.opts["schedule"] = jobs
+            if getattr(minion, "beacons_leader", False):
+                minion.opts["beacons"] = handover.merge(
+                    minion.opts.get("beacons") or {}, configured.get("beacons") or {}, self.known_beacons,
+                    handed.get("beacons"), set(handed.get("known_beacons", ())), self.touched_beacons)
+                intervals = getattr(getattr(minion, "beacons", None), "interval_map", None)
+                if isinstance(intervals, dict):
+                    intervals.update(handed.get("beacon_intervals", {}))
+        self.known_beacons = set(configured.get("beacons") or ())
+        if self.owes_schedule_file:
+            schedule.persist()
+        self.owes_schedule_file = False
+
+    @staticmethod
+    def _jobs(schedule):
+        """All jobs that this schedule evaluates: the very objects that it keeps its counters in."""
+        pillar = (schedule.opts.get("pillar") or {}).get("schedule") or {}
+        return {**pillar, **(schedule.opts.get("schedule") or {})}
+
+    def _newest_handover(self):
+        """What the last holder left while this process lived; an older one is of another time."""
+        guard = self.guard
+        newest = None
+        directory = guard.seat.path("handover")
+        for name in os.listdir(directory) if os.path.isdir(directory) else ():
+            if name in (f"{guard.seat.leader}.json",) or not name.endswith(".json"):
+                continue
+            try:
+                with open(os.path.join(directory, name), encoding="utf-8") as file:
+                    found = handover.decode(file.read())
+            except (OSError, ValueError) as error:
+                log.warning("sidle-guard: cannot read the handover %s: %s", name, error)
+                continue
+            if found["at"] >= max(self._began, self._given_up_at) and (newest is None or found["at"] > newest["at"]):
+                newest = found
+        return newest
+
+    def note_configuration(self):
+        """Remember what the configuration said when this process read it."""
+        opts = self.guard.opts
+        self.known_schedule = set(opts.get("schedule") or ())
+        self.known_beacons = set(opts.get("beacons") or ())
+        self._signature = self.guard.places.loaded_signature
+
+    def _configured(self):
+        """The configuration files as they are now."""
+        import salt.config
+
+        read = getattr(salt.config.minion_config, "original", salt.config.minion_config)
+        self._signature = config_signature(self.guard.places.conf_file, self.guard.opts)
+        return read(self.guard.places.conf_file)
+
+    # The way out.
+
+    def give_up(self, roles):
+        """Stop doing it, and leave what the next holder needs."""
+        log.info("sidle-guard: giving up the duties")
+        self.held = False
+        self.guard.attempt("hand over", lambda: self._hand_over(roles))
+        self._stop_engines()
+
+    def _hand_over(self, roles):
+        guard = self.guard
+        self._given_up_at = seconds_since_boot()
+        content = {"schema": handover.SCHEMA, "seat": guard.seat.leader, "serial": roles.serial if roles else 0,
+                   "at": self._given_up_at, "schedule": {}, "pillar_schedule": {}}
+        schedule = guard.schedule()
+        if schedule is not None:
+            content["schedule"] = schedule.opts.get("schedule") or {}
+            content["pillar_schedule"] = (schedule.opts.get("pillar") or {}).get("schedule") or {}
+        content["known_schedule"] = sorted(map(str, self.known_schedule))
+        content["known_beacons"] = sorted(map(str, self.known_beacons))
+        for minion in guard.minions():
+            if getattr(minion, "beacons_leader", False):
+                content["beacons"] = minion.opts.get("beacons") or {}
+                content["beacon_intervals"] = getattr(getattr(minion, "beacons", None), "interval_map", {})
+        os.makedirs(guard.seat.path("handover"), exist_ok=True)
+        # Pillar may hold secrets, and jobs have them as arguments.
+        replace_file(guard.seat.path("handover", f"{guard.seat.leader}.json"), handover.encode(content), 0o600)
+
+    # Engines.
+
+    def start_engines(self, opts, *arguments, **options):
+        """Start the engines of one minion object now, or with the duties."""
+        if not self.held:
+            if opts.get("engines"):
+                self.engines.append((opts, arguments, options))
+            return None
+        self._managers = {**getattr(self, "_managers", {}), id(arguments[0]): (opts, arguments, options)}
+        return self.guard.original("salt.engines.start_engines")(opts, *arguments, **options)
+
+    def _stop_engines(self):
+        for opts, arguments, options in getattr(self, "_managers", {}).values():
+            processes = arguments[0]._process_map
+            for pid, entry in list(processes.items()):
+                if getattr(entry.get("tgt"), "__module__", None) == "salt.engines":
+                    # Out of the map: Salt would start it again.
+                    del processes[pid]
+                    self._ending[pid] = (entry["Process"], time.monotonic() + ENGINE_STOP_SECONDS)
+                    entry["Process"].terminate()
+            if opts.get("engines"):
+                self.engines.append((opts, arguments, options))
+        self._managers = {}
+
+    def _reap_engines(self, now):
+        for pid, (process, deadline) in list(self._ending.items()):
+            if not process.is_alive():
+                del self._ending[pid]
+            elif now >= deadline:
+                os.kill(pid, signal.SIGKILL)
+
+
+def config_signature(conf_file, opts):
+    """Changes whenever one of the minion's configuration files does."""
+    if not conf_file:
+        return None
+    pattern = os.path.join(os.path.dirname(conf_file), opts.get("default_include") or "minion.d/*.conf")
+    signature = []
+    for path in [conf_file, *sorted(glob.glob(pattern))]:
+        try:
+            found = os.stat(path)
+            signature.append((path, found.st_ino, found.st_mtime_ns, found.st_size))
+        except OSError:
+            signature.append((path, None))
+    return signature

@@ -1,0 +1,127 @@
+"""Who gets a job that arrives: claimed, held until it is decided, or dropped."""
+
+import collections
+import logging
+import time
+
+from . import claims as claim_files
+from .decision import CLAIM, DROP, WAIT, decide, missed
+
+log = logging.getLogger(__name__)
+RUN, HOLD = "run", "hold"
+# Verdicts are kept for sub-jobs and repeated deliveries, which follow at once.
+MOST_VERDICTS = 10000
+# A job that cannot be decided, as the claims directory is unusable, is given up after this.
+LONGEST_HOLD_SECONDS = 120.0
+# Salt hands a job that waited in its queue on disk to the same method again.
+FROM_QUEUE = ("__ignore_process_count_max", "_job_queue_file", "_state_queue_file")
+# The id of the job for `startup_states`, in every minion at every start.
+STARTUP = "req"
+
+
+class Held:
+    """A job that is not decided yet, with what depends on it."""
+
+    def __init__(self, claim, peer, jid, closed):
+        self.claim = claim
+        self.peer = peer
+        self.jid = jid
+        self.closed = closed
+        self.since = time.monotonic()
+        self.loads = []
+
+
+class Peer:
+    """What came from one master."""
+
+    def __init__(self):
+        self.first = None
+        self.last = None
+        self.count = 0
+
+
+class Gate:
+    """The jobs of this process; `role` is asked for, `run(minion, data)` starts a job that was held."""
+
+    def __init__(self, claims, role, reports, run):
+        self.claims = claims
+        self.role = role
+        self.reports = reports
+        self.run = run
+        self.held = {}
+        self.peers = collections.defaultdict(Peer)
+        self._verdicts = collections.OrderedDict()
+        self._complained = False
+
+    def arrive(self, minion, data):
+        """Decide on a job that Salt has received; RUN, HOLD (it is kept here) or DROP."""
+        jid = str(data["jid"])
+        if jid == STARTUP or any(key in data for key in FROM_QUEUE):
+            return RUN
+        peer = str(minion.opts.get("master_uri"))
+        key = (peer, jid)
+        if data.get("resource_job") and key in self._verdicts:
+            # 3008: one job per resource, with the id of the job that it is part of, and its fate.
+            return self._verdicts[key]
+        if key in self.held:
+            if data.get("resource_job"):
+                self.held[key].loads.append((minion, data))
+            return HOLD
+        if key in self._verdicts:
+            return DROP  # Delivered twice.
+        self._note(peer, jid)
+        role = self.role()
+        held = Held(claim_files.name(peer, jid), peer, jid, role == "closed")
+        verdict = self._decide(held, role)
+        if verdict == WAIT:
+            held.loads.append((minion, data))
+            self.held[key] = held
+            return HOLD
+        return self._conclude(key, verdict)
+
+    def look_again(self):
+        """Decide what can be decided by now, among the jobs that are held."""
+        if not self.held:
+            return
+        role = self.role()
+        for key, held in list(self.held.items()):
+            if self.claims.taken(held.claim):
+                verdict = DROP
+            else:
+                verdict = self._decide(held, role)
+            if verdict == WAIT:
+                continue
+            del self.held[key]
+            if self._conclude(key, verdict) == RUN:
+                for minion, data in held.loads:
+                    self.run(minion, data)
+
+    def _note(self, peer, jid):
+        found = self.peers[peer]
+        found.first = found.first or jid
+        found.last = jid
+        found.count += 1
+
+    def _decide(self, held, role):
+        """CLAIM: it is ours now; WAIT or DROP."""
+        waited = time.monotonic() - held.since
+        lost = role in ("draining", "closed") and missed(held.jid, held.peer, self.reports())
+        verdict = decide(role, waited, held.closed, lost)
+        if verdict != CLAIM:
+            return verdict
+        try:
+            return CLAIM if self.claims.take(held.claim) else DROP
+        except OSError as error:
+            if not self._complained:
+                log.error("sidle-guard: cannot claim jobs in %s: %s", self.claims.directory, error)
+            self._complained = True
+            if role == "active":
+                return CLAIM  # Never lose a job for lack of a directory.
+            return WAIT if waited < LONGEST_HOLD_SECONDS else DROP
+
+    def _conclude(self, key, verdict):
+        verdict = RUN if verdict == CLAIM else DROP
+        self._verdicts[key] = verdict
+        while len(self._verdicts) > MOST_VERDICTS:
+            self._verdicts.popitem(last=False)
+        return verdict

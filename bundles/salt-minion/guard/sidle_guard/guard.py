@@ -1,0 +1,249 @@
+"""The guard of one main process: it puts the parts together, and looks at the gate ten times a second."""
+
+import inspect
+import logging
+import os
+import time
+
+from . import proof
+from .claims import Claims
+from .duties import Duties
+from .gate import RUN, Gate
+from .jobs import Jobs
+from .report import Others, ReportFile
+from .roles import RolesFile
+from .seat import seconds_since_boot
+
+log = logging.getLogger(__name__)
+POLL_SECONDS = 0.1
+
+
+class Guard:
+    """Everything that the wrappers ask."""
+
+    def __init__(self, manager, seat, places):
+        self.pid = os.getpid()
+        self.manager = manager
+        self.seat = seat
+        self.places = places
+        self.opts = manager.opts
+        self.loop = manager.io_loop
+        self.overlap = places.refused
+        self.originals = {}
+        self.roles_file = RolesFile(seat.path("roles"))
+        self.claims = Claims(seat.path("claims"))
+        self.others = Others(seat)
+        self.jobs = Jobs()
+        self.gate = Gate(self.claims, self.role, self._other_reports, self.run)
+        self.duties = Duties(self)
+        self.proofs = proof.Proofs(self.loop, self.spawn)
+        self.report_file = ReportFile(seat)
+        # Minion objects whose start event waits; `announced`: none has to wait any more.
+        self.silent = []
+        self.announced = False
+        self._announcing = set()
+        self._failed = set()
+        self._role = seat.first_role
+
+    # Asked from everywhere.
+
+    def acts(self):
+        """Whether this is the main process: a job's child inherits the guard, and has no part in it."""
+        return os.getpid() == self.pid
+
+    def original(self, name):
+        """What Salt had before it was wrapped."""
+        return self.originals[name]
+
+    def minions(self):
+        """The connected minion objects, one per master."""
+        return list(self.manager.minions)
+
+    def schedule(self):
+        """Salt's one schedule, once a minion object has made it."""
+        return next((minion.schedule for minion in self.minions() if hasattr(minion, "schedule")), None)
+
+    def roles(self):
+        """The newest roles, or None."""
+        return self.roles_file.read()
+
+    def role(self):
+        """What this process shall be now; what it was, if nobody says."""
+        roles = self.roles()
+        place = roles.seats.get(self.seat.leader) if roles else None
+        if place:
+            self._role = place.role
+        return self._role
+
+    def started_by_switch(self):
+        """Whether a switch started this process, not the boot of the machine or an operator."""
+        roles = self.roles()
+        place = roles.seats.get(self.seat.leader) if roles else None
+        return place.origin == "switch" if place else self.seat.first_role == "standby"
+
+    def beside_others(self):
+        """Whether there is another process, or will be."""
+        roles = self.roles()
+        return roles is not None and len(roles.seats) > 1
+
+    def _other_reports(self):
+        roles = self.roles()
+        others = [leader for leader in roles.seats if leader != self.seat.leader] if roles else []
+        return [report for report in map(self.others.report, others) if report]
+
+    def attempt(self, what, act):
+        """Do something that must not harm the minion if it fails; a failure is logged once."""
+        try:
+            return act()
+        except Exception:  # pylint: disable=broad-except
+            if what not in self._failed:
+                log.exception("sidle-guard: cannot %s", what)
+            self._failed.add(what)
+            return None
+
+    # The loop.
+
+    def spawn(self, start):
+        """Run what `start` gives on the minion's loop: Tornado's in 3006 and 3007, asyncio's in 3008."""
+        if hasattr(self.loop, "spawn_callback"):
+            self.loop.spawn_callback(start)
+            return
+        work = start()
+        if inspect.iscoroutine(work):
+            task = self.loop.create_task(work)
+            # The loop itself keeps no reference.
+            self._tasks = getattr(self, "_tasks", set())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def begin(self):
+        """Start looking."""
+        self.duties.note_configuration()
+        self._tick()
+
+    def _tick(self):
+        if not self.acts():
+            return
+        try:
+            self.attempt("act on the roles", self._look)
+            self.attempt("write the report", self.write_report)
+        finally:
+            self.loop.call_later(POLL_SECONDS, self._tick)
+
+    def _look(self):
+        role = self.role()
+        roles = self.roles()
+        if not self.overlap:
+            self.duties.follow(role, roles, time.monotonic())
+            self.gate.look_again()
+            self._announce(roles)
+        if roles:
+            self.proofs.demand(roles.prove, self.peer_names(), self.named_minions())
+
+    # Jobs.
+
+    def run(self, minion, data):
+        """Give a job that was held back to Salt."""
+        self.spawn(lambda: self.execute(minion, data))
+
+    async def execute(self, minion, data):
+        """Salt's own handling of a job that is ours."""
+        token = self.note(minion, data)
+        try:
+            done = self.original("salt.minion.Minion._handle_decoded_payload")(minion, data)
+            if inspect.isawaitable(done):
+                await done
+        finally:
+            self.jobs.begun(token)
+
+    def note(self, minion, data):
+        """Remember a job that Salt is about to start; gives a token for `jobs.begun`."""
+        return self.jobs.begin(data, self.jobs.remember(data, minion.opts.get("return")))
+
+    def judge(self, minion, data):
+        """The gate's verdict on a job that arrived; in doubt an active process runs it."""
+        try:
+            return self.gate.arrive(minion, data)
+        except Exception:  # pylint: disable=broad-except
+            self.attempt("judge a job", lambda: (_ for _ in ()).throw(RuntimeError("see below")))
+            log.exception("sidle-guard: cannot judge a job")
+            return RUN if self._role == "active" else "drop"
+
+    # The start event.
+
+    def holds_start_event(self, minion):
+        """Whether a minion object must not say yet that it is up; it will be told."""
+        if self.announced or self.overlap or not self.started_by_switch():
+            return False
+        roles = self.roles()
+        if roles and self.seat.leader in roles.announce:
+            return False
+        if minion not in self.silent:
+            self.silent.append(minion)
+        return True
+
+    def _announce(self, roles):
+        if self.announced:
+            return
+        if not self.started_by_switch():
+            self.announced = True
+        elif roles and self.seat.leader in roles.announce:
+            for minion in self.silent:
+                if id(minion) not in self._announcing:
+                    self._announcing.add(id(minion))
+                    self.spawn(lambda minion=minion: self._say_start(minion))
+            self.announced = not self.silent
+
+    async def _say_start(self, minion):
+        try:
+            done = self.original("salt.minion.Minion._fire_master_minion_start")(minion)
+            if inspect.isawaitable(done):
+                await done
+            self.silent.remove(minion)
+        except Exception as error:  # pylint: disable=broad-except
+            log.warning("sidle-guard: cannot fire the start event yet: %s", error)
+        finally:
+            self._announcing.discard(id(minion))
+
+    # The report.
+
+    def peer_names(self):
+        """The masters as the configuration names them; of a failover list, the one in use."""
+        masters = self.opts.get("master")
+        if isinstance(masters, list) and self.opts.get("master_type") in ("failover", "distributed"):
+            names = list(self.named_minions())
+            return names or [str(masters[0])] if masters else []
+        return [str(master) for master in (masters if isinstance(masters, list) else [masters])]
+
+    def named_minions(self):
+        """The connected minion objects by the names of their masters."""
+        named = {}
+        for minion in self.minions():
+            if getattr(minion, "connected", False):
+                named[str(getattr(minion, "_sidle_master", None) or minion.opts.get("master"))] = minion
+        return named
+
+    def write_report(self):
+        """Say what was acted on."""
+        roles = self.roles()
+        connected = self.named_minions()
+        peers = []
+        for name in self.peer_names():
+            address = connected[name].opts.get("master_uri") if name in connected else None
+            seen = self.gate.peers.get(address)
+            peers.append({
+                "name": name, "address": address, "proven": self.proofs.proven.get(name),
+                "detail": self.proofs.details.get(name, "not asked" if name in connected else "not connected"),
+                "first": seen.first if seen else None, "last": seen.last if seen else None,
+                "count": seen.count if seen else 0})
+        self.report_file.write({
+            "wrapped": sorted(self.originals), "overlap": self.overlap,
+            "serial": roles.serial if roles else 0, "role": self._role, "duties": self.duties.reported,
+            "announced": self.announced, "prove": self.proofs.finished, "jobs": self.jobs.alive(),
+            "held": len(self.gate.held), "returning": self.jobs.returning, "peers": peers,
+        }, urgent=self.beside_others())
+
+    def end(self):
+        """The process ends in good order: leave no traces that lead nowhere."""
+        if self.acts() and self.duties.held:
+            self.attempt("leave the default places", self.places.hide)

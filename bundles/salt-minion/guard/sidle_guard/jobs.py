@@ -1,0 +1,107 @@
+"""The jobs that this process has taken, until they have returned or their process is gone."""
+
+import collections
+import re
+import time
+
+# What a child wrote just before it ended may still lie in a socket.
+LAST_WORDS_SECONDS = 1.0
+# Names of functions are kept for jobs that are about to start; more than these don't start at once.
+MOST_REMEMBERED = 5000
+# What Salt calls the processes and threads of jobs (salt.minion, salt.utils.schedule).
+NAME = re.compile(r"ProcessPayload\(jid=(?P<jid>.*)\)$|Schedule\(name=(?P<schedule>.*), jid=(?P<scheduled>.*)\)$")
+
+
+class Job:
+    """One job in a process (or thread) of its own."""
+
+    def __init__(self, jid, what, process, master=None, schedule=None, goes_on=False):
+        self.jid = jid
+        self.what = what
+        self.process = process
+        self.pid = getattr(process, "pid", None)
+        self.master = master
+        self.schedule = schedule
+        # Returners get the result after the master has it, and resources return one by one: such a
+        # job has not ended with its first return.
+        self.goes_on = goes_on
+        self.returned = False
+        self.ended = None
+
+    def is_over(self, now):
+        """Whether nothing of it can come any more."""
+        if self.returned and not self.goes_on:
+            return True
+        if self.ended is None and not _alive(self.process):
+            self.ended = now
+        return self.ended is not None and now - self.ended >= LAST_WORDS_SECONDS
+
+
+class Jobs:
+    """All of them."""
+
+    def __init__(self):
+        self.running = []
+        self.starting = {}
+        self.returning = 0
+        self._known = collections.OrderedDict()
+
+    def remember(self, data, returners):
+        """A job is about to be given to Salt: keep what its process's name doesn't say."""
+        fun = data.get("fun")
+        what = fun if isinstance(fun, str) else ",".join(map(str, fun or ()))
+        goes_on = bool(data.get("ret") or returners or data.get("resource_targets"))
+        self._known[str(data.get("jid"))] = (what, goes_on)
+        while len(self._known) > MOST_REMEMBERED:
+            self._known.popitem(last=False)
+        return what
+
+    def begin(self, data, what):
+        """Salt is asked to start it; gives a token for `begun`."""
+        token = object()
+        self.starting[token] = (str(data.get("jid")), what)
+        return token
+
+    def begun(self, token):
+        """Salt has started it, put it into its queue on disk, or knew it already."""
+        self.starting.pop(token, None)
+
+    def add(self, process, master, function_of_schedule):
+        """A process or thread was started: a job's, if its name says so."""
+        found = NAME.match(getattr(process, "name", ""))
+        if not found:
+            return
+        if found["schedule"] is not None:
+            what = function_of_schedule(found["schedule"]) or found["schedule"]
+            self.running.append(Job(found["scheduled"], what, process, schedule=found["schedule"]))
+        else:
+            what, goes_on = self._known.pop(found["jid"], ("", False))
+            self.running.append(Job(found["jid"], what, process, master=master, goes_on=goes_on))
+
+    def returned(self, jid, master):
+        """The master has acknowledged a return, or Salt gave it up."""
+        for job in self.running:
+            if job.jid == str(jid) and not job.returned and master in (job.master, None):
+                job.returned = True
+                return
+
+    def schedule_returned(self, schedule, pid):
+        """The same for a scheduled job, whose return names its process."""
+        for job in self.running:
+            if job.schedule == schedule and job.pid in (pid, None) and not job.returned:
+                job.returned = True
+                return
+
+    def alive(self):
+        """What still runs, as the report says it."""
+        now = time.monotonic()
+        self.running = [job for job in self.running if not job.is_over(now)]
+        told = [{"id": jid, "what": what, "pid": None} for jid, what in self.starting.values()]
+        return told + [{"id": job.jid, "what": job.what, "pid": job.pid} for job in self.running]
+
+
+def _alive(process):
+    try:
+        return process.is_alive()
+    except (ValueError, AssertionError):
+        return False  # Closed by Salt, which does that after the end.

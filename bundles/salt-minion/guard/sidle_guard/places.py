@@ -1,0 +1,213 @@
+"""The sockets and the pid file: of its own for each seat, and the default ones for who has the duties.
+
+Two minions on one configuration would take each other's sockets and refuse each other's pid file.
+So each has a directory named by its seat below the configured `sock_dir`; its pid file lies there,
+too, and with it Salt's process_responsibility_*.pid. What asks for the minion at the default
+places (salt-call, scripts, monitoring) finds the one with the duties there.
+"""
+
+import hashlib
+import logging
+import os
+import pwd
+import shutil
+import sys
+
+from .duties import config_signature
+from .seat import start_time
+
+log = logging.getLogger(__name__)
+# sun_path in Linux: 108 bytes with the final zero.
+LONGEST_SOCKET_PATH = 107
+
+
+class Places:
+    """Where this seat's files are, and where everybody looks for them."""
+
+    def __init__(self, seat):
+        self.seat = seat
+        self.conf_file = None
+        self.sock_dir = None
+        self.default_sock_dir = None
+        self.default_pidfile = None
+        self.sockets = ()
+        # Why this minion must stay at the default places, and so can't run beside another.
+        self.refused = None
+        # Of the configuration files, when they were read.
+        self.loaded_signature = None
+
+    def move(self, opts):
+        """Change a loaded configuration to the seat's own places."""
+        if self.refused is not None:
+            return
+        default = opts["sock_dir"]
+        own = os.path.join(default, str(self.seat.leader))
+        # As in salt.transport's `_minion_hash`.
+        name = hashlib.new(opts.get("hash_type") or "sha256", opts["id"].encode()).hexdigest()[:10]
+        sockets = tuple(f"minion_event_{name}_{end}.ipc" for end in ("pub", "pull"))
+        longest = max(len(os.fsencode(os.path.join(own, socket))) for socket in sockets)
+        if opts.get("ipc_mode") == "tcp":
+            self.refused = "ipc_mode is tcp: two processes cannot have the same ports"
+        elif longest > LONGEST_SOCKET_PATH:
+            self.refused = f"sock_dir is too long: {own} leaves no room for the names of sockets"
+        if self.refused is not None:
+            return
+        if self.sock_dir is None:
+            self.conf_file = opts.get("conf_file")
+            self.loaded_signature = config_signature(self.conf_file, opts)
+            self.default_sock_dir, self.sock_dir, self.sockets = default, own, sockets
+            self.default_pidfile = self.default_pidfile or opts.get("pidfile")
+            self._prepare(opts.get("user"))
+        opts["sock_dir"] = self.sock_dir
+        opts["pidfile"] = os.path.join(self.sock_dir, "minion.pid")
+
+    def _prepare(self, user):
+        """Make what only root can make, before Salt drops its rights to `user`."""
+        # Also for a main that Salt's parent started again: what its predecessor left is no use.
+        shutil.rmtree(self.sock_dir, ignore_errors=True)
+        directories = [self.default_sock_dir, self.sock_dir]
+        directories += [self.seat.path(name) for name in ("claims", "seats", "handover")]
+        owner = _owner(user)
+        for directory in directories:
+            try:
+                os.makedirs(directory, exist_ok=True)
+                _give(directory, owner)
+            except OSError as error:
+                log.warning("sidle-guard: cannot prepare %s: %s", directory, error)
+        if owner and self.seat.first_role == "active" and self.default_pidfile:
+            # Later there is no right to make it in the directory, only to write into it.
+            try:
+                with open(self.default_pidfile, "w", encoding="utf-8") as file:
+                    file.write(f"{os.getpid()}\n")
+                _give(self.default_pidfile, owner)
+            except OSError as error:
+                log.warning("sidle-guard: cannot write %s: %s", self.default_pidfile, error)
+
+    def show(self):
+        """Let the default places lead to this process; gives whether all of them do."""
+        complete = True
+        for name in self.sockets:
+            way = os.path.join(str(self.seat.leader), name)
+            place = os.path.join(self.default_sock_dir, name)
+            if not os.path.exists(os.path.join(self.sock_dir, name)):
+                complete = False
+            elif _link(place) != way:
+                temporary = os.path.join(self.default_sock_dir, f".{name}.{self.seat.leader}")
+                _unlink(temporary)
+                os.symlink(way, temporary)
+                os.rename(temporary, place)
+        content = f"{os.getpid()}\n"
+        if self.default_pidfile and _read(self.default_pidfile) != content:
+            temporary = f"{self.default_pidfile}.{self.seat.leader}"
+            try:
+                with open(temporary, "w", encoding="utf-8") as file:
+                    file.write(content)
+                os.rename(temporary, self.default_pidfile)
+            except PermissionError:
+                # Salt runs as a user who has the file, but not its directory.
+                with open(self.default_pidfile, "w", encoding="utf-8") as file:
+                    file.write(content)
+        return complete
+
+    def hide(self):
+        """At the end of this process: leave nothing at the default places that leads nowhere."""
+        for name in self.sockets:
+            place = os.path.join(self.default_sock_dir, name)
+            if _link(place) == os.path.join(str(self.seat.leader), name):
+                _unlink(place)
+        if self.default_pidfile and _read(self.default_pidfile) == f"{os.getpid()}\n":
+            _unlink(self.default_pidfile)
+
+    def sweep(self, seats):
+        """Remove the directories of seats whose process is gone."""
+        for name in _names(self.default_sock_dir):
+            if name.isdecimal() and int(name) not in seats and int(name) != self.seat.leader:
+                path = os.path.join(self.default_sock_dir, name)
+                if start_time(int(name)) is None and os.path.isdir(path):
+                    shutil.rmtree(path, ignore_errors=True)
+        for folder in ("seats", "handover"):
+            for name in _names(self.seat.path(folder)):
+                leader = name.removesuffix(".json")
+                if leader.isdecimal() and int(leader) not in seats and start_time(int(leader)) is None:
+                    _unlink(self.seat.path(folder, name))
+
+    def bus_of(self, leader):
+        """The directory of another seat's sockets."""
+        return os.path.join(self.default_sock_dir, str(leader))
+
+
+def wrap_config(module, places):
+    """Let `salt.config.minion_config` give the seat's places."""
+    original = module.minion_config
+    places.default_pidfile = _take_pidfile_argument(sys.argv)
+
+    def minion_config(*arguments, **options):
+        opts = original(*arguments, **options)
+        try:
+            if isinstance(opts.get("sock_dir"), str) and opts.get("__role") == "minion":
+                places.move(opts)
+        except Exception:  # pylint: disable=broad-except
+            places.refused = places.refused or "the configuration could not be changed, see the minion's log"
+            log.exception("sidle-guard: cannot change the configuration")
+        return opts
+
+    minion_config.original = original
+    module.minion_config = minion_config
+
+
+def _take_pidfile_argument(words):
+    """Remove --pid-file from the command line, as it would overrule the configuration; gives its value."""
+    for number, word in enumerate(words):
+        if word == "--pid-file" and number + 1 < len(words):
+            value = words[number + 1]
+            del words[number:number + 2]
+            return value
+        if word.startswith("--pid-file="):
+            del words[number]
+            return word.partition("=")[2]
+    return None
+
+
+def _owner(user):
+    """The ids to give files to, or None if they are right by themselves."""
+    if os.getuid() != 0 or not user or user == "root":
+        return None
+    try:
+        found = pwd.getpwnam(user)
+        return found.pw_uid, found.pw_gid
+    except KeyError:
+        return None
+
+
+def _give(path, owner):
+    if owner:
+        os.chown(path, *owner)
+
+
+def _link(path):
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _read(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(64)
+    except OSError:
+        return None
+
+
+def _unlink(path):
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def _names(directory):
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []

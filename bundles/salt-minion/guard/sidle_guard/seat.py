@@ -1,0 +1,51 @@
+"""Which process this is, and where its gate lies."""
+
+import os
+import time
+from typing import NamedTuple
+
+# What `sidle run` puts into the environment of the agent's first process.
+VARIABLES = ("SIDLE_GATE", "SIDLE_LEADER", "SIDLE_ROLE")
+ROLES = ("active", "standby", "draining", "closed")
+
+
+class Seat(NamedTuple):
+    """A place at the gate: one process tree, named by the pid of its leader."""
+
+    gate: str
+    leader: int
+    first_role: str
+
+    @classmethod
+    def taken_from(cls, environment):
+        """Read the variables, and remove them: what a job starts must not act as a guard."""
+        gate, leader, role = (environment.pop(name, None) for name in VARIABLES)
+        return cls(gate, int(leader), role if role in ROLES else "active")
+
+    def path(self, *names):
+        """A path in the gate's directory."""
+        return os.path.join(self.gate, *names)
+
+
+def seconds_since_boot():
+    """The clock of reports: goes on while the machine sleeps, and is the same for all processes."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def start_time(pid):
+    """Field 22 of /proc/<pid>/stat, or None: a pid alone may be another process's by now."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            # The name may hold blanks and brackets; what follows its last bracket doesn't.
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def replace_file(path, content, mode=0o644):
+    """Write a file as one step for whoever reads it."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".tmp-{name.removesuffix('.json')}")
+    with open(temporary, "w", encoding="utf-8", opener=lambda p, flags: os.open(p, flags, mode)) as file:
+        file.write(content)
+    os.rename(temporary, path)

@@ -1,0 +1,305 @@
+"""What of Salt is wrapped, and how: one wrapper per function, each falling back to Salt's own.
+
+In a job's child every wrapper is Salt's own function again. Versions differ in what is a
+coroutine: 3006 uses Tornado's generators where 3008 has `async def`.
+"""
+
+import functools
+import inspect
+import logging
+import multiprocessing.util
+import sys
+
+from . import events
+from .gate import HOLD, RUN
+from .guard import Guard
+
+log = logging.getLogger(__name__)
+# Tornado's coroutines may yield an empty list where they would yield a future: it is done at once.
+DONE = []
+
+
+class Missing(Exception):
+    """This Salt has no such function: it is not one that the guard knows."""
+
+
+def wrap_manager(module, seat, places):
+    """Let the guard begin where Salt's main does: in `MinionManager.tune_in`, before it has any minion."""
+    manager_class = getattr(module, "MinionManager", None)
+    if manager_class is None or not hasattr(manager_class, "tune_in"):
+        return
+    original = manager_class.tune_in
+
+    @functools.wraps(original)
+    def tune_in(self, *arguments, **options):
+        try:
+            arm(self, seat, places)
+        except Exception:  # pylint: disable=broad-except
+            log.exception("sidle-guard: cannot arm this minion")
+        return original(self, *arguments, **options)
+
+    manager_class.tune_in = tune_in
+
+
+def arm(manager, seat, places):
+    """Wrap everything, or nothing; then begin."""
+    guard = Guard(manager, seat, places)
+    if places.sock_dir is None and not guard.overlap:
+        guard.overlap = "the configuration was not read by salt.config.minion_config"
+    if guard.opts.get("master_type") == "disable":
+        guard.overlap = guard.overlap or "master_type is disable: there is no master to prove it with"
+    if type(manager)._create_minion_object is not sys.modules["salt.minion"].MinionManager._create_minion_object:
+        guard.overlap = guard.overlap or f"{type(manager).__name__} makes minions of another kind"
+    if not guard.overlap:
+        try:
+            _Wrapper(guard).wrap_all()
+        except Missing as missing:
+            guard.overlap = f"this Salt ({sys.modules['salt.version'].__version__}) has no {missing}"
+    guard.begin()
+    multiprocessing.util.Finalize(None, guard.end, exitpriority=10)
+
+
+class _Wrapper:
+    """Finds all that is to be wrapped first, and wraps it then."""
+
+    def __init__(self, guard):
+        self.guard = guard
+        self.plan = []
+
+    def wrap_all(self):
+        """The list of what the guard needs of Salt."""
+        import salt.engines
+        import salt.minion
+        import salt.utils.process
+        import salt.utils.schedule
+
+        minion = salt.minion.Minion
+        self._plan(minion, "__init__", self._init)
+        self._plan(minion, "_handle_decoded_payload", self._handle_decoded_payload)
+        self._plan(minion, "_fire_master_minion_start", self._fire_master_minion_start)
+        self._plan(minion, "_state_run", self._state_run)
+        self._plan(minion, "handle_event", self._handle_event)
+        self._plan(salt.minion.MinionManager, "handle_event", self._handle_manager_event)
+        self._plan(salt.minion.MinionBase, "process_schedule", self._process_schedule)
+        self._plan(salt.minion.MinionBase, "process_beacons", self._process_beacons)
+        # Salt before 3006.2x has no queues on disk.
+        for name in ("process_process_queue", "process_state_queue"):
+            if hasattr(minion, name):
+                self._plan(minion, name, self._with_duties)
+        if hasattr(minion, "_cleanup_orphaned_queue_files"):
+            self._plan(minion, "_cleanup_orphaned_queue_files", self._not_in_a_switch)
+        self._plan(salt.utils.schedule, "clean_proc_dir", self._not_in_a_switch)
+        self._plan(salt.utils.schedule.Schedule, "persist", self._persist)
+        self._plan(salt.utils.process.SubprocessList, "add", self._add_process)
+        self._plan(salt.engines, "start_engines", self._start_engines)
+        for owner, name, wrapper in self.plan:
+            setattr(owner, name, wrapper)
+
+    def _plan(self, owner, name, make):
+        found = inspect.getattr_static(owner, name, None)
+        where = f"{getattr(owner, '__module__', owner.__name__)}.{owner.__name__}" if inspect.isclass(owner) else owner.__name__
+        if found is None:
+            raise Missing(f"{where}.{name}")
+        original = found.__func__ if isinstance(found, staticmethod) else found
+        wrapper = functools.wraps(original)(make(original))
+        self.guard.originals[f"{where}.{name}"] = original
+        self.plan.append((owner, name, staticmethod(wrapper) if isinstance(found, staticmethod) else wrapper))
+
+    # Jobs.
+
+    def _handle_decoded_payload(self, original):
+        guard = self.guard
+
+        async def later(self, data):
+            if not guard.acts():
+                return await original(self, data)
+            if guard.judge(self, data) == RUN:
+                token = guard.note(self, data)
+                try:
+                    return await original(self, data)
+                finally:
+                    guard.jobs.begun(token)
+            return None
+
+        def at_once(self, data):
+            if not guard.acts():
+                return original(self, data)
+            if guard.judge(self, data) != RUN:
+                return DONE
+            token = guard.note(self, data)
+            done = DONE
+            try:
+                done = original(self, data)
+            finally:
+                if hasattr(done, "add_done_callback"):
+                    done.add_done_callback(lambda _: guard.jobs.begun(token))
+                else:
+                    guard.jobs.begun(token)
+            return done
+
+        return later if inspect.iscoroutinefunction(original) else at_once
+
+    def _add_process(self, original):
+        guard = self.guard
+
+        def add(self, process):
+            original(self, process)
+            if guard.acts():
+                guard.attempt("note a job's process", lambda: _note_process(guard, self, process))
+
+        return add
+
+    # The start.
+
+    def _init(self, original):
+        guard = self.guard
+
+        def init(self, opts, *arguments, **options):
+            if not guard.acts():
+                return original(self, opts, *arguments, **options)
+            master = opts.get("master")
+            self._sidle_master = master if isinstance(master, str) else None
+            # The lock of the queues on disk: one that was left by a crash is removed at a start, but
+            # in a switch it is the other process's.
+            state = sys.modules.get("salt.utils.state")
+            lock_path = getattr(state, "queue_lock_path", None)
+            if lock_path and guard.started_by_switch():
+                state.queue_lock_path = lambda opts: lock_path(opts) + ".none"
+            try:
+                return original(self, opts, *arguments, **options)
+            finally:
+                if lock_path:
+                    state.queue_lock_path = lock_path
+
+        return init
+
+    def _fire_master_minion_start(self, original):
+        guard = self.guard
+
+        async def later(self):
+            if guard.acts() and guard.attempt("hold the start event back", lambda: guard.holds_start_event(self)):
+                return None
+            return await original(self)
+
+        def at_once(self):
+            if guard.acts() and guard.attempt("hold the start event back", lambda: guard.holds_start_event(self)):
+                return DONE
+            return original(self)
+
+        return later if inspect.iscoroutinefunction(original) else at_once
+
+    def _state_run(self, original):
+        return self._not_in_a_switch(original)
+
+    def _not_in_a_switch(self, original):
+        guard = self.guard
+
+        def at_boot_only(*arguments, **options):
+            if guard.acts() and guard.started_by_switch():
+                return None
+            return original(*arguments, **options)
+
+        return at_boot_only
+
+    # Duties.
+
+    def _with_duties(self, original):
+        guard = self.guard
+
+        def with_duties(self, *arguments, **options):
+            return original(self, *arguments, **options) if guard.duties.held or not guard.acts() else None
+
+        return with_duties
+
+    def _process_schedule(self, original):
+        guard = self.guard
+
+        def process_schedule(minion, loop_interval):
+            if guard.duties.held or not guard.acts():
+                return original(minion, loop_interval)
+            return loop_interval
+
+        return process_schedule
+
+    def _process_beacons(self, original):
+        guard = self.guard
+
+        def process_beacons(self, functions):
+            return original(self, functions) if guard.duties.held or not guard.acts() else []
+
+        return process_beacons
+
+    def _persist(self, original):
+        guard = self.guard
+
+        def persist(self):
+            if not guard.acts():
+                return original(self)
+            if not guard.duties.held:
+                return None  # The one with the duties does it: it gets the same commands.
+            original(self)
+            guard.duties.known_schedule = set(self.opts.get("schedule") or ())
+            return None
+
+        return persist
+
+    def _start_engines(self, original):
+        guard = self.guard
+
+        def start_engines(opts, *arguments, **options):
+            if not guard.acts() or opts.get("__role") != "minion":
+                return original(opts, *arguments, **options)
+            return guard.duties.start_engines(opts, *arguments, **options)
+
+        return start_engines
+
+    # The bus.
+
+    def _handle_event(self, original):
+        guard = self.guard
+
+        async def later(self, package):
+            watch = guard.acts() and guard.attempt("watch a return", lambda: events.Watch.begin(guard, self, package))
+            try:
+                return await original(self, package)
+            finally:
+                if watch:
+                    watch.end()
+
+        def at_once(self, package):
+            watch = guard.acts() and guard.attempt("watch a return", lambda: events.Watch.begin(guard, self, package))
+            done = original(self, package)
+            if watch:
+                if hasattr(done, "add_done_callback"):
+                    done.add_done_callback(lambda _: watch.end())
+                else:
+                    watch.end()
+            return done
+
+        return later if inspect.iscoroutinefunction(original) else at_once
+
+    def _handle_manager_event(self, original):
+        guard = self.guard
+
+        async def later(self, package):
+            if guard.acts():
+                guard.attempt("forward an event", lambda: events.forward(guard, package))
+            return await original(self, package)
+
+        def at_once(self, package):
+            if guard.acts():
+                guard.attempt("forward an event", lambda: events.forward(guard, package))
+            return original(self, package)
+
+        return later if inspect.iscoroutinefunction(original) else at_once
+
+
+def _note_process(guard, processes, process):
+    minion = next((found for found in guard.minions() if found.subprocess_list is processes), None)
+
+    def function_of(name):
+        schedule = guard.schedule()
+        job = (schedule._get_schedule() if schedule else {}).get(name) or {}
+        return job.get("function") or job.get("func") or job.get("fun")
+
+    guard.jobs.add(process, minion.opts.get("master") if minion else None, function_of)

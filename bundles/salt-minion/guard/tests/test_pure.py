@@ -1,0 +1,361 @@
+"""The parts that know nothing of Salt: python3 -m unittest discover -s bundles/salt-minion/guard"""
+
+import datetime
+import hashlib
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from sidle_guard import claims, gate, handover, jobs, places, report, roles, seat  # noqa: E402
+from sidle_guard.decision import CLAIM, DROP, WAIT, decide, missed  # noqa: E402
+
+EARLY, LATE = "20260101000000000001", "20260101000000000002"
+
+
+class RolesTest(unittest.TestCase):
+    """What the supervisor writes is understood, and nothing else is believed."""
+
+    TEXT = "sidle-gate 1\nserial 42\nseat 1234 draining boot\nseat 1300 active switch\nannounce 1300\nprove 17\n"
+
+    def test_reads_what_the_protocol_says(self):
+        found = roles.parse(self.TEXT)
+        self.assertEqual((found.serial, found.prove, found.announce), (42, 17, {1300}))
+        self.assertEqual(found.seats, {1234: ("draining", "boot"), 1300: ("active", "switch")})
+
+    def test_unknown_lines_are_ignored(self):
+        self.assertEqual(roles.parse(self.TEXT + "weather fine today\n\n"), roles.parse(self.TEXT))
+
+    def test_another_protocol_or_role_is_refused(self):
+        for text in ("", "sidle-gate 2\nserial 1\n", "sidle-gate 1\nseat 5 lazy boot\n",
+                     "sidle-gate 1\nseat x active boot\n", "sidle-gate 1\nserial many\n"):
+            with self.assertRaises(ValueError):
+                roles.parse(text)
+
+    def test_the_last_roles_stay_when_the_file_is_unreadable(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = roles.RolesFile(os.path.join(folder, "roles"))
+            self.assertIsNone(file.read())
+            seat.replace_file(file.path, self.TEXT)
+            self.assertEqual(file.read().serial, 42)
+            seat.replace_file(file.path, "nonsense")
+            self.assertEqual(file.read().serial, 42)
+            os.unlink(file.path)
+            self.assertEqual(file.read().serial, 42)
+            seat.replace_file(file.path, self.TEXT.replace("42", "43"))
+            self.assertEqual(file.read().serial, 43)
+
+
+class ClaimsTest(unittest.TestCase):
+    """A job is claimed once."""
+
+    def test_the_name_is_the_protocols(self):
+        expected = hashlib.sha256(b"tcp://m:4506\n2026").hexdigest()[:32]
+        self.assertEqual(claims.name("tcp://m:4506", "2026"), expected)
+
+    def test_only_the_first_gets_it_and_a_missing_directory_is_made(self):
+        with tempfile.TemporaryDirectory() as folder:
+            directory = claims.Claims(os.path.join(folder, "claims"))
+            self.assertFalse(directory.taken("a"))
+            self.assertTrue(directory.take("a"))
+            self.assertTrue(directory.taken("a"))
+            self.assertFalse(claims.Claims(directory.directory).take("a"))
+
+    def test_an_unusable_directory_is_no_answer(self):
+        with tempfile.NamedTemporaryFile() as file, self.assertRaises(OSError):
+            claims.Claims(file.name).take("a")
+
+    def test_old_claims_go(self):
+        with tempfile.TemporaryDirectory() as folder:
+            directory = claims.Claims(folder)
+            directory.take("old"), directory.take("new")
+            os.utime(os.path.join(folder, "old"), (0, 0))
+            directory.clean()
+            self.assertEqual(os.listdir(folder), ["new"])
+
+
+class DecisionTest(unittest.TestCase):
+    """Each role, as the protocol describes it."""
+
+    def test_roles(self):
+        for role, waited, closed, lost, verdict in (
+            ("active", 0, False, False, CLAIM), ("active", 0, True, False, CLAIM),
+            ("standby", 0, False, True, WAIT), ("standby", 1.9, False, False, WAIT), ("standby", 2, False, False, CLAIM),
+            ("draining", 0, False, False, WAIT), ("draining", 0, False, True, CLAIM), ("draining", 2, False, False, CLAIM),
+            ("closed", 0, True, False, DROP), ("closed", 5, True, True, DROP),
+            ("closed", 0, False, False, WAIT), ("closed", 0, False, True, CLAIM), ("closed", 2, False, False, CLAIM),
+        ):
+            with self.subTest(role=role, waited=waited, closed=closed, lost=lost):
+                self.assertEqual(decide(role, waited, closed, lost), verdict)
+
+    def test_missed_only_if_the_other_provably_listened_later(self):
+        other = {"peers": [{"address": "tcp://m", "first": LATE}]}
+        self.assertTrue(missed(EARLY, "tcp://m", [other]))
+        self.assertFalse(missed(LATE, "tcp://m", [other]))
+        self.assertFalse(missed(EARLY, "tcp://another", [other]))
+        self.assertFalse(missed(EARLY, "tcp://m", [{"peers": [{"address": "tcp://m", "first": None}]}]))
+        self.assertFalse(missed("own-id", "tcp://m", [other]))
+        self.assertFalse(missed(EARLY, "tcp://m", []))
+
+
+class Minion:
+    """As much of one as the gate looks at."""
+
+    def __init__(self, uri="tcp://m"):
+        self.opts = {"master_uri": uri}
+
+
+class GateTest(unittest.TestCase):
+    """Two processes at one directory."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.directory = os.path.join(folder.name, "claims")
+        self.role, self.ran, self.reports = "active", [], []
+        self.minion = Minion()
+        self.gate = self.make()
+
+    def make(self):
+        return gate.Gate(claims.Claims(self.directory), lambda: self.role, lambda: self.reports,
+                         lambda minion, data: self.ran.append(data))
+
+    def arrive(self, jid, **more):
+        return self.gate.arrive(self.minion, {"jid": jid, "fun": "test.ping", **more})
+
+    def age(self, seconds=3):
+        for held in self.gate.held.values():
+            held.since -= seconds
+
+    def test_active_runs_what_arrives_once(self):
+        self.assertEqual(self.arrive("1"), gate.RUN)
+        self.assertEqual(self.arrive("1"), DROP)
+        self.assertEqual(self.make().arrive(self.minion, {"jid": "1", "fun": "test.ping"}), DROP)
+
+    def test_held_jobs_follow_a_new_role(self):
+        self.role = "standby"
+        self.assertEqual(self.arrive("1"), gate.HOLD)
+        self.gate.look_again()
+        self.assertEqual(self.ran, [])
+        self.role = "active"
+        self.gate.look_again()
+        self.assertEqual([data["jid"] for data in self.ran], ["1"])
+        self.assertEqual(self.gate.held, {})
+
+    def test_a_held_job_is_dropped_when_the_other_has_it(self):
+        self.role = "standby"
+        self.arrive("1")
+        claims.Claims(self.directory).take(claims.name("tcp://m", "1"))
+        self.age()
+        self.gate.look_again()
+        self.assertEqual((self.ran, self.gate.held), ([], {}))
+
+    def test_nobody_has_it_after_two_seconds(self):
+        for self.role in ("standby", "draining"):
+            self.arrive(self.role)
+            self.age()
+            self.gate.look_again()
+        self.assertEqual([data["jid"] for data in self.ran], ["standby", "draining"])
+
+    def test_closed_drops_what_comes_and_decides_what_came(self):
+        self.role = "draining"
+        self.arrive("1")
+        self.role = "closed"
+        self.assertEqual(self.arrive("2"), DROP)
+        self.age()
+        self.gate.look_again()
+        self.assertEqual([data["jid"] for data in self.ran], ["1"])
+
+    def test_what_has_no_claim(self):
+        self.role = "closed"
+        for data in ({"jid": "req"}, {"jid": "1", "__ignore_process_count_max": True}, {"jid": "1", "_state_queue_file": "f"}):
+            self.assertEqual(self.gate.arrive(self.minion, data), gate.RUN)
+        self.assertFalse(os.path.exists(self.directory))
+
+    def test_jobs_of_resources_share_the_fate_of_their_job(self):
+        self.assertEqual(self.arrive("1"), gate.RUN)
+        self.assertEqual(self.arrive("1", resource_job=True, resource=1), gate.RUN)
+        self.role = "standby"
+        self.assertEqual(self.arrive("2"), gate.HOLD)
+        self.assertEqual(self.arrive("2", resource_job=True), gate.HOLD)
+        self.role = "active"
+        self.gate.look_again()
+        self.assertEqual(len(self.ran), 2)
+        # The minion itself was no target.
+        self.assertEqual(self.arrive("3", resource_job=True), gate.RUN)
+        self.assertEqual(self.arrive("3", resource_job=True), gate.RUN)
+
+    def test_an_active_one_loses_nothing_for_lack_of_a_directory(self):
+        with open(self.directory, "w", encoding="utf-8"):
+            pass
+        with self.assertLogs("sidle_guard.gate"):
+            self.assertEqual(self.arrive("1"), gate.RUN)
+        self.role = "draining"
+        self.assertEqual(self.arrive("2"), gate.HOLD)
+        self.age()
+        self.gate.look_again()
+        self.assertEqual(self.ran, [])
+
+    def test_counts_by_master(self):
+        self.arrive(EARLY), self.arrive(LATE), self.arrive(LATE)
+        seen = self.gate.peers["tcp://m"]
+        self.assertEqual((seen.first, seen.last, seen.count), (EARLY, LATE, 2))
+
+
+class HandoverTest(unittest.TestCase):
+    """Schedule and beacons go from one process to the next."""
+
+    MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678)
+
+    def merge(self, mine=None, configured=None, known=(), handed=None, handed_known=(), touched=()):
+        return handover.merge(mine or {}, configured or {}, set(known), handed, set(handed_known), set(touched))
+
+    def test_counters_survive_the_file(self):
+        job = {"function": "test.ping", "seconds": 5, "_next_fire_time": self.MOMENT, "_splay": None, "tags": {"a"}}
+        text = handover.encode({"schema": 1, "schedule": {"job": job}})
+        self.assertEqual(handover.decode(text)["schedule"]["job"], {**job, "tags": ["a"]})
+        with self.assertRaises(ValueError):
+            handover.decode("{}")
+
+    def test_counters_are_taken_by_the_same_job_only(self):
+        handed = {"a": {"function": "f", "seconds": 5, "_seconds": 5, "_next_fire_time": self.MOMENT, "maxrunning": 1},
+                  "b": {"function": "f", "seconds": 5, "_seconds": 5, "_next_fire_time": self.MOMENT}}
+        mine = {"a": {"function": "f", "seconds": 5, "enabled": True}, "b": {"function": "f", "seconds": 6}, "enabled": True}
+        handover.take_counters(mine, handed, True)
+        self.assertEqual(mine["a"]["_next_fire_time"], self.MOMENT)
+        self.assertIs(mine["a"]["_run_on_start"], False)
+        self.assertNotIn("_next_fire_time", mine["b"])
+        self.assertNotIn("_run_on_start", mine["b"])
+
+    def test_a_switch_without_a_word_of_the_former_is_no_start(self):
+        mine = {"a": {"function": "f", "seconds": 5, "run_on_start": True}}
+        handover.take_counters(mine, None, False)
+        self.assertNotIn("_run_on_start", mine["a"])
+        handover.take_counters(mine, None, True)
+        self.assertIs(mine["a"]["_run_on_start"], False)
+
+    def test_what_was_added_to_the_files_comes_and_what_was_deleted_goes(self):
+        old = {"function": "f"}
+        merged = self.merge({"kept": old, "gone": {}}, {"kept": {"function": "f"}, "new": {"function": "g"}}, ["kept", "gone"],
+                            {"kept": {}, "new": {}}, ["kept", "new", "gone"])
+        self.assertEqual(merged, {"kept": {"function": "f"}, "new": {"function": "g"}})
+        self.assertIs(merged["kept"], old)
+
+    def test_what_the_former_had_in_memory_only_comes_too(self):
+        self.assertEqual(self.merge(handed={"memory": {"function": "f"}}), {"memory": {"function": "f"}})
+        self.assertEqual(self.merge(handed={"once": {"function": "f"}}, handed_known=["once"]), {})
+
+    def test_each_process_has_salts_own_jobs(self):
+        self.assertEqual(self.merge({"__mine_interval": {"minutes": 60}}, {"__old": {}}, handed={"__mine_interval": {"minutes": 1}}),
+                         {"__mine_interval": {"minutes": 60}})
+
+    def test_a_command_here_is_newer_than_the_file(self):
+        self.assertEqual(self.merge({"a": {"seconds": 2}}, {"a": {"seconds": 1}, "b": {}}, ["a", "b"], {"b": {}}, ["a", "b"], ["a", "b"]),
+                         {"a": {"seconds": 2}})
+
+    def test_a_changed_definition_comes_from_the_file(self):
+        merged = self.merge({"a": {"seconds": 2, "_seconds": 2}}, {"a": {"seconds": 3}}, ["a"], {"a": {"seconds": 3}}, ["a"])
+        self.assertEqual(merged, {"a": {"seconds": 3}})
+
+    def test_disabled_by_command_stays_disabled(self):
+        merged = self.merge({"a": {"seconds": 2, "enabled": True}}, {"a": {"seconds": 2, "enabled": False}}, ["a"])
+        self.assertIs(merged["a"]["enabled"], False)
+
+    def test_beacons_are_lists(self):
+        merged = self.merge({"load": [{"interval": 1}]}, {"load": [{"interval": 1}]}, ["load"], {"load": [], "ps": [{}]}, ["load"])
+        self.assertEqual(merged, {"load": [{"interval": 1}], "ps": [{}]})
+
+
+class Process:
+    """A child."""
+
+    def __init__(self, name, pid=7):
+        self.name, self.pid, self.alive = name, pid, True
+
+    def is_alive(self):
+        return self.alive
+
+
+class JobsTest(unittest.TestCase):
+    """What counts as running."""
+
+    def setUp(self):
+        self.jobs = jobs.Jobs()
+
+    def start(self, jid="1", **more):
+        self.jobs.remember({"jid": jid, "fun": "test.sleep", **more}, None)
+        process = Process(f"ProcessPayload(jid={jid})")
+        self.jobs.add(process, "m", lambda name: None)
+        return process
+
+    def test_a_returned_job_is_over_though_its_child_lingers(self):
+        self.start()
+        self.assertEqual(self.jobs.alive(), [{"id": "1", "what": "test.sleep", "pid": 7}])
+        self.jobs.returned("1", "another master")
+        self.assertEqual(len(self.jobs.alive()), 1)
+        self.jobs.returned("1", "m")
+        self.assertEqual(self.jobs.alive(), [])
+
+    def test_with_returners_it_lasts_as_long_as_its_child(self):
+        process = self.start(ret="mysql")
+        self.jobs.returned("1", "m")
+        self.assertEqual(len(self.jobs.alive()), 1)
+        process.alive = False
+        self.jobs.alive()
+        self.jobs.running[0].ended -= jobs.LAST_WORDS_SECONDS
+        self.assertEqual(self.jobs.alive(), [])
+
+    def test_scheduled_jobs_return_by_their_process(self):
+        self.jobs.add(Process("Schedule(name=a, b, jid=5)"), None, {"a, b": "state.apply"}.get)
+        self.assertEqual(self.jobs.alive(), [{"id": "5", "what": "state.apply", "pid": 7}])
+        self.jobs.schedule_returned("a, b", 7)
+        self.assertEqual(self.jobs.alive(), [])
+
+    def test_other_processes_are_no_jobs(self):
+        self.jobs.add(Process("Engine(x)"), None, lambda name: None)
+        self.assertEqual(self.jobs.alive(), [])
+
+    def test_a_job_that_is_about_to_start_counts(self):
+        token = self.jobs.begin({"jid": "1"}, "test.ping")
+        self.assertEqual(self.jobs.alive(), [{"id": "1", "what": "test.ping", "pid": None}])
+        self.jobs.begun(token)
+        self.assertEqual(self.jobs.alive(), [])
+
+
+class SeatTest(unittest.TestCase):
+    """The environment and the report."""
+
+    def test_the_environment_is_emptied(self):
+        environment = {"SIDLE_GATE": "/g", "SIDLE_LEADER": "5", "SIDLE_ROLE": "standby", "PATH": "/bin"}
+        self.assertEqual(seat.Seat.taken_from(environment), ("/g", 5, "standby"))
+        self.assertEqual(environment, {"PATH": "/bin"})
+        self.assertEqual(seat.Seat.taken_from({"SIDLE_GATE": "/g", "SIDLE_LEADER": "5"}).first_role, "active")
+
+    def test_the_start_time_is_the_kernels(self):
+        self.assertIsNone(seat.start_time(2 ** 30))
+        self.assertGreater(seat.start_time(os.getpid()), 0)
+
+    def test_given_up_means_said_so_or_gone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = seat.Seat(folder, os.getpid(), "active")
+            others = report.Others(place)
+            self.assertTrue(others.has_given_up(2 ** 30, 5))
+            self.assertFalse(others.has_given_up(os.getpid(), 5))
+            os.mkdir(os.path.join(folder, "seats"))
+            for content, given_up in (({"duties": True, "serial": 5}, False), ({"duties": False, "serial": 4}, False),
+                                      ({"duties": False, "serial": 5}, True)):
+                report.ReportFile(place).write(content, False)
+                self.assertEqual(others.has_given_up(os.getpid(), 5), given_up)
+
+    def test_the_pid_file_argument_is_the_guards(self):
+        for words in (["salt-minion", "--pid-file", "/p", "-d"], ["salt-minion", "--pid-file=/p", "-d"]):
+            self.assertEqual(places._take_pidfile_argument(words), "/p")
+            self.assertEqual(words, ["salt-minion", "-d"])
+
+
+if __name__ == "__main__":
+    unittest.main()
