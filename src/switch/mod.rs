@@ -42,6 +42,7 @@ pub mod limits;
 pub mod machine;
 pub mod processes;
 pub mod record;
+pub mod rehearse;
 pub mod running;
 pub mod verdicts;
 
