@@ -203,3 +203,136 @@ fn end_of(directory: &Dir, name: &str) -> Result<String, OsError> {
     read.map_err(|source| OsError::new("read", &directory.path().join(name), source))?;
     Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
+
+    use super::*;
+    use crate::os::clock;
+    use crate::os::proc_fs;
+    use crate::rehearsal::Part;
+    use std::fs;
+    use std::path::PathBuf;
+
+    /// A shell script for each role; what it prints is what is found.
+    struct Shell;
+
+    impl Rehearser for Shell {
+        fn program(&self, scene: &Scene, role: Role, scratch: &Path) -> Option<Program> {
+            let script = scene.part(role)?.tree.to_str()?.to_owned();
+            (!script.is_empty()).then(|| Program::new("/bin/sh").argument("-c").argument(script).argument(scratch))
+        }
+
+        fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
+            let told = |performance: &Performance| {
+                let failure = performance.failure.clone().unwrap_or_default();
+                format!("{}|{failure}|{}", String::from_utf8_lossy(&performance.output).trim(), performance.errors)
+            };
+            Rehearsal { blocking: trial.map(told).into_iter().collect(), notes: former.map(told).into_iter().collect() }
+        }
+    }
+
+    static SHELL: Shell = Shell;
+
+    fn scene(trial: &str, former: Option<&str>) -> Scene {
+        let part = |script: &str| Part { tree: PathBuf::from(script), environment: Vec::new() };
+        Scene { trial: part(trial), former: former.map(part), config_directory: PathBuf::from("/") }
+    }
+
+    fn started(run: &Path, scene: Scene, longest: Duration) -> Rehearsing {
+        Rehearsing::start(&SHELL, scene, run, longest, clock::since_boot()).unwrap()
+    }
+
+    fn ended(mut rehearsing: Rehearsing) -> Rehearsal {
+        loop {
+            if let Some(answer) = rehearsing.poll(clock::since_boot()) {
+                return answer.unwrap();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn played(run: &Path, trial: &str, former: Option<&str>) -> Rehearsal {
+        ended(started(run, scene(trial, former), REHEARSAL_MAX))
+    }
+
+    #[test]
+    fn a_rehearsal_runs_both_releases_and_leaves_nothing_behind() {
+        let run = tempfile::tempdir().unwrap();
+        let script = "echo found; echo because >&2; test -d \"$0\" && touch \"$0/x\" || echo no scratch";
+        let found = played(run.path(), script, Some("nice"));
+        assert_eq!(found.blocking, ["found||because"]);
+        let nice: i32 = found.notes[0].trim_end_matches('|').parse().unwrap();
+        assert!(nice >= 10, "{nice}");
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+        assert_eq!(played(run.path(), "exit 3", None).blocking, ["|it exited with code 3|"]);
+        assert_eq!(played(run.path(), "", None), Rehearsal::default());
+    }
+
+    #[test]
+    fn a_rehearsal_that_cannot_start_is_a_failure_of_its_release() {
+        struct Absent;
+        impl Rehearser for Absent {
+            fn program(&self, _scene: &Scene, _role: Role, _scratch: &Path) -> Option<Program> {
+                Some(Program::new("/nowhere/python3"))
+            }
+            fn judge(&self, trial: Option<&Performance>, _former: Option<&Performance>) -> Rehearsal {
+                Rehearsal { blocking: vec![trial.unwrap().failure.clone().unwrap()], notes: Vec::new() }
+            }
+        }
+        static ABSENT: Absent = Absent;
+        let run = tempfile::tempdir().unwrap();
+        let now = clock::since_boot();
+        let mut rehearsing = Rehearsing::start(&ABSENT, scene("x", None), run.path(), REHEARSAL_MAX, now).unwrap();
+        let found = rehearsing.poll(now).unwrap().unwrap();
+        assert_eq!(found.blocking, ["cannot start /nowhere/python3: No such file or directory"]);
+    }
+
+    #[test]
+    fn a_rehearsal_that_hangs_is_ended_with_what_it_started() {
+        let run = tempfile::tempdir().unwrap();
+        let mark = run.path().join("pid");
+        let script = format!("sleep 600 & echo $! > {0}.new; mv {0}.new {0}; wait", mark.display());
+        let pid = || loop {
+            if let Ok(text) = fs::read_to_string(&mark) {
+                fs::remove_file(&mark).unwrap();
+                return text.trim().parse::<u32>().unwrap();
+            }
+            std::thread::yield_now();
+        };
+        let gone = |pid| while proc_fs::process(pid).unwrap().is_some_and(|process| process.is_alive()) {};
+
+        let mut hangs = started(run.path(), scene(&script, Some("echo before")), REHEARSAL_MAX);
+        let child = pid();
+        assert!(hangs.poll(clock::since_boot()).is_none(), "it is not waited for");
+        assert!(hangs.poll(clock::since_boot() + REHEARSAL_MAX).is_none(), "the former is still to come");
+        gone(child);
+        let found = ended(hangs);
+        assert_eq!((&*found.blocking[0], &*found.notes[0]), ("|it did not end within 120 s|", "before||"));
+
+        let dropped = started(run.path(), scene(&script, None), REHEARSAL_MAX);
+        let child = pid();
+        drop(dropped);
+        gone(child);
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_rehearsal_whose_supervisor_was_killed_is_ended_by_the_next() {
+        let run = tempfile::tempdir().unwrap();
+        let mut left = started(run.path(), scene("exec sleep 600", None), REHEARSAL_MAX);
+        let identity = Identity::of(left.playing.as_ref().unwrap().child.id()).unwrap().unwrap();
+        assert_eq!(played(run.path(), "echo again", None).blocking, ["again||"]);
+        assert!(!identity.is_alive().unwrap());
+        left.playing.take().unwrap().child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_rehearsal_that_prints_without_end_is_bounded() {
+        let run = tempfile::tempdir().unwrap();
+        let script = "trap '' XFSZ; head -c 40000000 /dev/zero | tr '\\0' x; head -c 40000000 /dev/zero | tr '\\0' y >&2; echo end >&2";
+        let found = played(run.path(), script, None);
+        assert!(found.blocking[0].len() < 17 << 20, "{}", found.blocking[0].len());
+    }
+}

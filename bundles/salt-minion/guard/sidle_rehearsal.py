@@ -326,7 +326,7 @@ class Stage:
         loaders["returner"] = make.returners(opts, functions)
         loaders["beacons"] = make.beacons(opts, functions)
         loaders["engines"] = make.engines(opts, functions, {}, utils)
-        loaders["executors"] = make.executors(opts, functions)
+        loaders["executor"] = make.executors(opts, functions)
         loaders["render"] = make.render(opts, functions, loaders["states"])
         loaders["output"] = make.outputters(opts)
         loaders["matchers"] = make.matchers(opts)
@@ -344,7 +344,7 @@ class Stage:
             if kind == "provider":
                 present = bool(salt.loader.raw_mod(opts, name, self.loaders["module"]))
             else:
-                key = {"beacons": ".beacon", "engines": ".start", "executors": ".execute", "returner": ".returner"}
+                key = {"beacons": ".beacon", "engines": ".start", "executor": ".execute", "returner": ".returner"}
                 present = name + key.get(kind, "") in self.loaders[kind]
             entry = {"kind": kind, "name": name, "where": where}
             if not present and entry not in missing:
@@ -365,8 +365,10 @@ def others(opts):
 def listed(loader):
     """Names of all functions of a loader, and of those from outside the tree."""
     names = sorted(map(str, loader))
-    functions = getattr(loader, "_dict", {})
-    own = [name for name in names if is_own(file_of(functions.get(name)))]
+    # Outputters and renderers are seen through a wrapper that takes `.output` and `.render` off the names.
+    suffix = getattr(loader, "suffix", "")
+    functions = (loader._dict if suffix else loader)._dict
+    own = [name for name in names if is_own(file_of(functions.get(name + suffix)))]
     return names, own
 
 
@@ -407,7 +409,7 @@ def configured(opts):
     for alias, entry in pairs(opts.get("mine_functions")):
         name = merged(entry).get("mine_function") or alias
         yield "module", str(name), f"mine function {alias}"
-    yield from (("executors", name, "module_executors") for name in words(opts.get("module_executors")))
+    yield from (("executor", name, "module_executors") for name in words(opts.get("module_executors")))
     yield from (("returner", name, "return") for name in words(opts.get("return")))
     yield from (("output", name, "output") for name in words(opts.get("output")))
     for part in str(opts.get("renderer") or "").split("|"):
