@@ -157,17 +157,19 @@ impl Program {
 
     /// Starts it with low priority in a process group of its own, reading nothing, writing into the files given. No file that it or what it
     /// starts writes grows beyond `file_bytes_max`: further writes fail.
+    #[expect(unsafe_code, reason = "bounds that are set after the start come too late for what it has started by then")]
     pub fn start_aside(&self, output: File, errors: File, file_bytes_max: u64) -> Result<Child> {
-        let mut command = self.command(Input::Null);
-        let started = command.stdout(output).stderr(errors).process_group(0).spawn();
-        let child = started.map_err(|source| OsError::new("start", &self.path, source))?;
-        // It is a child that nobody has waited for: the number is its own. One that has ended already needs no bounds.
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let nice = rustix::process::getpriority_process(None).unwrap_or(0).max(NICE_ASIDE);
-        let _ = rustix::process::setpriority_process(pid, nice);
         let bound = Rlimit { current: Some(file_bytes_max), maximum: Some(file_bytes_max) };
-        let _ = rustix::process::prlimit(pid, Resource::Fsize, bound);
-        Ok(child)
+        let nice = rustix::process::getpriority_process(None).unwrap_or(0).max(NICE_ASIDE);
+        let give_way = move || {
+            rustix::process::setpriority_process(None, nice)?;
+            rustix::process::setrlimit(Resource::Fsize, bound.clone()).map_err(io::Error::from)
+        };
+        let mut command = self.command(Input::Null);
+        command.stdout(output).stderr(errors).process_group(0);
+        // SAFETY: between fork and exec it makes two system calls and nothing else: it takes no lock and no memory.
+        unsafe { command.pre_exec(give_way) };
+        command.spawn().map_err(|source| OsError::new("start", &self.path, source))
     }
 
     /// Runs it to its end and gives exit success and what it printed on standard output; its errors go where this process's go.

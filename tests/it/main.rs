@@ -20,6 +20,7 @@ mod messages;
 mod python_tuf;
 mod quickstart;
 mod readers;
+mod rehearsal;
 mod repository;
 mod salt;
 mod signer;

@@ -35,28 +35,25 @@ enum Weight {
 /// Compares the trial's report with the former's, or with the words why that could not be had. None: there is no former.
 pub fn compare(trial: &Report, former: Option<Result<&Report, &str>>) -> Rehearsal {
     let mut findings = Vec::new();
-    let mut note = |text: String| findings.push((Weight::About, text));
-    let baseline = match former {
-        Some(Ok(former)) => former.failure.as_ref().map_or(Some(former), |failure| {
-            note(format!("nothing to compare with: the running release fails in its own rehearsal: {}", said(failure)));
-            None
-        }),
-        Some(Err(cause)) => {
-            note(format!("nothing to compare with: the running release could not be rehearsed: {cause}"));
-            None
+    let before = former.and_then(Result::ok).and_then(|former| former.failure.as_ref());
+    let baseline = former.and_then(Result::ok).filter(|_| before.is_none());
+    match (&trial.failure, before) {
+        // The running one was started before it came to that; the new release isn't to blame.
+        (Some(failure), Some(before)) if failure.stage == before.stage => {
+            findings.push((Weight::About, format!("cannot compare: with either release it {}", said(failure))));
         }
-        None => None,
-    };
-    if let Some(failure) = &trial.failure {
-        // A failure that the running release has, too, is not the new one's: it must have come since that was started.
-        let before = former.and_then(Result::ok).and_then(|former| former.failure.as_ref());
-        let same = before.is_some_and(|before| before.stage == failure.stage);
-        findings.push((if same { Weight::About } else { Weight::Startup }, said(failure)));
-    } else {
-        modules(trial, baseline, &mut findings);
-        configured(trial, baseline, &mut findings);
-        if let Some(former) = baseline {
-            vanished(trial, former, &mut findings);
+        (Some(failure), _) => findings.push((Weight::Startup, said(failure))),
+        (None, _) => {
+            let cause = former.and_then(Result::err).map(str::to_owned).or_else(|| before.map(said));
+            if let Some(cause) = cause {
+                let text = format!("nothing to compare with: the running release could not be rehearsed: {cause}");
+                findings.push((Weight::About, text));
+            }
+            modules(trial, baseline, &mut findings);
+            configured(trial, baseline, &mut findings);
+            if let Some(former) = baseline {
+                vanished(trial, former, &mut findings);
+            }
         }
     }
     warnings(trial, baseline, &mut findings);
@@ -123,7 +120,10 @@ fn modules(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) {
     }
     if !uncounted.is_empty() {
         let names = listed(uncounted.iter().map(ToString::to_string));
-        findings.push((Weight::Uncounted, format!("fail with the running release, too, and don't count: {names}")));
+        findings.push((
+            Weight::Uncounted,
+            format!("custom modules that fail with the running release, too, and don't count: {names}"),
+        ));
     }
     for (kind, names) in baseline.iter().flat_map(|former| &former.own) {
         let mut lost: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -313,7 +313,7 @@ mod tests {
         };
         let found = compare(&trial, Some(Ok(&former)));
         assert!(!found.refuses(), "{found:?}");
-        assert_eq!(found.notes, ["fail with the running release, too, and don't count: mine, shy"]);
+        assert_eq!(found.notes, ["custom modules that fail with the running release, too, and don't count: mine, shy"]);
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub struct Report {
     pub version: Option<String>,
     /// Version of its Python.
     pub python: String,
+    /// What the rehearsal could not touch: `files`, `network`.
+    #[serde(default)]
+    pub sealed: BTreeSet<String>,
     /// How the minion would fail to come up at all.
     pub failure: Option<Failure>,
     /// Functions by kind of module and by module.
