@@ -163,7 +163,7 @@ impl Program {
         let nice = rustix::process::getpriority_process(None).unwrap_or(0).max(NICE_ASIDE);
         let give_way = move || {
             rustix::process::setpriority_process(None, nice)?;
-            rustix::process::setrlimit(Resource::Fsize, bound.clone()).map_err(io::Error::from)
+            rustix::process::setrlimit(Resource::Fsize, bound).map_err(io::Error::from)
         };
         let mut command = self.command(Input::Null);
         command.stdout(output).stderr(errors).process_group(0);

@@ -337,4 +337,31 @@ mod tests {
         let length = found.blocking[0].len();
         assert!((16 << 20..17 << 20).contains(&length), "{length}");
     }
+
+    #[test]
+    fn a_rehearsal_of_the_demonstration_agent_goes_as_its_tree_says() {
+        let host = tempfile::tempdir().unwrap();
+        let part = |name: &str, lines: &str| {
+            let tree = host.path().join(name);
+            fs::create_dir_all(tree.join("share/demo-agent")).unwrap();
+            fs::write(tree.join("share/demo-agent/rehearsal"), lines).unwrap();
+            Part { tree, environment: Vec::new() }
+        };
+        let run = host.path().join("run");
+        fs::create_dir(&run).unwrap();
+        let played = |trial: Part, former: Option<Part>| {
+            let scene = Scene { trial, former, config_directory: PathBuf::from("/") };
+            let now = clock::since_boot();
+            let demo = &crate::demo::rehearsal::DEMO;
+            ended(Rehearsing::start(demo, scene, &run, REHEARSAL_MAX, now).unwrap())
+        };
+        let found =
+            played(part("new", "refuse: no greeting\nrefuse: old\nnote: more\n"), Some(part("old", "refuse: old\n")));
+        assert_eq!((found.blocking, found.notes), (vec!["no greeting".to_owned()], vec!["more".to_owned()]));
+        let found = played(part("new", "note: far\ncrash\n"), Some(part("old", "")));
+        assert_eq!(found.blocking, ["cannot rehearse: it exited with code 1: crashed as told"]);
+        assert!(!played(part("new", "crash\n"), Some(part("old", "crash\n"))).refuses());
+        let bare = Part { tree: host.path().join("bare"), environment: Vec::new() };
+        assert_eq!(played(bare, None), Rehearsal::default());
+    }
 }

@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const OLD: &str = "3006.30";
@@ -101,11 +102,15 @@ impl Host {
         }
     }
 
+    fn program(&self, version: &str, script: &Path, more: &[&str]) -> Output {
+        let mut command = Command::new(tree(version).join("bin/python3"));
+        command.args(["-E", "-s", "-B"]).arg(script).arg("-c").arg(self.root.path().join("etc")).args(more);
+        command.output().unwrap()
+    }
+
     /// The report of one release, by hand: `more` are further arguments.
     fn report(&self, version: &str, more: &[&str]) -> Report {
-        let mut command = Command::new(tree(version).join("bin/python3"));
-        command.args(["-E", "-s", "-B"]).arg(script()).arg("-c").arg(self.root.path().join("etc")).args(more);
-        let output = command.output().unwrap();
+        let output = self.program(version, &script(), more);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         println!("{}", String::from_utf8_lossy(&output.stdout).rsplit_once("\"seconds\"").unwrap().1);
         Report::parse(&output.stdout).unwrap()
@@ -252,4 +257,22 @@ fn a_rehearsal_runs_no_custom_code_as_another_user_than_the_minion() {
     assert!(report.errors.is_empty());
     let found = host.rehearsed(NEW, None);
     one(&found.blocking, "cannot run as the minion does: it can't become the user nobody-here");
+}
+
+#[test]
+fn a_rehearsal_takes_nothing_from_where_its_program_lies_and_bounds_itself() {
+    let host = Host::new("");
+    host.module("modules", "site_slow", "import time\n\ntime.sleep(600)\n");
+    // The trial's site-packages, as the former's Python sees them.
+    let packages = tempfile::tempdir().unwrap();
+    put(packages.path(), "salt/__init__.py", b"raise SystemExit('the wrong release')\n", 0o644);
+    put(packages.path(), "json.py", b"raise SystemExit('the wrong release')\n", 0o644);
+    let program = packages.path().join("sidle_rehearsal.py");
+    fs::copy(script(), &program).unwrap();
+    let output = host.program(NEW, &program, &["--seconds", "3"]);
+    assert_eq!(output.status.signal(), Some(14), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::remove_file(host.root.path().join("var/cache/salt/minion/extmods/modules/site_slow.py")).unwrap();
+    let output = host.program(NEW, &program, &[]);
+    let report = Report::parse(&output.stdout).unwrap();
+    assert_eq!((report.failure, report.version.as_deref()), (None, Some(NEW)));
 }
