@@ -4,6 +4,7 @@
 //! probation = "60s"          # how long a release has to stay healthy before it becomes the one
 //! start_timeout = "120s"     # until a release has to have reached its peers
 //! rehearsal_timeout = "120s" # until a rehearsal has to be over
+//! rehearsal = "refuse"       # what a rehearsal may do: refuse a switch, only report, or off
 //! drain_timeout = "30m"      # how long a process on trial that is left may take to finish its jobs
 //! stop_timeout = "30s"       # until an ended process has to be gone
 //! switch_deadline = "30m"    # how long a switch waits for running jobs, then changes nothing
@@ -23,6 +24,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::file;
 use crate::switch::Limits;
+use crate::switch::drive::Policy;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,7 @@ struct Fragment {
     stop_timeout: Option<Text>,
     rehearsal_timeout: Option<Text>,
     drain_timeout: Option<Text>,
+    rehearsal: Option<Policy>,
     switch_deadline: Option<Text>,
     restart_pause: Option<Text>,
     restart_pause_limit: Option<Text>,
@@ -103,6 +106,7 @@ impl Fragment {
             start_timeout: over.start_timeout.or(self.start_timeout),
             stop_timeout: over.stop_timeout.or(self.stop_timeout),
             rehearsal_timeout: over.rehearsal_timeout.or(self.rehearsal_timeout),
+            rehearsal: over.rehearsal.or(self.rehearsal),
             drain_timeout: over.drain_timeout.or(self.drain_timeout),
             switch_deadline: over.switch_deadline.or(self.switch_deadline),
             restart_pause: over.restart_pause.or(self.restart_pause),
@@ -125,6 +129,8 @@ pub struct Settings {
     pub restart_pause_minimum: Duration,
     /// The longest such pause.
     pub restart_pause_maximum: Duration,
+    /// What a rehearsal may do.
+    pub rehearsal: Policy,
     /// Releases kept beside current and previous.
     pub keep_extra: usize,
     /// How late the timestamp and snapshot of a bundle carried by hand may be.
@@ -197,6 +203,7 @@ impl From<Fragment> for Settings {
             switch_deadline: or_seconds(fragment.switch_deadline, 30 * 60),
             restart_pause_minimum: or_seconds(fragment.restart_pause, 1),
             restart_pause_maximum: or_seconds(fragment.restart_pause_limit, 60),
+            rehearsal: fragment.rehearsal.unwrap_or_default(),
             keep_extra: fragment.keep_extra.unwrap_or(1),
             by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),
             instances: fragment.instances,

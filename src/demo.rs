@@ -1,5 +1,7 @@
 //! The demonstration agent of `bundles/demo-agent` as an agent: files in its state directory tell everything.
 
+pub mod rehearsal;
+
 use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Job, Need, Peer, Subject};
 use crate::os::dir::{Dir, FileKind};
 use crate::os::process::Identity;

@@ -7,7 +7,7 @@
 //! 5  supervise                one loop over one enum of events
 //! 4  switch run config        the pure switch machine and its driver; becoming a release; settings
 //! 3  store salt demo signer keyring repository   siblings do not import each other
-//! 2  bundle trust agent       formats, the TUF workflow, the traits
+//! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
 //! 0  name version digest failure layout
 //! ```
@@ -26,6 +26,7 @@ pub mod keyring;
 pub mod layout;
 pub mod name;
 pub mod os;
+pub mod rehearsal;
 pub mod repository;
 pub mod run;
 pub mod salt;

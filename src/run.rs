@@ -1,6 +1,6 @@
 //! `run`: check, lease, become. The one way in which a release's programs start: from the real versioned path, never through `current`.
 
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::{Manifest, Service};
 use crate::crash_point;
 use crate::failure::Class;
 use crate::name::InstanceName;
@@ -180,7 +180,7 @@ fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store
     };
     let mut program = Program { arguments, ..Program::new(tree.join(path.as_path())) };
     for (name, value) in &manifest.service.environment {
-        program = program.variable(name, expanded(value, &configuration));
+        program = program.variable(name, Service::expanded(value, &configuration));
     }
     if request.role == RunRole::Agent {
         program = program
@@ -196,16 +196,5 @@ fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store
 fn service(manifest: &Manifest, configuration: &Path, more: &[OsString]) -> (String, Vec<OsString>) {
     let mut words = manifest.service.command.iter();
     let command = words.next().cloned().unwrap_or_default();
-    (command, words.map(|word| expanded(word, configuration)).chain(more.iter().cloned()).collect())
-}
-
-/// `{config}` stands for the configuration directory.
-fn expanded(word: &str, configuration: &Path) -> OsString {
-    let mut parts = word.split("{config}");
-    let mut whole = OsString::from(parts.next().unwrap_or_default());
-    for part in parts {
-        whole.push(configuration);
-        whole.push(part);
-    }
-    whole
+    (command, words.map(|word| Service::expanded(word, configuration)).chain(more.iter().cloned()).collect())
 }

@@ -18,7 +18,9 @@ use crate::name::PackageName;
 use crate::version::{LibcVersion, Platform, Release, Version};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
+use std::path::Path;
 
 /// The schema that this sidle writes and reads.
 pub const SCHEMA: u32 = 1;
@@ -106,6 +108,19 @@ pub struct Service {
     /// Variables of its environment.
     #[serde(deserialize_with = "wire::unique_map")]
     pub environment: BTreeMap<String, String>,
+}
+
+impl Service {
+    /// A word of the command, or a value of the environment: `{config}` stands for the configuration directory.
+    pub fn expanded(word: &str, configuration: &Path) -> OsString {
+        let mut parts = word.split("{config}");
+        let mut whole = OsString::from(parts.next().unwrap_or_default());
+        for part in parts {
+            whole.push(configuration);
+            whole.push(part);
+        }
+        whole
+    }
 }
 
 /// The payload as a whole.

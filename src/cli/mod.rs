@@ -16,6 +16,7 @@ use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::{OsError, environment, file};
+use crate::rehearsal::Rehearser;
 use clap::{Args, Parser, Subcommand};
 use output::Output;
 use std::path::{Path, PathBuf};
@@ -173,6 +174,14 @@ pub fn agents(kind: AgentKind, settings: &AgentSettings) -> Result<Box<dyn Agent
     match kind {
         AgentKind::Salt => Ok(Box::new(crate::salt::SaltMinion::new(settings)?)),
         AgentKind::Demo => Ok(Box::new(crate::demo::DemoAgent::new(settings)?)),
+    }
+}
+
+/// How the agents that this program knows are rehearsed.
+pub fn rehearsers(kind: AgentKind) -> &'static dyn Rehearser {
+    match kind {
+        AgentKind::Salt => &crate::salt::rehearsal::SALT,
+        AgentKind::Demo => &crate::demo::rehearsal::DEMO,
     }
 }
 

@@ -2,14 +2,14 @@
 //! none does; then they follow the journal, which needs no socket.
 
 use super::output::Output;
-use super::{Context, Ended, agents, instance_of, usage};
+use super::{Context, Ended, agents, instance_of, rehearsers, usage};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
 use crate::store::Store;
 use crate::supervise::control::{Answer, Request, Wish, ask};
 use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
-use crate::switch::drive::{BadReleases, Driver, Moment};
+use crate::switch::drive::{BadReleases, Driver, Moment, Rehearsals};
 use crate::switch::files::InstanceFiles;
 use crate::switch::{Entry, Journal, Mode, Phase, Purpose, Switch};
 use crate::version::Release;
@@ -371,6 +371,7 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         stop: settings.limits.stop,
         restart_pause_minimum: settings.restart_pause_minimum,
         restart_pause_maximum: settings.restart_pause_maximum,
+        rehearsals: Rehearsals { rehearsers, policy: settings.rehearsal },
     };
     run_supervisor(&context.layout, supervise, agents)?;
     Ok(Ended::Well)

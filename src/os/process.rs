@@ -1,10 +1,11 @@
 //! Processes: their identity over time, signals that can't hit a stranger, starting them, and becoming them.
 
 use super::{OsError, Result, clock, proc_fs};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
@@ -88,6 +89,9 @@ impl Identity {
     }
 }
 
+/// How far a program that runs aside gives way: a busy agent doesn't notice it, and on a busy host it still comes to its end.
+const NICE_ASIDE: i32 = 10;
+
 /// A program to start or to become. Nothing of this process's environment is passed on but what is named here.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
@@ -151,6 +155,23 @@ impl Program {
         self.command(input).process_group(0).spawn().map_err(|source| OsError::new("start", &self.path, source))
     }
 
+    /// Starts it with low priority in a process group of its own, reading nothing, writing into the files given. No file that it or what it
+    /// starts writes grows beyond `file_bytes_max`: further writes fail.
+    #[expect(unsafe_code, reason = "bounds that are set after the start come too late for what it has started by then")]
+    pub fn start_aside(&self, output: File, errors: File, file_bytes_max: u64) -> Result<Child> {
+        let bound = Rlimit { current: Some(file_bytes_max), maximum: Some(file_bytes_max) };
+        let nice = rustix::process::getpriority_process(None).unwrap_or(0).max(NICE_ASIDE);
+        let give_way = move || {
+            rustix::process::setpriority_process(None, nice)?;
+            rustix::process::setrlimit(Resource::Fsize, bound).map_err(io::Error::from)
+        };
+        let mut command = self.command(Input::Null);
+        command.stdout(output).stderr(errors).process_group(0);
+        // SAFETY: between fork and exec it makes two system calls and nothing else: it takes no lock and no memory.
+        unsafe { command.pre_exec(give_way) };
+        command.spawn().map_err(|source| OsError::new("start", &self.path, source))
+    }
+
     /// Runs it to its end and gives exit success and what it printed on standard output; its errors go where this process's go.
     pub fn output(&self) -> Result<(bool, Vec<u8>)> {
         let output = self.command(Input::Null).stderr(Stdio::inherit()).output();
@@ -168,6 +189,20 @@ impl Program {
     pub fn execute(&self, input: Input) -> OsError {
         OsError::new("start", &self.path, self.command(input).exec())
     }
+}
+
+/// Kills a child that leads a process group, with all of its group, and waits for it. Until it is waited for, its number is no stranger's.
+pub fn end_group(child: &mut Child) -> Result<()> {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let failed =
+        |source: io::Error, child: &Child| OsError::new("end", Path::new(&format!("process {}", child.id())), source);
+    if let Some(group) = group {
+        match rustix::process::kill_process_group(group, Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(errno) => return Err(failed(errno.into(), child)),
+        }
+    }
+    child.wait().map(drop).map_err(|source| failed(source, child))
 }
 
 /// The file of the running program itself.

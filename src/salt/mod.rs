@@ -6,6 +6,7 @@ pub mod includes;
 pub mod jobs;
 pub mod lingering;
 pub mod masters;
+pub mod rehearsal;
 pub mod yaml;
 
 use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Subject};

@@ -14,7 +14,7 @@ use crate::os::dir::Dir;
 use crate::os::process::Identity;
 use crate::os::{OsError, clock, notify, proc_fs, socket};
 use crate::store::Store;
-use crate::switch::drive::{BadReleases, Driver, Moment, Step};
+use crate::switch::drive::{BadReleases, Driver, Moment, Rehearsals, Step};
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::{Processes, Which};
 use crate::switch::{self, Limits, Phase};
@@ -42,6 +42,8 @@ pub struct SuperviseSettings {
     pub restart_pause_minimum: Duration,
     /// The longest such pause.
     pub restart_pause_maximum: Duration,
+    /// How releases are rehearsed.
+    pub rehearsals: Rehearsals,
 }
 
 /// How often the agent's health is looked at while nothing happens.
@@ -130,7 +132,7 @@ impl Supervisor {
         let store = Store::new(layout, &settings.package);
         processes.find(|release| store.manifest(release).ok())?;
         let now = moment();
-        let mut driver = Driver::new(files, lock, settings.limits, now)?;
+        let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals);
         driver.resume(&processes, now)?;
         let restart = Restart { pause: settings.restart_pause_minimum, not_before: Duration::ZERO, started: None };
         Ok(Self {

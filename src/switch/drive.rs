@@ -2,13 +2,15 @@
 
 use super::files::{DriverLock, FilesError, InstanceFiles};
 use super::processes::{Frozen, Look, Processes, Which, described};
+use super::rehearse::Rehearsing;
 use super::roles::{self, Backlog};
-use super::{Act, Entry, Former, Journal, Limits, Outcome, Request, RequestError, Side, Switch};
+use super::{Act, Entry, Former, Journal, Limits, Outcome, Purpose, Request, RequestError, Side, Switch};
 use crate::agent::gate::{Origin, Report, Role};
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::{Manifest, Service};
 use crate::crash_point;
 use crate::failure::Class;
-use crate::os::{OsError, clock};
+use crate::os::{OsError, clock, file};
+use crate::rehearsal::{Part, Rehearsers, Scene};
 use crate::store::{Store, StoreError};
 use crate::version::Release;
 use jiff::Timestamp;
@@ -128,6 +130,28 @@ pub enum Step {
     Rests,
 }
 
+/// What a rehearsal may do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// Refuse the switch for what it finds.
+    #[default]
+    Refuse,
+    /// Tell what it finds.
+    Report,
+    /// There is none.
+    Off,
+}
+
+/// How releases are rehearsed before a trial.
+#[derive(Debug, Clone, Copy)]
+pub struct Rehearsals {
+    /// How each kind of agent is.
+    pub rehearsers: Rehearsers,
+    /// What comes of it.
+    pub policy: Policy,
+}
+
 /// Drives the switches of one instance.
 pub struct Driver {
     files: InstanceFiles,
@@ -139,6 +163,8 @@ pub struct Driver {
     /// The number under which the guards know the present roles.
     serial: u64,
     asked: Asked,
+    rehearsals: Option<Rehearsals>,
+    rehearsing: Option<Rehearsing>,
     /// Whether the side on its way out has been told to take nothing any more; begun anew with each phase.
     backlog: Backlog,
 }
@@ -149,7 +175,15 @@ impl Driver {
         let journal = files.journal()?;
         let store = Store::new(files.layout(), files.package());
         let (serial, asked, backlog) = (0, Asked::default(), Backlog::Possible);
-        Ok(Self { files, store, lock, journal, limits, entered: now.since_boot, serial, asked, backlog })
+        let entered = now.since_boot;
+        let (rehearsals, rehearsing) = (None, None);
+        Ok(Self { files, store, lock, journal, limits, entered, serial, asked, rehearsals, rehearsing, backlog })
+    }
+
+    /// The same, which rehearses before a trial.
+    #[must_use]
+    pub fn with_rehearsals(self, rehearsals: Rehearsals) -> Self {
+        Self { rehearsals: Some(rehearsals), ..self }
     }
 
     /// The journal as it is on disk.
@@ -186,6 +220,7 @@ impl Driver {
             self.entered = now.since_boot;
             self.asked = Asked::default();
             self.backlog = Backlog::Possible;
+            self.rehearsing = None;
         }
         self.journal = journal;
         Ok(if moved { Step::Moved } else { Step::Waits })
@@ -267,7 +302,7 @@ impl Driver {
     ) -> Result<Outcome, DriveError> {
         match act {
             Act::Check => self.check(live, processes, now),
-            Act::Rehearse => Ok(Outcome::Done),
+            Act::Rehearse => self.rehearse(live, processes, now),
             Act::AwaitIdle => self.await_idle(live, processes, now),
             Act::Freeze => match live.which(Side::Former).map(|former| processes.freeze(former, Look::Alone)) {
                 None | Some(Ok(Frozen::Idle)) => Ok(Outcome::Done),
@@ -323,6 +358,53 @@ impl Driver {
             self.believe(journal, now)?;
         }
         Ok(())
+    }
+
+    /// The new release loads what this host has for it. A restart changes no release: its trial will tell.
+    fn rehearse(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Result<Outcome, DriveError> {
+        let wanted = self.rehearsals.filter(|wanted| wanted.policy != Policy::Off && live.purpose != Purpose::Restart);
+        let Some(Rehearsals { rehearsers, policy }) = wanted else { return Ok(Outcome::Done) };
+        let mut rehearsing = match self.rehearsing.take() {
+            Some(rehearsing) => rehearsing,
+            None => {
+                let manifest = self.store.manifest(&live.to)?;
+                let scene = self.scene(live, &manifest, processes)?;
+                let run = self.files.layout().run(self.files.instance());
+                Rehearsing::start(rehearsers(manifest.agent), scene, &run, self.limits.rehearsal, now.since_boot)?
+            }
+        };
+        let Some(came) = rehearsing.poll(now.since_boot) else {
+            self.rehearsing = Some(rehearsing);
+            return Ok(Outcome::NotYet("the rehearsal".to_owned()));
+        };
+        match came {
+            Ok(rehearsal) => {
+                let refuses = rehearsal.refusal().filter(|_| policy == Policy::Refuse);
+                let journal = self.journal.noted(&rehearsal.lines());
+                self.believe(journal, now)?;
+                Ok(refuses.map_or(Outcome::Done, Outcome::Failed))
+            }
+            Err(reason) => {
+                let journal = self.journal.noted(&[reason]);
+                self.believe(journal, now)?;
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    fn scene(&self, live: &Switch, manifest: &Manifest, processes: &Processes) -> Result<Scene, DriveError> {
+        let config_directory = processes.configuration(manifest);
+        let part = |manifest: &Manifest| -> Result<Part, DriveError> {
+            let environment = manifest.service.environment.iter();
+            let environment = environment.map(|(name, value)| (name.into(), Service::expanded(value, &config_directory)));
+            let tree = file::canonical(self.store.tree(&manifest.release())?.path())?;
+            Ok(Part { tree, environment: environment.collect() })
+        };
+        let former = match &live.from {
+            Some(from) => Some(part(&self.store.manifest(from)?)?),
+            None => None,
+        };
+        Ok(Scene { trial: part(manifest)?, former, config_directory: config_directory.clone() })
     }
 
     fn await_idle(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Outcome, DriveError> {

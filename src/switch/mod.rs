@@ -44,6 +44,7 @@ pub mod machine;
 pub mod phase;
 pub mod processes;
 pub mod record;
+pub mod rehearse;
 pub mod roles;
 pub mod running;
 pub mod verdicts;

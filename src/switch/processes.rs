@@ -154,8 +154,7 @@ impl Processes {
     }
 
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
-        let directory =
-            self.configuration.clone().unwrap_or_else(|| self.layout.on_host(manifest.service.config.as_ref()));
+        let directory = self.configuration(manifest);
         let settings = AgentSettings::new(&directory);
         let agent = (self.registry)(manifest.agent, &settings);
         let guarded = manifest.guard.is_some();
@@ -299,6 +298,11 @@ impl Processes {
     pub fn report(&self, which: Which<'_>) -> Option<Report> {
         let running = self.usable(which)?;
         self.gate.report(running.record.leader.pid).filter(|_| running.guarded)
+    }
+
+    /// The agent's configuration directory.
+    pub fn configuration(&self, manifest: &Manifest) -> PathBuf {
+        self.configuration.clone().unwrap_or_else(|| self.layout.on_host(manifest.service.config.as_ref()))
     }
 
     /// Writes the roles; gives the serial number that the guards are to follow.

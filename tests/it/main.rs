@@ -21,6 +21,7 @@ mod overlap;
 mod python_tuf;
 mod quickstart;
 mod readers;
+mod rehearsal;
 mod repository;
 mod salt;
 mod signer;

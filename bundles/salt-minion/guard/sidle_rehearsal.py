@@ -1,0 +1,457 @@
+"""Load a minion's configuration and extensions with this release, without a master, and report.
+
+    TREE/bin/python3 -E -s -B -m sidle_rehearsal -c CONFIG_DIR [--scratch DIR] [--seconds N]
+    TREE/bin/python3 -E -s -B /path/of/sidle_rehearsal.py -c CONFIG_DIR ...
+
+The second form rehearses a release that doesn't bring this file. It runs beside the working
+minion of the same host, on the same configuration directory and the same synced modules, and
+leaves no trace: caches, sockets, logs and pid files go to the scratch directory (an empty one;
+default: a temporary one). Where the kernel can (mount_setattr, 5.12) and the caller may (root),
+every other file system is read-only for it and there is no network: what custom modules and
+grains do while they load can't change the host either. --unsealed leaves that out.
+
+One JSON object goes to standard output, all else to standard error. Exit 0: the report is whole;
+its "failure" says whether the release got as far as it should.
+
+  schema 1 · version, python · sealed: ["files", "network"] · seconds, memory_kilobytes
+  failure: null, or {"stage": configuration|user|grains|modules, "reason"}
+  functions: {kind: {module: [function]}}     own: {kind: ["module.function"]}, of files outside the tree
+  grains: [key]
+  errors: [{kind, name, file, own, how, reason}]   how: import (could not be imported) | failed (an
+          exception later: __virtual__, __init__, a grains function) | declined (__virtual__ said no)
+  missing: [{kind, name, where}]              configured, but not in this release
+  problems: [text]                            what Salt warns of when it reads the configuration
+  unknown_options: [name]                     set on this host, but no option of this release
+"""
+
+import sys
+
+if not sys.flags.isolated and sys.path:
+    # The directory of the program, or the current one: it may be another release's packages.
+    del sys.path[0]
+
+import argparse
+import ctypes
+import inspect
+import json
+import logging
+import os
+import resource
+import shutil
+import signal
+import tempfile
+import time
+
+SCHEMA = 1
+# The caller bounds it, too; this is for one whose caller was killed.
+SECONDS_MAX = 180
+# An exception may carry a whole document.
+REASON_LENGTH_MAX = 400
+# From <linux/sched.h> and <linux/mount.h>.
+CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
+MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x80000
+SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
+
+
+class Failure(Exception):
+    """The minion would not come up: in which stage, and why."""
+
+    def __init__(self, stage, reason):
+        super().__init__(reason)
+        self.stage = stage
+
+
+def main():
+    """Rehearse and print the report."""
+    started = time.monotonic()
+    output = os.dup(1)
+    os.dup2(2, 1)
+    arguments = argparse.ArgumentParser(prog="sidle_rehearsal")
+    arguments.add_argument("-c", dest="directory", required=True)
+    arguments.add_argument("--scratch")
+    arguments.add_argument("--seconds", type=int, default=SECONDS_MAX)
+    arguments.add_argument("--unsealed", action="store_true")
+    arguments = arguments.parse_args()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(arguments.seconds)
+    os.umask(0o077)
+    scratch = os.path.realpath(arguments.scratch or tempfile.mkdtemp(prefix="sidle-rehearsal-"))
+    directory = os.path.realpath(arguments.directory)
+    give_way()
+    sealed = [] if arguments.unsealed else seal(scratch)
+    os.environ["TMPDIR"] = tempfile.tempdir = scratch
+    os.chdir(scratch)
+    report = {"schema": SCHEMA, "version": None, "python": "{}.{}.{}".format(*sys.version_info), "sealed": sealed}
+    report.update(rehearse(directory, scratch))
+    report["seconds"] = round(time.monotonic() - started, 2)
+    report["memory_kilobytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    text = (json.dumps(report) + "\n").encode("ascii")
+    while text:
+        text = text[os.write(output, text):]
+    if not arguments.scratch:
+        os.chdir("/")
+        shutil.rmtree(scratch, ignore_errors=True)
+    sys.stderr.flush()
+    # No word of what custom modules have registered for the end, nor of their threads.
+    os._exit(0)
+
+
+def give_way():
+    """If memory runs out, this process goes, not the minion."""
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+            score.write("1000")
+    except OSError:
+        pass
+
+
+def seal(scratch):
+    """Make every file system but the scratch directory read-only, and cut the network; say what was done."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    sealed = []
+
+    def mount(source, target, kind, flags):
+        return libc.mount(source, target, kind, ctypes.c_ulong(flags), None) == 0
+
+    def set_read_only(path, flags, read_only):
+        words = (MOUNT_ATTR_RDONLY, 0, 0, 0) if read_only else (0, MOUNT_ATTR_RDONLY, 0, 0)
+        attributes = (ctypes.c_uint64 * 4)(*words)
+        numbers = [ctypes.c_long(number) for number in (SYS_MOUNT_SETATTR, AT_FDCWD)]
+        return libc.syscall(*numbers, path, ctypes.c_long(flags), attributes, ctypes.c_long(32)) == 0
+
+    place = os.fsencode(scratch)
+    if libc.unshare(CLONE_NEWNS) == 0 and mount(b"none", b"/", None, MS_REC | MS_SLAVE):
+        if mount(place, place, None, MS_BIND) and set_read_only(b"/", AT_RECURSIVE, True):
+            if not set_read_only(place, 0, False):
+                raise SystemExit("cannot rehearse: the scratch directory stays read-only")
+            # Semaphores are made there when modules are imported.
+            mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0)
+            sealed.append("files")
+    if libc.unshare(CLONE_NEWNET) == 0:
+        sealed.append("network")
+    return sealed
+
+
+def rehearse(directory, scratch):
+    """What this release makes of the configuration directory."""
+    stage = Stage()
+    report = {"failure": None, "functions": {}, "own": {}, "grains": [], "missing": []}
+    reached = "configuration"
+    try:
+        try:
+            opts = stage.configuration(directory)
+            reached = "user"
+            redirect(opts, scratch)
+            become(opts, scratch)
+            reached = "grains"
+            report["grains"] = stage.grains(opts)
+            reached = "modules"
+            loaders = stage.modules(opts)
+            report["functions"] = {kind: grouped(names) for kind, (names, _) in loaders.items()}
+            report["own"] = {kind: own for kind, (_, own) in loaders.items() if own}
+            report["missing"] = stage.missing(opts)
+        except Failure:
+            raise
+        except (Exception, SystemExit) as error:
+            logging.getLogger(__name__).error("the rehearsal failed", exc_info=True)
+            raise Failure(reached, told(error)) from error
+    except Failure as failure:
+        report["failure"] = {"stage": failure.stage, "reason": str(failure)}
+    report.update(
+        version=stage.version,
+        errors=list(stage.errors.values()),
+        problems=stage.problems,
+        unknown_options=sorted(stage.unknown_options),
+    )
+    return report
+
+
+def redirect(opts, scratch):
+    """No master, no pillar, and nothing of the host is written to."""
+    for key, name in (("cachedir", "cache"), ("sock_dir", "sockets")):
+        opts[key] = os.path.join(scratch, name)
+        os.makedirs(opts[key], exist_ok=True)
+    # extension_modules stays where it is: below the real cachedir.
+    opts["pidfile"] = os.path.join(scratch, "pid")
+    opts["log_file"] = os.path.join(scratch, "log")
+    opts["file_client"] = "local"
+    opts["pillar"] = {}
+    opts["grains_cache"] = False
+    # Names of all addresses from DNS: slow without a network, and the key is there all the same.
+    opts["enable_fqdns_grains"] = False
+
+
+def become(opts, scratch):
+    """Custom code runs as the user that the minion runs as, or not at all."""
+    import salt.utils.user
+    import salt.utils.verify
+
+    user = opts.get("user")
+    if not user or user == salt.utils.user.get_user():
+        return
+    try:
+        import pwd
+
+        entry = pwd.getpwnam(user)
+        if os.geteuid() == 0:
+            for path in (scratch, opts["cachedir"], opts["sock_dir"]):
+                os.chown(path, entry.pw_uid, entry.pw_gid)
+        if salt.utils.verify.check_user(user):
+            return
+    except (KeyError, OSError) as error:
+        raise Failure("user", f"it can't become the user {user}: {told(error)}") from error
+    raise Failure("user", f"it can't become the user {user}")
+
+
+class Problems(logging.Handler):
+    """Keeps what Salt warns of."""
+
+    def __init__(self, texts):
+        super().__init__(logging.WARNING)
+        self.texts = texts
+
+    def emit(self, record):
+        """Keep one message, once."""
+        text = bounded(record.getMessage())
+        if text not in self.texts:
+            self.texts.append(text)
+
+
+class Stage:
+    """Loads, and remembers what went wrong."""
+
+    def __init__(self):
+        self.version = None
+        self.errors = {}
+        self.problems = []
+        self.unknown_options = []
+        self.loaders = {}
+
+    def configuration(self, directory):
+        """The options as the minion reads them; errors end it as they end the minion."""
+        import salt.config
+        import salt.version
+
+        self.version = salt.version.__version__
+        apply = salt.config.apply_minion_config
+
+        def applied(overrides=None, *more, **named):
+            self.unknown_options = set(overrides or {}) - set(salt.config.VALID_OPTS)
+            return apply(overrides, *more, **named)
+
+        salt.config.apply_minion_config = applied
+        # What sdb:// stands for often comes from a network, and no module is told apart by it.
+        salt.config.apply_sdb = lambda opts, sdb_opts=None: opts
+        handler = Problems(self.problems)
+        logging.getLogger("salt").addHandler(handler)
+        # A broken _schedule.conf is renamed by Salt: the minion's to do.
+        replace, os.replace = os.replace, lambda *_: None
+        path = os.path.join(directory, "minion")
+        try:
+            if not os.path.isfile(path):
+                raise Failure("configuration", f"{path} does not exist")
+            return salt.config.minion_config(path, ignore_config_errors=False)
+        except SystemExit as error:
+            reason = self.problems[-1] if self.problems else told(error)
+            raise Failure("configuration", reason) from error
+        finally:
+            os.replace = replace
+            logging.getLogger("salt").removeHandler(handler)
+            salt.config.apply_minion_config = apply
+
+    def grains(self, opts):
+        """The keys of all grains, which are in `opts` afterwards."""
+        import salt.loader
+
+        self.listen()
+        opts["grains"] = salt.loader.grains(opts, force_refresh=True)
+        return sorted(map(str, opts["grains"]))
+
+    def listen(self):
+        """Notice every module that a loader of any kind can't load, and every grains function that fails."""
+        from salt.loader.lazy import LazyLoader
+
+        load, run = LazyLoader._load_module, LazyLoader.run
+
+        def loads(loader, name):
+            try:
+                loaded = load(loader, name)
+                reason = None if loaded else loader.missing_modules.get(name)
+            except OSError as error:
+                loaded, reason = False, error
+            if not loaded:
+                self.refused(loader, name, reason)
+            return loaded
+
+        def runs(loader, function, *arguments, **named):
+            try:
+                return run(loader, function, *arguments, **named)
+            except Exception as error:
+                # Not what Salt calls while it loads a module: that is told by `loads`.
+                if loader.tag == "grains" and inspect.isfunction(function) and not function.__name__.startswith("__"):
+                    file = inspect.unwrap(function).__code__.co_filename
+                    name = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}"
+                    self.error("grains", name, file, "failed", told(error))
+                raise
+
+        LazyLoader._load_module, LazyLoader.run = loads, runs
+
+    def refused(self, loader, name, reason):
+        """A loader could not or would not load `name`."""
+        file = loader.file_mapping[name][0]
+        if isinstance(reason, BaseException):
+            how, reason = "import", told(reason)
+        else:
+            reason = bounded(str(reason or ""))
+            failed = reason.startswith(("Exception raised when processing __virtual__", "__init__ failed"))
+            how = "failed" if failed else "declined"
+        self.error(loader.tag, name, file, how, reason)
+
+    def error(self, kind, name, file, how, reason):
+        """Remember an error once."""
+        entry = {"kind": kind, "name": name, "file": file, "own": is_own(file), "how": how, "reason": reason}
+        self.errors.setdefault((kind, name, file), entry)
+
+    def modules(self, opts):
+        """All functions of each kind of module, and those of this host's own."""
+        import salt.loader
+        from salt.loader.lazy import LazyLoader
+
+        make = salt.loader
+        loaders = self.loaders
+        utils = loaders["utils"] = make.utils(opts)
+        functions = loaders["module"] = make.minion_mods(opts, utils=utils)
+        serializers = make.serializers(opts)
+        loaders["states"] = make.states(opts, functions, utils, serializers)
+        loaders["returner"] = make.returners(opts, functions)
+        loaders["beacons"] = make.beacons(opts, functions)
+        loaders["engines"] = make.engines(opts, functions, {}, utils)
+        loaders["executor"] = make.executors(opts, functions)
+        loaders["render"] = make.render(opts, functions, loaders["states"])
+        loaders["output"] = make.outputters(opts)
+        loaders["matchers"] = make.matchers(opts)
+        pack = {"__salt__": functions, "__utils__": utils, "__grains__": opts["grains"], "__pillar__": {}, "__context__": {}}
+        for kind, path in others(opts):
+            loaders.setdefault(kind, LazyLoader([path], opts, tag=kind, pack=dict(pack)))
+        return {kind: listed(loader) for kind, loader in loaders.items()}
+
+    def missing(self, opts):
+        """What the configuration names and this release doesn't have."""
+        import salt.loader
+
+        missing = []
+        for kind, name, where in configured(opts):
+            if kind == "provider":
+                present = bool(salt.loader.raw_mod(opts, name, self.loaders["module"]))
+            else:
+                key = {"beacons": ".beacon", "engines": ".start", "executor": ".execute", "returner": ".returner"}
+                present = name + key.get(kind, "") in self.loaders[kind]
+            entry = {"kind": kind, "name": name, "where": where}
+            if not present and entry not in missing:
+                missing.append(entry)
+        return missing
+
+
+def others(opts):
+    """Directories of synced modules that no other loader here reads: (kind, path)."""
+    known = {"modules", "states", "grains", "returners", "beacons", "engines", "executors", "utils", "renderers"}
+    known |= {"output", "matchers", "serializers"}
+    root = opts.get("extension_modules") or ""
+    for kind in sorted(os.listdir(root)) if os.path.isdir(root) else ():
+        if kind not in known and os.path.isdir(os.path.join(root, kind)):
+            yield kind, os.path.join(root, kind)
+
+
+def listed(loader):
+    """Names of all functions of a loader, and of those from outside the tree."""
+    names = sorted(map(str, loader))
+    # Outputters and renderers are seen through a wrapper that takes `.output` and `.render` off the names.
+    suffix = getattr(loader, "suffix", "")
+    functions = (loader._dict if suffix else loader)._dict
+    own = [name for name in names if is_own(file_of(functions.get(name + suffix)))]
+    return names, own
+
+
+def grouped(names):
+    """Function names by module."""
+    groups = {}
+    for name in names:
+        module, _, function = name.partition(".")
+        groups.setdefault(module, []).append(function)
+    return groups
+
+
+def file_of(function):
+    """The file of the module that a function was loaded from."""
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    return getattr(module, "__file__", None)
+
+
+def is_own(file):
+    """True for this host's own files: those outside the release."""
+    return bool(file) and not os.path.realpath(file).startswith(os.path.realpath(sys.prefix) + os.sep)
+
+
+def configured(opts):
+    """What the configuration has the minion use: (kind, name, where)."""
+    for job, entry in pairs(opts.get("schedule")):
+        if isinstance(entry, dict) and entry.get("enabled", True):
+            where = f"schedule {job}"
+            yield from (("module", name, where) for name in words(entry.get("function") or entry.get("func")))
+            yield from (("returner", name, where) for name in words(entry.get("returner")))
+    for name, entry in pairs(opts.get("beacons")):
+        settings = merged(entry)
+        if name != "enabled" and settings.get("enabled", True):
+            yield "beacons", str(settings.get("beacon_module") or name), f"beacon {name}"
+    for entry in opts.get("engines") or ():
+        for name, settings in pairs(entry if isinstance(entry, dict) else {entry: None}):
+            yield "engines", str(merged(settings).get("engine_module") or name), f"engine {name}"
+    for alias, entry in pairs(opts.get("mine_functions")):
+        name = merged(entry).get("mine_function") or alias
+        yield "module", str(name), f"mine function {alias}"
+    yield from (("executor", name, "module_executors") for name in words(opts.get("module_executors")))
+    yield from (("returner", name, "return") for name in words(opts.get("return")))
+    yield from (("output", name, "output") for name in words(opts.get("output")))
+    for part in str(opts.get("renderer") or "").split("|"):
+        yield from (("render", name, "renderer") for name in part.split()[:1])
+    yield from (("provider", str(name), f"provider of {what}") for what, name in pairs(opts.get("providers")))
+
+
+def pairs(value):
+    """The items of a mapping; none of anything else."""
+    return list(value.items()) if isinstance(value, dict) else []
+
+
+def merged(value):
+    """The settings of an entry that may be a mapping or a list of mappings."""
+    settings = {}
+    for part in value if isinstance(value, list) else [value]:
+        if isinstance(part, dict):
+            settings.update(part)
+    return settings
+
+
+def words(value):
+    """The names in a text with commas, or in a list."""
+    items = value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
+    return [item.strip() for item in items if isinstance(item, str) and item.strip()]
+
+
+def told(error):
+    """An exception in one line."""
+    try:
+        text = str(error)
+    except Exception:  # A custom exception may not even be told.
+        text = ""
+    name = type(error).__name__
+    return bounded(f"{name}: {text}" if text else name)
+
+
+def bounded(text):
+    """One line of bearable length."""
+    text = " ".join(text.split())
+    return text if len(text) <= REASON_LENGTH_MAX else text[: REASON_LENGTH_MAX - 1] + "…"
+
+
+if __name__ == "__main__":
+    main()

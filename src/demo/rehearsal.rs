@@ -1,0 +1,56 @@
+//! Rehearsing the demonstration agent: `share/demo-agent/rehearsal` in a release's tree says how that goes. Without it nothing is rehearsed.
+//!
+//! Each line is `refuse: REASON`, `note: TEXT`, `hang` or `crash`.
+
+use crate::os::file;
+use crate::os::process::Program;
+use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
+use std::path::Path;
+
+/// The file in a release's tree.
+const SCRIPT: &str = "share/demo-agent/rehearsal";
+
+/// What plays the lines.
+const PLAYER: &str = r#"while read -r word rest; do
+    case $word in
+    hang) exec sleep 600 ;;
+    crash) echo "crashed as told" >&2; exit 1 ;;
+    *) echo "$word $rest" ;;
+    esac
+done <"$0""#;
+
+/// The demonstration agent's rehearser.
+pub static DEMO: DemoRehearser = DemoRehearser;
+
+/// Rehearses demonstration agents.
+#[derive(Debug)]
+pub struct DemoRehearser;
+
+impl Rehearser for DemoRehearser {
+    fn program(&self, scene: &Scene, role: Role, _scratch: &Path) -> Option<Program> {
+        let script = scene.part(role)?.tree.join(SCRIPT);
+        file::open(&script).ok()?;
+        Some(Program::new("/bin/sh").argument("-c").argument(PLAYER).argument(script))
+    }
+
+    fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
+        let lines = |performance: &Performance| {
+            let text = String::from_utf8_lossy(&performance.output).into_owned();
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let Some(trial) = trial else { return Rehearsal::default() };
+        let before = former.map(lines).unwrap_or_default();
+        let mut rehearsal = Rehearsal::default();
+        if let (Some(failure), true) = (&trial.failure, former.is_none_or(|former| former.failure.is_none())) {
+            rehearsal.blocking.push(format!("cannot rehearse: {failure}: {}", trial.errors));
+        }
+        for line in lines(trial).into_iter().filter(|line| !before.contains(line)) {
+            match line.split_once(": ") {
+                Some(("refuse", reason)) => rehearsal.blocking.push(reason.to_owned()),
+                Some(("note", text)) => rehearsal.notes.push(text.to_owned()),
+                _ => {}
+            }
+        }
+        rehearsal
+    }
+}

@@ -1,0 +1,129 @@
+//! Rehearsals: a release that has not run here yet loads this host's own configuration and extensions, before any process of it is tried.
+//!
+//! An agent says which programs look ([`Rehearser::program`]) and what their reports mean ([`Rehearser::judge`]); whoever drives a switch
+//! runs them. What failed with the former release, too, never counts against the trial.
+
+use crate::agent::AgentKind;
+use crate::os::process::Program;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// What came of a rehearsal, in the operator's words, the weightiest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rehearsal {
+    /// Each of these is reason enough not to switch.
+    pub blocking: Vec<String>,
+    /// What a person may want to know.
+    pub notes: Vec<String>,
+}
+
+/// Lines that [`Rehearsal::lines`] gives at most: status shows them among other things.
+const LINES_MAX: usize = 12;
+
+impl Rehearsal {
+    /// True when there is a reason not to switch.
+    pub fn refuses(&self) -> bool {
+        !self.blocking.is_empty()
+    }
+
+    /// The reasons as one line, for a journal and for messages; None when nothing blocks.
+    pub fn refusal(&self) -> Option<String> {
+        let first = self.blocking.first()?;
+        let more = self.blocking.len() - 1;
+        Some(if more == 0 { first.clone() } else { format!("{first} (and {more} more)") })
+    }
+
+    /// A few lines for people: the reasons first, then the notes; what doesn't fit is counted.
+    pub fn lines(&self) -> Vec<String> {
+        let reasons = self.blocking.iter().map(|reason| format!("refuses: {reason}"));
+        let notes = self.notes.iter().map(|note| format!("note: {note}"));
+        let mut lines: Vec<String> = reasons.chain(notes).collect();
+        if lines.len() > LINES_MAX {
+            let more = lines.len() - (LINES_MAX - 1);
+            lines.truncate(LINES_MAX - 1);
+            lines.push(format!("and {more} more"));
+        }
+        lines
+    }
+}
+
+/// A release that takes part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Its tree, by its real path.
+    pub tree: PathBuf,
+    /// The environment that its manifest gives its service, expanded.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// What is rehearsed with what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scene {
+    /// The release that is to be switched to.
+    pub trial: Part,
+    /// The release that works here now; None: there is none, so nothing to compare with.
+    pub former: Option<Part>,
+    /// The agent's configuration directory.
+    pub config_directory: PathBuf,
+}
+
+/// Which of a scene's releases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The one that is to be switched to.
+    Trial,
+    /// The one that works here now.
+    Former,
+}
+
+impl Scene {
+    /// The part of a role; only the former may be absent.
+    pub fn part(&self, role: Role) -> Option<&Part> {
+        match role {
+            Role::Trial => Some(&self.trial),
+            Role::Former => self.former.as_ref(),
+        }
+    }
+}
+
+/// How a program of a rehearsal ended, and what it said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Performance {
+    /// Why it can't be relied on: not started, killed, out of time, a failing exit code. In words; None: it ended well.
+    pub failure: Option<String>,
+    /// What it wrote on standard output.
+    pub output: Vec<u8>,
+    /// The end of what it wrote on standard error.
+    pub errors: String,
+}
+
+/// How one kind of agent is rehearsed.
+pub trait Rehearser: Sync {
+    /// The program that loads the scene's configuration with the release of `role`. It may write below `scratch` (an empty directory
+    /// that is its own) and nowhere else, and prints its report. None: this release can't be rehearsed, which is no failure.
+    fn program(&self, scene: &Scene, role: Role, scratch: &Path) -> Option<Program>;
+
+    /// What the reports mean. None: that release wasn't rehearsed.
+    fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal;
+}
+
+/// How the agent of a kind is rehearsed. The CLI registers them, as it does with [`crate::agent::Registry`].
+pub type Rehearsers = fn(AgentKind) -> &'static dyn Rehearser;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rehearsal_is_told_in_a_few_lines_the_reasons_first() {
+        let said = |count: usize, what: &str| (0..count).map(|number| format!("{what} {number}")).collect();
+        let rehearsal = Rehearsal { blocking: said(2, "reason"), notes: said(20, "note") };
+        let lines = rehearsal.lines();
+        assert_eq!(lines.len(), LINES_MAX);
+        assert_eq!(lines[..2], ["refuses: reason 0".to_owned(), "refuses: reason 1".to_owned()]);
+        assert_eq!(lines.last().map(String::as_str), Some("and 11 more"));
+        assert_eq!(rehearsal.refusal().as_deref(), Some("reason 0 (and 1 more)"));
+        assert!(Rehearsal::default().lines().is_empty() && Rehearsal::default().refusal().is_none());
+    }
+}

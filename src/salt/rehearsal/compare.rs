@@ -1,0 +1,378 @@
+//! The trial's report beside the former's: what is worse now, and whether that is reason enough not to switch.
+
+use super::report::{Failure, How, LoadError, Report};
+use crate::rehearsal::Rehearsal;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Names that one message lists; the others are counted.
+const NAMES_MAX: usize = 8;
+/// Warnings of one kind that are told one by one.
+const WARNINGS_MAX: usize = 5;
+/// A custom module's exception may be a document.
+const MESSAGE_CHARACTERS_MAX: usize = 500;
+
+/// How much a finding weighs; heavier ones come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    /// The minion would not come up.
+    Startup,
+    /// A module of this host's own no longer works.
+    OwnModule,
+    /// Something that this host provably uses is not there.
+    Used,
+    /// From here on: notes. Something about this rehearsal itself.
+    About,
+    /// What the minion is told apart by.
+    Grain,
+    /// Modules of this host's own that don't count.
+    Uncounted,
+    /// What else is not there.
+    Function,
+    /// About the configuration.
+    Option,
+}
+
+/// Compares the trial's report with the former's, or with the words why that could not be had. None: there is no former.
+pub fn compare(trial: &Report, former: Option<Result<&Report, &str>>) -> Rehearsal {
+    let mut findings = Vec::new();
+    let before = former.and_then(Result::ok).and_then(|former| former.failure.as_ref());
+    let baseline = former.and_then(Result::ok).filter(|_| before.is_none());
+    match (&trial.failure, before) {
+        // The running one was started before it came to that; the new release isn't to blame.
+        (Some(failure), Some(before)) if failure.stage == before.stage => {
+            findings.push((Weight::About, format!("cannot compare: with either release it {}", said(failure))));
+        }
+        (Some(failure), _) => findings.push((Weight::Startup, said(failure))),
+        (None, _) => {
+            let cause = former.and_then(Result::err).map(str::to_owned).or_else(|| before.map(said));
+            if let Some(cause) = cause {
+                let text = format!("nothing to compare with: the running release could not be rehearsed: {cause}");
+                findings.push((Weight::About, text));
+            }
+            modules(trial, baseline, &mut findings);
+            configured(trial, baseline, &mut findings);
+            if let Some(former) = baseline {
+                vanished(trial, former, &mut findings);
+            }
+        }
+    }
+    warnings(trial, baseline, &mut findings);
+    findings.sort_by_key(|(weight, _)| *weight);
+    let (blocking, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(weight, _)| *weight < Weight::About);
+    let texts = |findings: Vec<(Weight, String)>| findings.iter().map(|(_, text)| plain(text)).collect();
+    Rehearsal { blocking: texts(blocking), notes: texts(notes) }
+}
+
+type Findings = Vec<(Weight, String)>;
+
+fn said(failure: &Failure) -> String {
+    let what = match failure.stage.as_str() {
+        "configuration" => "cannot load the configuration",
+        "user" => "cannot run as the minion does",
+        "grains" => "cannot tell the grains",
+        _ => "cannot load the modules",
+    };
+    format!("{what}: {}", failure.reason)
+}
+
+/// What a kind of module is called; loaders have their own words.
+fn called(kind: &str) -> String {
+    match kind {
+        "module" => "execution module",
+        "states" => "state module",
+        "returner" => "returner",
+        "beacons" => "beacon",
+        "engines" => "engine",
+        "executor" | "executors" => "executor",
+        "render" => "renderer",
+        "output" => "outputter",
+        "matchers" => "matcher",
+        "utils" => "utility module",
+        "provider" => "provider",
+        other => return format!("{other} module"),
+    }
+    .to_owned()
+}
+
+/// This host's own modules that don't load, or lose functions.
+fn modules(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) {
+    let mut uncounted = BTreeSet::new();
+    let mut told = BTreeSet::new();
+    for error in trial.errors.iter().filter(|error| error.own) {
+        let before = baseline.and_then(|former| former.error(&error.kind, &error.name));
+        match (baseline, before) {
+            // It did not load before: no loss. A module that declines in both is not meant for this host.
+            (Some(_), Some(before)) => {
+                if (before.how, error.how) != (How::Declined, How::Declined) {
+                    uncounted.insert(error.name.as_str());
+                }
+            }
+            (None, _) if error.how == How::Declined => {}
+            // A grains function may fail for lack of what the rehearsal has not: a network.
+            (None, _) if error.kind == "grains" && error.how == How::Failed => {
+                findings.push((Weight::Uncounted, broken(error)));
+            }
+            (_, None) | (None, Some(_)) => {
+                told.insert((error.kind.as_str(), error.name.as_str()));
+                findings.push((Weight::OwnModule, broken(error)));
+            }
+        }
+    }
+    if !uncounted.is_empty() {
+        let names = listed(uncounted.iter().map(ToString::to_string));
+        findings.push((
+            Weight::Uncounted,
+            format!("custom modules that fail with the running release, too, and don't count: {names}"),
+        ));
+    }
+    for (kind, names) in baseline.iter().flat_map(|former| &former.own) {
+        let mut lost: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for name in names.iter().filter(|name| !trial.has(kind, name)) {
+            let (module, function) = name.split_once('.').unwrap_or((name, ""));
+            lost.entry(module).or_default().push(function);
+        }
+        for (module, functions) in lost.into_iter().filter(|(module, _)| !told.contains(&(kind.as_str(), *module))) {
+            let functions = listed(functions.iter().map(ToString::to_string));
+            let text = format!("the custom {} {module} loses functions: {functions}", called(kind));
+            findings.push((Weight::OwnModule, text));
+        }
+    }
+}
+
+fn broken(error: &LoadError) -> String {
+    let how = match error.how {
+        How::Import => "cannot be imported",
+        How::Failed if error.kind == "grains" => "fails when its grains are read",
+        How::Failed => "fails when it is loaded",
+        How::Declined => "is no longer for this host (__virtual__)",
+    };
+    let reason = if error.reason.is_empty() { String::new() } else { format!(": {}", error.reason) };
+    format!("the custom {} {} ({}) {how}{reason}", called(&error.kind), error.name, error.file)
+}
+
+/// What the configuration has the minion use, and the release doesn't have.
+fn configured(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) {
+    for missing in &trial.missing {
+        if baseline.is_some_and(|former| former.missing.contains(missing)) {
+            continue;
+        }
+        let module = missing.name.split('.').next().unwrap_or_default();
+        let reason = trial.error(&missing.kind, module).map(|error| error.reason.as_str()).unwrap_or_default();
+        let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+        let what = if missing.kind == "module" { "function".to_owned() } else { called(&missing.kind) };
+        let text =
+            format!("{} needs the {what} {}, which the release does not have{reason}", missing.place, missing.name);
+        findings.push((Weight::Used, text));
+    }
+}
+
+/// Grains and functions of Salt itself that are gone: nobody knows whether this host needs them.
+fn vanished(trial: &Report, former: &Report, findings: &mut Findings) {
+    let gone: Vec<String> = former.grains.difference(&trial.grains).cloned().collect();
+    if !gone.is_empty() {
+        let text = format!("{} would vanish: {}", counted(gone.len(), "grain"), listed(gone.into_iter()));
+        findings.push((Weight::Grain, text));
+    }
+    for (kind, modules) in &former.functions {
+        // Utility and matcher functions are Salt's inner affairs; what a custom module needs of them shows when it is loaded.
+        if ["utils", "matchers"].contains(&kind.as_str()) {
+            continue;
+        }
+        let is_own = |name: &str| former.own.get(kind).is_some_and(|own| own.contains(name));
+        let lost = modules.iter().filter_map(|(module, functions)| {
+            let name =
+                |function: &String| if function.is_empty() { module.clone() } else { format!("{module}.{function}") };
+            let names = functions.iter().map(name);
+            let count = names.filter(|name| !trial.has(kind, name) && !is_own(name)).count();
+            (count > 0).then_some((count, module))
+        });
+        let mut lost: Vec<(usize, &String)> = lost.collect();
+        if lost.is_empty() {
+            continue;
+        }
+        lost.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(other.1)));
+        let total = lost.iter().map(|(count, _)| count).sum();
+        let of = counted(lost.len(), &called(kind));
+        let names = listed(lost.iter().map(|(count, module)| format!("{module} ({count})")));
+        findings.push((Weight::Function, format!("{} of {of} would vanish: {names}", counted(total, "function"))));
+    }
+}
+
+/// What is new in what Salt says of the configuration.
+fn warnings(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) {
+    let Some(former) = baseline else { return };
+    let fresh: Vec<&String> = trial.problems.iter().filter(|text| !former.problems.contains(text)).collect();
+    for text in fresh.iter().take(WARNINGS_MAX) {
+        findings.push((Weight::Option, format!("it warns of the configuration: {text}")));
+    }
+    if fresh.len() > WARNINGS_MAX {
+        findings
+            .push((Weight::Option, format!("it warns {} times more of the configuration", fresh.len() - WARNINGS_MAX)));
+    }
+    let unknown: Vec<String> = trial.unknown_options.difference(&former.unknown_options).cloned().collect();
+    if !unknown.is_empty() {
+        findings.push((Weight::Option, format!("options that it no longer knows: {}", listed(unknown.into_iter()))));
+    }
+    let minor = |report: &Report| report.python.rsplit_once('.').map(|(minor, _)| minor.to_owned());
+    if let (Some(new), Some(old), true) = (minor(trial), minor(former), minor(trial) != minor(former)) {
+        let text = format!("Python {new} instead of {old}: packages that salt-pip installed for {old} are not seen");
+        findings.push((Weight::Option, text));
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(NAMES_MAX);
+    let told: Vec<String> = names.take(NAMES_MAX).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", told.join(", "))
+}
+
+/// Words of custom modules, fit for one line of a terminal.
+pub(super) fn plain(text: &str) -> String {
+    let one_line = text.chars().map(|character| if character.is_control() { ' ' } else { character });
+    let mut short: String = one_line.take(MESSAGE_CHARACTERS_MAX).collect();
+    if text.chars().nth(MESSAGE_CHARACTERS_MAX).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::salt::rehearsal::report::Missing;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    fn error(name: &str, own: bool, how: How) -> LoadError {
+        let file = format!("/x/{name}.py");
+        LoadError { kind: "module".to_owned(), name: name.to_owned(), file, own, how, reason: "why".to_owned() }
+    }
+
+    fn missing(name: &str) -> Missing {
+        Missing { kind: "module".to_owned(), name: name.to_owned(), place: "schedule nap".to_owned() }
+    }
+
+    fn failing(stage: &str) -> Report {
+        let failure = Failure { stage: stage.to_owned(), reason: "why".to_owned() };
+        Report { failure: Some(failure), ..Report::default() }
+    }
+
+    fn report(modules: &[(&str, &[&str])], own: &[&str]) -> Report {
+        let modules = modules.iter().map(|(name, functions)| ((*name).to_owned(), set(functions))).collect();
+        Report {
+            schema: 1,
+            python: "3.11.7".to_owned(),
+            functions: BTreeMap::from([("module".to_owned(), modules)]),
+            own: BTreeMap::from([("module".to_owned(), set(own))]),
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn rehearsal_of_two_equal_reports_finds_nothing() {
+        let same = Report {
+            errors: vec![error("theirs", false, How::Import), error("guest", true, How::Declined)],
+            missing: vec![missing("a.b")],
+            problems: vec!["odd".to_owned()],
+            ..report(&[("test", &["ping"]), ("mine", &["go"])], &["mine.go"])
+        };
+        assert_eq!(compare(&same, Some(Ok(&same))), Rehearsal::default());
+    }
+
+    #[test]
+    fn rehearsal_blocks_on_an_own_module_that_no_longer_loads_however_that_shows() {
+        let former = report(&[("mine", &["go"])], &["mine.go"]);
+        for how in [How::Import, How::Failed, How::Declined] {
+            let trial = Report { errors: vec![error("mine", true, how)], ..report(&[], &[]) };
+            let found = compare(&trial, Some(Ok(&former)));
+            assert_eq!((found.blocking.len(), found.notes.len()), (1, 0), "{found:?}");
+            assert!(found.blocking[0].starts_with("the custom execution module mine (/x/mine.py) "), "{found:?}");
+        }
+        let found = compare(&report(&[("mine", &[])], &[]), Some(Ok(&former)));
+        assert_eq!(found.blocking, ["the custom execution module mine loses functions: go"]);
+    }
+
+    #[test]
+    fn rehearsal_does_not_count_what_failed_before() {
+        let former = Report {
+            errors: vec![error("mine", true, How::Import), error("shy", true, How::Declined)],
+            missing: vec![missing("a.b")],
+            ..Report::default()
+        };
+        let trial = Report {
+            errors: vec![error("mine", true, How::Failed), error("shy", true, How::Import)],
+            missing: vec![missing("a.b")],
+            ..Report::default()
+        };
+        let found = compare(&trial, Some(Ok(&former)));
+        assert!(!found.refuses(), "{found:?}");
+        assert_eq!(found.notes, ["custom modules that fail with the running release, too, and don't count: mine, shy"]);
+    }
+
+    #[test]
+    fn rehearsal_without_a_baseline_counts_own_errors_and_the_configuration_only() {
+        let function = LoadError { kind: "grains".to_owned(), ..error("mine.cloud", true, How::Failed) };
+        let errors = vec![
+            error("mine", true, How::Import),
+            error("shy", true, How::Declined),
+            error("theirs", false, How::Import),
+            function,
+        ];
+        let trial = Report { errors, missing: vec![missing("gone.function")], ..Report::default() };
+        let broken = failing("grains");
+        for former in [None, Some(Err("it did not end")), Some(Ok(&broken))] {
+            let found = compare(&trial, former);
+            assert_eq!(found.blocking.len(), 2, "{found:?}");
+            assert!(found.blocking[0].contains("mine (/x/mine.py) cannot be imported: why"), "{found:?}");
+            let needs = "schedule nap needs the function gone.function, which the release does not have";
+            assert_eq!(found.blocking[1], needs);
+            assert_eq!(found.notes.len(), 1 + usize::from(former.is_some()), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn rehearsal_blocks_on_a_minion_that_would_not_come_up() {
+        let trial = failing("configuration");
+        let found = compare(&trial, Some(Ok(&report(&[("test", &["ping"])], &[]))));
+        assert_eq!(found.blocking, ["cannot load the configuration: why"]);
+        assert_eq!(found.notes, Vec::<String>::new(), "nothing more can be known");
+        assert!(compare(&trial, None).refuses());
+        assert!(!compare(&trial, Some(Ok(&trial))).refuses(), "broken since the running one was started");
+        let earlier = failing("modules");
+        assert!(compare(&trial, Some(Ok(&earlier))).refuses());
+    }
+
+    #[test]
+    fn rehearsal_notes_what_vanishes_by_module_and_not_name_by_name() {
+        let names: Vec<String> = (0..40).map(|number| format!("f{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let modules: Vec<String> = (0..20).map(|number| format!("m{number:02}")).collect();
+        let mut pairs: Vec<(&str, &[&str])> = modules.iter().map(|name| (name.as_str(), &names[..])).collect();
+        pairs.push(("zfs", &names[..1]));
+        let former = Report { grains: set(&["os", "zfs_support"]), ..report(&pairs, &[]) };
+        let trial = Report { grains: set(&["os"]), python: "3.12.1".to_owned(), ..report(&[("m00", &["f1"])], &[]) };
+        let found = compare(&trial, Some(Ok(&former)));
+        assert!(!found.refuses());
+        let expected = [
+            "1 grain would vanish: zfs_support",
+            "800 functions of 21 execution modules would vanish: m01 (40), m02 (40), m03 (40), m04 (40), m05 (40), m06 (40), m07 (40), m08 (40) and 13 more",
+            "Python 3.12 instead of 3.11: packages that salt-pip installed for 3.11 are not seen",
+        ];
+        assert_eq!(found.notes, expected);
+    }
+
+    #[test]
+    fn rehearsal_words_of_custom_modules_stay_on_their_line() {
+        let evil = LoadError { reason: format!("\u{1b}[2J\n{}", "x".repeat(1000)), ..error("mine", true, How::Import) };
+        let found = compare(&Report { errors: vec![evil], ..Report::default() }, None);
+        assert!(found.blocking[0].chars().all(|character| !character.is_control()));
+        assert_eq!(found.blocking[0].chars().count(), MESSAGE_CHARACTERS_MAX + 1);
+    }
+}

@@ -1,0 +1,127 @@
+//! Rehearsing a minion: `sidle_rehearsal.py` loads the host's configuration and extensions with the trial and with the former release;
+//! what fails or vanishes only with the trial counts.
+
+pub mod compare;
+pub mod report;
+
+use crate::os::dir::Dir;
+use crate::os::process::Program;
+use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
+use report::Report;
+use std::path::{Path, PathBuf};
+
+/// The program, in a tree's `lib/python3.…/site-packages`.
+const SCRIPT_NAME: &str = "sidle_rehearsal.py";
+
+/// A program whose supervisor was killed ends itself after this; a supervisor that lives bounds it before.
+const SECONDS_MAX: &str = "150";
+
+/// The minion's rehearser.
+pub static SALT: SaltRehearser = SaltRehearser { script: None };
+
+/// Rehearses minions.
+#[derive(Debug)]
+pub struct SaltRehearser {
+    script: Option<PathBuf>,
+}
+
+impl SaltRehearser {
+    /// One that runs `script` in place of the one that the releases bring.
+    pub fn with_script(script: &Path) -> Self {
+        Self { script: Some(script.to_owned()) }
+    }
+
+    /// The trial's script, also for the former: both reports are of one make. On the way back the older release may have none.
+    fn script(&self, scene: &Scene) -> Option<PathBuf> {
+        let brought = || {
+            let mut trees = [Some(&scene.trial), scene.former.as_ref()].into_iter().flatten();
+            trees.find_map(|part| script_of(&part.tree))
+        };
+        self.script.clone().or_else(brought)
+    }
+}
+
+fn script_of(tree: &Path) -> Option<PathBuf> {
+    for library in ["lib", "lib64"] {
+        let directory = Dir::open_if_exists(&tree.join(library)).ok().flatten();
+        for name in directory.map(|directory| directory.names().unwrap_or_default()).unwrap_or_default() {
+            let place = tree.join(library).join(&name).join("site-packages");
+            let is_python = name.to_string_lossy().starts_with("python3");
+            let packages = if is_python { Dir::open_if_exists(&place).ok().flatten() } else { None };
+            if packages.is_some_and(|packages| matches!(packages.stat(SCRIPT_NAME), Ok(Some(_)))) {
+                return Some(place.join(SCRIPT_NAME));
+            }
+        }
+    }
+    None
+}
+
+impl Rehearser for SaltRehearser {
+    fn program(&self, scene: &Scene, role: Role, scratch: &Path) -> Option<Program> {
+        let part = scene.part(role)?;
+        let script = self.script(scene)?;
+        // As the tree's own programs start: neither the caller's PYTHON* nor ~/.local, and nothing is written beside a source.
+        let mut program = Program::new(part.tree.join("bin/python3")).argument("-E").argument("-s").argument("-B");
+        program = program.argument(script).argument("-c").argument(&scene.config_directory);
+        program = program.argument("--scratch").argument(scratch).argument("--seconds").argument(SECONDS_MAX);
+        program.environment.clone_from(&part.environment);
+        Some(program)
+    }
+
+    fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
+        let Some(trial) = trial else {
+            let note = "not rehearsed: neither this release nor the running one brings the program for it";
+            return Rehearsal { blocking: Vec::new(), notes: vec![note.to_owned()] };
+        };
+        let former = former.map(read);
+        match read(trial) {
+            Ok(trial) => {
+                compare::compare(&trial, former.as_ref().map(|former| former.as_ref().map_err(String::as_str)))
+            }
+            Err(cause) => {
+                let message = format!("cannot load this host's configuration and modules: {cause}");
+                match former {
+                    Some(Err(before)) => Rehearsal {
+                        blocking: Vec::new(),
+                        notes: vec![format!("{message}; nor can the running release: {before}")],
+                    },
+                    Some(Ok(_)) | None => Rehearsal { blocking: vec![message], notes: Vec::new() },
+                }
+            }
+        }
+    }
+}
+
+/// A report, or in words why there is none.
+fn read(performance: &Performance) -> Result<Report, String> {
+    if let Some(failure) = &performance.failure {
+        let last = performance.errors.lines().last().map(compare::plain).unwrap_or_default();
+        return Err(if last.is_empty() { failure.clone() } else { format!("{failure}: {last}") });
+    }
+    Report::parse(&performance.output).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(failure: Option<&str>, output: &str) -> Performance {
+        let errors = "Traceback:\nMemoryError".to_owned();
+        Performance { failure: failure.map(str::to_owned), output: output.as_bytes().to_vec(), errors }
+    }
+
+    #[test]
+    fn a_rehearsal_that_breaks_blocks_unless_the_running_release_breaks_it_too() {
+        let good = r#"{"schema":1,"version":"1","python":"3.11.7","failure":null}"#;
+        let broken = ended(Some("it was ended by signal 9"), "");
+        let judged = SALT.judge(Some(&broken), Some(&ended(None, good)));
+        let message = "cannot load this host's configuration and modules: it was ended by signal 9: MemoryError";
+        assert_eq!(judged.blocking, [message]);
+        assert!(SALT.judge(Some(&broken), None).refuses());
+        let both = SALT.judge(Some(&broken), Some(&broken));
+        assert!(!both.refuses() && both.notes[0].contains("nor can the running release"), "{both:?}");
+        assert!(SALT.judge(Some(&ended(None, "{")), None).refuses(), "no report is no pass");
+        assert!(!SALT.judge(Some(&ended(None, good)), Some(&broken)).refuses());
+        assert!(!SALT.judge(None, None).refuses());
+    }
+}
