@@ -34,6 +34,18 @@ impl Rehearsal {
         Some(if more == 0 { first.clone() } else { format!("{first} (and {more} more)") })
     }
 
+    /// What a journal keeps of it: the notes, and the reasons where they do not refuse.
+    pub fn told(&self, refuses: bool) -> Vec<String> {
+        let reasons = if refuses { &[][..] } else { &self.blocking[..] };
+        let mut told: Vec<String> = reasons.iter().chain(&self.notes).cloned().collect();
+        if told.len() > LINES_MAX {
+            let more = told.len() - (LINES_MAX - 1);
+            told.truncate(LINES_MAX - 1);
+            told.push(format!("and {more} more"));
+        }
+        told
+    }
+
     /// A few lines for people: the reasons first, then the notes; what doesn't fit is counted.
     pub fn lines(&self) -> Vec<String> {
         let reasons = self.blocking.iter().map(|reason| format!("refuses: {reason}"));

@@ -7,7 +7,7 @@ use crate::name::InstanceName;
 use crate::os::process::{Input, Program};
 use crate::os::{OsError, file};
 use crate::store::{Store, StoreError};
-use crate::switch::processes::{START_WORD, INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE};
+use crate::switch::processes::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, START_WORD};
 use crate::version::Release;
 use std::ffi::OsString;
 use std::fmt;

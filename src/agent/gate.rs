@@ -114,14 +114,11 @@ pub struct Roles {
 impl Roles {
     /// The file's content.
     pub fn to_text(&self, serial: u64) -> String {
-        let mut text = format!("sidle-gate {PROTOCOL}\nserial {serial}\n");
-        for Seat { leader, role, origin } in &self.seats {
-            text += &format!("seat {leader} {role} {origin}\n");
-        }
-        if let Some(leader) = self.announce {
-            text += &format!("announce {leader}\n");
-        }
-        text + &format!("prove {}\n", self.prove)
+        let mut lines = vec![format!("sidle-gate {PROTOCOL}"), format!("serial {serial}")];
+        lines.extend(self.seats.iter().map(|Seat { leader, role, origin }| format!("seat {leader} {role} {origin}")));
+        lines.extend(self.announce.map(|leader| format!("announce {leader}")));
+        lines.push(format!("prove {}", self.prove));
+        lines.join("\n") + "\n"
     }
 
     /// The serial number of a file's content; 0 where it has none that can be read.

@@ -185,7 +185,15 @@ impl Recipe {
             environment: BTreeMap::new(),
         };
         let commands = BTreeMap::from([(name, path)]);
-        Ok(Self { package, agent, build: Build::Tree(tree), commands, service, requires: Requires::default(), guard: None })
+        Ok(Self {
+            package,
+            agent,
+            build: Build::Tree(tree),
+            commands,
+            service,
+            requires: Requires::default(),
+            guard: None,
+        })
     }
 }
 

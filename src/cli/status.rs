@@ -190,9 +190,8 @@ fn line(entry: &Entry) -> String {
     let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
     let reason = if entry.reason.is_empty() { String::new() } else { format!(" ({})", entry.reason) };
     let outage = SignedDuration::from_millis(i64::try_from(entry.outage_milliseconds).unwrap_or(i64::MAX));
-    let notes: String = entry.notes.iter().map(|note| format!("; {note}")).collect();
-    format!(
-        "{}  #{} {} {} -> {} ({}) by {}{reason}: {result}{why}; outage {:.1} s{notes}",
+    let told = format!(
+        "{}  #{} {} {} -> {} ({}) by {}{reason}: {result}{why}; outage {:.1} s",
         moment(entry.ended_at),
         entry.id,
         entry.purpose,
@@ -201,7 +200,8 @@ fn line(entry: &Entry) -> String {
         entry.mode,
         entry.by,
         outage.as_secs_f64()
-    )
+    );
+    std::iter::once(told).chain(entry.notes.iter().cloned()).collect::<Vec<_>>().join("; ")
 }
 
 /// UTC to the second, which sorts.

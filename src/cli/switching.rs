@@ -326,8 +326,8 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
         Phase::Abandoned => (format!("given up{why}; current is {now}"), Some(Class::Failed)),
         _ => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
     };
-    let notes: String = entry.notes.iter().map(|note| format!("\nnote: {note}")).collect();
-    output.result(&(text + &notes), entry);
+    let notes = entry.notes.iter().map(|note| format!("note: {note}"));
+    output.result(&std::iter::once(text).chain(notes).collect::<Vec<_>>().join("\n"), entry);
     class.map_or(Ended::Well, Ended::As)
 }
 

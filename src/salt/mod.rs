@@ -56,8 +56,9 @@ impl SaltMinion {
             // Its own pid file has another name while two share the default one.
             let main = Identity::of(report.pid).map_err(|error| failed(error.to_string()))?;
             if main.is_some_and(|main| main.start_time == report.start_time) {
-                return Self::below(leader, report.pid)?
-                    .ok_or_else(|| failed(format!("cannot tell the minion's main process: {} is not below {leader}", report.pid)));
+                return Self::below(leader, report.pid)?.ok_or_else(|| {
+                    failed(format!("cannot tell the minion's main process: {} is not below {leader}", report.pid))
+                });
             }
         }
         let bytes = file::read_if_exists(path, PID_BYTES_MAX).map_err(|error| failed(error.to_string()))?;

@@ -34,8 +34,7 @@ pub fn choose(
 ) -> Result<Choice, Report> {
     let mode = match wished {
         Some(mode @ (Mode::Idle | Mode::Now)) => return Ok(Choice { mode, note: None }),
-        Some(Mode::Overlap) => Mode::Overlap,
-        None => Mode::Overlap,
+        Some(Mode::Overlap) | None => Mode::Overlap,
     };
     // Nobody is there to lose anything.
     if running.is_none_or(|running| processes.of(running).is_none()) {
@@ -53,7 +52,10 @@ pub fn choose(
             class: Class::Failed,
             message: format!("cannot overlap: {why}"),
             causes: Vec::new(),
-            hint: Some("add `--mode idle`: it waits until no job runs; what is published during the change is missed".to_owned()),
+            hint: Some(
+                "add `--mode idle`: it waits until no job runs; what is published during the change is missed"
+                    .to_owned(),
+            ),
         }),
     }
 }

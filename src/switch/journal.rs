@@ -149,7 +149,9 @@ impl Journal {
     pub fn noted(&self, notes: &[String]) -> Self {
         let mut journal = self.clone();
         if let Some(live) = journal.live.as_mut() {
-            notes.iter().for_each(|text| live.note(text));
+            for text in notes {
+                live.note(text);
+            }
         }
         journal
     }

@@ -32,7 +32,9 @@ impl Limits {
             Phase::Freezing | Phase::Stopping | Phase::Retreating => Some(self.stop),
             Phase::Rehearsing => Some(self.rehearsal),
             Phase::Returning => Some(self.drain),
-            Phase::Handing | Phase::Starting | Phase::Proving | Phase::Restarting | Phase::Reproving => Some(self.start),
+            Phase::Handing | Phase::Starting | Phase::Proving | Phase::Restarting | Phase::Reproving => {
+                Some(self.start)
+            }
             Phase::Probation => Some(self.probation),
             Phase::Stranded => {
                 let doubled = 1_u32.checked_shl(strandings.saturating_sub(1)).unwrap_or(u32::MAX);

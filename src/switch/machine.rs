@@ -147,8 +147,8 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
     use Former::{Apart, Beside};
     use Outcome::{Cancelled, Done, Expired, Failed, Lost, NotYet};
     use Phase::{
-        Abandoned, Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Refused, Rehearsing, Reproving,
-        Restarting, Retiring, Retreating, Returning, RolledBack, Starting, Stopping, Stranded, Waiting,
+        Abandoned, Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Refused, Rehearsing,
+        Reproving, Restarting, Retiring, Retreating, Returning, RolledBack, Starting, Stopping, Stranded, Waiting,
     };
     let former = course.former;
     match (phase, outcome) {
@@ -242,8 +242,8 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
 pub fn resumed(phase: Phase, found: Found, course: Course) -> Phase {
     use Found::{Alive, Rebooted};
     use Phase::{
-        Abandoned, Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Refused, Rehearsing, Reproving,
-        Restarting, Retiring, Retreating, Returning, RolledBack, Starting, Stopping, Stranded, Waiting,
+        Abandoned, Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Refused, Rehearsing,
+        Reproving, Restarting, Retiring, Retreating, Returning, RolledBack, Starting, Stopping, Stranded, Waiting,
     };
     let worn_out = course.setbacks >= SETBACKS_MAXIMUM || course.steps >= STEPS_MAXIMUM;
     let back = way_back(found.former(course.former));

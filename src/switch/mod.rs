@@ -34,7 +34,10 @@
 //! that reads the link alone, starts a release that worked (promise 3). The other order, link first, would let a crash leave a link that
 //! the journal has no word for.
 
+pub mod acts;
+pub mod asked;
 pub mod drive;
+pub mod error;
 pub mod files;
 pub mod gatekeeper;
 pub mod history;
@@ -56,4 +59,4 @@ pub use machine::{Act, Former, Mode, Outcome, Side};
 pub use phase::Phase;
 pub use record::{Cause, Failure, Purpose, Switch};
 
-crate::reports!(drive::DriveError, files::FilesError, JournalError, RequestError);
+crate::reports!(error::DriveError, files::FilesError, JournalError, RequestError);

@@ -232,6 +232,9 @@ impl Switch {
             Outcome::Expired if next.is_back() => self.waiting_for.clone(),
             Outcome::Done | Outcome::Expired | Outcome::Cancelled => None,
         };
+        if next == Phase::Committed {
+            switch.waiting_for = None;
+        }
         if next == self.phase {
             // A cancellation that comes too late is not remembered, and does not hide what is waited for.
             if *outcome == Outcome::Cancelled {

@@ -26,22 +26,22 @@ pub enum Backlog {
 
 /// The roles while a switch is live. `backlog` is that of the side that doesn't serve.
 pub fn roles(live: &Switch, former: Option<Guarded>, trial: Option<Guarded>, backlog: Backlog, prove: u64) -> Roles {
-    let serves = live.serves();
-    let (server, other) = match serves {
+    let side = live.serves();
+    let (first, other) = match side {
         Some(Side::Former) => (former, trial),
         Some(Side::Trial) => (trial, former),
         // Whoever still lives is about to be ended; until then it works as ever.
         None => (trial.or(former), if trial.is_some() { former } else { None }),
     };
     let seat = |guarded: Guarded, role| Seat { leader: guarded.leader, role, origin: guarded.origin };
-    let seats = match (server, other) {
-        (Some(server), Some(other)) => vec![seat(server, Role::Active), seat(other, reserve(live.phase, backlog))],
+    let seats = match (first, other) {
+        (Some(first), Some(other)) => vec![seat(first, Role::Active), seat(other, reserve(live.phase, backlog))],
         // One alone takes everything, whatever was planned for it.
         (Some(only), None) | (None, Some(only)) => vec![seat(only, Role::Active)],
         (None, None) => Vec::new(),
     };
     let settled = matches!(live.phase, Phase::Retiring) || live.phase.is_ended();
-    let announce = server.filter(|_| settled).map(|guarded| guarded.leader);
+    let announce = first.filter(|_| settled).map(|guarded| guarded.leader);
     Roles { seats, announce, prove }
 }
 

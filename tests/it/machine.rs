@@ -1,7 +1,7 @@
 //! The switch machine under every schedule: a model host of every kind of trouble, the real machine and journal, a driver that does
 //! nothing but "act, write, believe", and at every point a crash of the supervisor, a power cut, or a person who changes their mind.
 //!
-//! All schedules with up to two crashes and one cancellation are walked, not sampled: states already seen are not walked twice.
+//! All schedules with two crashes, and all with one and a cancellation, are walked, not sampled: states already seen are not walked twice.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -221,9 +221,8 @@ impl State {
         let hopeless = matches!(world.former, Former::Broken | Former::NeverBack) || world.hitch == Hitch::StopNever;
         let awake = self.host.processes.iter().filter(|process| !process.doomed).count();
         assert!(awake <= 1, "two processes run: {}", stuck());
-        let running = self.host.processes.iter().any(|process| {
-            process.release == *proven && !process.doomed && !process.frozen
-        });
+        let running =
+            self.host.processes.iter().any(|process| process.release == *proven && !process.doomed && !process.frozen);
         assert!(running || (hopeless && *proven == *OLD), "the release that worked does not run: {}", stuck());
     }
 }
@@ -319,7 +318,9 @@ fn expected(world: World) -> Phase {
         }
         _ if waits && busy => Phase::Expired,
         _ if beside && world.former == Former::DeafToTheGate => Phase::RolledBack,
-        Hitch::StopNever if world.mode != Mode::Overlap && there && !(waits && world.former == Former::DiesAtFreeze) => {
+        Hitch::StopNever
+            if world.mode != Mode::Overlap && there && !(waits && world.former == Former::DiesAtFreeze) =>
+        {
             Phase::Stranded
         }
         Hitch::StopFailsOnce if world.mode != Mode::Overlap && world.former == Former::Broken => Phase::Stranded,
@@ -353,7 +354,10 @@ fn the_way_forth_and_the_way_back_are_the_documented_ones() {
     let walk = |mode, former, trial| straight(world(mode, former, trial));
     let (idle, now) = (Mode::Idle, Mode::Now);
     let proof = [Stopping, Starting, Proving, Probation, Flipping, Committed];
-    assert_eq!(walk(idle, Former::Idle, Trial::Good), [&[Checking, Rehearsing, Waiting, Freezing][..], &proof].concat());
+    assert_eq!(
+        walk(idle, Former::Idle, Trial::Good),
+        [&[Checking, Rehearsing, Waiting, Freezing][..], &proof].concat()
+    );
     assert_eq!(
         walk(idle, Former::JobAtFreezeOnce, Trial::Good),
         [&[Checking, Rehearsing, Waiting, Freezing, Waiting, Freezing][..], &proof].concat()
@@ -375,7 +379,10 @@ fn the_way_forth_and_the_way_back_are_the_documented_ones() {
         walk(now, Former::Idle, Trial::FlapsForever),
         [&[Checking, Rehearsing, Stopping, Starting][..], &flaps, &back].concat()
     );
-    assert_eq!(walk(now, Former::None, Trial::CrashesAtStart), [Checking, Rehearsing, Stopping, Starting, Retreating, RolledBack]);
+    assert_eq!(
+        walk(now, Former::None, Trial::CrashesAtStart),
+        [Checking, Rehearsing, Stopping, Starting, Retreating, RolledBack]
+    );
     assert_eq!(
         walk(now, Former::BackAtSecondTry, Trial::CrashesAtStart),
         [Checking, Rehearsing, Stopping, Starting, Retreating, Restarting, Stranded, Restarting, Reproving, RolledBack]
@@ -488,14 +495,15 @@ fn everywhere(worlds: &[World], crashes: u8, cancels: u8) -> usize {
 }
 
 #[test]
-fn every_world_converges_under_one_crash() {
-    let states = everywhere(&worlds(), 1, 0);
-    println!("{} worlds, {states} states", worlds().len());
+fn every_world_converges_under_one_crash_and_a_cancellation() {
+    let worlds = worlds();
+    let states = everywhere(&worlds, 1, 1);
+    println!("{} worlds, {states} states", worlds.len());
 }
 
 #[test]
-fn every_world_converges_under_every_two_crashes_and_a_cancellation() {
+fn every_world_converges_under_every_two_crashes() {
     let worlds = worlds();
-    let states = everywhere(&worlds, 2, 1);
+    let states = everywhere(&worlds, 2, 0);
     println!("{} worlds, {states} states", worlds.len());
 }

@@ -1,4 +1,4 @@
-"""Put the guard into a tree: what lets two of its minions run side by side."""
+"""Put the guard into a tree: what lets two of its minions run side by side, and the program that rehearses it."""
 
 import pathlib
 import shutil
@@ -29,4 +29,8 @@ def put(tree):
         (site / LOADER).unlink(missing_ok=True)
         shutil.copyfile(SOURCE / LOADER, site / LOADER)
         written += [package, site / LOADER]
+        for program in sorted(SOURCE.glob("*.py")):
+            (site / program.name).unlink(missing_ok=True)
+            shutil.copyfile(program, site / program.name)
+            written.append(site / program.name)
     return written

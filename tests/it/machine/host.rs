@@ -47,8 +47,7 @@ impl Former {
     pub fn dies_beside(self, trial: Trial) -> bool {
         match self {
             Self::DiesBeside => trial != Trial::CrashesAtStart,
-            Self::DiesAtHandover => trial.is_proven(),
-            Self::DiesInProbation => trial.is_proven(),
+            Self::DiesAtHandover | Self::DiesInProbation => trial.is_proven(),
             _ => false,
         }
     }
@@ -355,14 +354,7 @@ impl Host {
         Outcome::Done
     }
 
-    fn start(
-        &mut self,
-        world: World,
-        side: Side,
-        switch: &Switch,
-        beside: bool,
-        midway: &mut Vec<Self>,
-    ) -> Outcome {
+    fn start(&mut self, world: World, side: Side, switch: &Switch, beside: bool, midway: &mut Vec<Self>) -> Outcome {
         let release = switch.release(side).unwrap();
         if side == Side::Trial {
             let stranger = self.processes.iter().find(|process| process.side == Side::Former);

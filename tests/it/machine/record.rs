@@ -146,8 +146,12 @@ fn the_deadline_counts_before_the_stop_and_the_limits_after_it() {
         assert!(bounded.is_none_or(|outcome| outcome == Outcome::Expired), "{phase}");
         let expected = match phase {
             Phase::Freezing | Phase::Stopping | Phase::Retreating => Some(30),
-            Phase::Rehearsing | Phase::Starting | Phase::Proving => Some(120),
-            Phase::Handing | Phase::Restarting | Phase::Reproving => Some(120),
+            Phase::Rehearsing
+            | Phase::Starting
+            | Phase::Proving
+            | Phase::Handing
+            | Phase::Restarting
+            | Phase::Reproving => Some(120),
             Phase::Returning => Some(1_800),
             Phase::Probation => Some(60),
             Phase::Stranded => Some(5),
@@ -297,8 +301,7 @@ fn phases_are_journalled_by_their_word_and_belong_to_one_part_of_the_way() {
     assert_eq!(words.len(), Phase::ALL.len());
     for phase in Phase::ALL {
         assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{phase}\""));
-        let parts =
-            [phase.is_before_stop(), phase.is_trial(), phase.is_committed(), phase.is_back(), phase.is_ended()];
+        let parts = [phase.is_before_stop(), phase.is_trial(), phase.is_committed(), phase.is_back(), phase.is_ended()];
         let parts = if phase == Phase::Committed { &parts[..4] } else { &parts[..] };
         assert_eq!(parts.iter().filter(|part| **part).count(), 1, "{phase}");
         assert_eq!(phase.is_forth(), phase.is_before_stop() || phase.is_trial());
