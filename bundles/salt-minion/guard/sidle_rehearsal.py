@@ -31,11 +31,13 @@ if not sys.flags.isolated and sys.path:
     del sys.path[0]
 
 import argparse
+import contextlib
 import ctypes
 import inspect
 import json
 import logging
 import os
+import pwd
 import resource
 import shutil
 import signal
@@ -98,11 +100,8 @@ def main():
 
 def give_way():
     """If memory runs out, this process goes, not the minion."""
-    try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
-            score.write("1000")
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+        score.write("1000")
 
 
 def seal(scratch):
@@ -135,8 +134,7 @@ def seal(scratch):
 def rehearse(directory, scratch):
     """What this release makes of the configuration directory."""
     stage = Stage()
-    report = {"failure": None, "functions": {}, "own": {}, "grains": [], "missing": []}
-    reached = "configuration"
+    report, reached = {"failure": None, "functions": {}, "own": {}, "grains": [], "missing": []}, "configuration"
     try:
         try:
             opts = stage.configuration(directory)
@@ -157,13 +155,8 @@ def rehearse(directory, scratch):
             raise Failure(reached, told(error)) from error
     except Failure as failure:
         report["failure"] = {"stage": failure.stage, "reason": str(failure)}
-    report.update(
-        version=stage.version,
-        errors=list(stage.errors.values()),
-        problems=stage.problems,
-        unknown_options=sorted(stage.unknown_options),
-    )
-    return report
+    report.update(version=stage.version, errors=list(stage.errors.values()), problems=stage.problems)
+    return {**report, "unknown_options": sorted(stage.unknown_options)}
 
 
 def redirect(opts, scratch):
@@ -190,8 +183,6 @@ def become(opts, scratch):
     if not user or user == salt.utils.user.get_user():
         return
     try:
-        import pwd
-
         entry = pwd.getpwnam(user)
         if os.geteuid() == 0:
             for path in (scratch, opts["cachedir"], opts["sock_dir"]):
@@ -317,8 +308,7 @@ class Stage:
         import salt.loader
         from salt.loader.lazy import LazyLoader
 
-        make = salt.loader
-        loaders = self.loaders
+        make, loaders = salt.loader, self.loaders
         utils = loaders["utils"] = make.utils(opts)
         functions = loaders["module"] = make.minion_mods(opts, utils=utils)
         serializers = make.serializers(opts)
@@ -330,7 +320,7 @@ class Stage:
         loaders["render"] = make.render(opts, functions, loaders["states"])
         loaders["output"] = make.outputters(opts)
         loaders["matchers"] = make.matchers(opts)
-        pack = {"__salt__": functions, "__utils__": utils, "__grains__": opts["grains"], "__pillar__": {}, "__context__": {}}
+        pack = {"__salt__": functions, "__utils__": utils, "__pillar__": {}, "__context__": {}}
         for kind, path in others(opts):
             loaders.setdefault(kind, LazyLoader([path], opts, tag=kind, pack=dict(pack)))
         return {kind: listed(loader) for kind, loader in loaders.items()}
@@ -354,8 +344,8 @@ class Stage:
 
 def others(opts):
     """Directories of synced modules that no other loader here reads: (kind, path)."""
-    known = {"modules", "states", "grains", "returners", "beacons", "engines", "executors", "utils", "renderers"}
-    known |= {"output", "matchers", "serializers"}
+    known = ("modules", "states", "grains", "returners", "beacons", "engines", "executors", "utils", "renderers", "output")
+    known += ("matchers", "serializers")
     root = opts.get("extension_modules") or ""
     for kind in sorted(os.listdir(root)) if os.path.isdir(root) else ():
         if kind not in known and os.path.isdir(os.path.join(root, kind)):
