@@ -74,11 +74,10 @@ def main():
     arguments.add_argument("--seconds", type=int, default=SECONDS_MAX)
     arguments.add_argument("--unsealed", action="store_true")
     arguments = arguments.parse_args()
+    os.umask(0o077)
+    directory, scratch = os.path.realpath(arguments.directory), os.path.realpath(arguments.scratch or temporary())
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(arguments.seconds)
-    os.umask(0o077)
-    scratch = os.path.realpath(arguments.scratch or tempfile.mkdtemp(prefix="sidle-rehearsal-"))
-    directory = os.path.realpath(arguments.directory)
     give_way()
     sealed = [] if arguments.unsealed else seal(scratch)
     os.environ["TMPDIR"] = tempfile.tempdir = scratch
@@ -90,12 +89,20 @@ def main():
     text = (json.dumps(report) + "\n").encode("ascii")
     while text:
         text = text[os.write(output, text):]
-    if not arguments.scratch:
-        os.chdir("/")
-        shutil.rmtree(scratch, ignore_errors=True)
     sys.stderr.flush()
     # No word of what custom modules have registered for the end, nor of their threads.
     os._exit(0)
+
+
+def temporary():
+    """A directory in which a child goes on; this process, which nothing seals, waits and removes it."""
+    scratch = tempfile.mkdtemp(prefix="sidle-rehearsal-")
+    child = os.fork()
+    if child:
+        status = os.waitpid(child, 0)[1]
+        shutil.rmtree(scratch, ignore_errors=True)
+        os._exit(min(status, 1))
+    return scratch
 
 
 def give_way():
@@ -155,7 +162,7 @@ def rehearse(directory, scratch):
             raise Failure(reached, told(error)) from error
     except Failure as failure:
         report["failure"] = {"stage": failure.stage, "reason": str(failure)}
-    report.update(version=stage.version, errors=list(stage.errors.values()), problems=stage.problems)
+    report.update(version=stage.version, errors=list(stage.errors.values()), problems=list(dict.fromkeys(stage.problems)))
     return {**report, "unknown_options": sorted(stage.unknown_options)}
 
 
@@ -194,20 +201,6 @@ def become(opts, scratch):
     raise Failure("user", f"it can't become the user {user}")
 
 
-class Problems(logging.Handler):
-    """Keeps what Salt warns of."""
-
-    def __init__(self, texts):
-        super().__init__(logging.WARNING)
-        self.texts = texts
-
-    def emit(self, record):
-        """Keep one message, once."""
-        text = bounded(record.getMessage())
-        if text not in self.texts:
-            self.texts.append(text)
-
-
 class Stage:
     """Loads, and remembers what went wrong."""
 
@@ -233,7 +226,8 @@ class Stage:
         salt.config.apply_minion_config = applied
         # What sdb:// stands for often comes from a network, and no module is told apart by it.
         salt.config.apply_sdb = lambda opts, sdb_opts=None: opts
-        handler = Problems(self.problems)
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record: self.problems.append(bounded(record.getMessage()))
         logging.getLogger("salt").addHandler(handler)
         # A broken _schedule.conf is renamed by Salt: the minion's to do.
         replace, os.replace = os.replace, lambda *_: None
