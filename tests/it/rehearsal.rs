@@ -103,9 +103,12 @@ impl Host {
     }
 
     fn program(&self, version: &str, script: &Path, more: &[&str]) -> Output {
+        let temporary = tempfile::tempdir().unwrap();
         let mut command = Command::new(tree(version).join("bin/python3"));
         command.args(["-E", "-s", "-B"]).arg(script).arg("-c").arg(self.root.path().join("etc")).args(more);
-        command.output().unwrap()
+        let output = command.env("TMPDIR", temporary.path()).output().unwrap();
+        assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0, "it removes its own scratch directory");
+        output
     }
 
     /// The report of one release, by hand: `more` are further arguments.
@@ -269,7 +272,8 @@ fn a_rehearsal_takes_nothing_from_where_its_program_lies_and_bounds_itself() {
     put(packages.path(), "json.py", b"raise SystemExit('the wrong release')\n", 0o644);
     let program = packages.path().join("sidle_rehearsal.py");
     fs::copy(script(), &program).unwrap();
-    let output = host.program(NEW, &program, &["--seconds", "3"]);
+    let scratch = tempfile::tempdir().unwrap();
+    let output = host.program(NEW, &program, &["--seconds", "3", "--scratch", scratch.path().to_str().unwrap()]);
     assert_eq!(output.status.signal(), Some(14), "{}", String::from_utf8_lossy(&output.stderr));
     fs::remove_file(host.root.path().join("var/cache/salt/minion/extmods/modules/site_slow.py")).unwrap();
     let output = host.program(NEW, &program, &[]);

@@ -31,11 +31,13 @@ if not sys.flags.isolated and sys.path:
     del sys.path[0]
 
 import argparse
+import contextlib
 import ctypes
 import inspect
 import json
 import logging
 import os
+import pwd
 import resource
 import shutil
 import signal
@@ -72,11 +74,10 @@ def main():
     arguments.add_argument("--seconds", type=int, default=SECONDS_MAX)
     arguments.add_argument("--unsealed", action="store_true")
     arguments = arguments.parse_args()
+    os.umask(0o077)
+    directory, scratch = os.path.realpath(arguments.directory), os.path.realpath(arguments.scratch or temporary())
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(arguments.seconds)
-    os.umask(0o077)
-    scratch = os.path.realpath(arguments.scratch or tempfile.mkdtemp(prefix="sidle-rehearsal-"))
-    directory = os.path.realpath(arguments.directory)
     give_way()
     sealed = [] if arguments.unsealed else seal(scratch)
     os.environ["TMPDIR"] = tempfile.tempdir = scratch
@@ -88,21 +89,26 @@ def main():
     text = (json.dumps(report) + "\n").encode("ascii")
     while text:
         text = text[os.write(output, text):]
-    if not arguments.scratch:
-        os.chdir("/")
-        shutil.rmtree(scratch, ignore_errors=True)
     sys.stderr.flush()
     # No word of what custom modules have registered for the end, nor of their threads.
     os._exit(0)
 
 
+def temporary():
+    """A directory in which a child goes on; this process, which nothing seals, waits and removes it."""
+    scratch = tempfile.mkdtemp(prefix="sidle-rehearsal-")
+    child = os.fork()
+    if child:
+        status = os.waitpid(child, 0)[1]
+        shutil.rmtree(scratch, ignore_errors=True)
+        os._exit(min(status, 1))
+    return scratch
+
+
 def give_way():
     """If memory runs out, this process goes, not the minion."""
-    try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
-            score.write("1000")
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+        score.write("1000")
 
 
 def seal(scratch):
@@ -135,8 +141,7 @@ def seal(scratch):
 def rehearse(directory, scratch):
     """What this release makes of the configuration directory."""
     stage = Stage()
-    report = {"failure": None, "functions": {}, "own": {}, "grains": [], "missing": []}
-    reached = "configuration"
+    report, reached = {"failure": None, "functions": {}, "own": {}, "grains": [], "missing": []}, "configuration"
     try:
         try:
             opts = stage.configuration(directory)
@@ -157,13 +162,8 @@ def rehearse(directory, scratch):
             raise Failure(reached, told(error)) from error
     except Failure as failure:
         report["failure"] = {"stage": failure.stage, "reason": str(failure)}
-    report.update(
-        version=stage.version,
-        errors=list(stage.errors.values()),
-        problems=stage.problems,
-        unknown_options=sorted(stage.unknown_options),
-    )
-    return report
+    report.update(version=stage.version, errors=list(stage.errors.values()), problems=list(dict.fromkeys(stage.problems)))
+    return {**report, "unknown_options": sorted(stage.unknown_options)}
 
 
 def redirect(opts, scratch):
@@ -190,8 +190,6 @@ def become(opts, scratch):
     if not user or user == salt.utils.user.get_user():
         return
     try:
-        import pwd
-
         entry = pwd.getpwnam(user)
         if os.geteuid() == 0:
             for path in (scratch, opts["cachedir"], opts["sock_dir"]):
@@ -201,20 +199,6 @@ def become(opts, scratch):
     except (KeyError, OSError) as error:
         raise Failure("user", f"it can't become the user {user}: {told(error)}") from error
     raise Failure("user", f"it can't become the user {user}")
-
-
-class Problems(logging.Handler):
-    """Keeps what Salt warns of."""
-
-    def __init__(self, texts):
-        super().__init__(logging.WARNING)
-        self.texts = texts
-
-    def emit(self, record):
-        """Keep one message, once."""
-        text = bounded(record.getMessage())
-        if text not in self.texts:
-            self.texts.append(text)
 
 
 class Stage:
@@ -242,7 +226,8 @@ class Stage:
         salt.config.apply_minion_config = applied
         # What sdb:// stands for often comes from a network, and no module is told apart by it.
         salt.config.apply_sdb = lambda opts, sdb_opts=None: opts
-        handler = Problems(self.problems)
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record: self.problems.append(bounded(record.getMessage()))
         logging.getLogger("salt").addHandler(handler)
         # A broken _schedule.conf is renamed by Salt: the minion's to do.
         replace, os.replace = os.replace, lambda *_: None
@@ -317,8 +302,7 @@ class Stage:
         import salt.loader
         from salt.loader.lazy import LazyLoader
 
-        make = salt.loader
-        loaders = self.loaders
+        make, loaders = salt.loader, self.loaders
         utils = loaders["utils"] = make.utils(opts)
         functions = loaders["module"] = make.minion_mods(opts, utils=utils)
         serializers = make.serializers(opts)
@@ -330,7 +314,7 @@ class Stage:
         loaders["render"] = make.render(opts, functions, loaders["states"])
         loaders["output"] = make.outputters(opts)
         loaders["matchers"] = make.matchers(opts)
-        pack = {"__salt__": functions, "__utils__": utils, "__grains__": opts["grains"], "__pillar__": {}, "__context__": {}}
+        pack = {"__salt__": functions, "__utils__": utils, "__pillar__": {}, "__context__": {}}
         for kind, path in others(opts):
             loaders.setdefault(kind, LazyLoader([path], opts, tag=kind, pack=dict(pack)))
         return {kind: listed(loader) for kind, loader in loaders.items()}
@@ -354,8 +338,8 @@ class Stage:
 
 def others(opts):
     """Directories of synced modules that no other loader here reads: (kind, path)."""
-    known = {"modules", "states", "grains", "returners", "beacons", "engines", "executors", "utils", "renderers"}
-    known |= {"output", "matchers", "serializers"}
+    known = ("modules", "states", "grains", "returners", "beacons", "engines", "executors", "utils", "renderers", "output")
+    known += ("matchers", "serializers")
     root = opts.get("extension_modules") or ""
     for kind in sorted(os.listdir(root)) if os.path.isdir(root) else ():
         if kind not in known and os.path.isdir(os.path.join(root, kind)):
