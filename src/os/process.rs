@@ -205,6 +205,38 @@ pub fn end_group(child: &mut Child) -> Result<()> {
     child.wait().map(drop).map_err(|source| failed(source, child))
 }
 
+/// Whether this process may give others back a priority that it has taken from them (CAP_SYS_NICE).
+pub fn may_raise_priority() -> bool {
+    const CAP_SYS_NICE: u64 = 1 << 23;
+    let status = super::file::read_if_exists(Path::new("/proc/self/status"), 1 << 16).ok().flatten().unwrap_or_default();
+    let status = String::from_utf8_lossy(&status).into_owned();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).is_some_and(|set| set & CAP_SYS_NICE != 0)
+}
+
+/// How urgent the processes of a group are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// They give way to others.
+    Aside,
+    /// As this process itself.
+    Own,
+}
+
+impl Identity {
+    /// Sets the priority of the process group that this process leads.
+    pub fn prioritise(&self, priority: Priority) -> Result<()> {
+        let own = rustix::process::getpriority_process(None).unwrap_or(0);
+        let nice = match priority {
+            Priority::Aside => own.max(NICE_ASIDE),
+            Priority::Own => own,
+        };
+        let group = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let done = if self.is_alive()? { rustix::process::setpriority_pgrp(group, nice) } else { Ok(()) };
+        done.map_err(|errno| OsError::new("set the priority of", Path::new(&self.to_string()), errno))
+    }
+}
+
 /// The file of the running program itself.
 pub fn own_program() -> Result<PathBuf> {
     let path = Path::new("/proc/self/exe");

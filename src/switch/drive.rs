@@ -187,6 +187,9 @@ impl Driver {
             }
             None => roles::alone(self.journal.meant_which().and_then(guarded), self.asked.number),
         };
+        if let Some(which) = self.journal.meant_which() {
+            processes.serve(which)?;
+        }
         if !roles.seats.is_empty() {
             self.serial = processes.assign(&roles)?;
         }

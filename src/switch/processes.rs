@@ -13,7 +13,7 @@ use crate::crash_point;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
-use crate::os::process::{Identity, Input, Program, SignalNumber, own_program};
+use crate::os::process::{self, Identity, Input, Priority, Program, SignalNumber, own_program};
 use crate::os::{OsError, clock, notify, proc_fs};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
@@ -206,7 +206,11 @@ impl Processes {
             return Err(OsError::new("start", &program.path, std::io::Error::other(told(status))));
         };
         self.gate.forget(leader.pid)?;
-        let record = Record::new(leader, release.clone(), trial_of, origin);
+        let mut record = Record::new(leader, release.clone(), trial_of, origin);
+        // Its start costs seconds of work that the serving process may need.
+        if role == Role::Standby && process::may_raise_priority() {
+            record.aside = record.leader.prioritise(Priority::Aside).is_ok();
+        }
         let starter = child.stdin.take();
         let mut running = self.observed(record, Some(child), manifest);
         self.gate.prepare(running.user())?;
@@ -292,6 +296,14 @@ impl Processes {
     pub fn guarded(&self, which: Which<'_>) -> Option<Guarded> {
         let running = self.usable(which).filter(|running| running.guarded)?;
         Some(Guarded { leader: running.record.leader.pid, origin: running.record.origin })
+    }
+
+    /// Gives a process that serves its full priority.
+    pub fn serve(&mut self, which: Which<'_>) -> Result<(), OsError> {
+        let Some(running) = self.usable_mut(which).filter(|running| running.record.aside) else { return Ok(()) };
+        running.record.leader.prioritise(Priority::Own)?;
+        running.record.aside = false;
+        self.save()
     }
 
     /// What a process's guard reports; None: it has none, or that one says nothing.

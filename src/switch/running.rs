@@ -39,13 +39,16 @@ pub struct Record {
     /// Why it was started.
     #[serde(default)]
     pub origin: Origin,
+    /// It gives way to the process beside it until it serves.
+    #[serde(default)]
+    pub aside: bool,
 }
 
 impl Record {
     /// The record of a process that was started just now.
     pub(super) fn new(leader: Identity, release: Release, trial_of: Option<u64>, origin: Origin) -> Self {
         let (core, remains) = (vec![leader.clone()], Vec::new());
-        Self { leader, core, remains, release, started_at: clock::now(), doomed: false, trial_of, origin }
+        Self { leader, core, remains, release, started_at: clock::now(), doomed: false, trial_of, origin, aside: false }
     }
 
     /// Everything that ends with the agent.

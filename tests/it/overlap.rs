@@ -143,3 +143,43 @@ fn a_deleted_gate_is_made_again_and_a_truncated_roles_file_misleads_nobody() {
     assert_eq!(host.current().as_deref(), Some("1.1-1"));
     assert_eq!(host.agents().len(), 1);
 }
+
+#[test]
+fn too_little_memory_for_two_makes_it_a_switch_when_idle_and_it_says_so() {
+    let author = Author::new();
+    let host = Host::new(&author);
+    host.install(&author.release("1.0", "good")).ok();
+    host.install(&author.ravenous("1.1")).ok();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let told = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "overlap"]).ok();
+    assert!(told.contains("two processes need"), "{told}");
+    assert_eq!(last(&host)["mode"], "idle");
+    assert_eq!(host.answering("after"), "1.1");
+}
+
+#[test]
+fn what_the_rehearsal_refuses_is_never_tried() {
+    let author = Author::new();
+    let host = Host::new(&author);
+    host.install(&author.release("1.0", "good")).ok();
+    host.install(&author.refused("1.1", "refuse: this host's own module can't be loaded")).ok();
+    host.install(&author.refused("1.2", "note: a function is gone")).ok();
+    let supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let before = host.agents();
+    let refused = host.sidle(&["switch", DEMO, "1.1-1"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stdout.contains("this host's own module can't be loaded"), "{refused:?}");
+    assert_eq!((host.agents(), last(&host)["result"].as_str()), (before, Some("refused")));
+    let told = host.sidle(&["switch", DEMO, "1.2-1"]).ok();
+    assert!(told.contains("note: a function is gone"), "{told}");
+    // A person may know better.
+    fs::write(host.path("etc/sidle/conf.d/rehearsal.toml"), "rehearsal = \"report\"\n").unwrap();
+    assert_eq!(supervisor.end(), Some(0));
+    let _supervisor = host.supervise();
+    eventually(10, "the agent runs", || if host.agents().len() == 1 { Ok(()) } else { Err(host.status().to_string()) });
+    let told = host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    assert!(told.contains("this host's own module can't be loaded"), "{told}");
+    assert_eq!(host.current().as_deref(), Some("1.1-1"));
+}

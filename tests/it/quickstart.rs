@@ -18,7 +18,10 @@ fn quickstart_tells_the_whole_story_and_leaves_nothing_behind() {
         "beside it",
         "waiting until no job runs (test.sleep",
         "returned True from the release that began it",
+        "began: test.sleep",
         "after sidle rollback test.version answers",
+        "still runs in the other process",
+        "only then that process was ended",
         "everything is removed",
     ];
     let mut rest = &*told;

@@ -88,20 +88,43 @@ impl Author {
         self.packed(version, "good", |recipe| recipe.replace("[guard]\nprotocol = 1\n", ""))
     }
 
-    fn packed(&self, version: &str, behaviour: &str, change: impl FnOnce(String) -> String) -> PathBuf {
+    /// A good release that needs more memory for two than any host has.
+    pub fn ravenous(&self, version: &str) -> PathBuf {
+        let (usual, all) = ("overlap_memory_bytes = 4194304", "overlap_memory_bytes = 1152921504606846976");
+        self.packed(version, "good", |recipe| recipe.replace(usual, all))
+    }
+
+    /// A good release whose rehearsal says this.
+    pub fn refused(&self, version: &str, rehearsal: &str) -> PathBuf {
+        let tree = self.tree(version, "good");
+        fs::write(tree.join("share/demo-agent/rehearsal"), format!("{rehearsal}\n")).unwrap();
+        self.packed_from(version, &tree, |recipe| recipe)
+    }
+
+    fn tree(&self, version: &str, behaviour: &str) -> PathBuf {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/demo-agent");
         let tree = self.directory.path().join(format!("tree-{version}"));
         let copied = Command::new("cp").arg("-r").arg(source.join("tree")).arg(&tree).status().unwrap();
         assert!(copied.success());
         fs::write(tree.join("share/demo-agent/release"), format!("{version}\n")).unwrap();
         fs::write(tree.join("share/demo-agent/behaviour"), format!("{behaviour}\n")).unwrap();
+        tree
+    }
+
+    fn packed(&self, version: &str, behaviour: &str, change: impl FnOnce(String) -> String) -> PathBuf {
+        let tree = self.tree(version, behaviour);
+        self.packed_from(version, &tree, change)
+    }
+
+    fn packed_from(&self, version: &str, tree: &Path, change: impl FnOnce(String) -> String) -> PathBuf {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/demo-agent");
         let bundle = self.directory.path().join(format!("{DEMO}-{version}.sidle"));
         let recipe = self.directory.path().join(format!("{version}.toml"));
         fs::write(&recipe, change(fs::read_to_string(source.join("demo-agent.toml")).unwrap())).unwrap();
         let key = self.key();
         let repository = self.repository();
         let arguments =
-            ["pack", text(&recipe), "--version", version, "--tree", text(&tree), "--repo", text(&repository)];
+            ["pack", text(&recipe), "--version", version, "--tree", text(tree), "--repo", text(&repository)];
         sidle(&[&arguments[..], &["--key", text(&key), "--output", text(&bundle)]].concat(), &[]).ok();
         bundle
     }
