@@ -65,6 +65,7 @@ class Places:
         """Make what only root can make, before Salt drops its rights to `user`."""
         # Also for a main that Salt's parent started again: what its predecessor left is no use.
         shutil.rmtree(self.sock_dir, ignore_errors=True)
+        _unlink(self.sock_dir)
         directories = [self.default_sock_dir, self.sock_dir]
         directories += [self.seat.path(name) for name in ("claims", "seats", "handover")]
         owner = _owner(user)
@@ -181,7 +182,8 @@ def _owner(user):
 
 def _give(path, owner):
     if owner:
-        os.chown(path, *owner)
+        # Never through a link: the directory may be another user's.
+        os.chown(path, *owner, follow_symlinks=False)
 
 
 def _link(path):
