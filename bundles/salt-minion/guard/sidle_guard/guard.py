@@ -140,6 +140,8 @@ class Guard:
         if self.overlap:
             # Salt does everything by itself, and nobody runs beside it.
             self.announced = True
+            if self.places.sock_dir:
+                self.attempt("show the default places", self.places.show)
         else:
             self.duties.follow(role, roles, time.monotonic())
             self.gate.look_again()
@@ -253,5 +255,5 @@ class Guard:
 
     def end(self):
         """The process ends in good order: leave no traces that lead nowhere."""
-        if self.acts() and self.duties.held:
+        if self.acts() and (self.duties.held or self.overlap) and self.places.sock_dir:
             self.attempt("leave the default places", self.places.hide)

@@ -46,7 +46,9 @@ class Places:
         name = hashlib.new(opts.get("hash_type") or "sha256", opts["id"].encode()).hexdigest()[:10]
         sockets = tuple(f"minion_event_{name}_{end}.ipc" for end in ("pub", "pull"))
         longest = max(len(os.fsencode(os.path.join(own, socket))) for socket in sockets)
-        if opts.get("ipc_mode") == "tcp":
+        if opts.get("master_type") == "disable":
+            self.refused = "master_type is disable: there is no master to prove it with"
+        elif opts.get("ipc_mode") == "tcp":
             self.refused = "ipc_mode is tcp: two processes cannot have the same ports"
         elif longest > LONGEST_SOCKET_PATH:
             self.refused = f"sock_dir is too long: {own} leaves no room for the names of sockets"
