@@ -11,7 +11,7 @@ import multiprocessing.util
 import sys
 
 from . import events
-from .gate import HOLD, RUN
+from .gate import RUN
 from .guard import Guard
 
 log = logging.getLogger(__name__)
@@ -27,12 +27,18 @@ def wrap_manager(module, seat, places):
     """Let the guard begin where Salt's main does: in `MinionManager.tune_in`, before it has any minion."""
     manager_class = module.MinionManager
     original = manager_class.tune_in
+    armed = []
 
     @functools.wraps(original)
     def tune_in(self, *arguments, **options):
-        guard = None
+        guard = next((guard for guard in armed if guard.acts()), None)
         try:
-            guard = arm(self, seat, places)
+            if guard:
+                # Salt begins again in the same process, after it has lost all masters.
+                guard.manager = self
+            else:
+                guard = arm(self, seat, places)
+                armed.append(guard)
         except Exception:  # pylint: disable=broad-except
             log.exception("sidle-guard: cannot arm this minion")
         if (guard is None or guard.overlap) and (guard.role() if guard else seat.first_role) != "active":
