@@ -11,10 +11,11 @@ import sys
 
 
 def boot():
-    """Arm the minion that is about to start, if this is one; never fail, whatever happens."""
+    """Arm the minion that is about to start, if this is one."""
+    if not _is_daemon():
+        return
+    beside_another = os.environ.get("SIDLE_ROLE", "active") != "active"
     try:
-        if not _is_daemon():
-            return
         from . import hook
         from .seat import Seat
 
@@ -22,8 +23,12 @@ def boot():
         seat = Seat.taken_from(os.environ)
         hook.install(seat)
     except Exception as error:  # pylint: disable=broad-except
-        # Logging is not set up yet; a minion without a guard is better than none.
+        # Logging is not set up yet.
         sys.stderr.write(f"sidle-guard: cannot arm this minion: {error}\n")
+        if beside_another:
+            # Without a guard it would run every job a second time.
+            raise SystemExit(1) from error
+        # A lone minion without a guard is better than none.
 
 
 def _is_daemon():

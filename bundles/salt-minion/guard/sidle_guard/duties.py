@@ -27,11 +27,12 @@ class Duties:
         self.held = False
         # Engines that were asked for: started with the duties. (opts, process manager, more arguments)
         self.engines = []
-        self._start_engines = None
+        self._engine_managers = {}
         self._ending = {}
-        self._wanted_since = None
+        self._wanted_since = self._wanted_serial = None
         self._given_up_at = 0.0
         self._cared = self._cleaned = 0.0
+        self._swept = None
         self._began = seconds_since_boot()
         self.known_schedule = set()
         self.known_beacons = set()
@@ -66,7 +67,9 @@ class Duties:
             if now - self._cleaned >= CLEANING_SECONDS:
                 self._cleaned = now
                 self.guard.claims.clean()
-                self.guard.places.sweep(set(roles.seats) if roles else set())
+            if roles and roles.serial != self._swept:
+                self._swept = roles.serial
+                self.guard.attempt("sweep", lambda: self.guard.places.sweep(roles.seats))
 
     def _others_gave_up(self, roles):
         others = [leader for leader in roles.seats if leader != self.guard.seat.leader] if roles else []
@@ -200,11 +203,11 @@ class Duties:
             if opts.get("engines"):
                 self.engines.append((opts, arguments, options))
             return None
-        self._managers = {**getattr(self, "_managers", {}), id(arguments[0]): (opts, arguments, options)}
+        self._engine_managers[id(arguments[0])] = (opts, arguments, options)
         return self.guard.original("salt.engines.start_engines")(opts, *arguments, **options)
 
     def _stop_engines(self):
-        for opts, arguments, options in getattr(self, "_managers", {}).values():
+        for opts, arguments, options in self._engine_managers.values():
             processes = arguments[0]._process_map
             for pid, entry in list(processes.items()):
                 if getattr(entry.get("tgt"), "__module__", None) == "salt.engines":
@@ -214,7 +217,7 @@ class Duties:
                     entry["Process"].terminate()
             if opts.get("engines"):
                 self.engines.append((opts, arguments, options))
-        self._managers = {}
+        self._engine_managers = {}
 
     def _reap_engines(self, now):
         for pid, (process, deadline) in list(self._ending.items()):

@@ -15,6 +15,9 @@ MOST_VERDICTS = 10000
 LONGEST_HOLD_SECONDS = 120.0
 # Salt hands a job that waited in its queue on disk to the same method again.
 FROM_QUEUE = ("__ignore_process_count_max", "_job_queue_file", "_state_queue_file")
+# One job may come through two masters (two syndics, one master with two addresses). Salt runs it once
+# as it remembers ids alone; two processes remember them by a claim that no master's name is part of.
+ANY_PEER = "any"
 # The id of the job for `startup_states`, in every minion at every start.
 STARTUP = "req"
 
@@ -110,7 +113,10 @@ class Gate:
         if verdict != CLAIM:
             return verdict
         try:
-            return CLAIM if self.claims.take(held.claim) else DROP
+            for claim in (held.claim, claim_files.name(ANY_PEER, held.jid)):
+                if not self.claims.take(claim):
+                    return DROP
+            return CLAIM
         except OSError as error:
             if not self._complained:
                 log.error("sidle-guard: cannot claim jobs in %s: %s", self.claims.directory, error)

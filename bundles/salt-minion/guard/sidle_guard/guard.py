@@ -7,12 +7,12 @@ import time
 
 from . import proof
 from .claims import Claims
+from .decision import DROP
 from .duties import Duties
 from .gate import RUN, Gate
 from .jobs import Jobs
 from .report import Others, ReportFile
 from .roles import RolesFile
-from .seat import seconds_since_boot
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
@@ -96,10 +96,14 @@ class Guard:
         try:
             return act()
         except Exception:  # pylint: disable=broad-except
-            if what not in self._failed:
-                log.exception("sidle-guard: cannot %s", what)
-            self._failed.add(what)
+            self._complain(what)
             return None
+
+    def _complain(self, what):
+        """Log the exception that is being handled, if it is the first of its kind."""
+        if what not in self._failed:
+            log.exception("sidle-guard: cannot %s", what)
+        self._failed.add(what)
 
     # The loop.
 
@@ -133,7 +137,12 @@ class Guard:
     def _look(self):
         role = self.role()
         roles = self.roles()
-        if not self.overlap:
+        if self.overlap:
+            # Salt does everything by itself, and nobody runs beside it.
+            self.announced = True
+            if self.places.sock_dir:
+                self.attempt("show the default places", self.places.show)
+        else:
             self.duties.follow(role, roles, time.monotonic())
             self.gate.look_again()
             self._announce(roles)
@@ -165,9 +174,8 @@ class Guard:
         try:
             return self.gate.arrive(minion, data)
         except Exception:  # pylint: disable=broad-except
-            self.attempt("judge a job", lambda: (_ for _ in ()).throw(RuntimeError("see below")))
-            log.exception("sidle-guard: cannot judge a job")
-            return RUN if self._role == "active" else "drop"
+            self._complain("judge a job")
+            return RUN if self._role == "active" else DROP
 
     # The start event.
 
@@ -210,6 +218,8 @@ class Guard:
     def peer_names(self):
         """The masters as the configuration names them; of a failover list, the one in use."""
         masters = self.opts.get("master")
+        if self.opts.get("master_type") == "disable":
+            return []
         if isinstance(masters, list) and self.opts.get("master_type") in ("failover", "distributed"):
             names = list(self.named_minions())
             return names or [str(masters[0])] if masters else []
@@ -238,12 +248,12 @@ class Guard:
                 "count": seen.count if seen else 0})
         self.report_file.write({
             "wrapped": sorted(self.originals), "overlap": self.overlap,
-            "serial": roles.serial if roles else 0, "role": self._role, "duties": self.duties.reported,
+            "serial": roles.serial if roles else 0, "role": self._role, "duties": bool(self.overlap) or self.duties.reported,
             "announced": self.announced, "prove": self.proofs.finished, "jobs": self.jobs.alive(),
             "held": len(self.gate.held), "returning": self.jobs.returning, "peers": peers,
         }, urgent=self.beside_others())
 
     def end(self):
         """The process ends in good order: leave no traces that lead nowhere."""
-        if self.acts() and self.duties.held:
+        if self.acts() and (self.duties.held or self.overlap) and self.places.sock_dir:
             self.attempt("leave the default places", self.places.hide)

@@ -1,6 +1,7 @@
 """The jobs that this process has taken, until they have returned or their process is gone."""
 
 import collections
+import os
 import re
 import time
 
@@ -19,7 +20,8 @@ class Job:
         self.jid = jid
         self.what = what
         self.process = process
-        self.pid = getattr(process, "pid", None)
+        # A thread (multiprocessing: False) runs in this very process.
+        self.pid = getattr(process, "pid", None) or os.getpid()
         self.master = master
         self.schedule = schedule
         # Returners get the result after the master has it, and resources return one by one: such a
@@ -88,7 +90,7 @@ class Jobs:
     def schedule_returned(self, schedule, pid):
         """The same for a scheduled job, whose return names its process."""
         for job in self.running:
-            if job.schedule == schedule and job.pid in (pid, None) and not job.returned:
+            if job.schedule == schedule and job.pid == pid and not job.returned:
                 job.returned = True
                 return
 
@@ -96,7 +98,7 @@ class Jobs:
         """What still runs, as the report says it."""
         now = time.monotonic()
         self.running = [job for job in self.running if not job.is_over(now)]
-        told = [{"id": jid, "what": what, "pid": None} for jid, what in self.starting.values()]
+        told = [{"id": jid, "what": what, "pid": os.getpid()} for jid, what in self.starting.values()]
         return told + [{"id": job.jid, "what": job.what, "pid": job.pid} for job in self.running]
 
 

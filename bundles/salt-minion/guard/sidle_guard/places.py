@@ -46,7 +46,9 @@ class Places:
         name = hashlib.new(opts.get("hash_type") or "sha256", opts["id"].encode()).hexdigest()[:10]
         sockets = tuple(f"minion_event_{name}_{end}.ipc" for end in ("pub", "pull"))
         longest = max(len(os.fsencode(os.path.join(own, socket))) for socket in sockets)
-        if opts.get("ipc_mode") == "tcp":
+        if opts.get("master_type") == "disable":
+            self.refused = "master_type is disable: there is no master to prove it with"
+        elif opts.get("ipc_mode") == "tcp":
             self.refused = "ipc_mode is tcp: two processes cannot have the same ports"
         elif longest > LONGEST_SOCKET_PATH:
             self.refused = f"sock_dir is too long: {own} leaves no room for the names of sockets"
@@ -65,6 +67,7 @@ class Places:
         """Make what only root can make, before Salt drops its rights to `user`."""
         # Also for a main that Salt's parent started again: what its predecessor left is no use.
         shutil.rmtree(self.sock_dir, ignore_errors=True)
+        _unlink(self.sock_dir)
         directories = [self.default_sock_dir, self.sock_dir]
         directories += [self.seat.path(name) for name in ("claims", "seats", "handover")]
         owner = _owner(user)
@@ -181,7 +184,8 @@ def _owner(user):
 
 def _give(path, owner):
     if owner:
-        os.chown(path, *owner)
+        # Never through a link: the directory may be another user's.
+        os.chown(path, *owner, follow_symlinks=False)
 
 
 def _link(path):

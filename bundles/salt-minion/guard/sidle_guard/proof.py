@@ -4,8 +4,8 @@ Each goes over a channel of its own, so that it neither waits behind the minion'
 disturbs them. It uses the session that the minion signed in with: a forced sign-in would end the
 minion (`sys.exit` in salt.crypt) where a master has rejected its key in the meantime.
 
-Not over the minion's bus, as one could from outside: 3007.17 subscribers expect another framing
-there than its senders use for theirs, so that nothing that asks over the bus gets its answer.
+Not over the minion's bus, as one could from outside: in 3007.17 `SaltEvent.fire_event_async` does not
+await what it publishes, so that main never answers there (children wait half a minute for it in vain).
 """
 
 import inspect

@@ -11,7 +11,7 @@ import multiprocessing.util
 import sys
 
 from . import events
-from .gate import HOLD, RUN
+from .gate import RUN
 from .guard import Guard
 
 log = logging.getLogger(__name__)
@@ -25,29 +25,36 @@ class Missing(Exception):
 
 def wrap_manager(module, seat, places):
     """Let the guard begin where Salt's main does: in `MinionManager.tune_in`, before it has any minion."""
-    manager_class = getattr(module, "MinionManager", None)
-    if manager_class is None or not hasattr(manager_class, "tune_in"):
-        return
+    manager_class = module.MinionManager
     original = manager_class.tune_in
+    armed = []
 
     @functools.wraps(original)
     def tune_in(self, *arguments, **options):
+        guard = next((guard for guard in armed if guard.acts()), None)
         try:
-            arm(self, seat, places)
+            if guard:
+                # Salt begins again in the same process, after it has lost all masters.
+                guard.manager = self
+            else:
+                guard = arm(self, seat, places)
+                armed.append(guard)
         except Exception:  # pylint: disable=broad-except
             log.exception("sidle-guard: cannot arm this minion")
+        if (guard is None or guard.overlap) and (guard.role() if guard else seat.first_role) != "active":
+            # Unguarded, it would run every job a second time.
+            log.critical("sidle-guard: this minion cannot run beside another: %s", guard.overlap if guard else "see above")
+            sys.exit(1)
         return original(self, *arguments, **options)
 
     manager_class.tune_in = tune_in
 
 
 def arm(manager, seat, places):
-    """Wrap everything, or nothing; then begin."""
+    """Wrap everything, or nothing; then begin. Gives the guard."""
     guard = Guard(manager, seat, places)
     if places.sock_dir is None and not guard.overlap:
         guard.overlap = "the configuration was not read by salt.config.minion_config"
-    if guard.opts.get("master_type") == "disable":
-        guard.overlap = guard.overlap or "master_type is disable: there is no master to prove it with"
     if type(manager)._create_minion_object is not sys.modules["salt.minion"].MinionManager._create_minion_object:
         guard.overlap = guard.overlap or f"{type(manager).__name__} makes minions of another kind"
     if not guard.overlap:
@@ -57,6 +64,7 @@ def arm(manager, seat, places):
             guard.overlap = f"this Salt ({sys.modules['salt.version'].__version__}) has no {missing}"
     guard.begin()
     multiprocessing.util.Finalize(None, guard.end, exitpriority=10)
+    return guard
 
 
 class _Wrapper:

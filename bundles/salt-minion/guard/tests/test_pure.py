@@ -189,6 +189,12 @@ class GateTest(unittest.TestCase):
         self.assertEqual(self.arrive("3", resource_job=True), gate.RUN)
         self.assertEqual(self.arrive("3", resource_job=True), gate.RUN)
 
+    def test_one_job_through_two_masters_runs_once(self):
+        self.assertEqual(self.arrive("1"), gate.RUN)
+        other = self.make()
+        self.assertEqual(other.arrive(Minion("tcp://n"), {"jid": "1", "fun": "test.ping"}), DROP)
+        self.assertEqual(self.gate.arrive(Minion("tcp://n"), {"jid": "1", "fun": "test.ping"}), DROP)
+
     def test_an_active_one_loses_nothing_for_lack_of_a_directory(self):
         with open(self.directory, "w", encoding="utf-8"):
             pass
@@ -321,7 +327,7 @@ class JobsTest(unittest.TestCase):
 
     def test_a_job_that_is_about_to_start_counts(self):
         token = self.jobs.begin({"jid": "1"}, "test.ping")
-        self.assertEqual(self.jobs.alive(), [{"id": "1", "what": "test.ping", "pid": None}])
+        self.assertEqual(self.jobs.alive(), [{"id": "1", "what": "test.ping", "pid": os.getpid()}])
         self.jobs.begun(token)
         self.assertEqual(self.jobs.alive(), [])
 
