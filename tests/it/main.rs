@@ -23,6 +23,7 @@ mod readers;
 mod repository;
 mod salt;
 mod signer;
+mod stream;
 mod support;
 mod switching;
 mod tamper;
