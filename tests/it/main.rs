@@ -7,6 +7,7 @@
 )]
 
 mod architecture;
+mod bench;
 mod bundle;
 mod collect;
 mod crash;

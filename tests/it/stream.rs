@@ -3,6 +3,7 @@
 
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
+use crate::support::scene::RATES;
 use crate::support::stream::{Marks, Plan, Report, Stream, calibrate};
 
 /// The release that ends soonest after SIGTERM: 3006 and 3007 take half a minute longer, and lose more.
@@ -26,7 +27,7 @@ fn what_a_restart_loses_and_what_a_second_minion_doubles_is_seen_and_a_stream_wi
     let mut minion = Minion::start(&tree, "judged", &marks.configuration(&[&master]));
     answers(&master);
     marks.booted(1);
-    let (rate, control) = calibrate("judged", &marks, &[&master]);
+    let (rate, control) = calibrate("judged", &marks, &[&master], &RATES);
     control.assert_lossless("no switch");
     control.assert_steady_schedule("no switch");
 

@@ -1,9 +1,9 @@
 //! A scene for switches of a real minion: a master, a host under sidle with releases of Salt on it, and marks of every execution.
 
 use super::eventually;
-use super::salt::{Master, START_SECONDS, tree};
+use super::salt::{Master, Minion, START_SECONDS, tree};
 use super::stage::{Author, Host, Ran, SALT, Supervisor};
-use super::stream::{Marks, Plan, Stream};
+use super::stream::{Marks, Plan, Stream, calibrate};
 use serde_json::Value;
 use std::fs;
 
@@ -12,6 +12,13 @@ pub const MASTER: &str = "3008.5";
 
 /// Short times, but such as a real minion on a busy machine can keep.
 const SETTINGS: &str = "start_timeout = \"60s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\n";
+
+/// The release that carries least: it keeps the process of each job for half a minute after the job returned, and these processes cost
+/// time. Measured on two cores: at 5 jobs a second it falls behind without end, where its neighbours answer within 0.1 s.
+const SLOWEST: &str = "3007.17";
+
+/// What is tried, in jobs a second.
+pub const RATES: [f64; 3] = [5.0, 2.0, 1.0];
 
 /// The minion's id.
 pub const ID: &str = "stream";
@@ -87,6 +94,14 @@ impl Scene {
     /// Begins a stream from every master.
     pub fn stream(&self, plan: &Plan) -> Stream {
         Stream::begin(ID, &self.marks, &self.masters.iter().collect::<Vec<_>>(), plan)
+    }
+
+    /// The highest of `rates` that a minion of the slowest release carries on this machine, without sidle and beside an idle scene.
+    pub fn calibrate(&self, rates: &[f64]) -> f64 {
+        let marks = Marks::new();
+        let _minion = Minion::start(&tree(SLOWEST), "calibration", &marks.configuration(&[self.master()]));
+        marks.booted(1);
+        calibrate("calibration", &marks, &[self.master()], rates).0
     }
 
     /// What `sidle status` says about the instance.

@@ -17,7 +17,8 @@ pub const INTERVAL_SECONDS: f64 = 5.0;
 /// A Salt program that imports Salt on a busy machine.
 const READY_SECONDS: u64 = 60;
 
-/// How long a job's return may take that was published last. Longer than any long job of a plan, and a master's round trip under load.
+/// For how long nothing may come before what has not come by then is lost. Longer than any long job of a plan takes, and a minion that
+/// is behind goes on answering meanwhile.
 const SETTLE_SECONDS: u64 = 20;
 
 /// Answers slower than this are no basis for a measurement: `salt` itself gives up on a minion after 5 s (its `timeout`), and what is
@@ -170,6 +171,12 @@ impl Stream {
         self.report(now())
     }
 
+    /// The events of the masters' buses so far.
+    pub fn events(&self) -> Vec<Value> {
+        let texts = (0..self.masters.len()).map(|number| fs::read_to_string(self.log("events", number)).unwrap());
+        texts.flat_map(|text| text.lines().flat_map(serde_json::from_str).collect::<Vec<_>>()).collect()
+    }
+
     /// Seconds since the stream began, as reports have them.
     pub fn age(&self) -> f64 {
         now() - self.since
@@ -179,11 +186,17 @@ impl Stream {
     pub fn end(mut self) -> Report {
         self.stop();
         let until = now();
-        let patience = Instant::now() + Duration::from_secs(SETTLE_SECONDS);
+        let mut patience = Instant::now() + Duration::from_secs(SETTLE_SECONDS);
+        let mut before = 0;
         loop {
             let report = self.report(until);
             if report.is_whole() || Instant::now() > patience {
                 return report;
+            }
+            // As many times as there are jobs at most: each has one answer.
+            if report.returned > before {
+                before = report.returned;
+                patience = Instant::now() + Duration::from_secs(SETTLE_SECONDS);
             }
             std::thread::sleep(Duration::from_millis(500));
         }
@@ -370,10 +383,11 @@ impl Report {
     }
 }
 
-/// The highest rate that the machine carries while nothing else happens, and the report at it: the control. Panics when there is none.
-pub fn calibrate(minion: &str, marks: &Marks, masters: &[&Master]) -> (f64, Report) {
+/// The first of these rates that the machine carries while nothing else happens, and the report at it: the control. Panics when there is
+/// none.
+pub fn calibrate(minion: &str, marks: &Marks, masters: &[&Master], rates: &[f64]) -> (f64, Report) {
     let mut seen = Vec::new();
-    for rate in [5.0, 2.0, 1.0] {
+    for &rate in rates {
         let stream = Stream::begin(minion, marks, masters, &Plan::of(rate));
         stream.run(CALIBRATION_SECONDS);
         let report = stream.end();
@@ -387,5 +401,5 @@ pub fn calibrate(minion: &str, marks: &Marks, masters: &[&Master]) -> (f64, Repo
         }
         seen.push(format!("{rate} a second: {report:#?}"));
     }
-    panic!("this machine carries not even one job a second without any switch:\n{}", seen.join("\n"));
+    panic!("this machine carries none of {rates:?} jobs a second without any switch:\n{}", seen.join("\n"));
 }
