@@ -7,6 +7,7 @@
 )]
 
 mod architecture;
+mod bench;
 mod bundle;
 mod collect;
 mod crash;
@@ -25,6 +26,7 @@ mod rehearsal;
 mod repository;
 mod salt;
 mod signer;
+mod stream;
 mod support;
 mod switching;
 mod tamper;

@@ -135,7 +135,10 @@ fn a_deleted_gate_is_made_again_and_a_truncated_roles_file_misleads_nobody() {
     eventually(10, "both run", || if host.agents().len() == 2 { Ok(()) } else { Err(host.status().to_string()) });
     fs::write(host.path("run/sidle/demo-agent/gate/roles"), "sidle-gate 1\nser").unwrap();
     assert_eq!(host.done("long")["release"], "1.0");
-    fs::remove_dir_all(host.path("run/sidle/demo-agent/gate")).unwrap();
+    // Somebody may write there just then.
+    eventually(5, "the gate is deleted", || {
+        fs::remove_dir_all(host.path("run/sidle/demo-agent/gate")).map_err(|error| error.to_string())
+    });
     eventually(20, "the switch ends", || match host.status() {
         status if status["switch"].is_null() => Ok(()),
         status => Err(status.to_string()),

@@ -5,7 +5,9 @@ pub mod mounts;
 pub mod releases;
 pub mod repositories;
 pub mod salt;
+pub mod scene;
 pub mod stage;
+pub mod stream;
 pub mod trees;
 
 use std::time::{Duration, Instant};

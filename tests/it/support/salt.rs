@@ -10,6 +10,7 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Starting Salt on a busy machine with two cores.
@@ -70,6 +71,17 @@ pub struct Master {
     pub request_port: u16,
 }
 
+/// What a program needs that works on a master's own files beside it.
+#[derive(Clone)]
+pub struct MasterPlace {
+    /// The Python of its tree.
+    pub python: PathBuf,
+    /// Its configuration file.
+    pub configuration: PathBuf,
+    /// Its cache, with the job cache in it.
+    pub cache: PathBuf,
+}
+
 const ENTER: &str = "import sys\nname = sys.argv.pop(1)\nsys.argv[0] = 'salt-' + name\nimport salt.scripts\n\
     getattr(salt.scripts, {'master': 'salt_master', 'salt': 'salt_main'}[name])()\n";
 
@@ -93,12 +105,14 @@ impl Master {
         let publish_port = free_pair();
         let text = format!(
             "root_dir: {}\ninterface: 127.0.0.1\npublish_port: {publish_port}\nret_port: {}\nauto_accept: {}\nuser: root\n\
-             worker_threads: 2\nlog_level: warning\npki_dir: {}\n",
+             worker_threads: 2\nlog_level: warning\npki_dir: {}\nfile_roots: {{base: [{}]}}\n",
             root.path().display(),
             publish_port + 1,
             if accept { "True" } else { "False" },
             root.path().join("keys").display(),
+            root.path().join("files").display(),
         );
+        fs::create_dir(root.path().join("files")).unwrap();
         fs::create_dir(root.path().join("keys")).unwrap();
         for name in ["master.pem", "master.pub"].iter().filter(|_| keys.is_some()) {
             fs::copy(keys.unwrap().join(name), root.path().join("keys").join(name)).unwrap();
@@ -106,13 +120,29 @@ impl Master {
         fs::create_dir(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/master"), text).unwrap();
         let mut master = Self { root, tree: tree.to_owned(), process: None, request_port: publish_port + 1 };
-        master.process = Some(Tree::start(&mut master.command("master", &[]), &master.root.path().join("out")));
-        eventually(START_SECONDS, "the master listens", || {
-            std::net::TcpStream::connect(("127.0.0.1", master.request_port))
-                .map(drop)
-                .map_err(|error| error.to_string())
-        });
+        master.start_again();
         master
+    }
+
+    /// Starts it (again) on its configuration, keys and cache.
+    pub fn start_again(&mut self) {
+        self.process = Some(Tree::start(&mut self.command("master", &[]), &self.root.path().join("out")));
+        eventually(START_SECONDS, "the master listens", || {
+            std::net::TcpStream::connect(("127.0.0.1", self.request_port)).map(drop).map_err(|error| error.to_string())
+        });
+    }
+
+    pub fn place(&self) -> MasterPlace {
+        MasterPlace {
+            python: self.tree.join("bin/python3"),
+            configuration: self.root.path().join("etc/master"),
+            cache: self.root.path().join("var/cache/salt/master"),
+        }
+    }
+
+    /// Writes a file that its minions can ask for: `salt://name`.
+    pub fn file(&self, name: &str, content: &str) {
+        fs::write(self.root.path().join("files").join(name), content).unwrap();
     }
 
     fn command(&self, name: &str, arguments: &[&str]) -> Command {
@@ -174,10 +204,25 @@ pub struct Minion {
 impl Minion {
     /// Starts a minion of the tree; `options` are lines of its configuration.
     pub fn start(tree: &Path, id: &str, options: &str) -> Self {
+        Self::with_keys(tree, id, options, None)
+    }
+
+    /// Starts another minion with the same keys, as nobody should.
+    pub fn start_twin(&self, id: &str, options: &str) -> Self {
+        Self::with_keys(&self.tree, id, options, Some(&self.path("keys")))
+    }
+
+    fn with_keys(tree: &Path, id: &str, options: &str, keys: Option<&Path>) -> Self {
         let root = tempfile::Builder::new().prefix("s").tempdir().unwrap();
         fs::create_dir(root.path().join("etc")).unwrap();
+        if let Some(keys) = keys {
+            let copied = Command::new("cp").arg("-a").arg(keys).arg(root.path().join("keys")).status().unwrap();
+            assert!(copied.success());
+        }
+        // Salt refuses a key that is there twice.
+        let mine = if options.contains("mine_enabled:") { "" } else { "mine_enabled: False\n" };
         let text = format!(
-            "root_dir: {}\nid: {id}\nuser: root\nlog_level: info\nmine_enabled: False\n{options}",
+            "root_dir: {}\npki_dir: /keys\nid: {id}\nuser: root\nlog_level: info\n{mine}{options}",
             root.path().display()
         );
         fs::write(root.path().join("etc/minion"), text).unwrap();
@@ -192,6 +237,17 @@ impl Minion {
         let mut command = Command::new(self.tree.join("bin/salt-minion"));
         command.arg("-c").arg(self.root.path().join("etc"));
         self.process = Some(Tree::start(&mut command, &self.root.path().join("out")));
+    }
+
+    /// Ends it as a service manager does that speaks to the first process only: SIGTERM, and after `seconds` SIGKILL.
+    pub fn terminate(&mut self, seconds: u64) {
+        let child = &mut self.process.as_mut().expect("it was started").child;
+        let leader = Identity::of(child.id()).unwrap().expect("the minion lives");
+        leader.signal(SignalNumber::TERM).unwrap();
+        let end = Instant::now() + Duration::from_secs(seconds);
+        while child.try_wait().unwrap().is_none() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Ends it as a crash would, and takes its exit status.

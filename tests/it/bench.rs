@@ -1,0 +1,102 @@
+//! `scripts/bench handover`: one stream of jobs across each way to restart or replace a minion, as a table. No test: it asserts nothing.
+
+use crate::support::eventually;
+use crate::support::salt::{Master, Minion, START_SECONDS, tree};
+use crate::support::scene::{MASTER, RATES, Scene};
+use crate::support::stream::{Marks, Plan, Report, Stream};
+use std::io::Write as _;
+
+const OLD: &str = "3006.30";
+const NEW: &str = "3007.17";
+
+/// systemd's `TimeoutStopSec`, as a distribution's unit has it by default.
+const STOP_SECONDS: u64 = 90;
+
+/// How long jobs are published before and after what is measured.
+const AROUND_SECONDS: u64 = 5;
+
+/// How long nothing is done, for comparison.
+const CONTROL_SECONDS: u64 = 30;
+
+/// Prints while it goes: the whole takes minutes, and the test's output is shown at its end only.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn row(what: &str, report: &Report) {
+    say(&report.row(what));
+    for job in report.lost.iter().take(3) {
+        say(&format!("    lost: {} ({}, {:.1} s after the beginning)", job.name, job.kind, job.at));
+    }
+}
+
+/// What a package's scriptlet does: SIGTERM to the first process, and a start when it is gone.
+fn as_a_package(version: &str, rate: f64) {
+    let master = Master::start(&tree(MASTER), true);
+    let marks = Marks::new();
+    let mut minion = Minion::start(&tree(version), "package", &marks.configuration(&[&master]));
+    eventually(START_SECONDS, "the minion answers", || match master.call_within("10", "package", &["test.ping"]) {
+        answer if answer.contains("True") => Ok(()),
+        answer => Err(answer),
+    });
+    marks.booted(1);
+    let stream = Stream::begin("package", &marks, &[&master], &Plan::of(rate));
+    stream.run(AROUND_SECONDS);
+    let told = stream.age();
+    minion.terminate(STOP_SECONDS);
+    let gone = stream.age() - told;
+    minion.start_again();
+    minion.healthy();
+    stream.run(AROUND_SECONDS);
+    row(&format!("{version}: SIGTERM, gone after {gone:.0} s, start"), &stream.end());
+}
+
+/// A stream across one command of sidle; the row says so when the command failed.
+fn across(scene: &Scene, what: &str, plan: &Plan, verb: &str, arguments: &[&str]) {
+    let stream = scene.stream(plan);
+    stream.run(AROUND_SECONDS);
+    let ran = scene.verb(verb, arguments);
+    stream.run(AROUND_SECONDS);
+    row(what, &stream.end());
+    if ran.code != Some(0) {
+        say(&format!("    exit code {:?}: {}", ran.code, ran.stderr.trim()));
+    }
+}
+
+#[test]
+#[ignore = "a measurement: `scripts/bench handover` runs it"]
+fn bench_handover() {
+    let switches: usize = std::env::var("SIDLE_BENCH_SWITCHES").map_or(10, |text| text.parse().unwrap());
+    let scene = Scene::new(&[OLD, NEW, MASTER]);
+    let rate = scene.calibrate(&RATES);
+    say(&format!("{rate} jobs a second, every 7th compound, every 20th of 12 s (but for idle)\n{}", Report::titles()));
+    let stream = scene.stream(&Plan::of(rate));
+    stream.run(CONTROL_SECONDS);
+    row(&format!("{OLD}: no switch"), &stream.end());
+    let release = |version: &str| format!("{version}-1");
+    // Jobs of 12 s that overlap would keep it busy for ever.
+    let short = Plan::short(rate);
+    across(
+        &scene,
+        &format!("{OLD} to {NEW}: switch --mode idle"),
+        &short,
+        "switch",
+        &[&release(NEW), "--mode", "idle", "--deadline", "60s"],
+    );
+    across(&scene, &format!("{NEW}: restart --mode idle"), &short, "restart", &["--mode", "idle", "--deadline", "60s"]);
+    let plan = Plan::of(rate);
+    for number in 0..switches {
+        let (what, verb, to) = match number % 4 {
+            0 => (format!("{NEW} to {MASTER}: switch --mode overlap"), "switch", Some(release(MASTER))),
+            1 => (format!("{MASTER}: restart --mode overlap"), "restart", None),
+            2 => (format!("{MASTER} to {OLD}: switch --mode overlap"), "switch", Some(release(OLD))),
+            _ => (format!("{OLD} to {NEW}: switch --mode overlap"), "switch", Some(release(NEW))),
+        };
+        let arguments: Vec<&str> = to.as_deref().into_iter().chain(["--mode", "overlap"]).collect();
+        across(&scene, &what, &plan, verb, &arguments);
+    }
+    drop(scene);
+    for version in [OLD, NEW, MASTER] {
+        as_a_package(version, rate);
+    }
+}

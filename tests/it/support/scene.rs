@@ -1,0 +1,123 @@
+//! A scene for switches of a real minion: a master, a host under sidle with releases of Salt on it, and marks of every execution.
+
+use super::eventually;
+use super::salt::{Master, Minion, START_SECONDS, tree};
+use super::stage::{Author, Host, Ran, SALT, Supervisor};
+use super::stream::{Marks, Plan, Stream, calibrate};
+use serde_json::Value;
+use std::fs;
+
+/// The newest release that is tested: masters run it, since a master may be newer than its minions, but not older.
+pub const MASTER: &str = "3008.5";
+
+/// Short times, but such as a real minion on a busy machine can keep.
+const SETTINGS: &str = "start_timeout = \"60s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\n";
+
+/// The release that carries least: it keeps the process of each job for half a minute after the job returned, and these processes cost
+/// time. Measured on two cores: at 5 jobs a second it falls behind without end, where its neighbours answer within 0.1 s.
+const SLOWEST: &str = "3007.17";
+
+/// What is tried, in jobs a second.
+pub const RATES: [f64; 3] = [5.0, 2.0, 1.0];
+
+/// The minion's id.
+pub const ID: &str = "stream";
+
+/// A host with a running minion. The fields go in this order: first the agent, last what it speaks to.
+pub struct Scene {
+    supervisor: Option<Supervisor>,
+    pub host: Host,
+    pub marks: Marks,
+    pub masters: Vec<Master>,
+    pub author: Author,
+}
+
+impl Scene {
+    /// Installs these releases, and starts the first one; ready when the minion answers.
+    pub fn new(releases: &[&str]) -> Self {
+        Self::with(releases, 1, "")
+    }
+
+    /// The same with as many masters, all hot, and more lines of configuration.
+    pub fn with(releases: &[&str], masters: usize, options: &str) -> Self {
+        let author = Author::new();
+        let mut all = vec![Master::start(&tree(MASTER), true)];
+        for _ in 1..masters {
+            all.push(all[0].start_twin());
+        }
+        let host = Host::new(&author);
+        let marks = Marks::new();
+        fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
+        fs::write(host.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
+        let configuration = format!(
+            "id: {ID}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\n{}{options}",
+            host.path("").display(),
+            marks.configuration(&all.iter().collect::<Vec<_>>()),
+        );
+        fs::write(host.path("etc/salt/minion"), configuration).unwrap();
+        for release in releases {
+            host.install(&author.salt(release)).ok();
+        }
+        let supervisor = host.supervise_instance(SALT);
+        let scene = Self { supervisor: Some(supervisor), host, marks, masters: all, author };
+        scene.switch(&[&format!("{}-1", releases[0]), "--mode", "idle"]).ok();
+        scene.answers();
+        scene.marks.booted(1);
+        scene
+    }
+
+    /// The only master, or the first.
+    pub fn master(&self) -> &Master {
+        &self.masters[0]
+    }
+
+    /// Waits until the minion answers every master.
+    pub fn answers(&self) {
+        for master in &self.masters {
+            eventually(START_SECONDS, "the minion answers", || match master.call_within("10", ID, &["test.ping"]) {
+                answer if answer.contains("True") => Ok(()),
+                answer => Err(answer),
+            });
+        }
+    }
+
+    /// `sidle switch salt-minion …`
+    pub fn switch(&self, arguments: &[&str]) -> Ran {
+        self.verb("switch", arguments)
+    }
+
+    /// `sidle VERB salt-minion …`
+    pub fn verb(&self, verb: &str, arguments: &[&str]) -> Ran {
+        self.host.sidle(&[&[verb, SALT], arguments].concat())
+    }
+
+    /// Begins a stream from every master.
+    pub fn stream(&self, plan: &Plan) -> Stream {
+        Stream::begin(ID, &self.marks, &self.masters.iter().collect::<Vec<_>>(), plan)
+    }
+
+    /// The highest of `rates` that a minion of the slowest release carries on this machine, without sidle and beside an idle scene.
+    pub fn calibrate(&self, rates: &[f64]) -> f64 {
+        let marks = Marks::new();
+        let _minion = Minion::start(&tree(SLOWEST), "calibration", &marks.configuration(&[self.master()]));
+        marks.booted(1);
+        calibrate("calibration", &marks, &[self.master()], rates).0
+    }
+
+    /// What `sidle status` says about the instance.
+    pub fn status(&self) -> Value {
+        self.host.sidle(&["--json", "status", SALT]).json()["instances"][0].clone()
+    }
+
+    /// What `sidle history` says, the last switch first.
+    pub fn history(&self) -> Vec<Value> {
+        let history = self.host.sidle(&["--json", "history", SALT]).json();
+        history["switches"].as_array().unwrap().iter().rev().cloned().collect()
+    }
+
+    /// What the supervisor and the minion have written, for a failure's story.
+    pub fn logs(&self) -> String {
+        let supervisor = self.supervisor.as_ref().map(Supervisor::log).unwrap_or_default();
+        supervisor + &fs::read_to_string(self.host.path("var/log/salt/minion")).unwrap_or_default()
+    }
+}

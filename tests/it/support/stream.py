@@ -1,0 +1,280 @@
+"""A stream of jobs: publishes them, listens for what comes of them, and reports what became of each.
+
+    publish OPTIONS    publishes until standard input ends; one JSON line a job into OPTIONS["log"]
+    listen OPTIONS     writes the events of the master's bus into OPTIONS["log"] until standard input ends
+    report OPTIONS     prints one JSON object: see `report`
+
+OPTIONS is one JSON object. Runs with the Python of the master's tree.
+"""
+
+import collections
+import datetime
+import json
+import os
+import select
+import sys
+import time
+
+# Further behind than this, the publisher gives up the jobs that it owes rather than publish them in one burst.
+BEHIND_SECONDS = 1.0
+# How long the master may take to publish a job. Salt's own 30 s would stop the stream for as long as a master is down.
+PUBLISH_SECONDS = 5
+# Scheduled jobs at the end of the stream may not have run yet.
+TICK_MARGIN_SECONDS = 5
+# The tests' cron job: `* * * * * */10`.
+CRON_SECONDS = 10
+
+
+def ended(seconds):
+    """Waits for so long, or until standard input ends: then gives True."""
+    readable, _, _ = select.select([sys.stdin], [], [], max(seconds, 0))
+    return bool(readable) and not os.read(sys.stdin.fileno(), 4096)
+
+
+class Log:
+    """A file of JSON lines, each there as soon as it is written."""
+
+    def __init__(self, path):
+        self.file = open(path, "a", buffering=1, encoding="utf-8")
+
+    def write(self, **fields):
+        self.file.write(json.dumps(fields, default=str) + "\n")
+
+
+def publish(options):
+    import salt.client
+    import salt.utils.jid
+
+    log = Log(options["log"])
+    client = salt.client.LocalClient(c_path=options["config"], auto_reconnect=True)
+    log.write(ready=time.time())
+    number, due = 0, time.time()
+    while not ended(due - time.time()):
+        number += 1
+        due += 1 / options["rate"]
+        if time.time() - due > BEHIND_SECONDS:
+            log.write(behind=time.time() - due)
+            due = time.time()
+        name = f"{options['name']}-{number}"
+        kind, function, arguments = job(options, number, name)
+        # Chosen here, so that a job whose publication failed half-way is known when it turns up.
+        jid = salt.utils.jid.gen_jid(client.opts)
+        fields = {"jid": jid, "name": name, "kind": kind, "at": time.time()}
+        try:
+            told = client.run_job(
+                options["minion"], function, arguments, jid=jid, timeout=PUBLISH_SECONDS, listen=False
+            )
+            fields["published"] = told.get("jid") == jid
+        except Exception as error:  # whatever it is, the stream goes on
+            fields.update(published=False, error=f"{type(error).__name__}: {error}")
+            client = again(options, client)
+        log.write(**fields)
+
+
+def again(options, client):
+    """Another client: the old one may hold the key of a master that is gone."""
+    import salt.client
+
+    try:
+        return salt.client.LocalClient(c_path=options["config"], auto_reconnect=True)
+    except Exception:  # the master is still down
+        return client
+
+
+def job(options, number, name):
+    """The number-th job: kind, function, arguments."""
+    if number == options["once_number"]:
+        return "long", "mark.sleep", [options["once_seconds"], name]
+    if options["long_every"] and number % options["long_every"] == 2:
+        return "long", "mark.sleep", [options["long_seconds"], name]
+    if options["compound_every"] and number % options["compound_every"] == 3:
+        return "compound", ["test.echo", "mark.run"], [[name], [name]]
+    return "short", "mark.run", [name]
+
+
+def listen(options):
+    import salt.config
+    import salt.utils.event
+
+    master = salt.config.master_config(options["config"])
+    log = Log(options["log"])
+    kept = ("jid", "fun", "schedule", "id", "retcode", "success", "data")
+    while not ended(0):
+        try:
+            with salt.utils.event.get_event("master", opts=master, sock_dir=master["sock_dir"], listen=True) as bus:
+                if not bus.connect_pub(timeout=1):
+                    ended(0.2)
+                    continue
+                log.write(ready=time.time())
+                while not ended(0):
+                    event = bus.get_event(wait=0.5, full=True, auto_reconnect=True)
+                    if event:
+                        data = event["data"]
+                        stamp = datetime.datetime.fromisoformat(data["_stamp"])
+                        stamp = stamp.replace(tzinfo=datetime.timezone.utc).timestamp()
+                        log.write(tag=event["tag"], at=stamp, **{key: data[key] for key in kept if key in data})
+        except Exception as error:  # a master that went away: its bus comes back with it
+            log.write(error=f"{type(error).__name__}: {error}")
+            ended(0.2)
+
+
+def lines(path):
+    """The JSON lines of a file; the last one may be half written."""
+    found = []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                try:
+                    found.append(json.loads(line))
+                except ValueError:
+                    pass
+    return found
+
+
+Mark = collections.namedtuple("Mark", "what jid name pid parent release at")
+
+
+def marks(path, since):
+    found = []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                words = line.split()
+                if len(words) == len(Mark._fields) and float(words[6]) >= since:
+                    found.append(Mark(*words[:3], int(words[3]), int(words[4]), words[5], float(words[6])))
+    return found
+
+
+def returns(cache, minion):
+    """The jids in a master's job cache for which the minion's return is there, with the time at which it came."""
+    found = {}
+    jobs = os.path.join(cache, "jobs")
+    for first in os.listdir(jobs) if os.path.isdir(jobs) else ():
+        for rest in os.listdir(os.path.join(jobs, first)):
+            directory = os.path.join(jobs, first, rest)
+            try:
+                came = os.stat(os.path.join(directory, minion, "return.p")).st_mtime
+                with open(os.path.join(directory, "jid"), encoding="utf-8") as file:
+                    found[file.read().strip()] = came
+            except OSError:
+                pass
+    return found
+
+
+def fired_at(mark):
+    """When the scheduler fired: the jid has it. Some releases write it in UTC, some in local time."""
+    naive = datetime.datetime.strptime(mark.jid[:20], "%Y%m%d%H%M%S%f")
+    seconds = naive.replace(tzinfo=datetime.timezone.utc).timestamp()
+    zone = round((mark.at - seconds) / 900) * 900
+    return seconds + zone
+
+
+def ticks(found, since, until, cron_seconds):
+    """Of the cron job: ticks missing and ticks doubled. Of the interval job: the shortest and the longest pause, in seconds."""
+    cron = collections.Counter(int(fired_at(mark) // cron_seconds) for mark in found if mark.name == "cron")
+    expected = range(int(since // cron_seconds) + 1, int((until - TICK_MARGIN_SECONDS) // cron_seconds) + 1)
+    fired = sorted(fired_at(mark) for mark in found if mark.name == "interval")
+    pauses = [later - earlier for earlier, later in zip(fired, fired[1:])]
+    return {
+        "cron_expected": len(expected),
+        "cron_missing": [tick * cron_seconds - since for tick in expected if not cron[tick]],
+        "cron_doubled": [tick * cron_seconds - since for tick in expected if cron[tick] > 1],
+        "interval_count": len(fired),
+        "interval_shortest_seconds": min(pauses, default=None),
+        "interval_longest_seconds": max(pauses, default=None),
+        "on_start": sum(mark.name == "onstart" for mark in found),
+    }
+
+
+def quantile(values, part):
+    return sorted(values)[min(int(len(values) * part), len(values) - 1)] if values else None
+
+
+def report(options):
+    """What became of every job published between options["since"] and options["until"].
+
+    options["masters"]: of each its job cache, and the logs of its publisher and its listener; options["marks"], options["minion"].
+    """
+    since, until = options["since"], options["until"]
+    found = marks(options["marks"], since)
+    begun = collections.defaultdict(list)
+    done = collections.Counter(mark.jid for mark in found if mark.what == "done")
+    for mark in found:
+        if mark.what == "run":
+            begun[mark.jid].append(mark)
+    minion = options["minion"]
+    caches = [returns(master["cache"], minion) for master in options["masters"]]
+    result = {
+        "published": 0, "publish_failed": [], "executed": 0, "returned": 0, "lost": [], "executed_twice": [],
+        "returned_twice": [], "returned_elsewhere": [], "unfinished": [], "per_master": [], "starts": [], "behind": 0,
+    }  # fmt: skip
+    known, answers, latencies, asked = set(), [], [], []
+    for number, master in enumerate(options["masters"]):
+        came = collections.defaultdict(list)
+        scheduled = 0
+        for event in lines(master["events"]):
+            tag = event.get("tag", "")
+            if event.get("schedule"):
+                scheduled += tag.startswith("salt/job/")
+            elif tag.startswith("salt/job/") and tag.endswith(f"/ret/{minion}"):
+                came[tag.split("/")[2]].append(event["at"])
+            elif tag == f"salt/minion/{minion}/start":
+                result["starts"].append(event["at"] - since)
+        before = result["published"], result["returned"]
+        for entry in lines(master["published"]):
+            result["behind"] += "behind" in entry
+            if "jid" not in entry:
+                continue
+            jid = entry["jid"]
+            known.add(jid)
+            executions, answered = begun[jid], caches[number].get(jid)
+            brief = {"jid": jid, "name": entry["name"], "kind": entry["kind"], "at": entry["at"] - since,
+                     "executed": len(executions), "returned": answered is not None,
+                     "by": [f"{mark.release}/{mark.parent}" for mark in executions]}  # fmt: skip
+            if len(executions) > 1:
+                result["executed_twice"].append(brief)
+            if len(came[jid]) > 1:
+                result["returned_twice"].append(brief)
+            if any(jid in cache for other, cache in enumerate(caches) if other != number):
+                result["returned_elsewhere"].append(brief)
+            if not entry["published"]:
+                # It may have gone out all the same: that is no loss, but it must not have run twice.
+                result["publish_failed"].append({**brief, "error": entry.get("error", "refused")})
+                continue
+            result["published"] += 1
+            asked.append(entry["at"])
+            result["executed"] += bool(executions)
+            result["returned"] += answered is not None
+            if not executions or answered is None:
+                result["lost"].append(brief)
+            elif entry["kind"] == "long":
+                if not done[jid]:
+                    result["unfinished"].append(brief)
+            else:
+                at = min([*came[jid], answered])
+                answers.append(at)
+                latencies.append((entry["at"], at - entry["at"]))
+        result["per_master"].append(
+            {"published": result["published"] - before[0], "returned": result["returned"] - before[1], "scheduled": scheduled}
+        )
+    # Between the first job and the last one somebody answers all the time.
+    moments = sorted([*answers, *(asked and [min(asked), max(asked)])])
+    gaps = [(later - earlier, earlier - since) for earlier, later in zip(moments, moments[1:])]
+    longest = max(gaps, default=(None, None))
+    delays = [delay for _, delay in sorted(latencies)]
+    third = len(delays) // 3
+    result.update(
+        longest_gap_seconds=longest[0], longest_gap_at=longest[1],
+        p50_seconds=quantile(delays, 0.5), p99_seconds=quantile(delays, 0.99),
+        first_third_p50_seconds=quantile(delays[:third], 0.5), last_third_p50_seconds=quantile(delays[-third:], 0.5),
+        unasked=sorted(jid for jid in begun if jid not in known and begun[jid]),
+        releases=dict(collections.Counter(runs[0].release for runs in begun.values() if runs)),
+        startup_states=sum(mark.what == "startup" for mark in found),
+        mine_updates=sum(mark.what == "mine" for mark in found),
+        ticks=ticks([mark for mark in found if mark.what == "tick"], since, until, CRON_SECONDS),
+    )  # fmt: skip
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    {"publish": publish, "listen": listen, "report": report}[sys.argv[1]](json.loads(sys.argv[2]))

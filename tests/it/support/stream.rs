@@ -1,0 +1,405 @@
+//! A stream of jobs across whatever a test does to a minion, and what became of each job: `stream.py` publishes, listens and counts.
+
+use super::eventually;
+use super::salt::{Master, MasterPlace, START_SECONDS};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
+
+/// The period of the scheduled interval job.
+pub const INTERVAL_SECONDS: f64 = 5.0;
+
+/// A Salt program that imports Salt on a busy machine.
+const READY_SECONDS: u64 = 60;
+
+/// For how long nothing may come before what has not come by then is lost. Longer than any long job of a plan takes, and a minion that
+/// is behind goes on answering meanwhile.
+const SETTLE_SECONDS: u64 = 20;
+
+/// Answers slower than this are no basis for a measurement: `salt` itself gives up on a minion after 5 s (its `timeout`), and what is
+/// measured has to have room below that.
+const CALIBRATION_P99_SECONDS: f64 = 2.5;
+
+/// How long a rate is tried.
+const CALIBRATION_SECONDS: u64 = 20;
+
+/// Where a minion's executions leave their marks: a module that marks, and the file.
+pub struct Marks {
+    directory: TempDir,
+}
+
+impl Marks {
+    pub fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("marks").tempdir().unwrap();
+        for (name, text) in [("modules", include_str!("mark/module.py")), ("states", include_str!("mark/state.py"))] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+            fs::write(directory.path().join(name).join("mark.py"), text).unwrap();
+        }
+        Self { directory }
+    }
+
+    /// Lines of a minion's configuration: its masters, the marking modules, scheduled jobs, a mine and a startup state.
+    pub fn configuration(&self, masters: &[&Master]) -> String {
+        for master in masters {
+            master.file("started.sls", "started:\n  mark.made: []\n");
+        }
+        let names: Vec<String> = masters.iter().map(|master| format!("127.0.0.1:{}", master.request_port)).collect();
+        let masters = match &names[..] {
+            [_] => format!("master: 127.0.0.1\nmaster_port: {}\n", masters[0].request_port),
+            several => format!("master: {several:?}\n"),
+        };
+        let directory = self.directory.path().display();
+        format!(
+            "{masters}enable_fqdns_grains: False\nmodule_dirs: [{directory}/modules]\nstates_dirs: [{directory}/states]\n\
+             mark_file: {directory}/marks\nmine_enabled: True\nmine_interval: 60\nmine_functions: {{mark.mine: []}}\n\
+             startup_states: sls\nsls_list: [started]\nschedule:\n  \
+             cron: {{function: mark.tick, args: [cron], cron: '* * * * * */10', return_job: False}}\n  \
+             interval: {{function: mark.tick, args: [interval], seconds: {INTERVAL_SECONDS}}}\n  \
+             onstart: {{function: mark.tick, args: [onstart], seconds: 86400, run_on_start: True, return_job: False}}\n"
+        )
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("marks")
+    }
+
+    /// Waits until a minion that began `times` times has done all that it does at its start: it answers some time before.
+    pub fn booted(&self, times: usize) {
+        eventually(START_SECONDS, "what runs at the minion's start has run", || {
+            let text = fs::read_to_string(self.file()).unwrap_or_default();
+            let count = |what: &str| text.lines().filter(|line| line.starts_with(what)).count();
+            let onstart = text.lines().filter(|line| line.starts_with("tick ") && line.contains(" onstart ")).count();
+            if count("startup ").min(count("mine ")).min(onstart) >= times { Ok(()) } else { Err(text) }
+        });
+    }
+}
+
+/// What is published.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Jobs a second.
+    pub rate: f64,
+    /// Every so manieth job is a compound one; 0: none.
+    pub compound_every: u32,
+    /// Every so manieth job is a long one; 0: none.
+    pub long_every: u32,
+    pub long_seconds: u32,
+    /// One job of this many seconds, as the job of this number.
+    pub once: Option<(u32, u32)>,
+}
+
+impl Plan {
+    /// Mostly short jobs, every seventh compound, every twentieth of 12 s.
+    pub fn of(rate: f64) -> Self {
+        Self { rate, compound_every: 7, long_every: 20, long_seconds: 12, once: None }
+    }
+
+    /// Short and compound jobs only.
+    pub fn short(rate: f64) -> Self {
+        Self { long_every: 0, ..Self::of(rate) }
+    }
+}
+
+/// A running stream, of one publisher and one listener per master.
+pub struct Stream {
+    masters: Vec<MasterPlace>,
+    directory: TempDir,
+    marks: PathBuf,
+    minion: String,
+    processes: Vec<Child>,
+    since: f64,
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+impl Stream {
+    /// Begins to publish to a minion that answers.
+    pub fn begin(minion: &str, marks: &Marks, masters: &[&Master], plan: &Plan) -> Self {
+        let mut stream = Self {
+            masters: masters.iter().map(|master| master.place()).collect(),
+            directory: tempfile::Builder::new().prefix("stream").tempdir().unwrap(),
+            marks: marks.file(),
+            minion: minion.to_owned(),
+            processes: Vec::new(),
+            since: now(),
+        };
+        // Listeners first: no answer may come unheard.
+        for (verb, log) in [("listen", "events"), ("publish", "published")] {
+            for (number, place) in stream.masters.clone().iter().enumerate() {
+                let options = json!({
+                    "config": place.configuration, "log": stream.log(log, number), "minion": minion, "name": format!("m{number}"),
+                    "rate": plan.rate, "compound_every": plan.compound_every, "long_every": plan.long_every,
+                    "long_seconds": plan.long_seconds, "once_number": plan.once.map(|once| once.0),
+                    "once_seconds": plan.once.map(|once| once.1),
+                });
+                let errors = fs::File::create(stream.log(&format!("{verb}-errors"), number)).unwrap();
+                let mut command = program(place, verb, &options);
+                command.stdin(Stdio::piped()).stdout(errors.try_clone().unwrap()).stderr(errors);
+                stream.processes.push(command.spawn().unwrap());
+            }
+            for number in 0..masters.len() {
+                let path = stream.log(log, number);
+                eventually(READY_SECONDS, &format!("{verb} is ready"), || {
+                    let text = fs::read_to_string(&path).unwrap_or_default();
+                    let errors = fs::read_to_string(stream.log(&format!("{verb}-errors"), number)).unwrap_or_default();
+                    if text.contains("\"ready\"") { Ok(()) } else { Err(text + &errors) }
+                });
+            }
+            stream.since = now();
+        }
+        stream
+    }
+
+    fn log(&self, name: &str, master: usize) -> PathBuf {
+        self.directory.path().join(format!("{name}-{master}"))
+    }
+
+    /// Lets it run for so long.
+    pub fn run(&self, seconds: u64) {
+        std::thread::sleep(Duration::from_secs(seconds));
+    }
+
+    /// What became of the jobs until now.
+    pub fn look(&self) -> Report {
+        self.report(now())
+    }
+
+    /// The events of the masters' buses so far.
+    pub fn events(&self) -> Vec<Value> {
+        let texts = (0..self.masters.len()).map(|number| fs::read_to_string(self.log("events", number)).unwrap());
+        texts.flat_map(|text| text.lines().flat_map(serde_json::from_str).collect::<Vec<_>>()).collect()
+    }
+
+    /// Seconds since the stream began, as reports have them.
+    pub fn age(&self) -> f64 {
+        now() - self.since
+    }
+
+    /// Publishes no more, waits for what is still to come, and says what became of the jobs.
+    pub fn end(mut self) -> Report {
+        self.stop();
+        let until = now();
+        let mut patience = Instant::now() + Duration::from_secs(SETTLE_SECONDS);
+        let mut before = 0;
+        loop {
+            let report = self.report(until);
+            if report.is_whole() || Instant::now() > patience {
+                return report;
+            }
+            // As many times as there are jobs at most: each has one answer.
+            if report.returned > before {
+                before = report.returned;
+                patience = Instant::now() + Duration::from_secs(SETTLE_SECONDS);
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    /// Ends the publishers: their standard input ends. The listeners end with the stream.
+    fn stop(&mut self) {
+        let publishers = self.processes.split_off(self.masters.len());
+        end(publishers);
+    }
+
+    fn report(&self, until: f64) -> Report {
+        let master = |(number, place): (usize, &MasterPlace)| json!({"cache": place.cache, "published": self.log("published", number), "events": self.log("events", number)});
+        let masters: Vec<Value> = self.masters.iter().enumerate().map(master).collect();
+        let options = json!({
+            "masters": masters, "marks": self.marks, "minion": self.minion, "since": self.since, "until": until,
+        });
+        let output = program(&self.masters[0], "report", &options).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        end(std::mem::take(&mut self.processes));
+    }
+}
+
+/// Closes their standard input, which ends them, and waits; kills what does not listen.
+fn end(mut processes: Vec<Child>) {
+    for process in &mut processes {
+        drop(process.stdin.take());
+    }
+    let patience = Instant::now() + Duration::from_secs(15);
+    for process in &mut processes {
+        while process.try_wait().unwrap().is_none() {
+            if Instant::now() > patience {
+                let _ = process.kill();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn program(place: &MasterPlace, verb: &str, options: &Value) -> Command {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/stream.py");
+    let mut command = Command::new(&place.python);
+    command.args(["-E", "-s", "-B"]).arg(script).arg(verb).arg(options.to_string());
+    command
+}
+
+/// One job, as a report names it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct JobSeen {
+    pub jid: String,
+    pub name: String,
+    pub kind: String,
+    /// Seconds after the stream began.
+    pub at: f64,
+    pub executed: u32,
+    pub returned: bool,
+    /// Release and main process of each execution.
+    pub by: Vec<String>,
+    /// Why the master did not publish it.
+    #[serde(default)]
+    pub error: String,
+}
+
+/// What came of one master's jobs.
+#[derive(Debug, Clone, Deserialize)]
+pub struct PerMaster {
+    pub published: u32,
+    pub returned: u32,
+    /// Returns of scheduled jobs that this master got.
+    pub scheduled: u32,
+}
+
+/// What the schedule did; times in seconds after the stream began.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Ticks {
+    pub cron_expected: u32,
+    pub cron_missing: Vec<f64>,
+    pub cron_doubled: Vec<f64>,
+    pub interval_count: u32,
+    pub interval_shortest_seconds: Option<f64>,
+    pub interval_longest_seconds: Option<f64>,
+    /// Runs of the job with `run_on_start`.
+    pub on_start: u32,
+}
+
+/// What became of the jobs of a stream. `stream.py` has the rules.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Report {
+    pub published: u32,
+    /// The master refused, or was not there.
+    pub publish_failed: Vec<JobSeen>,
+    pub executed: u32,
+    pub returned: u32,
+    /// Published, but not executed or not returned.
+    pub lost: Vec<JobSeen>,
+    pub executed_twice: Vec<JobSeen>,
+    pub returned_twice: Vec<JobSeen>,
+    /// The return is with another master than the one that published.
+    pub returned_elsewhere: Vec<JobSeen>,
+    /// Long jobs that returned before they were done.
+    pub unfinished: Vec<JobSeen>,
+    /// Executed, though this stream did not publish them.
+    pub unasked: Vec<String>,
+    pub per_master: Vec<PerMaster>,
+    /// Times of the minion's start events.
+    pub starts: Vec<f64>,
+    pub startup_states: u32,
+    pub mine_updates: u32,
+    /// How often the publisher fell behind.
+    pub behind: u32,
+    /// The longest time between two answers, and when it began.
+    pub longest_gap_seconds: Option<f64>,
+    pub longest_gap_at: Option<f64>,
+    /// Latency of short jobs: from publication to the first return.
+    pub p50_seconds: Option<f64>,
+    pub p99_seconds: Option<f64>,
+    pub first_third_p50_seconds: Option<f64>,
+    pub last_third_p50_seconds: Option<f64>,
+    /// Jobs executed by each release.
+    pub releases: BTreeMap<String, u32>,
+    pub ticks: Ticks,
+}
+
+impl Report {
+    /// True when every job was executed and has returned, the long ones to their end.
+    pub fn is_whole(&self) -> bool {
+        self.lost.is_empty() && self.unfinished.is_empty()
+    }
+
+    /// Jobs that were executed or returned more than once.
+    pub fn doubled(&self) -> usize {
+        self.executed_twice.len() + self.returned_twice.len()
+    }
+
+    /// One line for a table.
+    pub fn row(&self, what: &str) -> String {
+        let seconds = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+        format!(
+            "{what:<44} {:>9} {:>8} {:>8} {:>5} {:>7} {:>9} {:>7} {:>7}",
+            self.published,
+            self.executed,
+            self.returned,
+            self.lost.len(),
+            self.doubled(),
+            seconds(self.longest_gap_seconds),
+            seconds(self.p50_seconds),
+            seconds(self.p99_seconds),
+        )
+    }
+
+    /// The titles of `row`'s columns.
+    pub fn titles() -> String {
+        format!(
+            "{:<44} {:>9} {:>8} {:>8} {:>5} {:>7} {:>9} {:>7} {:>7}",
+            "", "published", "executed", "returned", "lost", "doubled", "outage s", "p50 s", "p99 s"
+        )
+    }
+
+    /// Every published job was executed once and has returned once to whoever asked.
+    pub fn assert_lossless(&self, what: &str) {
+        println!("{}\n{}", Self::titles(), self.row(what));
+        assert!(self.published > 0, "{what}: nothing was published: {self:#?}");
+        assert!(self.is_whole(), "{what}: lost {:#?}\nunfinished {:#?}", self.lost, self.unfinished);
+        assert_eq!((self.executed, self.returned), (self.published, self.published), "{what}");
+        assert_eq!(self.doubled(), 0, "{what}: {:#?}\n{:#?}", self.executed_twice, self.returned_twice);
+        assert_eq!(self.returned_elsewhere.len(), 0, "{what}: {:#?}", self.returned_elsewhere);
+        assert_eq!(self.unasked, Vec::<String>::new(), "{what}");
+    }
+
+    /// The schedule went on as if nothing had happened.
+    pub fn assert_steady_schedule(&self, what: &str) {
+        let ticks = &self.ticks;
+        assert!(ticks.cron_missing.is_empty() && ticks.cron_doubled.is_empty(), "{what}: {ticks:#?}");
+        let within = INTERVAL_SECONDS * 0.5..=INTERVAL_SECONDS * 1.5;
+        for pause in [ticks.interval_shortest_seconds, ticks.interval_longest_seconds] {
+            assert!(pause.is_some_and(|pause| within.contains(&pause)), "{what}: {ticks:#?}");
+        }
+    }
+}
+
+/// The first of these rates that the machine carries while nothing else happens, and the report at it: the control. Panics when there is
+/// none.
+pub fn calibrate(minion: &str, marks: &Marks, masters: &[&Master], rates: &[f64]) -> (f64, Report) {
+    let mut seen = Vec::new();
+    for &rate in rates {
+        let stream = Stream::begin(minion, marks, masters, &Plan::of(rate));
+        stream.run(CALIBRATION_SECONDS);
+        let report = stream.end();
+        println!("{}\n{}", Report::titles(), report.row(&format!("{rate} jobs a second, no switch")));
+        let (p99, first, last) = (report.p99_seconds, report.first_third_p50_seconds, report.last_third_p50_seconds);
+        let is_quick = p99.is_some_and(|p99| p99 <= CALIBRATION_P99_SECONDS);
+        // A queue that grows shows in the median, long before it shows as a loss.
+        let is_steady = matches!((first, last), (Some(first), Some(last)) if last <= 2.0 * first + 0.2);
+        if report.is_whole() && report.doubled() == 0 && report.behind == 0 && is_quick && is_steady {
+            return (rate, report);
+        }
+        seen.push(format!("{rate} a second: {report:#?}"));
+    }
+    panic!("this machine carries none of {rates:?} jobs a second without any switch:\n{}", seen.join("\n"));
+}
