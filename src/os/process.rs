@@ -208,7 +208,8 @@ pub fn end_group(child: &mut Child) -> Result<()> {
 /// Whether this process may give others back a priority that it has taken from them (CAP_SYS_NICE).
 pub fn may_raise_priority() -> bool {
     const CAP_SYS_NICE: u64 = 1 << 23;
-    let status = super::file::read_if_exists(Path::new("/proc/self/status"), 1 << 16).ok().flatten().unwrap_or_default();
+    let status =
+        super::file::read_if_exists(Path::new("/proc/self/status"), 1 << 16).ok().flatten().unwrap_or_default();
     let status = String::from_utf8_lossy(&status).into_owned();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).is_some_and(|set| set & CAP_SYS_NICE != 0)

@@ -162,9 +162,11 @@ impl Driver {
         let manifest: Result<Manifest, StoreError> =
             self.store.verify(release).and_then(|()| self.store.manifest(release));
         let first_role = roles::first_role(Some(live), side);
+        // A first switch is what starting a service is: what belongs to a start happens.
+        let origin = if live.from.is_some() { Origin::Switch } else { Origin::Boot };
         match manifest {
             Err(error) => Outcome::Failed(error.to_string()),
-            Ok(manifest) => match processes.start(which, &manifest, Origin::Switch, first_role) {
+            Ok(manifest) => match processes.start(which, &manifest, origin, first_role) {
                 Ok(()) => Outcome::Done,
                 Err(error) => Outcome::Failed(error.to_string()),
             },

@@ -1,17 +1,24 @@
 //! Switching an instance from one release to another, and back: the pure machine, what is journalled of it, and its driver.
 //!
 //! ```text
-//! forth   checking → waiting ⇄ freezing → stopping → starting → proving ⇄ probation → flipping → committed
-//! back                                    └──────── retreating → restarting → reproving → rolled-back
-//!                                                        └──────── stranded ────────┘
+//! overlap checking → rehearsing → starting → proving → handing → probation → flipping → retiring → committed
+//! back                            └──────────── returning → retreating → rolled-back
+//! idle    checking → rehearsing → waiting ⇄ freezing → stopping → starting → proving ⇄ probation → flipping → committed
+//! back                                                  └──────── retreating → restarting → reproving → rolled-back
+//!                                                                      └──────── stranded ────────┘
 //! out     refused, cancelled, expired (nothing was stopped); abandoned (a person gave a stranded switch up)
 //! ```
 //!
-//! - [`machine`] is the table: phase × outcome → phase. It knows no time and no file.
+//! In `overlap` the old process serves until `handing`, is the safety net on `probation`, and goes in `retiring`; if it is lost before, the
+//! rest goes on as in `idle`.
+//!
+//! - [`machine`] is the table: phase × outcome → phase. It knows no time and no file. [`phase`] says what each phase is.
 //! - [`record`] is one switch: what was asked for, how far it is, what went wrong, how long nobody was there.
 //! - [`limits`] says how long a phase may last.
 //! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
-//! - [`history`] is one line for each switch that ended.
+//! - [`history`] is one line for each switch that ended, [`verdicts`] what is held against releases.
+//! - [`drive`] is the driver, [`acts`] what it does; [`processes`] and [`running`] are the agent's processes, [`rehearse`] a rehearsal.
+//! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
 //!
 //! # What the driver does
 //!
