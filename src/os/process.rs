@@ -205,7 +205,7 @@ pub fn end_group(child: &mut Child) -> Result<()> {
     child.wait().map(drop).map_err(|source| failed(source, child))
 }
 
-/// Whether this process may give others back a priority that it has taken from them (CAP_SYS_NICE).
+/// Whether this process may give others back a priority that it has taken from them (`CAP_SYS_NICE`).
 pub fn may_raise_priority() -> bool {
     const CAP_SYS_NICE: u64 = 1 << 23;
     let status =
