@@ -62,8 +62,8 @@ class Duties:
             if self._others_gave_up(roles) or now - self._wanted_since >= LONGEST_WAIT_SECONDS:
                 self.take_up(roles)
         if self.held and now - self._cared >= CARE_SECONDS:
-            self._cared = now
-            self.guard.attempt("show the default places", self.guard.places.show)
+            # Salt makes its sockets a moment after the start: until then at every look.
+            self._cared = now if self.guard.attempt("show the default places", self.guard.places.show) else 0.0
             if now - self._cleaned >= CLEANING_SECONDS:
                 self._cleaned = now
                 self.guard.claims.clean()
