@@ -62,8 +62,8 @@ class Duties:
             if self._others_gave_up(roles) or now - self._wanted_since >= LONGEST_WAIT_SECONDS:
                 self.take_up(roles)
         if self.held and now - self._cared >= CARE_SECONDS:
-            self._cared = now
-            self.guard.attempt("show the default places", self.guard.places.show)
+            # Salt makes its sockets a moment after the start: until then at every look.
+            self._cared = now if self.guard.attempt("show the default places", self.guard.places.show) else 0.0
             if now - self._cleaned >= CLEANING_SECONDS:
                 self._cleaned = now
                 self.guard.claims.clean()
@@ -173,14 +173,19 @@ class Duties:
         """Stop doing it, and leave what the next holder needs."""
         log.info("sidle-guard: giving up the duties")
         self.held = False
+        self._given_up_at = seconds_since_boot()
         self.guard.attempt("hand over", lambda: self._hand_over(roles))
         self._stop_engines()
 
+    def keep_counters(self):
+        """After each look at the schedule: should this process die, the other goes on from there."""
+        if self.held and self.guard.beside_others():
+            self.guard.attempt("keep the counters", lambda: self._hand_over(self.guard.roles()))
+
     def _hand_over(self, roles):
         guard = self.guard
-        self._given_up_at = seconds_since_boot()
         content = {"schema": handover.SCHEMA, "seat": guard.seat.leader, "serial": roles.serial if roles else 0,
-                   "at": self._given_up_at, "schedule": {}, "pillar_schedule": {}}
+                   "at": seconds_since_boot(), "schedule": {}, "pillar_schedule": {}}
         schedule = guard.schedule()
         if schedule is not None:
             content["schedule"] = schedule.opts.get("schedule") or {}

@@ -74,13 +74,20 @@ def forward(guard, package):
     kind = next((name for name in SHARED_FUNCTIONS if tag.startswith(name)), None)
     if kind and data.get("func") not in SHARED_FUNCTIONS[kind]:
         return
-    if kind:
+    if kind and _heeds(guard, kind):
         _touch(guard.duties, kind, data)
     if data.get(FORWARDED) or not guard.beside_others():
         return
     for leader in guard.roles().seats:
         if leader != guard.seat.leader:
             _send(os.path.join(guard.places.bus_of(leader), guard.places.sockets[1]), tag, {**data, FORWARDED: True})
+
+
+def _heeds(guard, kind):
+    """Whether this process follows such a command: its bus is there seconds before its minion objects are."""
+    if kind == "manage_schedule":
+        return guard.schedule() is not None
+    return any(hasattr(minion, "beacons") for minion in guard.minions())
 
 
 def _touch(duties, kind, data):

@@ -223,8 +223,11 @@ class _Wrapper:
         guard = self.guard
 
         def process_schedule(minion, loop_interval):
-            if guard.duties.held or not guard.acts():
+            if not guard.acts():
                 return original(minion, loop_interval)
+            if guard.duties.held:
+                loop_interval = original(minion, loop_interval)
+                guard.duties.keep_counters()
             return loop_interval
 
         return process_schedule

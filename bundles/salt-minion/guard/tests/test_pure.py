@@ -7,11 +7,12 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from sidle_guard import claims, gate, handover, jobs, places, report, roles, seat  # noqa: E402
+from sidle_guard import claims, events, gate, handover, jobs, places, report, roles, seat  # noqa: E402
 from sidle_guard.decision import CLAIM, DROP, WAIT, decide, missed  # noqa: E402
 
 EARLY, LATE = "20260101000000000001", "20260101000000000002"
@@ -330,6 +331,30 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(self.jobs.alive(), [{"id": "1", "what": "test.ping", "pid": os.getpid()}])
         self.jobs.begun(token)
         self.assertEqual(self.jobs.alive(), [])
+
+
+class EventsTest(unittest.TestCase):
+    """Commands that come over the bus."""
+
+    def touched(self, schedule):
+        class Duties:
+            touched_schedule, touched_beacons, held, owes_schedule_file = set(), set(), False, False
+
+        class Guard:
+            duties = Duties()
+            schedule = staticmethod(lambda: schedule)
+            minions = staticmethod(list)
+            beside_others = staticmethod(lambda: False)
+
+        load = {"func": "add", "schedule": {"a": {}}, "name": "a", "persist": True}
+        with unittest.mock.patch.object(events, "_unpack", lambda package: load):
+            events.forward(Guard, b"manage_schedule\n\n")
+        return Guard.duties
+
+    def test_a_command_that_nobody_follows_yet_does_not_overrule_the_file(self):
+        self.assertEqual(self.touched(None).touched_schedule, set())
+        followed = self.touched(object())
+        self.assertEqual((followed.touched_schedule, followed.owes_schedule_file), ({"a"}, True))
 
 
 class SeatTest(unittest.TestCase):
