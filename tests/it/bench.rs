@@ -39,7 +39,7 @@ fn as_a_package(version: &str, rate: f64) {
         answer if answer.contains("True") => Ok(()),
         answer => Err(answer),
     });
-    marks.booted(1);
+    marks.started(1);
     let stream = Stream::begin("package", &marks, &[&master], &Plan::of(rate));
     stream.run(AROUND_SECONDS);
     let told = stream.age();

@@ -13,6 +13,7 @@ mod collect;
 mod crash;
 mod demo;
 mod formats;
+mod handover;
 mod install;
 mod keyring;
 mod lazy;

@@ -26,6 +26,7 @@ fn what_a_restart_loses_and_what_a_second_minion_doubles_is_seen_and_a_stream_wi
     let marks = Marks::new();
     let mut minion = Minion::start(&tree, "judged", &marks.configuration(&[&master]));
     answers(&master);
+    marks.started(1);
     marks.booted(1);
     let (rate, control) = calibrate("judged", &marks, &[&master], &RATES);
     control.assert_lossless("no switch");

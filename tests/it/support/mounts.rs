@@ -7,7 +7,8 @@ use tempfile::TempDir;
 
 /// A mounted file system; unmounted when dropped.
 pub struct Mounted {
-    directory: TempDir,
+    point: PathBuf,
+    _directory: Option<TempDir>,
 }
 
 fn run(program: &str, arguments: &[&str]) {
@@ -24,7 +25,13 @@ impl Mounted {
         let point = directory.path().join("here");
         let words: Vec<&str> = arguments.iter().map(String::as_str).chain([text(&point)]).collect();
         run("mount", &words);
-        Self { directory }
+        Self { point, _directory: Some(directory) }
+    }
+
+    /// A file system in memory at a directory that is there already.
+    pub fn tmpfs_at(point: &Path, options: &str) -> Self {
+        run("mount", &["-t", "tmpfs", "-o", options, "sidle-test", text(point)]);
+        Self { point: point.to_owned(), _directory: None }
     }
 
     /// A file system in memory with these options: `size=1m`.
@@ -48,7 +55,7 @@ impl Mounted {
     }
 
     pub fn path(&self) -> PathBuf {
-        self.directory.path().join("here")
+        self.point.clone()
     }
 
     /// Nobody may write any more.
@@ -60,9 +67,9 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         // A second panic while one unwinds would abort the other tests: what stays mounted is told instead.
-        let done = Command::new("umount").arg(self.path()).status();
+        let done = Command::new("umount").arg(&self.point).status();
         if !done.is_ok_and(|status| status.success()) {
-            eprintln!("still mounted: {}", self.path().display());
+            eprintln!("still mounted: {}", self.point.display());
         }
     }
 }

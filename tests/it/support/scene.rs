@@ -1,6 +1,7 @@
 //! A scene for switches of a real minion: a master, a host under sidle with releases of Salt on it, and marks of every execution.
 
 use super::eventually;
+use super::mounts::Mounted;
 use super::salt::{Master, Minion, START_SECONDS, tree};
 use super::stage::{Author, Host, Ran, SALT, Supervisor};
 use super::stream::{Marks, Plan, Stream, calibrate};
@@ -23,9 +24,27 @@ pub const RATES: [f64; 3] = [5.0, 2.0, 1.0];
 /// The minion's id.
 pub const ID: &str = "stream";
 
+/// What a scene has.
+pub struct Wanted<'a> {
+    /// Installed; the first one runs.
+    pub releases: &'a [&'a str],
+    /// How many masters, all hot.
+    pub masters: usize,
+    /// Options of a file system in memory that is the host's /run.
+    pub run: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    /// One master and these releases.
+    pub fn of(releases: &'a [&'a str]) -> Self {
+        Self { releases, masters: 1, run: None }
+    }
+}
+
 /// A host with a running minion. The fields go in this order: first the agent, last what it speaks to.
 pub struct Scene {
     supervisor: Option<Supervisor>,
+    _run: Option<Mounted>,
     pub host: Host,
     pub marks: Marks,
     pub masters: Vec<Master>,
@@ -35,14 +54,14 @@ pub struct Scene {
 impl Scene {
     /// Installs these releases, and starts the first one; ready when the minion answers.
     pub fn new(releases: &[&str]) -> Self {
-        Self::with(releases, 1, "")
+        Self::with(&Wanted::of(releases))
     }
 
-    /// The same with as many masters, all hot, and more lines of configuration.
-    pub fn with(releases: &[&str], masters: usize, options: &str) -> Self {
+    /// The same with more.
+    pub fn with(wanted: &Wanted<'_>) -> Self {
         let author = Author::new();
         let mut all = vec![Master::start(&tree(MASTER), true)];
-        for _ in 1..masters {
+        for _ in 1..wanted.masters {
             all.push(all[0].start_twin());
         }
         let host = Host::new(&author);
@@ -50,20 +69,31 @@ impl Scene {
         fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
         fs::write(host.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
         let configuration = format!(
-            "id: {ID}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\n{}{options}",
+            "id: {ID}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\n{}",
             host.path("").display(),
             marks.configuration(&all.iter().collect::<Vec<_>>()),
         );
         fs::write(host.path("etc/salt/minion"), configuration).unwrap();
-        for release in releases {
+        for release in wanted.releases {
             host.install(&author.salt(release)).ok();
         }
+        fs::create_dir_all(host.path("run")).unwrap();
+        let run = wanted.run.map(|options| Mounted::tmpfs_at(&host.path("run"), options));
         let supervisor = host.supervise_instance(SALT);
-        let scene = Self { supervisor: Some(supervisor), host, marks, masters: all, author };
-        scene.switch(&[&format!("{}-1", releases[0]), "--mode", "idle"]).ok();
+        let scene = Self { supervisor: Some(supervisor), _run: run, host, marks, masters: all, author };
+        scene.switch(&[&format!("{}-1", wanted.releases[0]), "--mode", "idle"]).ok();
         scene.answers();
-        scene.marks.booted(1);
+        scene.marks.started(1);
         scene
+    }
+
+    /// Ends the supervisor with its agent, and starts it again, as a boot does.
+    pub fn boot(&mut self) {
+        assert_eq!(self.supervisor.take().expect("it runs").end(), Some(0), "{}", self.logs());
+        self.supervisor = Some(self.host.supervise_instance(SALT));
+        self.answers();
+        self.marks.started(2);
+        self.marks.booted(1);
     }
 
     /// The only master, or the first.
@@ -100,7 +130,7 @@ impl Scene {
     pub fn calibrate(&self, rates: &[f64]) -> f64 {
         let marks = Marks::new();
         let _minion = Minion::start(&tree(SLOWEST), "calibration", &marks.configuration(&[self.master()]));
-        marks.booted(1);
+        marks.started(1);
         calibrate("calibration", &marks, &[self.master()], rates).0
     }
 

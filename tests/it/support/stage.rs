@@ -131,11 +131,15 @@ impl Author {
 
     /// Packs a real Salt minion from a tree that was built already, and exports it.
     pub fn salt(&self, version: &str) -> PathBuf {
+        self.salt_from(version, &super::salt::tree(version))
+    }
+
+    /// The same from another tree.
+    pub fn salt_from(&self, version: &str, tree: &Path) -> PathBuf {
         let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/salt-minion/salt-minion.toml");
-        let tree = super::salt::tree(version);
         let bundle = self.directory.path().join(format!("{SALT}-{version}.sidle"));
         let (key, repository) = (self.key(), self.repository());
-        let what = ["pack", text(&recipe), "--version", version, "--tree", text(&tree), "--level", "1"];
+        let what = ["pack", text(&recipe), "--version", version, "--tree", text(tree), "--level", "1"];
         let to = ["--repo", text(&repository), "--key", text(&key), "--output", text(&bundle)];
         sidle(&[&what[..], &to[..]].concat(), &[]).ok();
         bundle

@@ -1,0 +1,90 @@
+//! Releases that do not come up, or do not stay, or do not go: no job is left without an answer, and the host stays on what worked.
+
+use super::{AROUND_SECONDS, NEW, OLD, overlap, version};
+use crate::support::salt::tree;
+use crate::support::scene::{ID, Scene};
+use crate::support::stage::text;
+use crate::support::stream::{Plan, calibrate};
+use std::fs;
+use std::process::Command;
+
+/// The version under which the bad release goes.
+const BAD: &str = "3007.99";
+
+/// How long a release may take to come up. One that hangs costs all of it.
+const START_SECONDS: u32 = 25;
+
+/// Less than this between two answers is no outage, however quick the control was: a draining process waits 2 s before it takes a job
+/// that nobody has, and two processes that start compete for two cores.
+const GAP_FLOOR_SECONDS: f64 = 5.0;
+
+/// What dies with a process in the one second in which it had the jobs: those in its hands. None of them may run again.
+const IN_HAND_MAXIMUM: usize = 4;
+
+/// Makes and installs a release that behaves as the file `trouble` says, out of a good one's tree.
+fn install_bad(scene: &Scene) {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("tree");
+    let copied = Command::new("cp").args(["-a", text(&tree(NEW)), text(&copy)]).status().unwrap();
+    assert!(copied.success());
+    let program = copy.join("bin/salt-minion");
+    let good = fs::read_to_string(&program).unwrap();
+    let bad = good.replace("import sys\n", &format!("import sys\n{}", include_str!("trouble.py")));
+    assert_ne!(good, bad, "bin/salt-minion has another form");
+    fs::write(&program, bad).unwrap();
+    scene.host.install(&scene.author.salt_from(BAD, &copy)).ok();
+}
+
+#[test]
+#[ignore = "needs the overlap mode"]
+fn a_release_that_fails_in_any_way_costs_no_answer_and_is_refused_the_second_time() {
+    let scene = Scene::new(&[OLD]);
+    install_bad(&scene);
+    let (rate, control) = calibrate(ID, &scene.marks, &[scene.master()], &[2.0, 1.0]);
+    let longest = (3.0 * control.longest_gap_seconds.unwrap()).max(GAP_FLOOR_SECONDS);
+    let bad = format!("{BAD}-1");
+    let settings = scene.host.path("etc/sidle/conf.d/test.toml");
+    fs::write(settings, format!("start_timeout = \"{START_SECONDS}s\"\n")).unwrap();
+    for kind in ["crash", "exit", "hang", "flap", "collapse"] {
+        fs::write(scene.host.path("etc/salt/trouble"), kind).unwrap();
+        let stream = scene.stream(&Plan::short(rate));
+        stream.run(AROUND_SECONDS);
+        let begun = stream.age();
+        // It failed before, in another way.
+        let tried = scene.switch(&[&bad, "--mode", "overlap", "--force"]);
+        println!("{kind}: exit code {:?} after {:.1} s", tried.code, stream.age() - begun);
+        assert_eq!(tried.code, Some(5), "{kind}: {tried:?}\n{}", scene.logs());
+        stream.run(AROUND_SECONDS);
+        let report = stream.end();
+        if kind == "collapse" {
+            println!("{}", report.row(kind));
+            assert!(report.lost.len() <= IN_HAND_MAXIMUM, "{:#?}", report.lost);
+            assert_eq!(report.doubled(), 0, "{:#?}", report.executed_twice);
+        } else {
+            report.assert_lossless(kind);
+        }
+        let gap = report.longest_gap_seconds.unwrap();
+        assert!(gap <= longest, "{kind}: nobody answered for {gap:.1} s, {longest:.1} s at most were expected");
+        assert_eq!(report.starts, Vec::<f64>::new(), "{kind}: a release that was not taken announced itself");
+        assert!(version(&scene).contains(OLD), "{kind}");
+
+        let why = |seen: &serde_json::Value| seen["failure"]["text"].as_str().unwrap_or_default().to_owned();
+        let (last, status) = (scene.history()[0].clone(), scene.status());
+        assert_eq!(last["result"], "rolled-back", "{kind}: {last}");
+        assert!(!why(&last).is_empty() && why(&last) == why(&status["last"]), "{kind}: {last}\n{status}");
+        println!("{kind}: {}", why(&last));
+        let again = scene.switch(&[&bad, "--mode", "overlap"]);
+        assert_eq!(again.code, Some(10), "{kind}: {again:?}");
+    }
+
+    // One that doesn't end when it is told is a good one, until it has to go.
+    fs::write(scene.host.path("etc/salt/trouble"), "deaf").unwrap();
+    let stream = scene.stream(&Plan::short(rate));
+    overlap(&scene, "switch", &[&bad, "--force"]);
+    overlap(&scene, "rollback", &[]);
+    stream.run(AROUND_SECONDS);
+    let report = stream.end();
+    report.assert_lossless("deaf");
+    assert!(report.longest_gap_seconds.unwrap() <= longest, "deaf: {report:#?}");
+    assert!(version(&scene).contains(OLD), "deaf");
+}

@@ -1,0 +1,90 @@
+//! The gate's own files are lost, spoilt, or can't be written: jobs go on, none twice.
+
+use super::{AROUND_SECONDS, NEW, OLD, begin, ended, overlap, reaches};
+use crate::support::scene::{Scene, Wanted};
+use crate::support::stage::SALT;
+use crate::support::stream::Plan;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+/// So small that a test can fill it.
+const RUN: &str = "size=1m,nr_inodes=400";
+
+/// How long a fault lasts. Claims are held for 2 s by a process that drains: longer than that.
+const FAULT_SECONDS: u64 = 4;
+
+/// Uses up all space and all inodes of a small file system; gives what has to be removed to have them back.
+fn fill(directory: &Path) -> std::path::PathBuf {
+    let filling = directory.join("filling");
+    fs::create_dir(&filling).unwrap();
+    let mut big = fs::File::create(filling.join("big")).unwrap();
+    while big.write_all(&[0; 4096]).is_ok() {}
+    for number in 0.. {
+        if fs::File::create(filling.join(format!("{number}"))).is_err() {
+            return filling;
+        }
+    }
+    unreachable!("the file system has no end");
+}
+
+#[test]
+#[ignore = "needs the overlap mode"]
+fn a_full_run_directory_lost_claims_and_truncated_roles_lose_no_job_and_double_none() {
+    let scene = Scene::with(&Wanted { run: Some(RUN), ..Wanted::of(&[OLD, NEW]) });
+    let run = scene.host.path("run");
+    let gate = run.join("sidle").join(SALT).join("gate");
+    let plan = Plan::short(2.0);
+
+    // In ordinary times.
+    let stream = scene.stream(&plan);
+    let filling = fill(&run);
+    stream.run(FAULT_SECONDS);
+    let refused = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap"]);
+    println!("a full /run: exit code {:?}: {}", refused.code, refused.stderr.trim());
+    fs::remove_dir_all(filling).unwrap();
+    ended(&scene);
+    stream.run(AROUND_SECONDS);
+    fs::remove_dir_all(gate.join("claims")).unwrap();
+    stream.run(AROUND_SECONDS);
+    fs::File::create(gate.join("roles")).unwrap();
+    stream.run(AROUND_SECONDS);
+    stream.end().assert_lossless("one process, faults of the gate");
+    scene.answers();
+
+    // With two processes.
+    let faults: [(&str, &dyn Fn()); 3] = [
+        ("full", &|| {
+            let filling = fill(&run);
+            std::thread::sleep(std::time::Duration::from_secs(FAULT_SECONDS));
+            fs::remove_dir_all(filling).unwrap();
+        }),
+        ("no claims", &|| {
+            for _ in 0..FAULT_SECONDS {
+                let _ = fs::remove_dir_all(gate.join("claims"));
+                std::thread::sleep(std::time::Duration::from_secs(1));
+            }
+        }),
+        ("no roles", &|| {
+            for _ in 0..FAULT_SECONDS {
+                fs::File::create(gate.join("roles")).unwrap();
+                std::thread::sleep(std::time::Duration::from_secs(1));
+            }
+        }),
+    ];
+    for (what, fault) in faults {
+        let from = scene.status()["current"].as_str().unwrap().to_owned();
+        let to = if from.starts_with(OLD) { NEW } else { OLD };
+        let stream = scene.stream(&plan);
+        stream.run(1);
+        begin(&scene, to);
+        reaches(&scene, "probation");
+        fault();
+        let last = ended(&scene);
+        println!("{what}: {}", last["result"]);
+        stream.run(AROUND_SECONDS);
+        stream.end().assert_lossless(what);
+    }
+    // And all is well again.
+    overlap(&scene, "restart", &[]);
+}
