@@ -73,7 +73,6 @@ fn announced(stream: &Stream, times: usize) {
 }
 
 #[test]
-#[ignore = "needs the overlap mode"]
 fn across_every_release_a_restart_and_the_way_back_no_job_is_lost_or_doubled_and_no_tick_is_missed() {
     let mut scene = Scene::new(&[OLD, NEW, NEWEST]);
     // What runs at a boot does run.

@@ -36,7 +36,6 @@ fn install_bad(scene: &Scene) {
 }
 
 #[test]
-#[ignore = "needs the overlap mode"]
 fn a_release_that_fails_in_any_way_costs_no_answer_and_is_refused_the_second_time() {
     let scene = Scene::new(&[OLD]);
     install_bad(&scene);

@@ -29,7 +29,6 @@ fn fill(directory: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-#[ignore = "needs the overlap mode"]
 fn a_full_run_directory_lost_claims_and_truncated_roles_lose_no_job_and_double_none() {
     let scene = Scene::with(&Wanted { run: Some(RUN), ..Wanted::of(&[OLD, NEW]) });
     let run = scene.host.path("run");

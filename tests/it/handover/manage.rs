@@ -60,7 +60,6 @@ fn kept(scene: &Scene, moment: &str) {
 }
 
 #[test]
-#[ignore = "needs the overlap mode"]
 fn jobs_of_the_retiring_process_are_reached_changes_stay_and_salt_call_works_in_every_phase() {
     let scene = Scene::new(&[OLD, NEW]);
     let stream = scene.stream(&Plan { once: Some((1, LONG_SECONDS)), ..Plan::short(1.0) });

@@ -30,7 +30,6 @@ fn scheduled(report: &Report) -> Vec<bool> {
 }
 
 #[test]
-#[ignore = "needs the overlap mode"]
 fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_nothing() {
     let mut scene = Scene::with(&Wanted { masters: 2, ..Wanted::of(&[OLD, NEW]) });
     let plan = Plan::short(1.0);
