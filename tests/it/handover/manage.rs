@@ -3,19 +3,24 @@
 use super::{NEW, OLD, begin, ended, overlap, phase, reaches, version};
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene};
-use crate::support::stage::SALT;
+use crate::support::stage::{SALT, SIDLE, text};
 use crate::support::stream::{Plan, Stream};
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 /// The long job that a retiring process has.
 const LONG_SECONDS: u32 = 60;
 
-/// Fires an event through `salt-call`, in the current release, and gives the tag's end for later.
+/// Fires an event through `salt-call` of the current release.
 fn fire(scene: &Scene, name: &str) {
-    let tag = format!("stream/{name}");
-    let ran = scene.host.sidle(&["run", SALT, "salt-call", "--", "event.send", &tag]);
-    assert!(ran.code == Some(0) && ran.stdout.contains("True"), "salt-call in {name}: {ran:?}");
+    let (configuration, tag) = (scene.host.path("etc/salt"), format!("stream/{name}"));
+    // Without a configuration that it likes, salt-call tries for ever.
+    let mut command = Command::new("timeout");
+    command.args(["60", SIDLE, "--root", text(&scene.host.path("")), "run", SALT, "salt-call", "--"]);
+    let output = command.args(["-c", text(&configuration), "event.send", &tag]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("True"), "salt-call in {name}: {} {told}", output.status);
 }
 
 /// How often each event of `fire` came.
