@@ -6,10 +6,15 @@ import threading
 import time
 
 
+# The guard has taken its words out of os.environ already.
+with open("/proc/self/environ", "rb") as _file:
+    _WORDS = dict(word.decode().split("=", 1) for word in _file.read().split(b"\0") if b"=" in word)
+
+
 def _report():
     """What this process's guard says of itself."""
     try:
-        with open(os.path.join(os.environ["SIDLE_GATE"], "seats", os.environ["SIDLE_LEADER"] + ".json"), "rb") as file:
+        with open(os.path.join(_WORDS["SIDLE_GATE"], "seats", _WORDS["SIDLE_LEADER"] + ".json"), "rb") as file:
             return json.load(file)
     except (KeyError, OSError, ValueError):
         return {}
