@@ -95,6 +95,7 @@ impl Journal {
             by: shortened(&request.by),
             notes: request.notes.iter().map(|note| shortened(note)).collect(),
             parted: false,
+            peers_down: false,
             baseline: Vec::new(),
             steps: 0,
             setbacks: 0,
@@ -140,6 +141,16 @@ impl Journal {
         let mut journal = self.clone();
         if let Some(live) = journal.live.as_mut().filter(|live| live.phase.is_before_stop()) {
             live.baseline = baseline;
+        }
+        journal
+    }
+
+    /// This journal with what is known of the peers: whether both processes have lost what the new one lacks.
+    #[must_use]
+    pub fn with_peers_down(&self, down: bool) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut() {
+            live.peers_down = down;
         }
         journal
     }
