@@ -32,12 +32,14 @@ pub struct Wanted<'a> {
     pub masters: usize,
     /// Options of a file system in memory that is the host's /run.
     pub run: Option<&'a str>,
+    /// More settings of sidle.
+    pub settings: &'a str,
 }
 
 impl<'a> Wanted<'a> {
     /// One master and these releases.
     pub fn of(releases: &'a [&'a str]) -> Self {
-        Self { releases, masters: 1, run: None }
+        Self { releases, masters: 1, run: None, settings: "" }
     }
 }
 
@@ -68,6 +70,7 @@ impl Scene {
         let marks = Marks::new();
         fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
         fs::write(host.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
+        fs::write(host.path("etc/sidle/conf.d/test.toml"), wanted.settings).unwrap();
         let configuration = format!(
             "id: {ID}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\n{}",
             host.path("").display(),
