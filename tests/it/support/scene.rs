@@ -148,9 +148,13 @@ impl Scene {
         history["switches"].as_array().unwrap().iter().rev().cloned().collect()
     }
 
+    /// What the supervisor has written.
+    pub fn supervisor_log(&self) -> String {
+        self.supervisor.as_ref().map(Supervisor::log).unwrap_or_default()
+    }
+
     /// What the supervisor and the minion have written, for a failure's story.
     pub fn logs(&self) -> String {
-        let supervisor = self.supervisor.as_ref().map(Supervisor::log).unwrap_or_default();
-        supervisor + &fs::read_to_string(self.host.path("var/log/salt/minion")).unwrap_or_default()
+        self.supervisor_log() + &fs::read_to_string(self.host.path("var/log/salt/minion")).unwrap_or_default()
     }
 }

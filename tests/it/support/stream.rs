@@ -168,6 +168,7 @@ impl Stream {
         };
         // Listeners first: no answer may come unheard.
         for (verb, log) in [("listen", "events"), ("publish", "published")] {
+            stream.since = now();
             for (number, place) in stream.masters.clone().iter().enumerate() {
                 let options = json!({
                     "config": place.configuration, "log": stream.log(log, number), "minion": minion, "name": format!("m{number}"),
@@ -188,7 +189,6 @@ impl Stream {
                     if text.contains("\"ready\"") { Ok(()) } else { Err(text + &errors) }
                 });
             }
-            stream.since = now();
         }
         stream
     }
