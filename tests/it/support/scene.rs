@@ -24,11 +24,14 @@ pub const RATES: [f64; 3] = [5.0, 2.0, 1.0];
 /// The minion's id.
 pub const ID: &str = "stream";
 
+/// Where a scene's other masters are.
+const ADDRESSES: [&str; 2] = ["127.0.0.2", "127.0.0.3"];
+
 /// What a scene has.
 pub struct Wanted<'a> {
     /// Installed; the first one runs.
     pub releases: &'a [&'a str],
-    /// How many masters, all hot.
+    /// How many masters, all hot; up to three.
     pub masters: usize,
     /// Options of a file system in memory that is the host's /run.
     pub run: Option<&'a str>,
@@ -63,8 +66,8 @@ impl Scene {
     pub fn with(wanted: &Wanted<'_>) -> Self {
         let author = Author::new();
         let mut all = vec![Master::start(&tree(MASTER), true)];
-        for _ in 1..wanted.masters {
-            all.push(all[0].start_twin());
+        for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
+            all.push(all[0].start_twin_at(address));
         }
         let host = Host::new(&author);
         let marks = Marks::new();

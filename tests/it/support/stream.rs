@@ -49,9 +49,10 @@ impl Marks {
         for master in masters {
             master.file("started.sls", "started:\n  mark.made: []\n");
         }
-        let names: Vec<String> = masters.iter().map(|master| format!("127.0.0.1:{}", master.request_port)).collect();
+        let name = |master: &&Master| format!("{}:{}", master.address, master.request_port);
+        let names: Vec<String> = masters.iter().map(name).collect();
         let masters = match &names[..] {
-            [_] => format!("master: 127.0.0.1\nmaster_port: {}\n", masters[0].request_port),
+            [_] => format!("master: {}\nmaster_port: {}\n", masters[0].address, masters[0].request_port),
             several => format!("master: {several:?}\n"),
         };
         let directory = self.directory.path().display();
