@@ -42,6 +42,7 @@ fn a_full_run_directory_lost_claims_and_truncated_roles_lose_no_job_and_double_n
     let refused = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap"]);
     println!("a full /run: exit code {:?}: {}", refused.code, refused.stderr.trim());
     fs::remove_dir_all(filling).unwrap();
+    println!("{}", scene.supervisor_log());
     ended(&scene);
     stream.run(AROUND_SECONDS);
     fs::remove_dir_all(gate.join("claims")).unwrap();

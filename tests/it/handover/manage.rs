@@ -43,15 +43,19 @@ fn change(scene: &Scene, moment: &str) {
     let job = format!("added-{moment}");
     let added = call(scene, &["schedule.add", &job, "function=test.ping", "seconds=86400"]);
     assert!(added.contains("Added job"), "{moment}: {added}");
-    let beacon = call(scene, &["beacons.add", beacon(moment), "[{'/nowhere': 90}, {'interval': 86400}]"]);
-    assert!(beacon.contains("Added beacon"), "{moment}: {beacon}");
+    let (name, settings) = beacon(moment);
+    let told = call(scene, &["beacons.add", name, settings]);
+    assert!(told.contains("Added beacon"), "{moment}: {told}");
     let file = scene.host.path("etc/salt/minion.d").join(format!("{moment}.conf"));
     fs::write(file, format!("written_{moment}: here\n")).unwrap();
 }
 
 /// A beacon that both releases have, one per moment: a beacon is known by its module's name.
-fn beacon(moment: &str) -> &'static str {
-    if moment == "during" { "diskusage" } else { "inotify" }
+fn beacon(moment: &str) -> (&'static str, &'static str) {
+    match moment {
+        "during" => ("diskusage", "[{'/nowhere': 90}, {'interval': 86400}]"),
+        _ => ("memusage", "[{'percent': '100%'}, {'interval': 86400}]"),
+    }
 }
 
 /// All that `change` made is there.
@@ -59,7 +63,7 @@ fn kept(scene: &Scene, moment: &str) {
     let schedule = call(scene, &["schedule.list", "return_yaml=False"]);
     assert!(schedule.contains(&format!("added-{moment}")), "{moment}: {schedule}");
     let beacons = call(scene, &["beacons.list", "return_yaml=False"]);
-    assert!(beacons.contains(beacon(moment)), "{moment}: {beacons}");
+    assert!(beacons.contains(beacon(moment).0), "{moment}: {beacons}");
     let written = call(scene, &["config.get", &format!("written_{moment}")]);
     assert!(written.contains("here"), "{moment}: {written}");
 }
