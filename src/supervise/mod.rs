@@ -174,8 +174,11 @@ impl Supervisor {
         }
         // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
-        let assigned = self.driver.assign(&mut self.processes);
-        let step = match assigned.and_then(|()| self.driver.step(&mut self.processes, now)) {
+        let step = match self.driver.assign(&mut self.processes) {
+            Ok(()) => self.driver.step(&mut self.processes, now),
+            Err(error) => self.driver.hindered(error, now),
+        };
+        let step = match step {
             Ok(step) => step,
             // A full disk, say: nothing is believed that is not written, so the same act is due again.
             Err(error) => {

@@ -229,12 +229,15 @@ impl Driver {
         processes.thaw(leaving)?;
         let fresh = |report: &Report| report.is_fresh(now.since_boot.as_secs_f64());
         let report = processes.report(leaving);
-        let never_armed = report.is_none() && side == Side::Trial;
+        // A guard that never came up has let nothing in.
+        if report.is_none() && side == Side::Trial {
+            return Ok(Outcome::Done);
+        }
         let Some(report) = report.filter(fresh) else {
-            // Its guard hangs with it, or is not there: what runs below it are the jobs that are left. Without a guard nothing was taken.
+            // Its guard hangs with it, or is not there: what runs below it are the jobs that are left.
             let waited = now.since_boot.saturating_sub(self.entered);
             return match processes.below(leaving)? {
-                0 if waited > PROOF_WAIT || never_armed => Self::finish(side, live, processes),
+                0 if waited > PROOF_WAIT => Self::finish(side, live, processes),
                 0 => Ok(Outcome::NotYet("its guard to say something".to_owned())),
                 count => Ok(Outcome::NotYet(format!("{count} processes of its jobs, while its guard says nothing"))),
             };
