@@ -7,6 +7,7 @@ use super::stage::{Author, Host, Ran, SALT, Supervisor};
 use super::stream::{Marks, Plan, Stream, calibrate};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 /// The newest release that is tested: masters run it, since a master may be newer than its minions, but not older.
 pub const MASTER: &str = "3008.5";
@@ -156,8 +157,14 @@ impl Scene {
         self.supervisor.as_ref().map(Supervisor::log).unwrap_or_default()
     }
 
-    /// What the supervisor and the minion have written, for a failure's story.
+    /// What the supervisor and the minion have written, and the gate as it is, for a failure's story.
     pub fn logs(&self) -> String {
-        self.supervisor_log() + &fs::read_to_string(self.host.path("var/log/salt/minion")).unwrap_or_default()
+        let gate = self.host.path("run/sidle").join(SALT).join("gate");
+        let seats = fs::read_dir(gate.join("seats")).into_iter().flatten().flatten().map(|entry| entry.path());
+        let minion = self.host.path("var/log/salt/minion");
+        let files = seats.chain([gate.join("roles"), minion]);
+        let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        let told = files.map(|path| format!("--- {}\n{}\n", path.display(), text(&path)));
+        self.supervisor_log() + &told.collect::<String>()
     }
 }
