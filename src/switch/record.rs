@@ -6,7 +6,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::switch::limits::Limits;
 use crate::switch::machine::{self, Course, Former, Found, Mode, Outcome, Side};
 use crate::switch::phase::Phase;
-use crate::switch::processes::Which;
+use crate::switch::which::Which;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
