@@ -29,5 +29,6 @@ mod salt;
 mod signer;
 mod stream;
 mod support;
+mod survival;
 mod switching;
 mod tamper;
