@@ -8,6 +8,7 @@
 
 mod architecture;
 mod bench;
+mod boot;
 mod bundle;
 mod collect;
 mod crash;
