@@ -10,6 +10,7 @@
 //! switch_deadline = "30m"    # how long a switch waits for running jobs, then changes nothing
 //! restart_pause = "1s"       # before an agent that ended is started again; doubles …
 //! restart_pause_limit = "60s"  # … up to this
+//! fall_back_within = "10m"   # a release that never stays is left for the one before, if it became current no longer ago
 //! keep_extra = 1             # releases kept beside current and previous
 //! by_hand_grace = "90d"      # how late the timestamp and snapshot of a bundle carried by hand may be
 //!
@@ -46,6 +47,7 @@ struct Fragment {
     switch_deadline: Option<Text>,
     restart_pause: Option<Text>,
     restart_pause_limit: Option<Text>,
+    fall_back_within: Option<Text>,
     keep_extra: Option<usize>,
     by_hand_grace: Option<Text>,
     #[serde(default)]
@@ -111,6 +113,7 @@ impl Fragment {
             switch_deadline: over.switch_deadline.or(self.switch_deadline),
             restart_pause: over.restart_pause.or(self.restart_pause),
             restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
+            fall_back_within: over.fall_back_within.or(self.fall_back_within),
             keep_extra: over.keep_extra.or(self.keep_extra),
             by_hand_grace: over.by_hand_grace.or(self.by_hand_grace),
             instances,
@@ -129,6 +132,8 @@ pub struct Settings {
     pub restart_pause_minimum: Duration,
     /// The longest such pause.
     pub restart_pause_maximum: Duration,
+    /// How long a release counts as new, should it never stay.
+    pub fall_back_within: Duration,
     /// What a rehearsal may do.
     pub rehearsal: Policy,
     /// Releases kept beside current and previous.
@@ -203,6 +208,7 @@ impl From<Fragment> for Settings {
             switch_deadline: or_seconds(fragment.switch_deadline, 30 * 60),
             restart_pause_minimum: or_seconds(fragment.restart_pause, 1),
             restart_pause_maximum: or_seconds(fragment.restart_pause_limit, 60),
+            fall_back_within: or_seconds(fragment.fall_back_within, 10 * 60),
             rehearsal: fragment.rehearsal.unwrap_or_default(),
             keep_extra: fragment.keep_extra.unwrap_or(1),
             by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),

@@ -118,6 +118,9 @@ impl Seen {
         if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
             lines.push(format!("  trouble    {trouble}"));
         }
+        if let Some(ended) = self.supervisor.as_ref().and_then(|status| status.ended.as_ref()) {
+            lines.push(format!("  ended      {}: {ended}", moment(ended.at)));
+        }
         if let Some(live) = &self.journal.live {
             lines.push(format!("  switch     {}", words(live)));
             lines.push(format!(

@@ -108,6 +108,9 @@ pub struct CancelArguments {
 pub struct SuperviseArguments {
     /// The instance
     instance: InstanceName,
+    /// Only looks whether settings and state can be used
+    #[arg(long)]
+    check: bool,
 }
 
 /// Switches to an installed release.
@@ -363,6 +366,11 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
 pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<Ended, Report> {
     let settings = crate::config::Settings::read(&context.layout)?;
     let (package, configuration) = settings.instance(&context.layout, &arguments.instance)?;
+    if arguments.check {
+        let files = InstanceFiles::new(&context.layout, &arguments.instance, &package);
+        let usable = files.journal().and_then(|_| files.history()).and_then(|_| files.verdicts());
+        return Ok(usable.map(|_| Ended::Well)?);
+    }
     let supervise = SuperviseSettings {
         instance: arguments.instance.clone(),
         package,
@@ -371,6 +379,8 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         stop: settings.limits.stop,
         restart_pause_minimum: settings.restart_pause_minimum,
         restart_pause_maximum: settings.restart_pause_maximum,
+        fall_back_within: settings.fall_back_within,
+        switch_deadline: settings.switch_deadline,
         rehearsals: Rehearsals { rehearsers, policy: settings.rehearsal },
     };
     run_supervisor(&context.layout, supervise, agents)?;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the floor that the lint fences: raw effects are made here")]
 
+pub mod children;
 pub mod clock;
 pub mod crash;
 pub mod dir;
@@ -15,6 +16,7 @@ pub mod net;
 pub mod notify;
 pub mod proc_fs;
 pub mod process;
+pub mod signals;
 pub mod socket;
 pub mod space;
 pub mod walk;

@@ -275,7 +275,8 @@ pub fn uses_tree(pid: u32, directory: &Path, files: &HashSet<FileIdentity>) -> R
         .next())
 }
 
-fn without_deleted(path: &Path) -> PathBuf {
+/// A path without what the kernel appends to that of a file which is there no more.
+pub(super) fn without_deleted(path: &Path) -> PathBuf {
     let text = path.to_string_lossy();
     text.strip_suffix(" (deleted)").map_or_else(|| path.to_owned(), PathBuf::from)
 }

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 pub use rustix::process::Signal as SignalNumber;
 
@@ -105,6 +106,20 @@ pub struct Program {
     pub without: Vec<OsString>,
 }
 
+/// How often a program is looked at whose end is waited for.
+const ANSWER_LOOK: Duration = Duration::from_millis(5);
+
+/// What a program said before it ended.
+#[derive(Debug)]
+pub struct Said {
+    /// It exited with 0.
+    pub success: bool,
+    /// On standard output.
+    pub output: String,
+    /// On standard error.
+    pub errors: String,
+}
+
 /// What a started process reads from standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
@@ -179,6 +194,25 @@ impl Program {
         Ok((output.status.success(), output.stdout))
     }
 
+    /// Runs it to its end, but not longer than `patience`; None: it was ended. What it prints has to fit a pipe.
+    pub fn answer_within(&self, patience: Duration) -> Result<Option<Said>> {
+        let failed = |source| OsError::new("start", &self.path, source);
+        let mut command = self.command(Input::Null);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().map_err(failed)?;
+        let give_up_at = clock::since_boot().saturating_add(patience);
+        while child.try_wait().map_err(failed)?.is_none() {
+            if clock::since_boot() >= give_up_at {
+                end_group(&mut child)?;
+                return Ok(None);
+            }
+            clock::sleep(ANSWER_LOOK);
+        }
+        let output = child.wait_with_output().map_err(failed)?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Some(Said { success: output.status.success(), output: text(output.stdout), errors: text(output.stderr) }))
+    }
+
     /// Runs it to its end, output to where this process's goes, in the directory `directory`; true when it exits with 0.
     pub fn run_in(&self, directory: &Path) -> Result<bool> {
         let status = self.command(Input::Null).current_dir(directory).status();
@@ -238,10 +272,38 @@ impl Identity {
     }
 }
 
-/// The file of the running program itself.
+/// The link that leads to the running program, even where its file has been replaced or removed.
+const OWN_LINK: &str = "/proc/self/exe";
+
+/// A file to start the running program from once more, the very same one: another one may lie at its path by now.
 pub fn own_program() -> Result<PathBuf> {
-    let path = Path::new("/proc/self/exe");
-    std::env::current_exe().map_err(|source| OsError::new("find the program behind", path, source))
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|stat| (stat.dev(), stat.ino()));
+    let path = std::env::current_exe()
+        .map_err(|source| OsError::new("find the program behind", Path::new(OWN_LINK), source))?;
+    let replaced = identity(&path).is_none_or(|found| Some(found) != identity(Path::new(OWN_LINK)));
+    Ok(if replaced { PathBuf::from(OWN_LINK) } else { path })
+}
+
+/// The path that the running program was started by: what lies there now may be a newer one.
+pub fn own_path() -> Result<PathBuf> {
+    let called = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(path) = called {
+        return Ok(path);
+    }
+    let path = std::fs::read_link(OWN_LINK)
+        .map_err(|source| OsError::new("find the program behind", Path::new(OWN_LINK), source))?;
+    Ok(proc_fs::without_deleted(&path))
+}
+
+/// The number of this process.
+pub fn own_number() -> u32 {
+    std::process::id()
+}
+
+/// The words that this program was called with, its own name left out.
+pub fn own_arguments() -> Vec<OsString> {
+    std::env::args_os().skip(1).collect()
 }
 
 /// The user that this process acts as.

@@ -24,6 +24,8 @@ pub enum Event {
     Asked(Question),
     /// The supervisor is to end.
     Told,
+    /// The supervisor is to become the program that lies at its path now.
+    Renew,
 }
 
 /// A question and the way to answer it.
@@ -53,6 +55,7 @@ pub struct Events {
     child: Signal,
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
     watch: Option<pipe::Receiver>,
     watched: Vec<PathBuf>,
 }
@@ -66,6 +69,7 @@ impl Events {
             child: signal(SignalKind::child()).map_err(failed)?,
             terminate: signal(SignalKind::terminate()).map_err(failed)?,
             interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+            hangup: signal(SignalKind::hangup()).map_err(failed)?,
             watch: None,
             watched: Vec::new(),
         })
@@ -91,6 +95,7 @@ impl Events {
         tokio::select! {
             _ = self.terminate.recv() => Event::Told,
             _ = self.interrupt.recv() => Event::Told,
+            _ = self.hangup.recv() => Event::Renew,
             _ = self.child.recv() => Event::Child,
             accepted = self.listener.accept() => match accepted {
                 Ok((stream, _)) => asked(stream).await,

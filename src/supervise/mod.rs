@@ -3,6 +3,10 @@
 pub mod choose;
 pub mod control;
 pub mod events;
+pub mod manager;
+pub mod pace;
+pub mod renew;
+pub mod restart;
 pub mod status;
 
 use crate::agent::Registry;
@@ -12,16 +16,20 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
-use crate::os::{OsError, clock, notify, proc_fs, socket};
+use crate::os::{OsError, children, clock, notify, proc_fs, signals, socket};
 use crate::store::Store;
-use crate::switch::drive::{BadReleases, Driver, Moment, Rehearsals, Step};
+use crate::switch::drive::{BadReleases, Before, Driver, Moment, Rehearsals, Step};
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::{Processes, Which};
-use crate::switch::{self, Limits, Phase};
+use crate::switch::{self, Limits, Mode, Phase, Purpose};
+use crate::version::Release;
 use control::{Answer, Request, Wish};
 use events::{Event, Events};
 use jiff::SignedDuration;
-use status::{AgentStatus, SupervisorStatus};
+use pace::{END_LOOK, HEALTH_LOOK, HEALTH_LOOK_SOON};
+use renew::Renewal;
+use restart::Restart;
+use status::{AgentStatus, Ended, SupervisorStatus};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,19 +50,17 @@ pub struct SuperviseSettings {
     pub restart_pause_minimum: Duration,
     /// The longest such pause.
     pub restart_pause_maximum: Duration,
+    /// How long a release counts as new: one that is in a crash loop then is left for the one before.
+    pub fall_back_within: Duration,
+    /// How long a switch that the supervisor itself asks for waits for running jobs.
+    pub switch_deadline: Duration,
     /// How releases are rehearsed.
     pub rehearsals: Rehearsals,
 }
 
-/// How often the agent's health is looked at while nothing happens.
-const HEALTH_LOOK: Duration = Duration::from_secs(15);
-/// The same while it is not healthy.
-const HEALTH_LOOK_SOON: Duration = Duration::from_secs(2);
-/// How often an ending process is looked at.
-const END_LOOK: Duration = Duration::from_millis(50);
-/// An agent that lived this long has come up: the next pause is the first one again.
-const STEADY_AFTER: Duration = Duration::from_secs(60);
-
+/// How long a command may hold the right to drive: longer than writing a wish down takes.
+const DRIVE_WAIT: Duration = Duration::from_secs(2);
+const DRIVE_LOOK: Duration = Duration::from_millis(20);
 /// Runs an instance until it is told to end.
 pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registry) -> Result<(), Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -63,6 +69,7 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
     let directory = Dir::open_or_create(&layout.run(&settings.instance), 0o755)?;
     let mut supervisor = Supervisor::new(layout, settings, registry, directory.try_clone()?)?;
     let mut events = Events::new(socket::listen(&directory, control::SOCKET_NAME)?)?;
+    signals::admit()?;
     let ended = runtime.block_on(async {
         let mut announced = false;
         loop {
@@ -75,11 +82,17 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
                 tell("READY=1");
             }
             events.watch(supervisor.watches());
-            supervisor.handle(events.next(pause).await, moment());
+            let event = match supervisor.successor() {
+                Some(program) => renew::succeed(&program, &mut supervisor, &mut events).await,
+                None => events.next(pause).await,
+            };
+            supervisor.handle(event, moment());
         }
     });
     directory.remove_file(control::SOCKET_NAME)?;
-    directory.remove_file(status::STATUS_NAME)?;
+    if !supervisor.restarting {
+        directory.remove_file(status::STATUS_NAME)?;
+    }
     ended
 }
 
@@ -106,19 +119,27 @@ struct Supervisor {
     lingering: Option<Duration>,
     ending: Option<Duration>,
     over: bool,
-}
-
-/// When an agent that ended may be started again.
-struct Restart {
-    pause: Duration,
-    not_before: Duration,
-    started: Option<Duration>,
+    renewal: Renewal,
+    /// How the agent ended last.
+    ended: Option<Ended>,
+    /// The agent is to be restarted, as the service was.
+    restarting: bool,
+    /// The way back from a crash loop has been tried.
+    left: bool,
 }
 
 impl Supervisor {
     fn new(layout: &Layout, settings: SuperviseSettings, registry: Registry, directory: Dir) -> Result<Self, Report> {
         let files = InstanceFiles::new(layout, &settings.instance, &settings.package);
-        let Some(lock) = files.try_drive()? else {
+        let give_up_at = clock::since_boot().saturating_add(DRIVE_WAIT);
+        let lock = loop {
+            let lock = files.try_drive()?;
+            if lock.is_some() || clock::since_boot() >= give_up_at {
+                break lock;
+            }
+            clock::sleep(DRIVE_LOOK);
+        };
+        let Some(lock) = lock else {
             let holder = proc_fs_holder(layout, &settings.instance);
             return Err(Report {
                 class: Class::Locked,
@@ -127,18 +148,24 @@ impl Supervisor {
                 hint: Some(format!("`sidle status {}` tells how it is", settings.package)),
             });
         };
+        children::adopt_orphans();
         let mut processes =
             Processes::new(layout, &settings.package, &settings.instance, registry, settings.configuration.clone());
         let store = Store::new(layout, &settings.package);
         processes.find(|release| store.manifest(release).ok())?;
         let now = moment();
         let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals);
-        driver.resume(&processes, now)?;
-        let restart = Restart { pause: settings.restart_pause_minimum, not_before: Duration::ZERO, started: None };
+        let own = Identity::own()?;
+        let last = SupervisorStatus::last(&directory);
+        let same = last.as_ref().is_some_and(|last| last.supervisor == own);
+        driver.resume(&processes, if same { Before::OwnWork } else { Before::Absence }, now)?;
+        let restart = Restart::new(settings.restart_pause_minimum, settings.restart_pause_maximum);
+        let ended = last.and_then(|last| last.ended);
+        let restarting = manager::is_marked(&directory)?;
         Ok(Self {
             settings,
             directory,
-            own: Identity::own()?,
+            own,
             driver,
             processes,
             restart,
@@ -148,6 +175,10 @@ impl Supervisor {
             lingering: None,
             ending: None,
             over: false,
+            renewal: Renewal::NotWanted,
+            ended,
+            restarting,
+            left: false,
         })
     }
 
@@ -168,10 +199,16 @@ impl Supervisor {
         if self.processes.reap()? {
             self.health = None;
         }
+        children::take_others(&self.processes.children().into_iter().chain(self.driver.children()).collect())?;
+        self.note_ends(now);
+        if self.over {
+            return Ok(Duration::ZERO);
+        }
         self.processes.end_remains()?;
         if let Some(since) = self.ending {
             return self.end(since, now);
         }
+        self.restart_as_told(now);
         // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
         let step = match self.driver.assign(&mut self.processes) {
@@ -194,7 +231,8 @@ impl Supervisor {
         let until_look = self.look(now);
         self.report(now)?;
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
-        let until_step = self.driver.journal().live.as_ref().map(|live| step_pause(live.phase).min(limit(live.phase)));
+        let until_step =
+            self.driver.journal().live.as_ref().map(|live| pace::of_step(live.phase).min(limit(live.phase)));
         Ok(until_step.into_iter().chain([until_restart, until_look]).min().unwrap_or(HEALTH_LOOK))
     }
 
@@ -220,26 +258,25 @@ impl Supervisor {
         }
         let Some(which) = kept else { return HEALTH_LOOK };
         if self.processes.of(which).is_some() {
-            let steady =
-                self.restart.started.is_some_and(|started| now.since_boot.saturating_sub(started) >= STEADY_AFTER);
-            if steady {
-                self.restart.pause = self.settings.restart_pause_minimum;
-            }
+            self.restart.runs(now.since_boot);
             return HEALTH_LOOK;
         }
-        if now.since_boot < self.restart.not_before {
-            return self.restart.not_before.saturating_sub(now.since_boot);
+        let pause = self.restart.rests(now.since_boot);
+        if pause > Duration::ZERO {
+            return pause;
         }
-        let again = self.restart.started.is_some();
+        let how = self.processes.last_exit();
+        let loops = self.restart.trouble(which.release(), how);
+        let again = how.map(|how| format!("the agent {how} and was started again"));
         self.trouble = match self.start(which) {
             Err(report) => Some(report.to_string()),
-            Ok(()) if again => self.processes.last_exit().map(|how| format!("the agent {how} and was started again")),
-            Ok(()) => None,
+            Ok(()) => loops.clone().or(again),
         };
         self.health = None;
-        self.restart.started = Some(now.since_boot);
-        self.restart.not_before = now.since_boot.saturating_add(self.restart.pause);
-        self.restart.pause = self.restart.pause.saturating_mul(2).min(self.settings.restart_pause_maximum);
+        self.restart.begins(now.since_boot);
+        if let Some(loops) = loops {
+            self.leave_for_the_one_before(&loops, now);
+        }
         HEALTH_LOOK_SOON
     }
 
@@ -276,7 +313,7 @@ impl Supervisor {
             reaches: health.proven(),
             lacks: health.lacks(&[]),
         };
-        if status.lacks.is_none() && self.driver.journal().live.is_none() {
+        if status.lacks.is_none() && self.driver.journal().live.is_none() && !self.restart.is_loop() {
             self.trouble = None;
         }
         let pause = pause(&status);
@@ -287,7 +324,9 @@ impl Supervisor {
     /// Writes the status file when something changed.
     fn report(&mut self, _now: Moment) -> Result<(), OsError> {
         let agent = self.health.as_ref().map(|(_, status)| status.clone());
-        let status = SupervisorStatus::new(self.own.clone(), agent, self.trouble.clone());
+        let troubles: Vec<&str> = self.trouble.iter().map(String::as_str).chain(self.renewal.failure()).collect();
+        let trouble = Some(troubles.join("; ")).filter(|text| !text.is_empty());
+        let status = SupervisorStatus::new(self.own.clone(), agent, trouble, self.ended.clone());
         if self.written.as_ref() != Some(&status) {
             status.write(&self.directory)?;
             let words = match (&status.agent, &status.trouble) {
@@ -307,6 +346,7 @@ impl Supervisor {
     fn handle(&mut self, event: Event, now: Moment) {
         match event {
             Event::Timer | Event::Child | Event::Changed => {}
+            Event::Renew => self.renewal = Renewal::Wanted,
             Event::Asked(question) => {
                 let answer = match question.request.clone() {
                     Ok(request) => self.answer(request, now),
@@ -316,6 +356,9 @@ impl Supervisor {
             }
             Event::Told => {
                 tell("STOPPING=1");
+                if self.ending.is_none() && self.leaves_to_a_successor() {
+                    return;
+                }
                 let first = self.ending.is_none();
                 self.ending = Some(if first { now.since_boot } else { Duration::ZERO });
                 if let (true, Err(error)) = (first, self.processes.ask_to_end()) {
@@ -342,6 +385,13 @@ impl Supervisor {
             Ok(switch) => Answer::Accepted { switch },
             Err(report) => Answer::Refused(report),
         }
+    }
+
+    /// A wish of the supervisor itself.
+    fn own_wish(&self, purpose: Purpose, mode: Option<Mode>, to: Release, reason: &str) -> Wish {
+        let deadline_seconds = self.settings.switch_deadline.as_secs();
+        let (reason, by) = (reason.to_owned(), "supervisor".to_owned());
+        Wish { purpose, mode, to, deadline_seconds, reason, by, force: false }
     }
 
     fn begin(&mut self, wish: Wish, now: Moment) -> Result<u64, Report> {
@@ -380,29 +430,4 @@ fn proc_fs_holder(layout: &Layout, instance: &InstanceName) -> String {
     let holders = stat.and_then(|stat| proc_fs::holders((stat.device, stat.inode))).unwrap_or_default();
     let other = holders.into_iter().find(|(pid, _)| *pid != std::process::id());
     other.map_or_else(String::new, |(pid, title)| format!(", by process {pid} ({title})"))
-}
-
-/// How long until an act that is not done yet is performed again.
-fn step_pause(phase: Phase) -> Duration {
-    match phase {
-        Phase::Stopping
-        | Phase::Retreating
-        | Phase::Freezing
-        | Phase::Starting
-        | Phase::Handing
-        | Phase::Returning
-        | Phase::Restarting => Duration::from_millis(50),
-        Phase::Waiting | Phase::Probation | Phase::Flipping => Duration::from_secs(1),
-        Phase::Stranded => Duration::from_secs(2),
-        Phase::Rehearsing | Phase::Retiring => Duration::from_millis(100),
-        Phase::Proving
-        | Phase::Reproving
-        | Phase::Checking
-        | Phase::Committed
-        | Phase::RolledBack
-        | Phase::Refused
-        | Phase::Cancelled
-        | Phase::Expired
-        | Phase::Abandoned => Duration::from_millis(250),
-    }
 }

@@ -1,5 +1,6 @@
 //! The supervisor's status file: what runs and how it is, for everybody to read without a socket and without rights.
 
+use crate::agent::Job;
 use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::OsError;
@@ -8,6 +9,7 @@ use crate::os::process::Identity;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The file's name in the instance's run directory.
 pub const STATUS_NAME: &str = "status";
@@ -28,6 +30,29 @@ pub struct AgentStatus {
     pub lacks: Option<String>,
 }
 
+/// How an agent ended that nobody had ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// When that was seen.
+    pub at: Timestamp,
+    /// What it ran.
+    pub release: Release,
+    /// Its first process.
+    pub pid: u32,
+    /// How, in words: `was ended by signal 9`.
+    pub how: String,
+    /// The jobs that it had not finished.
+    pub unfinished: Vec<Job>,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} (process {}) {}", self.release, self.pid, self.how)?;
+        let jobs: Vec<String> = self.unfinished.iter().map(ToString::to_string).collect();
+        if jobs.is_empty() { Ok(()) } else { write!(formatter, "; unfinished: {}", jobs.join(", ")) }
+    }
+}
+
 /// How a supervisor is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SupervisorStatus {
@@ -38,12 +63,29 @@ pub struct SupervisorStatus {
     pub agent: Option<AgentStatus>,
     /// What keeps the supervisor from running the agent.
     pub trouble: Option<String>,
+    /// How the agent ended last; None: it has not, since the host was started.
+    #[serde(default)]
+    pub ended: Option<Ended>,
+    /// The supervisor's own version.
+    #[serde(default)]
+    pub version: String,
 }
 
 impl SupervisorStatus {
-    /// A status.
-    pub fn new(supervisor: Identity, agent: Option<AgentStatus>, trouble: Option<String>) -> Self {
-        Self { schema: 1, supervisor, agent, trouble }
+    /// A status of this very program.
+    pub fn new(
+        supervisor: Identity,
+        agent: Option<AgentStatus>,
+        trouble: Option<String>,
+        ended: Option<Ended>,
+    ) -> Self {
+        Self { schema: 1, supervisor, agent, trouble, ended, version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
+
+    /// What was written last: by the supervisor before, or by this process before it became a newer program.
+    pub fn last(directory: &Dir) -> Option<Self> {
+        let bytes = directory.read_if_exists(STATUS_NAME, STATUS_LENGTH_MAXIMUM).ok()??;
+        serde_json::from_slice(&bytes).ok()
     }
 
     /// Writes it for everybody to read.

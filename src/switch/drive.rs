@@ -33,6 +33,15 @@ pub enum BadReleases {
     TryAgain,
 }
 
+/// What was before a driver takes up a live switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// Nobody watched, for whatever reason and for however long.
+    Absence,
+    /// This very process drove it until just now, as another program.
+    OwnWork,
+}
+
 /// What a step came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
@@ -120,6 +129,11 @@ impl Driver {
         &self.lock
     }
 
+    /// The children that it has started itself and asks for.
+    pub fn children(&self) -> Option<u32> {
+        self.rehearsing.as_ref().and_then(Rehearsing::child)
+    }
+
     /// Writes a journal, then believes it.
     pub(super) fn believe(&mut self, journal: Journal, now: Moment) -> Result<Step, DriveError> {
         if journal == self.journal {
@@ -140,14 +154,16 @@ impl Driver {
         Ok(if moved { Step::Moved } else { Step::Waits })
     }
 
-    /// Takes up the live switch after an absence, and makes `current` name what the journal says.
-    pub fn resume(&mut self, processes: &Processes, now: Moment) -> Result<(), DriveError> {
+    /// Takes up the live switch, and makes `current` name what the journal says.
+    pub fn resume(&mut self, processes: &Processes, before: Before, now: Moment) -> Result<(), DriveError> {
         let alive = |side| {
             let which = self.journal.live.as_ref().and_then(|live| live.which(side));
             which.is_some_and(|which| processes.of(which).is_some())
         };
-        let journal = self.journal.resumed(&clock::boot_id()?, alive(Side::Former), alive(Side::Trial), now.wall);
-        self.believe(journal, now)?;
+        if before == Before::Absence {
+            let journal = self.journal.resumed(&clock::boot_id()?, alive(Side::Former), alive(Side::Trial), now.wall);
+            self.believe(journal, now)?;
+        }
         let flipping = self.journal.live.as_ref().is_some_and(|live| live.phase.act() == Act::Flip);
         if let (Some(proven), false) = (self.journal.proven.clone(), flipping) {
             if self.store.current(self.files.instance())?.as_ref() != Some(&proven) {
@@ -173,6 +189,12 @@ impl Driver {
     /// A person takes the live switch back. What that does depends on how far it is.
     pub fn cancel(&mut self, now: Moment) -> Result<Step, DriveError> {
         let journal = self.journal.advanced(&Outcome::Cancelled, now.wall);
+        self.believe(journal, now)
+    }
+
+    /// Adds to what is to be known of the live switch.
+    pub fn note(&mut self, text: &str, now: Moment) -> Result<Step, DriveError> {
+        let journal = self.journal.noted(&[text.to_owned()]);
         self.believe(journal, now)
     }
 

@@ -7,14 +7,14 @@ use super::gatekeeper::Gatekeeper;
 use super::roles::Guarded;
 use super::running::{Running, told};
 use crate::agent::gate::{GATE_VARIABLE, Origin, ROLE_VARIABLE, Report, Role, Roles};
-use crate::agent::{Activity, AgentSettings, Health, Registry};
+use crate::agent::{Activity, AgentSettings, Health, Job, Registry};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::process::{self, Identity, Input, Priority, Program, SignalNumber, own_program};
-use crate::os::{OsError, clock, notify, proc_fs};
+use crate::os::{OsError, children, clock, notify, proc_fs};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -40,6 +40,18 @@ pub const START_WORD: &str = "go\n";
 
 const PROCESSES_NAME: &str = "processes";
 const PROCESSES_LENGTH_MAXIMUM: u64 = 64 * 1024;
+
+/// How a process of the agent ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// Its record.
+    pub record: Record,
+    /// In words: `exited with code 1`.
+    pub how: String,
+    /// What it had not finished, as its guard told last.
+    pub unfinished: Vec<Job>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Saved {
     schema: u32,
@@ -56,6 +68,7 @@ pub struct Processes {
     gate: Gatekeeper,
     running: Vec<Running>,
     last_exit: Option<String>,
+    ends: Vec<End>,
 }
 
 impl Processes {
@@ -76,6 +89,7 @@ impl Processes {
             gate: Gatekeeper::new(layout, instance),
             running: Vec::new(),
             last_exit: None,
+            ends: Vec::new(),
         }
     }
 
@@ -98,6 +112,10 @@ impl Processes {
             }
         }
         for record in records {
+            // A child that ended while this process became a newer program.
+            if let Some(status) = children::take(&record.leader)? {
+                self.last_exit = Some(told(status));
+            }
             let alive = record.all().any(|identity| identity.is_alive().unwrap_or(true));
             if let (true, Some(manifest)) = (alive, manifest(&record.release)) {
                 let running = self.observed(record, None, &manifest);
@@ -123,7 +141,7 @@ impl Processes {
         let settings = AgentSettings::new(&directory);
         let agent = (self.registry)(manifest.agent, &settings);
         let guarded = manifest.guard.is_some();
-        Running { record, child, agent, settings, kind: manifest.agent, guarded, registry: self.registry }
+        Running { record, child, agent, settings, kind: manifest.agent, guarded, registry: self.registry, ended: false }
     }
 
     fn save(&self) -> Result<(), OsError> {
@@ -220,23 +238,28 @@ impl Processes {
     /// Takes note of processes that have ended; true when there was one.
     pub fn reap(&mut self) -> Result<bool, OsError> {
         let before = self.running.len();
-        let mut last_exit = None;
+        let (gate, ends) = (&self.gate, &mut self.ends);
         self.running.retain_mut(|running| {
-            if let Some(status) = running.child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
-                last_exit = Some(told(status));
-            } else if !running.leads() {
-                last_exit = last_exit.take().or(Some("ended".to_owned()));
+            let status = running.take_end();
+            if !running.ended && (status.is_some() || !running.leads()) {
+                running.ended = true;
+                let how = status.map_or_else(|| "ended".to_owned(), told);
+                let report = gate.report(running.record.leader.pid).filter(|_| running.guarded);
+                ends.push(End { record: running.record.clone(), how, unfinished: running.unfinished(report) });
             }
             running.lives()
         });
         let ended = self.running.len() != before;
-        if last_exit.is_some() {
-            self.last_exit = last_exit;
-        }
+        self.last_exit = self.ends.last().map(|end| end.how.clone()).or(self.last_exit.take());
         if ended {
             self.save()?;
         }
         Ok(ended)
+    }
+
+    /// The processes that have ended since this was last asked for.
+    pub fn take_ends(&mut self) -> Vec<End> {
+        std::mem::take(&mut self.ends)
     }
 
     /// Ends what a leader that is gone has left of the agent itself, so that nothing works beside the next process.
@@ -372,8 +395,8 @@ impl Processes {
         Ok(())
     }
 
-    /// The pids of all leaders, for waiting on their ends.
-    pub fn leaders(&self) -> BTreeSet<u32> {
-        self.running.iter().map(|running| running.record.leader.pid).collect()
+    /// The children that this program has started itself and asks for.
+    pub fn children(&self) -> BTreeSet<u32> {
+        self.running.iter().filter_map(|running| running.child.as_ref()).map(Child::id).collect()
     }
 }

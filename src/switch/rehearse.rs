@@ -102,6 +102,11 @@ impl Rehearsing {
         }
     }
 
+    /// The program that runs now.
+    pub(super) fn child(&self) -> Option<u32> {
+        self.playing.as_ref().map(|playing| playing.child.id())
+    }
+
     /// True once nothing is left to be run.
     fn step(&mut self, now: Duration) -> Result<bool, OsError> {
         let Some(playing) = &mut self.playing else { return Ok(true) };

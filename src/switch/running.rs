@@ -1,10 +1,10 @@
 //! One process of an agent: its record, its observer, and how it is frozen and looked at.
 
 use crate::agent::gate::{Origin, Report};
-use crate::agent::{Activity, Agent, AgentError, AgentKind, AgentSettings, Health, Registry, Subject};
+use crate::agent::{Activity, Agent, AgentError, AgentKind, AgentSettings, Health, Job, Registry, Subject};
 use crate::crash_point;
 use crate::os::process::{Identity, SignalNumber};
-use crate::os::{OsError, clock, proc_fs, process};
+use crate::os::{OsError, children, clock, proc_fs, process};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,8 @@ pub(super) struct Running {
     /// Its release brings a guard.
     pub(super) guarded: bool,
     pub(super) registry: Registry,
+    /// Its end has been told.
+    pub(super) ended: bool,
 }
 
 /// How a frozen process is looked at.
@@ -90,6 +92,31 @@ pub enum Frozen {
 impl Running {
     pub(super) fn leads(&self) -> bool {
         self.record.leader.is_alive().unwrap_or(true)
+    }
+
+    /// How the leader ended, if it has and nobody was told yet. Everything else of the agent that has ended is let go: parents that
+    /// were killed together with their children have waited for none.
+    pub(super) fn take_end(&mut self) -> Option<ExitStatus> {
+        let ended = match &mut self.child {
+            Some(child) => child.try_wait().ok().flatten(),
+            None => children::take(&self.record.leader).ok().flatten(),
+        };
+        for identity in self.record.core.iter().chain(&self.record.remains).filter(|it| **it != self.record.leader) {
+            let _ = children::take(identity);
+        }
+        ended
+    }
+
+    /// What a process that ended by itself has not finished: the jobs that its guard told of last, or those that the agent's own files
+    /// name. One that was sent its end had none left, or they are told of by whoever sent it.
+    pub(super) fn unfinished(&mut self, report: Option<Report>) -> Vec<Job> {
+        if self.record.doomed {
+            return Vec::new();
+        }
+        match report.map_or_else(|| self.activity(None), |report| Activity::Busy(report.jobs)) {
+            Activity::Busy(jobs) => jobs,
+            Activity::Idle | Activity::Unknown(_) => Vec::new(),
+        }
     }
 
     /// A zombie of the agent still stands in the way: Salt takes it for an instance that is already running.

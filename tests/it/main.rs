@@ -8,6 +8,7 @@
 
 mod architecture;
 mod bench;
+mod boot;
 mod bundle;
 mod collect;
 mod crash;
@@ -29,5 +30,6 @@ mod salt;
 mod signer;
 mod stream;
 mod support;
+mod survival;
 mod switching;
 mod tamper;

@@ -1,5 +1,6 @@
 //! What several tests stand on.
 
+pub mod boot;
 pub mod inside;
 pub mod mounts;
 pub mod releases;

@@ -217,10 +217,23 @@ impl Host {
         self.supervisor_of(DEMO, variables)
     }
 
+    /// The same with another copy of the program.
+    pub fn supervise_by(&self, program: &Path) -> Supervisor {
+        let supervisor = self.supervisor_by(program, DEMO, &[]);
+        eventually(20, "the supervisor listens", || {
+            if self.path("run/sidle/demo-agent/control").exists() { Ok(()) } else { Err(supervisor.log()) }
+        });
+        supervisor
+    }
+
     fn supervisor_of(&self, instance: &str, variables: &[(&str, &str)]) -> Supervisor {
+        self.supervisor_by(Path::new(SIDLE), instance, variables)
+    }
+
+    fn supervisor_by(&self, program: &Path, instance: &str, variables: &[(&str, &str)]) -> Supervisor {
         let log = self.path("supervisor.log");
         let file = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
-        let mut command = Command::new(SIDLE);
+        let mut command = Command::new(program);
         command.arg("--root").arg(self.directory.path()).args(["supervise", instance]).envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         Supervisor { child: command.spawn().unwrap(), log }
@@ -335,6 +348,17 @@ impl Supervisor {
     /// What supervisors of this root have printed.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: sidle::os::process::SignalNumber) {
+        let identity = sidle::os::process::Identity::of(self.child.id()).unwrap().expect("the supervisor lives");
+        assert!(identity.signal(signal).unwrap());
     }
 
     /// Kills it as a crash would.

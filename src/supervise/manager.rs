@@ -1,0 +1,112 @@
+//! The service manager: why it ends this supervisor. One that is ended in order to be started again leaves its agent to its successor.
+
+use super::Supervisor;
+use crate::os::dir::Dir;
+use crate::os::environment;
+use crate::os::notify::NOTIFY_SOCKET;
+use crate::os::process::{Program, Said};
+use crate::os::{OsError, file, process};
+use crate::switch::Purpose;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long the service manager may take to answer; longer, and the stop is taken for an end.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// A line for each hierarchy.
+const CONTROL_GROUPS_BYTES_MAXIMUM: u64 = 64 * 1024;
+
+/// The mark that a supervisor leaves which is ended in order to be started again.
+const RESTART_NAME: &str = "restart";
+
+/// Whether the supervisor before was ended in order to be started again.
+pub(super) fn is_marked(directory: &Dir) -> Result<bool, OsError> {
+    Ok(directory.stat(RESTART_NAME)?.is_some())
+}
+
+impl Supervisor {
+    /// True when this supervisor is ended in order to be started again: the agent is left to the next one, which will know.
+    pub(super) fn leaves_to_a_successor(&mut self) -> bool {
+        let left = restarts() && self.directory.write_atomic(RESTART_NAME, b"", 0o644).is_ok();
+        self.restarting |= left;
+        self.over |= left;
+        left
+    }
+
+    /// The service was restarted: the agent is, too, at the cost of no job where that can be had.
+    pub(super) fn restart_as_told(&mut self, now: crate::switch::drive::Moment) {
+        if !self.restarting {
+            return;
+        }
+        let journal = self.driver.journal();
+        let running = journal.meant_which().filter(|which| self.processes.of(*which).is_some());
+        // Without a process, or with a switch under way, a new process comes anyhow.
+        if let (Some(which), None) = (running, &journal.live) {
+            let wish = self.own_wish(Purpose::Restart, None, which.release().clone(), "the service was restarted");
+            if let Err(report) = self.begin(wish, now) {
+                self.trouble = Some(report.to_string());
+            }
+        }
+        self.restarting = self.directory.remove_file(RESTART_NAME).is_err();
+    }
+}
+
+/// True when systemd stops this very supervisor as the first half of `systemctl restart`. What can't be known is a stop.
+fn restarts() -> bool {
+    if environment::variable(NOTIFY_SOCKET).is_none() {
+        return false;
+    }
+    let path = Path::new("/proc/self/cgroup");
+    let groups = file::read_if_exists(path, CONTROL_GROUPS_BYTES_MAXIMUM).ok().flatten().unwrap_or_default();
+    let Some(unit) = unit(&String::from_utf8_lossy(&groups)) else { return false };
+    let main = systemctl(&["show", "--property=MainPID", &unit]).unwrap_or_default();
+    if main.trim() != format!("MainPID={}", process::own_number()) {
+        return false;
+    }
+    systemctl(&["list-jobs", "--no-legend", "--no-pager", "--full"]).is_some_and(|jobs| is_restarted(&jobs, &unit))
+}
+
+fn systemctl(arguments: &[&str]) -> Option<String> {
+    let program = arguments.iter().fold(Program::new("systemctl"), Program::argument);
+    match program.answer_within(ANSWER_WAIT) {
+        Ok(Some(Said { success: true, output, .. })) => Some(output),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+/// The service that a process belongs to, as its control groups tell: the last part of a path that is a service's name.
+fn unit(groups: &str) -> Option<String> {
+    let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let mut names = paths.flat_map(|path| path.rsplit('/')).filter(|name| name.ends_with(".service"));
+    names.next().map(str::to_owned)
+}
+
+/// Whether the table of jobs (`number unit type state`) has a restart of the unit.
+fn is_restarted(jobs: &str, unit: &str) -> bool {
+    let mut jobs = jobs.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    jobs.any(|job| matches!(job.as_slice(), [_, name, "restart", ..] if *name == unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_is_found_in_every_layout_of_control_groups() {
+        let unified = "0::/system.slice/system-sidle.slice/sidle@salt-minion.service\n";
+        let legacy =
+            "3:cpu,cpuacct:/\n1:name=systemd:/system.slice/system-sidle.slice/sidle@salt-minion.service\n0::/\n";
+        for groups in [unified, legacy] {
+            assert_eq!(unit(groups).as_deref(), Some("sidle@salt-minion.service"));
+        }
+        assert_eq!(unit("0::/user.slice/session-1.scope\n"), None);
+    }
+
+    #[test]
+    fn only_a_restart_of_the_unit_itself_is_one() {
+        let jobs =
+            "  7 other.service restart waiting\n123 sidle@a.service restart running\n9 sidle@b.service stop running\n";
+        assert!(is_restarted(jobs, "sidle@a.service"));
+        assert!(!is_restarted(jobs, "sidle@b.service"));
+        assert!(!is_restarted("No jobs running.\n", "sidle@a.service"));
+    }
+}

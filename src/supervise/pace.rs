@@ -1,0 +1,36 @@
+//! How long the supervisor rests: everything that it waits for wakes it early, and what it can't be told of it looks at again.
+
+use crate::switch::Phase;
+use std::time::Duration;
+
+/// How often the agent's health is looked at while nothing happens.
+pub const HEALTH_LOOK: Duration = Duration::from_secs(15);
+/// The same while it is not healthy.
+pub const HEALTH_LOOK_SOON: Duration = Duration::from_secs(2);
+/// How often an ending process is looked at.
+pub const END_LOOK: Duration = Duration::from_millis(50);
+
+/// How long until an act that is not done yet is performed again.
+pub fn of_step(phase: Phase) -> Duration {
+    match phase {
+        Phase::Stopping
+        | Phase::Retreating
+        | Phase::Freezing
+        | Phase::Starting
+        | Phase::Handing
+        | Phase::Returning
+        | Phase::Restarting => Duration::from_millis(50),
+        Phase::Waiting | Phase::Probation | Phase::Flipping => Duration::from_secs(1),
+        Phase::Stranded => Duration::from_secs(2),
+        Phase::Rehearsing | Phase::Retiring => Duration::from_millis(100),
+        Phase::Proving
+        | Phase::Reproving
+        | Phase::Checking
+        | Phase::Committed
+        | Phase::RolledBack
+        | Phase::Refused
+        | Phase::Cancelled
+        | Phase::Expired
+        | Phase::Abandoned => Duration::from_millis(250),
+    }
+}

@@ -1,0 +1,133 @@
+//! The service under a real systemd, of four generations: start, stop, restart, reload, kill -9, and power cuts in the middle of a switch.
+
+use crate::support::boot::{Machine, UNIT};
+use crate::support::eventually;
+use crate::support::stage::{Author, DEMO};
+use std::fs;
+
+fn survives(suite: &str) {
+    let author = Author::new();
+    let bundles = [author.release("1.0", "good"), author.release("1.1", "good")];
+    let mut machine = Machine::new(suite, &author, &bundles);
+    let settings = "probation = \"1s\"\nstart_timeout = \"10s\"\nstop_timeout = \"5s\"\nrestart_pause = \"100ms\"\n";
+    fs::write(machine.path("etc/sidle/sidle.toml"), settings).unwrap();
+    machine.boot();
+    machine.inside(&["sidle", "switch", DEMO, "1.0-1"]);
+    machine.serves("1.0-1");
+
+    supervisor_is_killed(&machine);
+    supervisor_is_renewed(&machine);
+    service_is_reloaded(&machine);
+    service_is_restarted(&machine);
+    service_is_stopped_and_started(&machine);
+    for phase in ["proving", "probation"] {
+        power_is_cut(&mut machine, phase);
+        machine.serves("1.0-1");
+    }
+    // Committed: the new release has proven itself, and the old process only has a job to finish.
+    machine.job("long", "sleep 60");
+    power_is_cut(&mut machine, "retiring");
+    machine.serves("1.1-1");
+}
+
+fn main_process(machine: &Machine) -> String {
+    machine.property("MainPID")
+}
+
+fn supervisor_is_killed(machine: &Machine) {
+    let (agent, supervisor) = (machine.agent(), main_process(machine));
+    machine.inside(&["sh", "-c", &format!("kill -KILL {supervisor}")]);
+    eventually(10, "systemd starts another supervisor", || match main_process(machine) {
+        other if other != "0" && other != supervisor && machine.agent().is_some() => Ok(()),
+        other => Err(other),
+    });
+    assert_eq!(machine.agent(), agent, "the agent was touched");
+}
+
+fn supervisor_is_renewed(machine: &Machine) {
+    let (agent, supervisor) = (machine.agent(), main_process(machine));
+    machine.inside(&["cp", "/usr/bin/sidle", "/usr/bin/.sidle-new"]);
+    machine.inside(&["mv", "/usr/bin/.sidle-new", "/usr/bin/sidle"]);
+    machine.inside(&["systemctl", "kill", "--signal=HUP", "--kill-who=main", UNIT]);
+    eventually(10, "the supervisor is the new program", || {
+        match machine.inside(&["readlink", &format!("/proc/{supervisor}/exe")]).trim() {
+            "/usr/bin/sidle" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    });
+    machine.serves("1.0-1");
+    assert_eq!((machine.agent(), main_process(machine)), (agent, supervisor));
+}
+
+fn last_switch(machine: &Machine, agent: Option<u64>) {
+    let status = machine.status();
+    let last = &status["last"];
+    assert_eq!((last["purpose"].as_str(), last["mode"].as_str()), (Some("restart"), Some("overlap")), "{status}");
+    assert_eq!(
+        (last["result"].as_str(), last["outage_milliseconds"].as_u64()),
+        (Some("committed"), Some(0)),
+        "{status}"
+    );
+    assert_ne!(machine.agent(), agent, "the agent was not restarted");
+}
+
+fn service_is_reloaded(machine: &Machine) {
+    let agent = machine.agent();
+    machine.job("reload", "sleep 3");
+    machine.inside(&["systemctl", "reload", UNIT]);
+    machine.done("reload");
+    machine.serves("1.0-1");
+    last_switch(machine, agent);
+}
+
+fn service_is_restarted(machine: &Machine) {
+    let (agent, supervisor) = (machine.agent(), main_process(machine));
+    machine.job("restart", "sleep 3");
+    machine.inside(&["systemctl", "restart", UNIT]);
+    assert_ne!(main_process(machine), supervisor);
+    machine.done("restart");
+    machine.serves("1.0-1");
+    last_switch(machine, agent);
+}
+
+fn service_is_stopped_and_started(machine: &Machine) {
+    machine.inside(&["systemctl", "stop", UNIT]);
+    assert_eq!(machine.property("ActiveState"), "inactive");
+    let left = machine.inside(&["sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"]);
+    assert!(!left.contains("/bin/demo-agent"), "{left}");
+    machine.inside(&["systemctl", "start", UNIT]);
+    machine.serves("1.0-1");
+    machine.job("started", "true");
+    machine.done("started");
+}
+
+/// Begins a switch to 1.1, cuts the power in `phase`, and boots again.
+fn power_is_cut(machine: &mut Machine, phase: &str) {
+    let begun = machine.inside(&["sh", "-c", "sidle switch demo-agent 1.1-1 --force --no-wait; test $? = 4"]);
+    eventually(20, &format!("the switch is {phase}"), || match machine.status() {
+        status if status["switch"]["phase"] == phase => Ok(()),
+        status => Err(format!("{begun} {status}")),
+    });
+    machine.cut_power();
+    machine.boot();
+}
+
+#[test]
+fn the_service_survives_under_the_systemd_of_bullseye() {
+    survives("bullseye");
+}
+
+#[test]
+fn the_service_survives_under_the_systemd_of_bookworm() {
+    survives("bookworm");
+}
+
+#[test]
+fn the_service_survives_under_the_systemd_of_trixie() {
+    survives("trixie");
+}
+
+#[test]
+fn the_service_survives_under_the_systemd_of_sid() {
+    survives("sid");
+}

@@ -1,0 +1,261 @@
+//! A root file system of a Debian suite, booted by its own systemd in namespaces of its own: services, stops, power cuts. A machine that can't
+//! do that fails the test.
+
+use super::eventually;
+use super::mounts::Mounted;
+use super::stage::{Author, DEMO, Ran, SIDLE, sidle, text};
+use serde_json::Value;
+use sidle::os::proc_fs;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
+
+/// The unit of the demonstration agent.
+pub const UNIT: &str = "sidle@demo-agent.service";
+/// Inside the root: this machine's C library, which the program under test was linked against.
+const LIBRARIES: &str = "sidle-test";
+
+/// A root that can be booted, and is, until its power is cut.
+pub struct Machine {
+    running: Option<Running>,
+    root: Mounted,
+    _directory: TempDir,
+}
+
+struct Running {
+    outer: Child,
+    init: u32,
+    group: PathBuf,
+}
+
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command
+}
+
+fn done(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "this test needs root, namespaces and mounts: {command:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The file that holds a suite's root, made if it isn't there.
+fn archive(suite: &str) -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/roots");
+    let output = Command::new(script).arg(suite).stderr(Stdio::inherit()).output().expect("scripts/roots starts");
+    assert!(output.status.success(), "scripts/roots {suite} failed");
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}
+
+/// The cgroup v2 hierarchy's directory of this process.
+fn own_group() -> PathBuf {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let point = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|fields| fields[2] == "cgroup2");
+    let point = point.expect("this test needs a cgroup v2 hierarchy")[1].to_owned();
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/")).expect("a process is in the v2 hierarchy");
+    Path::new(&point).join(path)
+}
+
+impl Machine {
+    /// A root of `suite` with the program, its unit, and these releases of the demonstration agent; not booted yet.
+    pub fn new(suite: &str, author: &Author, bundles: &[PathBuf]) -> Self {
+        let directory = tempfile::Builder::new().prefix("machine").tempdir().unwrap();
+        let point = directory.path().join("root");
+        fs::create_dir(&point).unwrap();
+        let machine =
+            Self { running: None, root: Mounted::tmpfs_at(&point, "size=1g,mode=755"), _directory: directory };
+        done(command("tar").args(["--zstd", "-xf", text(&archive(suite)), "-C", text(&point), "--exclude=./dev/*"]));
+        machine.furnish();
+        for directory in ["etc/sidle/conf.d", "etc/demo-agent"] {
+            fs::create_dir_all(machine.path(directory)).unwrap();
+        }
+        let metadata = author.repository().join("metadata/1.root.json");
+        machine.outside(&["trust", "pin", text(&metadata), "--fingerprint", &author.fingerprint()]).ok();
+        for bundle in bundles {
+            machine.outside(&["install", text(bundle)]).ok();
+        }
+        machine
+    }
+
+    /// The program with this machine's C library, and what an installation has beside it.
+    fn furnish(&self) {
+        let libraries = self.path(LIBRARIES);
+        fs::create_dir(&libraries).unwrap();
+        let listed = done(command("ldd").arg(SIDLE));
+        let files = listed.split_ascii_whitespace().filter(|word| word.starts_with('/'));
+        let mut interpreter = None;
+        for file in files {
+            let name = Path::new(file).file_name().unwrap();
+            fs::copy(file, libraries.join(name)).unwrap();
+            interpreter =
+                Some(name.to_str().unwrap().to_owned()).filter(|name| name.starts_with("ld-")).or(interpreter);
+        }
+        let interpreter = format!("/{LIBRARIES}/{}", interpreter.expect("a program for this machine has a loader"));
+        let program = self.path("usr/bin/sidle");
+        fs::copy(SIDLE, &program).unwrap();
+        let rpath = format!("/{LIBRARIES}");
+        done(command("patchelf").args(["--set-interpreter", &interpreter, "--set-rpath", &rpath, text(&program)]));
+        let units = self.path("usr/lib/systemd/system");
+        let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd/sidle@.service");
+        fs::create_dir_all(&units).unwrap();
+        fs::copy(unit, self.path("lib/systemd/system/sidle@.service")).unwrap();
+        let wants = self.path("etc/systemd/system/multi-user.target.wants");
+        fs::create_dir_all(&wants).unwrap();
+        std::os::unix::fs::symlink("/lib/systemd/system/sidle@.service", wants.join(UNIT)).unwrap();
+        // A container has no kernel of its own to load modules into.
+        let modules = self.path("etc/systemd/system/systemd-modules-load.service");
+        std::os::unix::fs::symlink("/dev/null", modules).unwrap();
+        fs::write(self.path("etc/machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
+    }
+
+    /// A path below the root, as this machine sees it.
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.root.path().join(relative)
+    }
+
+    fn outside(&self, arguments: &[&str]) -> Ran {
+        sidle(&[&["--root", text(&self.root.path())], arguments].concat(), &[])
+    }
+
+    /// Boots, and waits until the unit is active.
+    pub fn boot(&mut self) {
+        static BOOTS: AtomicU32 = AtomicU32::new(0);
+        let number = BOOTS.fetch_add(1, Ordering::SeqCst);
+        let group = own_group().join(format!("sidle-test-{}-{number}", std::process::id()));
+        fs::create_dir(&group).unwrap_or_else(|error| panic!("this test needs to make {}: {error}", group.display()));
+        let boot_id = format!("00000000-0000-4000-8000-{:06x}{number:06x}", std::process::id());
+        let mut unshare = command("unshare");
+        unshare.args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--fork", "--kill-child", "sh", "-c"]);
+        unshare.arg(include_str!("boot.sh")).args(["boot", text(&self.root.path()), &boot_id]);
+        let log = fs::File::create(self.path("boot.log")).unwrap();
+        unshare.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
+        // The group has to be entered before the namespace is made: it is the namespace's root.
+        let mut entering = command("sh");
+        entering.args(["-c", "echo $$ >\"$1/cgroup.procs\" && shift && exec \"$@\"", "enter", text(&group)]);
+        entering.arg(unshare.get_program()).args(unshare.get_args());
+        let log = fs::OpenOptions::new().append(true).open(self.path("boot.log")).unwrap();
+        entering.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
+        let mut outer = entering.spawn().unwrap();
+        let log = self.path("boot.log");
+        let init = eventually(10, "the first process runs systemd", || {
+            let said = || fs::read_to_string(&log).unwrap_or_default();
+            assert!(outer.try_wait().unwrap().is_none(), "it did not boot: {}", said());
+            let children = proc_fs::children(outer.id()).unwrap();
+            let init = children.first().filter(|child| proc_fs::title(child.pid).contains("systemd"));
+            init.map(|child| child.pid).ok_or_else(said)
+        });
+        self.running = Some(Running { outer, init, group });
+        eventually(30, "the unit is active", || match self.try_inside(&["systemctl", "is-active", UNIT]) {
+            (true, _) => Ok(()),
+            (false, said) => Err(format!("{said}; {}", fs::read_to_string(&log).unwrap_or_default())),
+        });
+    }
+
+    /// Everything stops at once, and nothing is written any more.
+    pub fn cut_power(&mut self) {
+        let Some(mut running) = self.running.take() else { return };
+        let _ = running.outer.kill();
+        let _ = running.outer.wait();
+        // What was in it is dead, and gone as soon as the kernel is done with it.
+        for _ in 0..500 {
+            if remove_groups(&running.group) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        eprintln!("still there: {}", running.group.display());
+    }
+
+    fn entering(&self, words: &[&str]) -> Command {
+        let init = self.running.as_ref().expect("it is booted").init.to_string();
+        let mut enter = command("nsenter");
+        enter.args(["--target", &init, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--"]).args(words);
+        enter.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        enter
+    }
+
+    fn try_inside(&self, words: &[&str]) -> (bool, String) {
+        let output = self.entering(words).stdin(Stdio::null()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// Runs a command inside, which must succeed; gives what it prints.
+    pub fn inside(&self, words: &[&str]) -> String {
+        let (well, said) = self.try_inside(words);
+        assert!(well, "{words:?}: {said}");
+        said
+    }
+
+    /// A property of the unit.
+    pub fn property(&self, name: &str) -> String {
+        let said = self.inside(&["systemctl", "show", "--property", name, UNIT]);
+        said.trim().split_once('=').map(|(_, value)| value.to_owned()).unwrap_or_default()
+    }
+
+    /// The status of the demonstration agent.
+    pub fn status(&self) -> Value {
+        let (_, said) = self.try_inside(&["sidle", "--json", "status", DEMO]);
+        serde_json::from_str::<Value>(&said).unwrap_or_else(|error| panic!("{error}: {said}"))["instances"][0].clone()
+    }
+
+    /// The pid of the agent that serves, as the inside numbers it.
+    pub fn agent(&self) -> Option<u64> {
+        self.status()["supervisor"]["agent"]["leader"]["pid"].as_u64()
+    }
+
+    /// Waits until a healthy agent runs this release, alone.
+    pub fn serves(&self, release: &str) {
+        eventually(30, &format!("{release} serves"), || {
+            let status = self.status();
+            let agent = &status["supervisor"]["agent"];
+            let well = agent["release"] == release && agent["lacks"].is_null() && status["switch"].is_null();
+            if well && status["current"] == release { Ok(()) } else { Err(status.to_string()) }
+        });
+        let listed = self.inside(&["sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"]);
+        assert!(listed.contains(&format!("/opt/sidle/demo-agent/versions/{release}/bin/demo-agent")), "{listed}");
+    }
+
+    /// Gives the agent a job: a shell script.
+    pub fn job(&self, name: &str, script: &str) {
+        let jobs = self.path("etc/demo-agent/state/jobs");
+        fs::create_dir_all(&jobs).unwrap();
+        fs::write(jobs.join(format!(".{name}")), script).unwrap();
+        fs::rename(jobs.join(format!(".{name}")), jobs.join(name)).unwrap();
+        let state = self.path("etc/demo-agent/state");
+        eventually(10, "the job is taken", || {
+            let taken = ["running", "done"].iter().any(|place| state.join(place).join(name).exists());
+            if taken { Ok(()) } else { Err("not yet".to_owned()) }
+        });
+    }
+
+    /// Waits until a job has ended well.
+    pub fn done(&self, name: &str) {
+        let path = self.path("etc/demo-agent/state/done").join(name);
+        let text = eventually(30, &format!("job {name} is done"), || {
+            fs::read_to_string(&path).map_err(|error| error.to_string())
+        });
+        assert!(text.starts_with("exit=0\n"), "{text}");
+    }
+}
+
+/// Removes a group and all below it; true when nothing is left.
+fn remove_groups(group: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(group) else { return !group.exists() };
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove_groups(&entry.path());
+    }
+    fs::remove_dir(group).is_ok()
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.cut_power();
+    }
+}

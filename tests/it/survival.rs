@@ -1,0 +1,351 @@
+//! The agent outlives whatever happens to its supervisor, and an agent that ends is never there twice: newer programs, kill -9 of either or both,
+//! crash loops. And a supervisor that has nothing to do does nothing.
+
+use crate::support::eventually;
+use crate::support::stage::{Author, DEMO, Host, SIDLE, Supervisor, text};
+use sidle::os::proc_fs;
+use sidle::os::process::{Identity, SignalNumber};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+fn two_releases() -> (Host, Author) {
+    let author = Author::new();
+    let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
+    let host = Host::new(&author);
+    host.install(&old).ok();
+    host.install(&new).ok();
+    (host, author)
+}
+
+/// A copy of the program, put in place by a rename, as package managers do.
+fn put_program(host: &Host) -> PathBuf {
+    let (program, new) = (host.path("sidle"), host.path(".sidle-new"));
+    fs::copy(SIDLE, &new).unwrap();
+    fs::rename(&new, &program).unwrap();
+    program
+}
+
+/// Whether it runs the very file that lies there.
+fn runs(supervisor: &Supervisor, program: &Path) -> bool {
+    fs::read_link(format!("/proc/{}/exe", supervisor.pid())).unwrap() == program
+}
+
+fn renewed(supervisor: &Supervisor, program: &Path) {
+    eventually(10, "the supervisor is the new program", || {
+        if runs(supervisor, program) { Ok(()) } else { Err(supervisor.log()) }
+    });
+}
+
+fn kill(pid: u32) {
+    let identity = Identity::of(pid).unwrap().expect("it lives");
+    assert!(identity.signal(SignalNumber::KILL).unwrap());
+}
+
+fn started_again(host: &Host, before: &[u32]) {
+    eventually(10, "another agent runs", || match host.agents() {
+        agents if agents.len() == 1 && agents != before => Ok(()),
+        agents => Err(format!("{agents:?} {}", host.status())),
+    });
+}
+
+fn zombies(supervisor: &Supervisor) -> Vec<u32> {
+    let children = proc_fs::children(supervisor.pid()).unwrap();
+    children.into_iter().filter(|child| !child.is_alive()).map(|child| child.pid).collect()
+}
+
+fn running(host: &Host, name: &str) {
+    let file = host.path("etc/demo-agent/state/running").join(name);
+    eventually(5, "the job runs", || if file.exists() { Ok(()) } else { Err("not yet".to_owned()) });
+}
+
+/// The guards tell of a job at their next beat.
+fn reported(host: &Host, jobs: &[&str]) {
+    eventually(5, "the jobs are reported", || {
+        let seats = fs::read_dir(host.path("run/sidle/demo-agent/gate/seats")).unwrap().flatten();
+        let text: String = seats.map(|seat| fs::read_to_string(seat.path()).unwrap_or_default()).collect();
+        if jobs.iter().all(|job| text.contains(&format!("\"{job}\""))) { Ok(()) } else { Err(text) }
+    });
+}
+
+#[test]
+fn a_supervisor_becomes_a_newer_program_and_its_agent_does_not_notice() {
+    let (host, _author) = two_releases();
+    let program = put_program(&host);
+    let supervisor = host.supervise_by(&program);
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let before = host.agents();
+    put_program(&host);
+    assert!(!runs(&supervisor, &program), "the file was replaced");
+    // What it starts before it is renewed is started from its own file.
+    kill(before[0]);
+    started_again(&host, &before);
+    let before = host.agents();
+    supervisor.signal(SignalNumber::HUP);
+    renewed(&supervisor, &program);
+    eventually(5, "the new program tells how the agent is", || match host.status() {
+        status if status["supervisor"]["agent"]["leader"]["pid"] == before[0] => Ok(()),
+        status => Err(status.to_string()),
+    });
+    assert_eq!(host.agents(), before);
+    // It was started by the program before; its end is told, and nothing is left of it, all the same.
+    host.job("long", "exec sleep 1");
+    running(&host, "long");
+    reported(&host, &["long"]);
+    kill(before[0]);
+    started_again(&host, &before);
+    let status = host.status();
+    assert_eq!(status["supervisor"]["ended"]["how"], "was ended by signal 9", "{status}");
+    assert_eq!(status["supervisor"]["ended"]["unfinished"][0]["id"], "long", "{status}");
+    assert!(host.sidle(&["status", DEMO]).ok().contains("unfinished: job long"));
+    eventually(5, "orphaned jobs are waited for", || match zombies(&supervisor) {
+        zombies if zombies.is_empty() => Ok(()),
+        zombies => Err(format!("{zombies:?}")),
+    });
+    host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    assert_eq!(host.answering("after"), "1.1");
+    assert_eq!(supervisor.end(), Some(0));
+    assert_eq!(host.agents(), Vec::<u32>::new());
+}
+
+#[test]
+fn a_supervisor_stays_as_it_is_where_the_newer_program_does_not_work() {
+    let (host, _author) = two_releases();
+    let program = put_program(&host);
+    let supervisor = host.supervise_by(&program);
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let before = host.agents();
+    let refused = |what: &str, supervisor: &Supervisor| {
+        supervisor.signal(SignalNumber::HUP);
+        eventually(10, what, || match host.status()["supervisor"]["trouble"].as_str() {
+            Some(trouble) if trouble.contains(what) => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    };
+    fs::remove_file(&program).unwrap();
+    refused("No such file", &supervisor);
+    fs::write(&program, "#!/bin/sh\necho it is broken >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    refused("it is broken", &supervisor);
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
+    refused("ermission denied", &supervisor);
+    // Settings that the next program could not use are found before, too.
+    put_program(&host);
+    fs::write(host.path("etc/sidle/conf.d/wrong.toml"), "probatoin = \"1s\"\n").unwrap();
+    refused("wrong.toml", &supervisor);
+    fs::remove_file(host.path("etc/sidle/conf.d/wrong.toml")).unwrap();
+    assert_eq!(host.agents(), before);
+    supervisor.signal(SignalNumber::HUP);
+    renewed(&supervisor, &program);
+    eventually(5, "nothing is wrong any more", || match host.status()["supervisor"]["trouble"].clone() {
+        trouble if trouble.is_null() => Ok(()),
+        trouble => Err(trouble.to_string()),
+    });
+    assert_eq!(host.agents(), before);
+}
+
+/// The supervisor is renewed, or killed and started again, whenever the switch enters a phase; the switch goes on, and serves meanwhile.
+fn in_every_phase(mode: &str, killed: bool) {
+    let (host, _author) = two_releases();
+    let program = put_program(&host);
+    let mut supervisor = host.supervise_by(&program);
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.job("long", "sleep 1");
+    running(&host, "long");
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--mode", mode, "--no-wait"]).code, Some(4));
+    let mut seen: Vec<String> = Vec::new();
+    eventually(60, "the switch ends", || {
+        let status = host.status();
+        let Some(phase) = status["switch"]["phase"].as_str() else { return Ok(()) };
+        let count = host.agents().len();
+        assert!(count <= 2, "{count} agents");
+        // A trial that is interrupted too often is given up: that is another promise.
+        let worn = killed && status["switch"]["setbacks"].as_u64() >= Some(3);
+        if !worn && !seen.iter().any(|known| known == phase) {
+            seen.push(phase.to_owned());
+            if killed {
+                supervisor.kill();
+                assert!(!host.agents().is_empty() || ["stopping", "starting"].contains(&phase), "{phase}");
+                supervisor = host.supervise_by(&program);
+            } else {
+                put_program(&host);
+                supervisor.signal(SignalNumber::HUP);
+                renewed(&supervisor, &program);
+            }
+        }
+        Err(status.to_string())
+    });
+    assert!(seen.len() >= 3, "{seen:?}");
+    assert_eq!(host.done("long")["exit"], "0");
+    assert_eq!(host.current().as_deref(), Some("1.1-1"), "{}", host.status());
+    assert_eq!(host.agents().len(), 1);
+    assert_eq!(host.answering("after"), "1.1");
+    assert_eq!(zombies(&supervisor), Vec::<u32>::new());
+}
+
+#[test]
+fn a_supervisor_renewed_in_every_phase_of_an_overlap_ends_it() {
+    in_every_phase("overlap", false);
+}
+
+#[test]
+fn a_supervisor_renewed_in_every_phase_of_a_switch_when_idle_ends_it() {
+    in_every_phase("idle", false);
+}
+
+#[test]
+fn a_supervisor_killed_in_every_phase_of_an_overlap_is_taken_over_from() {
+    in_every_phase("overlap", true);
+}
+
+#[test]
+fn a_supervisor_killed_in_every_phase_of_a_switch_when_idle_is_taken_over_from() {
+    in_every_phase("idle", true);
+}
+
+#[test]
+fn both_agents_killed_in_an_overlap_come_back_as_one_and_what_they_had_not_finished_is_named() {
+    let (host, _author) = two_releases();
+    fs::write(host.path("etc/sidle/conf.d/test.toml"), "probation = \"30s\"\n").unwrap();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.job("first", "sleep 60");
+    running(&host, "first");
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
+    eventually(10, "the probation begins", || match host.status() {
+        status if status["switch"]["phase"] == "probation" => Ok(()),
+        status => Err(status.to_string()),
+    });
+    host.job("second", "sleep 60");
+    running(&host, "second");
+    reported(&host, &["first", "second"]);
+    let before = host.agents();
+    for pid in &before {
+        kill(*pid);
+    }
+    eventually(20, "the switch ends", || match host.status() {
+        status if status["switch"].is_null() => Ok(()),
+        status => Err(status.to_string()),
+    });
+    assert_eq!(host.current().as_deref(), Some("1.0-1"));
+    eventually(10, "one agent runs", || match host.agents() {
+        agents if agents.len() == 1 && !before.contains(&agents[0]) => Ok(()),
+        agents => Err(format!("{agents:?}")),
+    });
+    assert_eq!(host.answering("after"), "1.0");
+    let last = host.status()["last"].clone();
+    let notes = last["notes"].to_string();
+    assert!(notes.contains("unfinished: job first") && notes.contains("unfinished: job second"), "{last}");
+    let done = host.path("etc/demo-agent/state/done");
+    assert!(!done.join("first").exists() && !done.join("second").exists(), "none ran twice");
+}
+
+/// Kills the agent until it is in a crash loop: the first one was not started again yet.
+fn loop_crash(host: &Host) {
+    for _ in 0..6 {
+        let agents = eventually(10, "an agent runs", || match host.agents() {
+            agents if agents.len() == 1 => Ok(agents),
+            agents => Err(format!("{agents:?}")),
+        });
+        kill(agents[0]);
+        eventually(5, "it is gone", || {
+            if host.agents() == agents { Err("not yet") } else { Ok(()) }.map_err(str::to_owned)
+        });
+    }
+}
+
+#[test]
+fn a_release_that_crashes_again_and_again_is_left_for_the_one_before() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    loop_crash(&host);
+    eventually(20, "the release before is current", || match host.current() {
+        Some(current) if current == "1.0-1" => Ok(()),
+        _ => Err(host.status().to_string()),
+    });
+    eventually(10, "the way back ends", || match host.status() {
+        status if status["switch"].is_null() => Ok(()),
+        status => Err(status.to_string()),
+    });
+    let last = host.status()["last"].clone();
+    assert_eq!((last["by"].as_str(), last["purpose"].as_str()), (Some("supervisor"), Some("rollback")), "{last}");
+    assert!(last["reason"].as_str().unwrap().contains("crash loop: 1.1-1"), "{last}");
+    assert_eq!(host.answering("after"), "1.0");
+}
+
+#[test]
+fn a_crash_loop_is_said_to_be_one_and_the_agent_is_started_again_and_again() {
+    let (host, _author) = two_releases();
+    fs::write(host.path("etc/sidle/conf.d/test.toml"), "fall_back_within = \"0s\"\n").unwrap();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    loop_crash(&host);
+    eventually(10, "the crash loop is told", || match host.status()["supervisor"]["trouble"].as_str() {
+        Some(trouble) if trouble.contains("crash loop: 1.1-1") && trouble.contains("every 1 s") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert_eq!(host.answering("after"), "1.1");
+    assert_eq!(host.current().as_deref(), Some("1.1-1"));
+}
+
+#[test]
+fn a_supervisor_with_nothing_to_do_takes_little_memory_and_rests() {
+    const QUIET: Duration = Duration::from_secs(10);
+    let (host, _author) = two_releases();
+    let supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    let of = |file: &str, name: &str| -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/{file}", supervisor.pid())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_ascii_whitespace().find_map(|word| word.parse().ok()).unwrap()
+    };
+    let before = of("status", "voluntary_ctxt_switches:");
+    std::thread::sleep(QUIET);
+    let wakes = of("status", "voluntary_ctxt_switches:") - before;
+    assert!(wakes <= QUIET.as_secs(), "{wakes} wakes in {QUIET:?}");
+    let anonymous = of("smaps_rollup", "Anonymous:");
+    assert!(anonymous <= 8 * 1024, "{anonymous} KiB of its own");
+}
+
+#[test]
+fn as_the_first_process_of_a_container_it_reaps_orphans_and_ends_in_order() {
+    let (host, _author) = two_releases();
+    let settled = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    assert_eq!(settled.end(), Some(0));
+    let root = host.path("");
+    let mut container = Command::new("unshare");
+    container.args(["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", SIDLE, "--root", text(&root)]);
+    let mut container = container.args(["supervise", DEMO]).stdin(Stdio::null()).spawn().unwrap();
+    let first = eventually(10, "the first process is the supervisor", || {
+        let children = proc_fs::children(container.id()).unwrap();
+        let child = children.first().filter(|child| proc_fs::title(child.pid).contains("supervise"));
+        child.map(|child| child.pid).ok_or_else(|| "not yet".to_owned())
+    });
+    assert_eq!(host.answering("one"), "1.0");
+    // What a job leaves in the background loses its parent.
+    host.job("orphan", "sleep 0.3 & echo $$ >/dev/null");
+    host.done("orphan");
+    let ended = |pid| proc_fs::children(pid).unwrap().into_iter().filter(|child| !child.is_alive()).count();
+    let sleeps = || {
+        proc_fs::children(first).unwrap().iter().filter(|child| proc_fs::title(child.pid).contains("sleep 0.3")).count()
+    };
+    eventually(5, "the orphan is its child", || if sleeps() == 1 { Ok(()) } else { Err(sleeps().to_string()) });
+    eventually(5, "the orphan is waited for", || match (sleeps(), ended(first)) {
+        (0, 0) => Ok(()),
+        seen => Err(format!("{seen:?}")),
+    });
+    let supervisor = Identity::of(first).unwrap().unwrap();
+    assert!(supervisor.signal(SignalNumber::TERM).unwrap());
+    let code = eventually(10, "it ends", || match container.try_wait().unwrap() {
+        Some(status) => Ok(status.code()),
+        None => Err("it lives".to_owned()),
+    });
+    assert_eq!(code, Some(0));
+}
