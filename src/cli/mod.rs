@@ -3,6 +3,7 @@
 pub mod author;
 pub mod exit;
 pub mod facts;
+pub mod hold;
 pub mod host;
 pub mod input;
 pub mod output;
@@ -67,6 +68,10 @@ enum Verb {
     Restart(switching::RestartArguments),
     /// Takes back a live switch
     Cancel(switching::CancelArguments),
+    /// Keeps an instance as it is: switch and restart are refused, a rollback stays possible
+    Hold(hold::HoldArguments),
+    /// Lifts a hold
+    Unhold(hold::UnholdArguments),
     /// Compares a release's files with what was signed
     Verify(host::VerifyArguments),
     /// Removes releases that nobody wants and nobody uses
@@ -148,6 +153,8 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Rollback(arguments) => switching::rollback(context, &arguments),
         Verb::Restart(arguments) => switching::restart(context, &arguments),
         Verb::Cancel(arguments) => switching::cancel(context, &arguments),
+        Verb::Hold(arguments) => hold::hold(context, &arguments),
+        Verb::Unhold(arguments) => hold::unhold(context, &arguments),
         Verb::Verify(arguments) => host::verify(context, &arguments),
         Verb::Collect(arguments) => host::collect(context, &arguments),
         Verb::Remove(arguments) => host::remove(context, &arguments),

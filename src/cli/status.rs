@@ -8,6 +8,7 @@ use crate::os::clock;
 use crate::store::{self, Store};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::files::InstanceFiles;
+use crate::switch::hold::Hold;
 use crate::switch::{Entry, Journal, Phase};
 use crate::version::Release;
 use clap::Args;
@@ -69,6 +70,7 @@ struct Seen {
     installed: Vec<Release>,
     current: Option<Release>,
     supervisor: Option<SupervisorStatus>,
+    hold: Option<Hold>,
     last: Option<Entry>,
     now: Timestamp,
 }
@@ -92,6 +94,7 @@ impl Seen {
                 hint: Some("`sidle install FILE` installs a release".to_owned()),
             });
         }
+        let now = clock::now();
         Ok(Self {
             instance: instance.clone(),
             package: package.clone(),
@@ -99,8 +102,9 @@ impl Seen {
             installed,
             current: store.current(instance)?,
             supervisor: SupervisorStatus::read(&context.layout, instance)?,
+            hold: files.hold()?.filter(|hold| hold.is_on(now)),
             last: files.history()?.entries().last().cloned(),
-            now: clock::now(),
+            now,
         })
     }
 
@@ -115,6 +119,9 @@ impl Seen {
             format!("  installed  {}", installed.join(", ")),
             format!("  running    {}", self.running()),
         ];
+        if let Some(hold) = &self.hold {
+            lines.push(format!("  held       {hold}"));
+        }
         if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
             lines.push(format!("  trouble    {trouble}"));
         }
@@ -165,6 +172,7 @@ impl Seen {
             "previous": self.journal.previous,
             "installed": self.installed,
             "supervisor": self.supervisor,
+            "hold": self.hold,
             "switch": self.journal.live,
             "last": self.last,
         })

@@ -7,8 +7,9 @@ use super::files::{DriverLock, InstanceFiles};
 use super::processes::Processes;
 use super::rehearse::Rehearsing;
 use super::roles::{self, Backlog};
-use super::{Act, Journal, Limits, Outcome, Request, Side};
+use super::{Act, Journal, Limits, Outcome, Purpose, Request, Side};
 use crate::crash_point;
+use crate::failure::Report;
 use crate::os::clock;
 use crate::rehearsal::Rehearsers;
 use crate::store::Store;
@@ -160,6 +161,9 @@ impl Driver {
 
     /// Accepts a request: the target is installed and whole, and nothing is held against it. It is written down; nothing else happens yet.
     pub fn request(&mut self, request: Request, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
+        if let Some(refusal) = self.held(request.purpose, now.wall)? {
+            return Err(DriveError::Held(refusal));
+        }
         self.store.verify(&request.to)?;
         let verdicts = self.files.verdicts()?;
         if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&request.to), bad) {
@@ -168,6 +172,12 @@ impl Driver {
         let journal = self.journal.requested(request, &clock::boot_id()?, now.wall)?;
         self.believe(journal, now)?;
         Ok(self.journal.last_id)
+    }
+
+    /// The refusal of a switch of this purpose, where a person holds the instance.
+    pub(super) fn held(&self, purpose: Purpose, now: Timestamp) -> Result<Option<Report>, DriveError> {
+        let hold = self.files.hold()?.filter(|hold| hold.forbids(purpose, now));
+        Ok(hold.map(|hold| hold.refusal(purpose, self.files.instance(), self.files.package())))
     }
 
     /// A person takes the live switch back. What that does depends on how far it is.

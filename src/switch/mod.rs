@@ -17,6 +17,7 @@
 //! - [`limits`] says how long a phase may last.
 //! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
 //! - [`history`] is one line for each switch that ended, [`verdicts`] what is held against releases.
+//! - [`hold`] is a person's word that an instance stays as it is.
 //! - [`drive`] is the driver, [`acts`] what it does; [`processes`] and [`running`] are the agent's processes, [`rehearse`] a rehearsal.
 //! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
 //!
@@ -48,6 +49,7 @@ pub mod error;
 pub mod files;
 pub mod gatekeeper;
 pub mod history;
+pub mod hold;
 pub mod journal;
 pub mod limits;
 pub mod machine;

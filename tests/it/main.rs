@@ -31,3 +31,4 @@ mod stream;
 mod support;
 mod switching;
 mod tamper;
+mod will;
