@@ -13,18 +13,25 @@
 //! keep_extra = 1             # releases kept beside current and previous
 //! by_hand_grace = "90d"      # how late the timestamp and snapshot of a bundle carried by hand may be
 //!
+//! windows = ["Sat 22:00-04:00"]  # when switches may begin (the grammar: `switch::windows`); default: always
+//! timezone = "Europe/Berlin" # by whose clocks; default: the host's
+//!
 //! [instances.salt-minion]
 //! package = "salt-minion"    # default: the instance's own name
 //! config = "/etc/salt"       # default: what the release's manifest names
+//! windows = []               # instead of those above; none: always
+//! timezone = "UTC"           # instead of the one above
 //! ```
 
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
-use crate::os::file;
+use crate::os::{clock, file};
 use crate::switch::Limits;
 use crate::switch::drive::Policy;
+use crate::switch::windows::{Window, Windows};
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,6 +55,8 @@ struct Fragment {
     restart_pause_limit: Option<Text>,
     keep_extra: Option<usize>,
     by_hand_grace: Option<Text>,
+    windows: Option<Vec<Window>>,
+    timezone: Option<String>,
     #[serde(default)]
     instances: BTreeMap<InstanceName, InstanceFragment>,
 }
@@ -57,6 +66,8 @@ struct Fragment {
 struct InstanceFragment {
     package: Option<PackageName>,
     config: Option<PathBuf>,
+    windows: Option<Vec<Window>>,
+    timezone: Option<String>,
 }
 
 /// A duration as written.
@@ -98,6 +109,8 @@ impl Fragment {
             let merged = InstanceFragment {
                 package: instance.package.or(below.package),
                 config: instance.config.or(below.config),
+                windows: instance.windows.or(below.windows),
+                timezone: instance.timezone.or(below.timezone),
             };
             instances.insert(name, merged);
         }
@@ -113,6 +126,8 @@ impl Fragment {
             restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
             keep_extra: over.keep_extra.or(self.keep_extra),
             by_hand_grace: over.by_hand_grace.or(self.by_hand_grace),
+            windows: over.windows.or(self.windows),
+            timezone: over.timezone.or(self.timezone),
             instances,
         }
     }
@@ -135,6 +150,8 @@ pub struct Settings {
     pub keep_extra: usize,
     /// How late the timestamp and snapshot of a bundle carried by hand may be.
     pub by_hand_grace: Duration,
+    windows: Vec<Window>,
+    timezone: Option<String>,
     instances: BTreeMap<InstanceName, InstanceFragment>,
 }
 
@@ -177,6 +194,28 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// The maintenance windows of an instance. The time zone is looked up here and not when settings are read: a host without time zones
+    /// still starts its agents.
+    pub fn windows(&self, instance: &InstanceName) -> Result<Windows, Report> {
+        let fragment = self.instances.get(instance).cloned().unwrap_or_default();
+        let windows = fragment.windows.unwrap_or_else(|| self.windows.clone());
+        if windows.is_empty() {
+            return Ok(Windows::new(windows, TimeZone::UTC));
+        }
+        let named = fragment.timezone.as_deref().or(self.timezone.as_deref());
+        let zone = clock::zone(named).map_err(|error| Report {
+            class: Class::Usage,
+            hint: Some(
+                "correct `timezone` in the settings (`timedatectl list-timezones` lists the names), or install the package tzdata"
+                    .to_owned(),
+            ),
+            ..Report::from(error)
+        })?;
+        Ok(Windows::new(windows, zone))
+    }
+}
+
 fn parse(path: &Path, text: &str) -> Result<Fragment, Report> {
     toml::from_str(text).map_err(|error| Report {
         class: Class::Usage,
@@ -206,6 +245,8 @@ impl From<Fragment> for Settings {
             rehearsal: fragment.rehearsal.unwrap_or_default(),
             keep_extra: fragment.keep_extra.unwrap_or(1),
             by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),
+            windows: fragment.windows.unwrap_or_default(),
+            timezone: fragment.timezone,
             instances: fragment.instances,
         }
     }

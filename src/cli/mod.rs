@@ -10,6 +10,7 @@ pub mod output;
 pub mod pack;
 pub mod status;
 pub mod switching;
+pub mod timing;
 pub mod trust;
 
 use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};

@@ -2,6 +2,7 @@
 //! none does; then they follow the journal, which needs no socket.
 
 use super::output::Output;
+use super::timing::Timing;
 use super::{Context, Ended, agents, instance_of, rehearsers, usage};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
@@ -14,7 +15,6 @@ use crate::switch::files::InstanceFiles;
 use crate::switch::{Entry, Journal, Mode, Phase, Purpose, Switch};
 use crate::version::Release;
 use clap::{Args, ValueEnum};
-use jiff::SignedDuration;
 use serde_json::json;
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ pub struct Terms {
     /// Try a release that failed on this host before
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    timing: Timing,
 }
 
 /// `sidle switch PACKAGE [RELEASE]`
@@ -178,10 +180,21 @@ fn begin(
         reason: terms.reason.clone(),
         by: process::user_name(process::user()),
         force: terms.force,
+        when: terms.timing.when(&settings, &instance, purpose, clock::now())?,
     };
     let files = InstanceFiles::new(&context.layout, &instance, package);
     match ask(&context.layout, &instance, &Request::Switch(wish.clone()))? {
         Some(Answer::Refused(report)) => Err(report),
+        // Nobody waits at a terminal for a window of next week.
+        Some(Answer::Accepted { switch }) if wish.when.opens.is_some() => {
+            let live = files.journal()?.live.filter(|live| live.id == switch);
+            let words = live.as_ref().map_or_else(|| "has begun".to_owned(), words);
+            context.output.result(
+                &format!("switch {switch} is accepted: {words}; `sidle cancel {package}` takes it back"),
+                json!({"switch": switch, "pending": true, "schedule": live.and_then(|live| live.schedule)}),
+            );
+            Ok(Ended::As(Class::Pending))
+        }
         Some(Answer::Accepted { switch }) if terms.no_wait => {
             context.output.result(
                 &format!("switch {switch} is accepted; `sidle status {package}` tells how far it is"),
@@ -211,23 +224,17 @@ fn leave(
         });
     };
     let mut driver = Driver::new(files.clone(), lock, settings.limits, now)?;
-    let deadline = SignedDuration::from_secs(i64::try_from(wish.deadline_seconds).unwrap_or(i64::MAX));
-    let request = crate::switch::Request {
-        purpose: wish.purpose,
-        // Nothing runs, so there is nothing to overlap with.
-        mode: wish.mode.unwrap_or(Mode::Idle),
-        to: wish.to.clone(),
-        deadline: now.wall.saturating_add(deadline).unwrap_or(jiff::Timestamp::MAX),
-        reason: wish.reason,
-        by: wish.by,
-        notes: Vec::new(),
-    };
     let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+    // Nothing runs, so there is nothing to overlap with.
+    let (mode, to) = (wish.mode.unwrap_or(Mode::Idle), wish.to.clone());
+    let request = wish.request(mode, Vec::new(), now.wall)?;
     let switch = driver.request(request, bad, now)?;
     let instance = files.instance();
+    let schedule = driver.journal().live.as_ref().and_then(|live| live.schedule.clone());
+    let waits = schedule.as_ref().map_or_else(String::new, |schedule| format!(", and waits for {schedule}"));
     context.output.result(
-        &format!("switch {switch} to {} is written down: nothing runs {instance} now, so it begins when `sidle supervise {instance}` starts", wish.to),
-        json!({"switch": switch, "pending": true}),
+        &format!("switch {switch} to {to} is written down: nothing runs {instance} now, so it begins when `sidle supervise {instance}` starts{waits}"),
+        json!({"switch": switch, "pending": true, "schedule": schedule}),
     );
     Ok(Ended::As(Class::Pending))
 }
@@ -276,6 +283,7 @@ fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Repo
 /// A live switch in one line.
 pub(super) fn words(live: &Switch) -> String {
     let phase = match live.phase {
+        Phase::Scheduled => "scheduled",
         Phase::Checking => "checking the files of both releases",
         Phase::Rehearsing => "rehearsing: loading this host's configuration and modules",
         Phase::Waiting => "waiting until no job runs",
@@ -299,7 +307,9 @@ pub(super) fn words(live: &Switch) -> String {
         | Phase::Expired
         | Phase::Abandoned => "ending",
     };
-    let waits = live.waiting_for.as_ref().map_or_else(String::new, |waiting| format!(" ({waiting})"));
+    let scheduled = live.schedule.as_ref().filter(|_| live.phase == Phase::Scheduled).map(ToString::to_string);
+    let waiting = scheduled.as_ref().or(live.waiting_for.as_ref());
+    let waits = waiting.map_or_else(String::new, |waiting| format!(" ({waiting})"));
     format!("{} to {}: {phase}{waits}", live.purpose, live.to)
 }
 

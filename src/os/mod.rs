@@ -15,6 +15,7 @@ pub mod net;
 pub mod notify;
 pub mod proc_fs;
 pub mod process;
+pub mod random;
 pub mod socket;
 pub mod space;
 pub mod walk;

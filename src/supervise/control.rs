@@ -4,9 +4,11 @@ use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::dir::Dir;
-use crate::os::{OsError, socket};
-use crate::switch::{Mode, Purpose};
+use crate::os::{OsError, random, socket};
+use crate::switch::schedule::{When, later};
+use crate::switch::{self, Mode, Purpose};
 use crate::version::Release;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::time::Duration;
@@ -45,6 +47,22 @@ pub struct Wish {
     pub by: String,
     /// Try it although it failed here before.
     pub force: bool,
+    /// When to begin.
+    #[serde(default)]
+    pub when: When,
+}
+
+impl Wish {
+    /// The request for a switch that is done in `mode`, with notes on that. Draws the splay.
+    pub fn request(self, mode: Mode, notes: Vec<String>, now: Timestamp) -> Result<switch::Request, OsError> {
+        let schedule = self.when.drawn(now, random::up_to)?;
+        let deadline = match &schedule {
+            Some(schedule) => schedule.deadline(self.deadline_seconds),
+            None => later(now, self.deadline_seconds),
+        };
+        let Self { purpose, to, reason, by, .. } = self;
+        Ok(switch::Request { purpose, mode, to, deadline, schedule, reason, by, notes })
+    }
 }
 
 /// What a supervisor answers.

@@ -17,10 +17,9 @@ use crate::store::Store;
 use crate::switch::drive::{BadReleases, Driver, Moment, Rehearsals, Step};
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::{Processes, Which};
-use crate::switch::{self, Limits, Phase};
+use crate::switch::{Limits, Phase, Switch};
 use control::{Answer, Request, Wish};
 use events::{Event, Events};
-use jiff::SignedDuration;
 use status::{AgentStatus, SupervisorStatus};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,6 +49,8 @@ pub struct SuperviseSettings {
 const HEALTH_LOOK: Duration = Duration::from_secs(15);
 /// The same while it is not healthy.
 const HEALTH_LOOK_SOON: Duration = Duration::from_secs(2);
+/// How soon a scheduled switch is looked at again at the soonest.
+const SCHEDULE_LOOK_MIN: Duration = Duration::from_millis(50);
 /// How often an ending process is looked at.
 const END_LOOK: Duration = Duration::from_millis(50);
 /// An agent that lived this long has come up: the next pause is the first one again.
@@ -183,7 +184,7 @@ impl Supervisor {
         let until_look = self.look(now);
         self.report(now)?;
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
-        let until_step = self.driver.journal().live.as_ref().map(|live| step_pause(live.phase).min(limit(live.phase)));
+        let until_step = self.driver.journal().live.as_ref().map(|live| step_pause(live, now).min(limit(live.phase)));
         Ok(until_step.into_iter().chain([until_restart, until_look]).min().unwrap_or(HEALTH_LOOK))
     }
 
@@ -336,17 +337,8 @@ impl Supervisor {
     fn begin(&mut self, wish: Wish, now: Moment) -> Result<u64, Report> {
         let manifest = self.driver.store().manifest(&wish.to)?;
         let choice = choose::choose(wish.mode, self.driver.journal().meant_which(), &self.processes, &manifest)?;
-        let deadline = SignedDuration::from_secs(i64::try_from(wish.deadline_seconds).unwrap_or(i64::MAX));
-        let request = switch::Request {
-            purpose: wish.purpose,
-            mode: choice.mode,
-            to: wish.to,
-            deadline: now.wall.saturating_add(deadline).unwrap_or(jiff::Timestamp::MAX),
-            reason: wish.reason,
-            by: wish.by,
-            notes: choice.note.into_iter().collect(),
-        };
         let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+        let request = wish.request(choice.mode, choice.note.into_iter().collect(), now.wall)?;
         Ok(self.driver.request(request, bad, now)?)
     }
 
@@ -372,8 +364,15 @@ fn proc_fs_holder(layout: &Layout, instance: &InstanceName) -> String {
 }
 
 /// How long until an act that is not done yet is performed again.
-fn step_pause(phase: Phase) -> Duration {
-    match phase {
+fn step_pause(live: &Switch, now: Moment) -> Duration {
+    match live.phase {
+        // The wall clock may be set meanwhile.
+        Phase::Scheduled => {
+            let left = live.schedule.as_ref().map(|schedule| schedule.begins.duration_since(now.wall));
+            left.and_then(|left| Duration::try_from(left).ok())
+                .unwrap_or_default()
+                .clamp(SCHEDULE_LOOK_MIN, HEALTH_LOOK)
+        }
         Phase::Stopping
         | Phase::Retreating
         | Phase::Freezing

@@ -24,6 +24,7 @@ impl Driver {
         now: Moment,
     ) -> Result<Outcome, DriveError> {
         match act {
+            Act::AwaitBeginning => self.await_beginning(live, now),
             Act::Check => self.check(live, processes, now),
             Act::Rehearse => self.rehearse(live, processes, now),
             Act::AwaitIdle => self.await_idle(live, processes, now),
@@ -56,6 +57,14 @@ impl Driver {
             Act::Pause => Ok(Outcome::NotYet(live.waiting_for.clone().unwrap_or_else(|| "another try".to_owned()))),
             Act::Settle => self.settle(live, processes),
         }
+    }
+
+    /// It is time, and nobody has held the instance meanwhile.
+    fn await_beginning(&self, live: &Switch, now: Moment) -> Result<Outcome, DriveError> {
+        if let Some(schedule) = live.schedule.as_ref().filter(|schedule| now.wall < schedule.begins) {
+            return Ok(Outcome::NotYet(schedule.to_string()));
+        }
+        Ok(self.held(live.purpose, now.wall)?.map_or(Outcome::Done, |refusal| Outcome::Failed(refusal.message)))
     }
 
     /// The files of both releases are what was signed; the peers of the running process are the baseline.
@@ -291,7 +300,8 @@ pub(super) fn gone(live: &Switch, processes: &Processes) -> Option<Outcome> {
         }
         (Act::Prove(Side::Trial) | Act::HandOver | Act::Watch, Former::Apart | Former::None) => &[Side::Trial],
         (
-            Act::Check
+            Act::AwaitBeginning
+            | Act::Check
             | Act::Rehearse
             | Act::Stop(_)
             | Act::Start(_)

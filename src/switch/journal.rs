@@ -6,6 +6,7 @@ use crate::switch::machine::{Mode, Outcome};
 use crate::switch::phase::Phase;
 use crate::switch::processes::Which;
 use crate::switch::record::{Purpose, Switch, shortened};
+use crate::switch::schedule::Schedule;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,8 @@ pub struct Request {
     pub to: Release,
     /// Until when the stop must have begun.
     pub deadline: Timestamp,
+    /// When it begins; None: at once.
+    pub schedule: Option<Schedule>,
     /// Why, in the words of whoever asks.
     pub reason: String,
     /// Who asks.
@@ -86,10 +89,11 @@ impl Journal {
             mode: request.mode,
             from: self.proven.clone(),
             to: request.to,
-            phase: Phase::Checking,
+            phase: if request.schedule.is_some() { Phase::Scheduled } else { Phase::Checking },
             phase_since: now,
             requested_at: now,
             deadline: request.deadline,
+            schedule: request.schedule,
             boot: boot.to_owned(),
             reason: shortened(&request.reason),
             by: shortened(&request.by),

@@ -6,6 +6,7 @@
 //! idle    checking → rehearsing → waiting ⇄ freezing → stopping → starting → proving ⇄ probation → flipping → committed
 //! back                                                  └──────── retreating → restarting → reproving → rolled-back
 //!                                                                      └──────── stranded ────────┘
+//! before  scheduled → checking, where a window or a splay is waited for
 //! out     refused, cancelled, expired (nothing was stopped); abandoned (a person gave a stranded switch up)
 //! ```
 //!
@@ -17,7 +18,7 @@
 //! - [`limits`] says how long a phase may last.
 //! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
 //! - [`history`] is one line for each switch that ended, [`verdicts`] what is held against releases.
-//! - [`hold`] is a person's word that an instance stays as it is.
+//! - [`hold`] is a person's word that an instance stays as it is, [`windows`] when switches may begin, [`schedule`] when one does.
 //! - [`drive`] is the driver, [`acts`] what it does; [`processes`] and [`running`] are the agent's processes, [`rehearse`] a rehearsal.
 //! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
 //!
@@ -59,7 +60,9 @@ pub mod record;
 pub mod rehearse;
 pub mod roles;
 pub mod running;
+pub mod schedule;
 pub mod verdicts;
+pub mod windows;
 
 pub use history::{Entry, History};
 pub use journal::{Journal, JournalError, Request, RequestError};

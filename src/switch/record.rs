@@ -7,6 +7,7 @@ use crate::switch::limits::Limits;
 use crate::switch::machine::{self, Course, Former, Found, Mode, Outcome, Side};
 use crate::switch::phase::Phase;
 use crate::switch::processes::Which;
+use crate::switch::schedule::Schedule;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -96,6 +97,9 @@ pub struct Switch {
     /// The id of the boot in which it was asked for, or resumed last: how a resume knows that the host was started anew since, even when
     /// the first resume after that was itself cut off.
     pub boot: String,
+    /// When it begins, where that is not at once, or a window ends it; None: neither.
+    #[serde(default)]
+    pub schedule: Option<Schedule>,
     /// Why, in the words of whoever asked.
     pub reason: String,
     /// Who asked.
@@ -204,6 +208,8 @@ impl Switch {
                 Outcome::NotYet("its probation to be over".to_owned())
             }
             Outcome::NotYet(_) if over => Outcome::Expired,
+            // A host that slept through its window does not begin after it.
+            Outcome::Done if self.phase == Phase::Scheduled && over => Outcome::Expired,
             Outcome::Done
             | Outcome::NotYet(_)
             | Outcome::Failed(_)

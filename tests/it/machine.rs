@@ -63,6 +63,7 @@ fn beginning(world: World, crashes: u8, cancels: u8) -> State {
         mode: world.mode,
         to,
         deadline: DEADLINE,
+        schedule: None,
         reason: String::new(),
         by: String::new(),
         notes: Vec::new(),

@@ -32,3 +32,4 @@ mod support;
 mod switching;
 mod tamper;
 mod will;
+mod windows;

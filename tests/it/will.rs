@@ -1,5 +1,6 @@
 //! A person's will: holds, windows, splay. What was asked for happens then, and what was forbidden doesn't.
 
+use crate::support::eventually;
 use crate::support::stage::{Author, DEMO, Host, Ran};
 use std::fs;
 
@@ -87,4 +88,135 @@ fn a_corrupt_hold_is_an_error_and_never_none() {
     }
     host.sidle(&["unhold", DEMO]).ok();
     assert_eq!(host.sidle(&["switch", DEMO, "1.0-1"]).code, Some(4));
+}
+
+const JOURNAL: &str = "var/lib/sidle/instances/demo-agent/journal";
+
+/// A window of an hour that opens the day after tomorrow.
+fn set_windows(host: &Host) -> String {
+    let day = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(48)).to_zoned(jiff::tz::TimeZone::UTC);
+    let window = day.strftime("%a 01:00-02:00").to_string();
+    fs::write(host.path("etc/sidle/conf.d/windows.toml"), format!("windows = [\"{window}\"]\ntimezone = \"UTC\"\n"))
+        .unwrap();
+    day.strftime("%Y-%m-%d").to_string()
+}
+
+/// Moves what the journal says of the schedule, while no supervisor lives.
+fn move_schedule(host: &Host, change: impl FnOnce(&mut serde_json::Value)) {
+    let mut journal: serde_json::Value = serde_json::from_slice(&fs::read(host.path(JOURNAL)).unwrap()).unwrap();
+    change(&mut journal["live"]);
+    fs::write(host.path(JOURNAL), journal.to_string()).unwrap();
+}
+
+#[test]
+fn outside_its_windows_nothing_begins_unless_a_person_says_so() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let date = set_windows(&host);
+    let opening = format!("{date} 01:00 +00:00 UTC");
+    for arguments in [&["switch", DEMO, "1.1-1"][..], &["restart", DEMO], &["rollback", DEMO, "1.1-1"]] {
+        refused(
+            &host.sidle(arguments),
+            &["cannot ", "outside its maintenance windows", &opening, "--at-window", "--outside-window"],
+        );
+    }
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--at-window", "--outside-window"]).code, Some(2));
+    host.sidle(&["switch", DEMO, "1.1-1", "--outside-window"]).ok();
+    // Accepted, and waiting: nobody waits at the terminal.
+    let waits = host.sidle(&["rollback", DEMO, "--at-window", "--deadline", "2h"]);
+    assert_eq!(waits.code, Some(4), "{waits:?}");
+    let opens = format!("{date}T01:00:00Z");
+    assert!(waits.stdout.contains("scheduled") && waits.stdout.contains(&opens), "{waits:?}");
+    let status = host.sidle(&["status", DEMO]);
+    let deadline = format!("deadline {date}T02:00:00Z");
+    assert!(
+        status.code == Some(4) && status.stdout.contains(&opens) && status.stdout.contains(&deadline),
+        "{status:?}"
+    );
+    assert_eq!(host.status()["switch"]["phase"], "scheduled");
+    assert_eq!(host.answering("meanwhile"), "1.1");
+    assert_eq!(host.sidle(&["switch", DEMO, "1.0-1", "--outside-window"]).code, Some(12));
+    assert_eq!(host.sidle(&["cancel", DEMO]).code, Some(0));
+    // Another instance's word counts before the host's, and no windows are no restriction.
+    fs::write(host.path("etc/sidle/conf.d/z.toml"), "[instances.demo-agent]\nwindows = []\n").unwrap();
+    assert_eq!(host.sidle(&["restart", DEMO, "--at-window"]).code, Some(2));
+    host.sidle(&["restart", DEMO]).ok();
+}
+
+#[test]
+fn settings_of_windows_that_make_no_sense_are_refused_by_name() {
+    let (host, _author) = two_releases();
+    let settings = host.path("etc/sidle/conf.d/windows.toml");
+    fs::write(&settings, "windows = [\"Sat 22-04\"]\n").unwrap();
+    let ran = host.sidle(&["switch", DEMO, "1.0-1"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("windows.toml") && ran.stderr.contains("Sat 22-04"), "{ran:?}");
+    fs::write(&settings, "windows = [\"Sat 22:00-04:00\"]\ntimezone = \"Europe/Bertin\"\n").unwrap();
+    let ran = host.sidle(&["switch", DEMO, "1.0-1"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("Europe/Bertin") && ran.stderr.contains("tzdata"), "{ran:?}");
+    // A host that lost its time zones still starts its agent.
+    drop(host.supervise());
+}
+
+#[test]
+fn a_window_is_waited_for_without_a_supervisor_and_one_that_was_slept_through_is_missed() {
+    let (host, _author) = two_releases();
+    set_windows(&host);
+    let far = ("2020-01-01T00:00:00Z", "2999-01-01T00:00:00Z");
+    assert_eq!(host.sidle(&["switch", DEMO, "1.0-1", "--at-window"]).code, Some(4));
+    move_schedule(&host, |live| {
+        live["schedule"]["begins"] = far.0.into();
+        live["deadline"] = far.0.into();
+    });
+    let supervisor = host.supervise();
+    let history = || host.sidle(&["--json", "history", DEMO]).json()["switches"].clone();
+    eventually(10, "it ends", || {
+        history().as_array().filter(|ended| ended.len() == 1).map(drop).ok_or_else(String::new)
+    });
+    assert_eq!((history()[0]["result"].as_str(), host.current()), (Some("expired"), None));
+    assert_eq!(supervisor.end(), Some(0));
+    assert_eq!(host.sidle(&["switch", DEMO, "1.0-1", "--at-window"]).code, Some(4));
+    move_schedule(&host, |live| {
+        live["schedule"]["begins"] = far.0.into();
+        live["deadline"] = far.1.into();
+    });
+    let supervisor = host.supervise();
+    eventually(10, "it is done", || host.current().ok_or_else(|| "no current yet".to_owned()));
+    assert_eq!(supervisor.end(), Some(0));
+    // A hold that came meanwhile counts.
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--at-window"]).code, Some(4));
+    host.sidle(&["hold", DEMO, "--reason", "frost"]).ok();
+    move_schedule(&host, |live| {
+        live["schedule"]["begins"] = far.0.into();
+        live["deadline"] = far.1.into();
+    });
+    let _supervisor = host.supervise();
+    eventually(10, "it ends", || {
+        history().as_array().filter(|ended| ended.len() == 3).map(drop).ok_or_else(String::new)
+    });
+    let last = history()[2].clone();
+    assert_eq!(last["result"], "refused");
+    assert!(last["failure"]["text"].as_str().unwrap().contains("frost"), "{last}");
+    assert_eq!(host.current().as_deref(), Some("1.0-1"));
+}
+
+#[test]
+fn a_splay_is_drawn_once_and_outlives_the_supervisor() {
+    let (host, _author) = two_releases();
+    let mut supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    host.sidle(&["switch", DEMO, "1.1-1", "--splay", "1s"]).ok();
+    assert_eq!(host.current().as_deref(), Some("1.1-1"));
+    // One chance in ten million that it begins before the look.
+    assert_eq!(host.sidle(&["rollback", DEMO, "--splay", "365d", "--no-wait"]).code, Some(4));
+    let drawn = host.status()["switch"]["schedule"].clone();
+    let splay = drawn["splay_seconds"].as_u64().unwrap();
+    assert!(splay <= 365 * 86_400 && drawn["opens"].is_null(), "{drawn}");
+    let told = host.sidle(&["status", DEMO]).stdout;
+    assert!(told.contains(&format!("{splay} s of splay")), "{told}");
+    supervisor.kill();
+    let _next = host.supervise();
+    assert_eq!(host.status()["switch"]["schedule"], drawn);
+    assert_eq!(host.answering("meanwhile"), "1.1");
+    assert_eq!(host.sidle(&["cancel", DEMO]).code, Some(0));
 }
