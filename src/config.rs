@@ -13,6 +13,7 @@
 //! keep_extra = 1             # releases kept beside current and previous
 //! by_hand_grace = "90d"      # how late the timestamp and snapshot of a bundle carried by hand may be
 //!
+//! restore_configuration = false  # whether a rollback, and a failed switch, put the agent's configuration back as it was
 //! windows = ["Sat 22:00-04:00"]  # when switches may begin (the grammar: `switch::windows`); default: always
 //! timezone = "Europe/Berlin" # by whose clocks; default: the host's
 //!
@@ -55,6 +56,7 @@ struct Fragment {
     restart_pause_limit: Option<Text>,
     keep_extra: Option<usize>,
     by_hand_grace: Option<Text>,
+    restore_configuration: Option<bool>,
     windows: Option<Vec<Window>>,
     timezone: Option<String>,
     #[serde(default)]
@@ -126,6 +128,7 @@ impl Fragment {
             restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
             keep_extra: over.keep_extra.or(self.keep_extra),
             by_hand_grace: over.by_hand_grace.or(self.by_hand_grace),
+            restore_configuration: over.restore_configuration.or(self.restore_configuration),
             windows: over.windows.or(self.windows),
             timezone: over.timezone.or(self.timezone),
             instances,
@@ -150,6 +153,8 @@ pub struct Settings {
     pub keep_extra: usize,
     /// How late the timestamp and snapshot of a bundle carried by hand may be.
     pub by_hand_grace: Duration,
+    /// Whether a rollback, and the way back, put the agent's configuration back as it was.
+    pub restore_configuration: bool,
     windows: Vec<Window>,
     timezone: Option<String>,
     instances: BTreeMap<InstanceName, InstanceFragment>,
@@ -245,6 +250,7 @@ impl From<Fragment> for Settings {
             rehearsal: fragment.rehearsal.unwrap_or_default(),
             keep_extra: fragment.keep_extra.unwrap_or(1),
             by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),
+            restore_configuration: fragment.restore_configuration.unwrap_or(false),
             windows: fragment.windows.unwrap_or_default(),
             timezone: fragment.timezone,
             instances: fragment.instances,

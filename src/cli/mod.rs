@@ -3,6 +3,7 @@
 pub mod author;
 pub mod exit;
 pub mod facts;
+pub mod follow;
 pub mod hold;
 pub mod host;
 pub mod input;
@@ -13,11 +14,12 @@ pub mod switching;
 pub mod timing;
 pub mod trust;
 
+use crate::agent::caller::Caller;
 use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
-use crate::os::{OsError, environment, file};
+use crate::os::{OsError, environment, file, process};
 use crate::rehearsal::Rehearser;
 use clap::{Args, Parser, Subcommand};
 use output::Output;
@@ -190,6 +192,19 @@ pub fn rehearsers(kind: AgentKind) -> &'static dyn Rehearser {
     match kind {
         AgentKind::Salt => &crate::salt::rehearsal::SALT,
         AgentKind::Demo => &crate::demo::rehearsal::DEMO,
+    }
+}
+
+/// The job of an agent out of which this command runs.
+pub fn caller() -> Option<Caller> {
+    crate::salt::caller::caller(process::own_number())
+}
+
+/// What lies in an agent's configuration directory and is none of its configuration.
+pub fn no_configuration(kind: AgentKind) -> &'static [&'static str] {
+    match kind {
+        AgentKind::Salt => crate::salt::NO_CONFIGURATION,
+        AgentKind::Demo => crate::demo::NO_CONFIGURATION,
     }
 }
 

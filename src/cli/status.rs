@@ -1,6 +1,6 @@
 //! status and history: intended, installed and running, told apart; offline, without rights, without a socket.
 
-use super::switching::words;
+use super::follow::words;
 use super::{Context, Ended, instance_of};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
@@ -132,6 +132,9 @@ impl Seen {
                 ago(live.phase_since, self.now),
                 moment(live.deadline)
             ));
+            if let Some(origin) = &live.origin {
+                lines.push(format!("             asked for in {origin}"));
+            }
             if let Some(failure) = &live.failure {
                 lines.push(format!("             because {}", failure.text));
             }
@@ -198,8 +201,9 @@ fn line(entry: &Entry) -> String {
     let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
     let reason = if entry.reason.is_empty() { String::new() } else { format!(" ({})", entry.reason) };
     let outage = SignedDuration::from_millis(i64::try_from(entry.outage_milliseconds).unwrap_or(i64::MAX));
+    let origin = entry.origin.as_ref().map_or_else(String::new, |origin| format!(", {origin}"));
     let told = format!(
-        "{}  #{} {} {} -> {} ({}) by {}{reason}: {result}{why}; outage {:.1} s",
+        "{}  #{} {} {} -> {} ({}) by {}{origin}{reason}: {result}{why}; outage {:.1} s",
         moment(entry.ended_at),
         entry.id,
         entry.purpose,

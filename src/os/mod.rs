@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the floor that the lint fences: raw effects are made here")]
 
+pub mod attributes;
 pub mod clock;
 pub mod crash;
 pub mod dir;

@@ -244,6 +244,11 @@ pub fn own_program() -> Result<PathBuf> {
     std::env::current_exe().map_err(|source| OsError::new("find the program behind", path, source))
 }
 
+/// This process's number.
+pub fn own_number() -> u32 {
+    std::process::id()
+}
+
 /// The user that this process acts as.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()

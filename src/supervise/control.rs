@@ -1,5 +1,6 @@
 //! The control socket: one line of JSON asks, one line answers. Only the owner of the instance may ask.
 
+use crate::agent::caller::Caller;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::InstanceName;
@@ -25,7 +26,7 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 #[serde(tag = "verb", rename_all = "kebab-case")]
 pub enum Request {
     /// Begin a switch.
-    Switch(Wish),
+    Switch(Box<Wish>),
     /// Take the live switch back.
     Cancel,
 }
@@ -45,6 +46,9 @@ pub struct Wish {
     pub reason: String,
     /// Who asks.
     pub by: String,
+    /// The agent's job out of which they ask.
+    #[serde(default)]
+    pub origin: Option<Caller>,
     /// Try it although it failed here before.
     pub force: bool,
     /// When to begin.
@@ -60,8 +64,8 @@ impl Wish {
             Some(schedule) => schedule.deadline(self.deadline_seconds),
             None => later(now, self.deadline_seconds),
         };
-        let Self { purpose, to, reason, by, .. } = self;
-        Ok(switch::Request { purpose, mode, to, deadline, schedule, reason, by, notes })
+        let Self { purpose, to, reason, by, origin, .. } = self;
+        Ok(switch::Request { purpose, mode, to, deadline, schedule, reason, by, origin, notes })
     }
 }
 

@@ -14,6 +14,7 @@ use crate::os::dir::Dir;
 use crate::os::process::Identity;
 use crate::os::{OsError, clock, notify, proc_fs, socket};
 use crate::store::Store;
+use crate::switch::configuration::Keeping;
 use crate::switch::drive::{BadReleases, Driver, Moment, Rehearsals, Step};
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::{Processes, Which};
@@ -43,6 +44,8 @@ pub struct SuperviseSettings {
     pub restart_pause_maximum: Duration,
     /// How releases are rehearsed.
     pub rehearsals: Rehearsals,
+    /// How configuration is kept.
+    pub keeping: Keeping,
 }
 
 /// How often the agent's health is looked at while nothing happens.
@@ -134,6 +137,7 @@ impl Supervisor {
         processes.find(|release| store.manifest(release).ok())?;
         let now = moment();
         let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals);
+        driver = driver.with_snapshots(settings.keeping);
         driver.resume(&processes, now)?;
         let restart = Restart { pause: settings.restart_pause_minimum, not_before: Duration::ZERO, started: None };
         Ok(Self {
@@ -325,7 +329,7 @@ impl Supervisor {
             });
         }
         let done = match request {
-            Request::Switch(wish) => self.begin(wish, now),
+            Request::Switch(wish) => self.begin(*wish, now),
             Request::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),
         };
         match done {

@@ -38,7 +38,12 @@ impl Driver {
                 Ok(false) => Outcome::NotYet("the process to be gone".to_owned()),
                 Err(error) => Outcome::NotYet(error.to_string()),
             }),
-            Act::Start(side) => Ok(self.start(live, side, processes)),
+            Act::Start(side) => {
+                if let Some(why) = self.configuration_for(live, side, processes, now)? {
+                    return Ok(Outcome::Failed(why));
+                }
+                Ok(self.start(live, side, processes))
+            }
             Act::Prove(side) => Ok(if let Some(why) = unguardable(live, side, processes) {
                 Outcome::Failed(why)
             } else {
@@ -55,7 +60,7 @@ impl Driver {
             Act::Flip => Ok(self.flip()),
             Act::Drain(side) => self.drain(live, side, processes, now),
             Act::Pause => Ok(Outcome::NotYet(live.waiting_for.clone().unwrap_or_else(|| "another try".to_owned()))),
-            Act::Settle => self.settle(live, processes),
+            Act::Settle => self.settle(live, processes, now),
         }
     }
 
@@ -74,6 +79,9 @@ impl Driver {
                 if let Err(error) = self.store.verify(release) {
                     return Ok(Outcome::Failed(error.to_string()));
                 }
+            }
+            if let Some(refusal) = self.keep_configuration(live, processes, now)? {
+                return Ok(Outcome::Failed(refusal));
             }
             self.asked = Asked::at(now);
             self.assign(processes)?;
@@ -276,8 +284,11 @@ impl Driver {
         }
     }
 
-    fn settle(&self, live: &Switch, processes: &Processes) -> Result<Outcome, DriveError> {
+    fn settle(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Result<Outcome, DriveError> {
         processes.thaw_all()?;
+        self.settle_configuration(live, processes, now)?;
+        let noted = self.journal.live.clone();
+        let live = noted.as_ref().unwrap_or(live);
         if let Some(entry) = Entry::of(live) {
             self.files.write_history(&self.lock, &self.files.history()?.with(entry))?;
             crash_point!("settle.history");

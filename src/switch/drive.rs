@@ -2,6 +2,7 @@
 
 use super::acts::gone;
 use super::asked::Asked;
+use super::configuration::Keeping;
 use super::error::DriveError;
 use super::files::{DriverLock, InstanceFiles};
 use super::processes::Processes;
@@ -80,6 +81,7 @@ pub struct Driver {
     pub(super) asked: Asked,
     pub(super) rehearsals: Option<Rehearsals>,
     pub(super) rehearsing: Option<Rehearsing>,
+    pub(super) keeping: Option<Keeping>,
     /// Whether the side on its way out has been told to take nothing any more; begun anew with each phase.
     pub(super) backlog: Backlog,
 }
@@ -91,14 +93,33 @@ impl Driver {
         let store = Store::new(files.layout(), files.package());
         let (serial, asked, backlog) = (0, Asked::default(), Backlog::Possible);
         let entered = now.since_boot;
-        let (rehearsals, rehearsing) = (None, None);
-        Ok(Self { files, store, lock, journal, limits, entered, serial, asked, rehearsals, rehearsing, backlog })
+        let (rehearsals, rehearsing, keeping) = (None, None, None);
+        Ok(Self {
+            files,
+            store,
+            lock,
+            journal,
+            limits,
+            entered,
+            serial,
+            asked,
+            rehearsals,
+            rehearsing,
+            keeping,
+            backlog,
+        })
     }
 
     /// The same, which rehearses before a trial.
     #[must_use]
     pub fn with_rehearsals(self, rehearsals: Rehearsals) -> Self {
         Self { rehearsals: Some(rehearsals), ..self }
+    }
+
+    /// The same, which keeps snapshots of the agent's configuration.
+    #[must_use]
+    pub fn with_snapshots(self, keeping: Keeping) -> Self {
+        Self { keeping: Some(keeping), ..self }
     }
 
     /// The journal as it is on disk.

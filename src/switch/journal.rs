@@ -1,5 +1,6 @@
 //! What an instance remembers about its switches, and its JSON form. Pure: reading and writing the file is the driver's.
 
+use crate::agent::caller::Caller;
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::switch::machine::{Mode, Outcome};
@@ -57,6 +58,8 @@ pub struct Request {
     pub reason: String,
     /// Who asks.
     pub by: String,
+    /// The agent's job out of which they ask.
+    pub origin: Option<Caller>,
     /// What whoever asks should know of it: why not in the mode that was asked for.
     pub notes: Vec<String>,
 }
@@ -97,7 +100,9 @@ impl Journal {
             boot: boot.to_owned(),
             reason: shortened(&request.reason),
             by: shortened(&request.by),
+            origin: request.origin.map(Caller::bounded),
             notes: request.notes.iter().map(|note| shortened(note)).collect(),
+            restores: None,
             parted: false,
             baseline: Vec::new(),
             steps: 0,
@@ -144,6 +149,16 @@ impl Journal {
         let mut journal = self.clone();
         if let Some(live) = journal.live.as_mut().filter(|live| live.phase.is_before_stop()) {
             live.baseline = baseline;
+        }
+        journal
+    }
+
+    /// This journal, whose live switch puts back the configuration of an earlier switch's snapshot.
+    #[must_use]
+    pub fn restoring(&self, snapshot: u64) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut() {
+            live.restores = Some(snapshot);
         }
         journal
     }

@@ -19,6 +19,7 @@
 //! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
 //! - [`history`] is one line for each switch that ended, [`verdicts`] what is held against releases.
 //! - [`hold`] is a person's word that an instance stays as it is, [`windows`] when switches may begin, [`schedule`] when one does.
+//! - [`snapshot`] is what a configuration directory was before a trial, [`configuration`] when it is put back.
 //! - [`drive`] is the driver, [`acts`] what it does; [`processes`] and [`running`] are the agent's processes, [`rehearse`] a rehearsal.
 //! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
 //!
@@ -45,6 +46,7 @@
 
 pub mod acts;
 pub mod asked;
+pub mod configuration;
 pub mod drive;
 pub mod error;
 pub mod files;
@@ -61,6 +63,7 @@ pub mod rehearse;
 pub mod roles;
 pub mod running;
 pub mod schedule;
+pub mod snapshot;
 pub mod verdicts;
 pub mod windows;
 

@@ -2,6 +2,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+use crate::agent::caller::Caller;
 use crate::name::{InstanceName, PackageName};
 use crate::switch::limits::Limits;
 use crate::switch::machine::{self, Course, Former, Found, Mode, Outcome, Side};
@@ -104,9 +105,15 @@ pub struct Switch {
     pub reason: String,
     /// Who asked.
     pub by: String,
+    /// The agent's job out of which they asked; None: it was none, as far as can be seen.
+    #[serde(default)]
+    pub origin: Option<Caller>,
     /// What whoever asked should know of how it is done: why not in the mode that was asked for, what the rehearsal noticed.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// A rollback puts back the configuration that this switch's snapshot holds; written down before anything is changed.
+    #[serde(default)]
+    pub restores: Option<u64>,
     /// In `overlap`: the old process was lost on the way, the new one is alone.
     #[serde(default)]
     pub parted: bool,

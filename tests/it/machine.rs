@@ -66,6 +66,7 @@ fn beginning(world: World, crashes: u8, cancels: u8) -> State {
         schedule: None,
         reason: String::new(),
         by: String::new(),
+        origin: None,
         notes: Vec::new(),
     };
     let absent = matches!(world.former, Former::None | Former::Absent | Former::Broken);

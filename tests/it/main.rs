@@ -9,7 +9,9 @@
 mod architecture;
 mod bench;
 mod bundle;
+mod caller;
 mod collect;
+mod configuration;
 mod crash;
 mod demo;
 mod formats;

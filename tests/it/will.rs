@@ -1,7 +1,7 @@
 //! A person's will: holds, windows, splay. What was asked for happens then, and what was forbidden doesn't.
 
 use crate::support::eventually;
-use crate::support::stage::{Author, DEMO, Host, Ran};
+use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, text};
 use std::fs;
 
 fn two_releases() -> (Host, Author) {
@@ -219,4 +219,38 @@ fn a_splay_is_drawn_once_and_outlives_the_supervisor() {
     assert_eq!(host.status()["switch"]["schedule"], drawn);
     assert_eq!(host.answering("meanwhile"), "1.1");
     assert_eq!(host.sidle(&["cancel", DEMO]).code, Some(0));
+}
+
+/// Has the agent run `sidle VERB …` in a job; gives its exit code and what it printed.
+fn from_within(host: &Host, name: &str, arguments: &str) -> (String, String) {
+    let (root, out) = (host.path(""), host.path(name));
+    host.job(name, &format!("{SIDLE} --root {} {arguments} >{} 2>&1", text(&root), text(&out)));
+    let done = host.done(name);
+    (done["exit"].clone(), fs::read_to_string(out).unwrap())
+}
+
+#[test]
+fn a_job_of_the_agent_itself_that_asks_for_a_switch_does_not_wait_for_its_own_end() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let ended = |count: usize| {
+        eventually(20, "the switch has ended", || {
+            let history = host.sidle(&["--json", "history", DEMO]).json();
+            let switches = history["switches"].as_array().unwrap().clone();
+            if switches.len() == count { Ok(switches[count - 1].clone()) } else { Err(history.to_string()) }
+        })
+    };
+    let (code, told) = from_within(&host, "idle", "switch demo-agent 1.1-1 --mode idle");
+    assert!(
+        code == "4" && told.contains("goes on by itself") && told.contains("before the one that asks"),
+        "{code}: {told}"
+    );
+    assert_eq!(ended(2)["result"], "committed");
+    let (code, told) = from_within(&host, "overlap", "restart demo-agent --mode overlap");
+    assert!(code == "0" && told.contains("the new release is current"), "{code}: {told}");
+    let last = ended(3);
+    assert_eq!((last["mode"].as_str(), last["result"].as_str()), (Some("overlap"), Some("committed")));
+    assert_eq!(last["origin"], serde_json::Value::Null, "no job of Salt");
+    assert_eq!(host.answering("after"), "1.1");
 }

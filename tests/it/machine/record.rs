@@ -39,6 +39,7 @@ fn request(purpose: Purpose, to: &str) -> Request {
         schedule: None,
         reason: "a test".to_owned(),
         by: "root".to_owned(),
+        origin: None,
         notes: Vec::new(),
     }
 }
