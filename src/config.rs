@@ -5,6 +5,7 @@
 //! start_timeout = "120s"     # until a release has to have reached its peers
 //! rehearsal_timeout = "120s" # until a rehearsal has to be over
 //! rehearsal = "refuse"       # what a rehearsal may do: refuse a switch, only report, or off
+//! extras = "refuse"          # what comes of packages laid over a release (salt-pip) that the next one would not see: refuse, or report
 //! drain_timeout = "30m"      # how long a process on trial that is left may take to finish its jobs
 //! stop_timeout = "30s"       # until an ended process has to be gone
 //! switch_deadline = "30m"    # how long a switch waits for running jobs, then changes nothing
@@ -29,6 +30,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::{clock, file};
+use crate::rehearsal::ExtrasPolicy;
 use crate::switch::Limits;
 use crate::switch::drive::Policy;
 use crate::switch::windows::{Window, Windows};
@@ -51,6 +53,7 @@ struct Fragment {
     rehearsal_timeout: Option<Text>,
     drain_timeout: Option<Text>,
     rehearsal: Option<Policy>,
+    extras: Option<ExtrasPolicy>,
     switch_deadline: Option<Text>,
     restart_pause: Option<Text>,
     restart_pause_limit: Option<Text>,
@@ -122,6 +125,7 @@ impl Fragment {
             stop_timeout: over.stop_timeout.or(self.stop_timeout),
             rehearsal_timeout: over.rehearsal_timeout.or(self.rehearsal_timeout),
             rehearsal: over.rehearsal.or(self.rehearsal),
+            extras: over.extras.or(self.extras),
             drain_timeout: over.drain_timeout.or(self.drain_timeout),
             switch_deadline: over.switch_deadline.or(self.switch_deadline),
             restart_pause: over.restart_pause.or(self.restart_pause),
@@ -149,6 +153,8 @@ pub struct Settings {
     pub restart_pause_maximum: Duration,
     /// What a rehearsal may do.
     pub rehearsal: Policy,
+    /// What comes of extras that would vanish.
+    pub extras: ExtrasPolicy,
     /// Releases kept beside current and previous.
     pub keep_extra: usize,
     /// How late the timestamp and snapshot of a bundle carried by hand may be.
@@ -248,6 +254,7 @@ impl From<Fragment> for Settings {
             restart_pause_minimum: or_seconds(fragment.restart_pause, 1),
             restart_pause_maximum: or_seconds(fragment.restart_pause_limit, 60),
             rehearsal: fragment.rehearsal.unwrap_or_default(),
+            extras: fragment.extras.unwrap_or_default(),
             keep_extra: fragment.keep_extra.unwrap_or(1),
             by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),
             restore_configuration: fragment.restore_configuration.unwrap_or(false),

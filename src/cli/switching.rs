@@ -324,7 +324,7 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         stop: settings.limits.stop,
         restart_pause_minimum: settings.restart_pause_minimum,
         restart_pause_maximum: settings.restart_pause_maximum,
-        rehearsals: Rehearsals { rehearsers, policy: settings.rehearsal },
+        rehearsals: Rehearsals { rehearsers, policy: settings.rehearsal, extras: settings.extras },
         keeping: Keeping { except: no_configuration, restore: settings.restore_configuration },
     };
     run_supervisor(&context.layout, supervise, agents)?;

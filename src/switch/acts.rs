@@ -107,7 +107,7 @@ impl Driver {
     /// The new release loads what this host has for it. A restart changes no release: its trial will tell.
     fn rehearse(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Result<Outcome, DriveError> {
         let wanted = self.rehearsals.filter(|wanted| wanted.policy != Policy::Off && live.purpose != Purpose::Restart);
-        let Some(Rehearsals { rehearsers, policy }) = wanted else { return Ok(Outcome::Done) };
+        let Some(Rehearsals { rehearsers, policy, extras }) = wanted else { return Ok(Outcome::Done) };
         let mut rehearsing = if let Some(rehearsing) = self.rehearsing.take() {
             rehearsing
         } else {
@@ -122,6 +122,7 @@ impl Driver {
         };
         match came {
             Ok(rehearsal) => {
+                let rehearsal = rehearsal.weighed(extras);
                 let refuses = rehearsal.refusal().filter(|_| policy == Policy::Refuse);
                 let journal = self.journal.noted(&rehearsal.told(policy == Policy::Refuse));
                 self.believe(journal, now)?;

@@ -12,7 +12,7 @@ use super::{Act, Journal, Limits, Outcome, Purpose, Request, Side};
 use crate::crash_point;
 use crate::failure::Report;
 use crate::os::clock;
-use crate::rehearsal::Rehearsers;
+use crate::rehearsal::{ExtrasPolicy, Rehearsers};
 use crate::store::Store;
 use jiff::Timestamp;
 use std::time::Duration;
@@ -66,6 +66,8 @@ pub struct Rehearsals {
     pub rehearsers: Rehearsers,
     /// What comes of it.
     pub policy: Policy,
+    /// What comes of extras that would vanish.
+    pub extras: ExtrasPolicy,
 }
 
 /// Drives the switches of one instance.

@@ -230,7 +230,11 @@ mod tests {
                 let failure = performance.failure.clone().unwrap_or_default();
                 format!("{}|{failure}|{}", String::from_utf8_lossy(&performance.output).trim(), performance.errors)
             };
-            Rehearsal { blocking: trial.map(told).into_iter().collect(), notes: former.map(told).into_iter().collect() }
+            Rehearsal {
+                blocking: trial.map(told).into_iter().collect(),
+                notes: former.map(told).into_iter().collect(),
+                ..Rehearsal::default()
+            }
         }
     }
 
@@ -279,7 +283,7 @@ mod tests {
                 Some(Program::new("/nowhere/python3"))
             }
             fn judge(&self, trial: Option<&Performance>, _former: Option<&Performance>) -> Rehearsal {
-                Rehearsal { blocking: vec![trial.unwrap().failure.clone().unwrap()], notes: Vec::new() }
+                Rehearsal { blocking: vec![trial.unwrap().failure.clone().unwrap()], ..Rehearsal::default() }
             }
         }
         static ABSENT: Absent = Absent;

@@ -254,3 +254,21 @@ fn a_job_of_the_agent_itself_that_asks_for_a_switch_does_not_wait_for_its_own_en
     assert_eq!(last["origin"], serde_json::Value::Null, "no job of Salt");
     assert_eq!(host.answering("after"), "1.1");
 }
+
+#[test]
+fn extras_that_would_vanish_refuse_a_switch_or_are_told_as_the_settings_say() {
+    let author = Author::new();
+    let host = Host::new(&author);
+    host.install(&author.release("1.0", "good")).ok();
+    host.install(&author.refused("1.1", "extra: 2 packages would vanish: a, b")).ok();
+    let supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let ran = host.sidle(&["switch", DEMO, "1.1-1"]);
+    assert!(ran.code == Some(1) && ran.stdout.contains("2 packages would vanish: a, b"), "{ran:?}");
+    assert_eq!(host.current().as_deref(), Some("1.0-1"));
+    assert_eq!(supervisor.end(), Some(0));
+    fs::write(host.path("etc/sidle/conf.d/will.toml"), "extras = \"report\"\n").unwrap();
+    let _supervisor = host.supervise();
+    let told = host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    assert!(told.contains("note: 2 packages would vanish: a, b"), "{told}");
+}
