@@ -142,6 +142,10 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
             ),
             Some(Class::RolledBack),
         ),
+        Phase::Expired if entry.failure.as_ref().is_some_and(|failure| failure.phase == Phase::Scheduled) => (
+            format!("its window was over before it could begin, nothing was changed{why}; current is {now}"),
+            Some(Class::Busy),
+        ),
         Phase::Expired => {
             (format!("still busy at the deadline, nothing was changed{why}; current is {now}"), Some(Class::Busy))
         }

@@ -5,6 +5,7 @@ use super::{Context, Ended, instance_of};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
+use crate::store::ground::{self, Ground};
 use crate::store::{self, Store};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::files::InstanceFiles;
@@ -71,6 +72,7 @@ struct Seen {
     current: Option<Release>,
     supervisor: Option<SupervisorStatus>,
     hold: Option<Hold>,
+    ground: Vec<String>,
     last: Option<Entry>,
     now: Timestamp,
 }
@@ -102,6 +104,7 @@ impl Seen {
             installed,
             current: store.current(instance)?,
             supervisor: SupervisorStatus::read(&context.layout, instance)?,
+            ground: shifted(&files, &store)?,
             hold: files.hold()?.filter(|hold| hold.is_on(now)),
             last: files.history()?.entries().last().cloned(),
             now,
@@ -122,6 +125,7 @@ impl Seen {
         if let Some(hold) = &self.hold {
             lines.push(format!("  held       {hold}"));
         }
+        lines.extend(self.ground.iter().map(|text| format!("  host       {text}")));
         if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
             lines.push(format!("  trouble    {trouble}"));
         }
@@ -176,10 +180,33 @@ impl Seen {
             "installed": self.installed,
             "supervisor": self.supervisor,
             "hold": self.hold,
+            "host_changes": self.ground,
             "switch": self.journal.live,
             "last": self.last,
         })
     }
+}
+
+/// What has changed of the host under the current and the previous release since each was proven.
+fn shifted(files: &InstanceFiles, store: &Store) -> Result<Vec<String>, Report> {
+    let (journal, grounds) = (files.journal()?, files.grounds()?);
+    let mut told = Vec::new();
+    for release in journal.proven.iter().chain(&journal.previous) {
+        // A receipt that can't be read is another command's to tell.
+        let (Some(before), Ok(manifest)) = (grounds.of(release), store.manifest(release)) else { continue };
+        let changes = Ground::look(&manifest).changes(before);
+        if changes.is_empty() {
+            continue;
+        }
+        let lacks = ground::lacks(&manifest);
+        let verdict = if lacks.is_empty() {
+            "it still has all that the release needs; a restart proves it".to_owned()
+        } else {
+            format!("{}: install what is missing, or switch to a release that is built for this host", lacks.join("; "))
+        };
+        told.push(format!("has changed since {release} was proven: {}; {verdict}", changes.join(", ")));
+    }
+    Ok(told)
 }
 
 /// Tells how the switches of an instance ended.

@@ -6,13 +6,15 @@ use super::error::DriveError;
 use super::processes::{Frozen, Look, Processes, Which, described};
 use super::rehearse::Rehearsing;
 use super::roles::{self, Backlog};
-use super::{Act, Entry, Former, Outcome, Purpose, Side, Switch};
+use super::{Act, Entry, Former, Outcome, Phase, Purpose, Side, Switch};
 use crate::agent::gate::{Origin, Report, Role};
 use crate::bundle::manifest::{Manifest, Service};
 use crate::crash_point;
 use crate::os::file;
 use crate::rehearsal::{Part, Scene};
 use crate::store::StoreError;
+use crate::store::ground::Ground;
+use crate::version::Release;
 
 impl Driver {
     /// Performs an act once.
@@ -276,6 +278,14 @@ impl Driver {
         health.map_or_else(|| Some("its process is not running".to_owned()), |health| health.lacks(&live.baseline))
     }
 
+    /// Writes down what of the host the release has been proven on.
+    fn record_ground(&self, release: &Release) -> Result<(), DriveError> {
+        let ground = Ground::look(&self.store.manifest(release)?);
+        let kept = self.store.releases()?;
+        let grounds = self.files.grounds()?.with(release, ground, |release| kept.contains(release));
+        Ok(self.files.write_grounds(&self.lock, &grounds)?)
+    }
+
     fn flip(&self) -> Outcome {
         let Some(proven) = &self.journal.proven else { return Outcome::Done };
         let moved = self.store.lock().and_then(|lock| self.store.flip(&lock, self.files.instance(), proven));
@@ -295,6 +305,10 @@ impl Driver {
             crash_point!("settle.history");
             self.files.write_verdicts(&self.lock, &self.files.verdicts()?.after(live))?;
             crash_point!("settle.verdicts");
+            if live.phase == Phase::Committed {
+                // What a status note rests on is no reason to leave a switch unfinished.
+                let _ = self.record_ground(&live.to);
+            }
         }
         Ok(Outcome::Done)
     }

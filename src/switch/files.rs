@@ -1,5 +1,6 @@
 //! An instance's files: the journal, the history, the verdicts on releases, the hold.
 
+use super::grounds::{GROUNDS_LENGTH_MAXIMUM, GROUNDS_NAME, Grounds};
 use super::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
 use super::hold::{HOLD_LENGTH_MAXIMUM, HOLD_NAME, Hold};
 use super::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
@@ -182,6 +183,17 @@ impl InstanceFiles {
     pub fn verdicts(&self) -> Result<Verdicts, FilesError> {
         let hint = |_: &serde_json::Error| Some("move the file away: no release is then remembered as bad".to_owned());
         Ok(self.read(VERDICTS_NAME, VERDICTS_LENGTH_MAXIMUM, Verdicts::parse, hint)?.unwrap_or_default())
+    }
+
+    /// What the proven releases stood on.
+    pub fn grounds(&self) -> Result<Grounds, FilesError> {
+        let hint = |_: &String| Some("move the file away: it is begun anew with the next switch".to_owned());
+        Ok(self.read(GROUNDS_NAME, GROUNDS_LENGTH_MAXIMUM, Grounds::parse, hint)?.unwrap_or_default())
+    }
+
+    /// Writes what the proven releases stood on, whole or not at all.
+    pub fn write_grounds(&self, _lock: &DriverLock, grounds: &Grounds) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(GROUNDS_NAME, &grounds.to_bytes(), FILE_MODE)?)
     }
 
     /// The hold on the instance, expired or not; None: there is none.

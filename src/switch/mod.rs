@@ -19,6 +19,7 @@
 //! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
 //! - [`history`] is one line for each switch that ended, [`verdicts`] what is held against releases.
 //! - [`hold`] is a person's word that an instance stays as it is, [`windows`] when switches may begin, [`schedule`] when one does.
+//! - [`grounds`] is what of the host each proven release stood on.
 //! - [`snapshot`] is what a configuration directory was before a trial, [`configuration`] when it is put back.
 //! - [`drive`] is the driver, [`acts`] what it does; [`processes`] and [`running`] are the agent's processes, [`rehearse`] a rehearsal.
 //! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
@@ -51,6 +52,7 @@ pub mod drive;
 pub mod error;
 pub mod files;
 pub mod gatekeeper;
+pub mod grounds;
 pub mod history;
 pub mod hold;
 pub mod journal;
