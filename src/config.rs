@@ -5,6 +5,7 @@
 //! start_timeout = "120s"     # until a release has to have reached its peers
 //! rehearsal_timeout = "120s" # until a rehearsal has to be over
 //! rehearsal = "refuse"       # what a rehearsal may do: refuse a switch, only report, or off
+//! extras = "refuse"          # what comes of packages laid over a release (salt-pip) that the next one would not see: refuse, or report
 //! drain_timeout = "30m"      # how long a process on trial that is left may take to finish its jobs
 //! stop_timeout = "30s"       # until an ended process has to be gone
 //! switch_deadline = "30m"    # how long a switch waits for running jobs, then changes nothing
@@ -14,18 +15,27 @@
 //! keep_extra = 1             # releases kept beside current and previous
 //! by_hand_grace = "90d"      # how late the timestamp and snapshot of a bundle carried by hand may be
 //!
+//! restore_configuration = false  # whether a rollback, and a failed switch, put the agent's configuration back as it was
+//! windows = ["Sat 22:00-04:00"]  # when switches may begin (the grammar: `switch::windows`); default: always
+//! timezone = "Europe/Berlin" # by whose clocks; default: the host's
+//!
 //! [instances.salt-minion]
 //! package = "salt-minion"    # default: the instance's own name
 //! config = "/etc/salt"       # default: what the release's manifest names
+//! windows = []               # instead of those above; none: always
+//! timezone = "UTC"           # instead of the one above
 //! ```
 
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
-use crate::os::file;
+use crate::os::{clock, file};
+use crate::rehearsal::ExtrasPolicy;
 use crate::switch::Limits;
 use crate::switch::drive::Policy;
+use crate::switch::windows::{Window, Windows};
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,12 +54,16 @@ struct Fragment {
     rehearsal_timeout: Option<Text>,
     drain_timeout: Option<Text>,
     rehearsal: Option<Policy>,
+    extras: Option<ExtrasPolicy>,
     switch_deadline: Option<Text>,
     restart_pause: Option<Text>,
     restart_pause_limit: Option<Text>,
     fall_back_within: Option<Text>,
     keep_extra: Option<usize>,
     by_hand_grace: Option<Text>,
+    restore_configuration: Option<bool>,
+    windows: Option<Vec<Window>>,
+    timezone: Option<String>,
     #[serde(default)]
     instances: BTreeMap<InstanceName, InstanceFragment>,
 }
@@ -59,6 +73,8 @@ struct Fragment {
 struct InstanceFragment {
     package: Option<PackageName>,
     config: Option<PathBuf>,
+    windows: Option<Vec<Window>>,
+    timezone: Option<String>,
 }
 
 /// A duration as written.
@@ -100,6 +116,8 @@ impl Fragment {
             let merged = InstanceFragment {
                 package: instance.package.or(below.package),
                 config: instance.config.or(below.config),
+                windows: instance.windows.or(below.windows),
+                timezone: instance.timezone.or(below.timezone),
             };
             instances.insert(name, merged);
         }
@@ -109,6 +127,7 @@ impl Fragment {
             stop_timeout: over.stop_timeout.or(self.stop_timeout),
             rehearsal_timeout: over.rehearsal_timeout.or(self.rehearsal_timeout),
             rehearsal: over.rehearsal.or(self.rehearsal),
+            extras: over.extras.or(self.extras),
             drain_timeout: over.drain_timeout.or(self.drain_timeout),
             switch_deadline: over.switch_deadline.or(self.switch_deadline),
             restart_pause: over.restart_pause.or(self.restart_pause),
@@ -116,6 +135,9 @@ impl Fragment {
             fall_back_within: over.fall_back_within.or(self.fall_back_within),
             keep_extra: over.keep_extra.or(self.keep_extra),
             by_hand_grace: over.by_hand_grace.or(self.by_hand_grace),
+            restore_configuration: over.restore_configuration.or(self.restore_configuration),
+            windows: over.windows.or(self.windows),
+            timezone: over.timezone.or(self.timezone),
             instances,
         }
     }
@@ -136,10 +158,16 @@ pub struct Settings {
     pub fall_back_within: Duration,
     /// What a rehearsal may do.
     pub rehearsal: Policy,
+    /// What comes of extras that would vanish.
+    pub extras: ExtrasPolicy,
     /// Releases kept beside current and previous.
     pub keep_extra: usize,
     /// How late the timestamp and snapshot of a bundle carried by hand may be.
     pub by_hand_grace: Duration,
+    /// Whether a rollback, and the way back, put the agent's configuration back as it was.
+    pub restore_configuration: bool,
+    windows: Vec<Window>,
+    timezone: Option<String>,
     instances: BTreeMap<InstanceName, InstanceFragment>,
 }
 
@@ -182,6 +210,28 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// The maintenance windows of an instance. The time zone is looked up here and not when settings are read: a host without time zones
+    /// still starts its agents.
+    pub fn windows(&self, instance: &InstanceName) -> Result<Windows, Report> {
+        let fragment = self.instances.get(instance).cloned().unwrap_or_default();
+        let windows = fragment.windows.unwrap_or_else(|| self.windows.clone());
+        if windows.is_empty() {
+            return Ok(Windows::new(windows, TimeZone::UTC));
+        }
+        let named = fragment.timezone.as_deref().or(self.timezone.as_deref());
+        let zone = clock::zone(named).map_err(|error| Report {
+            class: Class::Usage,
+            hint: Some(
+                "correct `timezone` in the settings (`timedatectl list-timezones` lists the names), or install the package tzdata"
+                    .to_owned(),
+            ),
+            ..Report::from(error)
+        })?;
+        Ok(Windows::new(windows, zone))
+    }
+}
+
 fn parse(path: &Path, text: &str) -> Result<Fragment, Report> {
     toml::from_str(text).map_err(|error| Report {
         class: Class::Usage,
@@ -210,8 +260,12 @@ impl From<Fragment> for Settings {
             restart_pause_maximum: or_seconds(fragment.restart_pause_limit, 60),
             fall_back_within: or_seconds(fragment.fall_back_within, 10 * 60),
             rehearsal: fragment.rehearsal.unwrap_or_default(),
+            extras: fragment.extras.unwrap_or_default(),
             keep_extra: fragment.keep_extra.unwrap_or(1),
             by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),
+            restore_configuration: fragment.restore_configuration.unwrap_or(false),
+            windows: fragment.windows.unwrap_or_default(),
+            timezone: fragment.timezone,
             instances: fragment.instances,
         }
     }

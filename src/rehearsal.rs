@@ -16,12 +16,37 @@ pub struct Rehearsal {
     pub blocking: Vec<String>,
     /// What a person may want to know.
     pub notes: Vec<String>,
+    /// What has been laid over the former release on this host and would vanish: reason enough or not, as the settings say.
+    #[serde(default)]
+    pub extras: Vec<String>,
+}
+
+/// What comes of extras that would vanish.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExtrasPolicy {
+    /// The switch is refused.
+    #[default]
+    Refuse,
+    /// It is told.
+    Report,
 }
 
 /// Lines that [`Rehearsal::lines`] gives at most: status shows them among other things.
 const LINES_MAX: usize = 12;
 
 impl Rehearsal {
+    /// This rehearsal with its extras among the reasons, or among the notes.
+    #[must_use]
+    pub fn weighed(mut self, policy: ExtrasPolicy) -> Self {
+        let extras = std::mem::take(&mut self.extras);
+        match policy {
+            ExtrasPolicy::Refuse => self.blocking.extend(extras),
+            ExtrasPolicy::Report => self.notes.splice(..0, extras).for_each(drop),
+        }
+        self
+    }
+
     /// True when there is a reason not to switch.
     pub fn refuses(&self) -> bool {
         !self.blocking.is_empty()
@@ -130,12 +155,16 @@ mod tests {
     #[test]
     fn a_rehearsal_is_told_in_a_few_lines_the_reasons_first() {
         let said = |count: usize, what: &str| (0..count).map(|number| format!("{what} {number}")).collect();
-        let rehearsal = Rehearsal { blocking: said(2, "reason"), notes: said(20, "note") };
+        let rehearsal = Rehearsal { blocking: said(2, "reason"), notes: said(20, "note"), extras: Vec::new() };
         let lines = rehearsal.lines();
         assert_eq!(lines.len(), LINES_MAX);
         assert_eq!(lines[..2], ["refuses: reason 0".to_owned(), "refuses: reason 1".to_owned()]);
         assert_eq!(lines.last().map(String::as_str), Some("and 11 more"));
         assert_eq!(rehearsal.refusal().as_deref(), Some("reason 0 (and 1 more)"));
+        let lost = || Rehearsal { extras: said(1, "extra"), notes: said(1, "note"), ..Rehearsal::default() };
+        assert_eq!(lost().weighed(ExtrasPolicy::Refuse).refusal().as_deref(), Some("extra 0"));
+        let told = lost().weighed(ExtrasPolicy::Report);
+        assert_eq!((told.refusal(), told.told(true)), (None, vec!["extra 0".to_owned(), "note 0".to_owned()]));
         assert!(Rehearsal::default().lines().is_empty() && Rehearsal::default().refusal().is_none());
     }
 }

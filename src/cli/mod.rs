@@ -3,19 +3,23 @@
 pub mod author;
 pub mod exit;
 pub mod facts;
+pub mod follow;
+pub mod hold;
 pub mod host;
 pub mod input;
 pub mod output;
 pub mod pack;
 pub mod status;
 pub mod switching;
+pub mod timing;
 pub mod trust;
 
+use crate::agent::caller::Caller;
 use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
-use crate::os::{OsError, environment, file};
+use crate::os::{OsError, environment, file, process};
 use crate::rehearsal::Rehearser;
 use clap::{Args, Parser, Subcommand};
 use output::Output;
@@ -67,6 +71,10 @@ enum Verb {
     Restart(switching::RestartArguments),
     /// Takes back a live switch
     Cancel(switching::CancelArguments),
+    /// Keeps an instance as it is: switch and restart are refused, a rollback stays possible
+    Hold(hold::HoldArguments),
+    /// Lifts a hold
+    Unhold(hold::UnholdArguments),
     /// Compares a release's files with what was signed
     Verify(host::VerifyArguments),
     /// Removes releases that nobody wants and nobody uses
@@ -148,6 +156,8 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Rollback(arguments) => switching::rollback(context, &arguments),
         Verb::Restart(arguments) => switching::restart(context, &arguments),
         Verb::Cancel(arguments) => switching::cancel(context, &arguments),
+        Verb::Hold(arguments) => hold::hold(context, &arguments),
+        Verb::Unhold(arguments) => hold::unhold(context, &arguments),
         Verb::Verify(arguments) => host::verify(context, &arguments),
         Verb::Collect(arguments) => host::collect(context, &arguments),
         Verb::Remove(arguments) => host::remove(context, &arguments),
@@ -182,6 +192,19 @@ pub fn rehearsers(kind: AgentKind) -> &'static dyn Rehearser {
     match kind {
         AgentKind::Salt => &crate::salt::rehearsal::SALT,
         AgentKind::Demo => &crate::demo::rehearsal::DEMO,
+    }
+}
+
+/// The job of an agent out of which this command runs.
+pub fn caller() -> Option<Caller> {
+    crate::salt::caller::caller(process::own_number())
+}
+
+/// What lies in an agent's configuration directory and is none of its configuration.
+pub fn no_configuration(kind: AgentKind) -> &'static [&'static str] {
+    match kind {
+        AgentKind::Salt => crate::salt::NO_CONFIGURATION,
+        AgentKind::Demo => crate::demo::NO_CONFIGURATION,
     }
 }
 

@@ -1,13 +1,15 @@
 //! status and history: intended, installed and running, told apart; offline, without rights, without a socket.
 
-use super::switching::words;
+use super::follow::words;
 use super::{Context, Ended, instance_of};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
+use crate::store::ground::{self, Ground};
 use crate::store::{self, Store};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::files::InstanceFiles;
+use crate::switch::hold::Hold;
 use crate::switch::{Entry, Journal, Phase};
 use crate::version::Release;
 use clap::Args;
@@ -69,6 +71,8 @@ struct Seen {
     installed: Vec<Release>,
     current: Option<Release>,
     supervisor: Option<SupervisorStatus>,
+    hold: Option<Hold>,
+    ground: Vec<String>,
     last: Option<Entry>,
     now: Timestamp,
 }
@@ -92,6 +96,7 @@ impl Seen {
                 hint: Some("`sidle install FILE` installs a release".to_owned()),
             });
         }
+        let now = clock::now();
         Ok(Self {
             instance: instance.clone(),
             package: package.clone(),
@@ -99,8 +104,10 @@ impl Seen {
             installed,
             current: store.current(instance)?,
             supervisor: SupervisorStatus::read(&context.layout, instance)?,
+            ground: shifted(&files, &store)?,
+            hold: files.hold()?.filter(|hold| hold.is_on(now)),
             last: files.history()?.entries().last().cloned(),
-            now: clock::now(),
+            now,
         })
     }
 
@@ -115,6 +122,10 @@ impl Seen {
             format!("  installed  {}", installed.join(", ")),
             format!("  running    {}", self.running()),
         ];
+        if let Some(hold) = &self.hold {
+            lines.push(format!("  held       {hold}"));
+        }
+        lines.extend(self.ground.iter().map(|text| format!("  host       {text}")));
         if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
             lines.push(format!("  trouble    {trouble}"));
         }
@@ -128,6 +139,9 @@ impl Seen {
                 ago(live.phase_since, self.now),
                 moment(live.deadline)
             ));
+            if let Some(origin) = &live.origin {
+                lines.push(format!("             asked for in {origin}"));
+            }
             if let Some(failure) = &live.failure {
                 lines.push(format!("             because {}", failure.text));
             }
@@ -168,10 +182,34 @@ impl Seen {
             "previous": self.journal.previous,
             "installed": self.installed,
             "supervisor": self.supervisor,
+            "hold": self.hold,
+            "host_changes": self.ground,
             "switch": self.journal.live,
             "last": self.last,
         })
     }
+}
+
+/// What has changed of the host under the current and the previous release since each was proven.
+fn shifted(files: &InstanceFiles, store: &Store) -> Result<Vec<String>, Report> {
+    let (journal, grounds) = (files.journal()?, files.grounds()?);
+    let mut told = Vec::new();
+    for release in journal.proven.iter().chain(&journal.previous) {
+        // A receipt that can't be read is another command's to tell.
+        let (Some(before), Ok(manifest)) = (grounds.of(release), store.manifest(release)) else { continue };
+        let changes = Ground::look(&manifest).changes(before);
+        if changes.is_empty() {
+            continue;
+        }
+        let lacks = ground::lacks(&manifest);
+        let verdict = if lacks.is_empty() {
+            "it still has all that the release needs; a restart proves it".to_owned()
+        } else {
+            format!("{}: install what is missing, or switch to a release that is built for this host", lacks.join("; "))
+        };
+        told.push(format!("has changed since {release} was proven: {}; {verdict}", changes.join(", ")));
+    }
+    Ok(told)
 }
 
 /// Tells how the switches of an instance ended.
@@ -193,8 +231,9 @@ fn line(entry: &Entry) -> String {
     let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
     let reason = if entry.reason.is_empty() { String::new() } else { format!(" ({})", entry.reason) };
     let outage = SignedDuration::from_millis(i64::try_from(entry.outage_milliseconds).unwrap_or(i64::MAX));
+    let origin = entry.origin.as_ref().map_or_else(String::new, |origin| format!(", {origin}"));
     let told = format!(
-        "{}  #{} {} {} -> {} ({}) by {}{reason}: {result}{why}; outage {:.1} s",
+        "{}  #{} {} {} -> {} ({}) by {}{origin}{reason}: {result}{why}; outage {:.1} s",
         moment(entry.ended_at),
         entry.id,
         entry.purpose,

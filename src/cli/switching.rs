@@ -1,20 +1,22 @@
 //! The verbs that switch: switch, rollback, restart, cancel, supervise. They ask the supervisor where one lives, and write the wish down where
 //! none does; then they follow the journal, which needs no socket.
 
-use super::output::Output;
-use super::{Context, Ended, agents, instance_of, rehearsers, usage};
+use super::follow::{follow, words};
+use super::timing::Timing;
+use super::{Context, Ended, agents, caller, instance_of, no_configuration, rehearsers, usage};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
 use crate::store::Store;
 use crate::supervise::control::{Answer, Request, Wish, ask};
 use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
+use crate::switch::configuration::Keeping;
 use crate::switch::drive::{BadReleases, Driver, Moment, Rehearsals};
 use crate::switch::files::InstanceFiles;
-use crate::switch::{Entry, Journal, Mode, Phase, Purpose, Switch};
+use crate::switch::snapshot::Snapshots;
+use crate::switch::{Mode, Purpose};
 use crate::version::Release;
 use clap::{Args, ValueEnum};
-use jiff::SignedDuration;
 use serde_json::json;
 use std::time::Duration;
 
@@ -60,6 +62,8 @@ pub struct Terms {
     /// Try a release that failed on this host before
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    timing: Timing,
 }
 
 /// `sidle switch PACKAGE [RELEASE]`
@@ -80,6 +84,9 @@ pub struct RollbackArguments {
     package: PackageName,
     /// The release; the previous one without this
     release: Option<Release>,
+    /// Only tell what would be done, with the configuration, too
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     terms: Terms,
 }
@@ -148,7 +155,46 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
             hint: Some(format!("`sidle rollback {} RELEASE` goes to one of those", arguments.package)),
         });
     };
+    if arguments.dry_run {
+        return rehearsed_back(context, &files, &to);
+    }
     begin(context, &arguments.package, &arguments.terms, Purpose::Rollback, to)
+}
+
+/// What a rollback would do.
+fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Result<Ended, Report> {
+    let settings = crate::config::Settings::read(&context.layout)?;
+    let (_, named) = settings.instance(&context.layout, files.instance())?;
+    let manifest = Store::new(&context.layout, files.package()).manifest(to)?;
+    let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
+    let state = context.layout.instance(files.instance());
+    let snapshots = Snapshots::new(&state, no_configuration(manifest.agent));
+    let snapshot = if settings.restore_configuration { snapshots.of_release(to)? } else { None };
+    let changes = match &snapshot {
+        Some(snapshot) => snapshots.changes(snapshot, &directory)?,
+        None => Vec::new(),
+    };
+    let configuration = match &snapshot {
+        None if settings.restore_configuration => {
+            format!("no snapshot of the configuration of {to} is left: it stays as it is")
+        }
+        None => "the configuration stays as it is (restore_configuration = false)".to_owned(),
+        Some(_) if changes.is_empty() => "the configuration has not changed since".to_owned(),
+        Some(snapshot) => {
+            let lines: Vec<String> = changes.iter().map(|change| format!("\n  {change}")).collect();
+            format!(
+                "the configuration of {} would be put back in {}:{}",
+                snapshot.at,
+                directory.display(),
+                lines.concat()
+            )
+        }
+    };
+    context.output.result(
+        &format!("{} would go back to {to}; {configuration}", files.instance()),
+        json!({"to": to, "snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes}),
+    );
+    Ok(Ended::Well)
 }
 
 /// Starts the current release again.
@@ -180,11 +226,23 @@ fn begin(
         deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
         reason: terms.reason.clone(),
         by: process::user_name(process::user()),
+        origin: caller(),
         force: terms.force,
+        when: terms.timing.when(&settings, &instance, purpose, clock::now())?,
     };
     let files = InstanceFiles::new(&context.layout, &instance, package);
-    match ask(&context.layout, &instance, &Request::Switch(wish.clone()))? {
+    match ask(&context.layout, &instance, &Request::Switch(Box::new(wish.clone())))? {
         Some(Answer::Refused(report)) => Err(report),
+        // Nobody waits at a terminal for a window of next week.
+        Some(Answer::Accepted { switch }) if wish.when.opens.is_some() => {
+            let live = files.journal()?.live.filter(|live| live.id == switch);
+            let words = live.as_ref().map_or_else(|| "has begun".to_owned(), words);
+            context.output.result(
+                &format!("switch {switch} is accepted: {words}; `sidle cancel {package}` takes it back"),
+                json!({"switch": switch, "pending": true, "schedule": live.and_then(|live| live.schedule)}),
+            );
+            Ok(Ended::As(Class::Pending))
+        }
         Some(Answer::Accepted { switch }) if terms.no_wait => {
             context.output.result(
                 &format!("switch {switch} is accepted; `sidle status {package}` tells how far it is"),
@@ -214,124 +272,19 @@ fn leave(
         });
     };
     let mut driver = Driver::new(files.clone(), lock, settings.limits, now)?;
-    let deadline = SignedDuration::from_secs(i64::try_from(wish.deadline_seconds).unwrap_or(i64::MAX));
-    let request = crate::switch::Request {
-        purpose: wish.purpose,
-        // Nothing runs, so there is nothing to overlap with.
-        mode: wish.mode.unwrap_or(Mode::Idle),
-        to: wish.to.clone(),
-        deadline: now.wall.saturating_add(deadline).unwrap_or(jiff::Timestamp::MAX),
-        reason: wish.reason,
-        by: wish.by,
-        notes: Vec::new(),
-    };
     let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+    // Nothing runs, so there is nothing to overlap with.
+    let (mode, to) = (wish.mode.unwrap_or(Mode::Idle), wish.to.clone());
+    let request = wish.request(mode, Vec::new(), now.wall)?;
     let switch = driver.request(request, bad, now)?;
     let instance = files.instance();
+    let schedule = driver.journal().live.as_ref().and_then(|live| live.schedule.clone());
+    let waits = schedule.as_ref().map_or_else(String::new, |schedule| format!(", and waits for {schedule}"));
     context.output.result(
-        &format!("switch {switch} to {} is written down: nothing runs {instance} now, so it begins when `sidle supervise {instance}` starts", wish.to),
-        json!({"switch": switch, "pending": true}),
+        &format!("switch {switch} to {to} is written down: nothing runs {instance} now, so it begins when `sidle supervise {instance}` starts{waits}"),
+        json!({"switch": switch, "pending": true, "schedule": schedule}),
     );
     Ok(Ended::As(Class::Pending))
-}
-
-/// How often the journal is looked at while a command follows a switch.
-const FOLLOW_LOOK: Duration = Duration::from_millis(100);
-/// A supervisor that has been gone for this long is not coming back by itself while somebody waits.
-const SUPERVISOR_GONE: Duration = Duration::from_secs(10);
-
-/// Follows a switch to its end and tells each step.
-fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Report> {
-    let mut told = String::new();
-    let mut seen = clock::since_boot();
-    loop {
-        let journal = files.journal()?;
-        match journal.live.as_ref().filter(|live| live.id == id) {
-            Some(live) => {
-                let words = words(live);
-                if words != told {
-                    output.step(&words);
-                    told = words;
-                }
-            }
-            None => {
-                if let Some(entry) = files.history()?.find(id) {
-                    return Ok(concluded(entry, &journal, output));
-                }
-            }
-        }
-        // The supervisor holds the lock while it lives.
-        match files.try_drive()? {
-            None => seen = clock::since_boot(),
-            Some(_) if clock::since_boot().saturating_sub(seen) > SUPERVISOR_GONE => {
-                output.result(
-                    &format!("switch {id} is not finished: its supervisor is gone; it goes on when `sidle supervise {}` starts", files.instance()),
-                    json!({"switch": id, "pending": true}),
-                );
-                return Ok(Ended::As(Class::Pending));
-            }
-            Some(_) => {}
-        }
-        clock::sleep(FOLLOW_LOOK);
-    }
-}
-
-/// A live switch in one line.
-pub(super) fn words(live: &Switch) -> String {
-    let phase = match live.phase {
-        Phase::Checking => "checking the files of both releases",
-        Phase::Rehearsing => "rehearsing: loading this host's configuration and modules",
-        Phase::Waiting => "waiting until no job runs",
-        Phase::Freezing => "looking once more",
-        Phase::Stopping => "stopping the old process",
-        Phase::Starting => "starting the new process",
-        Phase::Proving => "waiting until the new process reaches its peers",
-        Phase::Handing => "handing the jobs over to the new process",
-        Phase::Probation => "on probation",
-        Phase::Flipping => "making it current",
-        Phase::Retiring => "current; the old process finishes what it has",
-        Phase::Returning => "going back: the old process takes the jobs again, the new one finishes what it has",
-        Phase::Retreating => "going back: ending the new process",
-        Phase::Restarting => "going back: starting the release that worked",
-        Phase::Reproving => "going back: waiting until it reaches its peers",
-        Phase::Stranded => "stranded: the release that worked does not come up; it is tried again and again",
-        Phase::Committed
-        | Phase::RolledBack
-        | Phase::Refused
-        | Phase::Cancelled
-        | Phase::Expired
-        | Phase::Abandoned => "ending",
-    };
-    let waits = live.waiting_for.as_ref().map_or_else(String::new, |waiting| format!(" ({waiting})"));
-    format!("{} to {}: {phase}{waits}", live.purpose, live.to)
-}
-
-fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
-    let outage = Duration::from_millis(entry.outage_milliseconds);
-    let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
-    let now = journal.proven.as_ref().map_or_else(|| "none".to_owned(), Release::to_string);
-    let (text, class) = match entry.result {
-        Phase::Committed => {
-            (format!("{} is current; nobody was there for {:.1} s", entry.to, outage.as_secs_f64()), None)
-        }
-        Phase::RolledBack => (
-            format!(
-                "went back from {}{why}; current is {now}; nobody was there for {:.1} s",
-                entry.to,
-                outage.as_secs_f64()
-            ),
-            Some(Class::RolledBack),
-        ),
-        Phase::Expired => {
-            (format!("still busy at the deadline, nothing was changed{why}; current is {now}"), Some(Class::Busy))
-        }
-        Phase::Cancelled => (format!("taken back, nothing was changed; current is {now}"), Some(Class::Failed)),
-        Phase::Abandoned => (format!("given up{why}; current is {now}"), Some(Class::Failed)),
-        _ => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
-    };
-    let notes = entry.notes.iter().map(|note| format!("note: {note}"));
-    output.result(&std::iter::once(text).chain(notes).collect::<Vec<_>>().join("\n"), entry);
-    class.map_or(Ended::Well, Ended::As)
 }
 
 /// Takes back the live switch.
@@ -381,7 +334,8 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         restart_pause_maximum: settings.restart_pause_maximum,
         fall_back_within: settings.fall_back_within,
         switch_deadline: settings.switch_deadline,
-        rehearsals: Rehearsals { rehearsers, policy: settings.rehearsal },
+        rehearsals: Rehearsals { rehearsers, policy: settings.rehearsal, extras: settings.extras },
+        keeping: Keeping { except: no_configuration, restore: settings.restore_configuration },
     };
     run_supervisor(&context.layout, supervise, agents)?;
     Ok(Ended::Well)

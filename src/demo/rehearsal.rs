@@ -1,6 +1,6 @@
 //! Rehearsing the demonstration agent: `share/demo-agent/rehearsal` in a release's tree says how that goes. Without it nothing is rehearsed.
 //!
-//! Each line is `refuse: REASON`, `note: TEXT`, `hang` or `crash`.
+//! Each line is `refuse: REASON`, `extra: TEXT`, `note: TEXT`, `hang` or `crash`.
 
 use crate::os::file;
 use crate::os::process::Program;
@@ -47,6 +47,7 @@ impl Rehearser for DemoRehearser {
         for line in lines(trial).into_iter().filter(|line| !before.contains(line)) {
             match line.split_once(": ") {
                 Some(("refuse", reason)) => rehearsal.blocking.push(reason.to_owned()),
+                Some(("extra", text)) => rehearsal.extras.push(text.to_owned()),
                 Some(("note", text)) => rehearsal.notes.push(text.to_owned()),
                 _ => {}
             }

@@ -2,6 +2,8 @@
 
 use super::{OsError, Result};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,6 +21,20 @@ pub fn since_boot() -> Duration {
 /// Waits.
 pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
+}
+
+/// A time zone by its name in the host's database (`Europe/Berlin`); None: the host's own. A host without /etc/localtime has UTC
+/// (localtime(5)); one that names a zone which can't be read is an error, since a guess may be hours off.
+pub fn zone(name: Option<&str>) -> Result<TimeZone> {
+    let (zone, path) = match name {
+        Some("UTC") => (Ok(TimeZone::UTC), Path::new("UTC")),
+        Some(name) => (TimeZone::get(name), Path::new(name)),
+        None => (TimeZone::try_system(), Path::new("/etc/localtime")),
+    };
+    match zone {
+        Err(_) if name.is_none() && std::fs::symlink_metadata(path).is_err() => Ok(TimeZone::UTC),
+        zone => zone.map_err(|error| OsError::new("use the time zone", path, io::Error::other(error))),
+    }
 }
 
 /// The kernel's random identity of this boot.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the floor that the lint fences: raw effects are made here")]
 
+pub mod attributes;
 pub mod children;
 pub mod clock;
 pub mod crash;
@@ -16,6 +17,7 @@ pub mod net;
 pub mod notify;
 pub mod proc_fs;
 pub mod process;
+pub mod random;
 pub mod signals;
 pub mod socket;
 pub mod space;

@@ -121,6 +121,19 @@ pub fn descendants(pid: u32) -> Result<Vec<Process>> {
     Ok(found)
 }
 
+/// The processes above `pid`, its parent first. Bounded by their number: a process that moves meanwhile makes no loop.
+pub fn ancestors(pid: u32) -> Result<Vec<Process>> {
+    const DEPTH_MAX: usize = 256;
+    let mut found: Vec<Process> = Vec::new();
+    let mut next = process(pid)?.map(|process| process.parent);
+    while let Some(parent) = next.filter(|parent| *parent > 0 && found.len() < DEPTH_MAX) {
+        let Some(above) = process(parent)? else { break };
+        next = Some(above.parent);
+        found.push(above);
+    }
+    Ok(found)
+}
+
 /// The command line; empty for a kernel thread or a zombie, None where there is no such process.
 pub fn command_line(pid: u32) -> Result<Option<Vec<String>>> {
     let path = path_of(pid, "cmdline");

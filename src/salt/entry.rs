@@ -5,7 +5,7 @@ use crate::agent::Job;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::{OsError, clock, proc_fs};
 use rmpv::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An entry holds the job's arguments, pillar data among them; more than this would only fill memory.
 const ENTRY_BYTES_MAX: u64 = 64 << 20;
@@ -56,6 +56,27 @@ pub fn read(directory: &Dir) -> Result<Vec<Entry>, String> {
         }
     }
     Ok(entries)
+}
+
+/// Who gave a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// Its process.
+    pub pid: u32,
+    /// The function or functions.
+    pub function: String,
+    /// The user of the master that published it; None: the entry names none.
+    pub user: Option<String>,
+}
+
+/// Who gave the job `jid`, by its entry below `directory`; None where that can't be read.
+pub fn given(directory: &Path, jid: &str) -> Option<Given> {
+    let bytes = Dir::open_if_exists(directory).ok()??.read_if_exists(jid, ENTRY_BYTES_MAX).ok()??;
+    let entry = parse(jid, &bytes, 0).ok()?;
+    let value = rmpv::decode::read_value_with_max_depth(&mut &bytes[..], DEPTH_MAX).ok()?;
+    let user = value.as_map()?.iter().find(|(key, _)| word(key).as_deref() == Some("user"));
+    let user = user.and_then(|(_, value)| word(value)).filter(|user| !user.is_empty());
+    Some(Given { pid: entry.pid, function: entry.function, user })
 }
 
 fn parse(jid: &str, mut bytes: &[u8], written: i64) -> Result<Entry, String> {

@@ -1,5 +1,6 @@
 //! The Salt minion as an agent: what it runs, whom it reaches, which of its processes are itself.
 
+pub mod caller;
 pub mod config;
 pub mod entry;
 pub mod includes;
@@ -21,6 +22,22 @@ const PID_BYTES_MAX: u64 = 64;
 
 /// Processes between the leader and main: Salt has none, a wrapper that doesn't exec adds one. More is another process's pid.
 const CHAIN_MAX: usize = 4;
+
+/// Keys belong to the master's and the minion's identity, and a host may be a master, too: neither goes back with the minion.
+pub const NO_CONFIGURATION: &[&str] = &[
+    "pki",
+    "gpgkeys",
+    "master",
+    "master.d",
+    "roster",
+    "spm.repos",
+    "cloud",
+    "cloud.conf.d",
+    "cloud.deploy.d",
+    "cloud.maps.d",
+    "cloud.profiles.d",
+    "cloud.providers.d",
+];
 
 /// Observes the minion of one configuration directory.
 ///

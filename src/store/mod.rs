@@ -7,6 +7,7 @@ pub mod check;
 pub mod collect;
 pub mod current;
 pub mod error;
+pub mod ground;
 pub mod index;
 pub mod install;
 pub mod lease;

@@ -152,7 +152,8 @@ pub fn obstacles(manifest: &Manifest, host: &Host, layout: &Layout) -> Result<Op
     Ok((!obstacles.is_empty()).then_some(Unfit { place, obstacles }))
 }
 
-fn needs(manifest: &Manifest, host: &Host) -> Vec<Obstacle> {
+/// What keeps `manifest`'s release from running on `host`, room apart.
+pub fn needs(manifest: &Manifest, host: &Host) -> Vec<Obstacle> {
     let mut obstacles = Vec::new();
     let needed = &manifest.platform.architecture;
     if *needed != host.architecture && needed != Platform::ANY {

@@ -1,12 +1,15 @@
 //! The control socket: one line of JSON asks, one line answers. Only the owner of the instance may ask.
 
+use crate::agent::caller::Caller;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::dir::Dir;
-use crate::os::{OsError, socket};
-use crate::switch::{Mode, Purpose};
+use crate::os::{OsError, random, socket};
+use crate::switch::schedule::{When, later};
+use crate::switch::{self, Mode, Purpose};
 use crate::version::Release;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::time::Duration;
@@ -23,7 +26,7 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 #[serde(tag = "verb", rename_all = "kebab-case")]
 pub enum Request {
     /// Begin a switch.
-    Switch(Wish),
+    Switch(Box<Wish>),
     /// Take the live switch back.
     Cancel,
 }
@@ -43,8 +46,27 @@ pub struct Wish {
     pub reason: String,
     /// Who asks.
     pub by: String,
+    /// The agent's job out of which they ask.
+    #[serde(default)]
+    pub origin: Option<Caller>,
     /// Try it although it failed here before.
     pub force: bool,
+    /// When to begin.
+    #[serde(default)]
+    pub when: When,
+}
+
+impl Wish {
+    /// The request for a switch that is done in `mode`, with notes on that. Draws the splay.
+    pub fn request(self, mode: Mode, notes: Vec<String>, now: Timestamp) -> Result<switch::Request, OsError> {
+        let schedule = self.when.drawn(now, random::up_to)?;
+        let deadline = match &schedule {
+            Some(schedule) => schedule.deadline(self.deadline_seconds),
+            None => later(now, self.deadline_seconds),
+        };
+        let Self { purpose, to, reason, by, origin, .. } = self;
+        Ok(switch::Request { purpose, mode, to, deadline, schedule, reason, by, origin, notes })
+    }
 }
 
 /// What a supervisor answers.

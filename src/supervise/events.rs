@@ -21,7 +21,7 @@ pub enum Event {
     /// A watched directory changed.
     Changed,
     /// Somebody asks for something.
-    Asked(Question),
+    Asked(Box<Question>),
     /// The supervisor is to end.
     Told,
     /// The supervisor is to become the program that lies at its path now.
@@ -124,12 +124,12 @@ async fn asked(mut stream: UnixStream) -> Event {
             causes: Vec::new(),
             hint: Some("ask as the owner of the instance, or as root".to_owned()),
         };
-        return Event::Asked(Question { request: Err(refusal), stream });
+        return Event::Asked(Box::new(Question { request: Err(refusal), stream }));
     }
     let mut line = String::new();
     let read = async { BufReader::new((&mut stream).take(LINE_LENGTH_MAXIMUM)).read_line(&mut line).await };
     match tokio::time::timeout(QUESTION_WAIT, read).await {
-        Ok(Ok(_)) => Event::Asked(Question { request: control::parse(&line), stream }),
+        Ok(Ok(_)) => Event::Asked(Box::new(Question { request: control::parse(&line), stream })),
         Ok(Err(_)) | Err(_) => Event::Timer,
     }
 }

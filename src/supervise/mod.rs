@@ -18,14 +18,15 @@ use crate::os::dir::Dir;
 use crate::os::process::Identity;
 use crate::os::{OsError, children, clock, notify, proc_fs, signals, socket};
 use crate::store::Store;
+use crate::switch::configuration::Keeping;
 use crate::switch::drive::{BadReleases, Before, Driver, Moment, Rehearsals, Step};
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::{Processes, Which};
-use crate::switch::{self, Limits, Mode, Phase, Purpose};
+use crate::switch::schedule::When;
+use crate::switch::{Limits, Mode, Phase, Purpose};
 use crate::version::Release;
 use control::{Answer, Request, Wish};
 use events::{Event, Events};
-use jiff::SignedDuration;
 use pace::{END_LOOK, HEALTH_LOOK, HEALTH_LOOK_SOON};
 use renew::Renewal;
 use restart::Restart;
@@ -56,6 +57,8 @@ pub struct SuperviseSettings {
     pub switch_deadline: Duration,
     /// How releases are rehearsed.
     pub rehearsals: Rehearsals,
+    /// How configuration is kept.
+    pub keeping: Keeping,
 }
 
 /// How long a command may hold the right to drive: longer than writing a wish down takes.
@@ -155,6 +158,7 @@ impl Supervisor {
         processes.find(|release| store.manifest(release).ok())?;
         let now = moment();
         let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals);
+        driver = driver.with_snapshots(settings.keeping);
         let own = Identity::own()?;
         let last = SupervisorStatus::last(&directory);
         let same = last.as_ref().is_some_and(|last| last.supervisor == own);
@@ -232,7 +236,7 @@ impl Supervisor {
         self.report(now)?;
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =
-            self.driver.journal().live.as_ref().map(|live| pace::of_step(live.phase).min(limit(live.phase)));
+            self.driver.journal().live.as_ref().map(|live| pace::of_step(live, now).min(limit(live.phase)));
         Ok(until_step.into_iter().chain([until_restart, until_look]).min().unwrap_or(HEALTH_LOOK))
     }
 
@@ -378,7 +382,7 @@ impl Supervisor {
             });
         }
         let done = match request {
-            Request::Switch(wish) => self.begin(wish, now),
+            Request::Switch(wish) => self.begin(*wish, now),
             Request::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),
         };
         match done {
@@ -391,23 +395,14 @@ impl Supervisor {
     fn own_wish(&self, purpose: Purpose, mode: Option<Mode>, to: Release, reason: &str) -> Wish {
         let deadline_seconds = self.settings.switch_deadline.as_secs();
         let (reason, by) = (reason.to_owned(), "supervisor".to_owned());
-        Wish { purpose, mode, to, deadline_seconds, reason, by, force: false }
+        Wish { purpose, mode, to, deadline_seconds, reason, by, origin: None, force: false, when: When::default() }
     }
 
     fn begin(&mut self, wish: Wish, now: Moment) -> Result<u64, Report> {
         let manifest = self.driver.store().manifest(&wish.to)?;
         let choice = choose::choose(wish.mode, self.driver.journal().meant_which(), &self.processes, &manifest)?;
-        let deadline = SignedDuration::from_secs(i64::try_from(wish.deadline_seconds).unwrap_or(i64::MAX));
-        let request = switch::Request {
-            purpose: wish.purpose,
-            mode: choice.mode,
-            to: wish.to,
-            deadline: now.wall.saturating_add(deadline).unwrap_or(jiff::Timestamp::MAX),
-            reason: wish.reason,
-            by: wish.by,
-            notes: choice.note.into_iter().collect(),
-        };
         let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+        let request = wish.request(choice.mode, choice.note.into_iter().collect(), now.wall)?;
         Ok(self.driver.request(request, bad, now)?)
     }
 

@@ -1,6 +1,7 @@
 //! How long the supervisor rests: everything that it waits for wakes it early, and what it can't be told of it looks at again.
 
-use crate::switch::Phase;
+use crate::switch::drive::Moment;
+use crate::switch::{Phase, Switch};
 use std::time::Duration;
 
 /// How often the agent's health is looked at while nothing happens.
@@ -10,9 +11,18 @@ pub const HEALTH_LOOK_SOON: Duration = Duration::from_secs(2);
 /// How often an ending process is looked at.
 pub const END_LOOK: Duration = Duration::from_millis(50);
 
+/// How soon a scheduled switch is looked at again at the soonest.
+const SCHEDULE_LOOK_MIN: Duration = Duration::from_millis(50);
+
 /// How long until an act that is not done yet is performed again.
-pub fn of_step(phase: Phase) -> Duration {
-    match phase {
+pub fn of_step(live: &Switch, now: Moment) -> Duration {
+    match live.phase {
+        // The wall clock may be set meanwhile.
+        Phase::Scheduled => {
+            let left = live.schedule.as_ref().map(|schedule| schedule.begins.duration_since(now.wall));
+            let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
+            left.clamp(SCHEDULE_LOOK_MIN, HEALTH_LOOK)
+        }
         Phase::Stopping
         | Phase::Retreating
         | Phase::Freezing

@@ -6,7 +6,7 @@ use super::error::DriveError;
 use super::processes::{Frozen, Look, Processes, Which, described};
 use super::rehearse::Rehearsing;
 use super::roles::{self, Backlog};
-use super::{Act, Entry, Former, Mode, Outcome, Purpose, Side, Switch};
+use super::{Act, Entry, Former, Mode, Outcome, Phase, Purpose, Side, Switch};
 use crate::agent::Health;
 use crate::agent::gate::{Origin, Report, Role};
 use crate::bundle::manifest::{Manifest, Service};
@@ -14,6 +14,8 @@ use crate::crash_point;
 use crate::os::file;
 use crate::rehearsal::{Part, Scene};
 use crate::store::StoreError;
+use crate::store::ground::Ground;
+use crate::version::Release;
 
 /// What a process lacks to be healthy.
 enum Lack {
@@ -35,6 +37,7 @@ impl Driver {
         now: Moment,
     ) -> Result<Outcome, DriveError> {
         match act {
+            Act::AwaitBeginning => self.await_beginning(live, now),
             Act::Check => self.check(live, processes, now),
             Act::Rehearse => self.rehearse(live, processes, now),
             Act::AwaitIdle => self.await_idle(live, processes, now),
@@ -48,7 +51,12 @@ impl Driver {
                 Ok(false) => Outcome::NotYet("the process to be gone".to_owned()),
                 Err(error) => Outcome::NotYet(error.to_string()),
             }),
-            Act::Start(side) => Ok(self.start(live, side, processes)),
+            Act::Start(side) => {
+                if let Some(why) = self.configuration_for(live, side, processes, now)? {
+                    return Ok(Outcome::Failed(why));
+                }
+                Ok(self.start(live, side, processes))
+            }
             Act::Prove(side) => Ok(if let Some(why) = unguardable(live, side, processes) {
                 Outcome::Failed(why)
             } else {
@@ -66,8 +74,16 @@ impl Driver {
             Act::Flip => Ok(self.flip()),
             Act::Drain(side) => self.drain(live, side, processes, now),
             Act::Pause => Ok(Outcome::NotYet(live.waiting_for.clone().unwrap_or_else(|| "another try".to_owned()))),
-            Act::Settle => self.settle(live, processes),
+            Act::Settle => self.settle(live, processes, now),
         }
+    }
+
+    /// It is time, and nobody has held the instance meanwhile.
+    fn await_beginning(&self, live: &Switch, now: Moment) -> Result<Outcome, DriveError> {
+        if let Some(schedule) = live.schedule.as_ref().filter(|schedule| now.wall < schedule.begins) {
+            return Ok(Outcome::NotYet(schedule.to_string()));
+        }
+        Ok(self.held(live.purpose, now.wall)?.map_or(Outcome::Done, |refusal| Outcome::Failed(refusal.message)))
     }
 
     /// The files of both releases are what was signed; the peers of the running process are the baseline.
@@ -77,6 +93,9 @@ impl Driver {
                 if let Err(error) = self.store.verify(release) {
                     return Ok(Outcome::Failed(error.to_string()));
                 }
+            }
+            if let Some(refusal) = self.keep_configuration(live, processes, now)? {
+                return Ok(Outcome::Failed(refusal));
             }
             self.asked = Asked::at(now);
             self.assign(processes)?;
@@ -122,7 +141,7 @@ impl Driver {
     /// The new release loads what this host has for it. A restart changes no release: its trial will tell.
     fn rehearse(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Result<Outcome, DriveError> {
         let wanted = self.rehearsals.filter(|wanted| wanted.policy != Policy::Off && live.purpose != Purpose::Restart);
-        let Some(Rehearsals { rehearsers, policy }) = wanted else { return Ok(Outcome::Done) };
+        let Some(Rehearsals { rehearsers, policy, extras }) = wanted else { return Ok(Outcome::Done) };
         let mut rehearsing = if let Some(rehearsing) = self.rehearsing.take() {
             rehearsing
         } else {
@@ -137,6 +156,7 @@ impl Driver {
         };
         match came {
             Ok(rehearsal) => {
+                let rehearsal = rehearsal.weighed(extras);
                 let refuses = rehearsal.refusal().filter(|_| policy == Policy::Refuse);
                 let journal = self.journal.noted(&rehearsal.told(policy == Policy::Refuse));
                 self.believe(journal, now)?;
@@ -319,6 +339,14 @@ impl Driver {
         health.lacks(&needed).map_or(Lack::Nothing, Lack::Own)
     }
 
+    /// Writes down what of the host the release has been proven on.
+    fn record_ground(&self, release: &Release) -> Result<(), DriveError> {
+        let ground = Ground::look(&self.store.manifest(release)?);
+        let kept = self.store.releases()?;
+        let grounds = self.files.grounds()?.with(release, ground, |release| kept.contains(release));
+        Ok(self.files.write_grounds(&self.lock, &grounds)?)
+    }
+
     fn flip(&self) -> Outcome {
         let Some(proven) = &self.journal.proven else { return Outcome::Done };
         let moved = self.store.lock().and_then(|lock| self.store.flip(&lock, self.files.instance(), proven));
@@ -328,13 +356,20 @@ impl Driver {
         }
     }
 
-    fn settle(&self, live: &Switch, processes: &Processes) -> Result<Outcome, DriveError> {
+    fn settle(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Result<Outcome, DriveError> {
         processes.thaw_all()?;
+        self.settle_configuration(live, processes, now)?;
+        let noted = self.journal.live.clone();
+        let live = noted.as_ref().unwrap_or(live);
         if let Some(entry) = Entry::of(live) {
             self.files.write_history(&self.lock, &self.files.history()?.with(entry))?;
             crash_point!("settle.history");
             self.files.write_verdicts(&self.lock, &self.files.verdicts()?.after(live))?;
             crash_point!("settle.verdicts");
+            if live.phase == Phase::Committed {
+                // What a status note rests on is no reason to leave a switch unfinished.
+                let _ = self.record_ground(&live.to);
+            }
         }
         Ok(Outcome::Done)
     }
@@ -352,7 +387,8 @@ pub(super) fn gone(live: &Switch, processes: &Processes) -> Option<Outcome> {
         }
         (Act::Prove(Side::Trial) | Act::HandOver | Act::Watch, Former::Apart | Former::None) => &[Side::Trial],
         (
-            Act::Check
+            Act::AwaitBeginning
+            | Act::Check
             | Act::Rehearse
             | Act::Stop(_)
             | Act::Start(_)

@@ -2,15 +2,17 @@
 
 use super::acts::gone;
 use super::asked::Asked;
+use super::configuration::Keeping;
 use super::error::DriveError;
 use super::files::{DriverLock, InstanceFiles};
 use super::processes::Processes;
 use super::rehearse::Rehearsing;
 use super::roles::{self, Backlog};
-use super::{Act, Journal, Limits, Outcome, Request, Side};
+use super::{Act, Journal, Limits, Outcome, Purpose, Request, Side};
 use crate::crash_point;
+use crate::failure::Report;
 use crate::os::clock;
-use crate::rehearsal::Rehearsers;
+use crate::rehearsal::{ExtrasPolicy, Rehearsers};
 use crate::store::Store;
 use jiff::Timestamp;
 use std::time::Duration;
@@ -73,6 +75,8 @@ pub struct Rehearsals {
     pub rehearsers: Rehearsers,
     /// What comes of it.
     pub policy: Policy,
+    /// What comes of extras that would vanish.
+    pub extras: ExtrasPolicy,
 }
 
 /// Drives the switches of one instance.
@@ -88,6 +92,7 @@ pub struct Driver {
     pub(super) asked: Asked,
     pub(super) rehearsals: Option<Rehearsals>,
     pub(super) rehearsing: Option<Rehearsing>,
+    pub(super) keeping: Option<Keeping>,
     /// Whether the side on its way out has been told to take nothing any more; begun anew with each phase.
     pub(super) backlog: Backlog,
 }
@@ -99,14 +104,33 @@ impl Driver {
         let store = Store::new(files.layout(), files.package());
         let (serial, asked, backlog) = (0, Asked::default(), Backlog::Possible);
         let entered = now.since_boot;
-        let (rehearsals, rehearsing) = (None, None);
-        Ok(Self { files, store, lock, journal, limits, entered, serial, asked, rehearsals, rehearsing, backlog })
+        let (rehearsals, rehearsing, keeping) = (None, None, None);
+        Ok(Self {
+            files,
+            store,
+            lock,
+            journal,
+            limits,
+            entered,
+            serial,
+            asked,
+            rehearsals,
+            rehearsing,
+            keeping,
+            backlog,
+        })
     }
 
     /// The same, which rehearses before a trial.
     #[must_use]
     pub fn with_rehearsals(self, rehearsals: Rehearsals) -> Self {
         Self { rehearsals: Some(rehearsals), ..self }
+    }
+
+    /// The same, which keeps snapshots of the agent's configuration.
+    #[must_use]
+    pub fn with_snapshots(self, keeping: Keeping) -> Self {
+        Self { keeping: Some(keeping), ..self }
     }
 
     /// The journal as it is on disk.
@@ -176,6 +200,9 @@ impl Driver {
 
     /// Accepts a request: the target is installed and whole, and nothing is held against it. It is written down; nothing else happens yet.
     pub fn request(&mut self, request: Request, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
+        if let Some(refusal) = self.held(request.purpose, now.wall)? {
+            return Err(DriveError::Held(refusal));
+        }
         self.store.verify(&request.to)?;
         let verdicts = self.files.verdicts()?;
         if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&request.to), bad) {
@@ -184,6 +211,12 @@ impl Driver {
         let journal = self.journal.requested(request, &clock::boot_id()?, now.wall)?;
         self.believe(journal, now)?;
         Ok(self.journal.last_id)
+    }
+
+    /// The refusal of a switch of this purpose, where a person holds the instance.
+    pub(super) fn held(&self, purpose: Purpose, now: Timestamp) -> Result<Option<Report>, DriveError> {
+        let hold = self.files.hold()?.filter(|hold| hold.forbids(purpose, now));
+        Ok(hold.map(|hold| hold.refusal(purpose, self.files.instance(), self.files.package())))
     }
 
     /// A person takes the live switch back. What that does depends on how far it is.

@@ -2,7 +2,7 @@
 
 use super::RequestError;
 use super::files::FilesError;
-use crate::failure::Class;
+use crate::failure::{Class, Report};
 use crate::os::OsError;
 use crate::store::StoreError;
 use crate::version::Release;
@@ -24,6 +24,8 @@ pub enum DriveError {
         /// What is held against it.
         reason: String,
     },
+    /// A person holds the instance.
+    Held(Report),
     /// The release isn't there or isn't whole.
     Store(StoreError),
 }
@@ -36,6 +38,7 @@ impl DriveError {
             Self::Os(error) => error.class(),
             Self::Request(error) => error.class(),
             Self::Verdict { .. } => Class::Held,
+            Self::Held(report) => report.class,
             Self::Store(error) => error.class(),
         }
     }
@@ -47,6 +50,7 @@ impl DriveError {
             Self::Os(error) => error.hint(),
             Self::Request(error) => error.hint(),
             Self::Verdict { .. } => Some("to try it all the same, add --force".to_owned()),
+            Self::Held(report) => report.hint.clone(),
             Self::Store(error) => error.hint(),
         }
     }
@@ -61,6 +65,7 @@ impl fmt::Display for DriveError {
             Self::Verdict { release, reason } => {
                 write!(formatter, "cannot switch to {release}: it failed on this host: {reason}")
             }
+            Self::Held(report) => report.fmt(formatter),
             Self::Store(error) => error.fmt(formatter),
         }
     }

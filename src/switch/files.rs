@@ -1,6 +1,8 @@
-//! An instance's files: the journal, the history and the verdicts on releases.
+//! An instance's files: the journal, the history, the verdicts on releases, the hold.
 
+use super::grounds::{GROUNDS_LENGTH_MAXIMUM, GROUNDS_NAME, Grounds};
 use super::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
+use super::hold::{HOLD_LENGTH_MAXIMUM, HOLD_NAME, Hold};
 use super::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
 use super::verdicts::{VERDICTS_LENGTH_MAXIMUM, VERDICTS_NAME, Verdicts};
 use crate::failure::Class;
@@ -181,6 +183,37 @@ impl InstanceFiles {
     pub fn verdicts(&self) -> Result<Verdicts, FilesError> {
         let hint = |_: &serde_json::Error| Some("move the file away: no release is then remembered as bad".to_owned());
         Ok(self.read(VERDICTS_NAME, VERDICTS_LENGTH_MAXIMUM, Verdicts::parse, hint)?.unwrap_or_default())
+    }
+
+    /// What the proven releases stood on.
+    pub fn grounds(&self) -> Result<Grounds, FilesError> {
+        let hint = |_: &String| Some("move the file away: it is begun anew with the next switch".to_owned());
+        Ok(self.read(GROUNDS_NAME, GROUNDS_LENGTH_MAXIMUM, Grounds::parse, hint)?.unwrap_or_default())
+    }
+
+    /// Writes what the proven releases stood on, whole or not at all.
+    pub fn write_grounds(&self, _lock: &DriverLock, grounds: &Grounds) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(GROUNDS_NAME, &grounds.to_bytes(), FILE_MODE)?)
+    }
+
+    /// The hold on the instance, expired or not; None: there is none.
+    pub fn hold(&self) -> Result<Option<Hold>, FilesError> {
+        let hint = |_: &String| Some("`sidle unhold` removes the file; then hold the instance again".to_owned());
+        self.read(HOLD_NAME, HOLD_LENGTH_MAXIMUM, Hold::parse, hint)
+    }
+
+    /// Holds the instance. A person's word needs no lock: the last one counts.
+    pub fn write_hold(&self, hold: &Hold) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(HOLD_NAME, &hold.to_bytes(), FILE_MODE)?)
+    }
+
+    /// Lifts the hold, whatever its file holds; false: there was none.
+    pub fn remove_hold(&self) -> Result<bool, FilesError> {
+        let Some(directory) = self.directory()? else { return Ok(false) };
+        let there = directory.stat(HOLD_NAME)?.is_some();
+        directory.remove_file(HOLD_NAME)?;
+        directory.sync()?;
+        Ok(there)
     }
 
     /// Writes the verdicts, whole or not at all.

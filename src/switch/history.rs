@@ -1,5 +1,6 @@
 //! What is remembered of the switches that ended: one line of JSON each.
 
+use crate::agent::caller::Caller;
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::switch::machine::Mode;
@@ -51,6 +52,9 @@ pub struct Entry {
     pub reason: String,
     /// Who asked.
     pub by: String,
+    /// The agent's job out of which they asked; None: it was none, as far as can be seen.
+    #[serde(default)]
+    pub origin: Option<Caller>,
     /// What was noticed on the way.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -75,6 +79,7 @@ impl Entry {
             outage_milliseconds: switch.outage_milliseconds,
             reason: switch.reason.clone(),
             by: switch.by.clone(),
+            origin: switch.origin.clone(),
             notes: switch.notes.clone(),
         })
     }

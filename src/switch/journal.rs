@@ -1,10 +1,12 @@
 //! What an instance remembers about its switches, and its JSON form. Pure: reading and writing the file is the driver's.
 
+use crate::agent::caller::Caller;
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::switch::machine::{Mode, Outcome};
 use crate::switch::phase::Phase;
 use crate::switch::record::{Purpose, Switch, shortened};
+use crate::switch::schedule::Schedule;
 use crate::switch::which::Which;
 use crate::version::Release;
 use jiff::Timestamp;
@@ -50,10 +52,14 @@ pub struct Request {
     pub to: Release,
     /// Until when the stop must have begun.
     pub deadline: Timestamp,
+    /// When it begins; None: at once.
+    pub schedule: Option<Schedule>,
     /// Why, in the words of whoever asks.
     pub reason: String,
     /// Who asks.
     pub by: String,
+    /// The agent's job out of which they ask.
+    pub origin: Option<Caller>,
     /// What whoever asks should know of it: why not in the mode that was asked for.
     pub notes: Vec<String>,
 }
@@ -86,14 +92,17 @@ impl Journal {
             mode: request.mode,
             from: self.proven.clone(),
             to: request.to,
-            phase: Phase::Checking,
+            phase: if request.schedule.is_some() { Phase::Scheduled } else { Phase::Checking },
             phase_since: now,
             requested_at: now,
             deadline: request.deadline,
+            schedule: request.schedule,
             boot: boot.to_owned(),
             reason: shortened(&request.reason),
             by: shortened(&request.by),
+            origin: request.origin.map(Caller::bounded),
             notes: request.notes.iter().map(|note| shortened(note)).collect(),
+            restores: None,
             parted: false,
             peers_down: false,
             baseline: Vec::new(),
@@ -151,6 +160,16 @@ impl Journal {
         let mut journal = self.clone();
         if let Some(live) = journal.live.as_mut() {
             live.peers_down = down;
+        }
+        journal
+    }
+
+    /// This journal, whose live switch puts back the configuration of an earlier switch's snapshot.
+    #[must_use]
+    pub fn restoring(&self, snapshot: u64) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut() {
+            live.restores = Some(snapshot);
         }
         journal
     }

@@ -40,7 +40,8 @@ impl Limits {
                 let doubled = 1_u32.checked_shl(strandings.saturating_sub(1)).unwrap_or(u32::MAX);
                 Some(self.pause_minimum.saturating_mul(doubled).min(self.pause_maximum))
             }
-            Phase::Checking
+            Phase::Scheduled
+            | Phase::Checking
             | Phase::Waiting
             | Phase::Flipping
             | Phase::Retiring

@@ -49,6 +49,8 @@ pub enum Former {
 /// What the driver has to do in a phase. Every act may be performed twice, by another process, after a crash in its middle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Act {
+    /// Look whether it is time; once it is, whether a person holds the instance by now.
+    AwaitBeginning,
     /// Lease and verify the files of both releases; look which peers the running process has proven (the baseline).
     Check,
     /// Let the new release load what this host has for it, without a peer; compare with what the running release loads.
@@ -148,14 +150,16 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
     use Outcome::{Cancelled, Done, Expired, Failed, Lost, NotYet};
     use Phase::{
         Abandoned, Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Refused, Rehearsing,
-        Reproving, Restarting, Retiring, Retreating, Returning, RolledBack, Starting, Stopping, Stranded, Waiting,
+        Reproving, Restarting, Retiring, Retreating, Returning, RolledBack, Scheduled, Starting, Stopping, Stranded,
+        Waiting,
     };
     let former = course.former;
     match (phase, outcome) {
         // The old process is as it was: every way out changes nothing.
-        (Checking | Rehearsing | Waiting | Freezing, Failed(_)) => Refused,
-        (Checking | Rehearsing | Waiting | Freezing, Expired) => Phase::Expired,
-        (Checking | Rehearsing | Waiting | Freezing, Cancelled) => Phase::Cancelled,
+        (Scheduled | Checking | Rehearsing | Waiting | Freezing, Failed(_)) => Refused,
+        (Scheduled | Checking | Rehearsing | Waiting | Freezing, Expired) => Phase::Expired,
+        (Scheduled | Checking | Rehearsing | Waiting | Freezing, Cancelled) => Phase::Cancelled,
+        (Scheduled, Done) => Checking,
         (Checking, Done) => Rehearsing,
         (Rehearsing, Done) => match (course.mode, former) {
             (Mode::Overlap, Beside) => Starting,
@@ -164,7 +168,7 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
             (Mode::Overlap | Mode::Idle | Mode::Now, Former::None) => Stopping,
         },
         // Keeping the old process alive meanwhile is the supervisor's work, as ever.
-        (Checking | Rehearsing, NotYet(_) | Lost(..)) => phase,
+        (Scheduled | Checking | Rehearsing, NotYet(_) | Lost(..)) => phase,
         (Waiting, Done) => Freezing,
         (Waiting | Freezing, NotYet(_)) => Waiting,
         // Nobody is there: no better moment. This is also how a release that doesn't stay up is left.
@@ -243,12 +247,14 @@ pub fn resumed(phase: Phase, found: Found, course: Course) -> Phase {
     use Found::{Alive, Rebooted};
     use Phase::{
         Abandoned, Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Refused, Rehearsing,
-        Reproving, Restarting, Retiring, Retreating, Returning, RolledBack, Starting, Stopping, Stranded, Waiting,
+        Reproving, Restarting, Retiring, Retreating, Returning, RolledBack, Scheduled, Starting, Stopping, Stranded,
+        Waiting,
     };
     let worn_out = course.setbacks >= SETBACKS_MAXIMUM || course.steps >= STEPS_MAXIMUM;
     let back = way_back(found.former(course.former));
     match (phase, found) {
         (Stopping | Starting | Proving | Handing | Probation, Rebooted | Alive { .. }) if worn_out => back,
+        (Scheduled, Rebooted | Alive { .. }) => Scheduled,
         (Checking | Rehearsing | Waiting | Freezing | Stopping, Rebooted) => Checking,
         (Checking | Rehearsing | Waiting | Freezing | Stopping, Alive { .. }) => phase,
         (Starting, Alive { .. }) => Starting,

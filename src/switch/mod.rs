@@ -6,6 +6,7 @@
 //! idle    checking → rehearsing → waiting ⇄ freezing → stopping → starting → proving ⇄ probation → flipping → committed
 //! back                                                  └──────── retreating → restarting → reproving → rolled-back
 //!                                                                      └──────── stranded ────────┘
+//! before  scheduled → checking, where a window or a splay is waited for
 //! out     refused, cancelled, expired (nothing was stopped); abandoned (a person gave a stranded switch up)
 //! ```
 //!
@@ -17,6 +18,9 @@
 //! - [`limits`] says how long a phase may last.
 //! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
 //! - [`history`] is one line for each switch that ended, [`verdicts`] what is held against releases.
+//! - [`hold`] is a person's word that an instance stays as it is, [`windows`] when switches may begin, [`schedule`] when one does.
+//! - [`grounds`] is what of the host each proven release stood on.
+//! - [`snapshot`] is what a configuration directory was before a trial, [`configuration`] when it is put back.
 //! - [`drive`] is the driver, [`acts`] what it does; [`processes`] and [`running`] are the agent's processes, [`rehearse`] a rehearsal.
 //! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
 //!
@@ -43,11 +47,14 @@
 
 pub mod acts;
 pub mod asked;
+pub mod configuration;
 pub mod drive;
 pub mod error;
 pub mod files;
 pub mod gatekeeper;
+pub mod grounds;
 pub mod history;
+pub mod hold;
 pub mod journal;
 pub mod limits;
 pub mod machine;
@@ -57,8 +64,11 @@ pub mod record;
 pub mod rehearse;
 pub mod roles;
 pub mod running;
+pub mod schedule;
+pub mod snapshot;
 pub mod verdicts;
 pub mod which;
+pub mod windows;
 
 pub use history::{Entry, History};
 pub use journal::{Journal, JournalError, Request, RequestError};

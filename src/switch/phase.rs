@@ -10,6 +10,8 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
+    /// Until its window opens, and the drawn part of its splay is over. Nothing has been looked at yet.
+    Scheduled,
     /// The files of both releases are compared with what was signed, and leased.
     Checking,
     /// The new release loads this host's configuration and modules, without a peer.
@@ -58,7 +60,8 @@ pub enum Phase {
 
 impl Phase {
     /// Every phase, in the order of the way forth and then back.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
+        Self::Scheduled,
         Self::Checking,
         Self::Rehearsing,
         Self::Waiting,
@@ -86,6 +89,7 @@ impl Phase {
     /// The one act of this phase.
     pub fn act(self) -> Act {
         match self {
+            Self::Scheduled => Act::AwaitBeginning,
             Self::Checking => Act::Check,
             Self::Rehearsing => Act::Rehearse,
             Self::Waiting => Act::AwaitIdle,
@@ -112,7 +116,8 @@ impl Phase {
     pub fn serves(self, former: Former) -> Option<Side> {
         match (self, former) {
             (
-                Self::Checking
+                Self::Scheduled
+                | Self::Checking
                 | Self::Rehearsing
                 | Self::Waiting
                 | Self::Freezing
@@ -165,7 +170,8 @@ impl Phase {
     /// that ends is the machine's business: the supervisor reports it as `Lost` and starts nothing.
     pub fn keeps(self) -> Option<Side> {
         match self {
-            Self::Checking
+            Self::Scheduled
+            | Self::Checking
             | Self::Rehearsing
             | Self::Waiting
             | Self::RolledBack
@@ -190,7 +196,7 @@ impl Phase {
 
     /// Nothing has been stopped or started yet.
     pub fn is_before_stop(self) -> bool {
-        matches!(self, Self::Checking | Self::Rehearsing | Self::Waiting | Self::Freezing)
+        matches!(self, Self::Scheduled | Self::Checking | Self::Rehearsing | Self::Waiting | Self::Freezing)
     }
 
     /// On the way to the new release, and not yet decided.
@@ -229,6 +235,7 @@ impl Phase {
     /// The journalled word, which is also what status prints.
     pub fn word(self) -> &'static str {
         match self {
+            Self::Scheduled => "scheduled",
             Self::Checking => "checking",
             Self::Rehearsing => "rehearsing",
             Self::Waiting => "waiting",

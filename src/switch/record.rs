@@ -2,10 +2,12 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+use crate::agent::caller::Caller;
 use crate::name::{InstanceName, PackageName};
 use crate::switch::limits::Limits;
 use crate::switch::machine::{self, Course, Former, Found, Mode, Outcome, Side};
 use crate::switch::phase::Phase;
+use crate::switch::schedule::Schedule;
 use crate::switch::which::Which;
 use crate::version::Release;
 use jiff::Timestamp;
@@ -96,13 +98,22 @@ pub struct Switch {
     /// The id of the boot in which it was asked for, or resumed last: how a resume knows that the host was started anew since, even when
     /// the first resume after that was itself cut off.
     pub boot: String,
+    /// When it begins, where that is not at once, or a window ends it; None: neither.
+    #[serde(default)]
+    pub schedule: Option<Schedule>,
     /// Why, in the words of whoever asked.
     pub reason: String,
     /// Who asked.
     pub by: String,
+    /// The agent's job out of which they asked; None: it was none, as far as can be seen.
+    #[serde(default)]
+    pub origin: Option<Caller>,
     /// What whoever asked should know of how it is done: why not in the mode that was asked for, what the rehearsal noticed.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// A rollback puts back the configuration that this switch's snapshot holds; written down before anything is changed.
+    #[serde(default)]
+    pub restores: Option<u64>,
     /// In `overlap`: the old process was lost on the way, the new one is alone.
     #[serde(default)]
     pub parted: bool,
@@ -207,6 +218,8 @@ impl Switch {
                 Outcome::NotYet("its probation to be over".to_owned())
             }
             Outcome::NotYet(_) if over => Outcome::Expired,
+            // A host that slept through its window does not begin after it.
+            Outcome::Done if self.phase == Phase::Scheduled && over => Outcome::Expired,
             Outcome::Done
             | Outcome::NotYet(_)
             | Outcome::Failed(_)

@@ -235,7 +235,11 @@ mod tests {
                 let failure = performance.failure.clone().unwrap_or_default();
                 format!("{}|{failure}|{}", String::from_utf8_lossy(&performance.output).trim(), performance.errors)
             };
-            Rehearsal { blocking: trial.map(told).into_iter().collect(), notes: former.map(told).into_iter().collect() }
+            Rehearsal {
+                blocking: trial.map(told).into_iter().collect(),
+                notes: former.map(told).into_iter().collect(),
+                ..Rehearsal::default()
+            }
         }
     }
 
@@ -284,7 +288,7 @@ mod tests {
                 Some(Program::new("/nowhere/python3"))
             }
             fn judge(&self, trial: Option<&Performance>, _former: Option<&Performance>) -> Rehearsal {
-                Rehearsal { blocking: vec![trial.unwrap().failure.clone().unwrap()], notes: Vec::new() }
+                Rehearsal { blocking: vec![trial.unwrap().failure.clone().unwrap()], ..Rehearsal::default() }
             }
         }
         static ABSENT: Absent = Absent;
@@ -330,7 +334,10 @@ mod tests {
         let mut left = started(run.path(), scene("exec sleep 600", None), REHEARSAL_MAX);
         let identity = Identity::of(left.playing.as_ref().unwrap().child.id()).unwrap().unwrap();
         assert_eq!(played(run.path(), "echo again", None).blocking, ["again||"]);
-        assert!(!identity.is_alive().unwrap());
+        // The signal was sent; that it is dead may take a moment.
+        while identity.is_alive().unwrap() {
+            std::thread::yield_now();
+        }
         left.playing.take().unwrap().child.wait().unwrap();
     }
 

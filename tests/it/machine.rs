@@ -63,8 +63,10 @@ fn beginning(world: World, crashes: u8, cancels: u8) -> State {
         mode: world.mode,
         to,
         deadline: DEADLINE,
+        schedule: None,
         reason: String::new(),
         by: String::new(),
+        origin: None,
         notes: Vec::new(),
     };
     let absent = matches!(world.former, Former::None | Former::Absent | Former::Broken);

@@ -9,6 +9,7 @@ use sidle::salt::rehearsal::SaltRehearser;
 use sidle::salt::rehearsal::report::{How, Report};
 use sidle::switch::rehearse::{REHEARSAL_MAX, Rehearsing};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
@@ -71,8 +72,17 @@ impl Host {
     }
 
     fn rehearsed(&self, trial: &str, former: Option<&str>) -> Rehearsal {
+        self.rehearsed_with(trial, former, |_| Vec::new())
+    }
+
+    fn rehearsed_with(
+        &self,
+        trial: &str,
+        former: Option<&str>,
+        environment: impl Fn(&str) -> Vec<(OsString, OsString)>,
+    ) -> Rehearsal {
         let run = tempfile::tempdir().unwrap();
-        let part = |version: &str| Part { tree: tree(version), environment: Vec::new() };
+        let part = |version: &str| Part { tree: tree(version), environment: environment(version) };
         let scene =
             Scene { trial: part(trial), former: former.map(part), config_directory: self.root.path().join("etc") };
         let rehearser = Box::leak(Box::new(SaltRehearser::with_script(&script())));
@@ -165,6 +175,29 @@ fn a_rehearsal_finds_what_the_newer_release_has_lost() {
     assert!(one(&found.notes, "would vanish: site_old").contains("zfs_support"));
     one(&found.notes, "execution modules would vanish: ");
     assert!(found.notes.len() < 20, "{:?}", found.notes);
+}
+
+#[test]
+fn a_rehearsal_names_what_salt_pip_installed_and_the_new_python_does_not_see() {
+    let host = Host::new("");
+    for (python, package) in [("3.10", "Site_Extra-1.2"), ("3.10", "both-1.0"), ("3.11", "both-2.0")] {
+        let (name, version) = package.split_once('-').unwrap();
+        let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n");
+        host.put(&format!("minion/extras-{python}/{package}.dist-info/METADATA"), &metadata);
+    }
+    let extras = |python: &str| {
+        let directory = host.root.path().join(format!("minion/extras-{python}"));
+        vec![("SALT_EXTRAS_DIR".into(), directory.into_os_string())]
+    };
+    let found = host.rehearsed_with(NEW, Some(OLD), |version| extras(if version == OLD { "3.10" } else { "3.11" }));
+    let text = one(&found.extras, "1 package that salt-pip installed in ");
+    assert!(
+        text.contains("minion/extras-3.10 would vanish with Python 3.11.") && text.contains(": site-extra 1.2;"),
+        "{text}"
+    );
+    assert!(!found.notes.iter().any(|note| note.contains("salt-pip")), "{:?}", found.notes);
+    let same = host.rehearsed_with(NEW, Some(OLD), |_| Vec::new());
+    assert!(same.extras.is_empty(), "{same:?}");
 }
 
 #[test]

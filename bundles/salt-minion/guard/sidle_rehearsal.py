@@ -22,6 +22,8 @@ its "failure" says whether the release got as far as it should.
   missing: [{kind, name, where}]              configured, but not in this release
   problems: [text]                            what Salt warns of when it reads the configuration
   unknown_options: [name]                     set on this host, but no option of this release
+  extras: [{name, version, directory}]        packages that salt-pip installed for this Python
+  packages: [name]                            all packages that this Python sees, names normalised
 """
 
 import sys
@@ -33,11 +35,13 @@ if not sys.flags.isolated and sys.path:
 import argparse
 import contextlib
 import ctypes
+import importlib.metadata
 import inspect
 import json
 import logging
 import os
 import pwd
+import re
 import resource
 import shutil
 import signal
@@ -163,7 +167,27 @@ def rehearse(directory, scratch):
     except Failure as failure:
         report["failure"] = {"stage": failure.stage, "reason": str(failure)}
     report.update(version=stage.version, errors=list(stage.errors.values()), problems=list(dict.fromkeys(stage.problems)))
+    report.update(layer())
     return {**report, "unknown_options": sorted(stage.unknown_options)}
+
+
+def layer():
+    """The packages that salt-pip has laid over the release for this Python, and all that it sees."""
+    named = os.environ.get("SALT_EXTRAS_DIR")
+    label = "extras-{}.{}".format(*sys.version_info)
+    extras, packages = {}, set()
+    for directory in dict.fromkeys(map(os.path.abspath, sys.path)):
+        is_extra = os.path.basename(directory) == label or (named and directory == os.path.abspath(named))
+        for found in importlib.metadata.distributions(path=[directory]):
+            try:
+                name = re.sub("[-_.]+", "-", found.metadata["Name"]).lower()
+                version = str(found.version)
+            except Exception:  # A package without sound metadata: its directory's name has to do.
+                name, version = bounded(str(getattr(found, "_path", "") or "a package without a name")), ""
+            packages.add(name)
+            if is_extra:
+                extras.setdefault(name, {"name": name, "version": version, "directory": directory})
+    return {"extras": sorted(extras.values(), key=lambda extra: extra["name"]), "packages": sorted(packages)}
 
 
 def redirect(opts, scratch):

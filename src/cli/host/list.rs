@@ -1,11 +1,12 @@
 //! `sidle list`: what is installed, and what stands where.
 
-use super::marks::{Mark, marks};
+use super::marks::{Mark, holds, marks};
 use super::packages;
 use crate::cli::facts::{size, table};
 use crate::cli::{Context, Ended};
 use crate::failure::Report;
 use crate::name::PackageName;
+use crate::os::clock;
 use crate::store::Store;
 use clap::Args;
 use serde_json::{Value, json};
@@ -21,8 +22,10 @@ pub struct ListArguments {
 pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Report> {
     let mut rows = vec![["PACKAGE", "RELEASE", "PLATFORM", "SIZE", "STATE"].map(str::to_owned).to_vec()];
     let mut listed: Vec<Value> = Vec::new();
+    let mut held = Vec::new();
     for package in packages(context, arguments.package.as_ref())? {
         let store = Store::new(&context.layout, &package);
+        held.extend(holds(&context.layout, &package, clock::now())?);
         let marks = marks(&context.layout, &package)?;
         for release in store.releases()?.into_iter().rev() {
             let none: Vec<Mark> = Vec::new();
@@ -50,8 +53,10 @@ pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Repor
     let text = if listed.is_empty() {
         "nothing is installed; `sidle install FILE` installs a release".to_owned()
     } else {
-        table(rows)
+        let lines = held.iter().map(|(instance, hold)| format!("{instance} is held {hold}"));
+        std::iter::once(table(rows)).chain(lines).collect::<Vec<_>>().join("\n")
     };
-    context.output.result(&text, json!({"releases": listed}));
+    let holds: Vec<Value> = held.iter().map(|(instance, hold)| json!({"instance": instance, "hold": hold})).collect();
+    context.output.result(&text, json!({"releases": listed, "holds": holds}));
     Ok(Ended::Well)
 }

@@ -5,7 +5,9 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::switch::files::InstanceFiles;
+use crate::switch::hold::Hold;
 use crate::version::Release;
+use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,6 +81,20 @@ pub fn marks(layout: &Layout, package: &PackageName) -> Result<BTreeMap<Release,
         }
     }
     Ok(marks)
+}
+
+/// The holds that count now on instances of `package`.
+pub fn holds(layout: &Layout, package: &PackageName, now: Timestamp) -> Result<Vec<(InstanceName, Hold)>, Report> {
+    let mut found = Vec::new();
+    for instance in instances(layout, package)? {
+        let files = InstanceFiles::new(layout, &instance, package);
+        if let Some(hold) = files.hold()?.filter(|hold| hold.is_on(now)) {
+            if files.journal()?.package == *package {
+                found.push((instance, hold));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// The default instance, and all that have a directory; some may be another package's.

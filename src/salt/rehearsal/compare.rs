@@ -1,6 +1,6 @@
 //! The trial's report beside the former's: what is worse now, and whether that is reason enough not to switch.
 
-use super::report::{Failure, How, LoadError, Report};
+use super::report::{Extra, Failure, How, LoadError, Report};
 use crate::rehearsal::Rehearsal;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,7 +60,12 @@ pub fn compare(trial: &Report, former: Option<Result<&Report, &str>>) -> Rehears
     findings.sort_by_key(|(weight, _)| *weight);
     let (blocking, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(weight, _)| *weight < Weight::About);
     let texts = |findings: Vec<(Weight, String)>| findings.iter().map(|(_, text)| plain(text)).collect();
-    Rehearsal { blocking: texts(blocking), notes: texts(notes) }
+    let extras = baseline.map(|former| extras(trial, former)).unwrap_or_default();
+    Rehearsal {
+        blocking: texts(blocking),
+        notes: texts(notes),
+        extras: extras.iter().map(|text| plain(text)).collect(),
+    }
 }
 
 type Findings = Vec<(Weight, String)>;
@@ -214,10 +219,27 @@ fn warnings(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) 
         findings.push((Weight::Option, format!("options that it no longer knows: {}", listed(unknown.into_iter()))));
     }
     let minor = |report: &Report| report.python.rsplit_once('.').map(|(minor, _)| minor.to_owned());
-    if let (Some(new), Some(old), true) = (minor(trial), minor(former), minor(trial) != minor(former)) {
+    // Where it is known what salt-pip installed, that is told by `extras`.
+    let unknown = former.extras.is_none() && minor(trial) != minor(former);
+    if let (Some(new), Some(old), true) = (minor(trial), minor(former), unknown) {
         let text = format!("Python {new} instead of {old}: packages that salt-pip installed for {old} are not seen");
         findings.push((Weight::Option, text));
     }
+}
+
+/// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see.
+fn extras(trial: &Report, former: &Report) -> Vec<String> {
+    let known = former.extras.iter().flatten();
+    let lost: Vec<&Extra> = known.filter(|extra| !trial.packages.contains(&extra.name)).collect();
+    let Some(first) = lost.first() else { return Vec::new() };
+    let names = listed(lost.iter().map(|extra| format!("{} {}", extra.name, extra.version)));
+    vec![format!(
+        "{} that salt-pip installed in {} would vanish with Python {}: {names}; install them with the release's own salt-pip first \
+         (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), or let them go with `extras = \"report\"` in the settings",
+        counted(lost.len(), "package"),
+        first.directory,
+        trial.python
+    )]
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -366,6 +388,28 @@ mod tests {
             "Python 3.12 instead of 3.11: packages that salt-pip installed for 3.11 are not seen",
         ];
         assert_eq!(found.notes, expected);
+    }
+
+    #[test]
+    fn rehearsal_names_what_salt_pip_installed_and_the_release_would_not_see() {
+        let extra = |name: &str| Extra {
+            name: name.to_owned(),
+            version: "1.2".to_owned(),
+            directory: "/var/lib/salt/minion/extras-3.10".to_owned(),
+        };
+        let former = Report {
+            python: "3.10.4".to_owned(),
+            extras: Some(vec![extra("boto3"), extra("netaddr"), extra("six")]),
+            ..Report::default()
+        };
+        let trial = Report { python: "3.11.2".to_owned(), packages: set(&["six"]), ..Report::default() };
+        let found = compare(&trial, Some(Ok(&former)));
+        assert!(!found.refuses() && found.notes.is_empty(), "{found:?}");
+        let text = &found.extras[0];
+        assert!(text.starts_with("2 packages that salt-pip installed in /var/lib/salt/minion/extras-3.10"), "{text}");
+        assert!(text.contains("boto3 1.2, netaddr 1.2;") && text.contains("salt-pip --release"), "{text}");
+        let all = Report { packages: set(&["boto3", "netaddr", "six"]), ..trial };
+        assert!(compare(&all, Some(Ok(&former))).extras.is_empty());
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Rehearser for SaltRehearser {
     fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
         let Some(trial) = trial else {
             let note = "not rehearsed: neither this release nor the running one brings the program for it";
-            return Rehearsal { blocking: Vec::new(), notes: vec![note.to_owned()] };
+            return Rehearsal { notes: vec![note.to_owned()], ..Rehearsal::default() };
         };
         let former = former.map(read);
         match read(trial) {
@@ -82,10 +82,10 @@ impl Rehearser for SaltRehearser {
                 let message = format!("cannot load this host's configuration and modules: {cause}");
                 match former {
                     Some(Err(before)) => Rehearsal {
-                        blocking: Vec::new(),
                         notes: vec![format!("{message}; nor can the running release: {before}")],
+                        ..Rehearsal::default()
                     },
-                    Some(Ok(_)) | None => Rehearsal { blocking: vec![message], notes: Vec::new() },
+                    Some(Ok(_)) | None => Rehearsal { blocking: vec![message], ..Rehearsal::default() },
                 }
             }
         }

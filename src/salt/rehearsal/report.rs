@@ -45,6 +45,23 @@ pub struct Report {
     /// Options of this host that the release doesn't know.
     #[serde(default)]
     pub unknown_options: BTreeSet<String>,
+    /// Packages that `salt-pip` installed for its Python; None: an older program didn't look.
+    #[serde(default)]
+    pub extras: Option<Vec<Extra>>,
+    /// All packages that its Python sees.
+    #[serde(default)]
+    pub packages: BTreeSet<String>,
+}
+
+/// A package that `salt-pip` installed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Extra {
+    /// Its normalised name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Where it is.
+    pub directory: String,
 }
 
 /// How a minion would fail to come up.

@@ -247,6 +247,7 @@ impl Host {
             lost(Side::Former)
         } else {
             match act {
+                Act::AwaitBeginning => Outcome::Done,
                 Act::Check => host.check(world),
                 Act::Rehearse => host.rehearse(world),
                 Act::AwaitIdle => host.await_idle(world),

@@ -36,8 +36,10 @@ fn request(purpose: Purpose, to: &str) -> Request {
         mode: Mode::Idle,
         to: to.parse().unwrap(),
         deadline: at(0) + 30.minutes(),
+        schedule: None,
         reason: "a test".to_owned(),
         by: "root".to_owned(),
+        origin: None,
         notes: Vec::new(),
     }
 }
@@ -308,7 +310,7 @@ fn phases_are_journalled_by_their_word_and_belong_to_one_part_of_the_way() {
         // What is kept is what may run: where nothing is asked of a process, but that it be there.
         let at_rest = phase.is_ended()
             || phase.is_committed()
-            || matches!(phase, Phase::Checking | Phase::Rehearsing | Phase::Waiting);
+            || matches!(phase, Phase::Scheduled | Phase::Checking | Phase::Rehearsing | Phase::Waiting);
         for former in [Former::None, Former::Apart, Former::Beside] {
             assert_eq!(phase.keeps(), phase.serves(former).filter(|_| at_rest), "{phase}");
             let serves = phase.serves(former).is_none_or(|side| phase.allows(side, former));

@@ -1,0 +1,159 @@
+//! Following a switch in its journal, which needs no socket, and telling how it ended.
+
+use super::Ended;
+use super::output::Output;
+use crate::failure::{Class, Report};
+use crate::os::{clock, environment, proc_fs, process};
+use crate::supervise::status::SupervisorStatus;
+use crate::switch::files::InstanceFiles;
+use crate::switch::processes::{INSTANCE_VARIABLE, LEADER_VARIABLE, ROOT_VARIABLE};
+use crate::switch::{Entry, Journal, Mode, Phase, Switch};
+use crate::version::Release;
+use serde_json::json;
+use std::ffi::OsStr;
+use std::time::Duration;
+
+/// True where this command runs below the agent of the instance itself: in one of its jobs. A switch waits for such a job, so the job must not
+/// wait for the switch.
+fn is_within(files: &InstanceFiles) -> Result<bool, Report> {
+    let status = SupervisorStatus::read(files.layout(), files.instance())?;
+    let running = status.and_then(|status| status.agent).map(|agent| agent.leader.pid);
+    // A job inherits what its agent was started with; a daemon that a job has left behind does, too, and is below no agent.
+    let own = |name: &str, expected: &OsStr| environment::variable(name).is_some_and(|value| value == expected);
+    let ours = own(INSTANCE_VARIABLE, files.instance().as_str().as_ref())
+        && own(ROOT_VARIABLE, files.layout().root().as_os_str());
+    let inherited = environment::variable(LEADER_VARIABLE).filter(|_| ours);
+    let inherited = inherited.and_then(|pid| pid.to_str()?.parse().ok());
+    let leaders: Vec<u32> = running.into_iter().chain(inherited).collect();
+    Ok(proc_fs::ancestors(process::own_number())?.iter().any(|above| leaders.contains(&above.pid)))
+}
+
+/// Why a job of the agent itself doesn't follow a live switch any further; None: it may.
+fn waits_for_us(live: &Switch) -> Option<&'static str> {
+    let busy =
+        matches!(live.phase, Phase::Scheduled | Phase::Checking | Phase::Rehearsing | Phase::Waiting | Phase::Freezing);
+    match live.mode {
+        Mode::Idle if live.from.is_some() && busy => {
+            Some("it begins when no job runs, so not before the one that asks for it has ended")
+        }
+        Mode::Overlap if live.phase == Phase::Retiring => {
+            Some("the new release is current, and the old process ends after its jobs, this one among them")
+        }
+        Mode::Idle | Mode::Overlap | Mode::Now => None,
+    }
+}
+
+/// How often the journal is looked at while a command follows a switch.
+const FOLLOW_LOOK: Duration = Duration::from_millis(100);
+/// A supervisor that has been gone for this long is not coming back by itself while somebody waits.
+const SUPERVISOR_GONE: Duration = Duration::from_secs(10);
+
+/// Follows a switch to its end and tells each step.
+pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Report> {
+    let mut told = String::new();
+    let mut seen = clock::since_boot();
+    let within = is_within(files)?;
+    loop {
+        let journal = files.journal()?;
+        match journal.live.as_ref().filter(|live| live.id == id) {
+            Some(live) => {
+                let words = words(live);
+                if words != told {
+                    output.step(&words);
+                    told = words;
+                }
+                if let Some(why) = waits_for_us(live).filter(|_| within) {
+                    let instance = files.instance();
+                    output.result(
+                        &format!("switch {id} goes on by itself, for this command runs in a job of {instance}: {why}"),
+                        json!({"switch": id, "pending": true, "within_own_job": true}),
+                    );
+                    return Ok(if live.phase.is_committed() { Ended::Well } else { Ended::As(Class::Pending) });
+                }
+            }
+            None => {
+                if let Some(entry) = files.history()?.find(id) {
+                    return Ok(concluded(entry, &journal, output));
+                }
+            }
+        }
+        // The supervisor holds the lock while it lives.
+        match files.try_drive()? {
+            None => seen = clock::since_boot(),
+            Some(_) if clock::since_boot().saturating_sub(seen) > SUPERVISOR_GONE => {
+                output.result(
+                    &format!("switch {id} is not finished: its supervisor is gone; it goes on when `sidle supervise {}` starts", files.instance()),
+                    json!({"switch": id, "pending": true}),
+                );
+                return Ok(Ended::As(Class::Pending));
+            }
+            Some(_) => {}
+        }
+        clock::sleep(FOLLOW_LOOK);
+    }
+}
+
+/// A live switch in one line.
+pub(super) fn words(live: &Switch) -> String {
+    let phase = match live.phase {
+        Phase::Scheduled => "scheduled",
+        Phase::Checking => "checking the files of both releases",
+        Phase::Rehearsing => "rehearsing: loading this host's configuration and modules",
+        Phase::Waiting => "waiting until no job runs",
+        Phase::Freezing => "looking once more",
+        Phase::Stopping => "stopping the old process",
+        Phase::Starting => "starting the new process",
+        Phase::Proving => "waiting until the new process reaches its peers",
+        Phase::Handing => "handing the jobs over to the new process",
+        Phase::Probation => "on probation",
+        Phase::Flipping => "making it current",
+        Phase::Retiring => "current; the old process finishes what it has",
+        Phase::Returning => "going back: the old process takes the jobs again, the new one finishes what it has",
+        Phase::Retreating => "going back: ending the new process",
+        Phase::Restarting => "going back: starting the release that worked",
+        Phase::Reproving => "going back: waiting until it reaches its peers",
+        Phase::Stranded => "stranded: the release that worked does not come up; it is tried again and again",
+        Phase::Committed
+        | Phase::RolledBack
+        | Phase::Refused
+        | Phase::Cancelled
+        | Phase::Expired
+        | Phase::Abandoned => "ending",
+    };
+    let scheduled = live.schedule.as_ref().filter(|_| live.phase == Phase::Scheduled).map(ToString::to_string);
+    let waiting = scheduled.as_ref().or(live.waiting_for.as_ref());
+    let waits = waiting.map_or_else(String::new, |waiting| format!(" ({waiting})"));
+    format!("{} to {}: {phase}{waits}", live.purpose, live.to)
+}
+
+fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
+    let outage = Duration::from_millis(entry.outage_milliseconds);
+    let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
+    let now = journal.proven.as_ref().map_or_else(|| "none".to_owned(), Release::to_string);
+    let (text, class) = match entry.result {
+        Phase::Committed => {
+            (format!("{} is current; nobody was there for {:.1} s", entry.to, outage.as_secs_f64()), None)
+        }
+        Phase::RolledBack => (
+            format!(
+                "went back from {}{why}; current is {now}; nobody was there for {:.1} s",
+                entry.to,
+                outage.as_secs_f64()
+            ),
+            Some(Class::RolledBack),
+        ),
+        Phase::Expired if entry.failure.as_ref().is_some_and(|failure| failure.phase == Phase::Scheduled) => (
+            format!("its window was over before it could begin, nothing was changed{why}; current is {now}"),
+            Some(Class::Busy),
+        ),
+        Phase::Expired => {
+            (format!("still busy at the deadline, nothing was changed{why}; current is {now}"), Some(Class::Busy))
+        }
+        Phase::Cancelled => (format!("taken back, nothing was changed; current is {now}"), Some(Class::Failed)),
+        Phase::Abandoned => (format!("given up{why}; current is {now}"), Some(Class::Failed)),
+        _ => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
+    };
+    let notes = entry.notes.iter().map(|note| format!("note: {note}"));
+    output.result(&std::iter::once(text).chain(notes).collect::<Vec<_>>().join("\n"), entry);
+    class.map_or(Ended::Well, Ended::As)
+}

@@ -1,0 +1,120 @@
+//! hold and unhold: a person's word that an instance stays as it is.
+
+use super::{Context, Ended, instance_of, usage};
+use crate::failure::{Class, Report};
+use crate::name::{InstanceName, PackageName};
+use crate::os::{clock, process};
+use crate::store::Store;
+use crate::switch::files::InstanceFiles;
+use crate::switch::hold::{Hold, Scope};
+use clap::Args;
+use jiff::civil::{Date, DateTime};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use std::time::Duration;
+
+/// `sidle hold PACKAGE`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A held instance refuses switch and restart (exit code 10). A rollback stays possible, since it is the way out of trouble, unless \
+                  the hold is set with --all. The way back of a switch that fails is never held, and no hold touches what runs."
+)]
+pub struct HoldArguments {
+    /// The package
+    package: PackageName,
+    /// The instance; the package's default one without this
+    #[arg(long)]
+    instance: Option<InstanceName>,
+    /// Why, for whoever is refused
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+    /// Until then: 2026-12-24, "2026-12-24 08:00" (this host's time), or 2026-12-24T07:00:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "duration")]
+    until: Option<String>,
+    /// For that long: 2h, 7d
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::config::duration)]
+    duration: Option<Duration>,
+    /// Refuses rollbacks, too
+    #[arg(long)]
+    all: bool,
+}
+
+/// `sidle unhold PACKAGE`
+#[derive(Debug, Args)]
+pub struct UnholdArguments {
+    /// The package
+    package: PackageName,
+    /// The instance; the package's default one without this
+    #[arg(long)]
+    instance: Option<InstanceName>,
+}
+
+/// Holds an instance.
+pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Report> {
+    let package = &arguments.package;
+    let instance = instance_of(package, arguments.instance.as_ref());
+    let files = InstanceFiles::new(&context.layout, &instance, package);
+    // A hold on a name with a slip of the pen would protect nothing.
+    if Store::new(&context.layout, package).releases()?.is_empty() {
+        return Err(Report {
+            class: Class::Failed,
+            message: format!("cannot hold {package}: no release of it is installed"),
+            causes: Vec::new(),
+            hint: Some("`sidle list` shows what is installed".to_owned()),
+        });
+    }
+    let now = clock::now();
+    let until = match (&arguments.until, arguments.duration) {
+        (Some(text), _) => Some(moment(text)?),
+        (None, Some(duration)) => {
+            let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+            Some(now.saturating_add(duration).unwrap_or(Timestamp::MAX))
+        }
+        (None, None) => None,
+    };
+    if until.is_some_and(|until| until <= now) {
+        let given = arguments.until.clone().unwrap_or_else(|| "now".to_owned());
+        return Err(usage(format!("cannot hold {instance} until {given}: that is past"), "name a time to come"));
+    }
+    let scope = if arguments.all { Scope::All } else { Scope::Forth };
+    let hold = Hold::new(now, process::user_name(process::user()), &arguments.reason, until, scope);
+    files.write_hold(&hold)?;
+    let live = files.journal()?.live;
+    let goes_on = live.as_ref().map_or_else(String::new, |live| {
+        format!("\nnote: switch {} was begun before and goes on; `sidle cancel {package}` takes it back", live.id)
+    });
+    context.output.result(
+        &format!("{instance} is held {hold}{goes_on}"),
+        json!({"instance": instance, "hold": hold, "live_switch": live.map(|live| live.id)}),
+    );
+    Ok(Ended::Well)
+}
+
+/// Lifts the hold.
+pub fn unhold(context: &Context, arguments: &UnholdArguments) -> Result<Ended, Report> {
+    let instance = instance_of(&arguments.package, arguments.instance.as_ref());
+    let lifted = InstanceFiles::new(&context.layout, &instance, &arguments.package).remove_hold()?;
+    let text = if lifted { format!("{instance} is not held any more") } else { format!("{instance} is not held") };
+    context.output.result(&text, json!({"instance": instance, "lifted": lifted}));
+    Ok(if lifted { Ended::Well } else { Ended::As(Class::NothingToDo) })
+}
+
+/// A time as people write it. Without an offset it is the host's.
+fn moment(text: &str) -> Result<Timestamp, Report> {
+    if let Ok(timestamp) = text.parse::<Timestamp>() {
+        return Ok(timestamp);
+    }
+    let refused = || {
+        usage(
+            format!("cannot read {text:?} as a time"),
+            "write 2026-12-24, \"2026-12-24 08:00\" (this host's time), or 2026-12-24T07:00:00Z",
+        )
+    };
+    // A text that names an offset has been read above; what is left of one here was not understood, and must not be dropped.
+    let plain = text.chars().all(|c| c.is_ascii_digit() || matches!(c, '-' | ':' | 'T' | ' '));
+    let civil: Option<DateTime> = text.parse::<DateTime>().ok().or_else(|| text.parse::<Date>().ok().map(Into::into));
+    let civil = civil.filter(|_| plain).ok_or_else(refused)?;
+    // In a gap the later one, in a fold the later one: a hold must not end early.
+    let ambiguous = clock::zone(None)?.to_ambiguous_timestamp(civil);
+    ambiguous.later().map_err(|_| refused())
+}

@@ -1,0 +1,74 @@
+//! When a switch begins: in a window, outside of one because a person says so, with a splay.
+
+use super::usage;
+use crate::config::Settings;
+use crate::failure::{Class, Report};
+use crate::name::InstanceName;
+use crate::switch::Purpose;
+use crate::switch::schedule::When;
+use clap::Args;
+use jiff::Timestamp;
+use std::time::Duration;
+
+/// When it begins.
+#[derive(Debug, Args)]
+pub struct Timing {
+    /// Outside its maintenance windows, wait for the next one; the deadline counts from its opening, and its end is one, too
+    #[arg(long)]
+    at_window: bool,
+    /// Begin now although no maintenance window is open
+    #[arg(long, conflicts_with = "at_window")]
+    outside_window: bool,
+    /// Wait a random part of this first, so that a fleet doesn't begin at once: 10m
+    #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
+    splay: Option<Duration>,
+}
+
+impl Timing {
+    /// When a switch that is asked for at `now` begins. Outside the windows it is refused, unless a person says what to do then.
+    pub fn when(
+        &self,
+        settings: &Settings,
+        instance: &InstanceName,
+        purpose: Purpose,
+        now: Timestamp,
+    ) -> Result<When, Report> {
+        let splay_seconds = self.splay.map_or(0, |splay| splay.as_secs());
+        let when = When { opens: None, closes: None, splay_seconds };
+        if self.outside_window {
+            return Ok(when);
+        }
+        let windows = settings.windows(instance)?;
+        if windows.is_always() {
+            return if self.at_window {
+                Err(usage(
+                    format!("cannot wait for a window: the settings name none for {instance}"),
+                    "leave --at-window out, or set `windows`",
+                ))
+            } else {
+                Ok(when)
+            };
+        }
+        if windows.is_open(now) {
+            return Ok(When { closes: windows.closing(now), ..when });
+        }
+        let opening = windows.opening(now);
+        match opening {
+            Some(opens) if self.at_window => {
+                Ok(When { opens: Some(opens), closes: windows.closing(opens), splay_seconds })
+            }
+            _ => Err(Report {
+                class: Class::Held,
+                message: format!(
+                    "cannot {purpose} {instance} now: it is outside its maintenance windows, {windows}; {}",
+                    opening.map_or_else(
+                        || "none opens within weeks".to_owned(),
+                        |opens| format!("the next opens {}", windows.shown(opens))
+                    )
+                ),
+                causes: Vec::new(),
+                hint: Some("add --at-window to have it wait for that, or --outside-window to do it now".to_owned()),
+            }),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What the releases of an instance stood on when they were proven.
+
+use crate::store::ground::Ground;
+use crate::version::Release;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The file's name in the instance's state directory.
+pub const GROUNDS_NAME: &str = "grounds";
+/// Longest file read: some releases with some libraries each.
+pub const GROUNDS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
+
+const SCHEMA: u32 = 1;
+
+/// The grounds of proven releases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grounds {
+    schema: u32,
+    releases: BTreeMap<Release, Ground>,
+}
+
+impl Default for Grounds {
+    fn default() -> Self {
+        Self { schema: SCHEMA, releases: BTreeMap::new() }
+    }
+}
+
+impl Grounds {
+    /// What a release stood on when it was proven last; None: it was proven before that was written down.
+    pub fn of(&self, release: &Release) -> Option<&Ground> {
+        self.releases.get(release)
+    }
+
+    /// These with that of a release which was proven now; of others only those that `is_kept` says.
+    #[must_use]
+    pub fn with(mut self, release: &Release, ground: Ground, is_kept: impl Fn(&Release) -> bool) -> Self {
+        self.releases.retain(|release, _| is_kept(release));
+        self.releases.insert(release.clone(), ground);
+        self
+    }
+
+    /// The file's content.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a release is written as text, so every key of a map is one")
+    }
+
+    /// Reads the file's content.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let grounds: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if grounds.schema == SCHEMA { Ok(grounds) } else { Err(format!("it has form {}", grounds.schema)) }
+    }
+}

@@ -1,0 +1,299 @@
+//! Snapshots of an agent's configuration directory: taken before a trial, kept for the last switches, put back on request.
+//!
+//! ```text
+//! instances/INSTANCE/configuration/SWITCH/index     JSON: paths with kind, mode, owner, extended attributes, digest
+//!                                        /files/DIGEST
+//! ```
+//!
+//! Only files and directories are kept. A link is refused: what it leads to belongs to somebody else, and a snapshot that leaves it out
+//! would not be one. The directory is root's alone: configuration holds secrets.
+
+use crate::digest::Digest;
+use crate::failure::{Class, Report};
+use crate::os::attributes::{self, Attributes};
+use crate::os::dir::{Dir, FileKind};
+use crate::os::{OsError, walk};
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// The name of the directory of snapshots in an instance's state directory.
+pub const SNAPSHOTS_NAME: &str = "configuration";
+/// How many are kept.
+pub const SNAPSHOTS_KEPT: usize = 5;
+/// A configuration directory is some hundred kilobytes. One that somebody keeps archives in must not fill /var at every switch.
+const BYTES_MAX: u64 = 32 << 20;
+/// The same for its entries.
+const ENTRIES_MAX: usize = 10_000;
+const INDEX_BYTES_MAX: u64 = 16 << 20;
+const SCHEMA: u32 = 1;
+
+/// An entry of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    #[serde(default)]
+    extended: BTreeMap<String, Vec<u8>>,
+    /// The content's; None: a directory.
+    digest: Option<Digest>,
+}
+
+impl Kept {
+    fn attributes(&self) -> Attributes {
+        Attributes { mode: self.mode, uid: self.uid, gid: self.gid, extended: self.extended.clone() }
+    }
+}
+
+/// What was in a configuration directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    schema: u32,
+    /// Before which switch it was taken.
+    pub switch: u64,
+    /// When.
+    pub at: Timestamp,
+    /// The release that ran then; None: none did.
+    pub release: Option<Release>,
+    entries: BTreeMap<String, Kept>,
+}
+
+/// What putting a snapshot back does to one path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Its content, owner, mode or label has changed since: it becomes what it was.
+    Written(String),
+    /// It is gone: it comes back.
+    Made(String),
+    /// It has come since: it goes. The snapshot of the present switch has it.
+    Removed(String),
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Written(path) => write!(formatter, "{path} as it was"),
+            Self::Made(path) => write!(formatter, "{path} again"),
+            Self::Removed(path) => write!(formatter, "{path} removed"),
+        }
+    }
+}
+
+/// What was found in a configuration directory.
+#[derive(Debug, Default)]
+struct Seen {
+    entries: BTreeMap<String, Kept>,
+    contents: BTreeMap<Digest, Vec<u8>>,
+    bytes: u64,
+}
+
+impl Seen {
+    fn look_at(&mut self, directory: &Dir, name: &OsStr, above: &Path) -> Result<(), Report> {
+        let full = directory.path().join(name);
+        let relative = above.join(name);
+        // An editor's file that is gone again was no configuration.
+        let Some(stat) = directory.stat(name)? else { return Ok(()) };
+        let Some(text) = relative.to_str() else { return Err(refused(&full, "has a name that is no UTF-8")) };
+        if self.entries.len() >= ENTRIES_MAX || relative.components().count() > walk::DEPTH_MAXIMUM {
+            return Err(refused(directory.path(), &format!("has more than {ENTRIES_MAX} entries, or is too deep")));
+        }
+        let failed = |source| Report::from(OsError::new("read the attributes of", &full, source));
+        match stat.kind {
+            FileKind::File => {
+                if stat.size.saturating_add(self.bytes) > BYTES_MAX {
+                    return Err(refused(&full, &format!("makes it more than {} MiB", BYTES_MAX >> 20)));
+                }
+                let content = directory.read(name, BYTES_MAX)?;
+                self.bytes += content.len() as u64;
+                let digest = Digest::of(&content);
+                let Attributes { mode, uid, gid, extended } =
+                    attributes::of(&directory.open_file(name)?).map_err(failed)?;
+                self.entries.insert(text.to_owned(), Kept { mode, uid, gid, extended, digest: Some(digest) });
+                self.contents.insert(digest, content);
+            }
+            FileKind::Directory => {
+                let child = directory.child(name)?;
+                let extended = attributes::extended(child.lock_fd()?).map_err(failed)?;
+                let kept = Kept { mode: stat.mode, uid: stat.uid, gid: stat.gid, extended, digest: None };
+                self.entries.insert(text.to_owned(), kept);
+                for (name, _) in child.entries()? {
+                    self.look_at(&child, &name, &relative)?;
+                }
+            }
+            FileKind::Symlink => return Err(refused(&full, "is a link")),
+            FileKind::Other => return Err(refused(&full, "is no file and no directory")),
+        }
+        Ok(())
+    }
+}
+
+/// The snapshots of one instance.
+#[derive(Debug, Clone)]
+pub struct Snapshots {
+    state: PathBuf,
+    /// Names at the top of the configuration directory that are no configuration of the agent: keys, another program's files.
+    except: &'static [&'static str],
+}
+
+fn refused(path: &Path, why: &str) -> Report {
+    Report {
+        class: Class::Failed,
+        message: format!("cannot keep a snapshot of the configuration: {} {why}", path.display()),
+        causes: Vec::new(),
+        hint: Some("keep it elsewhere, or put a file in its place".to_owned()),
+    }
+}
+
+impl Snapshots {
+    /// Those below an instance's state directory.
+    pub fn new(state: &Path, except: &'static [&'static str]) -> Self {
+        Self { state: state.to_owned(), except }
+    }
+
+    /// Looks at a configuration directory: its entries, and the contents of its files.
+    fn look(&self, configuration: &Dir) -> Result<Seen, Report> {
+        let mut seen = Seen::default();
+        for (name, _) in configuration.entries()? {
+            if !self.except.iter().any(|except| *name == **except) {
+                seen.look_at(configuration, &name, Path::new(""))?;
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Takes the snapshot of `switch`, unless it is there, and prunes the oldest.
+    pub fn take(
+        &self,
+        configuration: &Path,
+        switch: u64,
+        release: Option<&Release>,
+        at: Timestamp,
+    ) -> Result<(), Report> {
+        let Some(directory) = Dir::open_if_exists(configuration)? else { return Ok(()) };
+        let place = Dir::open_or_create(&self.state.join(SNAPSHOTS_NAME), 0o700)?;
+        let (name, preparing) = (switch.to_string(), format!(".{switch}.new"));
+        if place.stat(&name)?.is_some() {
+            return Ok(());
+        }
+        let Seen { entries, contents, .. } = self.look(&directory)?;
+        place.remove_tree(&preparing)?;
+        place.make_dir(&preparing, 0o700)?;
+        let inside = place.child(&preparing)?;
+        inside.make_dir("files", 0o700)?;
+        let files = inside.child("files")?;
+        for (digest, content) in &contents {
+            files.write_atomic(digest.to_string(), content, 0o600)?;
+        }
+        let snapshot = Snapshot { schema: SCHEMA, switch, at, release: release.cloned(), entries };
+        let index = serde_json::to_vec(&snapshot).expect("a snapshot's keys are strings");
+        inside.write_atomic("index", &index, 0o600)?;
+        place.rename(&preparing, &place, &name)?;
+        place.sync()?;
+        let kept = self.numbers()?;
+        for old in kept.iter().rev().skip(SNAPSHOTS_KEPT) {
+            place.remove_tree(old.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// The numbers of the switches that there are snapshots of.
+    pub fn numbers(&self) -> Result<BTreeSet<u64>, Report> {
+        let Some(place) = Dir::open_if_exists(&self.state.join(SNAPSHOTS_NAME))? else { return Ok(BTreeSet::new()) };
+        Ok(place.names()?.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
+    }
+
+    /// The snapshot of a switch; None: there is none. One that can't be read is an error.
+    pub fn find(&self, switch: u64) -> Result<Option<Snapshot>, Report> {
+        let place = self.state.join(SNAPSHOTS_NAME).join(switch.to_string());
+        let Some(directory) = Dir::open_if_exists(&place)? else { return Ok(None) };
+        let bytes = directory.read("index", INDEX_BYTES_MAX)?;
+        let corrupt = |why: String| Report {
+            class: Class::Failed,
+            message: format!("cannot use {}: {why}", place.join("index").display()),
+            causes: Vec::new(),
+            hint: Some(
+                "remove that directory: a rollback then leaves the configuration as it is, and says so".to_owned(),
+            ),
+        };
+        let snapshot: Snapshot = serde_json::from_slice(&bytes).map_err(|error| corrupt(error.to_string()))?;
+        if snapshot.schema == SCHEMA { Ok(Some(snapshot)) } else { Err(corrupt("it has another form".to_owned())) }
+    }
+
+    /// The newest snapshot that was taken while `release` ran: its configuration when it was left last.
+    pub fn of_release(&self, release: &Release) -> Result<Option<Snapshot>, Report> {
+        for switch in self.numbers()?.into_iter().rev() {
+            if let Some(found) = self.find(switch)?.filter(|found| found.release.as_ref() == Some(release)) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What putting `snapshot` back would change.
+    pub fn changes(&self, snapshot: &Snapshot, configuration: &Path) -> Result<Vec<Change>, Report> {
+        let present = match Dir::open_if_exists(configuration)? {
+            Some(directory) => self.look(&directory)?.entries,
+            None => BTreeMap::new(),
+        };
+        let mut changes = Vec::new();
+        for (path, kept) in &snapshot.entries {
+            match present.get(path) {
+                Some(found) if found == kept => {}
+                Some(_) => changes.push(Change::Written(path.clone())),
+                None => changes.push(Change::Made(path.clone())),
+            }
+        }
+        let gone = present.keys().filter(|path| !snapshot.entries.contains_key(*path));
+        // What is in a directory goes before it.
+        changes.extend(gone.rev().cloned().map(Change::Removed));
+        Ok(changes)
+    }
+
+    /// Makes the configuration what it was, file by file, each atomically; what has not changed is not touched. May happen twice.
+    pub fn put_back(&self, snapshot: &Snapshot, configuration: &Path) -> Result<Vec<Change>, Report> {
+        let changes = self.changes(snapshot, configuration)?;
+        let root = Dir::open_or_create(configuration, 0o755)?;
+        let files = self.state.join(SNAPSHOTS_NAME).join(snapshot.switch.to_string()).join("files");
+        for change in &changes {
+            let (Change::Written(text) | Change::Made(text) | Change::Removed(text)) = change;
+            let path = Path::new(text);
+            let (Some(name), parent) = (path.file_name(), path.parent().unwrap_or(Path::new(""))) else { continue };
+            let parent = root.beneath(parent)?;
+            let Some(kept) = snapshot.entries.get(text) else {
+                parent.remove_tree(name)?;
+                continue;
+            };
+            let is_directory = parent.stat(name)?.map(|stat| stat.kind == FileKind::Directory);
+            if is_directory.is_some_and(|is| is == kept.digest.is_some()) {
+                parent.remove_tree(name)?;
+            }
+            if let Some(digest) = &kept.digest {
+                let content = Dir::open(&files)?.read(digest.to_string(), BYTES_MAX)?;
+                if Digest::of(&content) != *digest {
+                    return Err(refused(&files.join(digest.to_string()), "is not what was kept"));
+                }
+                attributes::write_atomic(&parent, name, &content, &kept.attributes())?;
+            } else {
+                let child = parent.child_or_create(name, kept.mode & 0o7777)?;
+                attributes::apply(child.lock_fd()?, &kept.attributes())
+                    .map_err(|source| OsError::new("restore", child.path(), source))?;
+            }
+        }
+        Ok(changes)
+    }
+}
+
+/// A few words on changes, for a note.
+pub fn summary(changes: &[Change]) -> String {
+    const NAMED_MAX: usize = 8;
+    let named: Vec<String> = changes.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    let more = changes.len().saturating_sub(NAMED_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{more}", named.join(", "))
+}
