@@ -12,6 +12,7 @@ pub mod file;
 mod file_stat;
 pub mod host;
 pub mod lock;
+pub mod memory;
 pub mod mounts;
 pub mod net;
 pub mod notify;

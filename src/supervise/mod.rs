@@ -16,7 +16,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
-use crate::os::{OsError, children, clock, notify, proc_fs, signals, socket};
+use crate::os::{OsError, children, clock, memory, notify, proc_fs, signals, socket};
 use crate::store::Store;
 use crate::switch::configuration::Keeping;
 use crate::switch::drive::{BadReleases, Before, Driver, Moment, Rehearsals, Step};
@@ -343,6 +343,8 @@ impl Supervisor {
             };
             tell(&format!("STATUS={words}"));
             self.written = Some(status);
+            // What changes its state reads manifests before.
+            memory::give_back();
         }
         Ok(())
     }
