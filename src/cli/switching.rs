@@ -221,6 +221,7 @@ fn leave(
         reason: wish.reason,
         by: wish.by,
         notes: Vec::new(),
+        adopted: None,
     };
     let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
     let switch = driver.request(request, bad, now)?;
@@ -238,7 +239,7 @@ const FOLLOW_LOOK: Duration = Duration::from_millis(100);
 const SUPERVISOR_GONE: Duration = Duration::from_secs(10);
 
 /// Follows a switch to its end and tells each step.
-fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Report> {
+pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Report> {
     let mut told = String::new();
     let mut seen = clock::since_boot();
     loop {

@@ -17,6 +17,7 @@ pub mod proc_fs;
 pub mod process;
 pub mod socket;
 pub mod space;
+pub mod units;
 pub mod walk;
 pub mod watch;
 

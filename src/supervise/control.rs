@@ -5,7 +5,7 @@ use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::dir::Dir;
 use crate::os::{OsError, socket};
-use crate::switch::{Mode, Purpose};
+use crate::switch::{Adopted, Mode, Purpose};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -24,6 +24,18 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 pub enum Request {
     /// Begin a switch.
     Switch(Wish),
+    /// Begin the first switch, from a process that sidle did not start.
+    Adopt {
+        /// What is wanted.
+        wish: Box<Wish>,
+        /// That process.
+        adopted: Box<Adopted>,
+    },
+    /// End the agent once it is idle, and run nothing any more.
+    Release {
+        /// How long to wait for that, seconds.
+        deadline_seconds: u64,
+    },
     /// Take the live switch back.
     Cancel,
 }

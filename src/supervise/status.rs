@@ -16,8 +16,8 @@ const STATUS_LENGTH_MAXIMUM: u64 = 64 * 1024;
 /// How the agent is, as last seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStatus {
-    /// What it runs.
-    pub release: Release,
+    /// What it runs; None: nothing of sidle's, it is being adopted.
+    pub release: Option<Release>,
     /// Its first process.
     pub leader: Identity,
     /// Since when.
@@ -38,6 +38,13 @@ pub struct SupervisorStatus {
     pub agent: Option<AgentStatus>,
     /// What keeps the supervisor from running the agent.
     pub trouble: Option<String>,
+}
+
+impl AgentStatus {
+    /// What it runs, in words.
+    pub fn name(&self) -> String {
+        self.release.as_ref().map_or_else(|| "the adopted agent".to_owned(), Release::to_string)
+    }
 }
 
 impl SupervisorStatus {

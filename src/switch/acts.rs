@@ -158,12 +158,21 @@ impl Driver {
             Ok(false) => return Outcome::NotYet("the old process to be gone".to_owned()),
             Err(error) => return Outcome::NotYet(error.to_string()),
         }
-        let release = which.release();
+        let Some(release) = which.release() else {
+            let Some(adopted) = &live.adopted else { return Outcome::Failed("there is nothing to start".to_owned()) };
+            return match self.store.manifest(&live.to).map(|manifest| processes.configuration(&manifest)) {
+                Err(error) => Outcome::Failed(error.to_string()),
+                Ok(configuration) => match processes.start_foreign(adopted, &configuration) {
+                    Ok(()) => Outcome::Done,
+                    Err(error) => Outcome::Failed(error.to_string()),
+                },
+            };
+        };
         let manifest: Result<Manifest, StoreError> =
             self.store.verify(release).and_then(|()| self.store.manifest(release));
         let first_role = roles::first_role(Some(live), side);
         // A first switch is what starting a service is: what belongs to a start happens.
-        let origin = if live.from.is_some() { Origin::Switch } else { Origin::Boot };
+        let origin = if live.former() == Former::None { Origin::Boot } else { Origin::Switch };
         match manifest {
             Err(error) => Outcome::Failed(error.to_string()),
             Ok(manifest) => match processes.start(which, &manifest, origin, first_role) {
@@ -267,7 +276,7 @@ impl Driver {
         }
     }
 
-    fn settle(&self, live: &Switch, processes: &Processes) -> Result<Outcome, DriveError> {
+    fn settle(&self, live: &Switch, processes: &mut Processes) -> Result<Outcome, DriveError> {
         processes.thaw_all()?;
         if let Some(entry) = Entry::of(live) {
             self.files.write_history(&self.lock, &self.files.history()?.with(entry))?;
@@ -275,12 +284,19 @@ impl Driver {
             self.files.write_verdicts(&self.lock, &self.files.verdicts()?.after(live))?;
             crash_point!("settle.verdicts");
         }
+        if live.adopted.is_some() {
+            processes.forget_foreign()?;
+        }
         Ok(Outcome::Done)
     }
 }
 
 /// `Lost`, where the phase counts on a process that is gone.
 pub(super) fn gone(live: &Switch, processes: &Processes) -> Option<Outcome> {
+    if live.adopted.is_some() && live.phase.is_before_stop() && processes.of(Which::Foreign).is_none() {
+        // Whoever started it starts it again, and without a guard.
+        return Some(Outcome::Failed("the agent to be adopted is gone".to_owned()));
+    }
     let sides: &[Side] = match (live.phase.act(), live.former()) {
         (Act::AwaitIdle | Act::Freeze | Act::Prove(Side::Former), _) => &[Side::Former],
         (Act::Start(Side::Trial) | Act::Flip | Act::Drain(Side::Former) | Act::Stop(Side::Trial), Former::Beside) => {
@@ -306,7 +322,7 @@ pub(super) fn gone(live: &Switch, processes: &Processes) -> Option<Outcome> {
         let Some(which) = live.which(*side) else { continue };
         if processes.of(which).is_none() {
             let how = processes.last_exit().unwrap_or("is not running");
-            return Some(Outcome::Lost(*side, format!("the process of {} {how}", which.release())));
+            return Some(Outcome::Lost(*side, format!("the process of {which} {how}")));
         }
     }
     None

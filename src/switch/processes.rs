@@ -7,7 +7,7 @@ use super::gatekeeper::Gatekeeper;
 use super::roles::Guarded;
 use super::running::{Running, told};
 use crate::agent::gate::{GATE_VARIABLE, Origin, ROLE_VARIABLE, Report, Role, Roles};
-use crate::agent::{Activity, AgentSettings, Health, Registry};
+use crate::agent::{Activity, AgentKind, AgentSettings, Health, Registry};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
 use crate::layout::Layout;
@@ -18,8 +18,9 @@ use crate::os::{OsError, clock, notify, proc_fs};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 pub use super::running::{Frozen, Look, Record, described};
@@ -62,13 +63,25 @@ pub enum Which<'a> {
         /// The number of the live switch; None: there is none.
         switch: Option<u64>,
     },
+    /// The one that sidle did not start and is about to take over from.
+    Foreign,
+}
+
+impl fmt::Display for Which<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.release() {
+            Some(release) => release.fmt(formatter),
+            None => formatter.write_str("the adopted agent"),
+        }
+    }
 }
 
 impl<'a> Which<'a> {
-    /// What it runs.
-    pub fn release(self) -> &'a Release {
+    /// What it runs; None: nothing of sidle's.
+    pub fn release(self) -> Option<&'a Release> {
         match self {
-            Self::Trial { release, .. } | Self::Settled { release, .. } => release,
+            Self::Trial { release, .. } | Self::Settled { release, .. } => Some(release),
+            Self::Foreign => None,
         }
     }
 
@@ -76,8 +89,9 @@ impl<'a> Which<'a> {
         let side = match self {
             Self::Trial { switch, .. } => record.trial_of == Some(switch),
             Self::Settled { switch, .. } => switch.is_none() || record.trial_of != switch,
+            Self::Foreign => record.foreign.is_some(),
         };
-        side && record.release == *self.release()
+        side && record.release.as_ref() == self.release()
     }
 }
 
@@ -88,8 +102,8 @@ pub struct Processes {
     instance: InstanceName,
     registry: Registry,
     configuration: Option<PathBuf>,
-    gate: Gatekeeper,
-    running: Vec<Running>,
+    pub(super) gate: Gatekeeper,
+    pub(super) running: Vec<Running>,
     last_exit: Option<String>,
 }
 
@@ -133,8 +147,11 @@ impl Processes {
             }
         }
         for record in records {
-            let alive = record.all().any(|identity| identity.is_alive().unwrap_or(true));
-            if let (true, Some(manifest)) = (alive, manifest(&record.release)) {
+            if !record.all().any(|identity| identity.is_alive().unwrap_or(true)) {
+                continue;
+            }
+            // A foreign one is the journal's to name: see `recognise`.
+            if let Some(manifest) = record.release.as_ref().and_then(&manifest) {
                 let running = self.observed(record, None, &manifest);
                 self.running.push(running);
             }
@@ -155,13 +172,22 @@ impl Processes {
 
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
         let directory = self.configuration(manifest);
-        let settings = AgentSettings::new(&directory);
-        let agent = (self.registry)(manifest.agent, &settings);
-        let guarded = manifest.guard.is_some();
-        Running { record, child, agent, settings, kind: manifest.agent, guarded, registry: self.registry }
+        self.observing(record, child, (manifest.agent, manifest.guard.is_some()), &directory)
     }
 
-    fn save(&self) -> Result<(), OsError> {
+    pub(super) fn observing(
+        &self,
+        record: Record,
+        child: Option<Child>,
+        (kind, guarded): (AgentKind, bool),
+        configuration: &Path,
+    ) -> Running {
+        let settings = AgentSettings::new(configuration);
+        let agent = (self.registry)(kind, &settings);
+        Running { record, child, agent, settings, kind, guarded, registry: self.registry }
+    }
+
+    pub(super) fn save(&self) -> Result<(), OsError> {
         let saved = Saved { schema: 1, processes: self.running.iter().map(|running| running.record.clone()).collect() };
         let bytes = serde_json::to_vec(&saved).expect("a record has no map keys but strings");
         self.directory()?.write_atomic(PROCESSES_NAME, &bytes, 0o644)
@@ -173,10 +199,11 @@ impl Processes {
         if let Some(running) = self.usable(which) {
             return running.thaw();
         }
-        let release = which.release();
-        let trial_of = match which {
-            Which::Trial { switch, .. } => Some(switch),
-            Which::Settled { .. } => None,
+        let (release, trial_of) = match which {
+            Which::Trial { switch, release } => (release, Some(switch)),
+            Which::Settled { release, .. } => (release, None),
+            // The service manager's to start: see `foreign`.
+            Which::Foreign => return Ok(()),
         };
         let mut program = Program::new(own_program()?)
             .argument("--root")
@@ -396,7 +423,7 @@ impl Processes {
 
     /// Asks every leader to end in its own way: for a stop of the service, not for a switch.
     pub fn ask_to_end(&self) -> Result<(), OsError> {
-        for running in &self.running {
+        for running in self.running.iter().filter(|running| running.record.foreign.is_none()) {
             running.thaw()?;
             running.record.leader.signal(SignalNumber::TERM)?;
         }

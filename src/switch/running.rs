@@ -27,8 +27,11 @@ pub struct Record {
     /// returned and linger.
     #[serde(default)]
     pub remains: Vec<Identity>,
-    /// What it runs.
-    pub release: Release,
+    /// What it runs; None: nothing of sidle's.
+    pub release: Option<Release>,
+    /// What kind of agent it is that sidle did not start; None: sidle did.
+    #[serde(default)]
+    pub foreign: Option<AgentKind>,
     /// Since when.
     pub started_at: Timestamp,
     /// It was sent a deadly signal: it is not to be counted on any more.
@@ -47,8 +50,24 @@ pub struct Record {
 impl Record {
     /// The record of a process that was started just now.
     pub(super) fn new(leader: Identity, release: Release, trial_of: Option<u64>, origin: Origin) -> Self {
+        Self { release: Some(release), trial_of, origin, ..Self::foreign(leader, None) }
+    }
+
+    /// The record of a process that sidle did not start.
+    pub(super) fn foreign(leader: Identity, foreign: Option<AgentKind>) -> Self {
         let (core, remains) = (vec![leader.clone()], Vec::new());
-        Self { leader, core, remains, release, started_at: clock::now(), doomed: false, trial_of, origin, aside: false }
+        Self {
+            leader,
+            core,
+            remains,
+            release: None,
+            foreign,
+            started_at: clock::now(),
+            doomed: false,
+            trial_of: None,
+            origin: Origin::Boot,
+            aside: false,
+        }
     }
 
     /// Everything that ends with the agent.

@@ -39,6 +39,7 @@ fn request(purpose: Purpose, to: &str) -> Request {
         reason: "a test".to_owned(),
         by: "root".to_owned(),
         notes: Vec::new(),
+        adopted: None,
     }
 }
 
