@@ -113,8 +113,12 @@ impl Running {
 
     /// A zombie of the agent still stands in the way: Salt takes it for an instance that is already running.
     pub(super) fn lives(&self) -> bool {
-        self.leads()
-            || self.record.core.iter().chain(&self.record.remains).any(|identity| !identity.is_gone().unwrap_or(false))
+        let mut agent = self.record.core.iter().chain(&self.record.remains);
+        if self.record.foreign.is_some() {
+            // Whoever started it may take its time over the exit status; and its own pid file is not where the next one looks.
+            return self.leads() || agent.any(|identity| identity.is_alive().unwrap_or(true));
+        }
+        self.leads() || agent.any(|identity| !identity.is_gone().unwrap_or(false))
     }
 
     /// The observer; one that could not be made (a configuration with an error) is tried again at every look.
