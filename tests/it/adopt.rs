@@ -183,12 +183,19 @@ fn the_ways_out_that_status_prints_need_no_sidle() {
     for (way, version) in ways.iter().zip([NEW, OLD]) {
         let mut shell = Command::new("sh");
         shell.args(["-c", way]).env("PATH", "/usr/bin:/bin");
-        let _by_hand = Tree::start(&mut shell, &host.host.path("by-hand.log"));
+        let by_hand = Tree::start(&mut shell, &host.host.path("by-hand.log"));
         eventually(START_SECONDS, &format!("{way} answers"), || {
             match host.master().call_within("10", ID, &["test.version"]) {
                 answer if answer.contains(version) => Ok(()),
                 answer => Err(answer),
             }
+        });
+        drop(by_hand);
+        // The next one takes a zombie for an instance that is already running.
+        let main = fs::read_to_string(host.host.path("var/run/salt-minion.pid")).unwrap();
+        eventually(30, "it is gone", || match proc_fs::process(main.trim().parse().unwrap()).unwrap() {
+            None => Ok(()),
+            Some(process) => Err(format!("{process:?}")),
         });
     }
 }
