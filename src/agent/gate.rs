@@ -172,9 +172,9 @@ pub struct Report {
 pub struct ReportedPeer {
     /// Its name in the agent's configuration.
     pub name: String,
-    /// Its address.
+    /// Its address; None: not connected.
     #[serde(default)]
-    pub address: String,
+    pub address: Option<String>,
     /// The last round trip that it answered.
     pub proven: Option<u64>,
     /// In words.
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     fn report(first: Option<&str>, last: Option<&str>) -> Report {
-        let peer = serde_json::json!({"name": "m", "proven": 3, "first": first, "last": last});
+        let peer = serde_json::json!({"name": "m", "address": null, "proven": 3, "first": first, "last": last});
         let report = serde_json::json!({"schema": 1, "leader": 1, "pid": 2, "start_time": 3, "wrapped": ["w"], "overlap": null,
             "serial": 4, "role": "active", "duties": true, "announced": true, "prove": 3, "jobs": [], "held": 0, "returning": 0,
             "peers": [peer], "updated": 100.5});

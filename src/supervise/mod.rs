@@ -67,7 +67,7 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
     let ended = runtime.block_on(async {
         let mut announced = false;
         loop {
-            let pause = supervisor.turn(moment())?;
+            let pause = supervisor.turn(moment());
             if supervisor.is_over() {
                 return Ok(());
             }
@@ -160,8 +160,16 @@ impl Supervisor {
         self.over
     }
 
-    /// Does what is due; gives how long it may rest until the next turn, if no event comes before.
-    fn turn(&mut self, now: Moment) -> Result<Duration, Report> {
+    /// Does what is due; gives how long it may rest until the next turn, if no event comes before. Nothing that goes wrong ends the
+    /// supervisor (a full /run, say): it is told where it can be, and tried again.
+    fn turn(&mut self, now: Moment) -> Duration {
+        self.act(now).unwrap_or_else(|report| {
+            self.trouble = Some(report.to_string());
+            HEALTH_LOOK_SOON
+        })
+    }
+
+    fn act(&mut self, now: Moment) -> Result<Duration, Report> {
         if self.processes.reap()? {
             self.health = None;
         }
@@ -174,8 +182,11 @@ impl Supervisor {
         }
         // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
-        let assigned = self.driver.assign(&mut self.processes);
-        let step = match assigned.and_then(|()| self.driver.step(&mut self.processes, now)) {
+        let step = match self.driver.assign(&mut self.processes) {
+            Ok(()) => self.driver.step(&mut self.processes, now),
+            Err(error) => self.driver.hindered(error, now),
+        };
+        let step = match step {
             Ok(step) => step,
             // A full disk, say: nothing is believed that is not written, so the same act is due again.
             Err(error) => {

@@ -6,13 +6,24 @@ use super::error::DriveError;
 use super::processes::{Frozen, Look, Processes, Which, described};
 use super::rehearse::Rehearsing;
 use super::roles::{self, Backlog};
-use super::{Act, Entry, Former, Outcome, Purpose, Side, Switch};
+use super::{Act, Entry, Former, Mode, Outcome, Purpose, Side, Switch};
+use crate::agent::Health;
 use crate::agent::gate::{Origin, Report, Role};
 use crate::bundle::manifest::{Manifest, Service};
 use crate::crash_point;
 use crate::os::file;
 use crate::rehearsal::{Part, Scene};
 use crate::store::StoreError;
+
+/// What a process lacks to be healthy.
+enum Lack {
+    /// Nothing.
+    Nothing,
+    /// This, and it is its own affair.
+    Own(String),
+    /// This, and the old process beside it lacks it, too.
+    Shared(String),
+}
 
 impl Driver {
     /// Performs an act once.
@@ -41,15 +52,16 @@ impl Driver {
             Act::Prove(side) => Ok(if let Some(why) = unguardable(live, side, processes) {
                 Outcome::Failed(why)
             } else {
-                match self.lacks(live, side, processes, now, Proof::OfThisPhase) {
-                    None => Outcome::Done,
-                    Some(missing) => Outcome::NotYet(missing),
+                match self.lacks(live, side, processes, now, Proof::OfThisPhase)? {
+                    Lack::Nothing => Outcome::Done,
+                    Lack::Own(missing) | Lack::Shared(missing) => Outcome::NotYet(missing),
                 }
             }),
             Act::HandOver => Ok(self.hand_over(live, processes)),
-            Act::Watch => Ok(match self.lacks(live, Side::Trial, processes, now, Proof::OfLate) {
-                None => Outcome::Done,
-                Some(missing) => Outcome::Failed(missing),
+            Act::Watch => Ok(match self.lacks(live, Side::Trial, processes, now, Proof::OfLate)? {
+                Lack::Nothing => Outcome::Done,
+                Lack::Own(missing) => Outcome::Failed(missing),
+                Lack::Shared(missing) => Outcome::NotYet(missing),
             }),
             Act::Flip => Ok(self.flip()),
             Act::Drain(side) => self.drain(live, side, processes, now),
@@ -75,11 +87,31 @@ impl Driver {
             return Ok(Outcome::NotYet("the running process to reach its peers once more".to_owned()));
         }
         self.measure(live, processes, now)?;
-        Ok(Outcome::Done)
+        let Some(why) = self.unprovable(live, processes) else { return Ok(Outcome::Done) };
+        // It may have been started just now, or a peer.
+        if now.since_boot.saturating_sub(self.entered) >= self.limits.start {
+            return Ok(Outcome::Failed(why));
+        }
+        if self.asked.is_due(now, answered, Proof::OfThisPhase) {
+            self.asked = self.asked.again(now);
+        }
+        Ok(Outcome::NotYet(why))
+    }
+
+    /// Why no release could be proven now. Whoever says `now` takes what comes.
+    fn unprovable(&self, live: &Switch, processes: &Processes) -> Option<String> {
+        let running = live.which(Side::Former).filter(|former| processes.of(*former).is_some())?;
+        let baseline = &self.journal.live.as_ref()?.baseline;
+        let lost = baseline.is_empty() && live.mode != Mode::Now;
+        lost.then(|| format!("{running} reaches none of its peers, so no release could be proven here now (`--mode now` tries all the same)"))
     }
 
     fn measure(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<(), DriveError> {
-        let health = live.which(Side::Former).and_then(|former| processes.health(former, None));
+        let former = live.which(Side::Former);
+        // Connections outlive a peer that hangs; an answer doesn't lie.
+        let asked = Some(self.asked.number).filter(|number| *number > 0);
+        let asked = former.and_then(|former| processes.guarded(former)).and(asked);
+        let health = former.and_then(|former| processes.health(former, asked));
         if let Some(health) = health {
             let journal = self.journal.measured(health.proven());
             self.believe(journal, now)?;
@@ -206,12 +238,15 @@ impl Driver {
         processes.thaw(leaving)?;
         let fresh = |report: &Report| report.is_fresh(now.since_boot.as_secs_f64());
         let report = processes.report(leaving);
-        let never_armed = report.is_none() && side == Side::Trial;
+        // A guard that never came up has let nothing in.
+        if report.is_none() && side == Side::Trial {
+            return Ok(Outcome::Done);
+        }
         let Some(report) = report.filter(fresh) else {
-            // Its guard hangs with it, or is not there: what runs below it are the jobs that are left. Without a guard nothing was taken.
+            // Its guard hangs with it, or is not there: what runs below it are the jobs that are left.
             let waited = now.since_boot.saturating_sub(self.entered);
             return match processes.below(leaving)? {
-                0 if waited > PROOF_WAIT || never_armed => Self::finish(side, live, processes),
+                0 if waited > PROOF_WAIT => Self::finish(side, live, processes),
                 0 => Ok(Outcome::NotYet("its guard to say something".to_owned())),
                 count => Ok(Outcome::NotYet(format!("{count} processes of its jobs, while its guard says nothing"))),
             };
@@ -242,7 +277,7 @@ impl Driver {
         Ok(if gone { Outcome::Done } else { Outcome::NotYet("the old process to be gone".to_owned()) })
     }
 
-    /// What the process of a side lacks to be healthy.
+    /// What the process of a side lacks to be healthy, and whose doing that is.
     fn lacks(
         &mut self,
         live: &Switch,
@@ -250,8 +285,8 @@ impl Driver {
         processes: &mut Processes,
         now: Moment,
         proof: Proof,
-    ) -> Option<String> {
-        let which = live.which(side)?;
+    ) -> Result<Lack, DriveError> {
+        let Some(which) = live.which(side) else { return Ok(Lack::Nothing) };
         let report = processes.report(which);
         let answered = report.as_ref().is_none_or(|report| report.prove >= self.asked.number);
         if self.asked.is_due(now, answered, proof) {
@@ -263,8 +298,34 @@ impl Driver {
         };
         // Without a guard the connections have to do.
         let floor = processes.guarded(which).map(|_| floor);
-        let health = processes.health(which, floor);
-        health.map_or_else(|| Some("its process is not running".to_owned()), |health| health.lacks(&live.baseline))
+        let Some(health) = processes.health(which, floor) else {
+            return Ok(Lack::Own("its process is not running".to_owned()));
+        };
+        let Some(missing) = health.lacks(&live.baseline) else { return Ok(Lack::Nothing) };
+        let lack = Self::compared(live, side, processes, floor, &health, missing);
+        let down = matches!(lack, Lack::Shared(_));
+        self.believe(self.journal.with_peers_down(down), now)?;
+        Ok(lack)
+    }
+
+    /// A peer that the old process beside has lost, too, says nothing of the new one.
+    fn compared(
+        live: &Switch,
+        side: Side,
+        processes: &mut Processes,
+        floor: Option<u64>,
+        health: &Health,
+        missing: String,
+    ) -> Lack {
+        let beside = live.former() == Former::Beside && side == Side::Trial && !live.baseline.is_empty();
+        let former = live.which(Side::Former).filter(|_| beside);
+        let Some(former) = former.and_then(|former| processes.health(former, floor)) else { return Lack::Own(missing) };
+        let reached = former.proven();
+        let needed: Vec<String> = live.baseline.iter().filter(|name| reached.contains(name)).cloned().collect();
+        if needed.is_empty() {
+            return Lack::Shared(format!("the old process reaches none of its peers either: {missing}"));
+        }
+        health.lacks(&needed).map_or(Lack::Nothing, Lack::Own)
     }
 
     fn flip(&self) -> Outcome {

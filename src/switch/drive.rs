@@ -206,6 +206,16 @@ impl Driver {
         Ok(())
     }
 
+    /// The gate can't be moved (a full /run, say). A switch that has not touched anything yet ends here; one that has is tried again.
+    pub fn hindered(&mut self, error: DriveError, now: Moment) -> Result<Step, DriveError> {
+        let untouched = self.journal.live.as_ref().is_some_and(|live| live.phase.is_before_stop());
+        if !untouched {
+            return Err(error);
+        }
+        let journal = self.journal.advanced(&Outcome::Failed(error.to_string()), now.wall);
+        self.believe(journal, now)
+    }
+
     /// Performs the act of the present phase once and writes down what came of it.
     pub fn step(&mut self, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
         let Some(live) = self.journal.live.clone() else { return Ok(Step::Rests) };

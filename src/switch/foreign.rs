@@ -1,8 +1,9 @@
 //! The process that an adoption takes over from: sidle did not start it, and gives it up when the switch is over.
 
-use super::processes::{Processes, Which};
+use super::processes::Processes;
 use super::record::Adopted;
 use super::running::Record;
+use super::which::Which;
 use crate::agent::gate::{Origin, Role, Roles, Seat};
 use crate::os::process::{Identity, Input, Program, SignalNumber};
 use crate::os::{OsError, proc_fs, units};

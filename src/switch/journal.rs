@@ -4,8 +4,8 @@ use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::switch::machine::{Mode, Outcome};
 use crate::switch::phase::Phase;
-use crate::switch::processes::Which;
 use crate::switch::record::{Adopted, Purpose, Switch, shortened};
+use crate::switch::which::Which;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,7 @@ impl Journal {
             by: shortened(&request.by),
             notes: request.notes.iter().map(|note| shortened(note)).collect(),
             parted: false,
+            peers_down: false,
             baseline: Vec::new(),
             steps: 0,
             setbacks: 0,
@@ -146,6 +147,16 @@ impl Journal {
         let mut journal = self.clone();
         if let Some(live) = journal.live.as_mut().filter(|live| live.phase.is_before_stop()) {
             live.baseline = baseline;
+        }
+        journal
+    }
+
+    /// This journal with what is known of the peers: whether both processes have lost what the new one lacks.
+    #[must_use]
+    pub fn with_peers_down(&self, down: bool) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut() {
+            live.peers_down = down;
         }
         journal
     }

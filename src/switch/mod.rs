@@ -59,6 +59,7 @@ pub mod rehearse;
 pub mod roles;
 pub mod running;
 pub mod verdicts;
+pub mod which;
 
 pub use history::{Entry, History};
 pub use journal::{Journal, JournalError, Request, RequestError};

@@ -18,12 +18,12 @@ use crate::os::{OsError, clock, notify, proc_fs};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
 pub use super::running::{Frozen, Look, Record, described};
+pub use super::which::Which;
 
 /// The instance that a process belongs to.
 pub const INSTANCE_VARIABLE: &str = "SIDLE_INSTANCE";
@@ -44,55 +44,6 @@ const PROCESSES_LENGTH_MAXIMUM: u64 = 64 * 1024;
 struct Saved {
     schema: u32,
     processes: Vec<Record>,
-}
-
-/// Which process of an instance is meant: in a restart both sides run the same release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which<'a> {
-    /// The one that a switch has on trial.
-    Trial {
-        /// The number of the switch.
-        switch: u64,
-        /// What it runs.
-        release: &'a Release,
-    },
-    /// The one that runs a release and is not on trial for this switch.
-    Settled {
-        /// What it runs.
-        release: &'a Release,
-        /// The number of the live switch; None: there is none.
-        switch: Option<u64>,
-    },
-    /// The one that sidle did not start and is about to take over from.
-    Foreign,
-}
-
-impl fmt::Display for Which<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.release() {
-            Some(release) => release.fmt(formatter),
-            None => formatter.write_str("the adopted agent"),
-        }
-    }
-}
-
-impl<'a> Which<'a> {
-    /// What it runs; None: nothing of sidle's.
-    pub fn release(self) -> Option<&'a Release> {
-        match self {
-            Self::Trial { release, .. } | Self::Settled { release, .. } => Some(release),
-            Self::Foreign => None,
-        }
-    }
-
-    fn is(self, record: &Record) -> bool {
-        let side = match self {
-            Self::Trial { switch, .. } => record.trial_of == Some(switch),
-            Self::Settled { switch, .. } => switch.is_none() || record.trial_of != switch,
-            Self::Foreign => record.foreign.is_some(),
-        };
-        side && record.release.as_ref() == self.release()
-    }
 }
 
 /// The agent's processes of one instance.
@@ -253,11 +204,15 @@ impl Processes {
     }
 
     fn usable(&self, which: Which<'_>) -> Option<&Running> {
-        self.running.iter().find(|running| running.is_usable() && which.is(&running.record))
+        self.running
+            .iter()
+            .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
     }
 
     fn usable_mut(&mut self, which: Which<'_>) -> Option<&mut Running> {
-        self.running.iter_mut().find(|running| running.is_usable() && which.is(&running.record))
+        self.running
+            .iter_mut()
+            .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
     }
 
     /// The record of a process that can be counted on.

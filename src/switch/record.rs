@@ -8,7 +8,7 @@ use crate::os::process::Identity;
 use crate::switch::limits::Limits;
 use crate::switch::machine::{self, Course, Former, Found, Mode, Outcome, Side};
 use crate::switch::phase::Phase;
-use crate::switch::processes::Which;
+use crate::switch::which::Which;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -125,6 +125,9 @@ pub struct Switch {
     /// In `overlap`: the old process was lost on the way, the new one is alone.
     #[serde(default)]
     pub parted: bool,
+    /// The new process lacks only peers that the old one, beside it, has lost as well: what fails now is not the release's doing.
+    #[serde(default)]
+    pub peers_down: bool,
     /// The peers that the process before had proven, when last looked.
     pub baseline: Vec<String>,
     /// Transitions so far.
@@ -349,6 +352,7 @@ impl Switch {
         match outcome {
             Outcome::Cancelled => Cause::Person,
             Outcome::Lost(Side::Trial, _) if under_proof || handing => Cause::Release,
+            Outcome::Failed(_) | Outcome::Expired if under_proof && self.peers_down => Cause::Host,
             Outcome::Failed(_) | Outcome::Expired if under_proof || self.phase == Phase::Rehearsing => Cause::Release,
             // Done and not yet: the step counter ran out, since jobs always came at the wrong moment, or the supervisor died too often.
             Outcome::Failed(_) | Outcome::Lost(..) | Outcome::Expired | Outcome::Done | Outcome::NotYet(_) => {

@@ -1,27 +1,8 @@
 //! Two processes of the demonstration agent side by side: every job is done once, nobody waits, the old process is touched last.
 
 use crate::support::eventually;
-use crate::support::stage::{Author, DEMO, Host};
+use crate::support::stage::{Author, DEMO, Host, two_releases};
 use std::fs;
-
-fn two_releases() -> (Host, Author) {
-    let author = Author::new();
-    let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
-    let host = Host::new(&author);
-    host.install(&old).ok();
-    host.install(&new).ok();
-    (host, author)
-}
-
-fn running(host: &Host, name: &str) {
-    let file = host.path("etc/demo-agent/state/running").join(name);
-    eventually(5, "the job runs", || if file.exists() { Ok(()) } else { Err("not yet".to_owned()) });
-}
-
-fn last(host: &Host) -> serde_json::Value {
-    let history = host.sidle(&["--json", "history", DEMO]).json();
-    history["switches"].as_array().unwrap().last().unwrap().clone()
-}
 
 #[test]
 fn a_running_job_is_finished_by_the_old_process_while_the_new_one_takes_the_others() {
@@ -29,7 +10,7 @@ fn a_running_job_is_finished_by_the_old_process_while_the_new_one_takes_the_othe
     let _supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     host.job("long", "sleep 5");
-    running(&host, "long");
+    host.running("long");
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
     eventually(10, "the new release is current", || match host.current() {
         Some(current) if current == "1.1-1" => Ok(()),
@@ -45,7 +26,7 @@ fn a_running_job_is_finished_by_the_old_process_while_the_new_one_takes_the_othe
         status => Err(status.to_string()),
     });
     assert_eq!(host.agents().len(), 1);
-    let entry = last(&host);
+    let entry = host.last();
     assert_eq!((entry["mode"].as_str(), entry["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)));
 }
 
@@ -71,7 +52,7 @@ fn under_a_stream_of_jobs_each_is_done_once_across_switch_restart_and_rollback()
         });
         for verb in [&["switch", DEMO, "1.1-1"][..], &["restart", DEMO], &["rollback", DEMO]] {
             host.sidle(verb).ok();
-            assert_eq!(last(&host)["mode"], "overlap");
+            assert_eq!(host.last()["mode"], "overlap");
         }
         over.store(true, std::sync::atomic::Ordering::SeqCst);
         stream.join().unwrap()
@@ -99,7 +80,7 @@ fn what_cannot_overlap_is_said_before_and_done_when_idle_where_nothing_else_was_
     assert_eq!(host.current().as_deref(), Some("1.0-1"));
     let told = host.sidle(&["switch", DEMO, "1.1-1"]).ok();
     assert!(told.contains("has no guard"), "{told}");
-    let entry = last(&host);
+    let entry = host.last();
     assert_eq!(entry["mode"], "idle");
     assert!(entry["notes"][0].as_str().unwrap().contains("has no guard"), "{entry}");
 }
@@ -121,7 +102,7 @@ fn an_old_process_that_dies_beside_the_new_one_leaves_the_new_one_alone() {
     });
     assert_eq!(host.current().as_deref(), Some("1.1-1"));
     assert_eq!(host.answering("after"), "1.1");
-    assert!(last(&host)["notes"][0].as_str().unwrap().contains("was lost"), "{}", last(&host));
+    assert!(host.last()["notes"][0].as_str().unwrap().contains("was lost"), "{}", host.last());
 }
 
 #[test]
@@ -130,7 +111,7 @@ fn a_deleted_gate_is_made_again_and_a_truncated_roles_file_misleads_nobody() {
     let _supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     host.job("long", "sleep 3");
-    running(&host, "long");
+    host.running("long");
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
     eventually(10, "both run", || if host.agents().len() == 2 { Ok(()) } else { Err(host.status().to_string()) });
     fs::write(host.path("run/sidle/demo-agent/gate/roles"), "sidle-gate 1\nser").unwrap();
@@ -157,7 +138,7 @@ fn too_little_memory_for_two_makes_it_a_switch_when_idle_and_it_says_so() {
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     let told = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "overlap"]).ok();
     assert!(told.contains("two processes need"), "{told}");
-    assert_eq!(last(&host)["mode"], "idle");
+    assert_eq!(host.last()["mode"], "idle");
     assert_eq!(host.answering("after"), "1.1");
 }
 
@@ -174,7 +155,7 @@ fn what_the_rehearsal_refuses_is_never_tried() {
     let refused = host.sidle(&["switch", DEMO, "1.1-1"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.stdout.contains("this host's own module can't be loaded"), "{refused:?}");
-    assert_eq!((host.agents(), last(&host)["result"].as_str()), (before, Some("refused")));
+    assert_eq!((host.agents(), host.last()["result"].as_str()), (before, Some("refused")));
     let told = host.sidle(&["switch", DEMO, "1.2-1"]).ok();
     assert!(told.contains("note: a function is gone"), "{told}");
     // A person may know better.

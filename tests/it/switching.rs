@@ -1,16 +1,7 @@
 //! Switches of the demonstration agent under a real supervisor: forth, back, refused, cancelled, interrupted.
 
 use crate::support::eventually;
-use crate::support::stage::{Author, DEMO, Host};
-
-fn two_releases() -> (Host, Author) {
-    let author = Author::new();
-    let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
-    let host = Host::new(&author);
-    host.install(&old).ok();
-    host.install(&new).ok();
-    (host, author)
-}
+use crate::support::stage::{Author, DEMO, Host, two_releases};
 
 #[test]
 fn a_switch_waits_for_the_running_job_and_the_way_back_brings_the_old_release() {
@@ -19,9 +10,7 @@ fn a_switch_waits_for_the_running_job_and_the_way_back_brings_the_old_release() 
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     assert_eq!(host.current().as_deref(), Some("1.0-1"));
     host.job("long", "sleep 2");
-    eventually(5, "the job runs", || {
-        if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
-    });
+    host.running("long");
     let told = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "idle", "--reason", "because"]).ok();
     assert!(told.contains("waiting until no job runs") && told.contains("long"), "{told}");
     assert!(told.contains("1.1-1 is current"), "{told}");
@@ -84,9 +73,7 @@ fn a_switch_that_is_still_busy_at_its_deadline_changes_nothing() {
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     host.job("long", "sleep 6");
     let before = host.status()["supervisor"]["agent"]["leader"].clone();
-    eventually(5, "the job runs", || {
-        if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
-    });
+    host.running("long");
     let tried = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "idle", "--deadline", "1s"]);
     assert_eq!(tried.code, Some(11), "{tried:?}");
     assert_eq!(host.done("long")["exit"], "0");
@@ -99,9 +86,7 @@ fn a_live_switch_can_be_taken_back_and_a_second_one_is_a_conflict() {
     let _supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     host.job("long", "sleep 30");
-    eventually(5, "the job runs", || {
-        if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
-    });
+    host.running("long");
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--mode", "idle", "--no-wait"]).code, Some(4));
     assert_eq!(host.sidle(&["status", DEMO]).code, Some(4));
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1"]).code, Some(12));
@@ -160,9 +145,7 @@ fn now_does_not_wait() {
     let _supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     host.job("long", "sleep 20");
-    eventually(5, "the job runs", || {
-        if host.path("etc/demo-agent/state/running/long").exists() { Ok(()) } else { Err("not yet".to_owned()) }
-    });
+    host.running("long");
     host.sidle(&["switch", DEMO, "1.1-1", "--mode", "now"]).ok();
     assert!(!host.path("etc/demo-agent/state/done/long").exists());
     assert_eq!(host.current().as_deref(), Some("1.1-1"));

@@ -2,7 +2,7 @@
 
 use super::{AROUND_SECONDS, NEW, OLD, overlap, version};
 use crate::support::salt::tree;
-use crate::support::scene::{ID, Scene};
+use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::text;
 use crate::support::stream::{Plan, calibrate};
 use std::fs;
@@ -37,13 +37,12 @@ pub fn install_bad(scene: &Scene) {
 
 #[test]
 fn a_release_that_fails_in_any_way_costs_no_answer_and_is_refused_the_second_time() {
-    let scene = Scene::new(&[OLD]);
+    let settings = format!("start_timeout = \"{START_SECONDS}s\"\n");
+    let scene = Scene::with(&Wanted { settings: &settings, ..Wanted::of(&[OLD]) });
     install_bad(&scene);
     let (rate, control) = calibrate(ID, &scene.marks, &[scene.master()], &[2.0, 1.0]);
     let longest = (3.0 * control.longest_gap_seconds.unwrap()).max(GAP_FLOOR_SECONDS);
     let bad = format!("{BAD}-1");
-    let settings = scene.host.path("etc/sidle/conf.d/test.toml");
-    fs::write(settings, format!("start_timeout = \"{START_SECONDS}s\"\n")).unwrap();
     for kind in ["crash", "exit", "hang", "flap", "collapse"] {
         fs::write(scene.host.path("etc/salt/trouble"), kind).unwrap();
         let stream = scene.stream(&Plan::short(rate));

@@ -3,19 +3,24 @@
 use super::{NEW, OLD, begin, ended, overlap, phase, reaches, version};
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene};
-use crate::support::stage::SALT;
+use crate::support::stage::{SALT, SIDLE, text};
 use crate::support::stream::{Plan, Stream};
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 /// The long job that a retiring process has.
 const LONG_SECONDS: u32 = 60;
 
-/// Fires an event through `salt-call`, in the current release, and gives the tag's end for later.
+/// Fires an event through `salt-call` of the current release.
 fn fire(scene: &Scene, name: &str) {
-    let tag = format!("stream/{name}");
-    let ran = scene.host.sidle(&["run", SALT, "salt-call", "--", "event.send", &tag]);
-    assert!(ran.code == Some(0) && ran.stdout.contains("True"), "salt-call in {name}: {ran:?}");
+    let (configuration, tag) = (scene.host.path("etc/salt"), format!("stream/{name}"));
+    // Without a configuration that it likes, salt-call tries for ever.
+    let mut command = Command::new("timeout");
+    command.args(["60", SIDLE, "--root", text(&scene.host.path("")), "run", SALT, "salt-call", "--"]);
+    let output = command.args(["-c", text(&configuration), "event.send", &tag]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("True"), "salt-call in {name}: {} {told}", output.status);
 }
 
 /// How often each event of `fire` came.
@@ -38,15 +43,19 @@ fn change(scene: &Scene, moment: &str) {
     let job = format!("added-{moment}");
     let added = call(scene, &["schedule.add", &job, "function=test.ping", "seconds=86400"]);
     assert!(added.contains("Added job"), "{moment}: {added}");
-    let beacon = call(scene, &["beacons.add", beacon(moment), "[{'/nowhere': 90}, {'interval': 86400}]"]);
-    assert!(beacon.contains("Added beacon"), "{moment}: {beacon}");
+    let (name, settings) = beacon(moment);
+    let told = call(scene, &["beacons.add", name, settings]);
+    assert!(told.contains("Added beacon"), "{moment}: {told}");
     let file = scene.host.path("etc/salt/minion.d").join(format!("{moment}.conf"));
     fs::write(file, format!("written_{moment}: here\n")).unwrap();
 }
 
 /// A beacon that both releases have, one per moment: a beacon is known by its module's name.
-fn beacon(moment: &str) -> &'static str {
-    if moment == "during" { "diskusage" } else { "inotify" }
+fn beacon(moment: &str) -> (&'static str, &'static str) {
+    match moment {
+        "during" => ("diskusage", "[{'/nowhere': 90}, {'interval': 86400}]"),
+        _ => ("memusage", "[{'percent': '100%'}, {'interval': 86400}]"),
+    }
 }
 
 /// All that `change` made is there.
@@ -54,7 +63,7 @@ fn kept(scene: &Scene, moment: &str) {
     let schedule = call(scene, &["schedule.list", "return_yaml=False"]);
     assert!(schedule.contains(&format!("added-{moment}")), "{moment}: {schedule}");
     let beacons = call(scene, &["beacons.list", "return_yaml=False"]);
-    assert!(beacons.contains(beacon(moment)), "{moment}: {beacons}");
+    assert!(beacons.contains(beacon(moment).0), "{moment}: {beacons}");
     let written = call(scene, &["config.get", &format!("written_{moment}")]);
     assert!(written.contains("here"), "{moment}: {written}");
 }

@@ -6,18 +6,21 @@ import threading
 import time
 
 
+_LEADER = os.getpid()
+
+
 def _report():
-    """What this process's guard says of itself."""
+    """What this process's guard says of itself. The guard has taken the gate's place out of the environment."""
+    gate = os.path.join(os.environ["SIDLE_ROOT"], "run/sidle/salt-minion/gate")
     try:
-        with open(os.path.join(os.environ["SIDLE_GATE"], "seats", os.environ["SIDLE_LEADER"] + ".json"), "rb") as file:
+        with open(os.path.join(gate, "seats", f"{_LEADER}.json"), "rb") as file:
             return json.load(file)
-    except (KeyError, OSError, ValueError):
+    except (OSError, ValueError):
         return {}
 
 
 def _dies(is_time, seconds):
     """Main ends at that time; Salt's parent ends with it."""
-    leader = os.getpid()
 
     def watch():
         while not is_time(_report()):
@@ -26,7 +29,7 @@ def _dies(is_time, seconds):
         os._exit(1)
 
     def begun():
-        if os.getppid() == leader:
+        if os.getppid() == _LEADER:
             threading.Thread(target=watch, daemon=True).start()
 
     os.register_at_fork(after_in_child=begun)

@@ -16,6 +16,8 @@ use tempfile::TempDir;
 /// Starting Salt on a busy machine with two cores.
 pub const START_SECONDS: u64 = 90;
 
+const LOOPBACK: &str = "127.0.0.1";
+
 /// The tree of a Salt version, as `scripts/trees` keeps it: built if it isn't there.
 pub fn tree(version: &str) -> PathBuf {
     kept(version, &[])
@@ -82,6 +84,8 @@ pub struct Master {
     root: TempDir,
     tree: PathBuf,
     process: Option<Tree>,
+    /// Where it listens, on loopback.
+    pub address: &'static str,
     pub request_port: u16,
 }
 
@@ -102,23 +106,28 @@ const ENTER: &str = "import sys\nname = sys.argv.pop(1)\nsys.argv[0] = 'salt-' +
 impl Master {
     /// Starts a master of the tree on two neighbouring free ports.
     pub fn start(tree: &Path, accept: bool) -> Self {
-        Self::with_keys(tree, accept, None)
+        Self::with_keys(tree, accept, LOOPBACK, None)
     }
 
     /// Starts another master with the same keys, as a minion of several masters wants it: it remembers one key for all.
     pub fn start_twin(&self) -> Self {
-        Self::with_keys(&self.tree, true, Some(&self.keys()))
+        self.start_twin_at(LOOPBACK)
+    }
+
+    /// The same at another address of loopback. A minion sends what two masters of one name are to get to both of them.
+    pub fn start_twin_at(&self, address: &'static str) -> Self {
+        Self::with_keys(&self.tree, true, address, Some(&self.keys()))
     }
 
     fn keys(&self) -> PathBuf {
         self.root.path().join("keys")
     }
 
-    fn with_keys(tree: &Path, accept: bool, keys: Option<&Path>) -> Self {
+    fn with_keys(tree: &Path, accept: bool, address: &'static str, keys: Option<&Path>) -> Self {
         let root = tempfile::Builder::new().prefix("m").tempdir().unwrap();
         let publish_port = free_pair();
         let text = format!(
-            "root_dir: {}\ninterface: 127.0.0.1\npublish_port: {publish_port}\nret_port: {}\nauto_accept: {}\nuser: root\n\
+            "root_dir: {}\ninterface: {address}\npublish_port: {publish_port}\nret_port: {}\nauto_accept: {}\nuser: root\n\
              worker_threads: 2\nlog_level: warning\npki_dir: {}\nfile_roots: {{base: [{}]}}\n",
             root.path().display(),
             publish_port + 1,
@@ -133,7 +142,7 @@ impl Master {
         }
         fs::create_dir(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/master"), text).unwrap();
-        let mut master = Self { root, tree: tree.to_owned(), process: None, request_port: publish_port + 1 };
+        let mut master = Self { root, tree: tree.to_owned(), process: None, address, request_port: publish_port + 1 };
         master.start_again();
         master
     }
@@ -142,7 +151,7 @@ impl Master {
     pub fn start_again(&mut self) {
         self.process = Some(Tree::start(&mut self.command("master", &[]), &self.root.path().join("out")));
         eventually(START_SECONDS, "the master listens", || {
-            std::net::TcpStream::connect(("127.0.0.1", self.request_port)).map(drop).map_err(|error| error.to_string())
+            std::net::TcpStream::connect((self.address, self.request_port)).map(drop).map_err(|error| error.to_string())
         });
     }
 

@@ -7,6 +7,7 @@ use super::stage::{Author, Host, Ran, SALT, Supervisor};
 use super::stream::{Marks, Plan, Stream, calibrate};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 /// The newest release that is tested: masters run it, since a master may be newer than its minions, but not older.
 pub const MASTER: &str = "3008.5";
@@ -24,20 +25,25 @@ pub const RATES: [f64; 3] = [5.0, 2.0, 1.0];
 /// The minion's id.
 pub const ID: &str = "stream";
 
+/// Where a scene's other masters are.
+const ADDRESSES: [&str; 2] = ["127.0.0.2", "127.0.0.3"];
+
 /// What a scene has.
 pub struct Wanted<'a> {
     /// Installed; the first one runs.
     pub releases: &'a [&'a str],
-    /// How many masters, all hot.
+    /// How many masters, all hot; up to three.
     pub masters: usize,
     /// Options of a file system in memory that is the host's /run.
     pub run: Option<&'a str>,
+    /// More settings of sidle.
+    pub settings: &'a str,
 }
 
 impl<'a> Wanted<'a> {
     /// One master and these releases.
     pub fn of(releases: &'a [&'a str]) -> Self {
-        Self { releases, masters: 1, run: None }
+        Self { releases, masters: 1, run: None, settings: "" }
     }
 }
 
@@ -70,13 +76,14 @@ impl Scene {
     pub fn idle(wanted: &Wanted<'_>) -> Self {
         let author = Author::new();
         let mut all = vec![Master::start(&tree(MASTER), true)];
-        for _ in 1..wanted.masters {
-            all.push(all[0].start_twin());
+        for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
+            all.push(all[0].start_twin_at(address));
         }
         let host = Host::new(&author);
         let marks = Marks::new();
         fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
         fs::write(host.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
+        fs::write(host.path("etc/sidle/conf.d/test.toml"), wanted.settings).unwrap();
         let configuration = format!(
             "id: {ID}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\n{}",
             host.path("").display(),
@@ -162,9 +169,19 @@ impl Scene {
         history["switches"].as_array().unwrap().iter().rev().cloned().collect()
     }
 
-    /// What the supervisor and the minion have written, for a failure's story.
+    /// What the supervisor has written.
+    pub fn supervisor_log(&self) -> String {
+        self.supervisor.as_ref().map(Supervisor::log).unwrap_or_default()
+    }
+
+    /// What the supervisor and the minion have written, and the gate as it is, for a failure's story.
     pub fn logs(&self) -> String {
-        let supervisor = self.supervisor.as_ref().map(Supervisor::log).unwrap_or_default();
-        supervisor + &fs::read_to_string(self.host.path("var/log/salt/minion")).unwrap_or_default()
+        let gate = self.host.path("run/sidle").join(SALT).join("gate");
+        let seats = fs::read_dir(gate.join("seats")).into_iter().flatten().flatten().map(|entry| entry.path());
+        let minion = self.host.path("var/log/salt/minion");
+        let files = seats.chain([gate.join("roles"), minion]);
+        let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        let told = files.map(|path| format!("--- {}\n{}\n", path.display(), text(&path)));
+        self.supervisor_log() + &told.collect::<String>()
     }
 }

@@ -248,6 +248,18 @@ impl Host {
         fs::rename(jobs.join(format!(".{name}")), jobs.join(name)).unwrap();
     }
 
+    /// Waits until a job runs.
+    pub fn running(&self, name: &str) {
+        let file = self.path("etc/demo-agent/state/running").join(name);
+        eventually(5, "the job runs", || if file.exists() { Ok(()) } else { Err("not yet".to_owned()) });
+    }
+
+    /// The last switch that ended, as the history has it.
+    pub fn last(&self) -> Value {
+        let history = self.sidle(&["--json", "history", DEMO]).json();
+        history["switches"].as_array().unwrap().last().unwrap().clone()
+    }
+
     /// Waits until a job is done; gives `exit`, `release` and `pid`.
     pub fn done(&self, name: &str) -> BTreeMap<String, String> {
         let path = self.path("etc/demo-agent/state/done").join(name);
@@ -280,6 +292,16 @@ impl Host {
         };
         processes.map(|process| process.pid).filter(|pid| is_leader(*pid)).collect()
     }
+}
+
+/// A host on which releases 1.0 and 1.1 are installed.
+pub fn two_releases() -> (Host, Author) {
+    let author = Author::new();
+    let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
+    let host = Host::new(&author);
+    host.install(&old).ok();
+    host.install(&new).ok();
+    (host, author)
 }
 
 impl Drop for Host {

@@ -49,9 +49,10 @@ impl Marks {
         for master in masters {
             master.file("started.sls", "started:\n  mark.made: []\n");
         }
-        let names: Vec<String> = masters.iter().map(|master| format!("127.0.0.1:{}", master.request_port)).collect();
+        let name = |master: &&Master| format!("{}:{}", master.address, master.request_port);
+        let names: Vec<String> = masters.iter().map(name).collect();
         let masters = match &names[..] {
-            [_] => format!("master: 127.0.0.1\nmaster_port: {}\n", masters[0].request_port),
+            [_] => format!("master: {}\nmaster_port: {}\n", masters[0].address, masters[0].request_port),
             several => format!("master: {several:?}\n"),
         };
         let directory = self.directory.path().display();
@@ -168,6 +169,7 @@ impl Stream {
         };
         // Listeners first: no answer may come unheard.
         for (verb, log) in [("listen", "events"), ("publish", "published")] {
+            stream.since = now();
             for (number, place) in stream.masters.clone().iter().enumerate() {
                 let options = json!({
                     "config": place.configuration, "log": stream.log(log, number), "minion": minion, "name": format!("m{number}"),
@@ -188,7 +190,6 @@ impl Stream {
                     if text.contains("\"ready\"") { Ok(()) } else { Err(text + &errors) }
                 });
             }
-            stream.since = now();
         }
         stream
     }

@@ -38,6 +38,14 @@ class Claims:
     def _make(path):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
+    def signature(self):
+        """Changes when the directory is another one: what was claimed in the old one is forgotten there."""
+        try:
+            found = os.stat(self.directory)
+            return found.st_dev, found.st_ino
+        except OSError:
+            return None
+
     def taken(self, claim):
         """Whether somebody has the job already."""
         return os.path.exists(os.path.join(self.directory, claim))

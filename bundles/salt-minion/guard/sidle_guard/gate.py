@@ -11,8 +11,8 @@ log = logging.getLogger(__name__)
 RUN, HOLD = "run", "hold"
 # Verdicts are kept for sub-jobs and repeated deliveries, which follow at once.
 MOST_VERDICTS = 10000
-# A job that cannot be decided, as the claims directory is unusable, is given up after this.
-LONGEST_HOLD_SECONDS = 120.0
+# For so long what runs here is claimed again where its claim is lost: longer than anybody holds a job.
+REMEMBERED_SECONDS = 60.0
 # Salt hands a job that waited in its queue on disk to the same method again.
 FROM_QUEUE = ("__ignore_process_count_max", "_job_queue_file", "_state_queue_file")
 # One job may come through two masters (two syndics, one master with two addresses). Salt runs it once
@@ -54,6 +54,10 @@ class Gate:
         self.held = {}
         self.peers = collections.defaultdict(Peer)
         self._verdicts = collections.OrderedDict()
+        # The claims of what was taken here lately, by when; `_owed`: those that are not on disk.
+        self._mine = collections.OrderedDict()
+        self._owed = set()
+        self._directory = None
         self._complained = False
 
     def arrive(self, minion, data):
@@ -84,6 +88,7 @@ class Gate:
 
     def look_again(self):
         """Decide what can be decided by now, among the jobs that are held."""
+        self._pay()
         if not self.held:
             return
         role = self.role()
@@ -99,6 +104,29 @@ class Gate:
                 for minion, data in held.loads:
                     self.run(minion, data)
 
+    def _remember(self, claim, on_disk):
+        self._mine[claim] = time.monotonic()
+        if not on_disk:
+            self._owed.add(claim)
+
+    def _pay(self):
+        """Put claims on disk that could not be made (no space), or that went with their directory: whoever
+        holds such a job looks for its claim before it takes it."""
+        oldest = time.monotonic() - REMEMBERED_SECONDS
+        while self._mine and next(iter(self._mine.values())) < oldest:
+            self._owed.discard(self._mine.popitem(last=False)[0])
+        directory = self.claims.signature()
+        if directory != self._directory:
+            if self._directory is not None:
+                self._owed.update(self._mine)
+            self._directory = directory
+        try:
+            for claim in list(self._owed):
+                self.claims.take(claim)
+                self._owed.discard(claim)
+        except OSError:
+            pass  # The next look does it.
+
     def _note(self, peer, jid):
         found = self.peers[peer]
         found.first = found.first or jid
@@ -112,18 +140,22 @@ class Gate:
         verdict = decide(role, waited, held.closed, lost)
         if verdict != CLAIM:
             return verdict
+        both = (held.claim, claim_files.name(ANY_PEER, held.jid))
         try:
-            for claim in (held.claim, claim_files.name(ANY_PEER, held.jid)):
+            for claim in both:
                 if not self.claims.take(claim):
                     return DROP
+                self._remember(claim, on_disk=True)
             return CLAIM
         except OSError as error:
             if not self._complained:
                 log.error("sidle-guard: cannot claim jobs in %s: %s", self.claims.directory, error)
             self._complained = True
-            if role == "active":
-                return CLAIM  # Never lose a job for lack of a directory.
-            return WAIT if waited < LONGEST_HOLD_SECONDS else DROP
+            if role != "active":
+                return DROP  # Where nobody can claim, the active one runs everything.
+            for claim in both:
+                self._remember(claim, on_disk=False)
+            return CLAIM  # Never lose a job for lack of a directory.
 
     def _conclude(self, key, verdict):
         verdict = RUN if verdict == CLAIM else DROP

@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 import os
+import shutil
 import pathlib
 import sys
 import tempfile
@@ -206,6 +207,39 @@ class GateTest(unittest.TestCase):
         self.age()
         self.gate.look_again()
         self.assertEqual(self.ran, [])
+
+    def test_what_ran_without_a_claim_is_claimed_as_soon_as_that_can_be_done(self):
+        directory = self.gate.claims.directory
+        # A file in its place: nothing can be made below it.
+        with open(directory, "w", encoding="utf-8"):
+            pass
+        self.assertEqual(self.arrive("1"), gate.RUN)
+        os.unlink(directory)
+        self.gate.look_again()
+        self.role = "draining"
+        other = self.make()
+        self.assertEqual(other.arrive(self.minion, {"jid": "1", "fun": "test.ping"}), gate.HOLD)
+        for held in other.held.values():
+            held.since -= 3
+        other.look_again()
+        self.assertEqual((self.ran, other.held), ([], {}))
+
+    def test_claims_that_vanish_with_their_directory_are_made_again(self):
+        self.gate.look_again()
+        self.assertEqual(self.arrive("1"), gate.RUN)
+        self.gate.look_again()
+        shutil.rmtree(self.directory)
+        self.gate.look_again()
+        self.assertTrue(self.gate.claims.taken(claims.name("tcp://m", "1")))
+
+    def test_where_nobody_can_claim_the_active_one_runs_everything(self):
+        with open(self.gate.claims.directory, "w", encoding="utf-8"):
+            pass
+        self.role = "draining"
+        self.arrive("1")
+        self.age()
+        self.gate.look_again()
+        self.assertEqual((self.ran, self.gate.held), ([], {}))
 
     def test_counts_by_master(self):
         self.arrive(EARLY), self.arrive(LATE), self.arrive(LATE)
