@@ -67,6 +67,11 @@ impl Layout {
         self.state().join("trust")
     }
 
+    /// `/var/lib/sidle/adopt/INSTANCE`: what was taken over from a package, and how it is given back.
+    pub fn adoption(&self, instance: &InstanceName) -> PathBuf {
+        self.state().join("adopt").join(instance.as_str())
+    }
+
     /// `/run/sidle/INSTANCE`: control socket and what does not survive a boot.
     pub fn run(&self, instance: &InstanceName) -> PathBuf {
         self.root.join("run/sidle").join(instance.as_str())

@@ -27,7 +27,7 @@ impl fmt::Display for NameError {
 impl std::error::Error for NameError {}
 
 /// Names that the layout uses itself beside those of packages.
-const RESERVED: [&str; 2] = ["instances", "trust"];
+const RESERVED: [&str; 3] = ["adopt", "instances", "trust"];
 
 /// True for what may name a directory in the store. No `/`, no leading `.` or `-`: a name cannot escape or look like an option.
 fn is_name(text: &str) -> bool {

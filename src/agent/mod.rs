@@ -1,6 +1,7 @@
 //! What sidle must know of an agent: is it idle, is it healthy, which of its processes are the agent itself.
 //! The Salt minion is one agent (`salt`), a small shell program the other (`demo`).
 
+pub mod adoption;
 pub mod caller;
 pub mod gate;
 

@@ -1,5 +1,6 @@
 //! The command line: grammar, printing, exit codes. The one place that prints, and that registers the agents.
 
+pub mod adopt;
 pub mod author;
 pub mod exit;
 pub mod facts;
@@ -14,6 +15,7 @@ pub mod switching;
 pub mod timing;
 pub mod trust;
 
+use crate::agent::adoption::Adopter;
 use crate::agent::caller::Caller;
 use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};
 use crate::failure::{Class, Report};
@@ -83,6 +85,10 @@ enum Verb {
     Remove(host::RemoveArguments),
     /// Runs a program of a release: checks it, leases it, becomes it
     Run(host::RunArguments),
+    /// Takes a running agent of a distribution's package over
+    Adopt(adopt::AdoptArguments),
+    /// Gives an adopted agent back to the distribution's package
+    Release(adopt::ReleaseArguments),
     /// Runs an instance's agent and its switches
     Supervise(switching::SuperviseArguments),
     /// Decides which repository this host trusts
@@ -162,6 +168,8 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Collect(arguments) => host::collect(context, &arguments),
         Verb::Remove(arguments) => host::remove(context, &arguments),
         Verb::Run(arguments) => host::run(context, arguments),
+        Verb::Adopt(arguments) => adopt::adopt(context, &arguments),
+        Verb::Release(arguments) => adopt::release(context, &arguments),
         Verb::Supervise(arguments) => switching::supervise(context, &arguments),
         Verb::Trust(verb) => trust::trust(context, &verb),
         Verb::Pack(arguments) => pack::pack(context, &arguments),
@@ -205,6 +213,14 @@ pub fn no_configuration(kind: AgentKind) -> &'static [&'static str] {
     match kind {
         AgentKind::Salt => crate::salt::NO_CONFIGURATION,
         AgentKind::Demo => crate::demo::NO_CONFIGURATION,
+    }
+}
+
+/// How the agents that this program knows are adopted; None: not at all.
+pub fn adopter(kind: AgentKind) -> Option<&'static dyn Adopter> {
+    match kind {
+        AgentKind::Salt => Some(&crate::salt::adoption::SaltAdopter),
+        AgentKind::Demo => None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! status and history: intended, installed and running, told apart; offline, without rights, without a socket.
 
+use super::adopt::record::Adoption;
+use super::adopt::way_out;
 use super::follow::words;
 use super::{Context, Ended, instance_of};
 use crate::failure::{Class, Report};
@@ -74,6 +76,8 @@ struct Seen {
     hold: Option<Hold>,
     ground: Vec<String>,
     last: Option<Entry>,
+    /// What still works when sidle itself is gone.
+    way_out: Vec<String>,
     now: Timestamp,
 }
 
@@ -97,12 +101,14 @@ impl Seen {
             });
         }
         let now = clock::now();
+        let current = store.current(instance)?;
         Ok(Self {
             instance: instance.clone(),
             package: package.clone(),
             journal: files.journal()?,
             installed,
-            current: store.current(instance)?,
+            way_out: ways_out(context, &store, (package, instance), current.as_ref())?,
+            current,
             supervisor: SupervisorStatus::read(&context.layout, instance)?,
             ground: shifted(&files, &store)?,
             hold: files.hold()?.filter(|hold| hold.is_on(now)),
@@ -150,6 +156,9 @@ impl Seen {
         if let Some(last) = &self.last {
             lines.push(format!("  last       {}", line(last)));
         }
+        for (number, way) in self.way_out.iter().enumerate() {
+            lines.push(format!("  {} {way}", if number == 0 { "way out   " } else { "          " }));
+        }
         lines.join("\n")
     }
 
@@ -166,7 +175,7 @@ impl Seen {
                 };
                 format!(
                     "{} since {} (process {}), {health}",
-                    agent.release,
+                    agent.name(),
                     ago(agent.started_at, self.now),
                     agent.leader.pid
                 )
@@ -186,6 +195,7 @@ impl Seen {
             "host_changes": self.ground,
             "switch": self.journal.live,
             "last": self.last,
+            "way_out": self.way_out,
         })
     }
 }
@@ -210,6 +220,26 @@ fn shifted(files: &InstanceFiles, store: &Store) -> Result<Vec<String>, Report> 
         told.push(format!("has changed since {release} was proven: {}; {verdict}", changes.join(", ")));
     }
     Ok(told)
+}
+
+/// Commands for a shell that run the agent without sidle: the current release, and what it was adopted from.
+fn ways_out(
+    context: &Context,
+    store: &Store,
+    (package, instance): (&PackageName, &InstanceName),
+    current: Option<&Release>,
+) -> Result<Vec<String>, Report> {
+    let layout = &context.layout;
+    let mut by_hand = Vec::new();
+    // Status tells what there is to tell, also where a setting or a receipt can't be read.
+    if let Some(manifest) = current.and_then(|release| store.manifest(release).ok()) {
+        let named = crate::config::Settings::read(layout).and_then(|settings| settings.instance(layout, instance));
+        let named = named.ok().and_then(|(_, configuration)| configuration);
+        let configuration = named.unwrap_or_else(|| layout.on_host(manifest.service.config.as_ref()));
+        by_hand = way_out::by_hand(layout, (package, instance), &manifest, &configuration);
+    }
+    let adoption = Adoption::read(layout, instance)?;
+    Ok(way_out::lines(&by_hand, adoption.as_ref().map(|adoption| (adoption, layout))))
 }
 
 /// Tells how the switches of an instance ended.

@@ -22,6 +22,7 @@ pub mod random;
 pub mod signals;
 pub mod socket;
 pub mod space;
+pub mod units;
 pub mod walk;
 pub mod watch;
 

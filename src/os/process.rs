@@ -170,6 +170,13 @@ impl Program {
         self.command(input).process_group(0).spawn().map_err(|source| OsError::new("start", &self.path, source))
     }
 
+    /// Starts it in a process group of its own, with nothing to read and nobody to read what it prints: it outlives whoever calls.
+    pub fn start_detached(&self) -> Result<Child> {
+        let mut command = self.command(Input::Null);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command.spawn().map_err(|source| OsError::new("start", &self.path, source))
+    }
+
     /// Starts it with low priority in a process group of its own, reading nothing, writing into the files given. No file that it or what it
     /// starts writes grows beyond `file_bytes_max`: further writes fail.
     #[expect(unsafe_code, reason = "bounds that are set after the start come too late for what it has started by then")]

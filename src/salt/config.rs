@@ -42,6 +42,8 @@ pub struct MinionConfig {
     pub id: Option<String>,
     /// Where it keeps its jobs and queues.
     pub cache_directory: PathBuf,
+    /// Where its own extensions come to; grains below it are loaded by main.
+    pub extension_directory: PathBuf,
     /// Where its event sockets are.
     pub socket_directory: PathBuf,
     /// The file that holds main's process number.
@@ -70,6 +72,8 @@ impl MinionConfig {
                 None => cached_id(directory)?,
             },
             cache_directory: place("cachedir", format!("/var/cache/{name}/minion"))?,
+            // Not below a `cachedir` that was moved: Salt composes its default before it reads any option.
+            extension_directory: place("extension_modules", format!("/var/cache/{name}/minion/extmods"))?,
             socket_directory: place("sock_dir", format!("/var/run/{name}/minion"))?,
             pid_file: place("pidfile", "/var/run/salt-minion.pid".to_owned())?,
             masters: masters(&options)?,

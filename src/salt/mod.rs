@@ -1,5 +1,6 @@
 //! The Salt minion as an agent: what it runs, whom it reaches, which of its processes are itself.
 
+pub mod adoption;
 pub mod caller;
 pub mod config;
 pub mod entry;
@@ -78,10 +79,7 @@ impl SaltMinion {
                 });
             }
         }
-        let bytes = file::read_if_exists(path, PID_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
-        let bytes = bytes.ok_or_else(|| cannot(" does not exist; it may not have started yet"))?;
-        let main = String::from_utf8_lossy(&bytes).trim().parse::<u32>();
-        let main = main.map_err(|_| cannot(" holds no process number"))?;
+        let main = pid_in(path)?.ok_or_else(|| cannot(" does not exist; it may not have started yet"))?;
         Self::below(leader, main)?.ok_or_else(|| {
             cannot(&format!(
                 " names process {main}, which is not below {leader}: it is left from an earlier minion, or another one's"
@@ -111,6 +109,16 @@ impl SaltMinion {
     fn main(config: &MinionConfig, subject: Subject<'_>) -> Result<u32, AgentError> {
         Ok(Self::chain(config, subject)?.last().map_or(subject.leader.pid, |main| main.pid))
     }
+}
+
+/// The process number in a pid file; None: there is no such file.
+fn pid_in(path: &std::path::Path) -> Result<Option<u32>, AgentError> {
+    let failed = |message: String| AgentError { message };
+    let bytes = file::read_if_exists(path, PID_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+    let Some(bytes) = bytes else { return Ok(None) };
+    let number = String::from_utf8_lossy(&bytes).trim().parse::<u32>();
+    let cause = || format!("cannot tell the minion's main process: {} holds no process number", path.display());
+    number.map(Some).map_err(|_| failed(cause()))
 }
 
 impl Agent for SaltMinion {

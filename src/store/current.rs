@@ -31,6 +31,12 @@ impl Store {
         Ok(())
     }
 
+    /// Removes an instance's link: nothing is to be started at boot.
+    pub fn unlink(&self, _lock: &PackageLock, instance: &InstanceName) -> Result<()> {
+        let Some(directory) = self.directory()? else { return Ok(()) };
+        Ok(directory.remove_file(Layout::link_name(&self.package, instance))?)
+    }
+
     /// The releases that any instance's link of this package names.
     pub fn linked(&self) -> Result<Vec<Release>> {
         let Some(directory) = self.directory()? else { return Ok(Vec::new()) };

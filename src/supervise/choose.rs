@@ -72,10 +72,10 @@ fn obstacle(running: Option<Which<'_>>, processes: &Processes, to: &Manifest) ->
     }
     let running = running?;
     if processes.guarded(running).is_none() {
-        return impossible(format!("the running {} has no guard", running.release()));
+        return impossible(format!("the running {running} has no guard"));
     }
     match processes.report(running) {
-        None => return impossible(format!("the guard of the running {} has not reported yet", running.release())),
+        None => return impossible(format!("the guard of the running {running} has not reported yet")),
         Some(report) => {
             if let Some(why) = report.forbids_overlap() {
                 return impossible(why);

@@ -7,7 +7,7 @@ use crate::name::InstanceName;
 use crate::os::dir::Dir;
 use crate::os::{OsError, random, socket};
 use crate::switch::schedule::{When, later};
-use crate::switch::{self, Mode, Purpose};
+use crate::switch::{self, Adopted, Mode, Purpose};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,18 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 pub enum Request {
     /// Begin a switch.
     Switch(Box<Wish>),
+    /// Begin the first switch, from a process that sidle did not start.
+    Adopt {
+        /// What is wanted.
+        wish: Box<Wish>,
+        /// That process.
+        adopted: Box<Adopted>,
+    },
+    /// End the agent once it is idle, and run nothing any more.
+    Release {
+        /// How long to wait for that, seconds.
+        deadline_seconds: u64,
+    },
     /// Take the live switch back.
     Cancel,
 }
@@ -65,7 +77,7 @@ impl Wish {
             None => later(now, self.deadline_seconds),
         };
         let Self { purpose, to, reason, by, origin, .. } = self;
-        Ok(switch::Request { purpose, mode, to, deadline, schedule, reason, by, origin, notes })
+        Ok(switch::Request { purpose, mode, to, deadline, schedule, reason, by, origin, notes, adopted: None })
     }
 }
 

@@ -7,6 +7,7 @@ use crate::os::notify::NOTIFY_SOCKET;
 use crate::os::process::{Program, Said};
 use crate::os::{OsError, file, process};
 use crate::switch::Purpose;
+use crate::switch::which::Which;
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,9 +41,9 @@ impl Supervisor {
         let journal = self.driver.journal();
         let running = journal.meant_which().filter(|which| self.processes.of(*which).is_some());
         // Without a process, or with a switch under way, a new process comes anyhow.
-        if let (Some(which), None) = (running, &journal.live) {
-            let wish = self.own_wish(Purpose::Restart, None, which.release().clone(), "the service was restarted");
-            if let Err(report) = self.begin(wish, now) {
+        if let (Some(release), None) = (running.and_then(Which::release), &journal.live) {
+            let wish = self.own_wish(Purpose::Restart, None, release.clone(), "the service was restarted");
+            if let Err(report) = self.begin(wish, None, now) {
                 self.trouble = Some(report.to_string());
             }
         }

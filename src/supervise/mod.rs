@@ -1,5 +1,6 @@
 //! The supervisor: one loop over one enum of events. It runs the instance's agent, starts it again when it ends, and drives its switches.
 
+mod adopting;
 pub mod choose;
 pub mod control;
 pub mod events;
@@ -23,7 +24,7 @@ use crate::switch::drive::{BadReleases, Before, Driver, Moment, Rehearsals, Step
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::{Processes, Which};
 use crate::switch::schedule::When;
-use crate::switch::{Limits, Mode, Phase, Purpose};
+use crate::switch::{Adopted, Limits, Mode, Phase, Purpose};
 use crate::version::Release;
 use control::{Answer, Request, Wish};
 use events::{Event, Events};
@@ -121,6 +122,8 @@ struct Supervisor {
     /// Since when something that is to be gone isn't.
     lingering: Option<Duration>,
     ending: Option<Duration>,
+    /// Until when the agent may become idle, to be given back.
+    releasing: Option<Duration>,
     over: bool,
     renewal: Renewal,
     /// How the agent ended last.
@@ -157,6 +160,7 @@ impl Supervisor {
         let store = Store::new(layout, &settings.package);
         processes.find(|release| store.manifest(release).ok())?;
         let now = moment();
+        adopting::recognise(&files, &store, &mut processes)?;
         let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals);
         driver = driver.with_snapshots(settings.keeping);
         let own = Identity::own()?;
@@ -178,6 +182,7 @@ impl Supervisor {
             written: None,
             lingering: None,
             ending: None,
+            releasing: None,
             over: false,
             renewal: Renewal::NotWanted,
             ended,
@@ -209,6 +214,9 @@ impl Supervisor {
             return Ok(Duration::ZERO);
         }
         self.processes.end_remains()?;
+        if self.driver.journal().live.as_ref().is_some_and(|live| live.adopted.is_some() && live.phase.is_beside()) {
+            self.processes.end_unguarded()?;
+        }
         if let Some(since) = self.ending {
             return self.end(since, now);
         }
@@ -232,7 +240,7 @@ impl Supervisor {
             self.report(now)?;
             return Ok(Duration::ZERO);
         }
-        let until_look = self.look(now);
+        let until_look = self.look(now).min(self.give_back(now));
         self.report(now)?;
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =
@@ -270,7 +278,7 @@ impl Supervisor {
             return pause;
         }
         let how = self.processes.last_exit();
-        let loops = self.restart.trouble(which.release(), how);
+        let loops = which.release().and_then(|release| self.restart.trouble(release, how));
         let again = how.map(|how| format!("the agent {how} and was started again"));
         self.trouble = match self.start(which) {
             Err(report) => Some(report.to_string()),
@@ -286,8 +294,10 @@ impl Supervisor {
 
     fn start(&mut self, which: Which<'_>) -> Result<(), Report> {
         let store = self.driver.store();
-        store.verify(which.release())?;
-        let manifest = store.manifest(which.release())?;
+        // Who it is that starts an adopted agent, it is not this supervisor.
+        let Some(release) = which.release() else { return Ok(()) };
+        store.verify(release)?;
+        let manifest = store.manifest(release)?;
         Ok(self.processes.start(which, &manifest, Origin::Boot, Role::Active)?)
     }
 
@@ -311,7 +321,7 @@ impl Supervisor {
         };
         let Some(record) = self.processes.of(which) else { return HEALTH_LOOK_SOON };
         let status = AgentStatus {
-            release: which.release().clone(),
+            release: which.release().cloned(),
             leader: record.leader.clone(),
             started_at: record.started_at,
             reaches: health.proven(),
@@ -335,8 +345,8 @@ impl Supervisor {
             status.write(&self.directory)?;
             let words = match (&status.agent, &status.trouble) {
                 (Some(agent), _) => match &agent.lacks {
-                    None => format!("running {}", agent.release),
-                    Some(lacks) => format!("running {}, waiting for {lacks}", agent.release),
+                    None => format!("running {}", agent.name()),
+                    Some(lacks) => format!("running {}, waiting for {lacks}", agent.name()),
                 },
                 (None, Some(trouble)) => trouble.clone(),
                 (None, None) => "nothing runs".to_owned(),
@@ -384,7 +394,9 @@ impl Supervisor {
             });
         }
         let done = match request {
-            Request::Switch(wish) => self.begin(*wish, now),
+            Request::Switch(wish) => self.begin(*wish, None, now),
+            Request::Adopt { wish, adopted } => self.adopt(*wish, *adopted, now),
+            Request::Release { deadline_seconds } => self.release(Duration::from_secs(deadline_seconds), now),
             Request::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),
         };
         match done {
@@ -400,18 +412,25 @@ impl Supervisor {
         Wish { purpose, mode, to, deadline_seconds, reason, by, origin: None, force: false, when: When::default() }
     }
 
-    fn begin(&mut self, wish: Wish, now: Moment) -> Result<u64, Report> {
+    fn begin(&mut self, wish: Wish, adopted: Option<Adopted>, now: Moment) -> Result<u64, Report> {
         let manifest = self.driver.store().manifest(&wish.to)?;
-        let choice = choose::choose(wish.mode, self.driver.journal().meant_which(), &self.processes, &manifest)?;
+        let running = adopted.as_ref().map_or_else(|| self.driver.journal().meant_which(), |_| Some(Which::Foreign));
+        let choice = choose::choose(wish.mode, running, &self.processes, &manifest)?;
         let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
-        let request = wish.request(choice.mode, choice.note.into_iter().collect(), now.wall)?;
+        let mut request = wish.request(choice.mode, choice.note.into_iter().collect(), now.wall)?;
+        request.adopted = adopted;
         Ok(self.driver.request(request, bad, now)?)
     }
 
     /// The service is stopped: the agent had its time to end by itself, then it is ended.
     fn end(&mut self, since: Duration, now: Moment) -> Result<Duration, Report> {
         let patient = now.since_boot.saturating_sub(since) < self.settings.stop;
-        self.over = self.processes.records().next().is_none() || (!patient && self.processes.end_all()?);
+        // What is being adopted is the host's still, and alone again.
+        let own = self.processes.records().any(|record| record.foreign.is_none());
+        self.over = !own || (!patient && self.processes.end_all_but(&[Which::Foreign])?);
+        if self.processes.of(Which::Foreign).is_some() {
+            self.driver.assign(&mut self.processes).map_err(Report::from)?;
+        }
         Ok(END_LOOK)
     }
 

@@ -90,7 +90,7 @@ impl Supervisor {
         let Some(to) = to.filter(|_| !self.left) else { return };
         self.left = true;
         let (purpose, mode) = (Purpose::Rollback, Some(Mode::Now));
-        if let Err(report) = self.begin(self.own_wish(purpose, mode, to, loops), now) {
+        if let Err(report) = self.begin(self.own_wish(purpose, mode, to, loops), None, now) {
             self.trouble = Some(format!("{loops}; {report}"));
         }
     }

@@ -18,8 +18,8 @@ const STATUS_LENGTH_MAXIMUM: u64 = 64 * 1024;
 /// How the agent is, as last seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStatus {
-    /// What it runs.
-    pub release: Release,
+    /// What it runs; None: nothing of sidle's, it is being adopted.
+    pub release: Option<Release>,
     /// Its first process.
     pub leader: Identity,
     /// Since when.
@@ -35,8 +35,8 @@ pub struct AgentStatus {
 pub struct Ended {
     /// When that was seen.
     pub at: Timestamp,
-    /// What it ran.
-    pub release: Release,
+    /// What it ran; None: a process that sidle did not start.
+    pub release: Option<Release>,
     /// Its first process.
     pub pid: u32,
     /// How, in words: `was ended by signal 9`.
@@ -47,7 +47,8 @@ pub struct Ended {
 
 impl fmt::Display for Ended {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} (process {}) {}", self.release, self.pid, self.how)?;
+        let what = self.release.as_ref().map_or_else(|| "the adopted agent".to_owned(), Release::to_string);
+        write!(formatter, "{what} (process {}) {}", self.pid, self.how)?;
         let jobs: Vec<String> = self.unfinished.iter().map(ToString::to_string).collect();
         if jobs.is_empty() { Ok(()) } else { write!(formatter, "; unfinished: {}", jobs.join(", ")) }
     }
@@ -69,6 +70,13 @@ pub struct SupervisorStatus {
     /// The supervisor's own version.
     #[serde(default)]
     pub version: String,
+}
+
+impl AgentStatus {
+    /// What it runs, in words.
+    pub fn name(&self) -> String {
+        self.release.as_ref().map_or_else(|| "the adopted agent".to_owned(), Release::to_string)
+    }
 }
 
 impl SupervisorStatus {

@@ -122,7 +122,7 @@ impl Driver {
         let running = live.which(Side::Former).filter(|former| processes.of(*former).is_some())?;
         let baseline = &self.journal.live.as_ref()?.baseline;
         let lost = baseline.is_empty() && live.mode != Mode::Now;
-        lost.then(|| format!("{} reaches none of its peers, so no release could be proven here now (`--mode now` tries all the same)", running.release()))
+        lost.then(|| format!("{running} reaches none of its peers, so no release could be proven here now (`--mode now` tries all the same)"))
     }
 
     fn measure(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<(), DriveError> {
@@ -210,12 +210,21 @@ impl Driver {
             Ok(false) => return Outcome::NotYet("the old process to be gone".to_owned()),
             Err(error) => return Outcome::NotYet(error.to_string()),
         }
-        let release = which.release();
+        let Some(release) = which.release() else {
+            let Some(adopted) = &live.adopted else { return Outcome::Failed("there is nothing to start".to_owned()) };
+            return match self.store.manifest(&live.to).map(|manifest| processes.configuration(&manifest)) {
+                Err(error) => Outcome::Failed(error.to_string()),
+                Ok(configuration) => match processes.start_foreign(adopted, &configuration) {
+                    Ok(()) => Outcome::Done,
+                    Err(error) => Outcome::Failed(error.to_string()),
+                },
+            };
+        };
         let manifest: Result<Manifest, StoreError> =
             self.store.verify(release).and_then(|()| self.store.manifest(release));
         let first_role = roles::first_role(Some(live), side);
         // A first switch is what starting a service is: what belongs to a start happens.
-        let origin = if live.from.is_some() { Origin::Switch } else { Origin::Boot };
+        let origin = if live.former() == Former::None { Origin::Boot } else { Origin::Switch };
         match manifest {
             Err(error) => Outcome::Failed(error.to_string()),
             Ok(manifest) => match processes.start(which, &manifest, origin, first_role) {
@@ -356,7 +365,7 @@ impl Driver {
         }
     }
 
-    fn settle(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Result<Outcome, DriveError> {
+    fn settle(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Outcome, DriveError> {
         processes.thaw_all()?;
         self.settle_configuration(live, processes, now)?;
         let noted = self.journal.live.clone();
@@ -371,12 +380,19 @@ impl Driver {
                 let _ = self.record_ground(&live.to);
             }
         }
+        if live.adopted.is_some() {
+            processes.forget_foreign()?;
+        }
         Ok(Outcome::Done)
     }
 }
 
 /// `Lost`, where the phase counts on a process that is gone.
 pub(super) fn gone(live: &Switch, processes: &Processes) -> Option<Outcome> {
+    if live.adopted.is_some() && live.phase.is_before_stop() && processes.of(Which::Foreign).is_none() {
+        // Whoever started it starts it again, and without a guard.
+        return Some(Outcome::Failed("the agent to be adopted is gone".to_owned()));
+    }
     let sides: &[Side] = match (live.phase.act(), live.former()) {
         (Act::AwaitIdle | Act::Freeze | Act::Prove(Side::Former), _) => &[Side::Former],
         (Act::Start(Side::Trial) | Act::Flip | Act::Drain(Side::Former) | Act::Stop(Side::Trial), Former::Beside) => {
@@ -403,7 +419,7 @@ pub(super) fn gone(live: &Switch, processes: &Processes) -> Option<Outcome> {
         let Some(which) = live.which(*side) else { continue };
         if processes.of(which).is_none() {
             let how = processes.last_exit().unwrap_or("is not running");
-            return Some(Outcome::Lost(*side, format!("the process of {} {how}", which.release())));
+            return Some(Outcome::Lost(*side, format!("the process of {which} {how}")));
         }
     }
     None

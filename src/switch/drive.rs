@@ -219,6 +219,16 @@ impl Driver {
         Ok(hold.map(|hold| hold.refusal(purpose, self.files.instance(), self.files.package())))
     }
 
+    /// Gives the instance back to whoever ran its agent before: from now on nothing is meant to run.
+    pub fn release(&mut self, now: Moment) -> Result<(), DriveError> {
+        if let Some(journal) = self.journal.released() {
+            self.believe(journal, now)?;
+            let lock = self.store.lock()?;
+            self.store.unlink(&lock, self.files.instance())?;
+        }
+        Ok(())
+    }
+
     /// A person takes the live switch back. What that does depends on how far it is.
     pub fn cancel(&mut self, now: Moment) -> Result<Step, DriveError> {
         let journal = self.journal.advanced(&Outcome::Cancelled, now.wall);

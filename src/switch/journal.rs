@@ -5,7 +5,7 @@ use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::switch::machine::{Mode, Outcome};
 use crate::switch::phase::Phase;
-use crate::switch::record::{Purpose, Switch, shortened};
+use crate::switch::record::{Adopted, Purpose, Switch, shortened};
 use crate::switch::schedule::Schedule;
 use crate::switch::which::Which;
 use crate::version::Release;
@@ -62,6 +62,8 @@ pub struct Request {
     pub origin: Option<Caller>,
     /// What whoever asks should know of it: why not in the mode that was asked for.
     pub notes: Vec<String>,
+    /// The process to take over from, where sidle did not start it.
+    pub adopted: Option<Adopted>,
 }
 
 impl Journal {
@@ -75,6 +77,9 @@ impl Journal {
     pub fn requested(&self, request: Request, boot: &str, now: Timestamp) -> Result<Self, RequestError> {
         if let Some(live) = &self.live {
             return Err(RequestError::Live { id: live.id, to: live.to.clone(), phase: live.phase });
+        }
+        if let (Some(_), Some(proven)) = (&request.adopted, &self.proven) {
+            return Err(RequestError::NotFirst(proven.clone()));
         }
         let there = self.proven.as_ref() == Some(&request.to);
         match request.purpose {
@@ -91,6 +96,7 @@ impl Journal {
             purpose: request.purpose,
             mode: request.mode,
             from: self.proven.clone(),
+            adopted: request.adopted,
             to: request.to,
             phase: if request.schedule.is_some() { Phase::Scheduled } else { Phase::Checking },
             phase_since: now,
@@ -213,6 +219,11 @@ impl Journal {
         self.proven.iter().chain(&self.previous).chain(live)
     }
 
+    /// This journal of an instance that is given back: nothing is to run. None: a switch is live.
+    pub fn released(&self) -> Option<Self> {
+        self.live.is_none().then(|| Self { proven: None, previous: None, ..self.clone() })
+    }
+
     fn commit(&mut self, to: &Release) {
         if self.proven.as_ref() != Some(to) {
             self.previous = self.proven.replace(to.clone());
@@ -274,6 +285,8 @@ pub enum RequestError {
     AlreadyCurrent(Release),
     /// Only the current release can be restarted.
     NotCurrent(Release),
+    /// An agent that sidle did not start is taken over before anything else runs.
+    NotFirst(Release),
 }
 
 impl fmt::Display for RequestError {
@@ -282,6 +295,7 @@ impl fmt::Display for RequestError {
             Self::Live { id, to, phase } => write!(formatter, "cannot begin a switch: switch {id} to {to} is {phase}"),
             Self::AlreadyCurrent(release) => write!(formatter, "cannot switch to {release}: it is the current release"),
             Self::NotCurrent(release) => write!(formatter, "cannot restart {release}: it is not the current release"),
+            Self::NotFirst(release) => write!(formatter, "cannot adopt: {release} is the current release already"),
         }
     }
 }
@@ -293,7 +307,7 @@ impl RequestError {
     pub fn class(&self) -> Class {
         match self {
             Self::Live { .. } => Class::Conflict,
-            Self::AlreadyCurrent(_) => Class::NothingToDo,
+            Self::AlreadyCurrent(_) | Self::NotFirst(_) => Class::NothingToDo,
             Self::NotCurrent(_) => Class::Usage,
         }
     }
@@ -307,6 +321,7 @@ impl RequestError {
             Self::Live { .. } => Some("wait for it, see `sidle status`, or cancel it".to_owned()),
             Self::AlreadyCurrent(_) => Some("to start it again, use `sidle restart`".to_owned()),
             Self::NotCurrent(_) => Some("to change to it, use `sidle switch`".to_owned()),
+            Self::NotFirst(_) => Some("`sidle release` gives an adopted agent back".to_owned()),
         }
     }
 }

@@ -51,6 +51,7 @@ pub mod configuration;
 pub mod drive;
 pub mod error;
 pub mod files;
+pub mod foreign;
 pub mod gatekeeper;
 pub mod grounds;
 pub mod history;
@@ -75,6 +76,6 @@ pub use journal::{Journal, JournalError, Request, RequestError};
 pub use limits::Limits;
 pub use machine::{Act, Former, Mode, Outcome, Side};
 pub use phase::Phase;
-pub use record::{Cause, Failure, Purpose, Switch};
+pub use record::{Adopted, Cause, Failure, Purpose, Switch};
 
 crate::reports!(error::DriveError, files::FilesError, JournalError, RequestError);

@@ -7,7 +7,7 @@ use super::gatekeeper::Gatekeeper;
 use super::roles::Guarded;
 use super::running::{Running, told};
 use crate::agent::gate::{GATE_VARIABLE, Origin, ROLE_VARIABLE, Report, Role, Roles};
-use crate::agent::{Activity, AgentSettings, Health, Job, Registry};
+use crate::agent::{Activity, AgentKind, AgentSettings, Health, Job, Registry};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
 use crate::layout::Layout;
@@ -19,7 +19,7 @@ use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 pub use super::running::{Frozen, Look, Record, described};
@@ -65,8 +65,8 @@ pub struct Processes {
     instance: InstanceName,
     registry: Registry,
     configuration: Option<PathBuf>,
-    gate: Gatekeeper,
-    running: Vec<Running>,
+    pub(super) gate: Gatekeeper,
+    pub(super) running: Vec<Running>,
     last_exit: Option<String>,
     ends: Vec<End>,
 }
@@ -116,8 +116,11 @@ impl Processes {
             if let Some(status) = children::take(&record.leader)? {
                 self.last_exit = Some(told(status));
             }
-            let alive = record.all().any(|identity| identity.is_alive().unwrap_or(true));
-            if let (true, Some(manifest)) = (alive, manifest(&record.release)) {
+            if !record.all().any(|identity| identity.is_alive().unwrap_or(true)) {
+                continue;
+            }
+            // A foreign one is the journal's to name: see `recognise`.
+            if let Some(manifest) = record.release.as_ref().and_then(&manifest) {
                 let running = self.observed(record, None, &manifest);
                 self.running.push(running);
             }
@@ -138,13 +141,22 @@ impl Processes {
 
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
         let directory = self.configuration(manifest);
-        let settings = AgentSettings::new(&directory);
-        let agent = (self.registry)(manifest.agent, &settings);
-        let guarded = manifest.guard.is_some();
-        Running { record, child, agent, settings, kind: manifest.agent, guarded, registry: self.registry, ended: false }
+        self.observing(record, child, (manifest.agent, manifest.guard.is_some()), &directory)
     }
 
-    fn save(&self) -> Result<(), OsError> {
+    pub(super) fn observing(
+        &self,
+        record: Record,
+        child: Option<Child>,
+        (kind, guarded): (AgentKind, bool),
+        configuration: &Path,
+    ) -> Running {
+        let settings = AgentSettings::new(configuration);
+        let agent = (self.registry)(kind, &settings);
+        Running { record, child, agent, settings, kind, guarded, registry: self.registry, ended: false }
+    }
+
+    pub(super) fn save(&self) -> Result<(), OsError> {
         let saved = Saved { schema: 1, processes: self.running.iter().map(|running| running.record.clone()).collect() };
         let bytes = serde_json::to_vec(&saved).expect("a record has no map keys but strings");
         self.directory()?.write_atomic(PROCESSES_NAME, &bytes, 0o644)
@@ -156,10 +168,11 @@ impl Processes {
         if let Some(running) = self.usable(which) {
             return running.thaw();
         }
-        let release = which.release();
-        let trial_of = match which {
-            Which::Trial { switch, .. } => Some(switch),
-            Which::Settled { .. } => None,
+        let (release, trial_of) = match which {
+            Which::Trial { switch, release } => (release, Some(switch)),
+            Which::Settled { release, .. } => (release, None),
+            // The service manager's to start: see `foreign`.
+            Which::Foreign => return Ok(()),
         };
         let mut program = Program::new(own_program()?)
             .argument("--root")
@@ -211,13 +224,13 @@ impl Processes {
     fn usable(&self, which: Which<'_>) -> Option<&Running> {
         self.running
             .iter()
-            .find(|running| running.is_usable() && which.is(&running.record.release, running.record.trial_of))
+            .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
     }
 
     fn usable_mut(&mut self, which: Which<'_>) -> Option<&mut Running> {
         self.running
             .iter_mut()
-            .find(|running| running.is_usable() && which.is(&running.record.release, running.record.trial_of))
+            .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
     }
 
     /// The record of a process that can be counted on.
@@ -388,7 +401,7 @@ impl Processes {
 
     /// Asks every leader to end in its own way: for a stop of the service, not for a switch.
     pub fn ask_to_end(&self) -> Result<(), OsError> {
-        for running in &self.running {
+        for running in self.running.iter().filter(|running| running.record.foreign.is_none()) {
             running.thaw()?;
             running.record.leader.signal(SignalNumber::TERM)?;
         }

@@ -2,8 +2,10 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+use crate::agent::AgentKind;
 use crate::agent::caller::Caller;
 use crate::name::{InstanceName, PackageName};
+use crate::os::process::Identity;
 use crate::switch::limits::Limits;
 use crate::switch::machine::{self, Course, Former, Found, Mode, Outcome, Side};
 use crate::switch::phase::Phase;
@@ -69,6 +71,20 @@ pub struct Failure {
     pub text: String,
 }
 
+/// A process that sidle did not start: what a first switch takes over from, and what its way back leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adopted {
+    /// Its first process, when it was adopted.
+    pub leader: Identity,
+    /// What kind of agent it is.
+    pub agent: AgentKind,
+    /// The unit that runs it; None: no service manager does.
+    pub unit: Option<String>,
+    /// How it is started again without one: a program and its arguments.
+    pub command: Vec<String>,
+}
+
 /// A switch. Only [`crate::switch::Journal`] makes and moves one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,6 +101,9 @@ pub struct Switch {
     pub mode: Mode,
     /// The release that worked before; None: a first switch.
     pub from: Option<Release>,
+    /// A process that sidle did not start worked before; None: none did.
+    #[serde(default)]
+    pub adopted: Option<Adopted>,
     /// The release on trial.
     pub to: Release,
     /// Where it is.
@@ -149,10 +168,10 @@ impl Switch {
 
     /// How the release that worked before takes part now.
     pub fn former(&self) -> Former {
-        match (&self.from, self.mode) {
-            (None, _) => Former::None,
-            (Some(_), Mode::Overlap) if !self.parted => Former::Beside,
-            (Some(_), Mode::Overlap | Mode::Idle | Mode::Now) => Former::Apart,
+        match (self.from.is_some() || self.adopted.is_some(), self.mode) {
+            (false, _) => Former::None,
+            (true, Mode::Overlap) if !self.parted => Former::Beside,
+            (true, Mode::Overlap | Mode::Idle | Mode::Now) => Former::Apart,
         }
     }
 
@@ -168,6 +187,9 @@ impl Switch {
 
     /// The process of a side.
     pub fn which(&self, side: Side) -> Option<Which<'_>> {
+        if side == Side::Former && self.adopted.is_some() {
+            return Some(Which::Foreign);
+        }
         let release = self.release(side)?;
         Some(match side {
             Side::Former => Which::Settled { release, switch: Some(self.id) },

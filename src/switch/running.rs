@@ -27,8 +27,11 @@ pub struct Record {
     /// returned and linger.
     #[serde(default)]
     pub remains: Vec<Identity>,
-    /// What it runs.
-    pub release: Release,
+    /// What it runs; None: nothing of sidle's.
+    pub release: Option<Release>,
+    /// What kind of agent it is that sidle did not start; None: sidle did.
+    #[serde(default)]
+    pub foreign: Option<AgentKind>,
     /// Since when.
     pub started_at: Timestamp,
     /// It was sent a deadly signal: it is not to be counted on any more.
@@ -47,8 +50,24 @@ pub struct Record {
 impl Record {
     /// The record of a process that was started just now.
     pub(super) fn new(leader: Identity, release: Release, trial_of: Option<u64>, origin: Origin) -> Self {
+        Self { release: Some(release), trial_of, origin, ..Self::foreign(leader, None) }
+    }
+
+    /// The record of a process that sidle did not start.
+    pub(super) fn foreign(leader: Identity, foreign: Option<AgentKind>) -> Self {
         let (core, remains) = (vec![leader.clone()], Vec::new());
-        Self { leader, core, remains, release, started_at: clock::now(), doomed: false, trial_of, origin, aside: false }
+        Self {
+            leader,
+            core,
+            remains,
+            release: None,
+            foreign,
+            started_at: clock::now(),
+            doomed: false,
+            trial_of: None,
+            origin: Origin::Boot,
+            aside: false,
+        }
     }
 
     /// Everything that ends with the agent.
@@ -121,8 +140,12 @@ impl Running {
 
     /// A zombie of the agent still stands in the way: Salt takes it for an instance that is already running.
     pub(super) fn lives(&self) -> bool {
-        self.leads()
-            || self.record.core.iter().chain(&self.record.remains).any(|identity| !identity.is_gone().unwrap_or(false))
+        let mut agent = self.record.core.iter().chain(&self.record.remains);
+        if self.record.foreign.is_some() {
+            // Whoever started it may take its time over the exit status; and its own pid file is not where the next one looks.
+            return self.leads() || agent.any(|identity| identity.is_alive().unwrap_or(true));
+        }
+        self.leads() || agent.any(|identity| !identity.is_gone().unwrap_or(false))
     }
 
     /// The observer; one that could not be made (a configuration with an error) is tried again at every look.

@@ -1,6 +1,7 @@
 //! Which of an instance's processes is meant.
 
 use crate::version::Release;
+use std::fmt;
 
 /// Which process of an instance is meant: in a restart both sides run the same release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,21 +20,35 @@ pub enum Which<'a> {
         /// The number of the live switch; None: there is none.
         switch: Option<u64>,
     },
+    /// The one that sidle did not start and is about to take over from.
+    Foreign,
+}
+
+impl fmt::Display for Which<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.release() {
+            Some(release) => release.fmt(formatter),
+            None => formatter.write_str("the adopted agent"),
+        }
+    }
 }
 
 impl<'a> Which<'a> {
-    /// What it runs.
-    pub fn release(self) -> &'a Release {
+    /// What it runs; None: nothing of sidle's.
+    pub fn release(self) -> Option<&'a Release> {
         match self {
-            Self::Trial { release, .. } | Self::Settled { release, .. } => release,
+            Self::Trial { release, .. } | Self::Settled { release, .. } => Some(release),
+            Self::Foreign => None,
         }
     }
 
-    /// Whether it is the one that runs `release` and was started to try it by the switch `trial_of`; None: by none.
-    pub fn is(self, release: &Release, trial_of: Option<u64>) -> bool {
+    /// Whether it is the one that runs `release` (None: nothing of sidle's) and was started to try it by the switch `trial_of`; None: by
+    /// none.
+    pub fn is(self, release: Option<&Release>, trial_of: Option<u64>) -> bool {
         let side = match self {
             Self::Trial { switch, .. } => trial_of == Some(switch),
             Self::Settled { switch, .. } => switch.is_none() || trial_of != switch,
+            Self::Foreign => true,
         };
         side && release == self.release()
     }

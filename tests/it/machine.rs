@@ -68,6 +68,7 @@ fn beginning(world: World, crashes: u8, cancels: u8) -> State {
         by: String::new(),
         origin: None,
         notes: Vec::new(),
+        adopted: None,
     };
     let absent = matches!(world.former, Former::None | Former::Absent | Former::Broken);
     let process = from.clone().filter(|_| !absent).map(|release| Process {

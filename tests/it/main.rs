@@ -6,6 +6,7 @@
     reason = "tests set the stage by hand, and a panic is how they fail"
 )]
 
+mod adopt;
 mod architecture;
 mod bench;
 mod boot;

@@ -9,7 +9,7 @@ use std::fs;
 use std::process::Command;
 
 /// The version under which the bad release goes.
-const BAD: &str = "3007.99";
+pub const BAD: &str = "3007.99";
 
 /// How long a release may take to come up. One that hangs costs all of it.
 const START_SECONDS: u32 = 25;
@@ -22,7 +22,7 @@ const GAP_FLOOR_SECONDS: f64 = 5.0;
 const IN_HAND_MAXIMUM: usize = 4;
 
 /// Makes and installs a release that behaves as the file `trouble` says, out of a good one's tree.
-fn install_bad(scene: &Scene) {
+pub fn install_bad(scene: &Scene) {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("tree");
     let copied = Command::new("cp").args(["-a", text(&tree(NEW)), text(&copy)]).status().unwrap();

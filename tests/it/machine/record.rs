@@ -41,6 +41,7 @@ fn request(purpose: Purpose, to: &str) -> Request {
         by: "root".to_owned(),
         origin: None,
         notes: Vec::new(),
+        adopted: None,
     }
 }
 

@@ -20,19 +20,33 @@ const LOOPBACK: &str = "127.0.0.1";
 
 /// The tree of a Salt version, as `scripts/trees` keeps it: built if it isn't there.
 pub fn tree(version: &str) -> PathBuf {
+    kept(version, &[])
+}
+
+/// The same without a guard, as a distribution's package brings it.
+pub fn packaged_tree(version: &str) -> PathBuf {
+    kept(version, &["--without-guard"])
+}
+
+fn kept(version: &str, options: &[&str]) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/trees");
-    let output = Command::new(script).arg(version).stderr(Stdio::inherit()).output().expect("scripts/trees starts");
+    let output = Command::new(script)
+        .args(options)
+        .arg(version)
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("scripts/trees starts");
     assert!(output.status.success(), "scripts/trees {version} failed");
     Path::new(String::from_utf8_lossy(&output.stdout).trim()).join(format!("salt-{version}"))
 }
 
 /// A process with all that descends from it; ends with the test.
-struct Tree {
-    child: Child,
+pub struct Tree {
+    pub child: Child,
 }
 
 impl Tree {
-    fn start(command: &mut Command, log: &Path) -> Self {
+    pub fn start(command: &mut Command, log: &Path) -> Self {
         let log = fs::File::create(log).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         Self { child: command.env("PYTHONDONTWRITEBYTECODE", "1").process_group(0).spawn().expect("it starts") }

@@ -65,6 +65,15 @@ impl Scene {
 
     /// The same with more.
     pub fn with(wanted: &Wanted<'_>) -> Self {
+        let scene = Self::idle(wanted);
+        scene.switch(&[&format!("{}-1", wanted.releases[0]), "--mode", "idle"]).ok();
+        scene.answers();
+        scene.marks.started(1);
+        scene
+    }
+
+    /// The same, but nothing runs yet, though a supervisor does.
+    pub fn idle(wanted: &Wanted<'_>) -> Self {
         let author = Author::new();
         let mut all = vec![Master::start(&tree(MASTER), true)];
         for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
@@ -87,11 +96,19 @@ impl Scene {
         fs::create_dir_all(host.path("run")).unwrap();
         let run = wanted.run.map(|options| Mounted::tmpfs_at(&host.path("run"), options));
         let supervisor = host.supervise_instance(SALT);
-        let scene = Self { supervisor: Some(supervisor), _run: run, host, marks, masters: all, author };
-        scene.switch(&[&format!("{}-1", wanted.releases[0]), "--mode", "idle"]).ok();
-        scene.answers();
-        scene.marks.started(1);
-        scene
+        Self { supervisor: Some(supervisor), _run: run, host, marks, masters: all, author }
+    }
+
+    /// Ends the supervisor with its agent.
+    pub fn stop(mut self) -> Self {
+        assert_eq!(self.supervisor.take().expect("it runs").end(), Some(0), "{}", self.logs());
+        self
+    }
+
+    /// Ends the supervisor as a crash does, and starts it again.
+    pub fn crash(&mut self) {
+        self.supervisor.take().expect("it runs").kill();
+        self.supervisor = Some(self.host.supervise_instance(SALT));
     }
 
     /// Ends the supervisor with its agent, and starts it again, as a boot does.

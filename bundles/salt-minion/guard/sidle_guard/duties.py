@@ -211,6 +211,10 @@ class Duties:
         self._engine_managers[id(arguments[0])] = (opts, arguments, options)
         return self.guard.original("salt.engines.start_engines")(opts, *arguments, **options)
 
+    def inherit_engines(self, opts, manager):
+        """Those of a minion object that was there before the guard."""
+        self._engine_managers[id(manager)] = (opts, (manager,), {})
+
     def _stop_engines(self):
         for opts, arguments, options in self._engine_managers.values():
             processes = arguments[0]._process_map

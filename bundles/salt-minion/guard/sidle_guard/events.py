@@ -39,7 +39,7 @@ class Watch:
     def __init__(self, jobs, note):
         self.jobs = jobs
         self.note = note
-        jobs.returning += 1
+        jobs.passing += 1
 
     @classmethod
     def begin(cls, guard, minion, package):
@@ -61,7 +61,7 @@ class Watch:
 
     def end(self):
         """The master has it, or Salt has given it up."""
-        self.jobs.returning -= 1
+        self.jobs.passing -= 1
         self.note()
 
 

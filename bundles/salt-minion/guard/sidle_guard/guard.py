@@ -41,6 +41,10 @@ class Guard:
         # Minion objects whose start event waits; `announced`: none has to wait any more.
         self.silent = []
         self.announced = False
+        # Salt's bus calls the method that it was given before this was wrapped.
+        self.bus_is_captured = False
+        # There may be jobs that began before this did.
+        self.inherited = False
         self._announcing = set()
         self._failed = set()
         self._role = seat.first_role
@@ -58,6 +62,10 @@ class Guard:
     def minions(self):
         """The connected minion objects, one per master."""
         return list(self.manager.minions)
+
+    def hears_by(self, minion):
+        """Whether this minion object's handler stands in for the manager's, which could not be wrapped."""
+        return self.bus_is_captured and minion is next(iter(self.manager.minions), None)
 
     def schedule(self):
         """Salt's one schedule, once a minion object has made it."""
@@ -146,6 +154,9 @@ class Guard:
             self.duties.follow(role, roles, time.monotonic())
             self.gate.look_again()
             self._announce(roles)
+        if self.inherited and self.jobs.all_known():
+            self.inherited = False
+            self.attempt("leave the default places to others", self.places.let_go)
         if roles:
             self.proofs.demand(roles.prove, self.peer_names(), self.named_minions())
 

@@ -16,7 +16,7 @@ NAME = re.compile(r"ProcessPayload\(jid=(?P<jid>.*)\)$|Schedule\(name=(?P<schedu
 class Job:
     """One job in a process (or thread) of its own."""
 
-    def __init__(self, jid, what, process, master=None, schedule=None, goes_on=False):
+    def __init__(self, jid, what, process, master=None, schedule=None, goes_on=False, known=True):
         self.jid = jid
         self.what = what
         self.process = process
@@ -27,6 +27,7 @@ class Job:
         # Returners get the result after the master has it, and resources return one by one: such a
         # job has not ended with its first return.
         self.goes_on = goes_on
+        self.known = known
         self.returned = False
         self.ended = None
 
@@ -45,7 +46,9 @@ class Jobs:
     def __init__(self):
         self.running = []
         self.starting = {}
-        self.returning = 0
+        self.passing = 0
+        # What was on its way before the guard was there.
+        self.inherited = []
         self._known = collections.OrderedDict()
 
     def remember(self, data, returners):
@@ -68,9 +71,15 @@ class Jobs:
         """Salt has started it, put it into its queue on disk, or knew it already."""
         self.starting.pop(token, None)
 
-    def add(self, process, master, function_of_schedule):
-        """A process or thread was started: a job's, if its name says so."""
-        found = NAME.match(getattr(process, "name", ""))
+    def add(self, process, master, function_of_schedule, known=True):
+        """A process or thread was started: a job's, if its name says so. `known` or not: its beginning was seen."""
+        name = getattr(process, "name", "")
+        found = NAME.match(name)
+        if not known:
+            # Whether it has returned, and to whom it still returns, nobody can tell: it has ended when its process has.
+            jid = found and (found["jid"] or found["scheduled"])
+            self.running.append(Job(jid or name, found["schedule"] or "" if found else "", process, master=master, goes_on=True, known=False))
+            return
         if not found:
             return
         if found["schedule"] is not None:
@@ -93,6 +102,16 @@ class Jobs:
             if job.schedule == schedule and job.pid == pid and not job.returned:
                 job.returned = True
                 return
+
+    def all_known(self):
+        """Whether no job is left that began before the guard was there."""
+        return all(job.known for job in self.running)
+
+    @property
+    def returning(self):
+        """Returns and events that main passes on, not yet acknowledged."""
+        self.inherited = [pending for pending in self.inherited if pending.is_alive()]
+        return self.passing + len(self.inherited)
 
     def alive(self):
         """What still runs, as the report says it."""

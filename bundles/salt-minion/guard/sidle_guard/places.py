@@ -19,6 +19,8 @@ from .seat import start_time
 log = logging.getLogger(__name__)
 # sun_path in Linux: 108 bytes with the final zero.
 LONGEST_SOCKET_PATH = 107
+# In the directory of a seat that needs the default places for itself still.
+HELD = "held"
 
 
 class Places:
@@ -40,6 +42,49 @@ class Places:
         """Change a loaded configuration to the seat's own places."""
         if self.refused is not None:
             return
+        first = self.sock_dir is None
+        self._choose(opts)
+        if self.refused is not None:
+            return
+        if first:
+            self._prepare(opts.get("user"))
+        opts["sock_dir"] = self.sock_dir
+        opts["pidfile"] = os.path.join(self.sock_dir, "minion.pid")
+
+    def inherit(self, opts):
+        """Give a minion that listens at the default places a second way to its sockets, for when the first leads elsewhere."""
+        self._choose(opts)
+        if self.refused is not None:
+            return
+        try:
+            os.makedirs(self.sock_dir, exist_ok=True)
+            for name in self.sockets:
+                way = self.own(name)
+                _unlink(way)
+                # Of the sockets themselves: who is connected stays so, and who connects finds the same process.
+                os.link(os.path.realpath(os.path.join(self.default_sock_dir, name)), way)
+            with open(self.own(HELD), "w", encoding="utf-8"):
+                pass
+        except OSError as error:
+            self.refused = f"its sockets can't have a second name: {error}"
+
+    def let_go(self):
+        """Nothing below this process looks for it at the default places any more: whoever has the duties may have them."""
+        _unlink(self.own(HELD))
+
+    def _held_by_another(self):
+        """Jobs that began before the guard was there return over the default places, and the sockets of another
+        minion are no use to them: 3007's main answers nobody but its own bus."""
+        others = (name for name in _names(self.default_sock_dir) if name.isdecimal() and int(name) != self.seat.leader)
+        return any(os.path.exists(os.path.join(self.default_sock_dir, name, HELD)) and start_time(int(name)) is not None
+                   for name in others)
+
+    def own(self, path):
+        """Where a socket of this process has a place of its own."""
+        return os.path.join(self.sock_dir, os.path.basename(path))
+
+    def _choose(self, opts):
+        """Where everything is to be; or why it can't be."""
         default = opts["sock_dir"]
         own = os.path.join(default, str(self.seat.leader))
         # As in salt.transport's `_minion_hash`.
@@ -59,9 +104,6 @@ class Places:
             self.loaded_signature = config_signature(self.conf_file, opts)
             self.default_sock_dir, self.sock_dir, self.sockets = default, own, sockets
             self.default_pidfile = self.default_pidfile or opts.get("pidfile")
-            self._prepare(opts.get("user"))
-        opts["sock_dir"] = self.sock_dir
-        opts["pidfile"] = os.path.join(self.sock_dir, "minion.pid")
 
     def _prepare(self, user):
         """Make what only root can make, before Salt drops its rights to `user`."""
@@ -88,8 +130,8 @@ class Places:
 
     def show(self):
         """Let the default places lead to this process; gives whether all of them do."""
-        complete = True
-        for name in self.sockets:
+        complete = not self._held_by_another()
+        for name in self.sockets if complete else ():
             way = os.path.join(str(self.seat.leader), name)
             place = os.path.join(self.default_sock_dir, name)
             if not os.path.exists(os.path.join(self.sock_dir, name)):

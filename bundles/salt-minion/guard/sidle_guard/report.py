@@ -23,6 +23,10 @@ class ReportFile:
         self.fixed = {"schema": SCHEMA, "leader": seat.leader, "pid": os.getpid(),
                       "start_time": start_time(os.getpid())}
 
+    def forget(self):
+        """What was written may be gone: write it again at the next look."""
+        self._last = None
+
     def write(self, content, urgent):
         """Write `content` if it is new; `urgent`: also if it only gets old."""
         now = seconds_since_boot()

@@ -59,12 +59,17 @@ def arm(manager, seat, places):
         guard.overlap = guard.overlap or f"{type(manager).__name__} makes minions of another kind"
     if not guard.overlap:
         try:
-            _Wrapper(guard).wrap_all()
+            wrap_all(guard)
         except Missing as missing:
             guard.overlap = f"this Salt ({sys.modules['salt.version'].__version__}) has no {missing}"
     guard.begin()
     multiprocessing.util.Finalize(None, guard.end, exitpriority=10)
     return guard
+
+
+def wrap_all(guard):
+    """Wrap all that the guard needs; Missing if something is not there, and nothing is wrapped."""
+    _Wrapper(guard).wrap_all()
 
 
 class _Wrapper:
@@ -153,7 +158,7 @@ class _Wrapper:
         def add(self, process):
             original(self, process)
             if guard.acts():
-                guard.attempt("note a job's process", lambda: _note_process(guard, self, process))
+                guard.attempt("note a job's process", lambda: note_process(guard, self, process))
 
         return add
 
@@ -269,8 +274,13 @@ class _Wrapper:
     def _handle_event(self, original):
         guard = self.guard
 
+        def begin(minion, package):
+            if guard.hears_by(minion):
+                guard.attempt("forward an event", lambda: events.forward(guard, package))
+            return guard.attempt("watch a return", lambda: events.Watch.begin(guard, minion, package))
+
         async def later(self, package):
-            watch = guard.acts() and guard.attempt("watch a return", lambda: events.Watch.begin(guard, self, package))
+            watch = guard.acts() and begin(self, package)
             try:
                 return await original(self, package)
             finally:
@@ -278,7 +288,7 @@ class _Wrapper:
                     watch.end()
 
         def at_once(self, package):
-            watch = guard.acts() and guard.attempt("watch a return", lambda: events.Watch.begin(guard, self, package))
+            watch = guard.acts() and begin(self, package)
             done = original(self, package)
             if watch:
                 if hasattr(done, "add_done_callback"):
@@ -305,7 +315,8 @@ class _Wrapper:
         return later if inspect.iscoroutinefunction(original) else at_once
 
 
-def _note_process(guard, processes, process):
+def note_process(guard, processes, process, known=True):
+    """A job has a process; `known`: the guard has seen its beginning."""
     minion = next((found for found in guard.minions() if found.subprocess_list is processes), None)
 
     def function_of(name):
@@ -313,4 +324,4 @@ def _note_process(guard, processes, process):
         job = (schedule._get_schedule() if schedule else {}).get(name) or {}
         return job.get("function") or job.get("func") or job.get("fun")
 
-    guard.jobs.add(process, minion.opts.get("master") if minion else None, function_of)
+    guard.jobs.add(process, minion.opts.get("master") if minion else None, function_of, known)

@@ -1,0 +1,39 @@
+"""sidle wrote this for a moment, and removes it: it gives the minion that runs here its guard, see sidle_guard.late.
+
+It adds no grain. It is read by whatever Python the minion has.
+"""
+
+import io
+import json
+import os
+import sys
+
+ADOPTION = json.loads(u"""@ADOPTION@""")
+
+
+def sidle_adoption():
+    """Act in the minion's main process; jobs load grains, too."""
+    if os.getpid() == ADOPTION["main"]:
+        sys.path.insert(0, ADOPTION["guard"])
+        try:
+            from sidle_guard import late
+
+            late.arm(ADOPTION["gate"], ADOPTION["leader"])
+        except Exception as error:  # pylint: disable=broad-except
+            _tell("{0}: {1}".format(type(error).__name__, error))
+        finally:
+            sys.path.remove(ADOPTION["guard"])
+    return {}
+
+
+def _tell(reason):
+    """A report of a process without a guard: why it has none."""
+    report = {
+        "schema": 1, "leader": ADOPTION["leader"], "pid": os.getpid(), "start_time": ADOPTION["start_time"],
+        "wrapped": [], "overlap": reason, "serial": 0, "role": "active", "duties": True, "announced": True, "prove": 0,
+        "jobs": [], "held": 0, "returning": 0, "peers": [], "updated": ADOPTION["now"],
+    }
+    path = os.path.join(ADOPTION["gate"], "seats", "{0}.json".format(ADOPTION["leader"]))
+    with io.open(path + ".tmp", "w", encoding="utf-8") as file:
+        file.write(u"" + json.dumps(report))
+    os.rename(path + ".tmp", path)

@@ -1,0 +1,157 @@
+"""Arms a minion that runs already: a packaged one, which was started without the guard.
+
+A grain that sidle writes for a moment calls `arm` in the minion's main process. What Salt looks up at
+every call is wrapped as at a start. What it holds on to since its start is found and replaced here:
+the periodic callbacks of the queues on disk, the sockets, the engines, and the jobs that run already.
+"""
+
+import contextvars
+import gc
+import inspect
+import logging
+import sys
+import time
+import types
+
+from . import places, wraps
+from .guard import Guard
+from .jobs import Job
+from .seat import Seat
+
+log = logging.getLogger(__name__)
+# Their callbacks are bound methods of the minion objects; all others look up what they call.
+CAPTURED = {"process_queue": "process_process_queue", "state_queue": "process_state_queue"}
+PAYLOAD = "_handle_decoded_payload"
+BUS = "handle_event"
+# A request to a master has ended by then with all its retries; what still hangs there will hang for ever.
+LONGEST_PASSING_SECONDS = 120.0
+ARMED = []
+
+
+def arm(gate, leader):
+    """Give this process its guard; the report says why not, where it can't have one."""
+    guard = next((guard for guard in ARMED if guard.acts()), None)
+    if guard:
+        # Asked once more: the report may have been swept away with the gate.
+        guard.report_file.forget()
+        return guard
+    module = sys.modules["salt.minion"]
+    managers = [found for found in gc.get_objects() if issubclass(type(found), module.MinionManager) and found.minions]
+    seat = Seat(gate, leader, "active")
+    if len(managers) != 1:
+        raise RuntimeError(f"this process has {len(managers)} connected minion managers, not one")
+    guard = Guard(managers[0], seat, places.Places(seat))
+    guard.overlap = _refused(guard, module)
+    if not guard.overlap:
+        try:
+            wraps.wrap_all(guard)
+        except wraps.Missing as missing:
+            guard.overlap = f"this Salt ({sys.modules['salt.version'].__version__}) has no {missing}"
+    if guard.overlap:
+        # Nothing was touched, nothing will be.
+        guard.write_report()
+        return guard
+    ARMED.append(guard)
+    _take_over(guard)
+    _follow_restarts(guard, module)
+    # The grain's context is the loader's: what is scheduled now must not keep it for ever.
+    contextvars.Context().run(guard.begin)
+    return guard
+
+
+def _refused(guard, module):
+    kind = type(guard.manager)
+    if kind._create_minion_object is not module.MinionManager._create_minion_object:
+        return f"{kind.__name__} makes minions of another kind"
+    other = next((type(minion).__name__ for minion in guard.minions() if type(minion) is not module.Minion), None)
+    if other:
+        return f"{other} is not an ordinary minion"
+    guard.places.inherit(guard.opts)
+    return guard.places.refused
+
+
+def _take_over(guard):
+    """What has been so since before the guard was there."""
+    guard.announced = True
+    guard.bus_is_captured = guard.inherited = True
+    guard.duties.held = True
+    guard.opts["sock_dir"] = guard.places.sock_dir
+    for minion in guard.minions():
+        minion._sidle_master = _configured_name(guard.opts.get("master"), minion.opts)
+        # Its own returns must go over its own bus, wherever the default places lead.
+        minion.opts["sock_dir"] = guard.places.sock_dir
+        for callback, method in CAPTURED.items():
+            if callback in minion.periodic_callbacks:
+                minion.periodic_callbacks[callback].callback = getattr(minion, method)
+        guard.duties.inherit_engines(minion.opts, minion.process_manager)
+        for process in minion.subprocess_list.processes:
+            wraps.note_process(guard, minion.subprocess_list, process, known=False)
+    if guard.manager.event is not None:
+        for name in ("puburi", "pulluri"):
+            uri = getattr(guard.manager.event, name, None)
+            if isinstance(uri, str):
+                setattr(guard.manager.event, name, guard.places.own(uri))
+    for found in gc.get_objects():
+        kind = _pending(found)
+        if kind == PAYLOAD:
+            guard.jobs.running.append(Job(*_described(found), Pending(found), goes_on=True, known=False))
+        elif kind == BUS:
+            guard.jobs.inherited.append(Pending(found, LONGEST_PASSING_SECONDS))
+
+
+def _configured_name(masters, opts):
+    """The master of a minion object as the configuration names it: where there are several, Salt has taken the port off."""
+    if not isinstance(masters, list):
+        return masters if isinstance(masters, str) else None
+    for name in map(str, masters):
+        host, _, port = name.rpartition(":")
+        if name == opts.get("master") or (host == opts.get("master") and port == str(opts.get("master_port"))):
+            return name
+    return None
+
+
+class Pending:
+    """A coroutine that was under way before the guard was there; looks like a job's process."""
+
+    pid = None
+
+    def __init__(self, coroutine, patience_seconds=float("inf")):
+        self.coroutine = coroutine
+        self.give_up_at = time.monotonic() + patience_seconds
+
+    def is_alive(self):
+        """Whether it has still something to do."""
+        return _frame(self.coroutine) is not None and time.monotonic() < self.give_up_at
+
+
+def _frame(coroutine):
+    return coroutine.cr_frame if isinstance(coroutine, types.CoroutineType) else coroutine.gi_frame
+
+
+def _pending(found):
+    """PAYLOAD or BUS, for such a coroutine of a minion object that waits for something."""
+    if type(found) not in (types.CoroutineType, types.GeneratorType):
+        return None
+    code = found.cr_code if isinstance(found, types.CoroutineType) else found.gi_code
+    if code.co_name not in (PAYLOAD, BUS) or "minion" not in code.co_filename:
+        return None
+    state = inspect.getcoroutinestate(found) if isinstance(found, types.CoroutineType) else inspect.getgeneratorstate(found)
+    return code.co_name if state.endswith("SUSPENDED") else None
+
+
+def _described(coroutine):
+    data = _frame(coroutine).f_locals.get("data") or {}
+    return str(data.get("jid")), str(data.get("fun"))
+
+
+def _follow_restarts(guard, module):
+    """Salt begins again in the same process after it has lost all masters: with another manager, and what it makes is wrapped."""
+    original = module.MinionManager.tune_in
+
+    def tune_in(self, *arguments, **options):
+        if guard.acts():
+            guard.manager, guard.opts, guard.bus_is_captured = self, self.opts, False
+            self.opts["sock_dir"] = guard.places.sock_dir
+        return original(self, *arguments, **options)
+
+    module.MinionManager.tune_in = tune_in

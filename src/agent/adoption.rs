@@ -1,0 +1,36 @@
+//! What sidle must be able to do with an agent that it did not start: find it, and give it its guard while it runs.
+
+use super::AgentError;
+use crate::os::process::Identity;
+use std::path::{Path, PathBuf};
+
+/// An agent that runs, and that sidle did not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its first process.
+    pub leader: Identity,
+    /// The process that works: the leader or one below it.
+    pub main: Identity,
+    /// The program and arguments of the first one.
+    pub command: Vec<String>,
+    /// Its configuration directory.
+    pub configuration: PathBuf,
+    /// The user that it gives up root for.
+    pub user: Option<String>,
+}
+
+/// How one kind of agent is adopted.
+pub trait Adopter {
+    /// The unit that a package's own scripts install.
+    fn unit(&self, package: &str) -> String;
+
+    /// Looks for the agent of a configuration directory. `leader`: its first process, where a service manager knows it. None: none runs.
+    fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<Found>, AgentError>;
+
+    /// Asks a running agent to take its guard, which is copied into the directory `copy` for it. Its report in `gate` will tell
+    /// whether it has; the asking itself leaves nothing behind once [`Adopter::tidy`] was called.
+    fn guard(&self, found: &Found, gate: &Path, copy: &Path) -> Result<(), AgentError>;
+
+    /// Removes what [`Adopter::guard`] put where the agent looks for it.
+    fn tidy(&self, configuration: &Path) -> Result<(), AgentError>;
+}

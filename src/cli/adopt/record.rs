@@ -1,0 +1,190 @@
+//! What an adoption has changed on the host beside the switch itself, on record before it is changed, and how that is taken back.
+
+use crate::agent::AgentKind;
+use crate::failure::{Class, Report};
+use crate::layout::Layout;
+use crate::name::{InstanceName, PackageName};
+use crate::os::dir::Dir;
+use crate::os::{OsError, units};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+const RECORD_NAME: &str = "record";
+const RECORD_LENGTH_MAXIMUM: u64 = 64 * 1024;
+const SCHEMA: u32 = 1;
+/// Where the guard is copied to for the time of the adoption.
+pub const GUARD_NAME: &str = "guard";
+/// Where units of the administrator lie: no package writes there.
+const UNITS: &str = "etc/systemd/system";
+/// What a masked unit is a link to.
+const NOWHERE: &str = "/dev/null";
+/// An administrator's own unit file of that name is kept beside the mask.
+const KEPT_SUFFIX: &str = ".before-sidle";
+/// Before the packages' directories in everybody's search path, and never written by a package.
+const COMMANDS: &str = "usr/local/sbin";
+
+/// How far an adoption is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// The switch may be under way.
+    Begun,
+    /// The package's agent is retired.
+    Held,
+}
+
+/// An adoption.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adoption {
+    schema: u32,
+    /// How far it is.
+    pub stage: Stage,
+    /// What kind of agent it is.
+    pub agent: AgentKind,
+    /// The unit of the package.
+    pub unit: String,
+    /// Whether a service manager ran it as that unit.
+    pub managed: bool,
+    /// How it was started: a program and its arguments.
+    pub command: Vec<String>,
+    /// An administrator's unit file had to make room for the mask.
+    pub unit_kept: bool,
+    /// The commands that lead to the running release, as files that were made for it.
+    pub commands: Vec<PathBuf>,
+}
+
+impl Adoption {
+    /// One that has not changed anything yet.
+    pub fn new(agent: AgentKind, unit: String, managed: bool, command: Vec<String>) -> Self {
+        let (stage, unit_kept, commands) = (Stage::Begun, false, Vec::new());
+        Self { schema: SCHEMA, stage, agent, unit, managed, command, unit_kept, commands }
+    }
+
+    /// The one on record.
+    pub fn read(layout: &Layout, instance: &InstanceName) -> Result<Option<Self>, Report> {
+        let Some(directory) = Dir::open_if_exists(&layout.adoption(instance))? else { return Ok(None) };
+        let Some(bytes) = directory.read_if_exists(RECORD_NAME, RECORD_LENGTH_MAXIMUM)? else { return Ok(None) };
+        let path = directory.path().join(RECORD_NAME);
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| Report {
+            class: Class::Failed,
+            message: format!("cannot understand {}", path.display()),
+            causes: vec![error.to_string()],
+            hint: Some(
+                "it says how the package's agent is given back; see the manual for doing that by hand".to_owned(),
+            ),
+        })
+    }
+
+    /// Puts it on record.
+    pub fn write(&self, layout: &Layout, instance: &InstanceName) -> Result<(), OsError> {
+        let bytes = serde_json::to_vec(self).expect("an adoption has no map keys but strings");
+        Dir::open_or_create(&layout.adoption(instance), 0o755)?.write_atomic(RECORD_NAME, &bytes, 0o644)
+    }
+
+    /// Keeps the package's agent from being started beside the adopted one, until the next boot.
+    pub fn hold(&self) -> Result<(), OsError> {
+        if self.managed { units::mask_until_boot(&self.unit) } else { Ok(()) }
+    }
+
+    /// Retires the package's agent for good: its unit is masked, its commands lead to the running release. `programs`: their names.
+    pub fn retire(
+        &mut self,
+        layout: &Layout,
+        (package, instance): (&PackageName, &InstanceName),
+        programs: &[String],
+    ) -> Result<Vec<String>, OsError> {
+        let mut told = Vec::new();
+        let units = Dir::open_or_create(&layout.root().join(UNITS), 0o755)?;
+        let masked = units.read_link(&self.unit).ok().flatten().is_some_and(|target| target == Path::new(NOWHERE));
+        self.unit_kept |= !masked && units.stat(&self.unit)?.is_some();
+        let commands = Dir::open_or_create(&layout.root().join(COMMANDS), 0o755)?;
+        for program in programs {
+            let path = commands.path().join(program);
+            let ours = self.commands.contains(&path);
+            if ours || commands.stat(program)?.is_none() {
+                if !ours {
+                    self.commands.push(path);
+                }
+            } else {
+                told.push(format!("{} is there already and stays as it is", path.display()));
+            }
+        }
+        // On record first: what is made is known to whoever takes it back.
+        self.write(layout, instance)?;
+        if !masked {
+            if self.unit_kept {
+                units.rename(&self.unit, &units, format!("{}{KEPT_SUFFIX}", self.unit))?;
+            }
+            units.replace_symlink(Path::new(NOWHERE), &self.unit)?;
+        }
+        for path in &self.commands {
+            let name = path.file_name().unwrap_or(OsStr::new(""));
+            let text = script(layout, package, instance, &name.to_string_lossy());
+            commands.write_atomic(name, text.as_bytes(), 0o755)?;
+        }
+        if self.managed {
+            units::unmask_until_boot(&self.unit)?;
+            units::reload()?;
+        }
+        self.stage = Stage::Held;
+        self.write(layout, instance)?;
+        Ok(told)
+    }
+
+    /// Takes everything back and strikes the adoption off the record; starts nothing.
+    pub fn undo(&self, layout: &Layout, instance: &InstanceName) -> Result<(), OsError> {
+        if let Some(units) = Dir::open_if_exists(&layout.root().join(UNITS))? {
+            if units.read_link(&self.unit).ok().flatten().is_some_and(|target| target == Path::new(NOWHERE)) {
+                units.remove_file(&self.unit)?;
+            }
+            let kept = format!("{}{KEPT_SUFFIX}", self.unit);
+            if self.unit_kept && units.stat(&kept)?.is_some() {
+                units.rename(&kept, &units, &self.unit)?;
+            }
+        }
+        for path in &self.commands {
+            if let (Some(directory), Some(name)) = (path.parent(), path.file_name()) {
+                if let Some(directory) = Dir::open_if_exists(directory)? {
+                    directory.remove_file(name)?;
+                }
+            }
+        }
+        if self.managed {
+            units::unmask_until_boot(&self.unit)?;
+            units::reload()?;
+        }
+        let Some(adoptions) = layout.adoption(instance).parent().map(Dir::open_if_exists).transpose()?.flatten() else {
+            return Ok(());
+        };
+        adoptions.remove_tree(instance.as_str())
+    }
+
+    /// The commands that start the package's agent again, without sidle.
+    pub fn way_out(&self, layout: &Layout) -> Vec<String> {
+        let mask = layout.root().join(UNITS).join(&self.unit);
+        let mut lines = vec![format!("rm -f {}", mask.display())];
+        if self.unit_kept {
+            lines.push(format!("mv {0}{KEPT_SUFFIX} {0}", mask.display()));
+        }
+        if self.managed {
+            lines.push(format!("systemctl daemon-reload && systemctl start {}", self.unit));
+        } else {
+            lines.push(self.command.iter().map(|word| super::way_out::quoted(word)).collect::<Vec<_>>().join(" "));
+        }
+        lines
+    }
+}
+
+/// A command that leads to the running release, also when sidle itself is gone.
+fn script(layout: &Layout, package: &PackageName, instance: &InstanceName, program: &str) -> String {
+    let link = layout.package(package).join(Layout::link_name(package, instance));
+    let (root, link) = (layout.root().display(), link.display());
+    format!(
+        "#!/bin/sh\n# Made by `sidle adopt`, removed by `sidle release`: {program} of the release that runs.\n\
+         if command -v sidle >/dev/null; then\n    \
+         exec sidle --root '{root}' run {package} --instance {instance} {program} -- \"$@\"\nfi\n\
+         exec \"$(readlink -f '{link}')/bin/{program}\" \"$@\"\n"
+    )
+}

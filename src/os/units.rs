@@ -1,0 +1,50 @@
+//! The host's service manager, as far as a unit is taken over from it and given back: systemd, spoken to by its own program.
+
+use super::process::Program;
+use super::{OsError, Result};
+use std::io;
+use std::path::Path;
+
+/// Whether systemd runs this host (`sd_booted(3)`).
+pub fn is_running() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+/// The main process of a unit; None: it has none.
+pub fn main_process(unit: &str) -> Result<Option<u32>> {
+    let program = Program::new("systemctl").argument("show").argument("--property=MainPID").argument("--value");
+    let (_, output) = program.argument(unit).output()?;
+    let number = String::from_utf8_lossy(&output).trim().parse().unwrap_or(0);
+    Ok((number > 0).then_some(number))
+}
+
+/// Keeps anybody from starting a unit until the next boot; what runs of it runs on.
+pub fn mask_until_boot(unit: &str) -> Result<()> {
+    tell(&["mask", "--runtime", unit])
+}
+
+/// Takes that back.
+pub fn unmask_until_boot(unit: &str) -> Result<()> {
+    tell(&["unmask", "--runtime", unit])
+}
+
+/// Lets the manager read its files again, after links of units were made or removed.
+pub fn reload() -> Result<()> {
+    tell(&["daemon-reload"])
+}
+
+/// Starts a unit and waits until it has started.
+pub fn start(unit: &str) -> Result<()> {
+    // One that was ended from outside counts as failed.
+    let _ = tell(&["reset-failed", unit]);
+    tell(&["start", unit])
+}
+
+fn tell(words: &[&str]) -> Result<()> {
+    let program = words.iter().fold(Program::new("systemctl"), Program::argument);
+    if program.output()?.0 {
+        return Ok(());
+    }
+    let refused = io::Error::other(format!("`systemctl {}` failed", words.join(" ")));
+    Err(OsError::new("ask", Path::new("systemd"), refused))
+}

@@ -1,0 +1,217 @@
+//! Gives a running minion its guard: a grain that is there for a moment, and an event on the minion's own bus that makes main load it.
+//!
+//! No program of the minion's own is run: the event is written as Salt's children write theirs (`salt/transport/ipc.py`), which all
+//! releases read. What the grain does is in `sidle_adoption.py` and the guard's `late.py`.
+
+use super::SaltMinion;
+use super::config::MinionConfig;
+use crate::agent::adoption::{Adopter, Found};
+use crate::agent::{AgentError, Subject};
+use crate::os::dir::Dir;
+use crate::os::process::Identity;
+use crate::os::{OsError, clock, proc_fs, socket};
+use serde_json::json;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+macro_rules! guard_file {
+    ($name:literal) => {
+        ($name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/bundles/salt-minion/guard/sidle_guard/", $name)))
+    };
+}
+
+/// The guard as it is copied for a minion that has none in its tree.
+pub const GUARD: [(&str, &str); 17] = [
+    guard_file!("__init__.py"),
+    guard_file!("claims.py"),
+    guard_file!("decision.py"),
+    guard_file!("duties.py"),
+    guard_file!("events.py"),
+    guard_file!("gate.py"),
+    guard_file!("guard.py"),
+    guard_file!("handover.py"),
+    guard_file!("hook.py"),
+    guard_file!("jobs.py"),
+    guard_file!("late.py"),
+    guard_file!("places.py"),
+    guard_file!("proof.py"),
+    guard_file!("report.py"),
+    guard_file!("roles.py"),
+    guard_file!("seat.py"),
+    guard_file!("wraps.py"),
+];
+
+const GRAIN: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/bundles/salt-minion/guard/sidle_adoption.py"));
+const GRAIN_STEM: &str = "sidle_adoption";
+const GRAINS_NAME: &str = "grains";
+const PACKAGE_NAME: &str = "sidle_guard";
+
+/// Makes main load all its modules and grains again.
+const EVENT_TAG: &[u8] = b"module_refresh\n\n";
+/// `{"force_refresh": True, "notify": False}` in msgpack: grains that are cached are read again.
+const EVENT_DATA: &[u8] = b"\x82\xadforce_refresh\xc3\xa6notify\xc2";
+/// A main that is loading something reads its bus a moment later; nobody waits for an answer here.
+const SEND_WAIT: Duration = Duration::from_secs(5);
+
+/// The processes from main up to the minion's first one: Salt has one above main.
+const ABOVE_MAXIMUM: usize = 2;
+
+/// How minions are adopted.
+#[derive(Debug)]
+pub struct SaltAdopter;
+
+impl Adopter for SaltAdopter {
+    fn unit(&self, package: &str) -> String {
+        format!("{package}.service")
+    }
+
+    fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<Found>, AgentError> {
+        let config = read(configuration)?;
+        let Some(main) = super::pid_in(&config.pid_file)? else { return Ok(None) };
+        let leader = match leader {
+            Some(leader) => leader,
+            None => top(main).map_err(failed)?,
+        };
+        let (Some(leader), Some(main)) = (Identity::of(leader).map_err(failed)?, Identity::of(main).map_err(failed)?)
+        else {
+            return Ok(None);
+        };
+        let command = proc_fs::command_line(leader.pid).map_err(failed)?.unwrap_or_default();
+        if !command.iter().any(|word| word.contains("salt-minion")) {
+            return Ok(None);
+        }
+        // That main is below the leader, or this is no minion.
+        SaltMinion::chain(&config, Subject::unguarded(&leader))?;
+        let configuration = configuration_of(&command);
+        Ok(Some(Found { leader, main, command, configuration, user: config.user }))
+    }
+
+    fn guard(&self, found: &Found, gate: &Path, copy: &Path) -> Result<(), AgentError> {
+        let config = read(&found.configuration)?;
+        self.tidy(&found.configuration)?;
+        let package = Dir::open_or_create(&copy.join(PACKAGE_NAME), 0o755).map_err(failed)?;
+        for (name, text) in GUARD {
+            package.write_atomic(name, text.as_bytes(), 0o644).map_err(failed)?;
+        }
+        let adoption = json!({
+            "main": found.main.pid, "start_time": found.main.start_time, "leader": found.leader.pid,
+            "gate": gate, "guard": copy, "now": clock::since_boot().as_secs_f64(),
+        });
+        let text = GRAIN.replace("@ADOPTION@", &adoption.to_string().replace('\\', "\\\\"));
+        let grains = Dir::open_or_create(&config.extension_directory.join(GRAINS_NAME), 0o755).map_err(failed)?;
+        grains.write_atomic(format!("{GRAIN_STEM}.py"), text.as_bytes(), 0o644).map_err(failed)?;
+        tell(&config)
+    }
+
+    fn tidy(&self, configuration: &Path) -> Result<(), AgentError> {
+        let config = read(configuration)?;
+        let path = config.extension_directory.join(GRAINS_NAME);
+        let Some(grains) = Dir::open_if_exists(&path).map_err(failed)? else { return Ok(()) };
+        grains.remove_file(format!("{GRAIN_STEM}.py")).map_err(failed)?;
+        if let Some(compiled) = grains.child_if_exists("__pycache__").map_err(failed)? {
+            for name in compiled.names().map_err(failed)? {
+                if name.to_string_lossy().starts_with(GRAIN_STEM) {
+                    compiled.remove_file(&name).map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+fn failed(error: OsError) -> AgentError {
+    AgentError { message: error.to_string() }
+}
+
+fn read(configuration: &Path) -> Result<MinionConfig, AgentError> {
+    MinionConfig::read(configuration).map_err(|error| AgentError { message: error.to_string() })
+}
+
+/// The highest process above `main` that is a minion, too.
+fn top(main: u32) -> Result<u32, OsError> {
+    let mut top = main;
+    for _ in 0..ABOVE_MAXIMUM {
+        let Some(process) = proc_fs::process(top)? else { break };
+        let command = proc_fs::command_line(process.parent)?.unwrap_or_default();
+        if process.parent <= 1 || !command.iter().any(|word| word.contains("salt-minion")) {
+            break;
+        }
+        top = process.parent;
+    }
+    Ok(top)
+}
+
+/// The configuration directory that a minion was started with.
+fn configuration_of(command: &[String]) -> PathBuf {
+    // setproctitle(3) may have made one word of them all.
+    let words: Vec<&str> = command.iter().flat_map(|word| word.split(' ')).collect();
+    let named = words.iter().enumerate().find_map(|(number, word)| match *word {
+        "-c" | "--config-dir" => words.get(number + 1).copied(),
+        other => other.strip_prefix("--config-dir=").or_else(|| other.strip_prefix("-c")).filter(|_| number > 0),
+    });
+    let default =
+        if words.iter().any(|word| word.contains("venv-salt-minion")) { "/etc/venv-salt-minion" } else { "/etc/salt" };
+    PathBuf::from(named.filter(|name| name.starts_with('/')).unwrap_or(default))
+}
+
+/// Writes the event into main's socket.
+fn tell(config: &MinionConfig) -> Result<(), AgentError> {
+    let none = |cause: &str| AgentError {
+        message: format!("cannot speak to the minion in {}: {cause}", config.socket_directory.display()),
+    };
+    let directory = Dir::open(&config.socket_directory).map_err(failed)?;
+    let names = directory.names().map_err(failed)?;
+    let names = names.iter().filter_map(|name| name.to_str());
+    let sockets: Vec<&str> =
+        names.filter(|name| name.starts_with("minion_event_") && name.ends_with("_pull.ipc")).collect();
+    let [name] = sockets[..] else {
+        return Err(none(&format!("{} sockets of minions are there, not one", sockets.len())));
+    };
+    let stream = socket::connect(&directory, name, SEND_WAIT).map_err(failed)?;
+    let mut stream = stream.ok_or_else(|| none("nobody listens"))?;
+    let frame = frame();
+    stream.write_all(&frame).map_err(|source| failed(OsError::new("write to", &directory.path().join(name), source)))
+}
+
+/// `{"head": {}, "body": tag and data}` in msgpack, with its length before it.
+fn frame() -> Vec<u8> {
+    let body = [EVENT_TAG, EVENT_DATA].concat();
+    let length = u8::try_from(body.len()).expect("the event is shorter than 256 bytes");
+    let map = [&b"\x82\xa4head\x80\xa4body\xc4"[..], &[length], &body].concat();
+    let length = u32::try_from(map.len()).expect("the frame is shorter than 4 GiB").to_be_bytes();
+    [&length[..], &map].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_guard_is_copied() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/salt-minion/guard/sidle_guard");
+        let names = Dir::open(&directory).unwrap().names().unwrap();
+        let mut names: Vec<String> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        names.retain(|name| Path::new(name).extension().is_some_and(|extension| extension == "py"));
+        names.sort();
+        assert_eq!(GUARD.map(|(name, _)| name).to_vec(), names);
+    }
+
+    #[test]
+    fn a_minion_says_where_its_configuration_is() {
+        let of = |words: &[&str]| configuration_of(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["/usr/bin/python3", "/usr/bin/salt-minion"]), Path::new("/etc/salt"));
+        assert_eq!(of(&["python3", "-E", "salt-minion", "-c", "/srv/etc"]), Path::new("/srv/etc"));
+        assert_eq!(of(&["python3 salt-minion --config-dir=/srv/etc"]), Path::new("/srv/etc"));
+        let venv = "/usr/lib/venv-salt-minion/bin/python";
+        assert_eq!(of(&[venv, "/usr/bin/venv-salt-minion"]), Path::new("/etc/venv-salt-minion"));
+    }
+
+    #[test]
+    fn the_event_is_framed_as_salt_reads_it() {
+        let frame = frame();
+        assert_eq!(frame.len() - 4, usize::from(frame[3]));
+        assert!(frame.windows(16).any(|part| part == b"module_refresh\n\n"));
+    }
+}

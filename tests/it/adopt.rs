@@ -1,0 +1,201 @@
+//! A minion that a distribution's package brought is taken over while it works, and given back.
+
+use crate::handover::bad::{BAD, install_bad};
+use crate::support::eventually;
+use crate::support::salt::{START_SECONDS, Tree, packaged_tree};
+use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::stage::{Ran, SALT, text};
+use crate::support::stream::Plan;
+use sidle::os::proc_fs;
+use sidle::os::process::{Identity, SignalNumber};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+const OLD: &str = "3006.30";
+const NEW: &str = "3007.17";
+const NEWEST: &str = "3008.5";
+
+/// Jobs a second: the slowest release carries it beside a second minion that starts.
+const RATE: f64 = 2.0;
+const AROUND_SECONDS: u64 = 4;
+
+/// A host with a minion as a package starts it, and a supervisor with nothing to run.
+struct Packaged {
+    minion: Tree,
+    scene: Scene,
+}
+
+impl Packaged {
+    fn new(releases: &[&str]) -> Self {
+        let scene = Scene::idle(&Wanted::of(releases));
+        let mut command = Command::new(packaged_tree(OLD).join("bin/salt-minion"));
+        command.arg("-c").arg(scene.host.path("etc/salt"));
+        let minion = Tree::start(&mut command, &scene.host.path("packaged.log"));
+        scene.answers();
+        scene.marks.started(1);
+        Self { minion, scene }
+    }
+
+    fn lives(&self) -> bool {
+        proc_fs::process(self.minion.child.id()).unwrap().is_some_and(|process| process.is_alive())
+    }
+
+    fn adopt(&self, more: &[&str]) -> Ran {
+        self.scene.verb("adopt", more)
+    }
+
+    fn version(&self) -> String {
+        self.scene.master().call(ID, &["test.version"])
+    }
+
+    fn mask(&self) -> PathBuf {
+        self.scene.host.path("etc/systemd/system/salt-minion.service")
+    }
+
+    fn logs(&self) -> String {
+        self.scene.logs() + &fs::read_to_string(self.scene.host.path("packaged.log")).unwrap_or_default()
+    }
+
+    /// Nothing of the adoption is where the minion would load it.
+    fn is_clean(&self) {
+        let grains = self.scene.host.path("var/cache/salt/minion/extmods/grains");
+        let left: Vec<_> =
+            fs::read_dir(grains).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+        assert!(left.iter().all(|name| name == "__pycache__"), "{left:?}");
+        assert!(!self.scene.master().call(ID, &["grains.ls"]).contains("sidle"));
+    }
+}
+
+/// Ends the minion that `sidle release` has started: it is nobody's child.
+struct GivenBack<'a>(&'a Scene);
+
+impl Drop for GivenBack<'_> {
+    fn drop(&mut self) {
+        let pid = fs::read_to_string(self.0.host.path("var/run/salt-minion.pid")).unwrap_or_default();
+        let main = pid.trim().parse().ok().and_then(|pid: u32| proc_fs::process(pid).ok().flatten());
+        for pid in main.iter().flat_map(|main| [main.parent, main.pid]).filter(|pid| *pid > 1) {
+            if let Ok(Some(identity)) = Identity::of(pid) {
+                let _ = identity.signal(SignalNumber::KILL);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_busy_packaged_minion_is_adopted_without_losing_a_job_and_given_back() {
+    let packaged = Packaged::new(&[NEW]);
+    let scene = &packaged.scene;
+    let told = packaged.adopt(&["--dry-run"]).ok();
+    assert!(told.contains("mask salt-minion.service") && told.contains("salt-call"), "{told}");
+    assert!(!scene.host.path("var/lib/sidle/adopt").exists() && !packaged.mask().exists());
+    let stream = scene.stream(&Plan::of(RATE));
+    stream.run(AROUND_SECONDS);
+    let adopted = packaged.adopt(&[]);
+    assert_eq!(adopted.code, Some(0), "{adopted:?}\n{}", packaged.logs());
+    let last = &scene.history()[0];
+    assert_eq!((last["mode"].as_str(), last["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)), "{last}");
+    assert!(packaged.version().contains(NEW));
+    assert!(!packaged.lives());
+    stream.run(AROUND_SECONDS);
+    let report = stream.end();
+    report.assert_lossless("an unguarded 3006.30 is adopted by 3007.17");
+    report.assert_steady_schedule("an unguarded 3006.30 is adopted by 3007.17");
+    assert_eq!(report.starts.len(), 1, "one start event: {:?}", report.starts);
+    assert_eq!((report.startup_states, report.ticks.on_start), (0, 0), "what belongs to a boot ran: {report:#?}");
+    packaged.is_clean();
+    // The package's unit is out of the way, and its commands lead to what runs, also without sidle.
+    assert_eq!(fs::read_link(packaged.mask()).unwrap(), PathBuf::from("/dev/null"));
+    let mut call = Command::new(scene.host.path("usr/local/sbin/salt-call"));
+    let called = call.arg("--version").env("PATH", "/usr/bin:/bin").output().unwrap();
+    assert!(String::from_utf8_lossy(&called.stdout).contains(NEW), "{called:?}");
+    assert_eq!(packaged.adopt(&[]).code, Some(3));
+
+    let released = scene.verb("release", &[]);
+    let _given_back = GivenBack(scene);
+    assert_eq!(released.code, Some(0), "{released:?}\n{}", packaged.logs());
+    println!("{}", released.stdout);
+    eventually(START_SECONDS, "the package's minion answers", || match packaged.version() {
+        version if version.contains(OLD) => Ok(()),
+        other => Err(other),
+    });
+    assert!(!packaged.mask().exists() && fs::symlink_metadata(packaged.mask()).is_err());
+    assert!(!scene.host.path("usr/local/sbin/salt-call").exists());
+    let status = scene.status();
+    assert!(status["current"].is_null() && status["supervisor"]["agent"].is_null(), "{status}");
+}
+
+#[test]
+fn a_release_that_fails_leaves_the_packaged_minion_serving_as_if_nothing_had_been() {
+    let packaged = Packaged::new(&[NEW]);
+    let scene = &packaged.scene;
+    install_bad(scene);
+    fs::write(scene.host.path("etc/salt/trouble"), "exit").unwrap();
+    let stream = scene.stream(&Plan::of(RATE));
+    stream.run(AROUND_SECONDS);
+    let tried = packaged.adopt(&[&format!("{BAD}-1")]);
+    assert_eq!(tried.code, Some(5), "{tried:?}\n{}", packaged.logs());
+    stream.run(AROUND_SECONDS);
+    assert!(packaged.lives() && packaged.version().contains(OLD));
+    assert!(
+        fs::symlink_metadata(packaged.mask()).is_err() && !scene.host.path("var/lib/sidle/adopt/salt-minion").exists()
+    );
+    // Nobody has to know: a better release is taken all the same.
+    let adopted = packaged.adopt(&[&format!("{NEW}-1")]);
+    assert_eq!(adopted.code, Some(0), "{adopted:?}\n{}", packaged.logs());
+    stream.run(AROUND_SECONDS);
+    assert!(packaged.version().contains(NEW) && !packaged.lives());
+    let report = stream.end();
+    report.assert_lossless("a bad release and then a good one");
+    report.assert_steady_schedule("a bad release and then a good one");
+    packaged.is_clean();
+}
+
+#[test]
+fn a_supervisor_that_dies_in_the_middle_of_an_adoption_loses_nothing() {
+    let mut packaged = Packaged::new(&[NEWEST]);
+    let stream = packaged.scene.stream(&Plan::short(RATE));
+    stream.run(AROUND_SECONDS);
+    let root = packaged.scene.host.path("");
+    let asked = std::thread::spawn(move || crate::support::stage::sidle(&["--root", text(&root), "adopt", SALT], &[]));
+    eventually(90, "both run", || match packaged.scene.status()["switch"]["phase"].as_str() {
+        Some("probation") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    packaged.scene.crash();
+    let adopted = asked.join().unwrap();
+    assert_eq!(adopted.code, Some(0), "{adopted:?}\n{}", packaged.logs());
+    assert!(packaged.version().contains(NEWEST) && !packaged.lives());
+    stream.run(AROUND_SECONDS);
+    stream.end().assert_lossless("a supervisor that was killed in mid-adoption");
+}
+
+#[test]
+fn the_ways_out_that_status_prints_need_no_sidle() {
+    let packaged = Packaged::new(&[NEW]);
+    let Packaged { mut minion, scene } = packaged;
+    scene.verb("adopt", &["--mode", "idle"]).ok();
+    assert!(scene.history()[0]["mode"] == "idle" && minion.child.try_wait().unwrap().is_some());
+    let ways = scene.status()["way_out"].as_array().unwrap().clone();
+    let ways: Vec<&str> = ways.iter().map(|way| way.as_str().unwrap().split_once(":  ").unwrap().1.trim()).collect();
+    assert_eq!(ways.len(), 2, "{ways:?}");
+    let host = scene.stop();
+    for (way, version) in ways.iter().zip([NEW, OLD]) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", way]).env("PATH", "/usr/bin:/bin");
+        let by_hand = Tree::start(&mut shell, &host.host.path("by-hand.log"));
+        eventually(START_SECONDS, &format!("{way} answers"), || {
+            match host.master().call_within("10", ID, &["test.version"]) {
+                answer if answer.contains(version) => Ok(()),
+                answer => Err(answer),
+            }
+        });
+        drop(by_hand);
+        // The next one takes a zombie for an instance that is already running.
+        let main = fs::read_to_string(host.host.path("var/run/salt-minion.pid")).unwrap();
+        eventually(30, "it is gone", || match proc_fs::process(main.trim().parse().unwrap()).unwrap() {
+            None => Ok(()),
+            Some(process) => Err(format!("{process:?}")),
+        });
+    }
+}
