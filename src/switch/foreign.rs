@@ -18,7 +18,9 @@ impl Processes {
             return Ok(());
         }
         let record = Record::foreign(adopted.leader.clone(), Some(adopted.agent));
-        let running = self.observing(record, None, (adopted.agent, true), configuration);
+        // It has taken one while it ran, or was not asked to.
+        let guarded = self.gate.report(adopted.leader.pid).is_some_and(|report| report.forbids_overlap().is_none());
+        let running = self.observing(record, None, (adopted.agent, guarded), configuration);
         self.running.push(running);
         self.save()
     }
