@@ -91,7 +91,7 @@ fn a_supervisor_becomes_a_newer_program_and_its_agent_does_not_notice() {
     });
     assert_eq!(host.agents(), before);
     // It was started by the program before; its end is told, and nothing is left of it, all the same.
-    host.job("long", "exec sleep 1");
+    host.job("long", "exec sleep 3");
     running(&host, "long");
     reported(&host, &["long"]);
     kill(before[0]);
