@@ -277,7 +277,7 @@ impl Supervisor {
         if pause > Duration::ZERO {
             return pause;
         }
-        let how = self.processes.last_exit();
+        let how = self.processes.how_ended(which);
         let loops = which.release().and_then(|release| self.restart.trouble(release, how));
         let again = how.map(|how| format!("the agent {how} and was started again"));
         self.trouble = match self.start(which) {

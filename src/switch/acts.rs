@@ -388,7 +388,7 @@ impl Driver {
 }
 
 /// `Lost`, where the phase counts on a process that is gone.
-pub(super) fn gone(live: &Switch, processes: &Processes) -> Option<Outcome> {
+pub(super) fn gone(live: &Switch, processes: &mut Processes) -> Option<Outcome> {
     if live.adopted.is_some() && live.phase.is_before_stop() && processes.of(Which::Foreign).is_none() {
         // Whoever started it starts it again, and without a guard.
         return Some(Outcome::Failed("the agent to be adopted is gone".to_owned()));
@@ -418,7 +418,7 @@ pub(super) fn gone(live: &Switch, processes: &Processes) -> Option<Outcome> {
     for side in sides {
         let Some(which) = live.which(*side) else { continue };
         if processes.of(which).is_none() {
-            let how = processes.last_exit().unwrap_or("is not running");
+            let how = processes.how_ended(which).unwrap_or("is not running");
             return Some(Outcome::Lost(*side, format!("the process of {which} {how}")));
         }
     }

@@ -67,7 +67,8 @@ pub struct Processes {
     configuration: Option<PathBuf>,
     pub(super) gate: Gatekeeper,
     pub(super) running: Vec<Running>,
-    last_exit: Option<String>,
+    /// The process that ended last, and how.
+    last_end: Option<(Record, String)>,
     ends: Vec<End>,
 }
 
@@ -88,7 +89,7 @@ impl Processes {
             configuration,
             gate: Gatekeeper::new(layout, instance),
             running: Vec::new(),
-            last_exit: None,
+            last_end: None,
             ends: Vec::new(),
         }
     }
@@ -114,7 +115,7 @@ impl Processes {
         for record in records {
             // A child that ended while this process became a newer program.
             if let Some(status) = children::take(&record.leader)? {
-                self.last_exit = Some(told(status));
+                self.last_end = Some((record.clone(), told(status)));
             }
             if !record.all().any(|identity| identity.is_alive().unwrap_or(true)) {
                 continue;
@@ -198,7 +199,6 @@ impl Processes {
         crash_point!("start.spawned");
         let Some(leader) = Identity::of(child.id())? else {
             let status = child.wait().map_err(|source| OsError::new("wait for", &program.path, source))?;
-            self.last_exit = Some(told(status));
             return Err(OsError::new("start", &program.path, std::io::Error::other(told(status))));
         };
         self.gate.forget(leader.pid)?;
@@ -243,9 +243,12 @@ impl Processes {
         self.running.iter().map(|running| &running.record)
     }
 
-    /// How the last process that ended did so.
-    pub fn last_exit(&self) -> Option<&str> {
-        self.last_exit.as_deref()
+    /// How a process that is no longer there ended; None: nobody saw it.
+    pub fn how_ended(&mut self, which: Which<'_>) -> Option<&str> {
+        // It may have ended since the last look, and the end known so far is another's. What fails here fails again at the next turn.
+        let _ = self.reap();
+        let (record, how) = self.last_end.as_ref()?;
+        which.is(record.release.as_ref(), record.trial_of).then_some(how)
     }
 
     /// Takes note of processes that have ended; true when there was one.
@@ -263,7 +266,9 @@ impl Processes {
             running.lives()
         });
         let ended = self.running.len() != before;
-        self.last_exit = self.ends.last().map(|end| end.how.clone()).or(self.last_exit.take());
+        if let Some(end) = self.ends.last() {
+            self.last_end = Some((end.record.clone(), end.how.clone()));
+        }
         if ended {
             self.save()?;
         }

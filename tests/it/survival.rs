@@ -96,7 +96,10 @@ fn a_supervisor_becomes_a_newer_program_and_its_agent_does_not_notice() {
     reported(&host, &["long"]);
     kill(before[0]);
     started_again(&host, &before);
-    let status = host.status();
+    let status = eventually(5, "the end is told", || match host.status() {
+        status if status["supervisor"]["ended"]["pid"] == before[0] => Ok(status),
+        status => Err(status.to_string()),
+    });
     assert_eq!(status["supervisor"]["ended"]["how"], "was ended by signal 9", "{status}");
     assert_eq!(status["supervisor"]["ended"]["unfinished"][0]["id"], "long", "{status}");
     assert!(host.sidle(&["status", DEMO]).ok().contains("unfinished: job long"));

@@ -35,6 +35,8 @@ class Places:
         self.sockets = ()
         # Why this minion must stay at the default places, and so can't run beside another.
         self.refused = None
+        # The process that has made its directories.
+        self.prepared_by = None
         # Of the configuration files, when they were read.
         self.loaded_signature = None
 
@@ -42,11 +44,11 @@ class Places:
         """Change a loaded configuration to the seat's own places."""
         if self.refused is not None:
             return
-        first = self.sock_dir is None
         self._choose(opts)
         if self.refused is not None:
             return
-        if first:
+        if self._is_main() and self.prepared_by != os.getpid():
+            self.prepared_by = os.getpid()
             self._prepare(opts.get("user"))
         opts["sock_dir"] = self.sock_dir
         opts["pidfile"] = os.path.join(self.sock_dir, "minion.pid")
@@ -104,6 +106,12 @@ class Places:
             self.loaded_signature = config_signature(self.conf_file, opts)
             self.default_sock_dir, self.sock_dir, self.sockets = default, own, sockets
             self.default_pidfile = self.default_pidfile or opts.get("pidfile")
+
+    def _is_main(self):
+        """Salt's keep-alive parent reads the configuration, too, right after it has started the main process, and jobs may:
+        neither may touch what the main process has made."""
+        with_parent = "--disable-keepalive" not in sys.argv
+        return (os.getppid() if with_parent else os.getpid()) == self.seat.leader
 
     def _prepare(self, user):
         """Make what only root can make, before Salt drops its rights to `user`."""

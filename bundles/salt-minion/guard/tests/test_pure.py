@@ -416,6 +416,28 @@ class SeatTest(unittest.TestCase):
                 report.ReportFile(place).write(content, False)
                 self.assertEqual(others.has_given_up(os.getpid(), 5), given_up)
 
+    def test_only_the_main_process_makes_its_directories(self):
+        with tempfile.TemporaryDirectory() as folder:
+            opts = {"sock_dir": os.path.join(folder, "sockets"), "id": "a", "__role": "minion", "user": "root"}
+
+            def moved(leader, words):
+                place = places.Places(seat.Seat(os.path.join(folder, "gate"), leader, "active"))
+                with unittest.mock.patch.object(sys, "argv", words):
+                    place.move(dict(opts))
+                    own = place.own("something")
+                    for _ in range(2):
+                        made = os.path.isdir(place.sock_dir)
+                        if made:
+                            pathlib.Path(own).touch()
+                            place.move(dict(opts))
+                            self.assertTrue(os.path.exists(own), "made anew where it is in use")
+                return made
+
+            self.assertTrue(moved(os.getppid(), ["salt-minion"]), "a child of Salt's parent is the main process")
+            self.assertFalse(moved(os.getpid(), ["salt-minion"]), "Salt's parent is not")
+            self.assertTrue(moved(os.getpid(), ["salt-minion", "--disable-keepalive"]), "without a parent it is")
+            self.assertFalse(moved(2 ** 30, ["salt-minion"]), "a job is not")
+
     def test_the_pid_file_argument_is_the_guards(self):
         for words in (["salt-minion", "--pid-file", "/p", "-d"], ["salt-minion", "--pid-file=/p", "-d"]):
             self.assertEqual(places._take_pidfile_argument(words), "/p")
