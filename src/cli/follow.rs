@@ -47,6 +47,9 @@ fn waits_for_us(live: &Switch) -> Option<&'static str> {
 const FOLLOW_LOOK: Duration = Duration::from_millis(100);
 /// A supervisor that has been gone for this long is not coming back by itself while somebody waits.
 const SUPERVISOR_GONE: Duration = Duration::from_secs(10);
+/// How long the status of a supervisor may lag behind its journal.
+const STATUS_WAIT: Duration = Duration::from_secs(2);
+const STATUS_LOOK: Duration = Duration::from_millis(10);
 
 /// Follows a switch to its end and tells each step.
 pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Report> {
@@ -73,6 +76,7 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
             }
             None => {
                 if let Some(entry) = files.history()?.find(id) {
+                    shown(files, &journal)?;
                     return Ok(concluded(entry, &journal, output));
                 }
             }
@@ -91,6 +95,19 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
         }
         clock::sleep(FOLLOW_LOOK);
     }
+}
+
+/// Waits until the status shows what a switch has ended with, so that whoever asks next doesn't see what was before.
+fn shown(files: &InstanceFiles, journal: &Journal) -> Result<(), Report> {
+    let give_up_at = clock::since_boot() + STATUS_WAIT;
+    while let Some(proven) = journal.proven.as_ref().filter(|_| clock::since_boot() < give_up_at) {
+        let Some(status) = SupervisorStatus::read(files.layout(), files.instance())? else { break };
+        if status.agent.is_some_and(|agent| agent.release.as_ref() == Some(proven)) {
+            break;
+        }
+        clock::sleep(STATUS_LOOK);
+    }
+    Ok(())
 }
 
 /// A live switch in one line.

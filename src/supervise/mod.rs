@@ -4,6 +4,7 @@ mod adopting;
 pub mod choose;
 pub mod control;
 pub mod events;
+mod look;
 pub mod manager;
 pub mod pace;
 pub mod renew;
@@ -17,7 +18,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
-use crate::os::{OsError, children, clock, memory, notify, proc_fs, signals, socket};
+use crate::os::{OsError, children, clock, notify, proc_fs, signals, socket};
 use crate::store::Store;
 use crate::switch::configuration::Keeping;
 use crate::switch::drive::{BadReleases, Before, Driver, Moment, Rehearsals, Step};
@@ -237,6 +238,9 @@ impl Supervisor {
         };
         if step == Step::Moved {
             self.health = None;
+            if self.driver.journal().live.is_none() {
+                self.look(now);
+            }
             self.report(now)?;
             return Ok(Duration::ZERO);
         }
@@ -299,64 +303,6 @@ impl Supervisor {
         store.verify(release)?;
         let manifest = store.manifest(release)?;
         Ok(self.processes.start(which, &manifest, Origin::Boot, Role::Active)?)
-    }
-
-    /// Looks how the agent is, now and then.
-    fn look(&mut self, now: Moment) -> Duration {
-        let journal = self.driver.journal().clone();
-        let Some(which) = journal.meant_which() else {
-            self.health = None;
-            return HEALTH_LOOK;
-        };
-        let pause = |status: &AgentStatus| if status.lacks.is_some() { HEALTH_LOOK_SOON } else { HEALTH_LOOK };
-        if let Some((seen, status)) = &self.health {
-            let due = seen.saturating_add(pause(status));
-            if now.since_boot < due {
-                return due.saturating_sub(now.since_boot);
-            }
-        }
-        let Some(health) = self.processes.health(which, None) else {
-            self.health = None;
-            return HEALTH_LOOK_SOON;
-        };
-        let Some(record) = self.processes.of(which) else { return HEALTH_LOOK_SOON };
-        let status = AgentStatus {
-            release: which.release().cloned(),
-            leader: record.leader.clone(),
-            started_at: record.started_at,
-            reaches: health.proven(),
-            lacks: health.lacks(&[]),
-        };
-        if status.lacks.is_none() && self.driver.journal().live.is_none() && !self.restart.is_loop() {
-            self.trouble = None;
-        }
-        let pause = pause(&status);
-        self.health = Some((now.since_boot, status));
-        pause
-    }
-
-    /// Writes the status file when something changed.
-    fn report(&mut self, _now: Moment) -> Result<(), OsError> {
-        let agent = self.health.as_ref().map(|(_, status)| status.clone());
-        let troubles: Vec<&str> = self.trouble.iter().map(String::as_str).chain(self.renewal.failure()).collect();
-        let trouble = Some(troubles.join("; ")).filter(|text| !text.is_empty());
-        let status = SupervisorStatus::new(self.own.clone(), agent, trouble, self.ended.clone());
-        if self.written.as_ref() != Some(&status) {
-            status.write(&self.directory)?;
-            let words = match (&status.agent, &status.trouble) {
-                (Some(agent), _) => match &agent.lacks {
-                    None => format!("running {}", agent.name()),
-                    Some(lacks) => format!("running {}, waiting for {lacks}", agent.name()),
-                },
-                (None, Some(trouble)) => trouble.clone(),
-                (None, None) => "nothing runs".to_owned(),
-            };
-            tell(&format!("STATUS={words}"));
-            self.written = Some(status);
-            // What changes its state reads manifests before.
-            memory::give_back();
-        }
-        Ok(())
     }
 
     fn handle(&mut self, event: Event, now: Moment) {

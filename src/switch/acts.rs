@@ -322,7 +322,7 @@ impl Driver {
             return Ok(Lack::Own("its process is not running".to_owned()));
         };
         let Some(missing) = health.lacks(&live.baseline) else { return Ok(Lack::Nothing) };
-        let lack = Self::compared(live, side, processes, floor, &health, missing);
+        let lack = self.compared(live, side, processes, floor, now, (&health, missing));
         let down = matches!(lack, Lack::Shared(_));
         self.believe(self.journal.with_peers_down(down), now)?;
         Ok(lack)
@@ -330,16 +330,21 @@ impl Driver {
 
     /// A peer that the old process beside has lost, too, says nothing of the new one.
     fn compared(
+        &self,
         live: &Switch,
         side: Side,
         processes: &mut Processes,
         floor: Option<u64>,
-        health: &Health,
-        missing: String,
+        now: Moment,
+        (health, missing): (&Health, String),
     ) -> Lack {
         let beside = live.former() == Former::Beside && side == Side::Trial && !live.baseline.is_empty();
-        let former = live.which(Side::Former).filter(|_| beside);
-        let Some(former) = former.and_then(|former| processes.health(former, floor)) else { return Lack::Own(missing) };
+        let Some(former) = live.which(Side::Former).filter(|_| beside) else { return Lack::Own(missing) };
+        // While it still asks its peers, its connections speak for it.
+        let answered = processes.report(former).is_none_or(|report| Some(report.prove) >= floor);
+        let patient = now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT;
+        let floor = floor.filter(|_| answered || !patient);
+        let Some(former) = processes.health(former, floor) else { return Lack::Own(missing) };
         let reached = former.proven();
         let needed: Vec<String> = live.baseline.iter().filter(|name| reached.contains(name)).cloned().collect();
         if needed.is_empty() {

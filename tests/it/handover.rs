@@ -3,8 +3,10 @@
 
 pub mod bad;
 mod broken;
+mod failover;
 mod manage;
 mod masters;
+mod older;
 
 use crate::support::eventually;
 use crate::support::scene::Scene;

@@ -1,18 +1,11 @@
 //! Masters that go away before, during and after a switch, and two of them at once.
 
 use super::{AROUND_SECONDS, NEW, OLD, begin, ended, overlap, reaches};
-use crate::support::scene::{ID, Scene, Wanted};
-use crate::support::stream::{Plan, Report, Stream};
+use crate::support::scene::{Scene, Wanted};
+use crate::support::stream::{Plan, Report};
 
 /// How long no master is there at all.
 const DARK_SECONDS: u64 = 8;
-
-impl Scene {
-    /// A stream from one of the masters.
-    fn stream_from(&self, master: usize, plan: &Plan) -> Stream {
-        Stream::begin(ID, &self.marks, &[&self.masters[master]], plan)
-    }
-}
 
 /// Publishes for a while from all masters, with nothing else going on.
 fn quiet(scene: &Scene, what: &str) -> Report {

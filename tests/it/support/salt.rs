@@ -165,7 +165,9 @@ impl Master {
 
     /// Writes a file that its minions can ask for: `salt://name`.
     pub fn file(&self, name: &str, content: &str) {
-        fs::write(self.root.path().join("files").join(name), content).unwrap();
+        let path = self.root.path().join("files").join(name);
+        fs::create_dir_all(path.parent().expect("it is below the files")).unwrap();
+        fs::write(path, content).unwrap();
     }
 
     fn command(&self, name: &str, arguments: &[&str]) -> Command {

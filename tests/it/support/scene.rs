@@ -3,11 +3,12 @@
 use super::eventually;
 use super::mounts::Mounted;
 use super::salt::{Master, Minion, START_SECONDS, tree};
-use super::stage::{Author, Host, Ran, SALT, Supervisor};
+use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor};
 use super::stream::{Marks, Plan, Stream, calibrate};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 /// The newest release that is tested: masters run it, since a master may be newer than its minions, but not older.
 pub const MASTER: &str = "3008.5";
@@ -38,12 +39,18 @@ pub struct Wanted<'a> {
     pub run: Option<&'a str>,
     /// More settings of sidle.
     pub settings: &'a str,
+    /// More lines of the minion's configuration.
+    pub options: &'a str,
+    /// The minion listens to the first of its masters that answers (`master_type: failover`).
+    pub failover: bool,
+    /// The first master's name, in a file of host names that is the supervisor's and the minion's own: see `Scene::name_hosts`.
+    pub named: Option<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
     /// One master and these releases.
     pub fn of(releases: &'a [&'a str]) -> Self {
-        Self { releases, masters: 1, run: None, settings: "" }
+        Self { releases, masters: 1, run: None, settings: "", options: "", failover: false, named: None }
     }
 }
 
@@ -55,6 +62,8 @@ pub struct Scene {
     pub marks: Marks,
     pub masters: Vec<Master>,
     pub author: Author,
+    /// How many of the masters the minion listens to at the start.
+    hot: usize,
 }
 
 impl Scene {
@@ -84,19 +93,52 @@ impl Scene {
         fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
         fs::write(host.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
         fs::write(host.path("etc/sidle/conf.d/test.toml"), wanted.settings).unwrap();
-        let configuration = format!(
-            "id: {ID}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\n{}",
+        let mut configuration = format!(
+            "id: {ID}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\n{}{}",
             host.path("").display(),
             marks.configuration(&all.iter().collect::<Vec<_>>()),
+            wanted.options,
         );
+        if wanted.failover {
+            configuration.push_str("master_type: failover\nmaster_alive_interval: 5\n");
+        }
+        if let Some(name) = wanted.named {
+            configuration =
+                configuration.replace(&format!("master: {}\n", all[0].address), &format!("master: {name}\n"));
+        }
         fs::write(host.path("etc/salt/minion"), configuration).unwrap();
         for release in wanted.releases {
             host.install(&author.salt(release)).ok();
         }
         fs::create_dir_all(host.path("run")).unwrap();
         let run = wanted.run.map(|options| Mounted::tmpfs_at(&host.path("run"), options));
-        let supervisor = host.supervise_instance(SALT);
-        Self { supervisor: Some(supervisor), _run: run, host, marks, masters: all, author }
+        let hot = if wanted.failover { 1 } else { all.len() };
+        let mut scene = Self { supervisor: None, _run: run, host, marks, masters: all, author, hot };
+        let supervisor = match wanted.named {
+            Some(name) => {
+                scene.name_hosts(&[name]);
+                scene.host.supervise_instance_by(&scene.program_with_own_hosts(), SALT)
+            }
+            None => scene.host.supervise_instance(SALT),
+        };
+        scene.supervisor = Some(supervisor);
+        scene
+    }
+
+    /// Names the first master's address, and nothing else.
+    pub fn name_hosts(&self, names: &[&str]) {
+        let lines: String = names.iter().map(|name| format!("{} {name}\n", self.masters[0].address)).collect();
+        // Into the same file: it is mounted.
+        fs::write(self.host.path("hosts"), lines).unwrap();
+    }
+
+    /// Starts sidle where `/etc/hosts` is the file of `name_hosts`.
+    fn program_with_own_hosts(&self) -> PathBuf {
+        let path = self.host.path("with-own-hosts");
+        let inner = format!("mount --bind {} /etc/hosts && exec {SIDLE} \"$@\"", self.host.path("hosts").display());
+        fs::write(&path, format!("#!/bin/sh\nexec unshare --mount sh -c '{inner}' sh \"$@\"\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
     }
 
     /// Ends the supervisor with its agent.
@@ -125,14 +167,19 @@ impl Scene {
         &self.masters[0]
     }
 
-    /// Waits until the minion answers every master.
+    /// Waits until the minion answers every master that it listens to at the start.
     pub fn answers(&self) {
-        for master in &self.masters {
-            eventually(START_SECONDS, "the minion answers", || match master.call_within("10", ID, &["test.ping"]) {
-                answer if answer.contains("True") => Ok(()),
-                answer => Err(answer),
-            });
+        for master in &self.masters[..self.hot] {
+            self.answers_to(master);
         }
+    }
+
+    /// Waits until the minion answers this master.
+    pub fn answers_to(&self, master: &Master) {
+        eventually(START_SECONDS, "the minion answers", || match master.call_within("10", ID, &["test.ping"]) {
+            answer if answer.contains("True") => Ok(()),
+            answer => Err(answer),
+        });
     }
 
     /// `sidle switch salt-minion …`
@@ -145,9 +192,14 @@ impl Scene {
         self.host.sidle(&[&[verb, SALT], arguments].concat())
     }
 
-    /// Begins a stream from every master.
+    /// Begins a stream from every master that the minion listens to at the start.
     pub fn stream(&self, plan: &Plan) -> Stream {
-        Stream::begin(ID, &self.marks, &self.masters.iter().collect::<Vec<_>>(), plan)
+        Stream::begin(ID, &self.marks, &self.masters[..self.hot].iter().collect::<Vec<_>>(), plan)
+    }
+
+    /// A stream from one of the masters.
+    pub fn stream_from(&self, master: usize, plan: &Plan) -> Stream {
+        Stream::begin(ID, &self.marks, &[&self.masters[master]], plan)
     }
 
     /// The highest of `rates` that a minion of the slowest release carries on this machine, without sidle and beside an idle scene.

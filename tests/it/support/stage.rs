@@ -205,7 +205,12 @@ impl Host {
 
     /// The same for another package's default instance.
     pub fn supervise_instance(&self, instance: &str) -> Supervisor {
-        let supervisor = self.supervisor_of(instance, &[]);
+        self.supervise_instance_by(Path::new(SIDLE), instance)
+    }
+
+    /// The same with another copy of the program.
+    pub fn supervise_instance_by(&self, program: &Path, instance: &str) -> Supervisor {
+        let supervisor = self.supervisor_by(program, instance, &[]);
         eventually(20, "the supervisor listens", || {
             if self.path("run/sidle").join(instance).join("control").exists() { Ok(()) } else { Err(supervisor.log()) }
         });
@@ -219,11 +224,7 @@ impl Host {
 
     /// The same with another copy of the program.
     pub fn supervise_by(&self, program: &Path) -> Supervisor {
-        let supervisor = self.supervisor_by(program, DEMO, &[]);
-        eventually(20, "the supervisor listens", || {
-            if self.path("run/sidle/demo-agent/control").exists() { Ok(()) } else { Err(supervisor.log()) }
-        });
-        supervisor
+        self.supervise_instance_by(program, DEMO)
     }
 
     fn supervisor_of(&self, instance: &str, variables: &[(&str, &str)]) -> Supervisor {

@@ -1,0 +1,72 @@
+//! The ways down: from what a newer release has left on the host, and to a release that the master no longer lets in.
+
+use super::{AROUND_SECONDS, NEWEST, OLD, overlap, version};
+use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::stream::Plan;
+use std::fs;
+
+/// Of before masters asked for version 3 of the sign-in by default (`minimum_auth_version`).
+const LOCKED_OUT: &str = "3006.9";
+
+/// So that a release that is locked out is given up soon.
+const SETTINGS: &str = "start_timeout = \"25s\"\n";
+
+/// What a site has on its master: a custom module, a custom grain, and a highstate that uses them.
+fn site(scene: &Scene) {
+    let made = scene.host.path("made-by-highstate");
+    scene.master().file("_modules/site.py", "def told():\n    return 'by the site: ' + __grains__['site']\n");
+    scene.master().file("_grains/site.py", "def site():\n    return {'site': 'here'}\n");
+    scene.master().file("top.sls", "base:\n  '*': [site]\n");
+    let state = format!("{}:\n  file.managed:\n    - contents: {{{{ salt['site.told']() }}}}\n", made.display());
+    scene.master().file("site.sls", &state);
+}
+
+fn call(scene: &Scene, arguments: &[&str]) -> String {
+    scene.master().call(ID, arguments)
+}
+
+#[test]
+fn the_way_down_is_open_after_a_highstate_and_costs_nothing_where_the_master_lets_the_older_release_not_in() {
+    let scene = Scene::with(&Wanted { settings: SETTINGS, ..Wanted::of(&[OLD, NEWEST, LOCKED_OUT]) });
+    site(&scene);
+    overlap(&scene, "switch", &[&format!("{NEWEST}-1")]);
+    assert!(version(&scene).contains(NEWEST));
+    let synced = call(&scene, &["saltutil.sync_all"]);
+    assert!(synced.contains("modules.site") && synced.contains("grains.site"), "{synced}");
+    let made = scene.host.path("made-by-highstate");
+    let applied = call(&scene, &["state.highstate"]);
+    assert_eq!(fs::read_to_string(&made).unwrap_or_default().trim(), "by the site: here", "{applied}");
+
+    // Down.
+    let plan = Plan::short(1.0);
+    let stream = scene.stream(&plan);
+    stream.run(AROUND_SECONDS);
+    overlap(&scene, "rollback", &[&format!("{OLD}-1")]);
+    stream.run(AROUND_SECONDS);
+    stream.end().assert_lossless("down after a highstate");
+    assert!(version(&scene).contains(OLD));
+    assert!(call(&scene, &["site.told"]).contains("by the site: here"));
+    fs::remove_file(&made).unwrap();
+    let applied = call(&scene, &["state.highstate"]);
+    assert_eq!(fs::read_to_string(&made).unwrap_or_default().trim(), "by the site: here", "{applied}");
+    let synced = call(&scene, &["saltutil.sync_all"]);
+    assert!(!synced.contains("Traceback"), "{synced}");
+
+    // Further down: the master does not let it in.
+    let stream = scene.stream(&plan);
+    stream.run(AROUND_SECONDS);
+    let target = format!("{LOCKED_OUT}-1");
+    let asked = scene.switch(&[&target, "--mode", "overlap"]);
+    stream.run(AROUND_SECONDS);
+    stream.end().assert_lossless("a release that the master does not let in");
+    assert_eq!(asked.code, Some(5), "{asked:?}");
+    let last = &scene.history()[0];
+    println!("{last}");
+    let failure = last["failure"]["text"].as_str().unwrap_or_default();
+    assert!(failure.contains("minimum_auth_version"), "{last}");
+    assert_eq!(last["outage_milliseconds"], 0, "{last}");
+    assert!(version(&scene).contains(OLD));
+    let again = scene.switch(&[&target, "--mode", "overlap"]);
+    assert_eq!(again.code, Some(10), "{again:?}");
+    assert!(again.stderr.contains("minimum_auth_version"), "{again:?}");
+}
