@@ -4,6 +4,7 @@
 pub mod bad;
 mod broken;
 mod failover;
+mod kinds;
 mod manage;
 mod masters;
 mod older;

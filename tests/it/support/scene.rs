@@ -41,6 +41,8 @@ pub struct Wanted<'a> {
     pub settings: &'a str,
     /// More lines of the minion's configuration.
     pub options: &'a str,
+    /// A line of the configuration of minion and master: `transport: tcp`.
+    pub transport: &'a str,
     /// The minion listens to the first of its masters that answers (`master_type: failover`).
     pub failover: bool,
     /// The first master's name, in a file of host names that is the supervisor's and the minion's own: see `Scene::name_hosts`.
@@ -50,7 +52,7 @@ pub struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// One master and these releases.
     pub fn of(releases: &'a [&'a str]) -> Self {
-        Self { releases, masters: 1, run: None, settings: "", options: "", failover: false, named: None }
+        Self { releases, masters: 1, run: None, settings: "", options: "", transport: "", failover: false, named: None }
     }
 }
 
@@ -89,7 +91,7 @@ impl Scene {
     /// The same, but nothing runs yet, though a supervisor does.
     pub fn idle(wanted: &Wanted<'_>) -> Self {
         let author = Author::new();
-        let mut all = vec![Master::start(&tree(MASTER), true)];
+        let mut all = vec![Master::start_with(&tree(MASTER), true, wanted.transport)];
         for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
             all.push(if wanted.failover { all[0].start_heir_at(address) } else { all[0].start_twin_at(address) });
         }
@@ -102,7 +104,7 @@ impl Scene {
             "id: {ID}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\n{}{}",
             host.path("").display(),
             marks.configuration(&all.iter().collect::<Vec<_>>()),
-            wanted.options,
+            [wanted.options, wanted.transport].concat(),
         );
         if wanted.failover {
             let port = all[0].request_port - 1;
