@@ -8,6 +8,7 @@ mod kinds;
 mod manage;
 mod masters;
 mod older;
+mod supervisor;
 
 use crate::support::eventually;
 use crate::support::scene::Scene;

@@ -6,6 +6,7 @@ use super::salt::{Master, Minion, START_SECONDS, tree};
 use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor};
 use super::stream::{Marks, Plan, Stream, calibrate};
 use serde_json::Value;
+use sidle::os::process::SignalNumber;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,8 @@ pub struct Wanted<'a> {
     pub settings: &'a str,
     /// More lines of the minion's configuration.
     pub options: &'a str,
+    /// The supervisor runs a program of its own, which `Scene::renew` replaces.
+    pub own_program: bool,
     /// A line of the configuration of minion and master: `transport: tcp`.
     pub transport: &'a str,
     /// The minion listens to the first of its masters that answers (`master_type: failover`).
@@ -52,7 +55,17 @@ pub struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// One master and these releases.
     pub fn of(releases: &'a [&'a str]) -> Self {
-        Self { releases, masters: 1, run: None, settings: "", options: "", transport: "", failover: false, named: None }
+        Self {
+            releases,
+            masters: 1,
+            run: None,
+            settings: "",
+            options: "",
+            transport: "",
+            own_program: false,
+            failover: false,
+            named: None,
+        }
     }
 }
 
@@ -127,6 +140,10 @@ impl Scene {
                 scene.name_hosts(&[name]);
                 scene.host.supervise_instance_by(&scene.program_with_own_hosts(), SALT)
             }
+            None if wanted.own_program => {
+                scene.put_program();
+                scene.host.supervise_instance_by(&scene.program(), SALT)
+            }
             None => scene.host.supervise_instance(SALT),
         };
         scene.supervisor = Some(supervisor);
@@ -159,6 +176,29 @@ impl Scene {
     pub fn crash(&mut self) {
         self.supervisor.take().expect("it runs").kill();
         self.supervisor = Some(self.host.supervise_instance(SALT));
+    }
+
+    fn program(&self) -> PathBuf {
+        self.host.path("sidle-program")
+    }
+
+    fn put_program(&self) {
+        let new = self.host.path("sidle-program.new");
+        fs::copy(SIDLE, &new).unwrap();
+        fs::rename(&new, self.program()).unwrap();
+    }
+
+    /// Puts another program in place, and has the supervisor become it.
+    pub fn renew(&self) {
+        let supervisor = self.supervisor.as_ref().expect("it runs");
+        let link = format!("/proc/{}/exe", supervisor.pid());
+        self.put_program();
+        assert_ne!(fs::read_link(&link).unwrap(), self.program(), "the file was replaced");
+        supervisor.signal(SignalNumber::HUP);
+        eventually(20, "the supervisor is the new program", || match fs::read_link(&link) {
+            Ok(program) if program == self.program() => Ok(()),
+            other => Err(format!("{other:?} {}", supervisor.log())),
+        });
     }
 
     /// Ends the supervisor with its agent, and starts it again, as a boot does.
