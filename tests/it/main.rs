@@ -35,6 +35,7 @@ mod stream;
 mod support;
 mod survival;
 mod switching;
+mod take_up;
 mod tamper;
 mod will;
 mod windows;
