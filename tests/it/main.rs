@@ -24,6 +24,7 @@ mod lazy;
 mod machine;
 mod messages;
 mod overlap;
+mod packages;
 mod python_tuf;
 mod quickstart;
 mod readers;
