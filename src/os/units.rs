@@ -40,6 +40,21 @@ pub fn start(unit: &str) -> Result<()> {
     tell(&["start", unit])
 }
 
+/// Stops a unit and waits until it has stopped.
+pub fn stop(unit: &str) -> Result<()> {
+    tell(&["stop", unit])
+}
+
+/// Whether a boot starts a unit.
+pub fn is_enabled(unit: &str) -> bool {
+    tell(&["is-enabled", unit]).is_ok()
+}
+
+/// Makes the links anew that let a boot start a unit.
+pub fn enable_again(unit: &str) -> Result<()> {
+    tell(&["reenable", unit])
+}
+
 fn tell(words: &[&str]) -> Result<()> {
     let program = words.iter().fold(Program::new("systemctl"), Program::argument);
     if program.output()?.0 {
