@@ -1,5 +1,6 @@
 //! `sidle adopt` and `sidle release`: a running agent of a distribution's package is taken over, and given back.
 
+pub mod beside;
 pub mod record;
 mod release;
 pub mod way_out;
@@ -10,12 +11,12 @@ use super::follow::follow;
 use super::switching::ModeName;
 use super::{Context, Ended, adopter, instance_of, usage};
 use crate::agent::adoption::{Adopter, Found};
-use crate::agent::gate::{GATE_VARIABLE, Report as GuardReport};
+use crate::agent::gate::Report as GuardReport;
 use crate::bundle::manifest::Manifest;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
-use crate::os::{clock, file, proc_fs, process, units};
+use crate::os::{clock, process};
 use crate::store::Store;
 use crate::supervise::control::{Answer, Request, Wish, ask};
 use crate::supervise::status::SupervisorStatus;
@@ -27,7 +28,7 @@ use crate::version::Release;
 use clap::Args;
 use record::{Adoption, GUARD_NAME, Stage};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a running agent may take to take its guard: it loads all its modules for that, on a busy host.
@@ -130,8 +131,8 @@ fn plan(context: &Context, arguments: &AdoptArguments, instance: InstanceName) -
         to.ok_or_else(|| cannot(&package, "no release of it is installed", "`sidle install FILE` installs one"))?;
     store.verify(&to)?;
     let manifest = store.manifest(&to)?;
-    let (_, configuration) = Settings::read(&context.layout)?.instance(&context.layout, &instance)?;
-    let configuration = configuration.unwrap_or_else(|| context.layout.on_host(Path::new(&manifest.service.config)));
+    let files = InstanceFiles::new(&context.layout, &instance, &package);
+    let configuration = beside::configuration(context, &files, &manifest)?;
     let adopter = adopter(manifest.agent)
         .ok_or_else(|| cannot(&package, "an agent of its kind can't be adopted", "`sidle switch` starts it"))?;
     let failed = |error: crate::agent::AgentError| Report::new(Class::Failed, &error, None);
@@ -140,24 +141,23 @@ fn plan(context: &Context, arguments: &AdoptArguments, instance: InstanceName) -
         adopter.tidy(&configuration).map_err(failed)?;
     }
     let unit = arguments.unit.clone().unwrap_or_else(|| adopter.unit(package.as_str()));
-    let own_host = context.layout.root() == Path::new("/") && units::is_running();
-    let leader = if own_host { units::main_process(&unit)? } else { None };
-    let found = adopter.find(&configuration, leader).map_err(failed)?.ok_or_else(|| {
+    let found = beside::running(context, adopter, &configuration, &unit)?;
+    let (found, managed) = found.ok_or_else(|| {
         let hint =
             format!("`sidle switch {package}` starts a release where nothing runs yet; --unit names another unit");
         cannot(&package, &format!("none runs with the configuration in {}", configuration.display()), &hint)
     })?;
-    if proc_fs::environment_variable(found.leader.pid, GATE_VARIABLE)?.is_some() {
+    if beside::is_own(&found)? {
         let hint = format!("`sidle status {package}` tells how it is");
         return Err(cannot(&package, &format!("process {} is sidle's own already", found.leader.pid), &hint));
     }
-    let theirs = file::canonical(&found.configuration).unwrap_or_else(|_| found.configuration.clone());
-    if theirs != file::canonical(&configuration)? {
-        let why = format!("it runs with the configuration in {}, not {}", theirs.display(), configuration.display());
+    if !beside::shares(&found, &configuration)? {
+        let (theirs, ours) = (found.configuration.display(), configuration.display());
+        let why = format!("it runs with the configuration in {theirs}, not {ours}");
         return Err(cannot(&package, &why, "set `config` of the instance in /etc/sidle/conf.d to that directory"));
     }
     let mode = arguments.mode.map_or(Mode::Overlap, Mode::from);
-    Ok(Plan { package, instance, to, manifest, configuration, adopter, found, unit, managed: leader.is_some(), mode })
+    Ok(Plan { package, instance, to, manifest, configuration, adopter, found, unit, managed, mode })
 }
 
 fn cannot(package: &PackageName, why: &str, hint: &str) -> Report {
