@@ -24,6 +24,7 @@ its "failure" says whether the release got as far as it should.
   unknown_options: [name]                     set on this host, but no option of this release
   extras: [{name, version, directory}]        packages that salt-pip installed for this Python
   packages: [name]                            all packages that this Python sees, names normalised
+  sign_in: int                                version of the sign-in at a master; null: not known
 """
 
 import sys
@@ -36,6 +37,7 @@ import argparse
 import contextlib
 import ctypes
 import importlib.metadata
+import importlib.util
 import inspect
 import json
 import logging
@@ -168,7 +170,23 @@ def rehearse(directory, scratch):
         report["failure"] = {"stage": failure.stage, "reason": str(failure)}
     report.update(version=stage.version, errors=list(stage.errors.values()), problems=list(dict.fromkeys(stage.problems)))
     report.update(layer())
+    report["sign_in"] = sign_in()
     return {**report, "unknown_options": sorted(stage.unknown_options)}
+
+
+def sign_in():
+    """The version of the sign-in that the minion sends, which a master's minimum_auth_version is about; None: not known."""
+    # Salt has no name for it: it is written where the request is made, by each of the request's makers.
+    found = importlib.util.find_spec("salt")
+    for directory in found.submodule_search_locations if found else ():
+        try:
+            with open(os.path.join(directory, "channel", "client.py"), encoding="utf-8") as file:
+                versions = re.findall(r"""["']version["']: *([0-9]+)""", file.read())
+        except (OSError, ValueError):
+            continue
+        if versions:
+            return min(map(int, versions))
+    return None
 
 
 def layer():

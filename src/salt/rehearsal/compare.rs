@@ -22,6 +22,8 @@ enum Weight {
     Used,
     /// From here on: notes. Something about this rehearsal itself.
     About,
+    /// Whether masters let it in.
+    SignIn,
     /// What the minion is told apart by.
     Grain,
     /// Modules of this host's own that don't count.
@@ -52,6 +54,7 @@ pub fn compare(trial: &Report, former: Option<Result<&Report, &str>>) -> Rehears
             modules(trial, baseline, &mut findings);
             configured(trial, baseline, &mut findings);
             if let Some(former) = baseline {
+                sign_in(trial, former, &mut findings);
                 vanished(trial, former, &mut findings);
             }
         }
@@ -168,6 +171,20 @@ fn configured(trial: &Report, baseline: Option<&Report>, findings: &mut Findings
         let text =
             format!("{} needs the {what} {}, which the release does not have{reason}", missing.place, missing.name);
         findings.push((Weight::Used, text));
+    }
+}
+
+/// An older sign-in: what a master makes of it is the master's to say. 3 is the default of 3006.30, 3007.17 and 3008.5
+/// (`minimum_auth_version` in `salt/config/__init__.py`).
+fn sign_in(trial: &Report, former: &Report, findings: &mut Findings) {
+    if let (Some(trial), Some(former)) = (trial.sign_in, former.sign_in)
+        && trial < former
+    {
+        let text = format!(
+            "it signs in with version {trial} where the running release uses {former}: \
+             a master whose minimum_auth_version is above {trial} does not let it in"
+        );
+        findings.push((Weight::SignIn, text));
     }
 }
 
@@ -319,6 +336,16 @@ mod tests {
         }
         let found = compare(&report(&[("mine", &[])], &[]), Some(Ok(&former)));
         assert_eq!(found.blocking, ["the custom execution module mine loses functions: go"]);
+    }
+
+    #[test]
+    fn rehearsal_tells_of_an_older_sign_in_and_of_no_other() {
+        let with = |sign_in| Report { sign_in, ..report(&[], &[]) };
+        let notes = |trial, former| compare(&with(trial), Some(Ok(&with(former)))).notes;
+        assert!(notes(Some(2), Some(3)).iter().any(|note| note.contains("minimum_auth_version is above 2")));
+        for (trial, former) in [(Some(3), Some(2)), (Some(2), Some(2)), (None, Some(3)), (Some(2), None)] {
+            assert_eq!(notes(trial, former), Vec::<String>::new());
+        }
     }
 
     #[test]

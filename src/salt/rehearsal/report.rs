@@ -48,6 +48,9 @@ pub struct Report {
     /// Packages that `salt-pip` installed for its Python; None: an older program didn't look.
     #[serde(default)]
     pub extras: Option<Vec<Extra>>,
+    /// The version of its sign-in at a master; None: not known.
+    #[serde(default)]
+    pub sign_in: Option<u32>,
     /// All packages that its Python sees.
     #[serde(default)]
     pub packages: BTreeSet<String>,

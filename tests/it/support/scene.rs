@@ -86,10 +86,15 @@ impl Scene {
     /// The same with more.
     pub fn with(wanted: &Wanted<'_>) -> Self {
         let scene = Self::idle(wanted);
-        scene.switch(&[&format!("{}-1", wanted.releases[0]), "--mode", "idle"]).ok();
-        scene.answers();
-        scene.marks.started(1);
+        scene.run(wanted.releases[0]);
         scene
+    }
+
+    /// Starts this release as the first one; it answers then.
+    pub fn run(&self, release: &str) {
+        self.switch(&[&format!("{release}-1"), "--mode", "idle"]).ok();
+        self.answers();
+        self.marks.started(1);
     }
 
     /// The same, but nothing runs yet, though a supervisor does.
