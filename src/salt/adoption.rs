@@ -10,6 +10,7 @@ use crate::agent::{AgentError, Subject};
 use crate::os::dir::Dir;
 use crate::os::process::{self, Identity};
 use crate::os::{OsError, clock, proc_fs, socket};
+use jiff::Zoned;
 use serde_json::json;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -110,6 +111,15 @@ impl Adopter for SaltAdopter {
         }
         grains.write_atomic(format!("{GRAIN_STEM}.py"), text.as_bytes(), 0o644).map_err(failed)?;
         tell(&config)
+    }
+
+    fn missed(&self, from: &Zoned, until: &Zoned) -> String {
+        let told = |time: &Zoned| time.strftime("%Y-%m-%d %H:%M:%S").to_string();
+        format!(
+            "`salt-run jobs.list_jobs start_time='{}' end_time='{}'` on a master names what was published meanwhile, by this host's clock",
+            told(from),
+            told(until)
+        )
     }
 
     fn tidy(&self, configuration: &Path) -> Result<(), AgentError> {

@@ -6,7 +6,9 @@ use crate::bundle::manifest::Manifest;
 use crate::cli::{Context, adopter};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
-use crate::os::{OsError, file, proc_fs, units};
+use crate::layout::Layout;
+use crate::os::dir::Dir;
+use crate::os::{OsError, file, proc_fs, process, units};
 use crate::store::Store;
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::files::InstanceFiles;
@@ -27,10 +29,23 @@ pub fn running(
     configuration: &Path,
     unit: &str,
 ) -> Result<Option<(Found, bool)>, Report> {
-    let own_host = context.layout.root() == Path::new("/") && units::is_running();
-    let leader = if own_host { units::main_process(unit)? } else { None };
+    let leader = if is_own_host(&context.layout) { units::main_process(unit)? } else { None };
     let found = adopter.find(configuration, leader).map_err(|error| Report::new(Class::Failed, &error, None))?;
     Ok(found.map(|found| (found, leader.is_some())))
+}
+
+/// Whether this host's systemd runs what lies below the root.
+pub fn is_own_host(layout: &Layout) -> bool {
+    layout.root() == Path::new("/") && units::is_running()
+}
+
+/// The user whom it works as and the one whom a process of sidle's would work as, where these differ: its unit says so then, not its
+/// configuration.
+pub fn other_user(found: &Found) -> Result<Option<(String, String)>, OsError> {
+    let is = Dir::open(&Path::new("/proc").join(found.main.pid.to_string()))?.stat_self()?.uid;
+    let meant = found.user.as_deref().map_or(Some(process::user()), process::user_number);
+    let told = || found.user.clone().unwrap_or_else(|| process::user_name(process::user()));
+    Ok((meant != Some(is)).then(|| (process::user_name(is), told())))
 }
 
 /// Whether sidle started it: what a job of sidle's agent started has another process's number there.

@@ -1,6 +1,7 @@
 //! `sidle adopt` and `sidle release`: a running agent of a distribution's package is taken over, and given back.
 
 pub mod beside;
+mod environment;
 pub mod record;
 mod release;
 pub mod way_out;
@@ -26,6 +27,7 @@ use crate::switch::schedule::When;
 use crate::switch::{Adopted, Mode, Purpose};
 use crate::version::Release;
 use clap::Args;
+use environment::Environment;
 use record::{Adoption, GUARD_NAME, Stage};
 use serde_json::json;
 use std::path::PathBuf;
@@ -67,6 +69,7 @@ struct Plan {
     found: Found,
     unit: String,
     managed: bool,
+    environment: Environment,
     mode: Mode,
 }
 
@@ -111,11 +114,11 @@ fn go_on(
         }),
         (Stage::Begun, None, Some(release)) if !dry_run => {
             let manifest = Store::new(&context.layout, package).manifest(release)?;
-            let programs: Vec<String> = manifest.commands.keys().cloned().collect();
-            adoption.retire(&context.layout, (package, instance), &programs)?;
+            adoption.retire(&context.layout, (package, instance), &manifest.commands)?;
             told(format!("{instance} is adopted: it runs {release}"))
         }
         (Stage::Begun, None, _) if !dry_run => {
+            environment::remove(&context.layout, instance, adoption.managed)?;
             adoption.undo(&context.layout, instance)?;
             Ok(None)
         }
@@ -156,8 +159,13 @@ fn plan(context: &Context, arguments: &AdoptArguments, instance: InstanceName) -
         let why = format!("it runs with the configuration in {theirs}, not {ours}");
         return Err(cannot(&package, &why, "set `config` of the instance in /etc/sidle/conf.d to that directory"));
     }
+    if let Some((is, meant)) = beside::other_user(&found)? {
+        let hint = format!("set `user: {is}` in its configuration, restart it, and try again");
+        return Err(cannot(&package, &format!("it runs as {is}, and the next one would run as {meant}"), &hint));
+    }
+    let environment = Environment::read(&context.layout, &unit)?;
     let mode = arguments.mode.map_or(Mode::Overlap, Mode::from);
-    Ok(Plan { package, instance, to, manifest, configuration, adopter, found, unit, managed, mode })
+    Ok(Plan { package, instance, to, manifest, configuration, adopter, found, unit, managed, environment, mode })
 }
 
 fn cannot(package: &PackageName, why: &str, hint: &str) -> Report {
@@ -170,10 +178,6 @@ fn cannot(package: &PackageName, why: &str, hint: &str) -> Report {
 }
 
 impl Plan {
-    fn programs(&self) -> Vec<String> {
-        self.manifest.commands.keys().cloned().collect()
-    }
-
     fn steps(&self, context: &Context) -> Vec<String> {
         let by = if self.managed { self.unit.as_str() } else { "no service manager" };
         let user = self.found.user.as_deref().unwrap_or("root");
@@ -186,12 +190,14 @@ impl Plan {
         if self.managed {
             steps.push(format!("keep systemd from starting {} meanwhile (systemctl mask --runtime)", self.unit));
         }
+        steps.extend(self.environment.told(&context.layout, &self.instance));
         if self.mode == Mode::Overlap {
             steps.push("give the running process a guard (a grain that is there for a moment)".to_owned());
         }
         steps.push(format!("switch from it to {} in mode {}; if that fails, it serves on", self.to, self.mode));
         steps.push(format!("mask {} (/etc/systemd/system)", self.unit));
-        steps.push(format!("let {} lead to the running release (/usr/local/sbin)", self.programs().join(", ")));
+        let programs: Vec<&str> = self.manifest.commands.keys().map(String::as_str).collect();
+        steps.push(format!("let {} lead to the running release (/usr/local/sbin)", programs.join(", ")));
         steps.push(format!("keep what `sidle release` needs in {}", context.layout.adoption(&self.instance).display()));
         steps
     }
@@ -205,16 +211,20 @@ impl Plan {
         let mut adoption =
             Adoption::new(self.manifest.agent, self.unit.clone(), self.managed, self.found.command.clone());
         adoption.write(layout, &self.instance)?;
+        if let Some(told) = self.environment.carry(layout, &self.instance, beside::is_own_host(layout))? {
+            context.output.warning(&told);
+        }
         let switched = self.switch(context, &adoption);
         let files = InstanceFiles::new(layout, &self.instance, &self.package);
         let journal = files.journal()?;
         if journal.proven.as_ref() == Some(&self.to) {
-            let told = adoption.retire(layout, (&self.package, &self.instance), &self.programs())?;
+            let told = adoption.retire(layout, (&self.package, &self.instance), &self.manifest.commands)?;
             for line in &told {
                 context.output.warning(line);
             }
             Gatekeeper::new(layout, &self.instance).forget(self.found.leader.pid)?;
         } else if journal.live.is_none() {
+            environment::remove(layout, &self.instance, beside::is_own_host(layout))?;
             adoption.undo(layout, &self.instance)?;
         }
         switched

@@ -1,12 +1,14 @@
 //! What an adoption has changed on the host beside the switch itself, on record before it is changed, and how that is taken back.
 
 use crate::agent::AgentKind;
+use crate::bundle::path::BundlePath;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::{OsError, units};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -88,19 +90,20 @@ impl Adoption {
         if self.managed { units::mask_until_boot(&self.unit) } else { Ok(()) }
     }
 
-    /// Retires the package's agent for good: its unit is masked, its commands lead to the running release. `programs`: their names.
+    /// Retires the package's agent for good: its unit is masked, its commands lead to the running release. `programs`: their names, and where they are in a
+    /// release.
     pub fn retire(
         &mut self,
         layout: &Layout,
         (package, instance): (&PackageName, &InstanceName),
-        programs: &[String],
+        programs: &BTreeMap<String, BundlePath>,
     ) -> Result<Vec<String>, OsError> {
         let mut told = Vec::new();
         let units = Dir::open_or_create(&layout.root().join(UNITS), 0o755)?;
         let masked = units.read_link(&self.unit).ok().flatten().is_some_and(|target| target == Path::new(NOWHERE));
         self.unit_kept |= !masked && units.stat(&self.unit)?.is_some();
         let commands = Dir::open_or_create(&layout.root().join(COMMANDS), 0o755)?;
-        for program in programs {
+        for program in programs.keys() {
             let path = commands.path().join(program);
             let ours = self.commands.contains(&path);
             if ours || commands.stat(program)?.is_none() {
@@ -120,9 +123,12 @@ impl Adoption {
             units.replace_symlink(Path::new(NOWHERE), &self.unit)?;
         }
         for path in &self.commands {
-            let name = path.file_name().unwrap_or(OsStr::new(""));
-            let text = script(layout, package, instance, &name.to_string_lossy());
-            commands.write_atomic(name, text.as_bytes(), 0o755)?;
+            let name = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
+            // Also one that only an earlier release had leads somewhere.
+            let place =
+                programs.get(name.as_ref()).map_or(Path::new("bin").join(name.as_ref()), |at| at.as_path().to_owned());
+            let text = script(layout, package, instance, (&name, &place));
+            commands.write_atomic(name.as_ref(), text.as_bytes(), 0o755)?;
         }
         if self.managed {
             units::unmask_until_boot(&self.unit)?;
@@ -178,13 +184,14 @@ impl Adoption {
 }
 
 /// A command that leads to the running release, also when sidle itself is gone.
-fn script(layout: &Layout, package: &PackageName, instance: &InstanceName, program: &str) -> String {
+fn script(layout: &Layout, package: &PackageName, instance: &InstanceName, (program, place): (&str, &Path)) -> String {
+    let place = place.display();
     let link = layout.package(package).join(Layout::link_name(package, instance));
     let (root, link) = (layout.root().display(), link.display());
     format!(
         "#!/bin/sh\n# Made by `sidle adopt`, removed by `sidle release`: {program} of the release that runs.\n\
          if command -v sidle >/dev/null; then\n    \
          exec sidle --root '{root}' run {package} --instance {instance} {program} -- \"$@\"\nfi\n\
-         exec \"$(readlink -f '{link}')/bin/{program}\" \"$@\"\n"
+         exec \"$(readlink -f '{link}')/{place}\" \"$@\"\n"
     )
 }

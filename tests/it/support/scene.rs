@@ -60,14 +60,15 @@ impl<'a> Wanted<'a> {
 }
 
 /// The name of a package's directories: /etc/NAME and so on.
-pub fn name_of(package: &str) -> &str {
+fn name_of(package: &str) -> &str {
     if package == SALT { "salt" } else { package }
 }
 
 /// A host with a running minion. The fields go in this order: first the agent, last what it speaks to.
 pub struct Scene {
     supervisor: Option<Supervisor>,
-    package: &'static str,
+    /// The minion's package, and its default instance.
+    pub package: &'static str,
     _run: Option<Mounted>,
     pub host: Host,
     pub marks: Marks,
@@ -206,6 +207,11 @@ impl Scene {
             answer if answer.contains("True") => Ok(()),
             answer => Err(answer),
         });
+    }
+
+    /// The minion's configuration directory.
+    pub fn configuration(&self) -> PathBuf {
+        self.host.path("etc").join(name_of(self.package))
     }
 
     /// `sidle switch salt-minion …`
