@@ -103,10 +103,13 @@ impl Driver {
         let report = live.which(Side::Former).and_then(|former| processes.report(former));
         let answered = report.is_none_or(|report| report.prove >= self.asked.number);
         if !answered && now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT {
-            return Ok(Outcome::NotYet("the running process to reach its peers once more".to_owned()));
+            let known = live.waiting_for.clone().filter(|_| self.asked.before > 0);
+            return Ok(Outcome::NotYet(
+                known.unwrap_or_else(|| "the running process to reach its peers once more".to_owned()),
+            ));
         }
-        self.measure(live, processes, now)?;
-        let Some(why) = self.unprovable(live, processes) else { return Ok(Outcome::Done) };
+        let lacks = self.measure(live, processes, now)?;
+        let Some(why) = self.unprovable(live, processes, lacks) else { return Ok(Outcome::Done) };
         // It may have been started just now, or a peer.
         if now.since_boot.saturating_sub(self.entered) >= self.limits.start {
             return Ok(Outcome::Failed(why));
@@ -118,24 +121,29 @@ impl Driver {
     }
 
     /// Why no release could be proven now. Whoever says `now` takes what comes.
-    fn unprovable(&self, live: &Switch, processes: &Processes) -> Option<String> {
+    fn unprovable(&self, live: &Switch, processes: &Processes, lacks: Option<String>) -> Option<String> {
         let running = live.which(Side::Former).filter(|former| processes.of(*former).is_some())?;
         let baseline = &self.journal.live.as_ref()?.baseline;
         let lost = baseline.is_empty() && live.mode != Mode::Now;
-        lost.then(|| format!("{running} reaches none of its peers, so no release could be proven here now (`--mode now` tries all the same)"))
+        let lacks = lacks.map_or_else(String::new, |lacks| format!(" ({lacks})"));
+        lost.then(|| {
+            format!(
+                "{running} reaches none of its peers{lacks}, so no release could be proven here now: see to that first, or take \
+                 what comes with `--mode now`"
+            )
+        })
     }
 
-    fn measure(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<(), DriveError> {
+    /// Takes what the running process reaches for the baseline; gives what it lacks, in words.
+    fn measure(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Option<String>, DriveError> {
         let former = live.which(Side::Former);
         // Connections outlive a peer that hangs; an answer doesn't lie.
         let asked = Some(self.asked.number).filter(|number| *number > 0);
         let asked = former.and_then(|former| processes.guarded(former)).and(asked);
-        let health = former.and_then(|former| processes.health(former, asked));
-        if let Some(health) = health {
-            let journal = self.journal.measured(health.proven());
-            self.believe(journal, now)?;
-        }
-        Ok(())
+        let Some(health) = former.and_then(|former| processes.health(former, asked)) else { return Ok(None) };
+        let journal = self.journal.measured(health.proven());
+        self.believe(journal, now)?;
+        Ok(health.lacks(&[]))
     }
 
     /// The new release loads what this host has for it. A restart changes no release: its trial will tell.

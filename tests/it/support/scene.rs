@@ -103,7 +103,7 @@ impl Scene {
         let author = Author::new();
         let mut all = vec![Master::start(&tree(MASTER), true)];
         for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
-            all.push(all[0].start_twin_at(address));
+            all.push(if wanted.failover { all[0].start_heir_at(address) } else { all[0].start_twin_at(address) });
         }
         let host = Host::new(&author);
         let marks = Marks::new();
@@ -119,7 +119,8 @@ impl Scene {
             wanted.options,
         );
         if wanted.failover {
-            configuration.push_str("master_type: failover\nmaster_alive_interval: 5\n");
+            let port = all[0].request_port - 1;
+            configuration += &format!("master_type: failover\nmaster_alive_interval: 5\npublish_port: {port}\n");
         }
         if let Some(name) = wanted.named {
             configuration =

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 
-from . import proof
+from . import masters, proof
 from .claims import Claims
 from .decision import DROP
 from .duties import Duties
@@ -228,20 +228,16 @@ class Guard:
 
     def peer_names(self):
         """The masters as the configuration names them; of a failover list, the one in use."""
-        masters = self.opts.get("master")
-        if self.opts.get("master_type") == "disable":
-            return []
-        if isinstance(masters, list) and self.opts.get("master_type") in ("failover", "distributed"):
-            names = list(self.named_minions())
-            return names or [str(masters[0])] if masters else []
-        return [str(master) for master in (masters if isinstance(masters, list) else [masters])]
+        names = masters.configured(self.opts)
+        return list(self.named_minions()) or names[:1] if masters.is_one_of_a_list(self.opts) else names
 
     def named_minions(self):
         """The connected minion objects by the names of their masters."""
         named = {}
         for minion in self.minions():
             if getattr(minion, "connected", False):
-                named[str(getattr(minion, "_sidle_master", None) or minion.opts.get("master"))] = minion
+                name = getattr(minion, "_sidle_master", None) or masters.configured_name(self.opts, minion.opts)
+                named[str(name or minion.opts.get("master"))] = minion
         return named
 
     def write_report(self):

@@ -16,6 +16,7 @@ import types
 from . import places, wraps
 from .guard import Guard
 from .jobs import Job
+from .masters import configured_name
 from .seat import Seat
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ def _take_over(guard):
     guard.duties.held = True
     guard.opts["sock_dir"] = guard.places.sock_dir
     for minion in guard.minions():
-        minion._sidle_master = _configured_name(guard.opts.get("master"), minion.opts)
+        minion._sidle_master = configured_name(guard.opts, minion.opts)
         # Its own returns must go over its own bus, wherever the default places lead.
         minion.opts["sock_dir"] = guard.places.sock_dir
         for callback, method in CAPTURED.items():
@@ -97,17 +98,6 @@ def _take_over(guard):
             guard.jobs.running.append(Job(*_described(found), Pending(found), goes_on=True, known=False))
         elif kind == BUS:
             guard.jobs.inherited.append(Pending(found, LONGEST_PASSING_SECONDS))
-
-
-def _configured_name(masters, opts):
-    """The master of a minion object as the configuration names it: where there are several, Salt has taken the port off."""
-    if not isinstance(masters, list):
-        return masters if isinstance(masters, str) else None
-    for name in map(str, masters):
-        host, _, port = name.rpartition(":")
-        if name == opts.get("master") or (host == opts.get("master") and port == str(opts.get("master_port"))):
-            return name
-    return None
 
 
 class Pending:

@@ -13,7 +13,7 @@ import unittest.mock
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from sidle_guard import claims, events, gate, handover, jobs, places, report, roles, seat  # noqa: E402
+from sidle_guard import claims, events, gate, handover, jobs, masters, places, report, roles, seat  # noqa: E402
 from sidle_guard.decision import CLAIM, DROP, WAIT, decide, missed  # noqa: E402
 
 EARLY, LATE = "20260101000000000001", "20260101000000000002"
@@ -415,6 +415,19 @@ class SeatTest(unittest.TestCase):
                                       ({"duties": False, "serial": 5}, True)):
                 report.ReportFile(place).write(content, False)
                 self.assertEqual(others.has_given_up(os.getpid(), 5), given_up)
+
+    def test_masters_are_called_as_the_configuration_names_them(self):
+        several = {"master": ["127.0.0.1:4506", "[::1]:4510", "plain"]}
+        for opts, minion, name in (
+                (several, {"master": "127.0.0.1", "master_port": 4506}, "127.0.0.1:4506"),
+                (several, {"master": "::1", "master_port": 4510}, "[::1]:4510"),
+                (several, {"master": "plain", "master_port": 4506}, "plain"),
+                (several, {"master": "other", "master_port": 4506}, None),
+                ({"master": "a, b:1", "master_type": "failover"}, {"master": "b", "master_port": 1}, "b:1"),
+                ({"master": "host:4506"}, {"master": "host", "master_port": 4506}, "host:4506")):
+            self.assertEqual(masters.configured_name(opts, minion), name, opts)
+        self.assertEqual(masters.configured({"master": "a, b", "master_type": "distributed"}), ["a", "b"])
+        self.assertEqual(masters.configured({"master": "a", "master_type": "disable"}), [])
 
     def test_only_the_main_process_makes_its_directories(self):
         with tempfile.TemporaryDirectory() as folder:
