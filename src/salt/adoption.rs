@@ -23,7 +23,7 @@ macro_rules! guard_file {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 17] = [
+pub const GUARD: [(&str, &str); 18] = [
     guard_file!("__init__.py"),
     guard_file!("claims.py"),
     guard_file!("decision.py"),
@@ -35,6 +35,7 @@ pub const GUARD: [(&str, &str); 17] = [
     guard_file!("hook.py"),
     guard_file!("jobs.py"),
     guard_file!("late.py"),
+    guard_file!("masters.py"),
     guard_file!("places.py"),
     guard_file!("proof.py"),
     guard_file!("report.py"),
