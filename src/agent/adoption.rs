@@ -2,6 +2,7 @@
 
 use super::AgentError;
 use crate::os::process::Identity;
+use jiff::Zoned;
 use std::path::{Path, PathBuf};
 
 /// An agent that runs, and that sidle did not start.
@@ -30,6 +31,9 @@ pub trait Adopter {
     /// Asks a running agent to take its guard, which is copied into the directory `copy` for it. Its report in `gate` will tell
     /// whether it has; the asking itself leaves nothing behind once [`Adopter::tidy`] was called.
     fn guard(&self, found: &Found, gate: &Path, copy: &Path) -> Result<(), AgentError>;
+
+    /// How the peers name what they asked for between two moments in which nobody was there, in the operator's words.
+    fn missed(&self, from: &Zoned, until: &Zoned) -> String;
 
     /// Removes what [`Adopter::guard`] put where the agent looks for it.
     fn tidy(&self, configuration: &Path) -> Result<(), AgentError>;

@@ -1,6 +1,7 @@
 //! The verbs that switch: switch, rollback, restart, cancel, supervise. They ask the supervisor where one lives, and write the wish down where
 //! none does; then they follow the journal, which needs no socket.
 
+use super::adopt::beside;
 use super::follow::{follow, words};
 use super::timing::Timing;
 use super::{Context, Ended, agents, caller, instance_of, no_configuration, rehearsers, usage};
@@ -255,6 +256,7 @@ fn begin(
     let instance = instance_of(package, terms.instance.as_ref());
     let wish = wish(&settings, &instance, terms, purpose, to)?;
     let files = InstanceFiles::new(&context.layout, &instance, package);
+    beside::refuse(context, &files, &wish.to)?;
     match ask(&context.layout, &instance, &Request::Switch(Box::new(wish.clone())))? {
         Some(Answer::Refused(report)) => Err(report),
         // Nobody waits at a terminal for a window of next week.

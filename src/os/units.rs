@@ -55,6 +55,11 @@ pub fn enable_again(unit: &str) -> Result<()> {
     tell(&["reenable", unit])
 }
 
+/// Stops a unit and starts it again; waits until it has started.
+pub fn restart(unit: &str) -> Result<()> {
+    tell(&["restart", unit])
+}
+
 fn tell(words: &[&str]) -> Result<()> {
     let program = words.iter().fold(Program::new("systemctl"), Program::argument);
     if program.output()?.0 {

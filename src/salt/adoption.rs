@@ -8,8 +8,9 @@ use super::config::MinionConfig;
 use crate::agent::adoption::{Adopter, Found};
 use crate::agent::{AgentError, Subject};
 use crate::os::dir::Dir;
-use crate::os::process::Identity;
+use crate::os::process::{self, Identity};
 use crate::os::{OsError, clock, proc_fs, socket};
+use jiff::Zoned;
 use serde_json::json;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -100,9 +101,26 @@ impl Adopter for SaltAdopter {
             "gate": gate, "guard": copy, "now": clock::since_boot().as_secs_f64(),
         });
         let text = GRAIN.replace("@ADOPTION@", &adoption.to_string().replace('\\', "\\\\"));
-        let grains = Dir::open_or_create(&config.extension_directory.join(GRAINS_NAME), 0o755).map_err(failed)?;
+        let extensions = Dir::open_or_create(&config.extension_directory, 0o755).map_err(failed)?;
+        let is_new = extensions.stat(GRAINS_NAME).map_err(failed)?.is_none();
+        // Never through a link: the directory may be another user's.
+        let grains = extensions.child_or_create(GRAINS_NAME, 0o755).map_err(failed)?;
+        let user = found.user.as_deref().and_then(process::user_number);
+        if let Some(user) = user.filter(|user| is_new && *user != process::user()) {
+            // The minion itself writes there later.
+            grains.set_owner(user).map_err(failed)?;
+        }
         grains.write_atomic(format!("{GRAIN_STEM}.py"), text.as_bytes(), 0o644).map_err(failed)?;
         tell(&config)
+    }
+
+    fn missed(&self, from: &Zoned, until: &Zoned) -> String {
+        let told = |time: &Zoned| time.strftime("%Y-%m-%d %H:%M:%S").to_string();
+        format!(
+            "`salt-run jobs.list_jobs start_time='{}' end_time='{}'` on a master names what was published meanwhile, by this host's clock",
+            told(from),
+            told(until)
+        )
     }
 
     fn tidy(&self, configuration: &Path) -> Result<(), AgentError> {

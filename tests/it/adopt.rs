@@ -1,14 +1,18 @@
 //! A minion that a distribution's package brought is taken over while it works, and given back.
 
+mod environment;
+mod variety;
+
 use crate::handover::bad::{BAD, install_bad};
 use crate::support::eventually;
-use crate::support::salt::{START_SECONDS, Tree, packaged_tree};
+use crate::support::salt::{START_SECONDS, Tree, copy_renamed, packaged_tree};
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::{Ran, SALT, text};
 use crate::support::stream::Plan;
 use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -28,9 +32,31 @@ struct Packaged {
 
 impl Packaged {
     fn new(releases: &[&str]) -> Self {
-        let scene = Scene::idle(&Wanted::of(releases));
-        let mut command = Command::new(packaged_tree(OLD).join("bin/salt-minion"));
-        command.arg("-c").arg(scene.host.path("etc/salt"));
+        Self::with(&Wanted::of(releases))
+    }
+
+    /// The same with more.
+    fn with(wanted: &Wanted<'_>) -> Self {
+        let scene = Scene::idle(wanted);
+        let programs = scene.host.path("usr/bin");
+        fs::create_dir_all(&programs).unwrap();
+        let name = if wanted.package == SALT { "salt" } else { wanted.package };
+        // Where every user may read it, and with its own names.
+        let tree = scene.host.path("usr/lib").join(wanted.package);
+        copy_renamed(&packaged_tree(OLD), &tree, Some(name).filter(|name| *name != "salt"));
+        let prefix = wanted.package.strip_suffix(SALT).expect("it is a minion");
+        for program in ["salt-minion", "salt-call"] {
+            symlink(tree.join("bin").join(program), programs.join(format!("{prefix}{program}"))).unwrap();
+        }
+        if wanted.user != "root" {
+            // As packages make them.
+            for place in ["var/log/salt", "var/cache/salt/minion", "var/run/salt/minion", "etc/salt/pki/minion"] {
+                let made = Command::new("install").args(["-d", "-o", wanted.user]).arg(scene.host.path(place)).status();
+                assert!(made.unwrap().success());
+            }
+        }
+        let mut command = Command::new(programs.join(wanted.package));
+        command.arg("-c").arg(scene.configuration());
         let minion = Tree::start(&mut command, &scene.host.path("packaged.log"));
         scene.answers();
         scene.marks.started(1);
@@ -50,7 +76,7 @@ impl Packaged {
     }
 
     fn mask(&self) -> PathBuf {
-        self.scene.host.path("etc/systemd/system/salt-minion.service")
+        self.scene.host.path("etc/systemd/system").join(format!("{}.service", self.scene.package))
     }
 
     fn logs(&self) -> String {

@@ -1,5 +1,7 @@
 //! `sidle adopt` and `sidle release`: a running agent of a distribution's package is taken over, and given back.
 
+pub mod beside;
+mod environment;
 pub mod record;
 mod release;
 pub mod stand_in;
@@ -11,12 +13,12 @@ use super::follow::follow;
 use super::switching::ModeName;
 use super::{Context, Ended, adopter, instance_of, usage};
 use crate::agent::adoption::{Adopter, Found};
-use crate::agent::gate::{GATE_VARIABLE, Report as GuardReport};
+use crate::agent::gate::Report as GuardReport;
 use crate::bundle::manifest::Manifest;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
-use crate::os::{clock, file, proc_fs, process, units};
+use crate::os::{clock, process};
 use crate::store::Store;
 use crate::supervise::control::{Answer, Request, Wish, ask};
 use crate::supervise::status::SupervisorStatus;
@@ -26,9 +28,10 @@ use crate::switch::schedule::When;
 use crate::switch::{Adopted, Mode, Purpose};
 use crate::version::Release;
 use clap::Args;
+use environment::Environment;
 use record::{Adoption, GUARD_NAME, Stage};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a running agent may take to take its guard: it loads all its modules for that, on a busy host.
@@ -67,6 +70,7 @@ struct Plan {
     found: Found,
     unit: String,
     managed: bool,
+    environment: Environment,
     mode: Mode,
 }
 
@@ -104,8 +108,7 @@ fn go_on(
     match (adoption.stage, &journal.live, &journal.proven) {
         (Stage::Held, None, Some(release)) if !dry_run && adoption.is_only_masked(&context.layout)? => {
             let manifest = Store::new(&context.layout, package).manifest(release)?;
-            let programs: Vec<String> = manifest.commands.keys().cloned().collect();
-            adoption.retire(&context.layout, (package, instance), &programs)?;
+            adoption.retire(&context.layout, (package, instance), &manifest.commands)?;
             let text =
                 format!("{instance} is adopted: the mask of {} is a unit that stands in for it now", adoption.unit);
             context.output.result(&text, json!({"adopted": instance}));
@@ -120,11 +123,11 @@ fn go_on(
         }),
         (Stage::Begun, None, Some(release)) if !dry_run => {
             let manifest = Store::new(&context.layout, package).manifest(release)?;
-            let programs: Vec<String> = manifest.commands.keys().cloned().collect();
-            adoption.retire(&context.layout, (package, instance), &programs)?;
+            adoption.retire(&context.layout, (package, instance), &manifest.commands)?;
             told(format!("{instance} is adopted: it runs {release}"))
         }
         (Stage::Begun, None, _) if !dry_run => {
+            environment::remove(&context.layout, instance, adoption.managed)?;
             adoption.undo(&context.layout, instance)?;
             Ok(None)
         }
@@ -140,8 +143,8 @@ fn plan(context: &Context, arguments: &AdoptArguments, instance: InstanceName) -
         to.ok_or_else(|| cannot(&package, "no release of it is installed", "`sidle install FILE` installs one"))?;
     store.verify(&to)?;
     let manifest = store.manifest(&to)?;
-    let (_, configuration) = Settings::read(&context.layout)?.instance(&context.layout, &instance)?;
-    let configuration = configuration.unwrap_or_else(|| context.layout.on_host(Path::new(&manifest.service.config)));
+    let files = InstanceFiles::new(&context.layout, &instance, &package);
+    let configuration = beside::configuration(context, &files, &manifest)?;
     let adopter = adopter(manifest.agent)
         .ok_or_else(|| cannot(&package, "an agent of its kind can't be adopted", "`sidle switch` starts it"))?;
     let failed = |error: crate::agent::AgentError| Report::new(Class::Failed, &error, None);
@@ -150,24 +153,28 @@ fn plan(context: &Context, arguments: &AdoptArguments, instance: InstanceName) -
         adopter.tidy(&configuration).map_err(failed)?;
     }
     let unit = arguments.unit.clone().unwrap_or_else(|| adopter.unit(package.as_str()));
-    let own_host = context.layout.root() == Path::new("/") && units::is_running();
-    let leader = if own_host { units::main_process(&unit)? } else { None };
-    let found = adopter.find(&configuration, leader).map_err(failed)?.ok_or_else(|| {
+    let found = beside::running(context, adopter, &configuration, &unit)?;
+    let (found, managed) = found.ok_or_else(|| {
         let hint =
             format!("`sidle switch {package}` starts a release where nothing runs yet; --unit names another unit");
         cannot(&package, &format!("none runs with the configuration in {}", configuration.display()), &hint)
     })?;
-    if proc_fs::environment_variable(found.leader.pid, GATE_VARIABLE)?.is_some() {
+    if beside::is_own(&found)? {
         let hint = format!("`sidle status {package}` tells how it is");
         return Err(cannot(&package, &format!("process {} is sidle's own already", found.leader.pid), &hint));
     }
-    let theirs = file::canonical(&found.configuration).unwrap_or_else(|_| found.configuration.clone());
-    if theirs != file::canonical(&configuration)? {
-        let why = format!("it runs with the configuration in {}, not {}", theirs.display(), configuration.display());
+    if !beside::shares(&found, &configuration)? {
+        let (theirs, ours) = (found.configuration.display(), configuration.display());
+        let why = format!("it runs with the configuration in {theirs}, not {ours}");
         return Err(cannot(&package, &why, "set `config` of the instance in /etc/sidle/conf.d to that directory"));
     }
+    if let Some((is, meant)) = beside::other_user(&found)? {
+        let hint = format!("set `user: {is}` in its configuration, restart it, and try again");
+        return Err(cannot(&package, &format!("it runs as {is}, and the next one would run as {meant}"), &hint));
+    }
+    let environment = Environment::read(&context.layout, &unit)?;
     let mode = arguments.mode.map_or(Mode::Overlap, Mode::from);
-    Ok(Plan { package, instance, to, manifest, configuration, adopter, found, unit, managed: leader.is_some(), mode })
+    Ok(Plan { package, instance, to, manifest, configuration, adopter, found, unit, managed, environment, mode })
 }
 
 fn cannot(package: &PackageName, why: &str, hint: &str) -> Report {
@@ -180,10 +187,6 @@ fn cannot(package: &PackageName, why: &str, hint: &str) -> Report {
 }
 
 impl Plan {
-    fn programs(&self) -> Vec<String> {
-        self.manifest.commands.keys().cloned().collect()
-    }
-
     fn steps(&self, context: &Context) -> Vec<String> {
         let by = if self.managed { self.unit.as_str() } else { "no service manager" };
         let user = self.found.user.as_deref().unwrap_or("root");
@@ -196,6 +199,7 @@ impl Plan {
         if self.managed {
             steps.push(format!("keep systemd from starting {} meanwhile (systemctl mask --runtime)", self.unit));
         }
+        steps.extend(self.environment.told(&context.layout, &self.instance));
         if self.mode == Mode::Overlap {
             steps.push("give the running process a guard (a grain that is there for a moment)".to_owned());
         }
@@ -204,7 +208,8 @@ impl Plan {
             "put a unit in place of {} that stops nothing and takes a changed configuration up (/etc/systemd/system)",
             self.unit
         ));
-        steps.push(format!("let {} lead to the running release (/usr/local/sbin)", self.programs().join(", ")));
+        let programs: Vec<&str> = self.manifest.commands.keys().map(String::as_str).collect();
+        steps.push(format!("let {} lead to the running release (/usr/local/sbin)", programs.join(", ")));
         steps.push(format!("keep what `sidle release` needs in {}", context.layout.adoption(&self.instance).display()));
         steps
     }
@@ -218,16 +223,20 @@ impl Plan {
         let mut adoption =
             Adoption::new(self.manifest.agent, self.unit.clone(), self.managed, self.found.command.clone());
         adoption.write(layout, &self.instance)?;
+        if let Some(told) = self.environment.carry(layout, &self.instance, beside::is_own_host(layout))? {
+            context.output.warning(&told);
+        }
         let switched = self.switch(context, &adoption);
         let files = InstanceFiles::new(layout, &self.instance, &self.package);
         let journal = files.journal()?;
         if journal.proven.as_ref() == Some(&self.to) {
-            let told = adoption.retire(layout, (&self.package, &self.instance), &self.programs())?;
+            let told = adoption.retire(layout, (&self.package, &self.instance), &self.manifest.commands)?;
             for line in &told {
                 context.output.warning(line);
             }
             Gatekeeper::new(layout, &self.instance).forget(self.found.leader.pid)?;
         } else if journal.live.is_none() {
+            environment::remove(layout, &self.instance, beside::is_own_host(layout))?;
             adoption.undo(layout, &self.instance)?;
         }
         switched

@@ -2,14 +2,16 @@
 
 use super::stand_in::{self, KEPT_SUFFIX, Lies, UNITS};
 use crate::agent::AgentKind;
+use crate::bundle::path::BundlePath;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::{OsError, units};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const RECORD_NAME: &str = "record";
 const RECORD_LENGTH_MAXIMUM: u64 = 64 * 1024;
@@ -84,19 +86,19 @@ impl Adoption {
     }
 
     /// Retires the package's agent for good: another unit stands in for its unit, its commands lead to the running release. `programs`: their
-    /// names. Gives what there is to tell.
+    /// names, and where they are in a release. Gives what there is to tell.
     pub fn retire(
         &mut self,
         layout: &Layout,
         (package, instance): (&PackageName, &InstanceName),
-        programs: &[String],
+        programs: &BTreeMap<String, BundlePath>,
     ) -> Result<Vec<String>, OsError> {
         let mut told = Vec::new();
         let units = Dir::open_or_create(&layout.root().join(UNITS), 0o755)?;
         let makes_room = stand_in::lies(&units, &self.unit)? == Lies::Unit;
         self.unit_kept |= makes_room;
         let commands = Dir::open_or_create(&layout.root().join(COMMANDS), 0o755)?;
-        for program in programs {
+        for program in programs.keys() {
             let path = commands.path().join(program);
             let ours = self.commands.contains(&path);
             if ours || commands.stat(program)?.is_none() {
@@ -114,9 +116,12 @@ impl Adoption {
         }
         stand_in::put(layout, (package, instance), &units, &self.unit)?;
         for path in &self.commands {
-            let name = path.file_name().unwrap_or(OsStr::new(""));
-            let text = script(layout, package, instance, &name.to_string_lossy());
-            commands.write_atomic(name, text.as_bytes(), 0o755)?;
+            let name = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
+            // Also one that only an earlier release had leads somewhere.
+            let place =
+                programs.get(name.as_ref()).map_or(Path::new("bin").join(name.as_ref()), |at| at.as_path().to_owned());
+            let text = script(layout, package, instance, (&name, &place));
+            commands.write_atomic(name.as_ref(), text.as_bytes(), 0o755)?;
         }
         if self.managed {
             units::unmask_until_boot(&self.unit)?;
@@ -199,13 +204,14 @@ impl Adoption {
 }
 
 /// A command that leads to the running release, also when sidle itself is gone.
-fn script(layout: &Layout, package: &PackageName, instance: &InstanceName, program: &str) -> String {
+fn script(layout: &Layout, package: &PackageName, instance: &InstanceName, (program, place): (&str, &Path)) -> String {
+    let place = place.display();
     let link = layout.package(package).join(Layout::link_name(package, instance));
     let (root, link) = (layout.root().display(), link.display());
     format!(
         "#!/bin/sh\n# Made by `sidle adopt`, removed by `sidle release`: {program} of the release that runs.\n\
          if command -v sidle >/dev/null; then\n    \
          exec sidle --root '{root}' run {package} --instance {instance} {program} -- \"$@\"\nfi\n\
-         exec \"$(readlink -f '{link}')/bin/{program}\" \"$@\"\n"
+         exec \"$(readlink -f '{link}')/{place}\" \"$@\"\n"
     )
 }

@@ -3,20 +3,24 @@
 //! The package's agent has no guard before it runs, so the two are never there at once: ours is ended once no job runs, and what is
 //! published until the other one is up is missed. How long that was is told.
 
+use super::environment;
 use super::record::Adoption;
-use crate::agent::{AgentSettings, Subject};
+use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
+use crate::agent::{AgentKind, AgentSettings, Subject};
 use crate::cli::{Context, Ended, adopter, agents, instance_of};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
-use crate::os::process::Program;
-use crate::os::{clock, units};
+use crate::os::process::{self, Program};
+use crate::os::{clock, proc_fs, units};
 use crate::store::Store;
 use crate::supervise::control::{Answer, Request, ask};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::drive::{Driver, Moment};
 use crate::switch::files::InstanceFiles;
+use crate::switch::processes::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, described};
 use clap::Args;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,8 +66,12 @@ pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended,
         });
     }
     if arguments.dry_run {
-        let mut steps =
-            vec!["wait until no job runs, then end the running release; from then on nobody is there".to_owned()];
+        let mut steps = vec![
+            "wait until no job runs, then end the running release: the package's agent has no guard, and beside ours it would do every job \
+             a second time"
+                .to_owned(),
+            "from then on nobody is there until the package's agent is up: what is published meanwhile is missed".to_owned(),
+        ];
         steps.push(format!(
             "remove the unit that stands in for {} and {} commands",
             adoption.unit,
@@ -73,19 +81,29 @@ pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended,
         context.output.result(&steps.join("\n"), json!({"steps": steps}));
         return Ok(Ended::Well);
     }
+    refuse_own_job(context, &instance)?;
     let settings = Settings::read(layout)?;
     let files = InstanceFiles::new(layout, &instance, package);
     let configuration = configuration(context, &settings, &files, &instance)?;
-    let ended = end_ours(context, &files, arguments.deadline.unwrap_or(settings.switch_deadline), &settings)?;
-    let Some(since) = ended else {
-        context.output.result("still busy at the deadline, nothing was changed", json!({"released": false}));
-        return Ok(Ended::As(Class::Busy));
+    let watched = Watched { kind: adoption.agent, configuration: configuration.clone(), told: None };
+    let patience = arguments.deadline.unwrap_or(settings.switch_deadline);
+    let since = match end_ours(context, &files, patience, &settings, watched)? {
+        Gone::Since(since) => since,
+        Gone::Not(work) => {
+            let work = work.map_or_else(String::new, |work| format!(" with {work}"));
+            let told = format!("still busy{work} at the deadline, nothing was changed");
+            context.output.result(&told, json!({"released": false}));
+            return Ok(Ended::As(Class::Busy));
+        }
     };
+    let from = clock::now();
+    environment::remove(layout, &instance, adoption.managed)?;
     adoption.undo(layout, &instance)?;
     start(&adoption)?;
     let up = comes_up(&adoption, configuration);
     let outage = clock::since_boot().saturating_sub(since);
-    let told = format!("{} runs again; nobody was there for {:.1} s", adoption.unit, outage.as_secs_f64());
+    let missed = missed(&adoption, from)?;
+    let told = format!("{} runs again; nobody was there for {:.1} s{missed}", adoption.unit, outage.as_secs_f64());
     if !up {
         return Err(Report {
             class: Class::Failed,
@@ -119,13 +137,82 @@ fn configuration(
     Ok(Some(named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()))))
 }
 
-/// Ends the running release once it is idle; gives since when nobody is there. None: it stayed busy.
+/// A job of the agent itself would wait for its own end.
+fn refuse_own_job(context: &Context, instance: &InstanceName) -> Result<(), Report> {
+    let agent = SupervisorStatus::read(&context.layout, instance)?.and_then(|status| status.agent);
+    let above = proc_fs::ancestors(process::own_number())?;
+    if !agent.is_some_and(|agent| above.iter().any(|process| process.pid == agent.leader.pid)) {
+        return Ok(());
+    }
+    Err(Report {
+        class: Class::Conflict,
+        message: format!("cannot release {instance}: a job of it asks, and it is not idle before that job has ended"),
+        causes: Vec::new(),
+        hint: Some(
+            "ask from a shell, or let the job ask for it later: `systemd-run --on-active=5 sidle release …`".to_owned(),
+        ),
+    })
+}
+
+/// Where what was published while nobody was there can be seen.
+fn missed(adoption: &Adoption, from: Timestamp) -> Result<String, Report> {
+    let zone = clock::zone(None)?;
+    // To the second, and nothing is left out.
+    let now = clock::now();
+    let until = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
+    let words =
+        adopter(adoption.agent).map(|adopter| adopter.missed(&from.to_zoned(zone.clone()), &until.to_zoned(zone)));
+    Ok(words.map_or_else(String::new, |words| format!("\n{words}")))
+}
+
+/// What came of ending the running release.
+enum Gone {
+    /// Nobody is there since then (time since boot).
+    Since(Duration),
+    /// It stayed busy, with this.
+    Not(Option<String>),
+}
+
+/// How often is looked at what an agent still does, to tell it.
+const TELL_LOOK: Duration = Duration::from_secs(1);
+
+/// The agent that is waited for.
+struct Watched {
+    kind: AgentKind,
+    configuration: Option<PathBuf>,
+    told: Option<(Duration, Option<String>)>,
+}
+
+impl Watched {
+    /// Tells what is waited for, when that is something new.
+    fn tell(&mut self, context: &Context, files: &InstanceFiles) -> Result<(), Report> {
+        let now = clock::since_boot();
+        if self.told.as_ref().is_some_and(|(at, _)| now < *at + TELL_LOOK) {
+            return Ok(());
+        }
+        let agent = SupervisorStatus::read(&context.layout, files.instance())?.and_then(|status| status.agent);
+        let (Some(agent), Some(configuration)) = (agent, &self.configuration) else { return Ok(()) };
+        let activity = agents(self.kind, &AgentSettings::new(configuration))
+            .map(|observer| observer.activity(Subject::unguarded(&agent.leader)));
+        let work = activity.ok().as_ref().and_then(described);
+        if let Some(work) =
+            work.as_ref().filter(|work| self.told.as_ref().is_none_or(|(_, told)| told.as_ref() != Some(*work)))
+        {
+            context.output.step(&format!("waiting for {work}"));
+        }
+        self.told = Some((now, work));
+        Ok(())
+    }
+}
+
+/// Ends the running release once it is idle.
 fn end_ours(
     context: &Context,
     files: &InstanceFiles,
     patience: Duration,
     settings: &Settings,
-) -> Result<Option<Duration>, Report> {
+    mut watched: Watched,
+) -> Result<Gone, Report> {
     let deadline_seconds = patience.as_secs();
     match ask(&context.layout, files.instance(), &Request::Release { deadline_seconds })? {
         Some(Answer::Refused(report)) => return Err(report),
@@ -145,10 +232,12 @@ fn end_ours(
             let since = *since.get_or_insert(clock::since_boot());
             let status = SupervisorStatus::read(&context.layout, files.instance())?;
             if status.is_none_or(|status| status.agent.is_none()) {
-                return Ok(Some(since));
+                return Ok(Gone::Since(since));
             }
         } else if clock::since_boot() >= give_up_at {
-            return Ok(None);
+            return Ok(Gone::Not(watched.told.and_then(|(_, work)| work)));
+        } else {
+            watched.tell(context, files)?;
         }
         clock::sleep(LOOK);
     }
@@ -161,6 +250,9 @@ fn start(adoption: &Adoption) -> Result<(), Report> {
     let mut words = adoption.command.iter();
     let mut program = Program::new(words.next().cloned().unwrap_or_default());
     program.arguments = words.map(Into::into).collect();
+    // It is nobody's but the host's, whoever asked for it.
+    let own = [GATE_VARIABLE, ROLE_VARIABLE, INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE];
+    program.without = own.map(Into::into).into();
     program.start_detached()?;
     Ok(())
 }

@@ -40,6 +40,24 @@ fn kept(version: &str, options: &[&str]) -> PathBuf {
     Path::new(String::from_utf8_lossy(&output.stdout).trim()).join(format!("salt-{version}"))
 }
 
+/// Copies a tree, as far as it will be changed; `name`: what Salt's own directories are called then (/etc/NAME and so on).
+pub fn copy_renamed(tree: &Path, copy: &Path, name: Option<&str>) {
+    fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    let linked = Command::new("cp").arg("-al").arg(tree).arg(copy).stderr(Stdio::null()).status().unwrap();
+    if !linked.success() {
+        let _ = fs::remove_dir_all(copy);
+        assert!(Command::new("cp").arg("-a").arg(tree).arg(copy).status().unwrap().success());
+    }
+    let Some(name) = name else { return };
+    // As `build-tree --paths` does.
+    let builder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/salt-minion");
+    let code = "import pathlib, sys\nsys.path.insert(0, sys.argv[1])\nfrom builder import commands\n\
+        commands.write_syspaths(pathlib.Path(sys.argv[2]), sys.argv[3])\n";
+    let mut python = Command::new("python3");
+    let named = python.args(["-B", "-c", code]).arg(builder).arg(copy).arg(name).status().unwrap();
+    assert!(named.success());
+}
+
 /// A process with all that descends from it; ends with the test.
 pub struct Tree {
     pub child: Child,

@@ -3,7 +3,7 @@
 use super::eventually;
 use super::mounts::Mounted;
 use super::salt::{Master, Minion, START_SECONDS, tree};
-use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor};
+use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor, VENV_SALT};
 use super::stream::{Marks, Plan, Stream, calibrate};
 use serde_json::Value;
 use sidle::os::process::SignalNumber;
@@ -32,6 +32,10 @@ const ADDRESSES: [&str; 2] = ["127.0.0.2", "127.0.0.3"];
 
 /// What a scene has.
 pub struct Wanted<'a> {
+    /// The minion's package, and its default instance.
+    pub package: &'static str,
+    /// Whom the minion gives up root for.
+    pub user: &'a str,
     /// Installed; the first one runs.
     pub releases: &'a [&'a str],
     /// How many masters, all hot; up to three.
@@ -56,6 +60,8 @@ impl<'a> Wanted<'a> {
     /// One master and these releases.
     pub fn of(releases: &'a [&'a str]) -> Self {
         Self {
+            package: SALT,
+            user: "root",
             releases,
             masters: 1,
             run: None,
@@ -69,9 +75,16 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// The name of a package's directories: /etc/NAME and so on.
+fn name_of(package: &str) -> &str {
+    if package == SALT { "salt" } else { package }
+}
+
 /// A host with a running minion. The fields go in this order: first the agent, last what it speaks to.
 pub struct Scene {
     supervisor: Option<Supervisor>,
+    /// The minion's package, and its default instance.
+    pub package: &'static str,
     _run: Option<Mounted>,
     pub host: Host,
     pub marks: Marks,
@@ -110,11 +123,13 @@ impl Scene {
         }
         let host = Host::new(&author);
         let marks = Marks::new();
-        fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
+        let place = host.path("etc").join(name_of(wanted.package));
+        fs::create_dir_all(place.join("minion.d")).unwrap();
         fs::write(host.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
         fs::write(host.path("etc/sidle/conf.d/test.toml"), wanted.settings).unwrap();
         let mut configuration = format!(
-            "id: {ID}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\n{}{}",
+            "id: {ID}\nuser: {}\nroot_dir: {}\nlog_level_logfile: info\n{}{}",
+            wanted.user,
             host.path("").display(),
             marks.configuration(&all.iter().collect::<Vec<_>>()),
             [wanted.options, wanted.transport].concat(),
@@ -127,24 +142,32 @@ impl Scene {
             configuration =
                 configuration.replace(&format!("master: {}\n", all[0].address), &format!("master: {name}\n"));
         }
-        fs::write(host.path("etc/salt/minion"), configuration).unwrap();
+        fs::write(place.join("minion"), configuration).unwrap();
         for release in wanted.releases {
-            host.install(&author.salt(release)).ok();
+            let is_venv = wanted.package == VENV_SALT;
+            host.install(&if is_venv { author.venv_salt(release) } else { author.salt(release) }).ok();
+        }
+        if wanted.user != "root" {
+            // Temporary directories are their owner's alone.
+            for (path, mode) in [(host.path(""), 0o755), (marks.directory.path().to_owned(), 0o777)] {
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            }
         }
         fs::create_dir_all(host.path("run")).unwrap();
         let run = wanted.run.map(|options| Mounted::tmpfs_at(&host.path("run"), options));
         let hot = if wanted.failover { 1 } else { all.len() };
-        let mut scene = Self { supervisor: None, _run: run, host, marks, masters: all, author, hot };
+        let package = wanted.package;
+        let mut scene = Self { supervisor: None, package, _run: run, host, marks, masters: all, author, hot };
         let supervisor = match wanted.named {
             Some(name) => {
                 scene.name_hosts(&[name]);
-                scene.host.supervise_instance_by(&scene.program_with_own_hosts(), SALT)
+                scene.host.supervise_instance_by(&scene.program_with_own_hosts(), package)
             }
             None if wanted.own_program => {
                 scene.put_program();
-                scene.host.supervise_instance_by(&scene.program(), SALT)
+                scene.host.supervise_instance_by(&scene.program(), package)
             }
-            None => scene.host.supervise_instance(SALT),
+            None => scene.host.supervise_instance(package),
         };
         scene.supervisor = Some(supervisor);
         scene
@@ -175,7 +198,7 @@ impl Scene {
     /// Ends the supervisor as a crash does, and starts it again.
     pub fn crash(&mut self) {
         self.supervisor.take().expect("it runs").kill();
-        self.supervisor = Some(self.host.supervise_instance(SALT));
+        self.supervisor = Some(self.host.supervise_instance(self.package));
     }
 
     fn program(&self) -> PathBuf {
@@ -204,7 +227,7 @@ impl Scene {
     /// Ends the supervisor with its agent, and starts it again, as a boot does.
     pub fn boot(&mut self) {
         assert_eq!(self.supervisor.take().expect("it runs").end(), Some(0), "{}", self.logs());
-        self.supervisor = Some(self.host.supervise_instance(SALT));
+        self.supervisor = Some(self.host.supervise_instance(self.package));
         self.answers();
         self.marks.started(2);
         self.marks.booted(1);
@@ -230,6 +253,11 @@ impl Scene {
         });
     }
 
+    /// The minion's configuration directory.
+    pub fn configuration(&self) -> PathBuf {
+        self.host.path("etc").join(name_of(self.package))
+    }
+
     /// `sidle switch salt-minion …`
     pub fn switch(&self, arguments: &[&str]) -> Ran {
         self.verb("switch", arguments)
@@ -237,7 +265,7 @@ impl Scene {
 
     /// `sidle VERB salt-minion …`
     pub fn verb(&self, verb: &str, arguments: &[&str]) -> Ran {
-        self.host.sidle(&[&[verb, SALT], arguments].concat())
+        self.host.sidle(&[&[verb, self.package], arguments].concat())
     }
 
     /// Begins a stream from every master that the minion listens to at the start.
@@ -260,12 +288,12 @@ impl Scene {
 
     /// What `sidle status` says about the instance.
     pub fn status(&self) -> Value {
-        self.host.sidle(&["--json", "status", SALT]).json()["instances"][0].clone()
+        self.host.sidle(&["--json", "status", self.package]).json()["instances"][0].clone()
     }
 
     /// What `sidle history` says, the last switch first.
     pub fn history(&self) -> Vec<Value> {
-        let history = self.host.sidle(&["--json", "history", SALT]).json();
+        let history = self.host.sidle(&["--json", "history", self.package]).json();
         history["switches"].as_array().unwrap().iter().rev().cloned().collect()
     }
 
@@ -276,9 +304,9 @@ impl Scene {
 
     /// What the supervisor and the minion have written, and the gate as it is, for a failure's story.
     pub fn logs(&self) -> String {
-        let gate = self.host.path("run/sidle").join(SALT).join("gate");
+        let gate = self.host.path("run/sidle").join(self.package).join("gate");
         let seats = fs::read_dir(gate.join("seats")).into_iter().flatten().flatten().map(|entry| entry.path());
-        let minion = self.host.path("var/log/salt/minion");
+        let minion = self.host.path("var/log").join(name_of(self.package)).join("minion");
         let files = seats.chain([gate.join("roles"), minion]);
         let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         let told = files.map(|path| format!("--- {}\n{}\n", path.display(), text(&path)));

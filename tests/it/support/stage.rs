@@ -16,6 +16,8 @@ pub const DEMO: &str = "demo-agent";
 
 /// The Salt minion's package, and its default instance.
 pub const SALT: &str = "salt-minion";
+/// The same under the names of Uyuni's bundle.
+pub const VENV_SALT: &str = "venv-salt-minion";
 
 /// An author's key and repository, and the bundles exported from it.
 pub struct Author {
@@ -136,8 +138,20 @@ impl Author {
 
     /// The same from another tree.
     pub fn salt_from(&self, version: &str, tree: &Path) -> PathBuf {
-        let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/salt-minion/salt-minion.toml");
-        let bundle = self.directory.path().join(format!("{SALT}-{version}.sidle"));
+        self.minion_from(SALT, version, tree)
+    }
+
+    /// The same as Uyuni's package of that name.
+    pub fn venv_salt(&self, version: &str) -> PathBuf {
+        let tree = self.directory.path().join(format!("{VENV_SALT}-tree-{version}"));
+        super::salt::copy_renamed(&super::salt::tree(version), &tree, Some(VENV_SALT));
+        self.minion_from(VENV_SALT, version, &tree)
+    }
+
+    fn minion_from(&self, package: &str, version: &str, tree: &Path) -> PathBuf {
+        let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/salt-minion");
+        let recipe = recipes.join(format!("{package}.toml"));
+        let bundle = self.directory.path().join(format!("{package}-{version}.sidle"));
         let (key, repository) = (self.key(), self.repository());
         let what = ["pack", text(&recipe), "--version", version, "--tree", text(tree), "--level", "1"];
         let to = ["--repo", text(&repository), "--key", text(&key), "--output", text(&bundle)];

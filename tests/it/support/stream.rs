@@ -31,7 +31,7 @@ const CALIBRATION_SECONDS: u64 = 20;
 
 /// Where a minion's executions leave their marks: a module that marks, and the file.
 pub struct Marks {
-    directory: TempDir,
+    pub(super) directory: TempDir,
     /// Where it is for the minion.
     inside: PathBuf,
 }
