@@ -23,7 +23,7 @@ fn a_minion_with_failover_is_switched_on_either_master_and_moves_as_it_would() {
 
     // The minion moves to the second master, and is switched there.
     scene.masters[0].kill();
-    scene.answers_to(&scene.masters[1]);
+    Scene::answers_to(&scene.masters[1]);
     let stream = scene.stream_from(1, &plan);
     stream.run(AROUND_SECONDS);
     overlap(&scene, "switch", &[&format!("{OLD}-1")]);
@@ -38,7 +38,7 @@ fn a_minion_with_failover_is_switched_on_either_master_and_moves_as_it_would() {
     reaches(&scene, "probation");
     scene.masters[1].kill();
     println!("the master in use goes away in probation: {}", ended(&scene)["result"]);
-    scene.answers_to(&scene.masters[0]);
+    Scene::answers_to(&scene.masters[0]);
     let stream = scene.stream(&plan);
     stream.run(AROUND_SECONDS);
     overlap(&scene, "restart", &[]);

@@ -5,9 +5,9 @@ use crate::support::scene::{Scene, Wanted};
 use crate::support::stream::Plan;
 
 /// Up, up, and down again.
-fn is_lossless(what: &str, wanted: Wanted) {
+fn is_lossless(what: &str, wanted: &Wanted<'_>) {
     let releases = [OLD, NEW, NEWEST];
-    let scene = Scene::with(&Wanted { releases: &releases, ..wanted });
+    let scene = Scene::with(&Wanted { releases: &releases, ..*wanted });
     let stream = scene.stream(&Plan::short(1.0));
     stream.run(AROUND_SECONDS);
     for version in [NEW, NEWEST, OLD] {
@@ -24,10 +24,10 @@ fn is_lossless(what: &str, wanted: Wanted) {
 
 #[test]
 fn a_minion_on_the_tcp_transport_is_switched_without_losing_a_job() {
-    is_lossless("transport: tcp", Wanted { transport: "transport: tcp\n", ..Wanted::of(&[]) });
+    is_lossless("transport: tcp", &Wanted { transport: "transport: tcp\n", ..Wanted::of(&[]) });
 }
 
 #[test]
 fn a_minion_with_jobs_in_threads_is_switched_without_losing_a_job() {
-    is_lossless("multiprocessing: False", Wanted { options: "multiprocessing: False\n", ..Wanted::of(&[]) });
+    is_lossless("multiprocessing: False", &Wanted { options: "multiprocessing: False\n", ..Wanted::of(&[]) });
 }

@@ -91,7 +91,7 @@ pub struct Scene {
     pub masters: Vec<Master>,
     pub author: Author,
     /// How many of the masters the minion listens to at the start.
-    hot: usize,
+    heard: usize,
 }
 
 impl Scene {
@@ -136,7 +136,8 @@ impl Scene {
         );
         if wanted.failover {
             let port = all[0].request_port - 1;
-            configuration += &format!("master_type: failover\nmaster_alive_interval: 5\npublish_port: {port}\n");
+            let lines = ["master_type: failover", "master_alive_interval: 5", &format!("publish_port: {port}"), ""];
+            configuration.push_str(&lines.join("\n"));
         }
         if let Some(name) = wanted.named {
             configuration =
@@ -155,9 +156,9 @@ impl Scene {
         }
         fs::create_dir_all(host.path("run")).unwrap();
         let run = wanted.run.map(|options| Mounted::tmpfs_at(&host.path("run"), options));
-        let hot = if wanted.failover { 1 } else { all.len() };
+        let heard = if wanted.failover { 1 } else { all.len() };
         let package = wanted.package;
-        let mut scene = Self { supervisor: None, package, _run: run, host, marks, masters: all, author, hot };
+        let mut scene = Self { supervisor: None, package, _run: run, host, marks, masters: all, author, heard };
         let supervisor = match wanted.named {
             Some(name) => {
                 scene.name_hosts(&[name]);
@@ -175,7 +176,9 @@ impl Scene {
 
     /// Names the first master's address, and nothing else.
     pub fn name_hosts(&self, names: &[&str]) {
-        let lines: String = names.iter().map(|name| format!("{} {name}\n", self.masters[0].address)).collect();
+        let mut lines =
+            names.iter().map(|name| format!("{} {name}", self.masters[0].address)).collect::<Vec<_>>().join("\n");
+        lines.push('\n');
         // Into the same file: it is mounted.
         fs::write(self.host.path("hosts"), lines).unwrap();
     }
@@ -240,13 +243,13 @@ impl Scene {
 
     /// Waits until the minion answers every master that it listens to at the start.
     pub fn answers(&self) {
-        for master in &self.masters[..self.hot] {
-            self.answers_to(master);
+        for master in &self.masters[..self.heard] {
+            Self::answers_to(master);
         }
     }
 
     /// Waits until the minion answers this master.
-    pub fn answers_to(&self, master: &Master) {
+    pub fn answers_to(master: &Master) {
         eventually(START_SECONDS, "the minion answers", || match master.call_within("10", ID, &["test.ping"]) {
             answer if answer.contains("True") => Ok(()),
             answer => Err(answer),
@@ -270,7 +273,7 @@ impl Scene {
 
     /// Begins a stream from every master that the minion listens to at the start.
     pub fn stream(&self, plan: &Plan) -> Stream {
-        Stream::begin(ID, &self.marks, &self.masters[..self.hot].iter().collect::<Vec<_>>(), plan)
+        Stream::begin(ID, &self.marks, &self.masters[..self.heard].iter().collect::<Vec<_>>(), plan)
     }
 
     /// A stream from one of the masters.
