@@ -38,9 +38,24 @@ pub fn note(layout: &Layout, instance: &InstanceName, configuration: Option<Dige
     directory.write_atomic(name, &bytes, 0o600)
 }
 
-/// The configuration that a process was started with; None: that is not known.
-pub fn of(layout: &Layout, instance: &InstanceName, leader: &Identity) -> Option<Digest> {
-    let directory = Dir::open_if_exists(&layout.run(instance).join(LOADED_NAME)).ok()??;
-    let note = note_of(&directory, &leader.pid.to_string())?;
-    note.configuration.filter(|_| note.leader == *leader)
+/// With what a process was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loaded {
+    /// It has not noted anything: it has still to begin, or a program of another version began it.
+    Unnoted,
+    /// It is about to look, or could not tell.
+    Unknown,
+    /// This configuration.
+    Known(Digest),
+}
+
+/// The configuration that a process was started with. What can't be read is not known.
+pub fn of(layout: &Layout, instance: &InstanceName, leader: &Identity) -> Loaded {
+    let directory = Dir::open_if_exists(&layout.run(instance).join(LOADED_NAME)).ok().flatten();
+    let note = directory.and_then(|directory| note_of(&directory, &leader.pid.to_string()));
+    match note.filter(|note| note.leader == *leader) {
+        None => Loaded::Unnoted,
+        Some(Note { configuration: None, .. }) => Loaded::Unknown,
+        Some(Note { configuration: Some(digest), .. }) => Loaded::Known(digest),
+    }
 }

@@ -173,9 +173,12 @@ fn configuration_of(manifest: &Manifest, request: &RunRequest, store: &Store) ->
 /// What comes to be in the configuration from here on is not sure to be loaded. Without a note that is never known, so that nothing is lost
 /// when it can't be written.
 fn note_configuration(manifest: &Manifest, request: &RunRequest, store: &Store) {
+    let note = |digest| loaded::note(store.layout(), &request.instance, digest);
+    // First of all, that it looks: whoever finds nothing noted may count on what is there now.
+    let _ = note(None);
     let settings = AgentSettings::new(&configuration_of(manifest, request, store));
     let digest = (request.registry)(manifest.agent, &settings).and_then(|agent| agent.configuration());
-    let _ = loaded::note(store.layout(), &request.instance, digest.ok().flatten());
+    let _ = note(digest.ok().flatten());
 }
 
 /// Nothing has been started until the supervisor has written down that it did; one that dies before leaves a process that ends.

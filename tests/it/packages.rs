@@ -143,6 +143,43 @@ fn a_highstate_that_upgrades_and_restarts_its_own_minion_returns_and_loses_nothi
     });
     stream.run(AROUND_SECONDS);
     stream.end().assert_lossless("a highstate upgrades the package, and restarts its minion");
+}
+
+#[test]
+fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
+    let mut host = PackagedHost::new(Kind::Deb);
+    // What an administrator may have added to the package's unit starts and stops nothing of its name any more.
+    let units = host.machine.path("etc/systemd/system");
+    let drop_ins = units.join(format!("{UNIT}.d"));
+    let own = "[Service]\nRestart=always\nExecStartPre=/bin/touch /srv/started\nExecStop=/bin/touch /srv/stopped\n";
+    fs::create_dir(&drop_ins).unwrap();
+    fs::write(drop_ins.join("own.conf"), own).unwrap();
+    host.machine.inside(&["systemctl", "daemon-reload"]);
+    host.adopt();
+    fs::remove_file(host.machine.path("srv/stopped")).ok();
+    for verb in ["restart", "stop"] {
+        host.changes_nothing(verb, || drop(host.systemctl(verb)));
+    }
+    // As older adoptions left it.
+    fs::remove_file(units.join(UNIT)).unwrap();
+    std::os::unix::fs::symlink("/dev/null", units.join(UNIT)).unwrap();
+    fs::remove_file(drop_ins.join("zzz-sidle.conf")).unwrap();
+    host.machine.inside(&["systemctl", "daemon-reload"]);
+    assert!(!host.machine.try_inside(&["systemctl", "restart", UNIT]).0, "it is masked");
+    host.machine.inside(&["sidle", "adopt", "salt-minion"]);
+    host.changes_nothing("restart", || drop(host.systemctl("restart")));
+
+    host.machine.cut_power();
+    host.machine.boot();
+    host.answers(NEW);
+    eventually(START_SECONDS, "its name is there again", || match host.state() {
+        state if state == ["active", "enabled"] => Ok(()),
+        state => Err(format!("{state:?}")),
+    });
+    assert_eq!(host.minions(), 1);
+    for file in ["started", "stopped"] {
+        assert!(!host.machine.path("srv").join(file).exists(), "a drop-in of the package's unit was obeyed: {file}");
+    }
 
     let released = host.machine.try_inside(&["sidle", "release", "salt-minion"]);
     assert!(released.0, "{}\n{}", released.1, host.logs());
@@ -150,6 +187,5 @@ fn a_highstate_that_upgrades_and_restarts_its_own_minion_returns_and_loses_nothi
     assert_eq!(host.state(), ["active", "enabled"]);
     assert_ne!(host.unit("MainPID"), "0", "systemd runs the package's minion");
     assert_eq!(host.minions(), 1);
-    let units = host.machine.path("etc/systemd/system");
-    assert!(!units.join(UNIT).exists() && !units.join(format!("{UNIT}.d")).exists());
+    assert!(!units.join(UNIT).exists() && !drop_ins.join("zzz-sidle.conf").exists());
 }

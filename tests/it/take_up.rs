@@ -26,7 +26,7 @@ fn only_a_changed_configuration_restarts_what_runs() {
     for _ in 0..2 {
         let same = take_up(&host, &["--no-wait"]);
         assert_eq!(same.code, Some(3), "{same:?}");
-        assert!(same.stdout.contains("it runs on"), "{same:?}");
+        assert!(same.stdout.contains("runs with the configuration"), "{same:?}");
     }
     configure(&host, "# changed\n");
     host.job("across", "sleep 1");
@@ -86,4 +86,22 @@ fn a_change_during_a_switch_is_taken_up_after_it() {
         if host.path("run/sidle/demo-agent/take-up").exists() { Err("not yet".to_owned()) } else { Ok(()) }
     });
     assert_eq!((history(), host.status()["switch"].is_null()), (before, true));
+}
+
+#[test]
+fn a_process_that_is_just_being_started_is_not_restarted() {
+    let (host, _author) = two_releases();
+    let mut supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    for _ in 0..5 {
+        assert_eq!(supervisor.end(), Some(0));
+        configure(&host, "# another one\n");
+        supervisor = host.supervise();
+        // As a boot does: at once, whether the agent has begun or not.
+        for _ in 0..20 {
+            let asked = take_up(&host, &["--no-wait"]);
+            assert_eq!(asked.code, Some(3), "{asked:?}");
+        }
+    }
+    assert_eq!(supervisor.end(), Some(0));
 }

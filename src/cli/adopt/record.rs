@@ -215,3 +215,33 @@ fn script(layout: &Layout, package: &PackageName, instance: &InstanceName, (prog
          exec \"$(readlink -f '{link}')/{place}\" \"$@\"\n"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn an_adoption_of_old_is_undone_as_one_of_now() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::new(root.path());
+        let (package, instance): (PackageName, InstanceName) = ("a".parse().unwrap(), "a".parse().unwrap());
+        let units = Dir::open_or_create(&root.path().join(UNITS), 0o755).unwrap();
+        for old in [true, false] {
+            units.write_atomic("a.service", b"[Unit]\n", 0o644).unwrap();
+            let mut adoption = Adoption::new(AgentKind::Salt, "a.service".to_owned(), false, Vec::new());
+            adoption.retire(&layout, (&package, &instance), &["a".to_owned()]).unwrap();
+            assert!(adoption.unit_kept && !adoption.is_only_masked(&layout).unwrap());
+            if old {
+                units.replace_symlink(Path::new("/dev/null"), "a.service").unwrap();
+                units.remove_tree("a.service.d").unwrap();
+                assert!(adoption.is_only_masked(&layout).unwrap());
+            }
+            let read = Adoption::read(&layout, &instance).unwrap().unwrap();
+            read.undo(&layout, &instance).unwrap();
+            assert_eq!(units.read("a.service", 100).unwrap(), b"[Unit]\n");
+            assert_eq!(units.names().unwrap().len(), 1, "{:?}", units.names());
+            assert!(Dir::open(&root.path().join(COMMANDS)).unwrap().names().unwrap().is_empty());
+        }
+    }
+}
