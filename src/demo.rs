@@ -3,11 +3,14 @@
 pub mod rehearsal;
 
 use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Job, Need, Peer, Subject};
+use crate::digest::Digest;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::process::Identity;
 use crate::os::{OsError, clock, file, proc_fs};
 use std::path::PathBuf;
 use std::time::Duration;
+
+const CONFIGURATION_NAME: &str = "demo.conf";
 
 /// Each of its files holds a line or two.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -22,16 +25,18 @@ pub const NO_CONFIGURATION: &[&str] = &["state"];
 #[derive(Debug)]
 pub struct DemoAgent {
     state: PathBuf,
+    configuration: Digest,
 }
 
 impl DemoAgent {
     /// An observer of the agent configured in `settings`: `demo.conf` there may name the state directory (default: `state`).
     pub fn new(settings: &AgentSettings) -> Result<Self, AgentError> {
-        let path = settings.config_directory.join("demo.conf");
+        let path = settings.config_directory.join(CONFIGURATION_NAME);
         let bytes = file::read_if_exists(&path, FILE_BYTES_MAX).map_err(|error| said(&error))?.unwrap_or_default();
+        let configuration = Digest::of(&bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let named = text.lines().filter_map(|line| line.strip_prefix("state=")).next_back();
-        Ok(Self { state: settings.config_directory.join(named.unwrap_or("state")) })
+        Ok(Self { state: settings.config_directory.join(named.unwrap_or("state")), configuration })
     }
 
     /// Its state directory.
@@ -128,6 +133,10 @@ impl Agent for DemoAgent {
             }
             Err(error) => Health::Unknown(error.to_string()),
         }
+    }
+
+    fn configuration(&self) -> Result<Option<Digest>, AgentError> {
+        Ok(Some(self.configuration))
     }
 
     fn watches(&self) -> Vec<PathBuf> {

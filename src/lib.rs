@@ -5,7 +5,7 @@
 //! ```text
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents
 //! 5  supervise                one loop over one enum of events
-//! 4  switch run config        the pure switch machine and its driver; becoming a release; settings
+//! 4  switch run loaded config   the pure switch machine and its driver; becoming a release, with which configuration; settings
 //! 3  store salt demo signer keyring repository   siblings do not import each other
 //! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
@@ -24,6 +24,7 @@ pub mod digest;
 pub mod failure;
 pub mod keyring;
 pub mod layout;
+pub mod loaded;
 pub mod name;
 pub mod os;
 pub mod rehearsal;

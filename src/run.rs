@@ -1,8 +1,10 @@
 //! `run`: check, lease, become. The one way in which a release's programs start: from the real versioned path, never through `current`.
 
+use crate::agent::{AgentSettings, Registry};
 use crate::bundle::manifest::{Manifest, Service};
 use crate::crash_point;
 use crate::failure::Class;
+use crate::loaded;
 use crate::name::InstanceName;
 use crate::os::process::{Input, Program};
 use crate::os::{OsError, file};
@@ -34,6 +36,8 @@ pub struct RunRequest {
     pub configuration: Option<PathBuf>,
     /// Whether it is the agent itself, started by a supervisor.
     pub role: RunRole,
+    /// The agents that can tell what configuration they load.
+    pub registry: Registry,
 }
 
 /// For whom a program runs.
@@ -155,8 +159,23 @@ fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store
     // The real path, whatever links lead to the root: nothing that moves later may be a part of it.
     let tree = file::canonical(store.tree(&release)?.path())?;
     let program = program(&tree, &manifest, request, store)?;
+    if request.role == RunRole::Agent {
+        note_configuration(&manifest, request, store);
+    }
     lease.keep_across_exec()?;
     Ok((program, lease))
+}
+
+fn configuration_of(manifest: &Manifest, request: &RunRequest, store: &Store) -> PathBuf {
+    request.configuration.clone().unwrap_or_else(|| store.layout().on_host(Path::new(&manifest.service.config)))
+}
+
+/// What comes to be in the configuration from here on is not sure to be loaded. Without a note that is never known, so that nothing is lost
+/// when it can't be written.
+fn note_configuration(manifest: &Manifest, request: &RunRequest, store: &Store) {
+    let settings = AgentSettings::new(&configuration_of(manifest, request, store));
+    let digest = (request.registry)(manifest.agent, &settings).and_then(|agent| agent.configuration());
+    let _ = loaded::note(store.layout(), &request.instance, digest.ok().flatten());
 }
 
 /// Nothing has been started until the supervisor has written down that it did; one that dies before leaves a process that ends.
@@ -168,8 +187,7 @@ fn wait_for_the_word() -> Result<(), RunError> {
 }
 
 fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store) -> Result<Program, RunError> {
-    let configuration =
-        request.configuration.clone().unwrap_or_else(|| store.layout().on_host(Path::new(&manifest.service.config)));
+    let configuration = configuration_of(manifest, request, store);
     let (command, arguments) = match &request.command {
         Some(command) => (command.clone(), request.arguments.clone()),
         None => service(manifest, &configuration, &request.arguments),

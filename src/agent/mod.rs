@@ -5,6 +5,7 @@ pub mod adoption;
 pub mod caller;
 pub mod gate;
 
+use crate::digest::Digest;
 use crate::os::process::Identity;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -181,6 +182,12 @@ pub trait Agent: Send {
     /// The user that the agent gives up root for, as its configuration has it: the gate's files must be that user's.
     fn user(&self) -> Option<String> {
         None
+    }
+
+    /// What the agent would load of its configuration if it was started now, as one digest: it changes when a restart would make a difference.
+    /// None: that can't be told of this kind of agent.
+    fn configuration(&self) -> Result<Option<Digest>, AgentError> {
+        Ok(None)
     }
 
     /// Directories whose changes can mean that `activity` changed; they wake the waiting switch early. Those that don't exist are left out.

@@ -97,6 +97,9 @@ pub struct RollbackArguments {
 pub struct RestartArguments {
     /// The package
     package: PackageName,
+    /// Only if the running process was started with another configuration than there is now; during a switch that is looked at after it
+    #[arg(long)]
+    if_changed: bool,
     #[command(flatten)]
     terms: Terms,
 }
@@ -208,7 +211,38 @@ pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended,
         causes: Vec::new(),
         hint: Some(format!("`sidle switch {}` makes an installed release the current one", arguments.package)),
     })?;
+    if arguments.if_changed {
+        return take_up(context, arguments, &instance, to);
+    }
     begin(context, &arguments.package, &arguments.terms, Purpose::Restart, to)
+}
+
+/// Starts it again if its configuration has changed.
+fn take_up(
+    context: &Context,
+    arguments: &RestartArguments,
+    instance: &InstanceName,
+    to: Release,
+) -> Result<Ended, Report> {
+    let files = InstanceFiles::new(&context.layout, instance, &arguments.package);
+    let settings = crate::config::Settings::read(&context.layout)?;
+    let before = files.journal()?.live;
+    let wish = wish(&settings, instance, &arguments.terms, Purpose::Restart, to)?;
+    let nothing = |text: String| {
+        context.output.result(&text, json!({"switch": null}));
+        Ok(Ended::As(Class::NothingToDo))
+    };
+    match ask(&context.layout, instance, &Request::TakeUp(Box::new(wish)))? {
+        Some(Answer::Refused(report)) if report.class == Class::NothingToDo => nothing(report.message),
+        Some(Answer::Refused(report)) => Err(report),
+        Some(Answer::Accepted { switch }) if before.as_ref().is_some_and(|live| live.id == switch) => {
+            let text = format!("switch {switch} comes first; what has changed then is taken up after it");
+            context.output.result(&text, json!({"switch": switch, "pending": true}));
+            Ok(Ended::As(Class::Pending))
+        }
+        Some(Answer::Accepted { switch }) => accepted(context, &files, &arguments.terms, switch),
+        None => nothing(format!("nothing runs {instance} now: its next process loads what is there")),
+    }
 }
 
 fn begin(
@@ -220,17 +254,7 @@ fn begin(
 ) -> Result<Ended, Report> {
     let settings = crate::config::Settings::read(&context.layout)?;
     let instance = instance_of(package, terms.instance.as_ref());
-    let wish = Wish {
-        purpose,
-        mode: terms.mode.map(Mode::from),
-        to,
-        deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
-        reason: terms.reason.clone(),
-        by: process::user_name(process::user()),
-        origin: caller(),
-        force: terms.force,
-        when: terms.timing.when(&settings, &instance, purpose, clock::now())?,
-    };
+    let wish = wish(&settings, &instance, terms, purpose, to)?;
     let files = InstanceFiles::new(&context.layout, &instance, package);
     beside::refuse(context, &files, &wish.to)?;
     match ask(&context.layout, &instance, &Request::Switch(Box::new(wish.clone())))? {
@@ -245,16 +269,41 @@ fn begin(
             );
             Ok(Ended::As(Class::Pending))
         }
-        Some(Answer::Accepted { switch }) if terms.no_wait => {
-            context.output.result(
-                &format!("switch {switch} is accepted; `sidle status {package}` tells how far it is"),
-                json!({"switch": switch, "pending": true}),
-            );
-            Ok(Ended::As(Class::Pending))
-        }
-        Some(Answer::Accepted { switch }) => follow(&files, switch, &context.output),
+        Some(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
         None => leave(context, &files, wish, &settings),
     }
+}
+
+/// A switch that has begun: followed, unless nobody waits.
+fn accepted(context: &Context, files: &InstanceFiles, terms: &Terms, switch: u64) -> Result<Ended, Report> {
+    if !terms.no_wait {
+        return follow(files, switch, &context.output);
+    }
+    context.output.result(
+        &format!("switch {switch} is accepted; `sidle status {}` tells how far it is", files.package()),
+        json!({"switch": switch, "pending": true}),
+    );
+    Ok(Ended::As(Class::Pending))
+}
+
+fn wish(
+    settings: &crate::config::Settings,
+    instance: &InstanceName,
+    terms: &Terms,
+    purpose: Purpose,
+    to: Release,
+) -> Result<Wish, Report> {
+    Ok(Wish {
+        purpose,
+        mode: terms.mode.map(Mode::from),
+        to,
+        deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
+        reason: terms.reason.clone(),
+        by: process::user_name(process::user()),
+        origin: caller(),
+        force: terms.force,
+        when: terms.timing.when(settings, instance, purpose, clock::now())?,
+    })
 }
 
 /// Without a supervisor the wish is written down; the next supervisor carries it out.

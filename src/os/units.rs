@@ -45,6 +45,21 @@ pub fn restart(unit: &str) -> Result<()> {
     tell(&["restart", unit])
 }
 
+/// Stops a unit and waits until it has stopped.
+pub fn stop(unit: &str) -> Result<()> {
+    tell(&["stop", unit])
+}
+
+/// Whether a boot starts a unit.
+pub fn is_enabled(unit: &str) -> bool {
+    tell(&["is-enabled", unit]).is_ok()
+}
+
+/// Makes the links anew that let a boot start a unit.
+pub fn enable_again(unit: &str) -> Result<()> {
+    tell(&["reenable", unit])
+}
+
 fn tell(words: &[&str]) -> Result<()> {
     let program = words.iter().fold(Program::new("systemctl"), Program::argument);
     if program.output()?.0 {

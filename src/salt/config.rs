@@ -3,11 +3,15 @@
 use super::includes::{self, ConfigError};
 use super::yaml::Value;
 use crate::agent::Need;
+use crate::digest::Digest;
 use crate::os;
 use std::path::{Component, Path, PathBuf};
 
 /// A minion id is a host name; its file holds nothing else.
 const ID_BYTES_MAX: u64 = 4096;
+
+/// What a minion itself writes when its schedule is changed by a job: it has what is in there.
+const OWN_SCHEDULE_NAME: &str = "_schedule.conf";
 
 /// Salt's default port of a master's request server, and the one that `publish_port` counts as unset with (see [`Master::publish_port`]).
 const REQUEST_PORT: u16 = 4506;
@@ -81,6 +85,12 @@ impl MinionConfig {
             user: options.text("user")?,
             ipv6: options.truth("ipv6", false)?,
         })
+    }
+
+    /// All options that a minion started now would have, as one digest.
+    pub fn digest(directory: &Path) -> Result<Digest, ConfigError> {
+        let options = includes::read_without(directory, Some(OWN_SCHEDULE_NAME))?;
+        Ok(Digest::of(format!("{options:?} {:?}", cached_id(directory)?).as_bytes()))
     }
 
     /// Where the entries of running jobs are.

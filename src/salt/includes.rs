@@ -48,8 +48,13 @@ impl std::error::Error for ConfigError {
 /// Reads `minion` in `directory` with its includes: the file itself; over it, key by key, what `default_include` finds; over that what
 /// `include` finds. Files of one include are merged deeply, lists joined, in the order of their names.
 pub fn read(directory: &Path) -> Result<Value, ConfigError> {
+    read_without(directory, None)
+}
+
+/// The same without files of this name.
+pub fn read_without(directory: &Path, left_out: Option<&'static str>) -> Result<Value, ConfigError> {
     let path = directory.join("minion");
-    let mut reader = Reader { files: 0 };
+    let mut reader = Reader { files: 0, left_out };
     let mut options = reader.file(&path)?;
     let default = options.get("default_include").cloned();
     let include = options.get("include").cloned();
@@ -63,6 +68,7 @@ pub fn read(directory: &Path) -> Result<Value, ConfigError> {
 
 struct Reader {
     files: usize,
+    left_out: Option<&'static str>,
 }
 
 impl Reader {
@@ -97,6 +103,9 @@ impl Reader {
         }
         for pattern in patterns(include, from)? {
             for path in matches(&pattern)? {
+                if self.left_out.is_some_and(|name| path.file_name().is_some_and(|found| found == name)) {
+                    continue;
+                }
                 let mut options = self.file(&path)?;
                 if let Some(inner) = options.get("include").cloned() {
                     let included = self.included(&inner, &path, depth + 1)?;

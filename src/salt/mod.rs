@@ -12,6 +12,7 @@ pub mod rehearsal;
 pub mod yaml;
 
 use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Subject};
+use crate::digest::Digest;
 use crate::os::file;
 use crate::os::proc_fs;
 use crate::os::process::Identity;
@@ -146,6 +147,11 @@ impl Agent for SaltMinion {
 
     fn user(&self) -> Option<String> {
         self.config().ok()?.user
+    }
+
+    fn configuration(&self) -> Result<Option<Digest>, AgentError> {
+        let digest = MinionConfig::digest(&self.settings.config_directory);
+        digest.map(Some).map_err(|error| AgentError { message: error.to_string() })
     }
 
     fn watches(&self) -> Vec<PathBuf> {

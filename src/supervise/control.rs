@@ -27,6 +27,8 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 pub enum Request {
     /// Begin a switch.
     Switch(Box<Wish>),
+    /// Begin a restart if the running process was started with another configuration than there is now.
+    TakeUp(Box<Wish>),
     /// Begin the first switch, from a process that sidle did not start.
     Adopt {
         /// What is wanted.

@@ -10,6 +10,7 @@ pub mod pace;
 pub mod renew;
 pub mod restart;
 pub mod status;
+mod take_up;
 
 use crate::agent::Registry;
 use crate::agent::gate::{Origin, Role};
@@ -35,6 +36,7 @@ use restart::Restart;
 use status::{AgentStatus, Ended, SupervisorStatus};
 use std::path::PathBuf;
 use std::time::Duration;
+use take_up::TakeUp;
 
 /// What a supervisor is told.
 #[derive(Debug, Clone)]
@@ -133,6 +135,9 @@ struct Supervisor {
     restarting: bool,
     /// The way back from a crash loop has been tried.
     left: bool,
+    /// A changed configuration is to be taken up after the live switch.
+    take_up: TakeUp,
+    registry: Registry,
 }
 
 impl Supervisor {
@@ -171,6 +176,7 @@ impl Supervisor {
         let restart = Restart::new(settings.restart_pause_minimum, settings.restart_pause_maximum);
         let ended = last.and_then(|last| last.ended);
         let restarting = manager::is_marked(&directory)?;
+        let take_up = TakeUp::read(&directory)?;
         Ok(Self {
             settings,
             directory,
@@ -189,6 +195,8 @@ impl Supervisor {
             ended,
             restarting,
             left: false,
+            take_up,
+            registry,
         })
     }
 
@@ -222,6 +230,7 @@ impl Supervisor {
             return self.end(since, now);
         }
         self.restart_as_told(now);
+        self.take_up_as_told(now);
         // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
         let step = match self.driver.assign(&mut self.processes) {
@@ -341,6 +350,7 @@ impl Supervisor {
         }
         let done = match request {
             Request::Switch(wish) => self.begin(*wish, None, now),
+            Request::TakeUp(wish) => self.take_up(*wish, now),
             Request::Adopt { wish, adopted } => self.adopt(*wish, *adopted, now),
             Request::Release { deadline_seconds } => self.release(Duration::from_secs(deadline_seconds), now),
             Request::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),

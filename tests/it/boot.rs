@@ -5,7 +5,7 @@ use crate::support::eventually;
 use crate::support::stage::{Author, DEMO};
 use std::fs;
 
-fn survives(suite: &str) {
+fn survives(suite: &'static str) {
     let author = Author::new();
     let bundles = [author.release("1.0", "good"), author.release("1.1", "good")];
     let mut machine = Machine::new(suite, &author, &bundles);

@@ -4,9 +4,11 @@
 pub mod bad;
 mod broken;
 mod failover;
+mod kinds;
 mod manage;
 mod masters;
 mod older;
+mod supervisor;
 
 use crate::support::eventually;
 use crate::support::scene::Scene;

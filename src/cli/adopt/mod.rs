@@ -4,6 +4,7 @@ pub mod beside;
 mod environment;
 pub mod record;
 mod release;
+pub mod stand_in;
 pub mod way_out;
 
 pub use release::{ReleaseArguments, release};
@@ -105,6 +106,14 @@ fn go_on(
         Ok(Some(Ended::As(Class::NothingToDo)))
     };
     match (adoption.stage, &journal.live, &journal.proven) {
+        (Stage::Held, None, Some(release)) if !dry_run && adoption.is_only_masked(&context.layout)? => {
+            let manifest = Store::new(&context.layout, package).manifest(release)?;
+            adoption.retire(&context.layout, (package, instance), &manifest.commands)?;
+            let text =
+                format!("{instance} is adopted: the mask of {} is a unit that stands in for it now", adoption.unit);
+            context.output.result(&text, json!({"adopted": instance}));
+            Ok(Some(Ended::Well))
+        }
         (Stage::Held, ..) => told(format!("{instance} is adopted already; `sidle release {package}` gives it back")),
         (Stage::Begun, Some(live), _) => Err(Report {
             class: Class::Conflict,
@@ -195,8 +204,11 @@ impl Plan {
             steps.push("give the running process a guard (a grain that is there for a moment)".to_owned());
         }
         steps.push(format!("switch from it to {} in mode {}; if that fails, it serves on", self.to, self.mode));
-        steps.push(format!("mask {} (/etc/systemd/system)", self.unit));
         let programs: Vec<&str> = self.manifest.commands.keys().map(String::as_str).collect();
+        steps.push(format!(
+            "put a unit in place of {} that stops nothing and takes a changed configuration up (/etc/systemd/system)",
+            self.unit
+        ));
         steps.push(format!("let {} lead to the running release (/usr/local/sbin)", programs.join(", ")));
         steps.push(format!("keep what `sidle release` needs in {}", context.layout.adoption(&self.instance).display()));
         steps

@@ -1,5 +1,6 @@
 //! What an adoption has changed on the host beside the switch itself, on record before it is changed, and how that is taken back.
 
+use super::stand_in::{self, KEPT_SUFFIX, Lies, UNITS};
 use crate::agent::AgentKind;
 use crate::bundle::path::BundlePath;
 use crate::failure::{Class, Report};
@@ -17,12 +18,6 @@ const RECORD_LENGTH_MAXIMUM: u64 = 64 * 1024;
 const SCHEMA: u32 = 1;
 /// Where the guard is copied to for the time of the adoption.
 pub const GUARD_NAME: &str = "guard";
-/// Where units of the administrator lie: no package writes there.
-const UNITS: &str = "etc/systemd/system";
-/// What a masked unit is a link to.
-const NOWHERE: &str = "/dev/null";
-/// An administrator's own unit file of that name is kept beside the mask.
-const KEPT_SUFFIX: &str = ".before-sidle";
 /// Before the packages' directories in everybody's search path, and never written by a package.
 const COMMANDS: &str = "usr/local/sbin";
 
@@ -51,7 +46,7 @@ pub struct Adoption {
     pub managed: bool,
     /// How it was started: a program and its arguments.
     pub command: Vec<String>,
-    /// An administrator's unit file had to make room for the mask.
+    /// An administrator's unit file had to make room.
     pub unit_kept: bool,
     /// The commands that lead to the running release, as files that were made for it.
     pub commands: Vec<PathBuf>,
@@ -90,8 +85,8 @@ impl Adoption {
         if self.managed { units::mask_until_boot(&self.unit) } else { Ok(()) }
     }
 
-    /// Retires the package's agent for good: its unit is masked, its commands lead to the running release. `programs`: their names, and where they are in a
-    /// release.
+    /// Retires the package's agent for good: another unit stands in for its unit, its commands lead to the running release. `programs`: their
+    /// names, and where they are in a release. Gives what there is to tell.
     pub fn retire(
         &mut self,
         layout: &Layout,
@@ -100,8 +95,8 @@ impl Adoption {
     ) -> Result<Vec<String>, OsError> {
         let mut told = Vec::new();
         let units = Dir::open_or_create(&layout.root().join(UNITS), 0o755)?;
-        let masked = units.read_link(&self.unit).ok().flatten().is_some_and(|target| target == Path::new(NOWHERE));
-        self.unit_kept |= !masked && units.stat(&self.unit)?.is_some();
+        let makes_room = stand_in::lies(&units, &self.unit)? == Lies::Unit;
+        self.unit_kept |= makes_room;
         let commands = Dir::open_or_create(&layout.root().join(COMMANDS), 0o755)?;
         for program in programs.keys() {
             let path = commands.path().join(program);
@@ -116,12 +111,10 @@ impl Adoption {
         }
         // On record first: what is made is known to whoever takes it back.
         self.write(layout, instance)?;
-        if !masked {
-            if self.unit_kept {
-                units.rename(&self.unit, &units, format!("{}{KEPT_SUFFIX}", self.unit))?;
-            }
-            units.replace_symlink(Path::new(NOWHERE), &self.unit)?;
+        if makes_room {
+            units.rename(&self.unit, &units, format!("{}{KEPT_SUFFIX}", self.unit))?;
         }
+        stand_in::put(layout, (package, instance), &units, &self.unit)?;
         for path in &self.commands {
             let name = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
             // Also one that only an earlier release had leads somewhere.
@@ -136,17 +129,38 @@ impl Adoption {
         }
         self.stage = Stage::Held;
         self.write(layout, instance)?;
+        // It counts as running from now on. If it doesn't, only its name is missing.
+        if let Some(error) = self.managed.then(|| units::start(&self.unit).err()).flatten() {
+            told.push(error.to_string());
+        }
         Ok(told)
+    }
+
+    /// Whether the package's unit is only masked, as adoptions of old left it.
+    pub fn is_only_masked(&self, layout: &Layout) -> Result<bool, OsError> {
+        let units = Dir::open_if_exists(&layout.root().join(UNITS))?;
+        units.map_or(Ok(false), |units| Ok(stand_in::lies(&units, &self.unit)? == Lies::Mask))
+    }
+
+    /// Why there is nothing to give back to; None: there is. A package may have been removed, or replaced by one that only stands in.
+    pub fn lacks(&self, layout: &Layout) -> Result<Option<String>, OsError> {
+        let unit = if self.managed { stand_in::packaged(layout, &self.unit, self.unit_kept)? } else { None };
+        Ok((self.managed && unit.is_none())
+            .then(|| format!("no package has a {} that runs an agent any more", self.unit)))
     }
 
     /// Takes everything back and strikes the adoption off the record; starts nothing.
     pub fn undo(&self, layout: &Layout, instance: &InstanceName) -> Result<(), OsError> {
+        let mut enabled = false;
         if let Some(units) = Dir::open_if_exists(&layout.root().join(UNITS))? {
-            if units.read_link(&self.unit).ok().flatten().is_some_and(|target| target == Path::new(NOWHERE)) {
-                units.remove_file(&self.unit)?;
+            // Active as it is, it would keep the package's unit from being started.
+            if self.managed && stand_in::lies(&units, &self.unit)? == Lies::StandIn {
+                enabled = units::is_enabled(&self.unit);
+                units::stop(&self.unit)?;
             }
+            stand_in::remove(&units, &self.unit)?;
             let kept = format!("{}{KEPT_SUFFIX}", self.unit);
-            if self.unit_kept && units.stat(&kept)?.is_some() {
+            if self.unit_kept && units.stat(&kept)?.is_some() && stand_in::lies(&units, &self.unit)? == Lies::Nothing {
                 units.rename(&kept, &units, &self.unit)?;
             }
         }
@@ -160,6 +174,10 @@ impl Adoption {
         if self.managed {
             units::unmask_until_boot(&self.unit)?;
             units::reload()?;
+            // Links that were made for the stand-in lead nowhere now.
+            if enabled {
+                units::enable_again(&self.unit)?;
+            }
         }
         let Some(adoptions) = layout.adoption(instance).parent().map(Dir::open_if_exists).transpose()?.flatten() else {
             return Ok(());
@@ -169,10 +187,12 @@ impl Adoption {
 
     /// The commands that start the package's agent again, without sidle.
     pub fn way_out(&self, layout: &Layout) -> Vec<String> {
-        let mask = layout.root().join(UNITS).join(&self.unit);
-        let mut lines = vec![format!("rm -f {}", mask.display())];
+        let unit = layout.root().join(UNITS).join(&self.unit);
+        // An active stand-in would keep the package's unit from being started.
+        let mut lines = if self.managed { vec![format!("systemctl stop {}", self.unit)] } else { Vec::new() };
+        lines.push(stand_in::removal(layout, &self.unit));
         if self.unit_kept {
-            lines.push(format!("mv {0}{KEPT_SUFFIX} {0}", mask.display()));
+            lines.push(format!("mv {0}{KEPT_SUFFIX} {0}", unit.display()));
         }
         if self.managed {
             lines.push(format!("systemctl daemon-reload && systemctl start {}", self.unit));

@@ -57,6 +57,14 @@ pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended,
         causes: Vec::new(),
         hint: Some(format!("`sidle adopt {package}` takes a running agent of a package over")),
     })?;
+    if let Some(why) = adoption.lacks(layout)? {
+        return Err(Report {
+            class: Class::Failed,
+            message: format!("cannot release {instance}: {why}"),
+            causes: Vec::new(),
+            hint: Some("install the package again; what runs is not touched meanwhile".to_owned()),
+        });
+    }
     if arguments.dry_run {
         let mut steps = vec![
             "wait until no job runs, then end the running release: the package's agent has no guard, and beside ours it would do every job \
@@ -64,7 +72,11 @@ pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended,
                 .to_owned(),
             "from then on nobody is there until the package's agent is up: what is published meanwhile is missed".to_owned(),
         ];
-        steps.push(format!("remove the mask of {} and {} commands", adoption.unit, adoption.commands.len()));
+        steps.push(format!(
+            "remove the unit that stands in for {} and {} commands",
+            adoption.unit,
+            adoption.commands.len()
+        ));
         steps.push(format!("start it: {}", adoption.way_out(layout).join("; ")));
         context.output.result(&steps.join("\n"), json!({"steps": steps}));
         return Ok(Ended::Well);

@@ -1,7 +1,7 @@
 //! `sidle run`: a release's program, checked, leased, started from its real versioned path.
 
 use super::packages;
-use crate::cli::{Context, Ended, instance_of};
+use crate::cli::{Context, Ended, agents, instance_of};
 use crate::config::Settings;
 use crate::failure::Report;
 use crate::name::{InstanceName, PackageName};
@@ -45,6 +45,7 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
         arguments: arguments.arguments,
         configuration,
         role: if arguments.await_start { RunRole::Agent } else { RunRole::Tool },
+        registry: agents,
     };
     Err(become_program(&Store::new(&context.layout, &package), &request).into())
 }

@@ -6,7 +6,7 @@ use sidle::switch::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM};
 use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
 use sidle::switch::machine::{self, Course, Former, Found, SETBACKS_MAXIMUM, STEPS_MAXIMUM};
 use sidle::switch::{
-    Cause, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
+    Cause, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError, Side,
 };
 use std::collections::HashSet;
 use std::error::Error as _;
@@ -316,6 +316,12 @@ fn phases_are_journalled_by_their_word_and_belong_to_one_part_of_the_way() {
             assert_eq!(phase.keeps(), phase.serves(former).filter(|_| at_rest), "{phase}");
             let serves = phase.serves(former).is_none_or(|side| phase.allows(side, former));
             assert!(serves, "{phase}: who serves may be there");
+            // Two processes that take jobs at once double them: both may be there only while the gate stands between them.
+            let both = phase.allows(Side::Former, former) && phase.allows(Side::Trial, former);
+            let gated = former == Former::Beside
+                && !(phase.is_before_stop() || phase.is_ended())
+                && !matches!(phase, Phase::Stopping | Phase::Restarting | Phase::Reproving | Phase::Stranded);
+            assert_eq!(both, gated, "{phase} {former:?}");
         }
     }
     assert_eq!((Mode::Idle.to_string(), Mode::Now.to_string()), ("idle".to_owned(), "now".to_owned()));

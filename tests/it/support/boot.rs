@@ -18,8 +18,20 @@ pub const UNIT: &str = "sidle@demo-agent.service";
 /// Inside the root: this machine's C library, which the program under test was linked against.
 const LIBRARIES: &str = "sidle-test";
 
+/// What a machine is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Made {
+    /// The suite, with packages beside systemd: `bookworm+rpm`.
+    pub suite: &'static str,
+    /// The package whose default instance its service runs.
+    pub package: &'static str,
+    /// It shares this machine's loopback, where a master listens.
+    pub shares_network: bool,
+}
+
 /// A root that can be booted, and is, until its power is cut.
 pub struct Machine {
+    made: Made,
     running: Option<Running>,
     root: Mounted,
     _directory: TempDir,
@@ -64,13 +76,19 @@ fn own_group() -> PathBuf {
 
 impl Machine {
     /// A root of `suite` with the program, its unit, and these releases of the demonstration agent; not booted yet.
-    pub fn new(suite: &str, author: &Author, bundles: &[PathBuf]) -> Self {
+    pub fn new(suite: &'static str, author: &Author, bundles: &[PathBuf]) -> Self {
+        Self::of(Made { suite, package: DEMO, shares_network: false }, author, bundles)
+    }
+
+    /// The same of something else.
+    pub fn of(made: Made, author: &Author, bundles: &[PathBuf]) -> Self {
         let directory = tempfile::Builder::new().prefix("machine").tempdir().unwrap();
         let point = directory.path().join("root");
         fs::create_dir(&point).unwrap();
-        let machine =
-            Self { running: None, root: Mounted::tmpfs_at(&point, "size=1g,mode=755"), _directory: directory };
-        done(command("tar").args(["--zstd", "-xf", text(&archive(suite)), "-C", text(&point), "--exclude=./dev/*"]));
+        let root = Mounted::tmpfs_at(&point, "size=4g,mode=755");
+        let machine = Self { made, running: None, root, _directory: directory };
+        let archive = archive(made.suite);
+        done(command("tar").args(["--zstd", "-xf", text(&archive), "-C", text(&point), "--exclude=./dev/*"]));
         machine.furnish();
         for directory in ["etc/sidle/conf.d", "etc/demo-agent"] {
             fs::create_dir_all(machine.path(directory)).unwrap();
@@ -107,10 +125,12 @@ impl Machine {
         fs::copy(unit, self.path("lib/systemd/system/sidle@.service")).unwrap();
         let wants = self.path("etc/systemd/system/multi-user.target.wants");
         fs::create_dir_all(&wants).unwrap();
-        std::os::unix::fs::symlink("/lib/systemd/system/sidle@.service", wants.join(UNIT)).unwrap();
-        // A container has no kernel of its own to load modules into.
-        let modules = self.path("etc/systemd/system/systemd-modules-load.service");
-        std::os::unix::fs::symlink("/dev/null", modules).unwrap();
+        std::os::unix::fs::symlink("/lib/systemd/system/sidle@.service", wants.join(self.unit())).unwrap();
+        // A container has no kernel of its own to load modules into, or to set the network of.
+        for service in ["systemd-modules-load", "systemd-sysctl"] {
+            let masked = self.path(&format!("etc/systemd/system/{service}.service"));
+            std::os::unix::fs::symlink("/dev/null", masked).unwrap();
+        }
         fs::write(self.path("etc/machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
     }
 
@@ -131,7 +151,8 @@ impl Machine {
         fs::create_dir(&group).unwrap_or_else(|error| panic!("this test needs to make {}: {error}", group.display()));
         let boot_id = format!("00000000-0000-4000-8000-{:06x}{number:06x}", std::process::id());
         let mut unshare = command("unshare");
-        unshare.args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--fork", "--kill-child", "sh", "-c"]);
+        unshare.args(["--mount", "--uts", "--ipc", "--pid", "--cgroup", "--fork", "--kill-child"]);
+        unshare.args(["--net"].iter().filter(|_| !self.made.shares_network)).args(["sh", "-c"]);
         unshare.arg(include_str!("boot.sh")).args(["boot", text(&self.root.path()), &boot_id]);
         let log = fs::File::create(self.path("boot.log")).unwrap();
         unshare.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
@@ -151,7 +172,7 @@ impl Machine {
             init.map(|child| child.pid).ok_or_else(said)
         });
         self.running = Some(Running { outer, init, group });
-        eventually(30, "the unit is active", || match self.try_inside(&["systemctl", "is-active", UNIT]) {
+        eventually(30, "the unit is active", || match self.try_inside(&["systemctl", "is-active", &self.unit()]) {
             (true, _) => Ok(()),
             (false, said) => Err(format!("{said}; {}", fs::read_to_string(&log).unwrap_or_default())),
         });
@@ -180,7 +201,8 @@ impl Machine {
         enter
     }
 
-    fn try_inside(&self, words: &[&str]) -> (bool, String) {
+    /// Runs a command inside; gives whether it succeeded, and what it prints.
+    pub fn try_inside(&self, words: &[&str]) -> (bool, String) {
         let output = self.entering(words).stdin(Stdio::null()).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&said).into_owned())
@@ -193,15 +215,19 @@ impl Machine {
         said
     }
 
+    fn unit(&self) -> String {
+        format!("sidle@{}.service", self.made.package)
+    }
+
     /// A property of the unit.
     pub fn property(&self, name: &str) -> String {
-        let said = self.inside(&["systemctl", "show", "--property", name, UNIT]);
+        let said = self.inside(&["systemctl", "show", "--property", name, &self.unit()]);
         said.trim().split_once('=').map(|(_, value)| value.to_owned()).unwrap_or_default()
     }
 
-    /// The status of the demonstration agent.
+    /// The status of the agent.
     pub fn status(&self) -> Value {
-        let (_, said) = self.try_inside(&["sidle", "--json", "status", DEMO]);
+        let (_, said) = self.try_inside(&["sidle", "--json", "status", self.made.package]);
         serde_json::from_str::<Value>(&said).unwrap_or_else(|error| panic!("{error}: {said}"))["instances"][0].clone()
     }
 

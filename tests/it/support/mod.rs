@@ -3,6 +3,7 @@
 pub mod boot;
 pub mod inside;
 pub mod mounts;
+pub mod packages;
 pub mod releases;
 pub mod repositories;
 pub mod salt;

@@ -124,7 +124,12 @@ const ENTER: &str = "import sys\nname = sys.argv.pop(1)\nsys.argv[0] = 'salt-' +
 impl Master {
     /// Starts a master of the tree on two neighbouring free ports.
     pub fn start(tree: &Path, accept: bool) -> Self {
-        Self::with_keys(tree, accept, LOOPBACK, free_pair(), None)
+        Self::start_with(tree, accept, "")
+    }
+
+    /// The same with more lines of its configuration.
+    pub fn start_with(tree: &Path, accept: bool, options: &str) -> Self {
+        Self::with_keys(tree, (accept, options), LOOPBACK, free_pair(), None)
     }
 
     /// Starts another master with the same keys, as a minion of several masters wants it: it remembers one key for all.
@@ -134,23 +139,29 @@ impl Master {
 
     /// The same at another address of loopback. A minion sends what two masters of one name are to get to both of them.
     pub fn start_twin_at(&self, address: &'static str) -> Self {
-        Self::with_keys(&self.tree, true, address, free_pair(), Some(&self.keys()))
+        Self::with_keys(&self.tree, (true, ""), address, free_pair(), Some(&self.keys()))
     }
 
     /// The same on this one's ports: a minion that fails over looks for its master by one port for all.
     pub fn start_heir_at(&self, address: &'static str) -> Self {
-        Self::with_keys(&self.tree, true, address, self.request_port - 1, Some(&self.keys()))
+        Self::with_keys(&self.tree, (true, ""), address, self.request_port - 1, Some(&self.keys()))
     }
 
     fn keys(&self) -> PathBuf {
         self.root.path().join("keys")
     }
 
-    fn with_keys(tree: &Path, accept: bool, address: &'static str, publish_port: u16, keys: Option<&Path>) -> Self {
+    fn with_keys(
+        tree: &Path,
+        (accept, options): (bool, &str),
+        address: &'static str,
+        publish_port: u16,
+        keys: Option<&Path>,
+    ) -> Self {
         let root = tempfile::Builder::new().prefix("m").tempdir().unwrap();
         let text = format!(
             "root_dir: {}\ninterface: {address}\npublish_port: {publish_port}\nret_port: {}\nauto_accept: {}\nuser: root\n\
-             worker_threads: 2\nlog_level: warning\npki_dir: {}\nfile_roots: {{base: [{}]}}\n",
+             worker_threads: 2\nlog_level: warning\npki_dir: {}\nfile_roots: {{base: [{}]}}\n{options}",
             root.path().display(),
             publish_port + 1,
             if accept { "True" } else { "False" },

@@ -6,6 +6,7 @@ use super::salt::{Master, Minion, START_SECONDS, tree};
 use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor, VENV_SALT};
 use super::stream::{Marks, Plan, Stream, calibrate};
 use serde_json::Value;
+use sidle::os::process::SignalNumber;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,10 @@ pub struct Wanted<'a> {
     pub settings: &'a str,
     /// More lines of the minion's configuration.
     pub options: &'a str,
+    /// The supervisor runs a program of its own, which `Scene::renew` replaces.
+    pub own_program: bool,
+    /// A line of the configuration of minion and master: `transport: tcp`.
+    pub transport: &'a str,
     /// The minion listens to the first of its masters that answers (`master_type: failover`).
     pub failover: bool,
     /// The first master's name, in a file of host names that is the supervisor's and the minion's own: see `Scene::name_hosts`.
@@ -54,8 +59,19 @@ pub struct Wanted<'a> {
 impl<'a> Wanted<'a> {
     /// One master and these releases.
     pub fn of(releases: &'a [&'a str]) -> Self {
-        let (package, user) = (SALT, "root");
-        Self { package, user, releases, masters: 1, run: None, settings: "", options: "", failover: false, named: None }
+        Self {
+            package: SALT,
+            user: "root",
+            releases,
+            masters: 1,
+            run: None,
+            settings: "",
+            options: "",
+            transport: "",
+            own_program: false,
+            failover: false,
+            named: None,
+        }
     }
 }
 
@@ -101,7 +117,7 @@ impl Scene {
     /// The same, but nothing runs yet, though a supervisor does.
     pub fn idle(wanted: &Wanted<'_>) -> Self {
         let author = Author::new();
-        let mut all = vec![Master::start(&tree(MASTER), true)];
+        let mut all = vec![Master::start_with(&tree(MASTER), true, wanted.transport)];
         for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
             all.push(if wanted.failover { all[0].start_heir_at(address) } else { all[0].start_twin_at(address) });
         }
@@ -116,7 +132,7 @@ impl Scene {
             wanted.user,
             host.path("").display(),
             marks.configuration(&all.iter().collect::<Vec<_>>()),
-            wanted.options,
+            [wanted.options, wanted.transport].concat(),
         );
         if wanted.failover {
             let port = all[0].request_port - 1;
@@ -146,6 +162,10 @@ impl Scene {
             Some(name) => {
                 scene.name_hosts(&[name]);
                 scene.host.supervise_instance_by(&scene.program_with_own_hosts(), package)
+            }
+            None if wanted.own_program => {
+                scene.put_program();
+                scene.host.supervise_instance_by(&scene.program(), package)
             }
             None => scene.host.supervise_instance(package),
         };
@@ -179,6 +199,29 @@ impl Scene {
     pub fn crash(&mut self) {
         self.supervisor.take().expect("it runs").kill();
         self.supervisor = Some(self.host.supervise_instance(self.package));
+    }
+
+    fn program(&self) -> PathBuf {
+        self.host.path("sidle-program")
+    }
+
+    fn put_program(&self) {
+        let new = self.host.path("sidle-program.new");
+        fs::copy(SIDLE, &new).unwrap();
+        fs::rename(&new, self.program()).unwrap();
+    }
+
+    /// Puts another program in place, and has the supervisor become it.
+    pub fn renew(&self) {
+        let supervisor = self.supervisor.as_ref().expect("it runs");
+        let link = format!("/proc/{}/exe", supervisor.pid());
+        self.put_program();
+        assert_ne!(fs::read_link(&link).unwrap(), self.program(), "the file was replaced");
+        supervisor.signal(SignalNumber::HUP);
+        eventually(20, "the supervisor is the new program", || match fs::read_link(&link) {
+            Ok(program) if program == self.program() => Ok(()),
+            other => Err(format!("{other:?} {}", supervisor.log())),
+        });
     }
 
     /// Ends the supervisor with its agent, and starts it again, as a boot does.

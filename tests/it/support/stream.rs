@@ -32,16 +32,24 @@ const CALIBRATION_SECONDS: u64 = 20;
 /// Where a minion's executions leave their marks: a module that marks, and the file.
 pub struct Marks {
     pub(super) directory: TempDir,
+    /// Where it is for the minion.
+    inside: PathBuf,
 }
 
 impl Marks {
     pub fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("marks").tempdir().unwrap();
+        Self::below(Path::new("/"), &std::env::temp_dir())
+    }
+
+    /// In a directory of a root that the minion takes for the whole of it.
+    pub fn below(root: &Path, place: &Path) -> Self {
+        let directory = tempfile::Builder::new().prefix("marks").tempdir_in(place).unwrap();
+        let inside = Path::new("/").join(directory.path().strip_prefix(root).unwrap());
         for (name, text) in [("modules", include_str!("mark/module.py")), ("states", include_str!("mark/state.py"))] {
             fs::create_dir(directory.path().join(name)).unwrap();
             fs::write(directory.path().join(name).join("mark.py"), text).unwrap();
         }
-        Self { directory }
+        Self { directory, inside }
     }
 
     /// Lines of a minion's configuration: its masters, the marking modules, scheduled jobs, a mine and a startup state.
@@ -55,7 +63,7 @@ impl Marks {
             [_] => format!("master: {}\nmaster_port: {}\n", masters[0].address, masters[0].request_port),
             several => format!("master: {several:?}\n"),
         };
-        let directory = self.directory.path().display();
+        let directory = self.inside.display();
         format!(
             "{masters}enable_fqdns_grains: False\nmodule_dirs: [{directory}/modules]\nstates_dirs: [{directory}/states]\n\
              mark_file: {directory}/marks\nmine_enabled: True\nmine_interval: 60\nmine_functions: {{mark.mine: []}}\n\

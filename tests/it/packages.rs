@@ -1,0 +1,155 @@
+//! An adopted host on which package managers, configuration management and people go on working.
+
+use crate::support::eventually;
+use crate::support::packages::{Kind, NEW, OLD, PackagedHost, UNIT};
+use crate::support::salt::START_SECONDS;
+use crate::support::scene::ID;
+use std::fs;
+
+/// Jobs a second: see `adopt`.
+const RATE: f64 = 2.0;
+const AROUND_SECONDS: u64 = 3;
+
+impl PackagedHost {
+    /// Does something that would have hurt the package's minion; the same process serves on.
+    fn changes_nothing(&self, what: &str, act: impl FnOnce()) {
+        let before = self.machine.agent().expect("it runs");
+        act();
+        let status = self.machine.status();
+        assert_eq!(self.machine.agent(), Some(before), "{what}: {status}\n{}", self.logs());
+        assert!(status["switch"].is_null(), "{what}: {status}");
+        assert!(self.version().contains(NEW), "{what}: {}", self.logs());
+        assert_eq!(self.minions(), 1, "{what}");
+    }
+
+    fn systemctl(&self, verb: &str) -> String {
+        self.machine.inside(&["systemctl", verb, UNIT])
+    }
+}
+
+fn package_managers(kind: Kind) {
+    let host = PackagedHost::new(kind);
+    assert_eq!(host.state(), ["active", "enabled"]);
+    let stream = host.stream(RATE);
+    stream.run(AROUND_SECONDS);
+    host.adopt();
+    assert!(host.version().contains(NEW));
+    fs::write(host.machine.path("etc/salt/minion"), "# Changed by its owner.\nlog_level: info\n").unwrap();
+    host.systemctl("restart");
+    eventually(START_SECONDS, "the change is taken up", || match host.machine.status() {
+        status if status["switch"].is_null() && status["last"]["purpose"] == "restart" => Ok(()),
+        status => Err(status.to_string()),
+    });
+    assert_eq!(host.machine.status()["last"]["mode"], "overlap");
+    for verb in ["restart", "reload", "try-restart", "reload-or-restart", "stop", "start"] {
+        host.changes_nothing(verb, || drop(host.systemctl(verb)));
+    }
+    let upgrade = host.package("2");
+    host.changes_nothing("upgrade", || drop(host.install(&upgrade)));
+    assert_eq!(host.state(), ["active", "enabled"], "after the upgrade");
+    let shim = host.shim("100");
+    host.changes_nothing("shim", || drop(host.install(&shim)));
+    assert!(!host.machine.path("opt/saltstack").exists(), "the package's Python is gone");
+    assert_eq!(host.state(), ["active", "enabled"], "with the shim");
+    for file in ["minion", "minion.d/test.conf"] {
+        assert!(host.machine.path("etc/salt").join(file).exists(), "{file}");
+    }
+    assert!(fs::read_to_string(host.machine.path("etc/salt/minion")).unwrap().contains("Changed"));
+    let called = host.machine.inside(&["/usr/bin/salt-call", "--version"]);
+    assert!(called.contains(NEW), "{called}");
+    host.changes_nothing("removal", || drop(host.remove()));
+    let refused = host.machine.try_inside(&["sidle", "release", "salt-minion"]);
+    assert!(!refused.0 && refused.1.contains("install the package again"), "{refused:?}");
+    assert!(host.version().contains(NEW));
+    stream.run(AROUND_SECONDS);
+    stream.end().assert_lossless(&format!("{kind:?}: adopted, upgraded, replaced by a shim, removed"));
+}
+
+#[test]
+fn a_deb_can_be_upgraded_replaced_and_removed_under_an_adopted_minion() {
+    package_managers(Kind::Deb);
+}
+
+#[test]
+fn an_rpm_can_be_upgraded_replaced_and_removed_under_an_adopted_minion() {
+    package_managers(Kind::Rpm);
+}
+
+/// What a formula does: a configuration file, the package in its latest version, the service that watches both; then something more.
+const FORMULA: &str = "configuration:
+  file.managed:
+    - name: /etc/salt/minion.d/formula.conf
+    - contents: 'grains: {formula: STAGE}'
+package:
+  pkg.latest:
+    - name: salt-minion
+service:
+  service.running:
+    - name: salt-minion
+    - enable: True
+    - watch:
+      - file: configuration
+      - pkg: package
+after:
+  cmd.run:
+    - name: sleep 3 && echo after
+    - require:
+      - service: service
+";
+
+#[test]
+fn a_highstate_that_upgrades_and_restarts_its_own_minion_returns_and_loses_nothing() {
+    let host = PackagedHost::new(Kind::Deb);
+    host.adopt();
+    let sources = "deb [trusted=yes] file:/srv/packages ./\n";
+    for old in fs::read_dir(host.machine.path("etc/apt/sources.list.d")).into_iter().flatten().flatten() {
+        fs::remove_file(old.path()).unwrap();
+    }
+    fs::write(host.machine.path("etc/apt/sources.list"), sources).unwrap();
+    host.package("2");
+    host.index();
+    host.master.file("top.sls", "base:\n  '*':\n    - formula\n");
+    host.master.file("formula.sls", &FORMULA.replace("STAGE", "one"));
+    let stream = host.stream(RATE);
+    stream.run(AROUND_SECONDS);
+
+    // By hand, as people and formulas do it, without a change: nothing happens.
+    host.changes_nothing("service.restart", || {
+        let said = host.master.call(ID, &["service.restart", "salt-minion"]);
+        assert!(said.contains("True"), "{said}");
+    });
+    host.changes_nothing("service.status", || {
+        let said = host.master.call(ID, &["service.status", "salt-minion"]);
+        assert!(said.contains("True"), "{said}");
+    });
+    let first = host.machine.agent();
+    let said = host.master.call_within("120", ID, &["state.highstate"]);
+    for part in ["formula.conf", "'after'", "3006.30-2"] {
+        assert!(said.contains(part), "{part}: {said}\n{}", host.logs());
+    }
+    assert!(!said.contains("'result': False"), "{said}\n{}", host.logs());
+    eventually(START_SECONDS, "the change is taken up", || match host.machine.status() {
+        status if status["switch"].is_null() && host.machine.agent() != first => Ok(()),
+        status => Err(status.to_string()),
+    });
+    let last = host.machine.status()["last"].clone();
+    assert_eq!((last["purpose"].as_str(), last["mode"].as_str()), (Some("restart"), Some("overlap")), "{last}");
+    assert!(host.master.call(ID, &["grains.get", "formula"]).contains("one"));
+    assert_eq!(host.minions(), 1);
+    // The second time nothing changes, and nothing is restarted.
+    host.changes_nothing("highstate", || {
+        let said = host.master.call_within("120", ID, &["state.highstate"]);
+        assert!(said.contains("'after'") && !said.contains("'result': False"), "{said}");
+    });
+    stream.run(AROUND_SECONDS);
+    stream.end().assert_lossless("a highstate upgrades the package, and restarts its minion");
+
+    let released = host.machine.try_inside(&["sidle", "release", "salt-minion"]);
+    assert!(released.0, "{}\n{}", released.1, host.logs());
+    host.answers(OLD);
+    assert_eq!(host.state(), ["active", "enabled"]);
+    assert_ne!(host.unit("MainPID"), "0", "systemd runs the package's minion");
+    assert_eq!(host.minions(), 1);
+    let units = host.machine.path("etc/systemd/system");
+    assert!(!units.join(UNIT).exists() && !units.join(format!("{UNIT}.d")).exists());
+}
