@@ -40,11 +40,6 @@ pub fn start(unit: &str) -> Result<()> {
     tell(&["start", unit])
 }
 
-/// Stops a unit and starts it again; waits until it has started.
-pub fn restart(unit: &str) -> Result<()> {
-    tell(&["restart", unit])
-}
-
 /// Stops a unit and waits until it has stopped.
 pub fn stop(unit: &str) -> Result<()> {
     tell(&["stop", unit])
@@ -58,6 +53,11 @@ pub fn is_enabled(unit: &str) -> bool {
 /// Makes the links anew that let a boot start a unit.
 pub fn enable_again(unit: &str) -> Result<()> {
     tell(&["reenable", unit])
+}
+
+/// Stops a unit and starts it again; waits until it has started.
+pub fn restart(unit: &str) -> Result<()> {
+    tell(&["restart", unit])
 }
 
 fn tell(words: &[&str]) -> Result<()> {

@@ -204,11 +204,11 @@ impl Plan {
             steps.push("give the running process a guard (a grain that is there for a moment)".to_owned());
         }
         steps.push(format!("switch from it to {} in mode {}; if that fails, it serves on", self.to, self.mode));
-        let programs: Vec<&str> = self.manifest.commands.keys().map(String::as_str).collect();
         steps.push(format!(
             "put a unit in place of {} that stops nothing and takes a changed configuration up (/etc/systemd/system)",
             self.unit
         ));
+        let programs: Vec<&str> = self.manifest.commands.keys().map(String::as_str).collect();
         steps.push(format!("let {} lead to the running release (/usr/local/sbin)", programs.join(", ")));
         steps.push(format!("keep what `sidle release` needs in {}", context.layout.adoption(&self.instance).display()));
         steps
