@@ -219,7 +219,6 @@ fn script(layout: &Layout, package: &PackageName, instance: &InstanceName, (prog
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn an_adoption_of_old_is_undone_as_one_of_now() {
@@ -227,10 +226,11 @@ mod tests {
         let layout = Layout::new(root.path());
         let (package, instance): (PackageName, InstanceName) = ("a".parse().unwrap(), "a".parse().unwrap());
         let units = Dir::open_or_create(&root.path().join(UNITS), 0o755).unwrap();
+        let programs = BTreeMap::from([("a".to_owned(), "bin/a".parse().unwrap())]);
         for old in [true, false] {
             units.write_atomic("a.service", b"[Unit]\n", 0o644).unwrap();
             let mut adoption = Adoption::new(AgentKind::Salt, "a.service".to_owned(), false, Vec::new());
-            adoption.retire(&layout, (&package, &instance), &["a".to_owned()]).unwrap();
+            adoption.retire(&layout, (&package, &instance), &programs).unwrap();
             assert!(adoption.unit_kept && !adoption.is_only_masked(&layout).unwrap());
             if old {
                 units.replace_symlink(Path::new("/dev/null"), "a.service").unwrap();

@@ -31,3 +31,8 @@ fn a_minion_on_the_tcp_transport_is_switched_without_losing_a_job() {
 fn a_minion_with_jobs_in_threads_is_switched_without_losing_a_job() {
     is_lossless("multiprocessing: False", &Wanted { options: "multiprocessing: False\n", ..Wanted::of(&[]) });
 }
+
+#[test]
+fn a_minion_of_another_user_than_root_is_switched_without_losing_a_job() {
+    is_lossless("user: daemon", &Wanted { user: "daemon", ..Wanted::of(&[]) });
+}
