@@ -149,9 +149,16 @@ fn call(packaged: &Packaged, arguments: &[&str]) -> String {
 fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
     let options = format!("beacons:\n  status:\n    - interval: {BEACON_SECONDS}\n");
     let packaged = Packaged::with(&Wanted { options: &options, ..Wanted::of(&[NEW]) });
-    // The running minion answers this, over its own bus.
-    let schedule = || call(&packaged, &["schedule.list", "return_yaml=False"]);
-    assert!(schedule().contains("interval"));
+    // The running minion answers this, over its own bus. Salt asks before it listens: an answer that comes at once may be missed.
+    let has_schedule = || {
+        eventually(90, "the minion tells its schedule", || {
+            match call(&packaged, &["schedule.list", "return_yaml=False"]) {
+                schedule if schedule.contains("interval") => Ok(()),
+                other => Err(other),
+            }
+        });
+    };
+    has_schedule();
     let done = AtomicBool::new(false);
     let (calls, stream) = std::thread::scope(|scope| {
         let until = Until(&done);
@@ -176,7 +183,7 @@ fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
     assert!(changed > 0 && changed < calls.len(), "{calls:?}");
     assert!(calls[..changed].iter().all(|version| version.contains(OLD)), "{calls:?}");
     assert!(calls[changed..].iter().all(|version| version.contains(NEW)), "{calls:?}");
-    assert!(schedule().contains("interval"));
+    has_schedule();
     let pauses: Vec<f64> = beacons.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.len() > 3, "{beacons:?}");
     let within = BEACON_SECONDS * 0.5..=BEACON_SECONDS * 2.0;
