@@ -8,7 +8,7 @@ use super::stream::{Marks, Plan, Stream, calibrate};
 use serde_json::Value;
 use sidle::os::process::SignalNumber;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 /// The newest release that is tested: masters run it, since a master may be newer than its minions, but not older.
@@ -109,7 +109,8 @@ impl Scene {
 
     /// Starts this release as the first one; it answers then.
     pub fn run(&self, release: &str) {
-        self.switch(&[&format!("{release}-1"), "--mode", "idle"]).ok();
+        let begun = self.switch(&[&format!("{release}-1"), "--mode", "idle"]);
+        assert_eq!(begun.code, Some(0), "{begun:?}\n{}", self.logs());
         self.answers();
         self.marks.started(1);
     }
@@ -153,6 +154,10 @@ impl Scene {
             for (path, mode) in [(host.path(""), 0o755), (marks.directory.path().to_owned(), 0o777)] {
                 fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             }
+            // The package makes it, and gives it to the user: Salt itself would make it for root alone.
+            let logs = host.path("var/log").join(name_of(wanted.package));
+            fs::create_dir_all(&logs).unwrap();
+            chown(logs, sidle::os::process::user_number(wanted.user), None).unwrap();
         }
         fs::create_dir_all(host.path("run")).unwrap();
         let run = wanted.run.map(|options| Mounted::tmpfs_at(&host.path("run"), options));
