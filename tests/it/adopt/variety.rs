@@ -149,9 +149,9 @@ fn call(packaged: &Packaged, arguments: &[&str]) -> String {
 fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
     let options = format!("beacons:\n  status:\n    - interval: {BEACON_SECONDS}\n");
     let packaged = Packaged::with(&Wanted { options: &options, ..Wanted::of(&[NEW]) });
-    // The running minion answers this, over its own bus. Salt asks before it listens: an answer that comes at once may be missed.
+    // The running minion answers this, over its own bus: at the default place once it has looked that no other holds that.
     let has_schedule = || {
-        eventually(90, "the minion tells its schedule", || {
+        eventually(30, "the minion tells its schedule", || {
             match call(&packaged, &["schedule.list", "return_yaml=False"]) {
                 schedule if schedule.contains("interval") => Ok(()),
                 other => Err(other),

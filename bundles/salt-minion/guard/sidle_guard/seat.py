@@ -33,11 +33,13 @@ def seconds_since_boot():
 
 
 def start_time(pid):
-    """Field 22 of /proc/<pid>/stat, or None: a pid alone may be another process's by now."""
+    """Field 22 of /proc/<pid>/stat: a pid alone may be another process's by now. None if nothing runs there,
+    also if its parent has yet to learn of its end (state Z or X in field 3)."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             # The name may hold blanks and brackets; what follows its last bracket doesn't.
-            return int(file.read().rpartition(")")[2].split()[19])
+            fields = file.read().rpartition(")")[2].split()
+            return None if fields[0] in ("Z", "X") else int(fields[19])
     except (OSError, ValueError, IndexError):
         return None
 

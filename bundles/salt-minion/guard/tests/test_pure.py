@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 import os
+import subprocess
 import shutil
 import pathlib
 import sys
@@ -403,6 +404,10 @@ class SeatTest(unittest.TestCase):
     def test_the_start_time_is_the_kernels(self):
         self.assertIsNone(seat.start_time(2 ** 30))
         self.assertGreater(seat.start_time(os.getpid()), 0)
+        ended = subprocess.Popen(["true"])
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        self.assertIsNone(seat.start_time(ended.pid), "a process that its parent has not waited for")
+        ended.wait()
 
     def test_given_up_means_said_so_or_gone(self):
         with tempfile.TemporaryDirectory() as folder:
