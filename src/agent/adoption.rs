@@ -25,6 +25,12 @@ pub trait Adopter {
     /// The unit that a package's own scripts install.
     fn unit(&self, package: &str) -> String;
 
+    /// Units of other packages that run an agent of this kind, each with its configuration directory.
+    fn other_names(&self, unit: &str) -> Vec<(&'static str, &'static str)>;
+
+    /// Which agent it is that two configuration directories describe, in the operator's words, if both are of the same one.
+    fn is_same(&self, ours: &Path, theirs: &Path) -> Result<Option<String>, AgentError>;
+
     /// Looks for the agent of a configuration directory. `leader`: its first process, where a service manager knows it. None: none runs.
     fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<Found>, AgentError>;
 

@@ -89,6 +89,9 @@ enum Verb {
     Adopt(adopt::AdoptArguments),
     /// Gives an adopted agent back to the distribution's package
     Release(adopt::ReleaseArguments),
+    /// Tells a unit of another package whether it may start its agent
+    #[command(hide = true)]
+    MayStart(adopt::other_name::MayStartArguments),
     /// Runs an instance's agent and its switches
     Supervise(switching::SuperviseArguments),
     /// Decides which repository this host trusts
@@ -170,6 +173,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Run(arguments) => host::run(context, arguments),
         Verb::Adopt(arguments) => adopt::adopt(context, &arguments),
         Verb::Release(arguments) => adopt::release(context, &arguments),
+        Verb::MayStart(arguments) => adopt::other_name::may_start(context, &arguments),
         Verb::Supervise(arguments) => switching::supervise(context, &arguments),
         Verb::Trust(verb) => trust::trust(context, &verb),
         Verb::Pack(arguments) => pack::pack(context, &arguments),

@@ -4,7 +4,7 @@
 //! releases read. What the grain does is in `sidle_adoption.py` and the guard's `late.py`.
 
 use super::SaltMinion;
-use super::config::MinionConfig;
+use super::config::{Masters, MinionConfig};
 use crate::agent::adoption::{Adopter, Found};
 use crate::agent::{AgentError, Subject};
 use crate::os::dir::Dir;
@@ -56,6 +56,10 @@ const EVENT_DATA: &[u8] = b"\x82\xadforce_refresh\xc3\xa6notify\xc2";
 /// A main that is loading something reads its bus a moment later; nobody waits for an answer here.
 const SEND_WAIT: Duration = Duration::from_secs(5);
 
+/// The units that run a minion, as distributions and Uyuni name them, and where each one's configuration is.
+const UNITS: [(&str, &str); 2] =
+    [("salt-minion.service", "/etc/salt"), ("venv-salt-minion.service", "/etc/venv-salt-minion")];
+
 /// The processes from main up to the minion's first one: Salt has one above main.
 const ABOVE_MAXIMUM: usize = 2;
 
@@ -66,6 +70,22 @@ pub struct SaltAdopter;
 impl Adopter for SaltAdopter {
     fn unit(&self, package: &str) -> String {
         format!("{package}.service")
+    }
+
+    fn other_names(&self, unit: &str) -> Vec<(&'static str, &'static str)> {
+        UNITS.into_iter().filter(|(name, _)| *name != unit).collect()
+    }
+
+    fn is_same(&self, ours: &Path, theirs: &Path) -> Result<Option<String>, AgentError> {
+        let (ours, theirs) = (read(ours)?, read(theirs)?);
+        let (Masters::Named(mine, _), Masters::Named(others, _)) = (&ours.masters, &theirs.masters) else {
+            return Ok(None);
+        };
+        let shared = mine.iter().find(|master| others.contains(master));
+        // One that has no id yet would make it of the host's name, as most have theirs.
+        let same_id = theirs.id.is_none() || ours.id.is_none() || ours.id == theirs.id;
+        let id = ours.id.or(theirs.id).map_or("the minion of this host".to_owned(), |id| format!("minion {id}"));
+        Ok(shared.filter(|_| same_id).map(|master| format!("{id} of master {}", master.name)))
     }
 
     fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<Found>, AgentError> {

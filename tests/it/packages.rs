@@ -145,6 +145,52 @@ fn a_highstate_that_upgrades_and_restarts_its_own_minion_returns_and_loses_nothi
     stream.end().assert_lossless("a highstate upgrades the package, and restarts its minion");
 }
 
+/// What states do that change a host to a package of another name: the configuration is copied, the other unit started, and then what
+/// there was is disabled and loses its master.
+const OTHER_NAME: &str = "copied:
+  cmd.run:
+    - name: mkdir -p /etc/venv-salt-minion && cp -a /etc/salt/. /etc/venv-salt-minion/
+other:
+  service.running:
+    - name: venv-salt-minion
+    - enable: True
+    - require:
+      - cmd: copied
+disabled:
+  service.disabled:
+    - name: salt-minion
+    - require:
+      - service: other
+forgotten:
+  file.absent:
+    - name: /etc/salt/minion.d/test.conf
+    - require:
+      - service: disabled
+";
+
+/// Another package with the same agent does not start a second one, and the state that wants it fails before it harms the first.
+fn another_name_is_refused(host: &PackagedHost) {
+    let unit = fs::read_to_string(host.machine.path("lib/systemd/system").join(UNIT)).unwrap();
+    let other = unit.replace("/usr/bin/salt-minion", "/opt/saltstack/salt/bin/salt-minion -c /etc/venv-salt-minion");
+    fs::write(host.machine.path("lib/systemd/system/venv-salt-minion.service"), other).unwrap();
+    host.machine.inside(&["systemctl", "daemon-reload"]);
+    host.master.file("other.sls", OTHER_NAME);
+    host.changes_nothing("another name", || {
+        let said = host.master.call_within("120", ID, &["state.apply", "other"]);
+        assert!(said.contains("'comment': 'One or more requisite failed: other.other'"), "{said}");
+    });
+    assert_eq!(host.state(), ["active", "enabled"]);
+    assert!(host.machine.path("etc/salt/minion.d/test.conf").exists());
+    let told = host.machine.inside(&["journalctl", "--no-pager", "--unit", "venv-salt-minion"]);
+    assert!(told.contains(&format!("sidle runs minion {ID} of master")) && told.contains("sidle release"), "{told}");
+    // A minion of another master is nobody's double.
+    let configuration = host.machine.path("etc/venv-salt-minion/minion.d/test.conf");
+    let text = fs::read_to_string(&configuration).unwrap().replace("master_port:", "master_port: 1 #");
+    fs::write(configuration, text).unwrap();
+    let asked = ["sidle", "may-start", "venv-salt-minion.service", "salt-minion", "--instance", "salt-minion"];
+    host.machine.inside(&asked);
+}
+
 #[test]
 fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     let mut host = PackagedHost::new(Kind::Deb);
@@ -169,6 +215,8 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     host.machine.inside(&["sidle", "adopt", "salt-minion"]);
     host.changes_nothing("restart", || drop(host.systemctl("restart")));
 
+    another_name_is_refused(&host);
+
     host.machine.cut_power();
     host.machine.boot();
     host.answers(NEW);
@@ -188,4 +236,5 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     assert_ne!(host.unit("MainPID"), "0", "systemd runs the package's minion");
     assert_eq!(host.minions(), 1);
     assert!(!units.join(UNIT).exists() && !drop_ins.join("zzz-sidle.conf").exists());
+    assert!(!units.join("venv-salt-minion.service.d").exists());
 }

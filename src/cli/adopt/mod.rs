@@ -2,6 +2,7 @@
 
 pub mod beside;
 mod environment;
+pub mod other_name;
 pub mod record;
 mod release;
 pub mod stand_in;

@@ -1,8 +1,10 @@
 //! What an adoption has changed on the host beside the switch itself, on record before it is changed, and how that is taken back.
 
+use super::other_name;
 use super::stand_in::{self, KEPT_SUFFIX, Lies, UNITS};
 use crate::agent::AgentKind;
 use crate::bundle::path::BundlePath;
+use crate::cli::adopter;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
@@ -115,6 +117,9 @@ impl Adoption {
             units.rename(&self.unit, &units, format!("{}{KEPT_SUFFIX}", self.unit))?;
         }
         stand_in::put(layout, (package, instance), &units, &self.unit)?;
+        for unit in self.other_units() {
+            other_name::put(layout, (package, instance), &units, unit)?;
+        }
         for path in &self.commands {
             let name = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
             // Also one that only an earlier release had leads somewhere.
@@ -134,6 +139,12 @@ impl Adoption {
             told.push(error.to_string());
         }
         Ok(told)
+    }
+
+    /// The units that would run the same agent under another package's name.
+    fn other_units(&self) -> impl Iterator<Item = &'static str> {
+        let names = adopter(self.agent).map(|adopter| adopter.other_names(&self.unit)).unwrap_or_default();
+        names.into_iter().map(|(unit, _)| unit)
     }
 
     /// Whether the package's unit is only masked, as adoptions of old left it.
@@ -159,6 +170,9 @@ impl Adoption {
                 units::stop(&self.unit)?;
             }
             stand_in::remove(&units, &self.unit)?;
+            for unit in self.other_units() {
+                other_name::remove(&units, unit)?;
+            }
             let kept = format!("{}{KEPT_SUFFIX}", self.unit);
             if self.unit_kept && units.stat(&kept)?.is_some() && stand_in::lies(&units, &self.unit)? == Lies::Nothing {
                 units.rename(&kept, &units, &self.unit)?;
@@ -191,6 +205,9 @@ impl Adoption {
         // An active stand-in would keep the package's unit from being started.
         let mut lines = if self.managed { vec![format!("systemctl stop {}", self.unit)] } else { Vec::new() };
         lines.push(stand_in::removal(layout, &self.unit));
+        for unit in self.other_units() {
+            lines.push(format!("rm -f {}", super::way_out::quoted(&other_name::place(layout, unit).to_string_lossy())));
+        }
         if self.unit_kept {
             lines.push(format!("mv {0}{KEPT_SUFFIX} {0}", unit.display()));
         }

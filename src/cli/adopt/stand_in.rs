@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 const UNIT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/stand-in.service"));
 /// What is in the first line of each of ours, and in no other unit.
-const MARK: &str = "X-Sidle=stand-in";
+pub const MARK: &str = "X-Sidle=stand-in";
 /// What a masked unit is a link to: the form of the adoptions of old, and of an administrator's own mask.
 const NOWHERE: &str = "/dev/null";
 /// A unit is a page or two.
@@ -63,12 +63,16 @@ pub fn lies(units: &Dir, unit: &str) -> Result<Lies, OsError> {
 
 /// The text of the unit.
 fn text(layout: &Layout, (package, instance): (&PackageName, &InstanceName), unit: &str) -> Result<String, OsError> {
-    let program = word(&process::own_path()?.to_string_lossy());
-    let root = layout.root();
-    let sidle =
-        if root == Path::new("/") { program } else { format!("{program} --root {}", word(&root.to_string_lossy())) };
+    let sidle = program(layout)?;
     let text = UNIT.replace("@UNIT@", unit).replace("@SIDLE@", &sidle);
     Ok(text.replace("@PACKAGE@", package.as_str()).replace("@INSTANCE@", instance.as_str()))
+}
+
+/// How a unit calls this program.
+pub fn program(layout: &Layout) -> Result<String, OsError> {
+    let program = word(&process::own_path()?.to_string_lossy());
+    let root = layout.root();
+    Ok(if root == Path::new("/") { program } else { format!("{program} --root {}", word(&root.to_string_lossy())) })
 }
 
 /// A word of a command line as systemd takes it literally (systemd.service(5), "Command lines").
@@ -87,7 +91,8 @@ fn drop_in(text: &str) -> String {
     )
 }
 
-fn drop_ins(unit: &str) -> String {
+/// The directory of a unit's drop-ins.
+pub fn drop_ins(unit: &str) -> String {
     format!("{unit}.d")
 }
 
@@ -102,14 +107,20 @@ pub fn put(layout: &Layout, names: (&PackageName, &InstanceName), units: &Dir, u
 
 /// Removes what is ours: a stand-in with its drop-in, or a mask.
 pub fn remove(units: &Dir, unit: &str) -> Result<(), OsError> {
+    remove_drop_in(units, unit, DROP_IN_NAME)?;
+    if matches!(lies(units, unit)?, Lies::StandIn | Lies::Mask) {
+        units.remove_file(unit)?;
+    }
+    Ok(())
+}
+
+/// Removes a drop-in of ours, and the directory that it leaves empty.
+pub fn remove_drop_in(units: &Dir, unit: &str, name: &str) -> Result<(), OsError> {
     if let Some(directory) = units.child_if_exists(drop_ins(unit))? {
-        directory.remove_file(DROP_IN_NAME)?;
+        directory.remove_file(name)?;
         if directory.names()?.is_empty() {
             units.remove_tree(drop_ins(unit))?;
         }
-    }
-    if matches!(lies(units, unit)?, Lies::StandIn | Lies::Mask) {
-        units.remove_file(unit)?;
     }
     Ok(())
 }
