@@ -1,11 +1,14 @@
 """Whoever makes a job's claim file has the job."""
 
+import fcntl
 import hashlib
 import os
 import time
 
 # The other process may still hold what came an hour ago; nobody holds anything longer.
 KEPT_SECONDS = 3600
+# Beside the directory of claims: locked by a process that owes some.
+OWING = ".owed"
 
 
 def name(peer, jid):
@@ -18,6 +21,8 @@ class Claims:
 
     def __init__(self, directory):
         self.directory = directory
+        self._owing = None
+        self._owes = False
 
     def take(self, claim):
         """Whether the job is ours from now on; False: another has it. OSError: nobody can tell."""
@@ -38,6 +43,13 @@ class Claims:
     def _make(path):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
+    def drop(self, claim):
+        """Give a claim back that was made just now."""
+        try:
+            os.unlink(os.path.join(self.directory, claim))
+        except OSError:
+            pass
+
     def signature(self):
         """Changes when the directory is another one: what was claimed in the old one is forgotten there."""
         try:
@@ -50,6 +62,40 @@ class Claims:
         """Whether somebody has the job already."""
         return os.path.exists(os.path.join(self.directory, claim))
 
+    def prepare(self):
+        """Make what `owe` needs, while there is room."""
+        try:
+            path = f"{self.directory}{OWING}"
+            if self._owing is None or not _is_at(self._owing, path):
+                lost = self._owing
+                self._owing = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                if lost is not None:
+                    os.close(lost)
+                    self.owe(self._owes)
+        except OSError:
+            pass
+
+    def owe(self, owing):
+        """Say, or say no more, that jobs run here whose claims could not be made. A lock needs no room; it ends with
+        this process, and the children that it forks have no part in it."""
+        self._owes = owing
+        try:
+            if self._owing is not None:
+                fcntl.lockf(self._owing, (fcntl.LOCK_EX | fcntl.LOCK_NB) if owing else fcntl.LOCK_UN)
+        except OSError:
+            pass
+
+    def others_owe(self):
+        """Whether another process says so: what has no claim may be running there."""
+        if self._owing is None or self._owes:
+            return False
+        try:
+            fcntl.lockf(self._owing, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        self.owe(False)
+        return False
+
     def clean(self):
         """Remove claims that nobody can ask for any more."""
         oldest = time.time() - KEPT_SECONDS
@@ -60,3 +106,11 @@ class Claims:
                 os.unlink(path)
         except OSError:
             pass  # The next round does it.
+
+
+def _is_at(descriptor, path):
+    """Whether an open file is the one of that name still."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False

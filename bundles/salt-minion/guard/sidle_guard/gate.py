@@ -13,6 +13,8 @@ RUN, HOLD = "run", "hold"
 MOST_VERDICTS = 10000
 # For so long what runs here is claimed again where its claim is lost: longer than anybody holds a job.
 REMEMBERED_SECONDS = 60.0
+# For so long a job is held whose claim another process may owe, at most.
+OWED_SECONDS = 30.0
 # Salt hands a job that waited in its queue on disk to the same method again.
 FROM_QUEUE = ("__ignore_process_count_max", "_job_queue_file", "_state_queue_file")
 # One job may come through two masters (two syndics, one master with two addresses). Salt runs it once
@@ -120,10 +122,14 @@ class Gate:
             if self._directory is not None:
                 self._owed.update(self._mine)
             self._directory = directory
+        owed = list(self._owed)
         try:
-            for claim in list(self._owed):
+            for claim in owed:
                 self.claims.take(claim)
                 self._owed.discard(claim)
+            self.claims.prepare()
+            if owed:
+                self.claims.owe(False)
         except OSError:
             pass  # The next look does it.
 
@@ -141,21 +147,27 @@ class Gate:
         if verdict != CLAIM:
             return verdict
         both = (held.claim, claim_files.name(ANY_PEER, held.jid))
+        if role != "active" and not lost and waited < OWED_SECONDS and self.claims.others_owe():
+            return WAIT  # It may be running there; its claim is made as soon as there is room.
+        taken = []
         try:
             for claim in both:
                 if not self.claims.take(claim):
                     return DROP
-                self._remember(claim, on_disk=True)
-            return CLAIM
+                taken.append(claim)
         except OSError as error:
             if not self._complained:
                 log.error("sidle-guard: cannot claim jobs in %s: %s", self.claims.directory, error)
             self._complained = True
-            if role != "active":
-                return DROP  # Where nobody can claim, the active one runs everything.
-            for claim in both:
-                self._remember(claim, on_disk=False)
-            return CLAIM  # Never lose a job for lack of a directory.
+            if role != "active" and not lost:
+                for claim in taken:
+                    self.claims.drop(claim)
+                return DROP  # Where nobody can claim, the active one runs everything that it hears.
+            # Never lose a job for lack of a directory.
+            self.claims.owe(True)
+        for claim in both:
+            self._remember(claim, claim in taken)
+        return CLAIM
 
     def _conclude(self, key, verdict):
         verdict = RUN if verdict == CLAIM else DROP

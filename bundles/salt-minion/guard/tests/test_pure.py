@@ -164,6 +164,57 @@ class GateTest(unittest.TestCase):
             self.gate.look_again()
         self.assertEqual([data["jid"] for data in self.ran], ["standby", "draining"])
 
+    def test_what_another_process_owes_is_waited_for(self):
+        os.makedirs(self.directory)
+        ready, go = os.pipe(), os.pipe()
+        other = os.fork()
+        if other == 0:
+            owing = claims.Claims(self.directory)
+            owing.prepare()
+            owing.owe(True)
+            os.write(ready[1], b".")
+            os.read(go[0], 1)
+            os._exit(0)
+        os.read(ready[0], 1)
+        self.role = "draining"
+        self.gate.look_again()
+        self.arrive("1")
+        self.age()
+        self.gate.look_again()
+        self.assertEqual((self.ran, len(self.gate.held)), ([], 1))
+        os.write(go[1], b".")
+        os.waitpid(other, 0)
+        self.gate.look_again()
+        self.assertEqual([data["jid"] for data in self.ran], ["1"])
+
+    def full(self, room):
+        """From now on there is room for so many more claims."""
+        take = self.gate.claims.take
+
+        def taking(claim):
+            nonlocal room
+            if room == 0:
+                raise OSError(28, "No space left on device")
+            room -= 1
+            return take(claim)
+
+        self.gate.claims.take = taking
+
+    def test_without_room_the_active_one_runs_what_it_hears_and_the_other_what_that_never_heard(self):
+        os.makedirs(self.directory)
+        self.full(1)
+        self.role = "draining"
+        self.arrive("1")
+        self.age()
+        with self.assertLogs("sidle_guard.gate", "ERROR"):
+            self.gate.look_again()
+        self.assertEqual((self.ran, os.listdir(self.directory)), ([], []))
+        self.role = "active"
+        self.assertEqual(self.arrive("2"), gate.RUN)
+        self.role = "draining"
+        self.reports = [{"peers": [{"address": "tcp://m", "first": "20260101000000000002"}]}]
+        self.assertEqual(self.arrive("20260101000000000001"), gate.RUN)
+
     def test_closed_drops_what_comes_and_decides_what_came(self):
         self.role = "draining"
         self.arrive("1")
