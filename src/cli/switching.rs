@@ -4,7 +4,7 @@
 use super::adopt::beside;
 use super::follow::{follow, words};
 use super::timing::Timing;
-use super::{Context, Ended, agents, caller, instance_of, no_configuration, rehearsers, usage};
+use super::{Context, Ended, agents, caller, instance_of, no_configuration, rehearsers};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
@@ -13,13 +13,17 @@ use crate::supervise::control::{Answer, Request, Wish, ask};
 use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
 use crate::switch::configuration::Keeping;
 use crate::switch::drive::{BadReleases, Driver, Moment, Rehearsals};
-use crate::switch::files::InstanceFiles;
+use crate::switch::files::{DriverLock, InstanceFiles};
 use crate::switch::snapshot::Snapshots;
 use crate::switch::{Mode, Purpose};
 use crate::version::Release;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::time::Duration;
+
+/// How long a supervisor that holds its lock may take to listen.
+const STARTING_WAIT: Duration = Duration::from_secs(10);
+const STARTING_LOOK: Duration = Duration::from_millis(50);
 
 /// What a switch may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -232,16 +236,16 @@ fn take_up(
         context.output.result(&text, json!({"switch": null}));
         Ok(Ended::As(Class::NothingToDo))
     };
-    match ask(&context.layout, instance, &Request::TakeUp(Box::new(wish)))? {
-        Some(Answer::Refused(report)) if report.class == Class::NothingToDo => nothing(report.message),
-        Some(Answer::Refused(report)) => Err(report),
-        Some(Answer::Accepted { switch }) if before.as_ref().is_some_and(|live| live.id == switch) => {
+    match reach(context, &files, &Request::TakeUp(Box::new(wish)))? {
+        Reached::Supervisor(Answer::Refused(report)) if report.class == Class::NothingToDo => nothing(report.message),
+        Reached::Supervisor(Answer::Refused(report)) => Err(report),
+        Reached::Supervisor(Answer::Accepted { switch }) if before.as_ref().is_some_and(|live| live.id == switch) => {
             let text = format!("switch {switch} comes first; what has changed then is taken up after it");
             context.output.result(&text, json!({"switch": switch, "pending": true}));
             Ok(Ended::As(Class::Pending))
         }
-        Some(Answer::Accepted { switch }) => accepted(context, &files, &arguments.terms, switch),
-        None => nothing(format!("nothing runs {instance} now: its next process loads what is there")),
+        Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, &arguments.terms, switch),
+        Reached::Nobody(_) => nothing(format!("nothing runs {instance} now: its next process loads what is there")),
     }
 }
 
@@ -257,10 +261,10 @@ fn begin(
     let wish = wish(&settings, &instance, terms, purpose, to)?;
     let files = InstanceFiles::new(&context.layout, &instance, package);
     beside::refuse(context, &files, &wish.to)?;
-    match ask(&context.layout, &instance, &Request::Switch(Box::new(wish.clone())))? {
-        Some(Answer::Refused(report)) => Err(report),
+    match reach(context, &files, &Request::Switch(Box::new(wish.clone())))? {
+        Reached::Supervisor(Answer::Refused(report)) => Err(report),
         // Nobody waits at a terminal for a window of next week.
-        Some(Answer::Accepted { switch }) if wish.when.opens.is_some() => {
+        Reached::Supervisor(Answer::Accepted { switch }) if wish.when.opens.is_some() => {
             let live = files.journal()?.live.filter(|live| live.id == switch);
             let words = live.as_ref().map_or_else(|| "has begun".to_owned(), words);
             context.output.result(
@@ -269,8 +273,38 @@ fn begin(
             );
             Ok(Ended::As(Class::Pending))
         }
-        Some(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
-        None => leave(context, &files, wish, &settings),
+        Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
+        Reached::Nobody(lock) => leave(context, (&files, lock), wish, &settings),
+    }
+}
+
+/// Who is there to carry out a wish.
+enum Reached {
+    /// The supervisor, which said this.
+    Supervisor(Answer),
+    /// Nobody, and none comes while this is held.
+    Nobody(DriverLock),
+}
+
+/// Asks the supervisor. One that starts just now has its lock a moment before it listens: it is waited for.
+fn reach(context: &Context, files: &InstanceFiles, request: &Request) -> Result<Reached, Report> {
+    let began = clock::since_boot();
+    loop {
+        if let Some(answer) = ask(&context.layout, files.instance(), request)? {
+            return Ok(Reached::Supervisor(answer));
+        }
+        if let Some(lock) = files.try_drive()? {
+            return Ok(Reached::Nobody(lock));
+        }
+        if clock::since_boot().saturating_sub(began) >= STARTING_WAIT {
+            return Err(Report {
+                class: Class::Locked,
+                message: format!("cannot ask the supervisor of {}: it does not answer", files.instance()),
+                causes: Vec::new(),
+                hint: Some("it may be starting or ending just now: try again".to_owned()),
+            });
+        }
+        clock::sleep(STARTING_LOOK);
     }
 }
 
@@ -309,19 +343,11 @@ fn wish(
 /// Without a supervisor the wish is written down; the next supervisor carries it out.
 fn leave(
     context: &Context,
-    files: &InstanceFiles,
+    (files, lock): (&InstanceFiles, DriverLock),
     wish: Wish,
     settings: &crate::config::Settings,
 ) -> Result<Ended, Report> {
     let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
-    let Some(lock) = files.try_drive()? else {
-        return Err(Report {
-            class: Class::Locked,
-            message: format!("cannot ask the supervisor of {}: it does not answer yet", files.instance()),
-            causes: Vec::new(),
-            hint: Some("it may be starting or ending just now: try again".to_owned()),
-        });
-    };
     let mut driver = Driver::new(files.clone(), lock, settings.limits, now)?;
     let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
     // Nothing runs, so there is nothing to overlap with.
@@ -346,17 +372,16 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
         context.output.result(&format!("{instance} has no live switch"), json!({"switch": null}));
         return Ok(Ended::As(Class::NothingToDo));
     };
-    match ask(&context.layout, &instance, &Request::Cancel)? {
-        Some(Answer::Refused(report)) => Err(report),
-        Some(Answer::Accepted { switch }) => follow(&files, switch, &context.output).map(|ended| match ended {
-            // What was asked for is what came.
-            Ended::As(Class::Failed) => Ended::Well,
-            other => other,
-        }),
-        None => {
-            let Some(lock) = files.try_drive()? else {
-                return Err(usage("cannot ask the supervisor: it does not answer", "try again"));
-            };
+    match reach(context, &files, &Request::Cancel)? {
+        Reached::Supervisor(Answer::Refused(report)) => Err(report),
+        Reached::Supervisor(Answer::Accepted { switch }) => {
+            follow(&files, switch, &context.output).map(|ended| match ended {
+                // What was asked for is what came.
+                Ended::As(Class::Failed) => Ended::Well,
+                other => other,
+            })
+        }
+        Reached::Nobody(lock) => {
             let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
             let settings = crate::config::Settings::read(&context.layout)?;
             Driver::new(files, lock, settings.limits, now)?.cancel(now)?;
