@@ -191,9 +191,77 @@ fn another_name_is_refused(host: &PackagedHost) {
     host.machine.inside(&asked);
 }
 
+/// A chain of states, as management systems run them on: what comes next waits in a file beside the minion's configuration, and the event of
+/// the minion's start makes the master ask for it.
+const REACTOR: &str = "fileserver_list_cache_time: 0\nreactor:\n  - salt/minion/*/start:\n    - salt://resume.sls\n";
+const RESUME: &str = "resume:\n  local.chain.resume:\n    - tgt: {{ data['id'] }}\n";
+const CHAIN: &str = "import os
+import time
+import yaml
+
+def _place():
+    return os.path.join(os.path.dirname(__opts__['conf_file']), 'minion.d', '_chain.conf')
+
+def then(sls):
+    with open(_place(), 'w') as file:
+        file.write(yaml.safe_dump({'next_of_chain': sls}))
+    return True
+
+def resume():
+    if not os.path.exists(_place()):
+        return {}
+    with open(_place()) as file:
+        sls = yaml.safe_load(file)['next_of_chain']
+    os.remove(_place())
+    # `queue=True` here would make 3007.17 put a job without a function on its queue.
+    for _ in range(100):
+        if not __salt__['state.running']():
+            break
+        time.sleep(0.2)
+    return __salt__['state.sls'](sls)
+";
+
+/// One link: it is noted that it ran, what follows is set down, and then something is done.
+fn link(name: &str, next: Option<&str>, act: &str) -> String {
+    let next = next.map_or("test.ping: []".to_owned(), |next| format!("chain.then:\n      - sls: {next}"));
+    format!(
+        "ran:\n  cmd.run:\n    - name: echo {name} >>/srv/chain\n    - order: 1\n\
+         then:\n  module.run:\n    - {next}\n    - order: 2\n\
+         act:\n  cmd.run:\n    - name: {act}\n    - order: 3\n"
+    )
+}
+
+/// Waits until these links have run, each once.
+fn chain_has_run(host: &PackagedHost, links: &str) {
+    let place = host.machine.path("srv/chain");
+    eventually(START_SECONDS, &format!("the chain has run {links}"), || {
+        let ran = fs::read_to_string(&place).unwrap_or_default();
+        let ran = ran.split_whitespace().collect::<Vec<_>>().join(" ");
+        if ran == links { Ok(()) } else { Err(format!("{ran}\n{}", host.logs())) }
+    });
+}
+
+/// The first two links: a restart by the name of the package's unit makes the second one run.
+fn begin_chain(host: &PackagedHost) {
+    host.master.file("_modules/chain.py", CHAIN);
+    host.master.file("resume.sls", RESUME);
+    host.master.file("one.sls", &link("one", Some("two"), "systemctl restart salt-minion"));
+    host.master.file("two.sls", &link("two", Some("three"), "'true'"));
+    host.master.file("three.sls", &link("three", None, "'true'"));
+    let said = host.master.call(ID, &["saltutil.sync_modules"]);
+    assert!(said.contains("modules.chain"), "{said}");
+    let said = host.master.call_within("60", ID, &["state.apply", "one"]);
+    assert!(said.contains("'result': True") && !said.contains("'result': False"), "{said}");
+    chain_has_run(host, "one two");
+    let waits = host.machine.path("etc/salt/minion.d/_chain.conf");
+    eventually(START_SECONDS, "the third link waits", || {
+        fs::read_to_string(&waits).map(drop).map_err(|error| error.to_string())
+    });
+}
+
 #[test]
 fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
-    let mut host = PackagedHost::new(Kind::Deb);
+    let mut host = PackagedHost::with_master(Kind::Deb, REACTOR);
     // What an administrator may have added to the package's unit starts and stops nothing of its name any more.
     let units = host.machine.path("etc/systemd/system");
     let drop_ins = units.join(format!("{UNIT}.d"));
@@ -216,6 +284,7 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     host.changes_nothing("restart", || drop(host.systemctl("restart")));
 
     another_name_is_refused(&host);
+    begin_chain(&host);
 
     host.machine.cut_power();
     host.machine.boot();
@@ -225,6 +294,7 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
         state => Err(format!("{state:?}")),
     });
     assert_eq!(host.minions(), 1);
+    chain_has_run(&host, "one two three");
     for file in ["started", "stopped"] {
         assert!(!host.machine.path("srv").join(file).exists(), "a drop-in of the package's unit was obeyed: {file}");
     }

@@ -73,8 +73,13 @@ fn script(path: &str, arguments: &[&str]) -> String {
 impl PackagedHost {
     /// A booted host on which the package's minion answers, a release is installed, and a supervisor has nothing to run.
     pub fn new(kind: Kind) -> Self {
+        Self::with_master(kind, "")
+    }
+
+    /// The same with more lines of the master's configuration.
+    pub fn with_master(kind: Kind, options: &str) -> Self {
         let author = Author::new();
-        let master = Master::start(&tree(MASTER), true);
+        let master = Master::start_with(&tree(MASTER), true, options);
         let suite = if kind == Kind::Deb { "bookworm" } else { "bookworm+rpm" };
         let made = Made { suite, package: SALT, shares_network: true };
         let mut machine = Machine::of(made, &author, &[author.salt(NEW)]);
