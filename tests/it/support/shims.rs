@@ -49,8 +49,7 @@ impl ShimHost {
         fs::remove_dir_all(&sources).ok();
         fs::create_dir(&sources).unwrap();
         write("etc/apt/sources.list", &format!("deb [trusted=yes] file:{PLACE} ./\n"));
-        let repository =
-            format!("[local]\nname=local\nbaseurl=file://{PLACE}\ngpgcheck=0\nenabled=1\nmetadata_expire=0\n");
+        let repository = format!("[local]\nname=local\nbaseurl=file://{PLACE}\ngpgcheck=0\nenabled=1\n");
         write("etc/yum.repos.d/local.repo", &repository);
         write("etc/zypp/repos.d/local.repo", &format!("{repository}autorefresh=1\n"));
         // Debian's rpm keeps it elsewhere, as it is no package manager there.
@@ -102,7 +101,7 @@ impl ShimHost {
                 self.inside("apt-get -q update");
             }
             Kind::Rpm => {
-                self.inside(&format!("createrepo_c -q {PLACE} && zypper -q refresh -f"));
+                self.inside(&format!("createrepo_c -q {PLACE} && zypper -q refresh -f && dnf -q clean expire-cache"));
             }
         }
     }
@@ -178,13 +177,11 @@ impl ShimHost {
     /// The minion is told of a transaction, unless it made it itself.
     pub fn is_told(&self, line: &str, back: &str) {
         let before = self.cookie();
-        self.undisturbed(&format!("export SALT_RUNNING=1; {line}"));
-        assert_eq!(self.cookie(), before, "{line}: by the minion itself");
-        self.undisturbed(back);
-        let told = self.cookie();
-        assert!(told.is_some() && told != before, "{back}: {before:?} {told:?}");
         self.undisturbed(line);
-        assert!(self.cookie() != told, "{line}: {told:?}");
+        let told = self.cookie();
+        assert!(told.is_some() && told != before, "{line}: {before:?} {told:?}");
+        self.undisturbed(&format!("export SALT_RUNNING=1; {back}"));
+        assert_eq!(self.cookie(), told, "{back}: by the minion itself");
     }
 }
 
