@@ -89,7 +89,7 @@ fn apt_takes_a_shim_as_an_upgrade_and_keeps_it() {
     host.undisturbed(&format!("dpkg --remove dependent {VENV_SALT}"));
     // What is left of the hook hinders nobody.
     assert!(host.machine.path("etc/apt/apt.conf.d/99venv-dpkgnotify").exists());
-    let said = host.undisturbed("apt-get -y install other 2>&1");
+    let said = host.undisturbed("apt-get -y remove other 2>&1");
     assert!(!said.contains("notify"), "{said}");
     host.undisturbed(&format!("dpkg --purge {VENV_SALT}"));
     for gone in ["etc/apt/apt.conf.d/99venv-dpkgnotify", "etc/venv-salt-minion/minion", "usr/lib/sidle"] {
