@@ -135,7 +135,8 @@ fn zypper_and_dnf_take_a_shim_as_an_upgrade_and_keep_it() {
     fs::remove_file(host.machine.path(&PLACE[1..]).join(format!("{VENV_SALT}-{VERSION}-100.noarch.rpm"))).unwrap();
     fs::remove_file(host.machine.path(&PLACE[1..]).join(format!("{VENV_SALT}-{VERSION}-101.noarch.rpm"))).unwrap();
     host.index();
-    for keeps in ["zypper -n update", "dnf -y upgrade"] {
+    let excluded = format!("dnf -y --setopt=excludepkgs={VENV_SALT} distro-sync");
+    for keeps in ["zypper -n update", "dnf -y upgrade", &excluded] {
         host.undisturbed(keeps);
         assert_eq!(version(&host), format!("{VERSION}-101"), "{keeps}");
     }
