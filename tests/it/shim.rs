@@ -21,6 +21,8 @@ fn is_whole(host: &ShimHost) {
     assert!(said.contains("usage: demo-agent -c CONFIG_DIR"), "{said}");
     let verify = if host.kind == Kind::Deb { "dpkg -V venv-salt-minion; debsums -s" } else { "rpm -V" };
     assert_eq!(host.try_inside(&format!("{verify} {VENV_SALT}")), (true, String::new()));
+    let own = fs::read_to_string(host.machine.path("etc/venv-salt-minion/minion")).unwrap();
+    assert_eq!(own, "# The package's own configuration.\n", "the minion's configuration");
     host.undisturbed(&format!("systemctl restart {UNIT}"));
 }
 
