@@ -153,7 +153,10 @@ fn zypper_and_dnf_take_a_shim_as_an_upgrade_and_keep_it() {
     host.index();
     host.undisturbed(&format!("dnf -y upgrade {VENV_SALT}"));
     is_kept(&host, "102");
-    host.undisturbed(&format!("zypper -n remove {VENV_SALT}"));
+    let own = host.machine.path("etc/venv-salt-minion/minion");
+    fs::write(&own, "# Changed by its owner.\n").unwrap();
+    let said = host.undisturbed(&format!("zypper -n remove {VENV_SALT}; ls -la /etc/venv-salt-minion"));
+    assert_eq!(fs::read_to_string(&own).unwrap_or_default(), "# Changed by its owner.\n", "{said}");
     for gone in ["usr/lib/sidle", "usr/bin/venv-salt-call", "usr/lib/zypp/plugins/commit/venv-zyppnotify"] {
         assert!(!host.machine.path(gone).exists(), "{gone}");
     }
