@@ -31,6 +31,7 @@ mod readers;
 mod rehearsal;
 mod repository;
 mod salt;
+mod shim;
 mod signer;
 mod stream;
 mod support;

@@ -8,6 +8,7 @@ pub mod releases;
 pub mod repositories;
 pub mod salt;
 pub mod scene;
+pub mod shims;
 pub mod stage;
 pub mod stream;
 pub mod trees;

@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Deb => "deb",
             Self::Rpm => "rpm",
@@ -63,7 +63,8 @@ pub struct PackagedHost {
     _author: Author,
 }
 
-fn script(path: &str, arguments: &[&str]) -> String {
+/// Runs a script of this project; gives what it prints.
+pub fn script(path: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
     let output = command.args(arguments).env("SOURCE_DATE_EPOCH", "1700000000").output().unwrap();
     assert!(output.status.success(), "{path} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -96,6 +96,12 @@ impl Author {
         self.packed(version, "good", |recipe| recipe.replace(usual, all))
     }
 
+    /// A good release under the name of another package.
+    pub fn posing(&self, package: &str, version: &str) -> PathBuf {
+        let own = format!("package = \"{DEMO}\"");
+        self.packed(version, "good", |recipe| recipe.replace(&own, &format!("package = \"{package}\"")))
+    }
+
     /// A good release whose rehearsal says this.
     pub fn refused(&self, version: &str, rehearsal: &str) -> PathBuf {
         let tree = self.tree(version, "good");
