@@ -117,6 +117,9 @@ fn uyuni_s_bundle_is_adopted_under_its_own_names() {
     let mut call = Command::new(packaged.scene.host.path("usr/local/sbin/venv-salt-call"));
     let called = call.arg("--version").output().unwrap();
     assert!(String::from_utf8_lossy(&called.stdout).contains(NEW), "{called:?}");
+    // By this Uyuni's states know that the host has its bundle already.
+    let python = packaged.scene.master().call(ID, &["grains.get", "pythonexecutable"]);
+    assert!(python.contains("/venv-salt-minion/"), "{python}");
     let _given_back = packaged.give_back();
     assert!(!packaged.scene.host.path("usr/local/sbin/venv-salt-call").exists());
 }
