@@ -143,6 +143,10 @@ pub trait Rehearser: Sync {
 
     /// What the reports mean. None: that release wasn't rehearsed.
     fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal;
+
+    /// What the report of a release means that has worked here until the host changed, with no other to compare it with: what such a change
+    /// can't have caused doesn't count. None: it wasn't rehearsed.
+    fn judge_again(&self, again: Option<&Performance>) -> Rehearsal;
 }
 
 /// How the agent of a kind is rehearsed. The CLI registers them, as it does with [`crate::agent::Registry`].

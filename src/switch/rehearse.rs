@@ -6,7 +6,7 @@ use super::running::told;
 use crate::os::dir::Dir;
 use crate::os::process::{Identity, Program, SignalNumber, end_group};
 use crate::os::{OsError, notify};
-use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
+use crate::rehearsal::{Part, Performance, Rehearsal, Rehearser, Role, Scene};
 use std::collections::VecDeque;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -49,6 +49,16 @@ pub struct Rehearsing {
     trial: Option<Performance>,
     former: Option<Performance>,
     longest: Duration,
+    question: Question,
+}
+
+/// What a rehearsal is to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// What the trial makes worse than the former.
+    Worse,
+    /// Whether a release that has worked here still does.
+    Still,
 }
 
 struct Playing {
@@ -76,11 +86,35 @@ impl Rehearsing {
         longest: Duration,
         now: Duration,
     ) -> Result<Self, OsError> {
+        Self::begun(rehearser, scene, run, (longest, Question::Worse), now)
+    }
+
+    /// Begins the rehearsal of a release that has worked here, on a host that has changed since; what else as in [`Rehearsing::start`].
+    pub fn again(
+        rehearser: &'static dyn Rehearser,
+        release: Part,
+        config_directory: &Path,
+        run: &Path,
+        longest: Duration,
+        now: Duration,
+    ) -> Result<Self, OsError> {
+        let scene = Scene { trial: release, former: None, config_directory: config_directory.to_owned() };
+        Self::begun(rehearser, scene, run, (longest, Question::Still), now)
+    }
+
+    fn begun(
+        rehearser: &'static dyn Rehearser,
+        scene: Scene,
+        run: &Path,
+        (longest, question): (Duration, Question),
+        now: Duration,
+    ) -> Result<Self, OsError> {
         let run = Dir::open(run)?;
         let directory = fresh(&run)?;
         let waiting = [Role::Trial, Role::Former].into_iter().filter(|role| scene.part(*role).is_some()).collect();
+        let (playing, trial, former) = (None, None, None);
         let mut rehearsing =
-            Self { rehearser, scene, run, directory, waiting, playing: None, trial: None, former: None, longest };
+            Self { rehearser, scene, run, directory, waiting, playing, trial, former, longest, question };
         rehearsing.play_next(now)?;
         Ok(rehearsing)
     }
@@ -90,7 +124,10 @@ impl Rehearsing {
     pub fn poll(&mut self, now: Duration) -> Option<Result<Rehearsal, String>> {
         match self.step(now) {
             Ok(true) => {
-                let judged = self.rehearser.judge(self.trial.as_ref(), self.former.as_ref());
+                let judged = match self.question {
+                    Question::Worse => self.rehearser.judge(self.trial.as_ref(), self.former.as_ref()),
+                    Question::Still => self.rehearser.judge_again(self.trial.as_ref()),
+                };
                 self.tidy();
                 Some(Ok(judged))
             }
@@ -103,7 +140,7 @@ impl Rehearsing {
     }
 
     /// The program that runs now.
-    pub(super) fn child(&self) -> Option<u32> {
+    pub fn child(&self) -> Option<u32> {
         self.playing.as_ref().map(|playing| playing.child.id())
     }
 
@@ -217,7 +254,6 @@ mod tests {
     use super::*;
     use crate::os::clock;
     use crate::os::proc_fs;
-    use crate::rehearsal::Part;
     use std::fs;
     use std::path::PathBuf;
 
@@ -240,6 +276,10 @@ mod tests {
                 notes: former.map(told).into_iter().collect(),
                 ..Rehearsal::default()
             }
+        }
+
+        fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
+            self.judge(again, None)
         }
     }
 
@@ -289,6 +329,9 @@ mod tests {
             }
             fn judge(&self, trial: Option<&Performance>, _former: Option<&Performance>) -> Rehearsal {
                 Rehearsal { blocking: vec![trial.unwrap().failure.clone().unwrap()], ..Rehearsal::default() }
+            }
+            fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
+                self.judge(again, None)
             }
         }
         static ABSENT: Absent = Absent;

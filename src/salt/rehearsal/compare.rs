@@ -73,7 +73,7 @@ pub fn compare(trial: &Report, former: Option<Result<&Report, &str>>) -> Rehears
 
 type Findings = Vec<(Weight, String)>;
 
-fn said(failure: &Failure) -> String {
+pub(super) fn said(failure: &Failure) -> String {
     let what = match failure.stage.as_str() {
         "configuration" => "cannot load the configuration",
         "user" => "cannot run as the minion does",
@@ -84,7 +84,7 @@ fn said(failure: &Failure) -> String {
 }
 
 /// What a kind of module is called; loaders have their own words.
-fn called(kind: &str) -> String {
+pub(super) fn called(kind: &str) -> String {
     match kind {
         "module" => "execution module",
         "states" => "state module",
@@ -147,7 +147,7 @@ fn modules(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) {
     }
 }
 
-fn broken(error: &LoadError) -> String {
+pub(super) fn broken(error: &LoadError) -> String {
     let how = match error.how {
         How::Import => "cannot be imported",
         How::Failed if error.kind == "grains" => "fails when its grains are read",
@@ -259,11 +259,11 @@ fn extras(trial: &Report, former: &Report) -> Vec<String> {
     )]
 }
 
-fn counted(count: usize, what: &str) -> String {
+pub(super) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+pub(super) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = names.len().saturating_sub(NAMES_MAX);
     let told: Vec<String> = names.take(NAMES_MAX).collect();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
