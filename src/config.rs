@@ -12,6 +12,7 @@
 //! restart_pause = "1s"       # before an agent that ended is started again; doubles …
 //! restart_pause_limit = "60s"  # … up to this
 //! fall_back_within = "10m"   # a release that never stays is left for the one before, if it became current no longer ago
+//! host_look = "10m"         # how often it is looked whether the host's libraries have changed under the current and previous release
 //! keep_extra = 1             # releases kept beside current and previous
 //! by_hand_grace = "90d"      # how late the timestamp and snapshot of a bundle carried by hand may be
 //!
@@ -59,6 +60,7 @@ struct Fragment {
     restart_pause: Option<Text>,
     restart_pause_limit: Option<Text>,
     fall_back_within: Option<Text>,
+    host_look: Option<Text>,
     keep_extra: Option<usize>,
     by_hand_grace: Option<Text>,
     restore_configuration: Option<bool>,
@@ -133,6 +135,7 @@ impl Fragment {
             restart_pause: over.restart_pause.or(self.restart_pause),
             restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
             fall_back_within: over.fall_back_within.or(self.fall_back_within),
+            host_look: over.host_look.or(self.host_look),
             keep_extra: over.keep_extra.or(self.keep_extra),
             by_hand_grace: over.by_hand_grace.or(self.by_hand_grace),
             restore_configuration: over.restore_configuration.or(self.restore_configuration),
@@ -156,6 +159,8 @@ pub struct Settings {
     pub restart_pause_maximum: Duration,
     /// How long a release counts as new, should it never stay.
     pub fall_back_within: Duration,
+    /// How often it is looked whether the host has changed under the releases.
+    pub host_look: Duration,
     /// What a rehearsal may do.
     pub rehearsal: Policy,
     /// What comes of extras that would vanish.
@@ -259,6 +264,7 @@ impl From<Fragment> for Settings {
             restart_pause_minimum: or_seconds(fragment.restart_pause, 1),
             restart_pause_maximum: or_seconds(fragment.restart_pause_limit, 60),
             fall_back_within: or_seconds(fragment.fall_back_within, 10 * 60),
+            host_look: or_seconds(fragment.host_look, 10 * 60),
             rehearsal: fragment.rehearsal.unwrap_or_default(),
             extras: fragment.extras.unwrap_or_default(),
             keep_extra: fragment.keep_extra.unwrap_or(1),

@@ -386,6 +386,7 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         fall_back_within: settings.fall_back_within,
         switch_deadline: settings.switch_deadline,
         rehearsals: Rehearsals { rehearsers, policy: settings.rehearsal, extras: settings.extras },
+        host_look: settings.host_look,
         keeping: Keeping { except: no_configuration, restore: settings.restore_configuration },
     };
     run_supervisor(&context.layout, supervise, agents)?;

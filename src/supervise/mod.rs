@@ -4,6 +4,7 @@ mod adopting;
 pub mod choose;
 pub mod control;
 pub mod events;
+mod ground;
 mod look;
 pub mod manager;
 pub mod pace;
@@ -30,6 +31,7 @@ use crate::switch::{Adopted, Limits, Mode, Phase, Purpose};
 use crate::version::Release;
 use control::{Answer, Request, Wish};
 use events::{Event, Events};
+use ground::GroundWatch;
 use pace::{END_LOOK, HEALTH_LOOK, HEALTH_LOOK_SOON};
 use renew::Renewal;
 use restart::Restart;
@@ -61,6 +63,8 @@ pub struct SuperviseSettings {
     pub switch_deadline: Duration,
     /// How releases are rehearsed.
     pub rehearsals: Rehearsals,
+    /// How often it is looked whether the host has changed under the releases.
+    pub host_look: Duration,
     /// How configuration is kept.
     pub keeping: Keeping,
 }
@@ -137,6 +141,7 @@ struct Supervisor {
     left: bool,
     /// A changed configuration is to be taken up after the live switch.
     take_up: TakeUp,
+    ground: GroundWatch,
     registry: Registry,
 }
 
@@ -196,6 +201,7 @@ impl Supervisor {
             restarting,
             left: false,
             take_up,
+            ground: GroundWatch::default(),
             registry,
         })
     }
@@ -217,7 +223,8 @@ impl Supervisor {
         if self.processes.reap()? {
             self.health = None;
         }
-        children::take_others(&self.processes.children().into_iter().chain(self.driver.children()).collect())?;
+        let rehearsed = self.driver.children().into_iter().chain(self.ground.child());
+        children::take_others(&self.processes.children().into_iter().chain(rehearsed).collect())?;
         self.note_ends(now);
         if self.over {
             return Ok(Duration::ZERO);
@@ -231,6 +238,7 @@ impl Supervisor {
         }
         self.restart_as_told(now);
         self.take_up_as_told(now);
+        let until_ground = self.watch_ground(now);
         // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
         let step = match self.driver.assign(&mut self.processes) {
@@ -258,7 +266,7 @@ impl Supervisor {
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =
             self.driver.journal().live.as_ref().map(|live| pace::of_step(live, now).min(limit(live.phase)));
-        Ok(until_step.into_iter().chain([until_restart, until_look]).min().unwrap_or(HEALTH_LOOK))
+        Ok(until_step.into_iter().chain([until_restart, until_look, until_ground]).min().unwrap_or(HEALTH_LOOK))
     }
 
     /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
