@@ -54,16 +54,16 @@ impl GroundWatch {
 }
 
 impl Supervisor {
+    /// A switch rehearses what it needs, and may change who is current: what is under way here ends.
+    pub(super) fn leave_ground_to_a_switch(&mut self) {
+        if self.driver.journal().live.is_some() && self.ground.under_way.take().is_some() {
+            self.ground.due = None;
+        }
+    }
+
     /// Looks at the ground when that is due, and goes on with a rehearsal; gives how long it may rest.
     pub(super) fn watch_ground(&mut self, now: Moment) -> Duration {
-        if self.driver.journal().live.is_some() {
-            // A switch rehearses what it needs, and may change who is current.
-            if self.ground.under_way.take().is_some() {
-                self.ground.due = None;
-            }
-            return HEALTH_LOOK;
-        }
-        if self.settings.rehearsals.policy == Policy::Off {
+        if self.driver.journal().live.is_some() || self.settings.rehearsals.policy == Policy::Off {
             return HEALTH_LOOK;
         }
         match self.find_out(now) {

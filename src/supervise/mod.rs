@@ -238,7 +238,7 @@ impl Supervisor {
         }
         self.restart_as_told(now);
         self.take_up_as_told(now);
-        let until_ground = self.watch_ground(now);
+        self.leave_ground_to_a_switch();
         // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
         let step = match self.driver.assign(&mut self.processes) {
@@ -261,12 +261,12 @@ impl Supervisor {
             self.report(now)?;
             return Ok(Duration::ZERO);
         }
-        let until_look = self.look(now).min(self.give_back(now));
+        let until_look = self.look(now).min(self.give_back(now)).min(self.watch_ground(now));
         self.report(now)?;
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =
             self.driver.journal().live.as_ref().map(|live| pace::of_step(live, now).min(limit(live.phase)));
-        Ok(until_step.into_iter().chain([until_restart, until_look, until_ground]).min().unwrap_or(HEALTH_LOOK))
+        Ok(until_step.into_iter().chain([until_restart, until_look]).min().unwrap_or(HEALTH_LOOK))
     }
 
     /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
