@@ -172,7 +172,7 @@ impl Supervisor {
         processes.find(|release| store.manifest(release).ok())?;
         let now = moment();
         adopting::recognise(&files, &store, &mut processes)?;
-        let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals);
+        let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals.clone());
         driver = driver.with_snapshots(settings.keeping);
         let own = Identity::own()?;
         let last = SupervisorStatus::last(&directory);

@@ -22,7 +22,7 @@
 //! - [`grounds`] is what of the host each proven release stood on, [`rehearsed`] what came of a rehearsal after that had changed.
 //! - [`snapshot`] is what a configuration directory was before a trial, [`configuration`] when it is put back.
 //! - [`drive`] is the driver, [`acts`] what it does; [`processes`] and [`running`] are the agent's processes, [`rehearse`] a rehearsal,
-//!   [`rehearsing`] when there is one.
+//!   [`rehearsing`] when there is one, [`preparing`] what it may lead to: that extras are laid over the new release ([`rebuild`]).
 //! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
 //!
 //! # What the driver does
@@ -61,7 +61,9 @@ pub mod journal;
 pub mod limits;
 pub mod machine;
 pub mod phase;
+pub mod preparing;
 pub mod processes;
+pub mod rebuild;
 pub mod record;
 pub mod rehearse;
 pub mod rehearsed;

@@ -110,7 +110,7 @@ impl Rehearsing {
         now: Duration,
     ) -> Result<Self, OsError> {
         let run = Dir::open(run)?;
-        let directory = fresh(&run)?;
+        let directory = fresh(&run, DIRECTORY_NAME)?;
         let waiting = [Role::Trial, Role::Former].into_iter().filter(|role| scene.part(*role).is_some()).collect();
         let (playing, trial, former) = (None, None, None);
         let mut rehearsing =
@@ -174,7 +174,7 @@ impl Rehearsing {
             let place = self.directory.child_or_create(role.name(), 0o711)?;
             let scratch = place.child_or_create("scratch", 0o700)?;
             let Some(program) = self.rehearser.program(&self.scene, role, scratch.path()) else { continue };
-            let program = Program { without: NOT_PASSED_ON.map(Into::into).into(), ..program };
+            let program = without_agent(program);
             let output = place.create_file("output", 0o600)?;
             let errors = place.create_file("errors", 0o600)?;
             match program.start_aside(output, errors, OUTPUT_BYTES_MAX) {
@@ -182,8 +182,7 @@ impl Rehearsing {
                     let identity = Identity::of(child.id());
                     self.playing = Some(Playing { role, child, since: now });
                     if let Some(identity) = identity? {
-                        let bytes = serde_json::to_vec(&identity).expect("an identity has no map keys but strings");
-                        self.directory.write_atomic(PROCESS_NAME, &bytes, 0o600)?;
+                        record(&self.directory, &identity)?;
                     }
                     return Ok(());
                 }
@@ -222,21 +221,33 @@ impl Drop for Rehearsing {
     }
 }
 
-/// An empty directory, in which nobody writes any more.
-fn fresh(run: &Dir) -> Result<Dir, OsError> {
-    if let Some(left) = run.child_if_exists(DIRECTORY_NAME)? {
+/// The program without what only an agent may be told.
+pub(super) fn without_agent(program: Program) -> Program {
+    Program { without: NOT_PASSED_ON.map(Into::into).into(), ..program }
+}
+
+/// Writes down what works in a directory, for [`fresh`].
+pub(super) fn record(directory: &Dir, identity: &Identity) -> Result<(), OsError> {
+    let bytes = serde_json::to_vec(identity).expect("an identity has no map keys but strings");
+    directory.write_atomic(PROCESS_NAME, &bytes, 0o600)
+}
+
+/// An empty directory of this name, in which nobody writes any more.
+pub(super) fn fresh(run: &Dir, name: &str) -> Result<Dir, OsError> {
+    if let Some(left) = run.child_if_exists(name)? {
         // The record says less when it can't be read; the process bounds its own time.
         let bytes = left.read_if_exists(PROCESS_NAME, PROCESS_BYTES_MAX)?.unwrap_or_default();
         if let Ok(identity) = serde_json::from_slice::<Identity>(&bytes) {
             identity.signal(SignalNumber::KILL)?;
         }
-        run.remove_tree(DIRECTORY_NAME)?;
+        run.remove_tree(name)?;
     }
     // An agent that runs as another user passes through to its scratch directory.
-    run.child_or_create(DIRECTORY_NAME, 0o711)
+    run.child_or_create(name, 0o711)
 }
 
-fn end_of(directory: &Dir, name: &str) -> Result<String, OsError> {
+/// The last of what was written into a file.
+pub(super) fn end_of(directory: &Dir, name: &str) -> Result<String, OsError> {
     let mut file = directory.open_file(name)?;
     let mut bytes = Vec::new();
     let read = file.seek(SeekFrom::End(0)).and_then(|length| {

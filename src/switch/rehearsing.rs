@@ -2,7 +2,9 @@
 
 use super::drive::{Driver, Moment, Policy, Rehearsals};
 use super::error::DriveError;
+use super::preparing::{Extras, Preparing};
 use super::processes::Processes;
+use super::rebuild::Workshop;
 use super::rehearse::Rehearsing;
 use super::{Outcome, Purpose, Switch};
 use crate::bundle::manifest::{Manifest, Service};
@@ -21,10 +23,10 @@ impl Driver {
         processes: &Processes,
         now: Moment,
     ) -> Result<Outcome, DriveError> {
-        let wanted = self.rehearsals.filter(|wanted| wanted.policy != Policy::Off);
-        let Some(Rehearsals { rehearsers, policy, extras }) = wanted else { return Ok(Outcome::Done) };
-        let mut rehearsing = if let Some(rehearsing) = self.rehearsing.take() {
-            rehearsing
+        let wanted = self.rehearsals.clone().filter(|wanted| wanted.policy != Policy::Off);
+        let Some(Rehearsals { rehearsers, policy, extras, wheels }) = wanted else { return Ok(Outcome::Done) };
+        let mut preparing = if let Some(preparing) = self.preparing.take() {
+            preparing
         } else {
             let manifest = self.store.manifest(&live.to)?;
             if live.purpose == Purpose::Restart {
@@ -34,20 +36,23 @@ impl Driver {
                 if proven.of(&live.to).is_none_or(stands) {
                     return Ok(Outcome::Done);
                 }
-                self.again(rehearsers, &manifest, processes, now)?
+                Preparing::of(self.again(rehearsers, &manifest, processes, now)?)
             } else {
                 let scene = self.scene(live, &manifest, processes)?;
                 let run = self.files.layout().run(self.files.instance());
-                Rehearsing::start(rehearsers(manifest.agent), scene, &run, self.limits.rehearsal, now.since_boot)?
+                let state = self.files.layout().instance(self.files.instance());
+                let workshop = Workshop { state, wheels, longest: self.limits.rebuild };
+                let (rehearser, extras) = (rehearsers(manifest.agent), Extras { policy: extras, workshop });
+                Preparing::start(rehearser, scene, &run, extras, self.limits.rehearsal, now.since_boot)?
             }
         };
-        let Some(came) = rehearsing.poll(now.since_boot) else {
-            self.rehearsing = Some(rehearsing);
-            return Ok(Outcome::NotYet("the rehearsal".to_owned()));
+        let Some(came) = preparing.poll(now.since_boot) else {
+            let waits_for = preparing.waits_for().to_owned();
+            self.preparing = Some(preparing);
+            return Ok(Outcome::NotYet(waits_for));
         };
         match came {
             Ok(rehearsal) => {
-                let rehearsal = rehearsal.weighed(extras);
                 let refuses = rehearsal.refusal().filter(|_| policy == Policy::Refuse);
                 let journal = self.journal.noted(&rehearsal.told(policy == Policy::Refuse));
                 self.believe(journal, now)?;
@@ -76,7 +81,9 @@ impl Driver {
         processes: &Processes,
         now: Moment,
     ) -> Result<Option<Rehearsing>, DriveError> {
-        let Some(wanted) = self.rehearsals.filter(|wanted| wanted.policy != Policy::Off) else { return Ok(None) };
+        let Some(wanted) = self.rehearsals.as_ref().filter(|wanted| wanted.policy != Policy::Off) else {
+            return Ok(None);
+        };
         self.store.verify(release)?;
         let manifest = self.store.manifest(release)?;
         Ok(Some(self.again(wanted.rehearsers, &manifest, processes, now)?))

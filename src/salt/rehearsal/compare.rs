@@ -1,5 +1,6 @@
 //! The trial's report beside the former's: what is worse now, and whether that is reason enough not to switch.
 
+use super::extras;
 use super::report::{Extra, Failure, How, LoadError, Report};
 use crate::rehearsal::Rehearsal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,11 +64,12 @@ pub fn compare(trial: &Report, former: Option<Result<&Report, &str>>) -> Rehears
     findings.sort_by_key(|(weight, _)| *weight);
     let (blocking, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(weight, _)| *weight < Weight::About);
     let texts = |findings: Vec<(Weight, String)>| findings.iter().map(|(_, text)| plain(text)).collect();
-    let extras = baseline.map(|former| extras(trial, former)).unwrap_or_default();
+    let lost = baseline.map(|former| lost(trial, former)).unwrap_or_default();
     Rehearsal {
         blocking: texts(blocking),
         notes: texts(notes),
-        extras: extras.iter().map(|text| plain(text)).collect(),
+        extras: vanishing(trial, &lost).iter().map(|text| plain(text)).collect(),
+        vanishing: baseline.and_then(|former| extras::vanishing(&lost, trial, former)),
     }
 }
 
@@ -245,14 +247,19 @@ fn warnings(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) 
 }
 
 /// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see.
-fn extras(trial: &Report, former: &Report) -> Vec<String> {
+fn lost<'a>(trial: &Report, former: &'a Report) -> Vec<&'a Extra> {
     let known = former.extras.iter().flatten();
-    let lost: Vec<&Extra> = known.filter(|extra| !trial.packages.contains(&extra.name)).collect();
+    known.filter(|extra| !trial.packages.contains(&extra.name)).collect()
+}
+
+/// What to say of them.
+fn vanishing(trial: &Report, lost: &[&Extra]) -> Vec<String> {
     let Some(first) = lost.first() else { return Vec::new() };
     let names = listed(lost.iter().map(|extra| format!("{} {}", extra.name, extra.version)));
     vec![format!(
         "{} that salt-pip installed in {} would vanish with Python {}: {names}; install them with the release's own salt-pip first \
-         (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), or let them go with `extras = \"report\"` in the settings",
+         (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), have that done with `extras = \"rebuild\"` in the settings, or let \
+         them go with `extras = \"report\"`",
         counted(lost.len(), "package"),
         first.directory,
         trial.python

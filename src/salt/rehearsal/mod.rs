@@ -3,10 +3,12 @@
 
 pub mod again;
 pub mod compare;
+pub mod extras;
 pub mod report;
 
 use crate::os::dir::Dir;
 use crate::os::process::Program;
+use crate::rehearsal::extras::Builder;
 use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
 use report::Report;
 use std::path::{Path, PathBuf};
@@ -90,6 +92,10 @@ impl Rehearser for SaltRehearser {
                 }
             }
         }
+    }
+
+    fn builder(&self) -> Option<&dyn Builder> {
+        Some(self)
     }
 
     fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
