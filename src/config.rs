@@ -307,6 +307,14 @@ mod tests {
     }
 
     #[test]
+    fn extras_take_time_only_where_they_are_rebuilt() {
+        let limit = |text| Settings::from(parse(Path::new("a"), text).unwrap()).limits.rebuild.as_secs();
+        assert_eq!(limit("extras = \"rebuild\"\nextras_wheels = \"/srv/wheels\"\n"), 600);
+        assert_eq!(limit("extras = \"rebuild\"\nextras_timeout = \"90s\"\n"), 90);
+        assert_eq!(limit("extras = \"report\"\nextras_timeout = \"90s\"\n"), 0);
+    }
+
+    #[test]
     fn an_unknown_key_is_refused_by_its_name_and_file() {
         let report = parse(Path::new("/etc/sidle/sidle.toml"), "probatoin = \"5s\"\n").unwrap_err();
         assert!(

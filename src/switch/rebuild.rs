@@ -135,7 +135,10 @@ fn lay(work: &Dir, building: &Building, former: &Path) -> Result<(), OsError> {
     let built = work.child(name(&building.built))?;
     // What is not on disk yet must not get a name that says it is there.
     built.sync_filesystem()?;
-    if let Some(there) = Dir::open_if_exists(&building.into)? {
+    let parent = building.into.parent().unwrap_or_else(|| Path::new("/"));
+    let parent = Dir::open_or_create(parent, 0o755)?;
+    // A link there is not followed: it may be another user's.
+    if let Some(there) = parent.child_if_exists(name(&building.into))? {
         let is_seal = |name: &OsStr| building.seals.iter().any(|end| name.to_string_lossy().ends_with(end));
         let (seals, others): (Vec<_>, Vec<_>) = built.names()?.into_iter().partition(|name| is_seal(name));
         for name in &others {
@@ -152,8 +155,6 @@ fn lay(work: &Dir, building: &Building, former: &Path) -> Result<(), OsError> {
     if beside.uid != built.stat_self()?.uid {
         built.set_owner(beside.uid)?;
     }
-    let parent = building.into.parent().unwrap_or_else(|| Path::new("/"));
-    let parent = Dir::open_or_create(parent, 0o755)?;
     work.rename_exclusive(name(&building.built), &parent, name(&building.into))?;
     parent.sync()
 }
