@@ -5,13 +5,17 @@
 //! start_timeout = "120s"     # until a release has to have reached its peers
 //! rehearsal_timeout = "120s" # until a rehearsal has to be over
 //! rehearsal = "refuse"       # what a rehearsal may do: refuse a switch, only report, or off
-//! extras = "refuse"          # what comes of packages laid over a release (salt-pip) that the next one would not see: refuse, or report
+//! extras = "refuse"          # what comes of packages laid over a release (salt-pip) that the next one would not see: refuse,
+//!                            # report, or rebuild: they are installed for the next one, too, by its own salt-pip
+//! extras_wheels = "/srv/wheels"  # a directory of packages that they are rebuilt out of; default: from where pip's configuration says
+//! extras_timeout = "10m"     # until that has to be done
 //! drain_timeout = "30m"      # how long a process on trial that is left may take to finish its jobs
 //! stop_timeout = "30s"       # until an ended process has to be gone
 //! switch_deadline = "30m"    # how long a switch waits for running jobs, then changes nothing
 //! restart_pause = "1s"       # before an agent that ended is started again; doubles …
 //! restart_pause_limit = "60s"  # … up to this
 //! fall_back_within = "10m"   # a release that never stays is left for the one before, if it became current no longer ago
+//! host_look = "10m"         # how often it is looked whether the host's libraries have changed under the current and previous release
 //! keep_extra = 1             # releases kept beside current and previous
 //! by_hand_grace = "90d"      # how late the timestamp and snapshot of a bundle carried by hand may be
 //!
@@ -55,10 +59,13 @@ struct Fragment {
     drain_timeout: Option<Text>,
     rehearsal: Option<Policy>,
     extras: Option<ExtrasPolicy>,
+    extras_wheels: Option<PathBuf>,
+    extras_timeout: Option<Text>,
     switch_deadline: Option<Text>,
     restart_pause: Option<Text>,
     restart_pause_limit: Option<Text>,
     fall_back_within: Option<Text>,
+    host_look: Option<Text>,
     keep_extra: Option<usize>,
     by_hand_grace: Option<Text>,
     restore_configuration: Option<bool>,
@@ -128,11 +135,14 @@ impl Fragment {
             rehearsal_timeout: over.rehearsal_timeout.or(self.rehearsal_timeout),
             rehearsal: over.rehearsal.or(self.rehearsal),
             extras: over.extras.or(self.extras),
+            extras_wheels: over.extras_wheels.or(self.extras_wheels),
+            extras_timeout: over.extras_timeout.or(self.extras_timeout),
             drain_timeout: over.drain_timeout.or(self.drain_timeout),
             switch_deadline: over.switch_deadline.or(self.switch_deadline),
             restart_pause: over.restart_pause.or(self.restart_pause),
             restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
             fall_back_within: over.fall_back_within.or(self.fall_back_within),
+            host_look: over.host_look.or(self.host_look),
             keep_extra: over.keep_extra.or(self.keep_extra),
             by_hand_grace: over.by_hand_grace.or(self.by_hand_grace),
             restore_configuration: over.restore_configuration.or(self.restore_configuration),
@@ -156,10 +166,14 @@ pub struct Settings {
     pub restart_pause_maximum: Duration,
     /// How long a release counts as new, should it never stay.
     pub fall_back_within: Duration,
+    /// How often it is looked whether the host has changed under the releases.
+    pub host_look: Duration,
     /// What a rehearsal may do.
     pub rehearsal: Policy,
     /// What comes of extras that would vanish.
     pub extras: ExtrasPolicy,
+    /// A directory of packages that they are rebuilt out of.
+    pub extras_wheels: Option<PathBuf>,
     /// Releases kept beside current and previous.
     pub keep_extra: usize,
     /// How late the timestamp and snapshot of a bundle carried by hand may be.
@@ -245,11 +259,14 @@ impl From<Fragment> for Settings {
     fn from(fragment: Fragment) -> Self {
         let or_seconds = |text: Option<Text>, seconds| text.map_or(Duration::from_secs(seconds), |text| text.0);
         let day = 24 * 60 * 60;
+        let extras = fragment.extras.unwrap_or_default();
+        let rebuilds = extras == ExtrasPolicy::Rebuild;
         Self {
             limits: Limits {
                 stop: or_seconds(fragment.stop_timeout, 30),
                 start: or_seconds(fragment.start_timeout, 120),
                 rehearsal: or_seconds(fragment.rehearsal_timeout, 120),
+                rebuild: if rebuilds { or_seconds(fragment.extras_timeout, 10 * 60) } else { Duration::ZERO },
                 drain: or_seconds(fragment.drain_timeout, 30 * 60),
                 probation: or_seconds(fragment.probation, 60),
                 pause_minimum: Duration::from_secs(30),
@@ -259,8 +276,10 @@ impl From<Fragment> for Settings {
             restart_pause_minimum: or_seconds(fragment.restart_pause, 1),
             restart_pause_maximum: or_seconds(fragment.restart_pause_limit, 60),
             fall_back_within: or_seconds(fragment.fall_back_within, 10 * 60),
+            host_look: or_seconds(fragment.host_look, 10 * 60),
             rehearsal: fragment.rehearsal.unwrap_or_default(),
-            extras: fragment.extras.unwrap_or_default(),
+            extras,
+            extras_wheels: fragment.extras_wheels,
             keep_extra: fragment.keep_extra.unwrap_or(1),
             by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),
             restore_configuration: fragment.restore_configuration.unwrap_or(false),
@@ -285,6 +304,14 @@ mod tests {
         assert_eq!(settings.keep_extra, 3);
         let found = settings.instance(&Layout::new(Path::new("/r")), &"a".parse().unwrap()).unwrap();
         assert_eq!(found, ("p".parse().unwrap(), Some(PathBuf::from("/r/etc/x"))));
+    }
+
+    #[test]
+    fn extras_take_time_only_where_they_are_rebuilt() {
+        let limit = |text| Settings::from(parse(Path::new("a"), text).unwrap()).limits.rebuild.as_secs();
+        assert_eq!(limit("extras = \"rebuild\"\nextras_wheels = \"/srv/wheels\"\n"), 600);
+        assert_eq!(limit("extras = \"rebuild\"\nextras_timeout = \"90s\"\n"), 90);
+        assert_eq!(limit("extras = \"report\"\nextras_timeout = \"90s\"\n"), 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod author;
 pub mod exit;
 pub mod facts;
 pub mod follow;
+pub mod ground;
 pub mod hold;
 pub mod host;
 pub mod input;

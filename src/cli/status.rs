@@ -3,11 +3,11 @@
 use super::adopt::record::Adoption;
 use super::adopt::way_out;
 use super::follow::words;
+use super::ground::{self, HostChanges};
 use super::{Context, Ended, instance_of};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
-use crate::store::ground::{self, Ground};
 use crate::store::{self, Store};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::files::InstanceFiles;
@@ -74,7 +74,7 @@ struct Seen {
     current: Option<Release>,
     supervisor: Option<SupervisorStatus>,
     hold: Option<Hold>,
-    ground: Vec<String>,
+    ground: HostChanges,
     last: Option<Entry>,
     /// What still works when sidle itself is gone.
     way_out: Vec<String>,
@@ -110,7 +110,7 @@ impl Seen {
             way_out: ways_out(context, &store, (package, instance), current.as_ref())?,
             current,
             supervisor: SupervisorStatus::read(&context.layout, instance)?,
-            ground: shifted(&files, &store)?,
+            ground: HostChanges::look(&files, &store)?,
             hold: files.hold()?.filter(|hold| hold.is_on(now)),
             last: files.history()?.entries().last().cloned(),
             now,
@@ -131,7 +131,8 @@ impl Seen {
         if let Some(hold) = &self.hold {
             lines.push(format!("  held       {hold}"));
         }
-        lines.extend(self.ground.iter().map(|text| format!("  host       {text}")));
+        lines.extend(self.ground.lines.iter().map(|text| format!("  host       {text}")));
+        lines.extend(self.ground.warnings.iter().map(|text| format!("  WARNING    {text}")));
         if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
             lines.push(format!("  trouble    {trouble}"));
         }
@@ -192,34 +193,14 @@ impl Seen {
             "installed": self.installed,
             "supervisor": self.supervisor,
             "hold": self.hold,
-            "host_changes": self.ground,
+            "host_changes": self.ground.lines,
+            "warnings": self.ground.warnings,
+            "rehearsed_again": self.ground.rehearsed,
             "switch": self.journal.live,
             "last": self.last,
             "way_out": self.way_out,
         })
     }
-}
-
-/// What has changed of the host under the current and the previous release since each was proven.
-fn shifted(files: &InstanceFiles, store: &Store) -> Result<Vec<String>, Report> {
-    let (journal, grounds) = (files.journal()?, files.grounds()?);
-    let mut told = Vec::new();
-    for release in journal.proven.iter().chain(&journal.previous) {
-        // A receipt that can't be read is another command's to tell.
-        let (Some(before), Ok(manifest)) = (grounds.of(release), store.manifest(release)) else { continue };
-        let changes = Ground::look(&manifest).changes(before);
-        if changes.is_empty() {
-            continue;
-        }
-        let lacks = ground::lacks(&manifest);
-        let verdict = if lacks.is_empty() {
-            "it still has all that the release needs; a restart proves it".to_owned()
-        } else {
-            format!("{}: install what is missing, or switch to a release that is built for this host", lacks.join("; "))
-        };
-        told.push(format!("has changed since {release} was proven: {}; {verdict}", changes.join(", ")));
-    }
-    Ok(told)
 }
 
 /// Commands for a shell that run the agent without sidle: the current release, and what it was adopted from.
@@ -245,10 +226,16 @@ fn ways_out(
 /// Tells how the switches of an instance ended.
 pub fn history(context: &Context, arguments: &HistoryArguments) -> Result<Ended, Report> {
     let instance = instance_of(&arguments.package, arguments.instance.as_ref());
-    let history = InstanceFiles::new(&context.layout, &instance, &arguments.package).history()?;
-    let lines: Vec<String> = history.entries().iter().map(line).collect();
+    let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
+    let (history, again) = (files.history()?, files.rehearsed_again()?);
+    let switches = history.entries().iter().map(|entry| (entry.ended_at, line(entry)));
+    let mut lines: Vec<(Timestamp, String)> =
+        switches.chain(again.entries().iter().map(|again| (again.at, ground::line(again)))).collect();
+    lines.sort_by_key(|(at, _)| *at);
+    let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
     let text = if lines.is_empty() { format!("{instance} was never switched") } else { lines.join("\n") };
-    context.output.result(&text, json!({"instance": instance, "switches": history.entries()}));
+    let value = json!({"instance": instance, "switches": history.entries(), "rehearsed_again": again.entries()});
+    context.output.result(&text, value);
     Ok(Ended::Well)
 }
 
@@ -277,7 +264,7 @@ fn line(entry: &Entry) -> String {
 }
 
 /// UTC to the second, which sorts.
-fn moment(time: Timestamp) -> String {
+pub fn moment(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

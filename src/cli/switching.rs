@@ -410,7 +410,13 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         restart_pause_maximum: settings.restart_pause_maximum,
         fall_back_within: settings.fall_back_within,
         switch_deadline: settings.switch_deadline,
-        rehearsals: Rehearsals { rehearsers, policy: settings.rehearsal, extras: settings.extras },
+        rehearsals: Rehearsals {
+            rehearsers,
+            policy: settings.rehearsal,
+            extras: settings.extras,
+            wheels: settings.extras_wheels.map(|path| context.layout.on_host(&path)),
+        },
+        host_look: settings.host_look,
         keeping: Keeping { except: no_configuration, restore: settings.restore_configuration },
     };
     run_supervisor(&context.layout, supervise, agents)?;

@@ -1,4 +1,5 @@
-//! Rehearsing the demonstration agent: `share/demo-agent/rehearsal` in a release's tree says how that goes. Without it nothing is rehearsed.
+//! Rehearsing the demonstration agent: `share/demo-agent/rehearsal` in a release's tree says how that goes, and after it the host's own
+//! `rehearsal-RELEASE` in the configuration directory. Without the first nothing is rehearsed.
 //!
 //! Each line is `refuse: REASON`, `extra: TEXT`, `note: TEXT`, `hang` or `crash`.
 
@@ -11,13 +12,16 @@ use std::path::Path;
 const SCRIPT: &str = "share/demo-agent/rehearsal";
 
 /// What plays the lines.
-const PLAYER: &str = r#"while read -r word rest; do
-    case $word in
-    hang) exec sleep 600 ;;
-    crash) echo "crashed as told" >&2; exit 1 ;;
-    *) echo "$word $rest" ;;
-    esac
-done <"$0""#;
+const PLAYER: &str = r#"for script; do
+    [ -e "$script" ] || continue
+    while read -r word rest; do
+        case $word in
+        hang) exec sleep 600 ;;
+        crash) echo "crashed as told" >&2; exit 1 ;;
+        *) echo "$word $rest" ;;
+        esac
+    done <"$script"
+done"#;
 
 /// The demonstration agent's rehearser.
 pub static DEMO: DemoRehearser = DemoRehearser;
@@ -28,9 +32,12 @@ pub struct DemoRehearser;
 
 impl Rehearser for DemoRehearser {
     fn program(&self, scene: &Scene, role: Role, _scratch: &Path) -> Option<Program> {
-        let script = scene.part(role)?.tree.join(SCRIPT);
+        let tree = &scene.part(role)?.tree;
+        let script = tree.join(SCRIPT);
         file::open(&script).ok()?;
-        Some(Program::new("/bin/sh").argument("-c").argument(PLAYER).argument(script))
+        let release = tree.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let of_host = scene.config_directory.join(format!("rehearsal-{release}"));
+        Some(Program::new("/bin/sh").argument("-c").argument(PLAYER).argument("sh").argument(script).argument(of_host))
     }
 
     fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
@@ -53,5 +60,9 @@ impl Rehearser for DemoRehearser {
             }
         }
         rehearsal
+    }
+
+    fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
+        self.judge(again, None)
     }
 }

@@ -20,12 +20,21 @@ pub struct Ground {
 impl Ground {
     /// What `manifest`'s release stands on now.
     pub fn look(manifest: &Manifest) -> Self {
+        Self::of(libc(), &manifest.host_libraries)
+    }
+
+    /// What a release that needs these host libraries stands on now, the C library being `libc`.
+    pub fn of(libc: Option<String>, libraries: &[String]) -> Self {
         let resolved = |name: &String| {
             let path = host::library(name).and_then(|path| file::canonical(&path).ok());
             (name.clone(), path.map(|path| path.to_string_lossy().into_owned()))
         };
-        let libc = Host::look().libc.map(|libc| libc.to_string());
-        Self { libc, libraries: manifest.host_libraries.iter().map(resolved).collect() }
+        Self { libc, libraries: libraries.iter().map(resolved).collect() }
+    }
+
+    /// The C library, in words: `glibc 2.41`.
+    pub fn libc_words(&self) -> String {
+        self.libc.as_ref().map_or_else(|| "another C library".to_owned(), |libc| format!("glibc {libc}"))
     }
 
     /// What has changed since `before`, in the operator's words.
@@ -43,6 +52,11 @@ impl Ground {
         }
         changes
     }
+}
+
+/// The version of the host's glibc; None: another C library, or none that was found.
+pub fn libc() -> Option<String> {
+    Host::look().libc.map(|libc| libc.to_string())
 }
 
 /// What this host lacks to run `manifest`'s release, in the operator's words.

@@ -45,7 +45,13 @@ impl Supervisor {
     /// Writes the status file when something changed.
     pub(super) fn report(&mut self, _now: Moment) -> Result<(), OsError> {
         let agent = self.health.as_ref().map(|(_, status)| status.clone());
-        let troubles: Vec<&str> = self.trouble.iter().map(String::as_str).chain(self.renewal.failure()).collect();
+        let troubles: Vec<&str> = self
+            .trouble
+            .iter()
+            .map(String::as_str)
+            .chain(self.renewal.failure())
+            .chain(self.ground.trouble())
+            .collect();
         let trouble = Some(troubles.join("; ")).filter(|text| !text.is_empty());
         let status = SupervisorStatus::new(self.own.clone(), agent, trouble, self.ended.clone());
         if self.written.as_ref() != Some(&status) {

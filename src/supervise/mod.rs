@@ -4,6 +4,7 @@ mod adopting;
 pub mod choose;
 pub mod control;
 pub mod events;
+mod ground;
 mod look;
 pub mod manager;
 pub mod pace;
@@ -30,6 +31,7 @@ use crate::switch::{Adopted, Limits, Mode, Phase, Purpose};
 use crate::version::Release;
 use control::{Answer, Request, Wish};
 use events::{Event, Events};
+use ground::GroundWatch;
 use pace::{END_LOOK, HEALTH_LOOK, HEALTH_LOOK_SOON};
 use renew::Renewal;
 use restart::Restart;
@@ -61,6 +63,8 @@ pub struct SuperviseSettings {
     pub switch_deadline: Duration,
     /// How releases are rehearsed.
     pub rehearsals: Rehearsals,
+    /// How often it is looked whether the host has changed under the releases.
+    pub host_look: Duration,
     /// How configuration is kept.
     pub keeping: Keeping,
 }
@@ -137,6 +141,7 @@ struct Supervisor {
     left: bool,
     /// A changed configuration is to be taken up after the live switch.
     take_up: TakeUp,
+    ground: GroundWatch,
     registry: Registry,
 }
 
@@ -167,7 +172,7 @@ impl Supervisor {
         processes.find(|release| store.manifest(release).ok())?;
         let now = moment();
         adopting::recognise(&files, &store, &mut processes)?;
-        let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals);
+        let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals.clone());
         driver = driver.with_snapshots(settings.keeping);
         let own = Identity::own()?;
         let last = SupervisorStatus::last(&directory);
@@ -196,6 +201,7 @@ impl Supervisor {
             restarting,
             left: false,
             take_up,
+            ground: GroundWatch::default(),
             registry,
         })
     }
@@ -217,7 +223,8 @@ impl Supervisor {
         if self.processes.reap()? {
             self.health = None;
         }
-        children::take_others(&self.processes.children().into_iter().chain(self.driver.children()).collect())?;
+        let rehearsed = self.driver.children().into_iter().chain(self.ground.child());
+        children::take_others(&self.processes.children().into_iter().chain(rehearsed).collect())?;
         self.note_ends(now);
         if self.over {
             return Ok(Duration::ZERO);
@@ -231,6 +238,7 @@ impl Supervisor {
         }
         self.restart_as_told(now);
         self.take_up_as_told(now);
+        self.leave_ground_to_a_switch();
         // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
         let step = match self.driver.assign(&mut self.processes) {
@@ -253,7 +261,7 @@ impl Supervisor {
             self.report(now)?;
             return Ok(Duration::ZERO);
         }
-        let until_look = self.look(now).min(self.give_back(now));
+        let until_look = self.look(now).min(self.give_back(now)).min(self.watch_ground(now));
         self.report(now)?;
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =

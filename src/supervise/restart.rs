@@ -82,15 +82,18 @@ pub fn way_back(journal: &Journal, history: &History, within: Duration, now: Tim
 }
 
 impl Supervisor {
-    /// A release that has just become the current one and never stays is left for the one before it, once.
+    /// A release that never stays is left for the one before it, once: when it has just become the current one, or when the host has changed
+    /// under it and that is known to be why.
     pub(super) fn leave_for_the_one_before(&mut self, loops: &str, now: Moment) {
         let history = self.driver.files().history().unwrap_or_default();
         let journal = self.driver.journal();
         let to = way_back(journal, &history, self.settings.fall_back_within, now.wall);
-        let Some(to) = to.filter(|_| !self.left) else { return };
+        let to = to.map(|to| (to, loops.to_owned()));
+        let ground = || self.way_off_this_ground().map(|(to, why)| (to, format!("{loops}; {why}")));
+        let Some((to, loops)) = to.or_else(ground).filter(|_| !self.left) else { return };
         self.left = true;
         let (purpose, mode) = (Purpose::Rollback, Some(Mode::Now));
-        if let Err(report) = self.begin(self.own_wish(purpose, mode, to, loops), None, now) {
+        if let Err(report) = self.begin(self.own_wish(purpose, mode, to, &loops), None, now) {
             self.trouble = Some(format!("{loops}; {report}"));
         }
     }

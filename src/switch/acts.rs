@@ -1,21 +1,16 @@
 //! The driver's acts: what each phase of a switch does, and what it comes to.
 
 use super::asked::{Asked, PROOF_WAIT, Proof};
-use super::drive::{Driver, Moment, Policy, Rehearsals};
+use super::drive::{Driver, Moment};
 use super::error::DriveError;
 use super::processes::{Frozen, Look, Processes, Which, described};
-use super::rehearse::Rehearsing;
 use super::roles::{self, Backlog};
-use super::{Act, Entry, Former, Mode, Outcome, Phase, Purpose, Side, Switch};
+use super::{Act, Entry, Former, Mode, Outcome, Phase, Side, Switch};
 use crate::agent::Health;
 use crate::agent::gate::{Origin, Report, Role};
-use crate::bundle::manifest::{Manifest, Service};
+use crate::bundle::manifest::Manifest;
 use crate::crash_point;
-use crate::os::file;
-use crate::rehearsal::{Part, Scene};
 use crate::store::StoreError;
-use crate::store::ground::Ground;
-use crate::version::Release;
 
 /// What a process lacks to be healthy.
 enum Lack {
@@ -144,54 +139,6 @@ impl Driver {
         let journal = self.journal.measured(health.proven());
         self.believe(journal, now)?;
         Ok(health.lacks(&[]))
-    }
-
-    /// The new release loads what this host has for it. A restart changes no release: its trial will tell.
-    fn rehearse(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Result<Outcome, DriveError> {
-        let wanted = self.rehearsals.filter(|wanted| wanted.policy != Policy::Off && live.purpose != Purpose::Restart);
-        let Some(Rehearsals { rehearsers, policy, extras }) = wanted else { return Ok(Outcome::Done) };
-        let mut rehearsing = if let Some(rehearsing) = self.rehearsing.take() {
-            rehearsing
-        } else {
-            let manifest = self.store.manifest(&live.to)?;
-            let scene = self.scene(live, &manifest, processes)?;
-            let run = self.files.layout().run(self.files.instance());
-            Rehearsing::start(rehearsers(manifest.agent), scene, &run, self.limits.rehearsal, now.since_boot)?
-        };
-        let Some(came) = rehearsing.poll(now.since_boot) else {
-            self.rehearsing = Some(rehearsing);
-            return Ok(Outcome::NotYet("the rehearsal".to_owned()));
-        };
-        match came {
-            Ok(rehearsal) => {
-                let rehearsal = rehearsal.weighed(extras);
-                let refuses = rehearsal.refusal().filter(|_| policy == Policy::Refuse);
-                let journal = self.journal.noted(&rehearsal.told(policy == Policy::Refuse));
-                self.believe(journal, now)?;
-                Ok(refuses.map_or(Outcome::Done, Outcome::Failed))
-            }
-            Err(reason) => {
-                let journal = self.journal.noted(&[reason]);
-                self.believe(journal, now)?;
-                Ok(Outcome::Done)
-            }
-        }
-    }
-
-    fn scene(&self, live: &Switch, manifest: &Manifest, processes: &Processes) -> Result<Scene, DriveError> {
-        let config_directory = processes.configuration(manifest);
-        let part = |manifest: &Manifest| -> Result<Part, DriveError> {
-            let environment = manifest.service.environment.iter();
-            let environment =
-                environment.map(|(name, value)| (name.into(), Service::expanded(value, &config_directory)));
-            let tree = file::canonical(self.store.tree(&manifest.release())?.path())?;
-            Ok(Part { tree, environment: environment.collect() })
-        };
-        let former = match &live.from {
-            Some(from) => Some(part(&self.store.manifest(from)?)?),
-            None => None,
-        };
-        Ok(Scene { trial: part(manifest)?, former, config_directory: config_directory.clone() })
     }
 
     fn await_idle(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Outcome, DriveError> {
@@ -359,14 +306,6 @@ impl Driver {
             return Lack::Shared(format!("the old process reaches none of its peers either: {missing}"));
         }
         health.lacks(&needed).map_or(Lack::Nothing, Lack::Own)
-    }
-
-    /// Writes down what of the host the release has been proven on.
-    fn record_ground(&self, release: &Release) -> Result<(), DriveError> {
-        let ground = Ground::look(&self.store.manifest(release)?);
-        let kept = self.store.releases()?;
-        let grounds = self.files.grounds()?.with(release, ground, |release| kept.contains(release));
-        Ok(self.files.write_grounds(&self.lock, &grounds)?)
     }
 
     fn flip(&self) -> Outcome {

@@ -5,8 +5,8 @@ use super::asked::Asked;
 use super::configuration::Keeping;
 use super::error::DriveError;
 use super::files::{DriverLock, InstanceFiles};
+use super::preparing::Preparing;
 use super::processes::Processes;
-use super::rehearse::Rehearsing;
 use super::roles::{self, Backlog};
 use super::{Act, Journal, Limits, Outcome, Purpose, Request, Side};
 use crate::crash_point;
@@ -15,6 +15,7 @@ use crate::os::clock;
 use crate::rehearsal::{ExtrasPolicy, Rehearsers};
 use crate::store::Store;
 use jiff::Timestamp;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The present, on both clocks.
@@ -69,7 +70,7 @@ pub enum Policy {
 }
 
 /// How releases are rehearsed before a trial.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Rehearsals {
     /// How each kind of agent is.
     pub rehearsers: Rehearsers,
@@ -77,6 +78,8 @@ pub struct Rehearsals {
     pub policy: Policy,
     /// What comes of extras that would vanish.
     pub extras: ExtrasPolicy,
+    /// A directory of packages that they are rebuilt out of; None: from where the agent's own configuration says.
+    pub wheels: Option<PathBuf>,
 }
 
 /// Drives the switches of one instance.
@@ -91,7 +94,7 @@ pub struct Driver {
     pub(super) serial: u64,
     pub(super) asked: Asked,
     pub(super) rehearsals: Option<Rehearsals>,
-    pub(super) rehearsing: Option<Rehearsing>,
+    pub(super) preparing: Option<Preparing>,
     pub(super) keeping: Option<Keeping>,
     /// Whether the side on its way out has been told to take nothing any more; begun anew with each phase.
     pub(super) backlog: Backlog,
@@ -104,7 +107,7 @@ impl Driver {
         let store = Store::new(files.layout(), files.package());
         let (serial, asked, backlog) = (0, Asked::default(), Backlog::Possible);
         let entered = now.since_boot;
-        let (rehearsals, rehearsing, keeping) = (None, None, None);
+        let (rehearsals, preparing, keeping) = (None, None, None);
         Ok(Self {
             files,
             store,
@@ -115,7 +118,7 @@ impl Driver {
             serial,
             asked,
             rehearsals,
-            rehearsing,
+            preparing,
             keeping,
             backlog,
         })
@@ -155,7 +158,7 @@ impl Driver {
 
     /// The children that it has started itself and asks for.
     pub fn children(&self) -> Option<u32> {
-        self.rehearsing.as_ref().and_then(Rehearsing::child)
+        self.preparing.as_ref().and_then(Preparing::child)
     }
 
     /// Writes a journal, then believes it.
@@ -172,7 +175,7 @@ impl Driver {
             self.entered = now.since_boot;
             self.asked = Asked::default();
             self.backlog = Backlog::Possible;
-            self.rehearsing = None;
+            self.preparing = None;
         }
         self.journal = journal;
         Ok(if moved { Step::Moved } else { Step::Waits })

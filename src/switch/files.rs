@@ -4,6 +4,7 @@ use super::grounds::{GROUNDS_LENGTH_MAXIMUM, GROUNDS_NAME, Grounds};
 use super::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
 use super::hold::{HOLD_LENGTH_MAXIMUM, HOLD_NAME, Hold};
 use super::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
+use super::rehearsed::{REHEARSED_LENGTH_MAXIMUM, REHEARSED_NAME, RehearsedAgain};
 use super::verdicts::{VERDICTS_LENGTH_MAXIMUM, VERDICTS_NAME, Verdicts};
 use crate::failure::Class;
 use crate::layout::Layout;
@@ -194,6 +195,18 @@ impl InstanceFiles {
     /// Writes what the proven releases stood on, whole or not at all.
     pub fn write_grounds(&self, _lock: &DriverLock, grounds: &Grounds) -> Result<(), FilesError> {
         Ok(self.directory_to_write()?.write_atomic(GROUNDS_NAME, &grounds.to_bytes(), FILE_MODE)?)
+    }
+
+    /// What came of rehearsing releases again on a host that had changed.
+    pub fn rehearsed_again(&self) -> Result<RehearsedAgain, FilesError> {
+        let hint = |_: &String| Some("move the file away: releases are then rehearsed again once more".to_owned());
+        let found = self.read(REHEARSED_NAME, REHEARSED_LENGTH_MAXIMUM, RehearsedAgain::parse, hint)?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// Writes what came of rehearsing releases again, whole or not at all.
+    pub fn write_rehearsed_again(&self, _lock: &DriverLock, again: &RehearsedAgain) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(REHEARSED_NAME, &again.to_bytes(), FILE_MODE)?)
     }
 
     /// The hold on the instance, expired or not; None: there is none.

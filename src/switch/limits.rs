@@ -14,6 +14,8 @@ pub struct Limits {
     pub start: Duration,
     /// Until a rehearsal has to be over: a module that waits for something must not hold a switch up for ever.
     pub rehearsal: Duration,
+    /// How long extras may take to be laid over a new release; zero: they are not.
+    pub rebuild: Duration,
     /// How long a process on trial that is being left may take to finish the jobs that it has.
     pub drain: Duration,
     /// How long a release has to stay healthy before it becomes the one.
@@ -30,7 +32,9 @@ impl Limits {
     pub fn of(&self, phase: Phase, strandings: u32) -> Option<Duration> {
         match phase {
             Phase::Freezing | Phase::Stopping | Phase::Retreating => Some(self.stop),
-            Phase::Rehearsing => Some(self.rehearsal),
+            Phase::Rehearsing if self.rebuild.is_zero() => Some(self.rehearsal),
+            // With what was rebuilt in place it is rehearsed once more.
+            Phase::Rehearsing => Some(self.rehearsal.saturating_mul(2).saturating_add(self.rebuild)),
             Phase::Returning => Some(self.drain),
             Phase::Handing | Phase::Starting | Phase::Proving | Phase::Restarting | Phase::Reproving => {
                 Some(self.start)

@@ -19,9 +19,10 @@
 //! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
 //! - [`history`] is one line for each switch that ended, [`verdicts`] what is held against releases.
 //! - [`hold`] is a person's word that an instance stays as it is, [`windows`] when switches may begin, [`schedule`] when one does.
-//! - [`grounds`] is what of the host each proven release stood on.
+//! - [`grounds`] is what of the host each proven release stood on, [`rehearsed`] what came of a rehearsal after that had changed.
 //! - [`snapshot`] is what a configuration directory was before a trial, [`configuration`] when it is put back.
-//! - [`drive`] is the driver, [`acts`] what it does; [`processes`] and [`running`] are the agent's processes, [`rehearse`] a rehearsal.
+//! - [`drive`] is the driver, [`acts`] what it does; [`processes`] and [`running`] are the agent's processes, [`rehearse`] a rehearsal,
+//!   [`rehearsing`] when there is one, [`preparing`] what it may lead to: that extras are laid over the new release ([`rebuild`]).
 //! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
 //!
 //! # What the driver does
@@ -60,9 +61,13 @@ pub mod journal;
 pub mod limits;
 pub mod machine;
 pub mod phase;
+pub mod preparing;
 pub mod processes;
+pub mod rebuild;
 pub mod record;
 pub mod rehearse;
+pub mod rehearsed;
+pub mod rehearsing;
 pub mod roles;
 pub mod running;
 pub mod schedule;

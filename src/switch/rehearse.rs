@@ -6,7 +6,7 @@ use super::running::told;
 use crate::os::dir::Dir;
 use crate::os::process::{Identity, Program, SignalNumber, end_group};
 use crate::os::{OsError, notify};
-use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
+use crate::rehearsal::{Part, Performance, Rehearsal, Rehearser, Role, Scene};
 use std::collections::VecDeque;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -49,6 +49,16 @@ pub struct Rehearsing {
     trial: Option<Performance>,
     former: Option<Performance>,
     longest: Duration,
+    question: Question,
+}
+
+/// What a rehearsal is to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// What the trial makes worse than the former.
+    Worse,
+    /// Whether a release that has worked here still does.
+    Still,
 }
 
 struct Playing {
@@ -76,11 +86,35 @@ impl Rehearsing {
         longest: Duration,
         now: Duration,
     ) -> Result<Self, OsError> {
+        Self::begun(rehearser, scene, run, (longest, Question::Worse), now)
+    }
+
+    /// Begins the rehearsal of a release that has worked here, on a host that has changed since; what else as in [`Rehearsing::start`].
+    pub fn again(
+        rehearser: &'static dyn Rehearser,
+        release: Part,
+        config_directory: &Path,
+        run: &Path,
+        longest: Duration,
+        now: Duration,
+    ) -> Result<Self, OsError> {
+        let scene = Scene { trial: release, former: None, config_directory: config_directory.to_owned() };
+        Self::begun(rehearser, scene, run, (longest, Question::Still), now)
+    }
+
+    fn begun(
+        rehearser: &'static dyn Rehearser,
+        scene: Scene,
+        run: &Path,
+        (longest, question): (Duration, Question),
+        now: Duration,
+    ) -> Result<Self, OsError> {
         let run = Dir::open(run)?;
-        let directory = fresh(&run)?;
+        let directory = fresh(&run, DIRECTORY_NAME)?;
         let waiting = [Role::Trial, Role::Former].into_iter().filter(|role| scene.part(*role).is_some()).collect();
+        let (playing, trial, former) = (None, None, None);
         let mut rehearsing =
-            Self { rehearser, scene, run, directory, waiting, playing: None, trial: None, former: None, longest };
+            Self { rehearser, scene, run, directory, waiting, playing, trial, former, longest, question };
         rehearsing.play_next(now)?;
         Ok(rehearsing)
     }
@@ -90,7 +124,10 @@ impl Rehearsing {
     pub fn poll(&mut self, now: Duration) -> Option<Result<Rehearsal, String>> {
         match self.step(now) {
             Ok(true) => {
-                let judged = self.rehearser.judge(self.trial.as_ref(), self.former.as_ref());
+                let judged = match self.question {
+                    Question::Worse => self.rehearser.judge(self.trial.as_ref(), self.former.as_ref()),
+                    Question::Still => self.rehearser.judge_again(self.trial.as_ref()),
+                };
                 self.tidy();
                 Some(Ok(judged))
             }
@@ -103,7 +140,7 @@ impl Rehearsing {
     }
 
     /// The program that runs now.
-    pub(super) fn child(&self) -> Option<u32> {
+    pub fn child(&self) -> Option<u32> {
         self.playing.as_ref().map(|playing| playing.child.id())
     }
 
@@ -137,7 +174,7 @@ impl Rehearsing {
             let place = self.directory.child_or_create(role.name(), 0o711)?;
             let scratch = place.child_or_create("scratch", 0o700)?;
             let Some(program) = self.rehearser.program(&self.scene, role, scratch.path()) else { continue };
-            let program = Program { without: NOT_PASSED_ON.map(Into::into).into(), ..program };
+            let program = without_agent(program);
             let output = place.create_file("output", 0o600)?;
             let errors = place.create_file("errors", 0o600)?;
             match program.start_aside(output, errors, OUTPUT_BYTES_MAX) {
@@ -145,8 +182,7 @@ impl Rehearsing {
                     let identity = Identity::of(child.id());
                     self.playing = Some(Playing { role, child, since: now });
                     if let Some(identity) = identity? {
-                        let bytes = serde_json::to_vec(&identity).expect("an identity has no map keys but strings");
-                        self.directory.write_atomic(PROCESS_NAME, &bytes, 0o600)?;
+                        record(&self.directory, &identity)?;
                     }
                     return Ok(());
                 }
@@ -185,21 +221,33 @@ impl Drop for Rehearsing {
     }
 }
 
-/// An empty directory, in which nobody writes any more.
-fn fresh(run: &Dir) -> Result<Dir, OsError> {
-    if let Some(left) = run.child_if_exists(DIRECTORY_NAME)? {
+/// The program without what only an agent may be told.
+pub(super) fn without_agent(program: Program) -> Program {
+    Program { without: NOT_PASSED_ON.map(Into::into).into(), ..program }
+}
+
+/// Writes down what works in a directory, for [`fresh`].
+pub(super) fn record(directory: &Dir, identity: &Identity) -> Result<(), OsError> {
+    let bytes = serde_json::to_vec(identity).expect("an identity has no map keys but strings");
+    directory.write_atomic(PROCESS_NAME, &bytes, 0o600)
+}
+
+/// An empty directory of this name, in which nobody writes any more.
+pub(super) fn fresh(run: &Dir, name: &str) -> Result<Dir, OsError> {
+    if let Some(left) = run.child_if_exists(name)? {
         // The record says less when it can't be read; the process bounds its own time.
         let bytes = left.read_if_exists(PROCESS_NAME, PROCESS_BYTES_MAX)?.unwrap_or_default();
         if let Ok(identity) = serde_json::from_slice::<Identity>(&bytes) {
             identity.signal(SignalNumber::KILL)?;
         }
-        run.remove_tree(DIRECTORY_NAME)?;
+        run.remove_tree(name)?;
     }
     // An agent that runs as another user passes through to its scratch directory.
-    run.child_or_create(DIRECTORY_NAME, 0o711)
+    run.child_or_create(name, 0o711)
 }
 
-fn end_of(directory: &Dir, name: &str) -> Result<String, OsError> {
+/// The last of what was written into a file.
+pub(super) fn end_of(directory: &Dir, name: &str) -> Result<String, OsError> {
     let mut file = directory.open_file(name)?;
     let mut bytes = Vec::new();
     let read = file.seek(SeekFrom::End(0)).and_then(|length| {
@@ -217,7 +265,6 @@ mod tests {
     use super::*;
     use crate::os::clock;
     use crate::os::proc_fs;
-    use crate::rehearsal::Part;
     use std::fs;
     use std::path::PathBuf;
 
@@ -240,6 +287,10 @@ mod tests {
                 notes: former.map(told).into_iter().collect(),
                 ..Rehearsal::default()
             }
+        }
+
+        fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
+            self.judge(again, None)
         }
     }
 
@@ -289,6 +340,9 @@ mod tests {
             }
             fn judge(&self, trial: Option<&Performance>, _former: Option<&Performance>) -> Rehearsal {
                 Rehearsal { blocking: vec![trial.unwrap().failure.clone().unwrap()], ..Rehearsal::default() }
+            }
+            fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
+                self.judge(again, None)
             }
         }
         static ABSENT: Absent = Absent;

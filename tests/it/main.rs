@@ -17,6 +17,7 @@ mod configuration;
 mod crash;
 mod demo;
 mod formats;
+mod ground;
 mod handover;
 mod install;
 mod keyring;

@@ -1,6 +1,9 @@
 //! A rehearsal on real Salt: what a host's own modules and configuration lose is found before anything is tried, what failed before doesn't
 //! count, and the host stays as it is. There is no master anywhere.
 
+mod again;
+mod extras;
+
 use crate::support::salt::tree;
 use crate::support::trees::{contents, put};
 use sidle::os::clock;

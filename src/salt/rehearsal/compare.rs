@@ -1,5 +1,6 @@
 //! The trial's report beside the former's: what is worse now, and whether that is reason enough not to switch.
 
+use super::extras;
 use super::report::{Extra, Failure, How, LoadError, Report};
 use crate::rehearsal::Rehearsal;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,17 +64,18 @@ pub fn compare(trial: &Report, former: Option<Result<&Report, &str>>) -> Rehears
     findings.sort_by_key(|(weight, _)| *weight);
     let (blocking, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(weight, _)| *weight < Weight::About);
     let texts = |findings: Vec<(Weight, String)>| findings.iter().map(|(_, text)| plain(text)).collect();
-    let extras = baseline.map(|former| extras(trial, former)).unwrap_or_default();
+    let lost = baseline.map(|former| lost(trial, former)).unwrap_or_default();
     Rehearsal {
         blocking: texts(blocking),
         notes: texts(notes),
-        extras: extras.iter().map(|text| plain(text)).collect(),
+        extras: vanishing(trial, &lost).iter().map(|text| plain(text)).collect(),
+        vanishing: baseline.and_then(|former| extras::vanishing(&lost, trial, former)),
     }
 }
 
 type Findings = Vec<(Weight, String)>;
 
-fn said(failure: &Failure) -> String {
+pub(super) fn said(failure: &Failure) -> String {
     let what = match failure.stage.as_str() {
         "configuration" => "cannot load the configuration",
         "user" => "cannot run as the minion does",
@@ -84,7 +86,7 @@ fn said(failure: &Failure) -> String {
 }
 
 /// What a kind of module is called; loaders have their own words.
-fn called(kind: &str) -> String {
+pub(super) fn called(kind: &str) -> String {
     match kind {
         "module" => "execution module",
         "states" => "state module",
@@ -147,7 +149,7 @@ fn modules(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) {
     }
 }
 
-fn broken(error: &LoadError) -> String {
+pub(super) fn broken(error: &LoadError) -> String {
     let how = match error.how {
         How::Import => "cannot be imported",
         How::Failed if error.kind == "grains" => "fails when its grains are read",
@@ -245,25 +247,30 @@ fn warnings(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) 
 }
 
 /// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see.
-fn extras(trial: &Report, former: &Report) -> Vec<String> {
+fn lost<'a>(trial: &Report, former: &'a Report) -> Vec<&'a Extra> {
     let known = former.extras.iter().flatten();
-    let lost: Vec<&Extra> = known.filter(|extra| !trial.packages.contains(&extra.name)).collect();
+    known.filter(|extra| !trial.packages.contains(&extra.name)).collect()
+}
+
+/// What to say of them.
+fn vanishing(trial: &Report, lost: &[&Extra]) -> Vec<String> {
     let Some(first) = lost.first() else { return Vec::new() };
     let names = listed(lost.iter().map(|extra| format!("{} {}", extra.name, extra.version)));
     vec![format!(
         "{} that salt-pip installed in {} would vanish with Python {}: {names}; install them with the release's own salt-pip first \
-         (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), or let them go with `extras = \"report\"` in the settings",
+         (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), have that done with `extras = \"rebuild\"` in the settings, or let \
+         them go with `extras = \"report\"`",
         counted(lost.len(), "package"),
         first.directory,
         trial.python
     )]
 }
 
-fn counted(count: usize, what: &str) -> String {
+pub(super) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+pub(super) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = names.len().saturating_sub(NAMES_MAX);
     let told: Vec<String> = names.take(NAMES_MAX).collect();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -1,11 +1,14 @@
 //! Rehearsing a minion: `sidle_rehearsal.py` loads the host's configuration and extensions with the trial and with the former release;
 //! what fails or vanishes only with the trial counts.
 
+pub mod again;
 pub mod compare;
+pub mod extras;
 pub mod report;
 
 use crate::os::dir::Dir;
 use crate::os::process::Program;
+use crate::rehearsal::extras::Builder;
 use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
 use report::Report;
 use std::path::{Path, PathBuf};
@@ -87,6 +90,24 @@ impl Rehearser for SaltRehearser {
                     },
                     Some(Ok(_)) | None => Rehearsal { blocking: vec![message], ..Rehearsal::default() },
                 }
+            }
+        }
+    }
+
+    fn builder(&self) -> Option<&dyn Builder> {
+        Some(self)
+    }
+
+    fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
+        let Some(again) = again else {
+            let note = "not rehearsed: this release does not bring the program for it";
+            return Rehearsal { notes: vec![note.to_owned()], ..Rehearsal::default() };
+        };
+        match read(again) {
+            Ok(report) => again::judge(&report),
+            Err(cause) => {
+                let message = format!("cannot load this host's configuration and modules: {cause}");
+                Rehearsal { blocking: vec![message], ..Rehearsal::default() }
             }
         }
     }

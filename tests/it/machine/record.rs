@@ -16,6 +16,7 @@ const LIMITS: Limits = Limits {
     stop: Duration::from_secs(30),
     start: Duration::from_secs(120),
     rehearsal: Duration::from_secs(120),
+    rebuild: Duration::ZERO,
     drain: Duration::from_secs(1_800),
     probation: Duration::from_secs(60),
     pause_minimum: Duration::from_secs(5),

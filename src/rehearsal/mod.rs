@@ -3,6 +3,10 @@
 //! An agent says which programs look ([`Rehearser::program`]) and what their reports mean ([`Rehearser::judge`]); whoever drives a switch
 //! runs them. What failed with the former release, too, never counts against the trial.
 
+pub mod extras;
+
+pub use extras::ExtrasPolicy;
+
 use crate::agent::AgentKind;
 use crate::os::process::Program;
 use serde::{Deserialize, Serialize};
@@ -19,17 +23,9 @@ pub struct Rehearsal {
     /// What has been laid over the former release on this host and would vanish: reason enough or not, as the settings say.
     #[serde(default)]
     pub extras: Vec<String>,
-}
-
-/// What comes of extras that would vanish.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ExtrasPolicy {
-    /// The switch is refused.
-    #[default]
-    Refuse,
-    /// It is told.
-    Report,
+    /// The same for whoever could lay it over the new release, too; None: there is nothing, or nobody could.
+    #[serde(default)]
+    pub vanishing: Option<extras::Vanishing>,
 }
 
 /// Lines that [`Rehearsal::lines`] gives at most: status shows them among other things.
@@ -41,7 +37,7 @@ impl Rehearsal {
     pub fn weighed(mut self, policy: ExtrasPolicy) -> Self {
         let extras = std::mem::take(&mut self.extras);
         match policy {
-            ExtrasPolicy::Refuse => self.blocking.extend(extras),
+            ExtrasPolicy::Refuse | ExtrasPolicy::Rebuild => self.blocking.extend(extras),
             ExtrasPolicy::Report => self.notes.splice(..0, extras).for_each(drop),
         }
         self
@@ -143,6 +139,15 @@ pub trait Rehearser: Sync {
 
     /// What the reports mean. None: that release wasn't rehearsed.
     fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal;
+
+    /// What the report of a release means that has worked here until the host changed, with no other to compare it with: what such a change
+    /// can't have caused doesn't count. None: it wasn't rehearsed.
+    fn judge_again(&self, again: Option<&Performance>) -> Rehearsal;
+
+    /// How extras are laid over a release; None: this agent knows none.
+    fn builder(&self) -> Option<&dyn extras::Builder> {
+        None
+    }
 }
 
 /// How the agent of a kind is rehearsed. The CLI registers them, as it does with [`crate::agent::Registry`].
@@ -155,7 +160,7 @@ mod tests {
     #[test]
     fn a_rehearsal_is_told_in_a_few_lines_the_reasons_first() {
         let said = |count: usize, what: &str| (0..count).map(|number| format!("{what} {number}")).collect();
-        let rehearsal = Rehearsal { blocking: said(2, "reason"), notes: said(20, "note"), extras: Vec::new() };
+        let rehearsal = Rehearsal { blocking: said(2, "reason"), notes: said(20, "note"), ..Rehearsal::default() };
         let lines = rehearsal.lines();
         assert_eq!(lines.len(), LINES_MAX);
         assert_eq!(lines[..2], ["refuses: reason 0".to_owned(), "refuses: reason 1".to_owned()]);

@@ -1,0 +1,105 @@
+//! What status and history tell of a host that has changed under the releases on it.
+
+use super::status::moment;
+use crate::failure::Report;
+use crate::name::PackageName;
+use crate::store::Store;
+use crate::store::ground::{self, Ground};
+use crate::switch::files::InstanceFiles;
+use crate::switch::rehearsed::Rehearsed;
+use crate::version::Release;
+
+/// What a changed host means for the current and the previous release.
+#[derive(Debug, Default)]
+pub struct HostChanges {
+    /// One line for each release under which the host has changed.
+    pub lines: Vec<String>,
+    /// What must not be missed: which of them would fail now, and what to do.
+    pub warnings: Vec<String>,
+    /// What came of rehearsing them again on the host as it is.
+    pub rehearsed: Vec<Rehearsed>,
+}
+
+/// A release under which the host has changed since it was proven.
+struct Shifted {
+    release: Release,
+    changes: Vec<String>,
+    lacks: Vec<String>,
+    again: Option<Rehearsed>,
+}
+
+impl Shifted {
+    /// Not known to come up is no way out.
+    fn is_known_to_load(&self) -> bool {
+        self.again.as_ref().is_some_and(Rehearsed::loads)
+    }
+
+    fn line(&self) -> String {
+        let verdict = match &self.again {
+            Some(again) => {
+                format!("rehearsed again on {} ({}): {again}", again.ground.libc_words(), moment(again.at))
+            }
+            None if self.lacks.is_empty() => "it still has all that the release needs; a restart proves it".to_owned(),
+            None => format!(
+                "{}: install what is missing, or switch to a release that is built for this host",
+                self.lacks.join("; ")
+            ),
+        };
+        format!("has changed since {} was proven: {}; {verdict}", self.release, self.changes.join(", "))
+    }
+}
+
+impl HostChanges {
+    /// Looks at the host, and reads what the supervisor has found out.
+    pub fn look(files: &InstanceFiles, store: &Store) -> Result<Self, Report> {
+        let (journal, grounds, again) = (files.journal()?, files.grounds()?, files.rehearsed_again()?);
+        let mut shifted = Vec::new();
+        for release in journal.proven.iter().chain(&journal.previous) {
+            // A receipt that can't be read is another command's to tell.
+            let (Some(before), Ok(manifest)) = (grounds.of(release), store.manifest(release)) else { continue };
+            let ground = Ground::look(&manifest);
+            let changes = ground.changes(before);
+            if !changes.is_empty() {
+                let (lacks, again) = (ground::lacks(&manifest), again.of(release, &ground).cloned());
+                shifted.push(Shifted { release: release.clone(), changes, lacks, again });
+            }
+        }
+        let fails = |release: &Release| {
+            let one = shifted.iter().find(|one| one.release == *release)?;
+            one.again.as_ref().filter(|again| !again.loads())
+        };
+        let stands = |release: &&Release| {
+            let one = shifted.iter().find(|one| one.release == **release);
+            one.is_none_or(Shifted::is_known_to_load)
+        };
+        let mut warnings = Vec::new();
+        let package = files.package();
+        if let Some(current) = journal.proven.as_ref().filter(|current| fails(current).is_some()) {
+            let other = journal.previous.as_ref().filter(stands);
+            warnings.push(format!(
+                "{current} would not come up again on this host; the running process is left alone, but no restart of it and no boot would \
+                 succeed: put back what is missing, or {}",
+                remedy(package, other)
+            ));
+        }
+        if let Some(previous) = journal.previous.as_ref().filter(|previous| fails(previous).is_some()) {
+            warnings.push(format!("a rollback to {previous} would fail on this host"));
+        }
+        let lines = shifted.iter().map(Shifted::line).collect();
+        Ok(Self { lines, warnings, rehearsed: shifted.into_iter().filter_map(|one| one.again).collect() })
+    }
+}
+
+fn remedy(package: &PackageName, other: Option<&Release>) -> String {
+    match other {
+        Some(other) => format!("`sidle switch {package} {other}`, which comes up here"),
+        None => format!(
+            "install a release that is built for this host, and `sidle switch {package} RELEASE`: it is rehearsed before anything is touched"
+        ),
+    }
+}
+
+/// A line of the history.
+pub fn line(again: &Rehearsed) -> String {
+    format!("{}  {} rehearsed again ({}): {again}", moment(again.at), again.release, again.changes.join(", "))
+}

@@ -1,0 +1,177 @@
+//! What `salt-pip` has laid over the running release, laid over the next one, too: by that one's own `salt-pip`, and only what would vanish.
+
+use super::SaltRehearser;
+use super::compare::{listed, plain};
+use super::report::{Extra as Found, Report};
+use crate::os::process::Program;
+use crate::rehearsal::extras::{Builder, Building, Extra, Vanishing};
+use crate::rehearsal::{Performance, Scene};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Names another directory than the usual one.
+const DIRECTORY_VARIABLE: &str = "SALT_EXTRAS_DIR";
+/// The directory that is filled.
+const BUILT_NAME: &str = "built";
+/// pip writes them as the last of a package, and finds the package by them.
+const SEALS: &[&str] = &[".dist-info", ".egg-info"];
+
+/// Arguments: the tree, where the packages belong, where they are built; then those of pip. What pip says goes to standard error; on
+/// standard output is what pip thinks of the outcome, whose exit code is also about packages of the release itself.
+const SCRIPT: &str = r#"umask 022
+tree=$1 into=$2 built=$3
+shift 3
+"$tree/bin/salt-pip" install "$@" >&2 || exit 1
+PYTHONPATH=$built:$into "$tree/bin/python3" -s -B -m pip check || :
+"#;
+
+/// What would vanish with the trial, and where the trial would see it.
+pub(super) fn vanishing(lost: &[&Found], trial: &Report, former: &Report) -> Option<Vanishing> {
+    let from = PathBuf::from(&lost.first()?.directory);
+    let minor = |report: &Report| report.python.rsplit_once('.').map(|(minor, _)| format!("extras-{minor}"));
+    let usual = minor(former).is_some_and(|name| from.file_name() == Some(OsStr::new(&name)));
+    let into = minor(trial).filter(|_| usual).map(|name| from.with_file_name(name));
+    let packages = lost.iter().map(|extra| Extra { name: extra.name.clone(), version: extra.version.clone() });
+    Some(Vanishing { packages: packages.collect(), from, into })
+}
+
+/// What pip is to install; None: names and versions come from files that anybody may have put there, and these are none.
+fn requirement(extra: &Extra) -> Option<String> {
+    let is_plain = |text: &str, more: &str| {
+        text.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && text.chars().all(|one| one.is_ascii_alphanumeric() || more.contains(one))
+    };
+    let sound = is_plain(&extra.name, "-") && is_plain(&extra.version, ".+!_-");
+    sound.then(|| format!("{}=={}", extra.name, extra.version))
+}
+
+impl Builder for SaltRehearser {
+    fn building(
+        &self,
+        scene: &Scene,
+        vanishing: &Vanishing,
+        wheels: Option<&Path>,
+        work: &Path,
+    ) -> Result<Building, String> {
+        let environment = &scene.trial.environment;
+        let named = environment.iter().find(|(name, _)| name == DIRECTORY_VARIABLE).map(|(_, path)| path.into());
+        let into = named.or_else(|| vanishing.into.clone());
+        let into = into.ok_or("it can't be told where the new release looks for them")?;
+        let unsound = vanishing.packages.iter().filter(|extra| requirement(extra).is_none());
+        let unsound: Vec<String> = unsound.map(|extra| extra.name.clone()).collect();
+        if !unsound.is_empty() {
+            return Err(format!("it can't be told what these are: {}", listed(unsound.into_iter())));
+        }
+        let (built, tree) = (work.join(BUILT_NAME), &scene.trial.tree);
+        let mut program = Program::new("/bin/sh").argument("-c").argument(SCRIPT).argument("sh");
+        program = program.argument(tree).argument(&into).argument(&built);
+        // Without what they depend on: what of that had been laid over the running release is in the list itself, and more would hide the
+        // new release's own packages.
+        for word in ["--no-deps", "--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--target"]
+        {
+            program = program.argument(word);
+        }
+        program = program.argument(&built);
+        if let Some(wheels) = wheels {
+            program = program.argument("--no-index").argument("--find-links").argument(wheels);
+        }
+        for extra in vanishing.packages.iter().filter_map(requirement) {
+            program = program.argument(extra);
+        }
+        program.environment.clone_from(environment);
+        // The release is never written to; what pip unpacks goes with the rest.
+        program = program.variable("PYTHONDONTWRITEBYTECODE", "1").variable("TMPDIR", work);
+        Ok(Building { program, built, into, seals: SEALS })
+    }
+
+    fn built(&self, vanishing: &Vanishing, built: &Performance) -> Result<Vec<String>, String> {
+        if let Some(failure) = &built.failure {
+            let said: Vec<&str> = built.errors.lines().filter_map(|line| line.strip_prefix("ERROR: ")).collect();
+            // pip's first words are of what it looked for, its last ones of what came of it.
+            let said = said.last().copied().or_else(|| built.errors.lines().last()).unwrap_or_default();
+            return Err(if said.is_empty() { failure.clone() } else { plain(&format!("salt-pip: {said}")) });
+        }
+        let output = String::from_utf8_lossy(&built.output).into_owned();
+        let is_one = |line: &&str| {
+            let name = line.split(' ').next().unwrap_or_default().to_lowercase().replace(['_', '.'], "-");
+            vanishing.packages.iter().any(|extra| extra.name == name)
+        };
+        let (missing, notes): (Vec<&str>, Vec<&str>) =
+            output.lines().filter(is_one).partition(|line| line.ends_with("which is not installed."));
+        match missing.first() {
+            Some(missing) => Err(plain(missing.trim_end_matches('.'))),
+            None => Ok(notes.into_iter().map(plain).collect()),
+        }
+    }
+
+    fn remedy(&self, wheels: Option<&Path>) -> String {
+        let place =
+            wheels.map_or_else(|| "where pip's configuration says".to_owned(), |path| path.display().to_string());
+        format!(
+            "have packages for the new Python in {place}, install them by hand (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), \
+             or let them go with `extras = \"report\"` in the settings"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SALT;
+    use super::*;
+    use crate::rehearsal::Part;
+
+    fn found(name: &str, version: &str, directory: &str) -> Found {
+        Found { name: name.to_owned(), version: version.to_owned(), directory: directory.to_owned() }
+    }
+
+    fn lost(name: &str, version: &str, directory: &str) -> Vanishing {
+        let report = |python: &str| Report { python: python.to_owned(), ..Report::default() };
+        vanishing(&[&found(name, version, directory)], &report("3.11.7"), &report("3.10.13")).unwrap()
+    }
+
+    #[test]
+    fn extras_belong_beside_those_of_the_running_release() {
+        assert_eq!(lost("a", "1", "/x/extras-3.10").into, Some(PathBuf::from("/x/extras-3.11")));
+        assert_eq!(lost("a", "1", "/x/other").into, None);
+        let part = |environment| Part { tree: PathBuf::from("/t"), environment };
+        let scene = |environment| Scene {
+            trial: part(environment),
+            former: Some(part(Vec::new())),
+            config_directory: PathBuf::from("/e"),
+        };
+        let building = |vanishing: &Vanishing, environment| {
+            SALT.building(&scene(environment), vanishing, Some(Path::new("/w")), Path::new("/work"))
+        };
+        let named = building(&lost("a", "1", "/x/other"), vec![(DIRECTORY_VARIABLE.into(), "/n".into())]).unwrap();
+        assert_eq!(named.into, PathBuf::from("/n"));
+        let usual = building(&lost("a-b", "1.0+x", "/x/extras-3.10"), Vec::new()).unwrap();
+        assert_eq!(usual.program.arguments.last().unwrap(), "a-b==1.0+x");
+        assert!(usual.program.arguments.iter().any(|word| word == "--no-index"));
+        assert!(building(&lost("a", "1", "/x/other"), Vec::new()).unwrap_err().contains("can't be told where"));
+        for (name, version) in
+            [("a @ file:///x", "1"), ("a", ""), ("-r", "x"), ("a", "1 --pre"), ("a", "-1"), ("ä", "1")]
+        {
+            let refused = building(&lost(name, version, "/x/extras-3.10"), Vec::new()).unwrap_err();
+            assert!(refused.contains(name), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_pip_says_of_extras_counts_and_what_it_says_of_others_does_not() {
+        let said = |failure: Option<&str>, output: &str, errors: &str| {
+            let (output, errors) = (output.as_bytes().to_vec(), errors.to_owned());
+            let built = Performance { failure: failure.map(str::to_owned), output, errors };
+            SALT.built(&lost("site-extra", "1", "/x/extras-3.10"), &built)
+        };
+        assert_eq!(said(None, "No broken requirements found.\n", "").unwrap(), Vec::<String>::new());
+        assert_eq!(said(None, "salt 1 requires x, which is not installed.\n", "").unwrap(), Vec::<String>::new());
+        let missing = said(None, "Site_Extra 1 requires six, which is not installed.\n", "").unwrap_err();
+        assert_eq!(missing, "Site_Extra 1 requires six, which is not installed");
+        let other = "site-extra 1 has requirement six<1, but you have six 1.16.\n";
+        assert_eq!(said(None, other, "").unwrap(), [other.trim_end()]);
+        let pip = "Looking in links: /w\nERROR: Could not find a version\nERROR: No matching distribution found for site-extra==1\n";
+        let failed = said(Some("it exited with code 1"), "", pip).unwrap_err();
+        assert_eq!(failed, "salt-pip: No matching distribution found for site-extra==1");
+        assert_eq!(said(Some("it was ended by signal 9"), "", "").unwrap_err(), "it was ended by signal 9");
+    }
+}

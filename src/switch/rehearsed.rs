@@ -1,0 +1,145 @@
+//! What came of rehearsing releases again, because the host had changed under them since they were proven.
+
+use crate::rehearsal::Rehearsal;
+use crate::store::ground::Ground;
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The file's name in the instance's state directory.
+pub const REHEARSED_NAME: &str = "rehearsed-again";
+/// Longest file read: every entry with texts of the greatest length, in characters of four bytes.
+pub const REHEARSED_LENGTH_MAXIMUM: u64 = 8 * 1024 * 1024;
+
+const SCHEMA: u32 = 1;
+/// How many are remembered: a host is upgraded once in a while, and keeps a handful of releases.
+const ENTRIES_MAXIMUM: usize = 50;
+/// Findings that are remembered of each kind: the rest is counted in none of the places that show them.
+const FINDINGS_MAXIMUM: usize = 12;
+
+/// A release that was rehearsed again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rehearsed {
+    /// The release.
+    pub release: Release,
+    /// When it was over.
+    pub at: Timestamp,
+    /// What the release stood on then.
+    pub ground: Ground,
+    /// What had changed since it was proven, in words.
+    pub changes: Vec<String>,
+    /// What the host lacked of what the release needs, in words.
+    pub lacks: Vec<String>,
+    /// Why it would not come up, in words; empty: it loads.
+    pub blocking: Vec<String>,
+    /// What else a person may want to know.
+    pub notes: Vec<String>,
+}
+
+impl Rehearsed {
+    /// The outcome of a rehearsal on `ground`, which differs from the proven one by `changes`.
+    pub fn new(
+        release: Release,
+        at: Timestamp,
+        (ground, changes): (Ground, Vec<String>),
+        lacks: Vec<String>,
+        came: Rehearsal,
+    ) -> Self {
+        let (mut blocking, mut notes) = (came.blocking, came.notes);
+        blocking.truncate(FINDINGS_MAXIMUM);
+        notes.truncate(FINDINGS_MAXIMUM);
+        Self { release, at, ground, changes, lacks, blocking, notes }
+    }
+
+    /// True when the release would come up.
+    pub fn loads(&self) -> bool {
+        self.blocking.is_empty()
+    }
+}
+
+impl fmt::Display for Rehearsed {
+    /// `loads`, or what would fail; then what is missing.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.blocking.split_first() {
+            None => formatter.write_str("loads")?,
+            Some((first, [])) => write!(formatter, "would fail now: {first}")?,
+            Some((first, more)) => write!(formatter, "would fail now: {first} (and {} more)", more.len())?,
+        }
+        self.lacks.iter().chain(&self.notes).try_for_each(|text| write!(formatter, "; {text}"))
+    }
+}
+
+/// All that were rehearsed again, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RehearsedAgain {
+    schema: u32,
+    entries: Vec<Rehearsed>,
+}
+
+impl Default for RehearsedAgain {
+    fn default() -> Self {
+        Self { schema: SCHEMA, entries: Vec::new() }
+    }
+}
+
+impl RehearsedAgain {
+    /// The entries, oldest first.
+    pub fn entries(&self) -> &[Rehearsed] {
+        &self.entries
+    }
+
+    /// What came of it on this very ground the last time; None: it was not rehearsed again there.
+    pub fn of(&self, release: &Release, ground: &Ground) -> Option<&Rehearsed> {
+        self.entries.iter().rev().find(|entry| entry.release == *release && entry.ground == *ground)
+    }
+
+    /// These and one more. Beyond the maximum the oldest ones go.
+    #[must_use]
+    pub fn with(mut self, entry: Rehearsed) -> Self {
+        self.entries.push(entry);
+        let surplus = self.entries.len().saturating_sub(ENTRIES_MAXIMUM);
+        self.entries.drain(..surplus);
+        self
+    }
+
+    /// The file's content.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("an entry has no map keys but strings")
+    }
+
+    /// Reads the file's content.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let again: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if again.schema == SCHEMA { Ok(again) } else { Err(format!("it has form {}", again.schema)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ground_is_known_by_all_that_is_of_it_and_the_oldest_entries_go() {
+        let ground = |libc: u32| Ground { libc: Some(format!("2.{libc}")), ..Ground::default() };
+        let release: Release = "1.0-1".parse().unwrap();
+        let entry = |libc: u32, blocking: &[&str]| {
+            let blocking = blocking.iter().map(ToString::to_string).collect();
+            let came = Rehearsal { blocking, ..Rehearsal::default() };
+            Rehearsed::new(release.clone(), Timestamp::UNIX_EPOCH, (ground(libc), Vec::new()), Vec::new(), came)
+        };
+        let mut again = RehearsedAgain::default();
+        for libc in 0..60 {
+            again = again.with(entry(libc, &[]));
+        }
+        assert_eq!(again.entries().len(), ENTRIES_MAXIMUM);
+        assert!(again.of(&release, &ground(9)).is_none() && again.of(&release, &ground(59)).is_some());
+        assert!(again.of(&"1.0-2".parse().unwrap(), &ground(59)).is_none());
+        again = again.with(entry(59, &["no libssl", "x", "y"]));
+        let last = again.of(&release, &ground(59)).unwrap();
+        assert_eq!((last.loads(), last.to_string().as_str()), (false, "would fail now: no libssl (and 2 more)"));
+        assert_eq!(RehearsedAgain::parse(&again.to_bytes()).unwrap(), again);
+        assert!(RehearsedAgain::parse(b"{\"schema\":2,\"entries\":[]}").unwrap_err().contains("form 2"));
+    }
+}
