@@ -122,6 +122,20 @@ fn a_highstate_that_upgrades_and_restarts_its_own_minion_returns_and_loses_nothi
         let said = host.master.call(ID, &["service.status", "salt-minion"]);
         assert!(said.contains("True"), "{said}");
     });
+    host.changes_nothing("minion.restart", || {
+        let said = host.master.call(ID, &["minion.restart"]);
+        assert!(said.contains("Service restart successful") && said.contains("'killed': None"), "{said}");
+    });
+    // With a change it is a restart, and the job that asks for it returns.
+    let before = host.machine.agent();
+    fs::write(host.machine.path("etc/salt/minion.d/asked.conf"), "grains: {asked: yes}\n").unwrap();
+    let said = host.master.call(ID, &["minion.restart"]);
+    assert!(said.contains("Service restart successful"), "{said}");
+    eventually(START_SECONDS, "the minion is restarted", || match host.machine.status() {
+        status if status["switch"].is_null() && host.machine.agent() != before => Ok(()),
+        status => Err(status.to_string()),
+    });
+    assert_eq!(host.minions(), 1);
     let first = host.machine.agent();
     let said = host.master.call_within("120", ID, &["state.highstate"]);
     for part in ["formula.conf", "'after'", "3006.30-2"] {
@@ -231,6 +245,19 @@ fn link(name: &str, next: Option<&str>, act: &str) -> String {
     )
 }
 
+/// Variables and limits of the package's unit and of its drop-ins are the adopted process's, too.
+fn has_what_its_unit_had(host: &PackagedHost) {
+    let pid = host.machine.agent().expect("it runs").to_string();
+    let environment = host.machine.inside(&["cat", &format!("/proc/{pid}/environ")]);
+    assert!(environment.split('\0').any(|line| line == "https_proxy=http://proxy:3128/a%20b"), "{environment}");
+    let limits = host.machine.inside(&["cat", &format!("/proc/{pid}/limits")]);
+    let limit = |name: &str| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!((limit("Max open files"), limit("Max core file size")), (vec!["8192".into(); 2], vec!["0".into(); 2]));
+}
+
 /// Waits until these links have run, each once.
 fn chain_has_run(host: &PackagedHost, links: &str) {
     let place = host.machine.path("srv/chain");
@@ -265,11 +292,13 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     // What an administrator may have added to the package's unit starts and stops nothing of its name any more.
     let units = host.machine.path("etc/systemd/system");
     let drop_ins = units.join(format!("{UNIT}.d"));
-    let own = "[Service]\nRestart=always\nExecStartPre=/bin/touch /srv/started\nExecStop=/bin/touch /srv/stopped\n";
+    let own = "[Service]\nRestart=always\nExecStartPre=/bin/touch /srv/started\nExecStop=/bin/touch /srv/stopped\n\
+        Environment=\"https_proxy=http://proxy:3128/a%%20b\"\nLimitCORE=0\n";
     fs::create_dir(&drop_ins).unwrap();
     fs::write(drop_ins.join("own.conf"), own).unwrap();
     host.machine.inside(&["systemctl", "daemon-reload"]);
     host.adopt();
+    has_what_its_unit_had(&host);
     fs::remove_file(host.machine.path("srv/stopped")).ok();
     for verb in ["restart", "stop"] {
         host.changes_nothing(verb, || drop(host.systemctl(verb)));
@@ -295,6 +324,7 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     });
     assert_eq!(host.minions(), 1);
     chain_has_run(&host, "one two three");
+    has_what_its_unit_had(&host);
     for file in ["started", "stopped"] {
         assert!(!host.machine.path("srv").join(file).exists(), "a drop-in of the package's unit was obeyed: {file}");
     }
