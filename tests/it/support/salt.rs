@@ -16,6 +16,15 @@ use tempfile::TempDir;
 /// Starting Salt on a busy machine with two cores.
 pub const START_SECONDS: u64 = 90;
 
+/// The master's configuration, the minion, seconds, and a list of calls in JSON: an answer a line.
+const CALLS: &str = "import json, sys
+import salt.client, salt.utils.args
+client = salt.client.LocalClient(sys.argv[1])
+for words in json.loads(sys.argv[4]):
+    given = salt.utils.args.parse_input(words[1:])
+    print(repr(client.cmd(sys.argv[2], words[0], given, timeout=int(sys.argv[3]))))
+";
+
 const LOOPBACK: &str = "127.0.0.1";
 
 /// The tree of a Salt version, as `scripts/trees` keeps it: built if it isn't there.
@@ -216,6 +225,17 @@ impl Master {
         let arguments = [&["--out=txt", "-t", seconds, minion], arguments].concat();
         let output = self.command("salt", &arguments).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    /// Publishes jobs one after the other, each with this patience in seconds: their answers, without a new program for each.
+    pub fn calls(&self, seconds: u32, minion: &str, calls: &[&[&str]]) -> Vec<String> {
+        let mut command = Command::new(self.tree.join("bin/python3"));
+        command.args(["-E", "-s", "-B", "-c", CALLS]).arg(self.root.path().join("etc/master"));
+        command.args([minion, &seconds.to_string(), &serde_json::to_string(calls).unwrap()]);
+        let output = command.output().unwrap();
+        let answers: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+        assert_eq!(answers.len(), calls.len(), "{output:?}");
+        answers
     }
 
     /// Publishes a job and waits for nothing.
