@@ -1,7 +1,7 @@
 //! The client under test of <https://github.com/theupdateframework/tuf-conformance>: sidle's TUF workflow behind that suite's command line, with the least
 //! of HTTP that its loopback servers need. Not a program for anything else.
 //!
-//! The suite (2.4 or newer) is no package of PyPI: take it from where it is developed, beside this project, with its Python requirements
+//! The suite (2.4 or newer) cannot be installed by name with pip: take it from where it is developed, beside this project, with its Python requirements
 //! (`pip install 'securesystemslib[crypto]' tuf pytest pytest-json-report`) and `faketime`. All of its tests pass, none is expected to fail:
 //!
 //! ```text

@@ -76,13 +76,10 @@ pub fn verify(floor: &Floor, files: &MetadataFiles, now: Time, grace: SignedDura
     let outcome = drive(&mut refresh, files);
     let new = refresh.floor();
     let mut warnings = refresh.warnings().to_vec();
-    let targets = outcome.map(|targets| {
-        if let Some(Offered::Older { trusted, offered }) = refresh.offered() {
-            warnings.push(Warning::OlderIgnored { trusted, offered });
-        }
-        targets
-    });
-    Verification { adopted: adopted(floor, &new), floor: new, warnings, targets }
+    if let (Ok(_), Some(Offered::Older { trusted, offered })) = (&outcome, refresh.offered()) {
+        warnings.push(Warning::OlderIgnored { trusted, offered });
+    }
+    Verification { adopted: adopted(floor, &new), floor: new, warnings, targets: outcome }
 }
 
 fn drive(refresh: &mut Refresh, files: &MetadataFiles) -> Result<TrustedTargets, TrustError> {

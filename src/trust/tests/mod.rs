@@ -1,10 +1,13 @@
 //! Repositories, good and evil, and what the workflow makes of them.
 
+mod delegated;
 mod evil;
 mod floor;
 mod forms;
+mod online;
 mod roots;
 mod schemes;
+mod search;
 mod vectors;
 
 use super::by_hand::{MetadataFiles, TrustedTargets, Verdict, Verification, verify};
