@@ -2,7 +2,7 @@
 
 use super::vectors::{
     ECDSA, ECDSA_SIGNATURE, P384, POINT, POINT_COMPRESSED, RSA, RSA_SHORT_SALT, RSA_SIGNATURE, RSA_V15, RSA_WEAK,
-    RSA_WEAK_SIGNATURE,
+    RSA_WEAK_SIGNATURE, SECP256K1,
 };
 use super::*;
 use crate::trust::key::hex_bytes;
@@ -60,6 +60,7 @@ fn a_key_of_another_scheme_curve_or_form_is_unknown_and_never_counts() {
     let ed25519 = to_hex(test_key(1).public().as_bytes());
     for (keytype, scheme, public) in [
         ("ecdsa", "ecdsa-sha2-nistp256", P384),
+        ("ecdsa", "ecdsa-sha2-nistp256", SECP256K1),
         ("ecdsa", "ecdsa-sha2-nistp256", RSA),
         ("ecdsa", "ecdsa-sha2-nistp256", ""),
         ("ecdsa", "ecdsa-sha2-nistp256", &POINT[2..]),
