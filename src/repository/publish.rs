@@ -4,9 +4,9 @@ use super::published::{Published, Set};
 use super::{FILE_MODE, METADATA, Repository, RepositoryError};
 use crate::bundle::member::{ReleaseId, checksums};
 use crate::crash_point;
-use crate::trust::key::Key;
 use crate::trust::metadata::{Body, Header, Root, Signed};
 use crate::trust::publish::{self, Edition, Lifetimes, describe};
+use crate::trust::scheme::Key;
 use crate::trust::{Role, Signer, minisign};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -133,7 +133,7 @@ fn is_due(header: Header, lifetime: jiff::SignedDuration, now: Timestamp) -> boo
 /// Refuses a key that no client would count, before anything is signed with it.
 fn may_sign(root: &Signed<Root>, role: Role, signer: &dyn Signer) -> Result<(), RepositoryError> {
     let needed = root.body.rule(role);
-    let public = Key::Known(signer.public());
+    let public = Key::Ed25519(signer.public());
     if needed.threshold > 1 {
         return Err(RepositoryError::Threshold { role, threshold: needed.threshold });
     }

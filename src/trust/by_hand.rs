@@ -3,9 +3,11 @@
 
 use super::error::TrustError;
 use super::floor::{Expiry, Floor, Warning};
-use super::key::{Key, PublicKey};
+use super::key::PublicKey;
 use super::metadata::{Role, Root, Signed, Target, Targets};
 use super::minisign;
+use super::refresh::{Answer, Refresh};
+use super::scheme::Key;
 use super::verify::{Offered, Workflow};
 use crate::digest::Digest;
 use jiff::{SignedDuration, Timestamp as Time};
@@ -60,8 +62,8 @@ pub struct TrustedTargets {
 
 /// Verifies `files` against `floor` at the time `now`. `grace` is how late timestamp and snapshot may be.
 pub fn verify(floor: &Floor, files: &MetadataFiles, now: Time, grace: SignedDuration) -> Verification {
-    let mut workflow = match Workflow::start(floor, now, Expiry::ByHand { grace }) {
-        Ok(workflow) => workflow,
+    let mut refresh = match Refresh::start(floor, now, Expiry::ByHand { grace }) {
+        Ok(refresh) => refresh,
         Err(error) => {
             return Verification {
                 floor: floor.clone(),
@@ -71,54 +73,52 @@ pub fn verify(floor: &Floor, files: &MetadataFiles, now: Time, grace: SignedDura
             };
         }
     };
-    let outcome = drive(&mut workflow, files);
-    let new = workflow.floor();
-    let mut warnings = workflow.warnings().to_vec();
-    let targets = outcome.map(|(targets, offered)| {
-        if let Offered::Older { trusted, offered } = offered {
-            warnings.push(Warning::OlderIgnored { trusted, offered });
-        }
-        targets
-    });
-    Verification { adopted: adopted(floor, &new), floor: new, warnings, targets }
+    let outcome = drive(&mut refresh, files);
+    let new = refresh.floor();
+    let mut warnings = refresh.warnings().to_vec();
+    if let (Ok(_), Some(Offered::Older { trusted, offered })) = (&outcome, refresh.offered()) {
+        warnings.push(Warning::OlderIgnored { trusted, offered });
+    }
+    Verification { adopted: adopted(floor, &new), floor: new, warnings, targets: outcome }
 }
 
-fn drive(workflow: &mut Workflow, files: &MetadataFiles) -> Result<(TrustedTargets, Offered), TrustError> {
-    follow_roots(workflow, files)?;
-    let offered = workflow.timestamp(files.get("timestamp.json").map(Vec::as_slice))?;
-    let find = |name: Option<String>| name.and_then(|name| files.get(&name)).map(Vec::as_slice);
-    workflow.snapshot(find(workflow.snapshot_file()))?;
-    match workflow.targets(find(workflow.targets_file())) {
-        // An export without the role that lists a target leaves it unknown; the lookup says so.
-        Ok(()) | Err(TrustError::Missing { .. }) => {}
-        Err(error) => return Err(error),
+fn drive(refresh: &mut Refresh, files: &MetadataFiles) -> Result<TrustedTargets, TrustError> {
+    same_repository(refresh.workflow(), files)?;
+    while let Some(request) = refresh.request() {
+        let Some(bytes) = files.get(&request.file) else {
+            if request.role == Role::Root.as_str() {
+                no_later_root(refresh.workflow(), files)?;
+            }
+            match refresh.answer(Answer::NotFound) {
+                // An export without the role that lists a target leaves it unknown; the lookup says so.
+                Err(TrustError::Missing { .. }) if request.role == Role::Targets.as_str() => break,
+                answered => answered?,
+            }
+            continue;
+        };
+        refresh.answer(Answer::File(bytes))?;
     }
-    let targets = TrustedTargets {
+    let workflow = refresh.workflow();
+    Ok(TrustedTargets {
         root: workflow.root().clone(),
         targets: workflow.trusted_targets().cloned(),
-        older_offered: matches!(offered, Offered::Older { .. }),
+        older_offered: matches!(refresh.offered(), Some(Offered::Older { .. })),
         floor: workflow.floor(),
-    };
-    Ok((targets, offered))
+    })
 }
 
-fn follow_roots(workflow: &mut Workflow, files: &MetadataFiles) -> Result<(), TrustError> {
+fn same_repository(workflow: &Workflow, files: &MetadataFiles) -> Result<(), TrustError> {
+    let version = workflow.root().header.version;
+    let file = format!("{version}.root.json");
+    let Some(bytes) = files.get(&file) else { return Ok(()) };
+    let same = Signed::<Root>::parse(&file, bytes)?.canonical == workflow.root().canonical;
+    if same { Ok(()) } else { Err(TrustError::OtherRepository { version }) }
+}
+
+fn no_later_root(workflow: &Workflow, files: &MetadataFiles) -> Result<(), TrustError> {
     let trusted = workflow.root().header.version;
-    if let Some(bytes) = files.get(&format!("{trusted}.root.json")) {
-        let same: Signed<Root> = Signed::parse(&format!("{trusted}.root.json"), bytes)?;
-        if same.canonical != workflow.root().canonical {
-            return Err(TrustError::OtherRepository { version: trusted });
-        }
-    }
-    while let Some(bytes) = files.get(&format!("{}.root.json", workflow.root().header.version + 1)) {
-        workflow.add_root(bytes)?;
-    }
-    let trusted = workflow.root().header.version;
-    if let Some(offered) = files.keys().filter_map(|name| root_version(name)).filter(|version| *version > trusted).min()
-    {
-        return Err(TrustError::RootGap { trusted, offered });
-    }
-    workflow.close_roots()
+    let later = files.keys().filter_map(|name| root_version(name)).filter(|version| *version > trusted).min();
+    later.map_or(Ok(()), |offered| Err(TrustError::RootGap { trusted, offered }))
 }
 
 /// 3 for `3.root.json`; None for every other name.
@@ -195,7 +195,7 @@ impl TrustedTargets {
     pub fn targets_keys(&self) -> Vec<PublicKey> {
         let keyids = &self.root.body.rule(Role::Targets).keyids;
         let keys = keyids.iter().filter_map(|keyid| self.root.body.keys.get(keyid));
-        keys.filter_map(|key| if let Key::Known(key) = key { Some(*key) } else { None }).collect()
+        keys.filter_map(|key| if let Key::Ed25519(key) = key { Some(*key) } else { None }).collect()
     }
 
     /// Checks the minisign signature of a checksum list (whose text the caller has compared with the digests it must have): exactly what

@@ -1,12 +1,15 @@
-//! Delegations of a targets role, read whole. Nothing follows them yet: a lookup that would have to says so.
+//! Delegations of a targets role (TUF §4.5, TAP 15): read, and asked which roles may speak for a target. `search` follows them.
 
-use super::key::{Key, KeyId};
+use super::key::KeyId;
 use super::limits;
 use super::metadata::{KeyRule, Role, key_rule, keys};
+use super::pattern;
 use super::reader::{Fields, Reason};
+use super::scheme::Key;
+use crate::digest::Digest;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whom a targets role lets sign for it. Kept whole; a lookup that would have to follow one says so.
+/// Whom a targets role lets sign for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegations {
     /// The keys that its roles name.
@@ -51,6 +54,57 @@ pub enum Scope {
     Paths(Vec<String>),
     /// Those whose name's SHA-256 begins with one of these.
     HashPrefixes(Vec<String>),
+}
+
+/// A role that may speak for a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heir {
+    /// Its name.
+    pub name: String,
+    /// Who signs for it.
+    pub rule: KeyRule,
+    /// True when no role after it is asked.
+    pub terminating: bool,
+}
+
+impl Delegations {
+    /// The roles that may speak for the target of this name, in order of precedence, up to the first terminating one.
+    pub fn heirs(&self, target: &str) -> Vec<Heir> {
+        let digest = Digest::of(target.as_bytes());
+        match &self.roles {
+            Delegated::Named(roles) => {
+                let mut heirs = Vec::new();
+                for role in roles.iter().filter(|role| role.scope.covers(target, &digest)) {
+                    let DelegatedRole { name, rule, terminating, .. } = role.clone();
+                    heirs.push(Heir { name, rule, terminating });
+                    if terminating {
+                        break;
+                    }
+                }
+                heirs
+            }
+            Delegated::Succinct { rule, bit_length, name_prefix } => {
+                let first = digest.as_bytes().first_chunk().expect("a digest has more than 4 bytes");
+                let bin = u32::from_be_bytes(*first) >> (u32::BITS - bit_length);
+                // As many digits as the last bin needs (TAP 15).
+                let width = usize::try_from(bit_length.div_ceil(4)).expect("at most 8");
+                // A target is in one bin, so the search ends there.
+                vec![Heir { name: format!("{name_prefix}-{bin:0width$x}"), rule: rule.clone(), terminating: true }]
+            }
+        }
+    }
+}
+
+impl Scope {
+    fn covers(&self, target: &str, digest: &Digest) -> bool {
+        match self {
+            Self::Paths(patterns) => patterns.iter().any(|pattern| pattern::fits(pattern, target)),
+            Self::HashPrefixes(prefixes) => {
+                let digest = digest.to_string();
+                prefixes.iter().any(|prefix| digest.starts_with(prefix))
+            }
+        }
+    }
 }
 
 /// Reads the `delegations` of a targets role.

@@ -104,6 +104,53 @@ pub enum TrustError {
         /// Who names it.
         named_by: Role,
     },
+    /// Too few distinct, valid signatures by the keys that a delegation gives a role.
+    UnsignedDelegated {
+        /// The delegated role.
+        role: String,
+        /// Its version.
+        version: u64,
+        /// The role that delegates to it, and whose keys count.
+        by: String,
+        /// How many of them signed.
+        valid: usize,
+        /// How many are needed.
+        threshold: u64,
+    },
+    /// A delegated role's metadata has expired.
+    ExpiredDelegated {
+        /// The delegated role.
+        role: String,
+        /// Its version.
+        version: u64,
+        /// Since when.
+        expired: Timestamp,
+        /// The time it is here.
+        now: Timestamp,
+    },
+    /// The search for a target would have to look at more roles than allowed.
+    TooManyDelegations {
+        /// The target.
+        target: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// The search for a target would have to follow a longer chain of delegations than allowed.
+    TooDeep {
+        /// The target.
+        target: String,
+        /// The role that lies too deep.
+        role: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// Whether there is a file, and what is in it, could not be found out.
+    Unreachable {
+        /// The file.
+        file: String,
+        /// What came in the way.
+        reason: String,
+    },
     /// Signed once, and no longer.
     Withdrawn {
         /// The target.
@@ -133,9 +180,9 @@ pub enum TrustError {
 }
 
 impl TrustError {
-    /// Every one of these means: not trusted.
+    /// Every one of these means: not trusted. What could not be reached is no verdict on trust.
     pub fn class(&self) -> Class {
-        Class::NotTrusted
+        if matches!(self, Self::Unreachable { .. }) { Class::Failed } else { Class::NotTrusted }
     }
 
     /// What an operator can do about it.
@@ -165,6 +212,11 @@ impl TrustError {
             | Self::Minisign { .. } => {
                 "the file was damaged or changed on its way: get it again from the repository's owner"
             }
+            Self::UnsignedDelegated { .. }
+            | Self::ExpiredDelegated { .. }
+            | Self::TooManyDelegations { .. }
+            | Self::TooDeep { .. } => "tell the repository's owner: a role that it delegates to is not in order",
+            Self::Unreachable { .. } => "check the way to the repository, then try again",
             Self::RootVersion { .. } | Self::TooManyRoots { .. } | Self::Rollback { .. } | Self::Vanished { .. } => {
                 return None;
             }
@@ -214,6 +266,22 @@ impl fmt::Display for TrustError {
                 write!(out, "cannot trust {file}: its {what} is not the one that {named_by} metadata names")
             }
             Self::Missing { file, named_by } => write!(out, "cannot find {file}, which {named_by} metadata names"),
+            Self::UnsignedDelegated { role, version, by, valid, threshold } => write!(
+                out,
+                "cannot trust version {version} of the delegated role {role:?}: {valid} of the {threshold} signatures that {by:?} asks for are valid"
+            ),
+            Self::ExpiredDelegated { role, version, expired, now } => write!(
+                out,
+                "cannot trust version {version} of the delegated role {role:?}: it expired at {expired}, and it is {now}"
+            ),
+            Self::TooManyDelegations { target, limit } => {
+                write!(out, "cannot look for {target} in more than {limit} delegated roles")
+            }
+            Self::TooDeep { target, role, limit } => write!(
+                out,
+                "cannot look for {target} in the delegated role {role:?}: it lies more than {limit} delegations deep"
+            ),
+            Self::Unreachable { file, reason } => write!(out, "cannot get {file}: {reason}"),
             Self::Withdrawn { target, version } => {
                 write!(
                     out,

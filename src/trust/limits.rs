@@ -12,6 +12,8 @@ pub const TARGETS_BYTES_MAXIMUM: usize = 16 * 1024 * 1024;
 pub const ROOT_ROTATIONS_MAXIMUM: u64 = 256;
 /// Most signatures on one file. Each costs a curve operation: stops a small file from costing minutes.
 pub const SIGNATURES_MAXIMUM: usize = 64;
+/// Longest signature in bytes: RSA with 8192 bits. Stops text that is no signature before it is decoded.
+pub const SIGNATURE_BYTES_MAXIMUM: usize = 1_024;
 /// Most keys in one file. Bounds what a root or a delegation makes every later check search.
 pub const KEYS_MAXIMUM: usize = 256;
 /// Most metadata files that a snapshot lists. Bounds the rollback comparison.
@@ -20,6 +22,10 @@ pub const SNAPSHOT_FILES_MAXIMUM: usize = 16_384;
 pub const TARGETS_MAXIMUM: usize = 65_536;
 /// Most roles that one role delegates to. Bounds the search for a target (TUF §5.6.7).
 pub const DELEGATED_ROLES_MAXIMUM: usize = 1_024;
+/// Most roles that the search for one target looks at. Stops a graph of delegations that never ends (TUF §5.6.7.1).
+pub const DELEGATIONS_FOLLOWED_MAXIMUM: usize = 128;
+/// Longest chain of delegations that the search for one target goes down. A role that needs more is a mistake, or an attack on memory.
+pub const DELEGATION_DEPTH_MAXIMUM: usize = 16;
 /// Longest target name in bytes: what fits a bundle's headers. Stops a name that no file system takes.
 pub const TARGET_NAME_BYTES_MAXIMUM: usize = 255;
 /// Longest keyid or role name in bytes. They come back in messages.

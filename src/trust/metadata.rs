@@ -3,9 +3,10 @@
 use super::canonical::{Json, Object};
 use super::delegation::{Delegations, delegations};
 use super::error::TrustError;
-use super::key::{Key, KeyId, Signature, from_hex};
+use super::key::{KeyId, from_hex, hex_bytes};
 use super::limits;
 use super::reader::{Fields, Reason};
+use super::scheme::{Key, Signature};
 use crate::digest::Digest;
 use jiff::Timestamp as Time;
 use sha2::{Digest as _, Sha512};
@@ -226,7 +227,7 @@ fn signatures(top: &Fields<'_>) -> Result<Vec<Signature>, Reason> {
             if !seen.insert(keyid.clone()) {
                 return Err(Reason(format!("two signatures have the keyid {keyid}")));
             }
-            Ok(Signature { keyid, value: from_hex(fields.text("sig")?) })
+            Ok(Signature { keyid, value: hex_bytes(fields.text("sig")?) })
         })
         .collect()
 }

@@ -1,7 +1,8 @@
 //! Trust: TUF metadata (specification 1.0), read, verified and published. Pure over bytes and a time; no file, clock or network.
 //!
-//! `canonical` and `reader` read JSON strictly, `metadata` and `delegation` turn it into types, `key` verifies signatures, `verify` is the client workflow above a host's `floor`,
-//! `by_hand` drives it over what a bundle carries; `publish` builds and signs, `target` names what is signed, `minisign` serves checks without sidle.
+//! `canonical` and `reader` read JSON strictly, `metadata`, `delegation` and `pattern` turn it into types, `key` and `scheme` verify signatures. `verify` has the checks of the
+//! client workflow above a host's `floor`; `refresh` and `search` are the machine that asks for files and puts them through the checks, whatever they
+//! come from; `by_hand` gives it what a bundle carries. `publish` builds and signs, `target` names what is signed, `minisign` serves checks without sidle.
 
 pub mod authority;
 pub mod by_hand;
@@ -13,8 +14,12 @@ pub mod key;
 pub mod limits;
 pub mod metadata;
 pub mod minisign;
+pub mod pattern;
 pub mod publish;
 pub mod reader;
+pub mod refresh;
+pub mod scheme;
+pub mod search;
 pub mod target;
 pub mod verify;
 
@@ -25,6 +30,8 @@ pub use floor::{BY_HAND_GRACE, Expiry, Floor, Warning};
 pub use key::{KeyId, PublicKey};
 pub use metadata::{Role, Target};
 pub use publish::{SignError, Signer};
+pub use refresh::{Answer, Refresh, Request};
+pub use search::{DelegatedFiles, Listed, Search};
 
 crate::reports!(TrustError);
 

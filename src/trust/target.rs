@@ -1,5 +1,7 @@
 //! The TUF target names of a release's files. With consistent snapshots they are stored as `<sha256>.BASENAME` in the same directory.
 
+use super::key::to_hex;
+use super::metadata::Hashes;
 use std::fmt::Display;
 
 /// The target name of a release's manifest. `release` prints as `package/release/platform`.
@@ -10,4 +12,18 @@ pub fn manifest(release: &impl Display) -> String {
 /// The target name of a release's payload.
 pub fn payload(release: &impl Display) -> String {
     format!("{release}/payload.tar.zst")
+}
+
+/// The path below a repository's `targets/` at which a target is stored: with consistent snapshots its basename carries a digest (TUF §6.2).
+/// The name is the author's text: who joins it to a directory or a URL looks at its parts first.
+pub fn stored(name: &str, hashes: &Hashes, consistent_snapshot: bool) -> String {
+    let digest = match (hashes.sha256, hashes.sha512) {
+        (Some(digest), _) => Some(digest.to_string()),
+        (None, digest) => digest.map(|digest| to_hex(&digest)),
+    };
+    match (digest.filter(|_| consistent_snapshot), name.rsplit_once('/')) {
+        (None, _) => name.to_owned(),
+        (Some(digest), None) => format!("{digest}.{name}"),
+        (Some(digest), Some((directory, base))) => format!("{directory}/{digest}.{base}"),
+    }
 }

@@ -1,12 +1,14 @@
 //! The TUF client workflow (specification §5), pure over bytes and a time: roots, timestamp, snapshot, top-level targets, in that order.
-//! Whoever drives it (by hand: `by_hand`; over a network: `fetch`) brings the bytes; every check is here.
+//! `refresh` asks for the files in this order and is given their bytes; every check is here.
 
 use super::error::TrustError;
 use super::floor::{Expiry, Floor, Warning};
-use super::key::Key;
+use super::key::KeyId;
 use super::metadata::{Body, Header, KeyRule, MetaFile, Role, Root, Signed, Snapshot, Targets, Timestamp};
+use super::scheme::Key;
 use jiff::Timestamp as Time;
-use std::collections::BTreeSet;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of an offered timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,19 @@ pub enum Offered {
         /// The version offered.
         offered: u64,
     },
+}
+
+/// Who may speak for a role, by whose word.
+#[derive(Debug, Clone, Copy)]
+pub struct Delegation<'a> {
+    /// The role.
+    pub role: &'a str,
+    /// The role that delegates to it.
+    pub by: &'a str,
+    /// The keys that count, and how many of them are needed.
+    pub rule: &'a KeyRule,
+    /// The keys that the delegating role lists.
+    pub keys: &'a BTreeMap<KeyId, Key>,
 }
 
 /// The workflow under way. Call `add_root` for each next root, then `close_roots`, `timestamp`, `snapshot`, `targets`.
@@ -99,10 +114,12 @@ impl Workflow {
         self.fresh(Role::Root, self.root.header)
     }
 
-    /// Takes the offered timestamp if it is newer than the trusted one; then the trusted one must be fresh enough (§5.4).
+    /// Takes the offered timestamp if it is newer than the trusted one; then the trusted one must be fresh enough (§5.4): also one that was
+    /// offered again unchanged, else whoever holds the newest back could do so for ever. Without an offer the trusted one serves by hand only.
     pub fn timestamp(&mut self, offered: Option<&[u8]>) -> Result<Offered, TrustError> {
         let Some(bytes) = offered else {
-            let header = self.timestamp.as_ref().map(|trusted| trusted.header);
+            let trusted = self.timestamp.as_ref().filter(|_| self.expiry != Expiry::Strict);
+            let header = trusted.map(|trusted| trusted.header);
             let header = header.ok_or(TrustError::Missing { file: Role::Timestamp.file(), named_by: Role::Root })?;
             return self.fresh(Role::Timestamp, header).map(|()| Offered::Same);
         };
@@ -113,24 +130,22 @@ impl Workflow {
             return self.adopt_timestamp(new);
         };
         let (old, offered) = (trusted.header, new.header.version);
-        match (signed, offered.cmp(&old.version)) {
-            (Ok(()), std::cmp::Ordering::Greater) => {
+        if offered < old.version && self.expiry != Expiry::Strict {
+            // By hand an older one may carry the signature of a key that is no longer in use: it has no effect, whoever signed it.
+            self.fresh(Role::Timestamp, old)?;
+            return Ok(Offered::Older { trusted: old.version, offered });
+        }
+        signed?;
+        match offered.cmp(&old.version) {
+            Ordering::Greater => {
                 let (trusted, offered) = (trusted.body.snapshot.version, new.body.snapshot.version);
                 if offered < trusted {
                     return Err(TrustError::Rollback { file: Role::Snapshot.file(), trusted, offered }); // §5.4.3.2
                 }
                 self.adopt_timestamp(new)
             }
-            // An older one may carry the signature of a key that is no longer in use: it has no effect, whoever signed it.
-            (_, std::cmp::Ordering::Less) => {
-                self.fresh(Role::Timestamp, old)?;
-                Ok(Offered::Older { trusted: old.version, offered })
-            }
-            (Ok(()), std::cmp::Ordering::Equal) => {
-                self.fresh(Role::Timestamp, old)?;
-                Ok(Offered::Same)
-            }
-            (Err(error), _) => Err(error),
+            Ordering::Equal => self.fresh(Role::Timestamp, old).map(|()| Offered::Same),
+            Ordering::Less => Err(TrustError::Rollback { file: Role::Timestamp.file(), trusted: old.version, offered }), // §5.4.3.1
         }
     }
 
@@ -141,9 +156,11 @@ impl Workflow {
         Ok(Offered::Adopted)
     }
 
-    /// The name under which the snapshot that the timestamp names is published.
-    pub fn snapshot_file(&self) -> Option<String> {
-        self.timestamp.as_ref().map(|trusted| self.published_name(Role::Snapshot, trusted.body.snapshot.version))
+    /// What the timestamp says of the snapshot, unless the trusted snapshot is that one: then nothing need be brought.
+    pub fn snapshot_wanted(&self) -> Option<&MetaFile> {
+        let named = &self.timestamp.as_ref()?.body.snapshot;
+        let is_there = self.snapshot.as_ref().is_some_and(|trusted| is_named(trusted, named));
+        (!is_there).then_some(named)
     }
 
     /// Brings the trusted snapshot to the one that the timestamp names: the trusted one if it is that, else the offered one (§5.5).
@@ -155,9 +172,9 @@ impl Workflow {
         if let Some(trusted) = self.snapshot.as_ref().filter(|trusted| is_named(trusted, &named)) {
             return self.fresh(Role::Snapshot, trusted.header);
         }
-        let file = self.published_name(Role::Snapshot, named.version);
+        let file = self.published_name(Role::Snapshot.as_str(), named.version);
         let bytes = offered.ok_or_else(|| TrustError::Missing { file: file.clone(), named_by: Role::Timestamp })?;
-        let new: Signed<Snapshot> = named_file(&file, bytes, &named, Role::Timestamp, &self.root)?;
+        let new: Signed<Snapshot> = named_file(&file, bytes, &named, Role::Timestamp, |file| verify(file, &self.root))?;
         for (file, old) in self.snapshot.iter().flat_map(|trusted| &trusted.body.files) {
             // §5.5.5: no role may go back or vanish.
             let Some(listed) = new.body.files.get(file) else {
@@ -173,11 +190,38 @@ impl Workflow {
         Ok(())
     }
 
-    /// The name under which the targets file that the snapshot names is published.
-    pub fn targets_file(&self) -> Option<String> {
-        let snapshot = self.snapshot.as_ref()?;
-        let named = snapshot.body.files.get("targets.json")?;
-        Some(self.published_name(Role::Targets, named.version))
+    /// What the snapshot says of the top-level targets, unless the trusted targets are those.
+    pub fn targets_wanted(&self) -> Option<&MetaFile> {
+        let named = self.named("targets.json")?;
+        if self.trusted_targets().is_some() { None } else { Some(named) }
+    }
+
+    /// What the trusted snapshot says of a targets file.
+    pub fn named(&self, file: &str) -> Option<&MetaFile> {
+        self.snapshot.as_ref()?.body.files.get(file)
+    }
+
+    /// A delegated role's file, as the snapshot and the delegating role `by` want it (§5.6.7.2, as §5.6.2 to §5.6.5): length, digest, signatures
+    /// by enough of the delegation's keys, version, expiry (in no mode later than its day).
+    pub fn delegated(&self, delegation: &Delegation<'_>, bytes: &[u8]) -> Result<Signed<Targets>, TrustError> {
+        let Delegation { role, by, rule, keys } = *delegation;
+        let file = format!("{role}.json");
+        let Some(named) = self.named(&file) else {
+            return Err(TrustError::Missing { file, named_by: Role::Snapshot });
+        };
+        let covers = |file: &Signed<Targets>| {
+            let (valid, _) = valid_signatures(file, rule, keys);
+            let (role, by, version) = (role.to_owned(), by.to_owned(), file.header.version);
+            let unsigned = TrustError::UnsignedDelegated { role, version, by, valid, threshold: rule.threshold };
+            if valid as u64 >= rule.threshold { Ok(()) } else { Err(unsigned) }
+        };
+        let file: Signed<Targets> =
+            named_file(&self.published_name(role, named.version), bytes, named, Role::Snapshot, covers)?;
+        let Header { version, expires: expired, .. } = file.header;
+        if self.time < expired {
+            return Ok(file);
+        }
+        Err(TrustError::ExpiredDelegated { role: role.to_owned(), version, expired, now: self.time })
     }
 
     /// Brings the trusted top-level targets to those that the snapshot names, as `snapshot` does (§5.6).
@@ -187,9 +231,9 @@ impl Workflow {
         if let Some(trusted) = self.targets.as_ref().filter(|trusted| is_named(trusted, &named)) {
             return self.fresh(Role::Targets, trusted.header);
         }
-        let file = self.published_name(Role::Targets, named.version);
+        let file = self.published_name(Role::Targets.as_str(), named.version);
         let bytes = offered.ok_or_else(|| TrustError::Missing { file: file.clone(), named_by: Role::Snapshot })?;
-        let new: Signed<Targets> = named_file(&file, bytes, &named, Role::Snapshot, &self.root)?;
+        let new: Signed<Targets> = named_file(&file, bytes, &named, Role::Snapshot, |file| verify(file, &self.root))?;
         self.fresh(Role::Targets, new.header)?; // §5.6.5
         self.saw(new.header);
         self.targets = Some(new);
@@ -218,8 +262,9 @@ impl Workflow {
         self.targets.as_ref().filter(|trusted| is_named(trusted, named))
     }
 
-    fn published_name(&self, role: Role, version: u64) -> String {
-        if self.root.body.consistent_snapshot { format!("{version}.{role}.json") } else { role.file() }
+    /// The name under which this version of a role's file is published (§6.2); root and timestamp have names of their own.
+    pub fn published_name(&self, role: &str, version: u64) -> String {
+        if self.root.body.consistent_snapshot { format!("{version}.{role}.json") } else { format!("{role}.json") }
     }
 
     /// Drops what the present root's keys no longer cover: a revoked key's word is no floor.
@@ -267,7 +312,7 @@ fn named_file<T: Body>(
     bytes: &[u8],
     named: &MetaFile,
     named_by: Role,
-    root: &Signed<Root>,
+    covers: impl FnOnce(&Signed<T>) -> Result<(), TrustError>,
 ) -> Result<Signed<T>, TrustError> {
     let mismatch = |what| TrustError::Mismatch { file: file.to_owned(), named_by, what };
     if named.length.is_some_and(|length| length != bytes.len() as u64) {
@@ -277,7 +322,7 @@ fn named_file<T: Body>(
         return Err(mismatch("digest"));
     }
     let new = Signed::parse(file, bytes)?;
-    verify(&new, root)?;
+    covers(&new)?;
     if new.header.version != named.version {
         return Err(mismatch("version"));
     }
@@ -292,37 +337,41 @@ fn is_named<T>(file: &Signed<T>, named: &MetaFile) -> bool {
 
 /// True when a key that signed for `role` no longer does: it may have been stolen.
 fn lost_a_key(old: &Root, new: &Root, role: Role) -> bool {
-    let known = |root: &Root| -> BTreeSet<[u8; 32]> {
+    let known = |root: &Root| -> BTreeSet<Key> {
         let keys = root.rule(role).keyids.iter().filter_map(|keyid| root.keys.get(keyid));
-        keys.filter_map(|key| if let Key::Known(key) = key { Some(*key.as_bytes()) } else { None }).collect()
+        keys.filter(|key| **key != Key::Unknown).cloned().collect()
     };
     !known(old).is_subset(&known(new))
 }
 
-/// Checks that enough distinct keys of `root` signed `file`. A key counts once, under however many keyids it is listed;
-/// unknown keys, unknown schemes and keyids that the role doesn't name never count.
+/// Checks that enough distinct keys of `root` signed `file`.
 pub fn verify<T: Body>(file: &Signed<T>, root: &Signed<Root>) -> Result<(), TrustError> {
     let rule: &KeyRule = root.body.rule(T::ROLE);
-    let mut signers = BTreeSet::new();
-    let mut missing = rule.keyids.clone();
-    for signature in file.signatures.iter().filter(|signature| rule.keyids.contains(&signature.keyid)) {
-        let (Some(Key::Known(key)), Some(value)) = (root.body.keys.get(&signature.keyid), &signature.value) else {
-            continue;
-        };
-        if key.verifies(&file.canonical, value) {
-            signers.insert(*key.as_bytes());
-            missing.remove(&signature.keyid);
-        }
-    }
-    if signers.len() as u64 >= rule.threshold {
+    let (valid, missing) = valid_signatures(file, rule, &root.body.keys);
+    if valid as u64 >= rule.threshold {
         return Ok(());
     }
     Err(TrustError::Unsigned {
         role: T::ROLE,
         version: file.header.version,
         root_version: root.header.version,
-        valid: signers.len(),
+        valid,
         threshold: rule.threshold,
         missing: missing.iter().map(|keyid| keyid.as_str().to_owned()).collect(),
     })
+}
+
+/// How many distinct keys of `rule` signed `file`, and the keyids of those that didn't. A key counts once, under however many keyids it is
+/// listed; unknown keys, unknown schemes and keyids that the rule doesn't name never count.
+fn valid_signatures<T>(file: &Signed<T>, rule: &KeyRule, keys: &BTreeMap<KeyId, Key>) -> (usize, BTreeSet<KeyId>) {
+    let mut signers = BTreeSet::new();
+    let mut missing = rule.keyids.clone();
+    for signature in file.signatures.iter().filter(|signature| rule.keyids.contains(&signature.keyid)) {
+        let (Some(key), Some(value)) = (keys.get(&signature.keyid), &signature.value) else { continue };
+        if key.verifies(&file.canonical, value) {
+            signers.insert(key);
+            missing.remove(&signature.keyid);
+        }
+    }
+    (signers.len(), missing)
 }

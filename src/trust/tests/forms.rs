@@ -113,8 +113,8 @@ fn unknown_fields_are_signed_and_kept() {
     });
     let parsed: Signed<Targets> = Signed::parse("x", &bytes).unwrap();
     assert_eq!(parsed.bytes, bytes);
-    let signature = parsed.signatures[0].value.unwrap();
-    assert!(test_key(TARGETS).public().verifies(&parsed.canonical, &signature));
+    let signature = parsed.signatures[0].value.as_ref().unwrap();
+    assert!(Key::Ed25519(test_key(TARGETS).public()).verifies(&parsed.canonical, signature));
 }
 
 #[test]

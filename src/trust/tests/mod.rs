@@ -1,9 +1,14 @@
 //! Repositories, good and evil, and what the workflow makes of them.
 
+mod delegated;
 mod evil;
 mod floor;
 mod forms;
+mod online;
 mod roots;
+mod schemes;
+mod search;
+mod vectors;
 
 use super::by_hand::{MetadataFiles, TrustedTargets, Verdict, Verification, verify};
 use super::canonical::{Json, Object, object};
@@ -11,6 +16,7 @@ use super::floor::{BY_HAND_GRACE, Floor, Warning};
 use super::key::{PublicKey, SIGNATURE_BYTES, to_hex};
 use super::metadata::{MetaFile, Role, Signed, Target, Targets};
 use super::publish::{self, Edition, Lifetimes, RoleKeys, SignError, Signer, describe, target};
+use super::scheme::Key;
 use super::{TrustError, key};
 use crate::digest::Digest;
 use ed25519_dalek::{Signer as _, SigningKey};

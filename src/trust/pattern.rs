@@ -1,0 +1,145 @@
+//! The path patterns of delegations: shell wildcards over target names (TUF §4.5, `PATHPATTERN`), as python-tuf reads them.
+
+/// One thing that a pattern wants of a name's part.
+enum Token {
+    /// `*`: any characters, also none.
+    Any,
+    /// `?`: one character.
+    One,
+    /// `[a-z]`, `[!a-z]`: one character in, or not in, these ranges.
+    Set { ranges: Vec<(char, char)>, is_negated: bool },
+    /// This character.
+    Literal(char),
+}
+
+/// True when `name` fits `pattern`. Case counts, and no wildcard reaches over a `/`: `*` at the top doesn't cover what lies in directories.
+pub fn fits(pattern: &str, name: &str) -> bool {
+    let (mut patterns, mut names) = (pattern.split('/'), name.split('/'));
+    loop {
+        match (patterns.next(), names.next()) {
+            (None, None) => return true,
+            (Some(pattern), Some(name)) if part_fits(&tokens(pattern), name) => {}
+            _ => return false,
+        }
+    }
+}
+
+fn tokens(pattern: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = pattern;
+    while let Some(first) = rest.chars().next() {
+        rest = &rest[first.len_utf8()..];
+        tokens.push(match (first, set(rest)) {
+            ('*', _) => Token::Any,
+            ('?', _) => Token::One,
+            ('[', Some((token, after))) => {
+                rest = after;
+                token
+            }
+            _ => Token::Literal(first),
+        });
+    }
+    tokens
+}
+
+/// Reads a set from behind its `[`; None when nothing closes it: then the bracket stands for itself. A `]` right at the start is a member.
+fn set(text: &str) -> Option<(Token, &str)> {
+    let (is_negated, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
+    let first = text.chars().next()?.len_utf8();
+    let end = first + text[first..].find(']')?;
+    let members: Vec<char> = text[..end].chars().collect();
+    let mut ranges = Vec::new();
+    let mut rest = members.as_slice();
+    while let [from, more @ ..] = rest {
+        let (to, more) = if let ['-', to, more @ ..] = more { (to, more) } else { (from, more) };
+        ranges.push((*from, *to));
+        rest = more;
+    }
+    Some((Token::Set { ranges, is_negated }, &text[end + 1..]))
+}
+
+/// Time is bounded by the product of both lengths: only the last `*` is ever tried again.
+fn part_fits(tokens: &[Token], part: &str) -> bool {
+    let part: Vec<char> = part.chars().collect();
+    let (mut token, mut place) = (0, 0);
+    let mut last_any = None;
+    loop {
+        match tokens.get(token) {
+            Some(Token::Any) => {
+                last_any = Some((token, place));
+                token += 1;
+                continue;
+            }
+            None if place == part.len() => return true,
+            Some(wanted) if part.get(place).is_some_and(|found| wanted.takes(*found)) => {
+                (token, place) = (token + 1, place + 1);
+                continue;
+            }
+            _ => {}
+        }
+        let Some((any, from)) = last_any.filter(|(_, from)| *from < part.len()) else { return false };
+        last_any = Some((any, from + 1));
+        (token, place) = (any + 1, from + 1);
+    }
+}
+
+impl Token {
+    fn takes(&self, found: char) -> bool {
+        match self {
+            Self::Any => false,
+            Self::One => true,
+            Self::Set { ranges, is_negated } => {
+                ranges.iter().any(|(from, to)| (*from..=*to).contains(&found)) != *is_negated
+            }
+            Self::Literal(wanted) => *wanted == found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_are_the_shells_and_stop_at_slashes() {
+        for (pattern, name) in [
+            ("*", "a"),
+            ("*", ""),
+            ("a*c", "abbc"),
+            ("a*c", "ac"),
+            ("*a*b*", "xaxbx"),
+            ("foo-?.tgz", "foo-1.tgz"),
+            ("releases/*/*", "releases/x/y"),
+            ("[a-c]x", "bx"),
+            ("[!a-c]x", "dx"),
+            ("[]]", "]"),
+            ("[a", "[a"),
+            ("é?", "éü"),
+            ("a/b", "a/b"),
+        ] {
+            assert!(fits(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [
+            ("*", "a/b"),
+            ("a?b", "a/b"),
+            ("a[!x]b", "a/b"),
+            ("*/b", "b"),
+            ("a*c", "abb"),
+            ("foo-?.tgz", "foo-12.tgz"),
+            ("README.md", "README.MD"),
+            ("[a-c]x", "dx"),
+            ("[!a-c]x", "bx"),
+            ("a", "/a"),
+            ("a/", "a"),
+            ("", "a"),
+            ("**", "a/b"),
+        ] {
+            assert!(!fits(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn many_wildcards_cost_no_more_than_their_length() {
+        assert!(!fits(&"*a".repeat(2_000), &format!("{}b", "a".repeat(4_000))));
+    }
+}
