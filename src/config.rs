@@ -39,6 +39,8 @@ use crate::rehearsal::ExtrasPolicy;
 use crate::switch::Limits;
 use crate::switch::drive::Policy;
 use crate::switch::windows::{Window, Windows};
+use crate::trust::{BY_HAND_GRACE, Expiry};
+use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -225,6 +227,12 @@ impl Settings {
 }
 
 impl Settings {
+    /// How late the metadata of a bundle carried by hand may be.
+    pub fn expiry_by_hand(&self) -> Expiry {
+        let grace = SignedDuration::try_from(self.by_hand_grace).unwrap_or(BY_HAND_GRACE);
+        Expiry::ByHand { grace }
+    }
+
     /// The maintenance windows of an instance. The time zone is looked up here and not when settings are read: a host without time zones
     /// still starts its agents.
     pub fn windows(&self, instance: &InstanceName) -> Result<Windows, Report> {

@@ -11,8 +11,8 @@ use crate::os::lock::{self, Attempt, Lock};
 use crate::os::{OsError, clock};
 use crate::trust::by_hand::{self, MetadataFiles, Verification};
 use crate::trust::metadata::{Root, Signed};
-use crate::trust::{Authority, Floor, Role, TrustError, TrustedTargets, Warning, verify};
-use jiff::{SignedDuration, Timestamp};
+use crate::trust::{Authority, Expiry, Floor, Role, TrustError, TrustedTargets, Warning, verify};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -106,16 +106,11 @@ impl Keyring {
         }
     }
 
-    /// Verifies metadata carried by hand against what this host trusts, and stores what is newer, whatever comes of the rest.
-    pub fn verify_by_hand(
-        &self,
-        files: &MetadataFiles,
-        now: Timestamp,
-        grace: SignedDuration,
-    ) -> Result<Verification, KeyringError> {
+    /// Verifies metadata against what this host trusts, and stores what is newer, whatever comes of the rest.
+    pub fn verify(&self, files: &MetadataFiles, now: Timestamp, expiry: Expiry) -> Result<Verification, KeyringError> {
         let locked = self.lock()?;
         let trusted = self.load()?;
-        let verification = by_hand::verify(&trusted.floor, files, now, grace);
+        let verification = by_hand::verify(&trusted.floor, files, now, expiry);
         locked.adopt(&verification.floor)?;
         Ok(verification)
     }
@@ -215,15 +210,15 @@ impl LockedKeyring<'_> {
     }
 }
 
-/// The host's keyring as the judge of metadata that was carried by hand.
+/// The host's keyring as the judge of metadata that was carried by hand, or fetched.
 #[derive(Debug)]
-pub struct ByHand<'a> {
+pub struct Judge<'a> {
     /// What this host trusts.
     pub keyring: &'a Keyring,
     /// The wall clock.
     pub now: Timestamp,
-    /// How late timestamp and snapshot may be.
-    pub grace: SignedDuration,
+    /// How late metadata may be.
+    pub expiry: Expiry,
     /// What becomes of newer valid metadata.
     pub adoption: Adoption,
 }
@@ -237,17 +232,17 @@ pub enum Adoption {
     Forget,
 }
 
-impl ByHand<'_> {
+impl Judge<'_> {
     /// Judges `files`, adopting as told.
     pub fn verification(&self, files: &MetadataFiles) -> Result<Verification, KeyringError> {
         match self.adoption {
-            Adoption::Store => self.keyring.verify_by_hand(files, self.now, self.grace),
-            Adoption::Forget => Ok(by_hand::verify(&self.keyring.load()?.floor, files, self.now, self.grace)),
+            Adoption::Store => self.keyring.verify(files, self.now, self.expiry),
+            Adoption::Forget => Ok(by_hand::verify(&self.keyring.load()?.floor, files, self.now, self.expiry)),
         }
     }
 }
 
-impl Authority for ByHand<'_> {
+impl Authority for Judge<'_> {
     fn judge(&self, files: &MetadataFiles) -> Result<(TrustedTargets, Vec<Warning>), Report> {
         let verification = self.verification(files)?;
         Ok((verification.targets?, verification.warnings))

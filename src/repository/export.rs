@@ -6,7 +6,7 @@ use crate::bundle::file::BundleWriter;
 use crate::bundle::member::{MemberName, ReleaseFile, ReleaseId};
 use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::trust::{BY_HAND_GRACE, Floor, MetadataFiles, Warning, by_hand, target};
+use crate::trust::{Expiry, Floor, MetadataFiles, Warning, by_hand, target};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -98,7 +98,7 @@ fn rehearse(
 ) -> Result<Vec<Warning>, RepositoryError> {
     let files: MetadataFiles = published.members().into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect();
     let first = published.roots.first().expect("a loaded repository has a root").clone();
-    let verification = by_hand::verify(&Floor::new(first), &files, now, BY_HAND_GRACE);
+    let verification = by_hand::verify(&Floor::new(first), &files, now, Expiry::BY_HAND);
     let targets = verification.targets?;
     for (id, files) in releases {
         targets.require(&target::manifest(id), &files.manifest.sha256)?;

@@ -10,7 +10,7 @@ use super::refresh::{Answer, Refresh};
 use super::scheme::Key;
 use super::verify::{Offered, Workflow};
 use crate::digest::Digest;
-use jiff::{SignedDuration, Timestamp as Time};
+use jiff::Timestamp as Time;
 use std::collections::BTreeMap;
 
 /// Metadata files by the name they have in a repository's `metadata/`: `1.root.json`, `timestamp.json`, …
@@ -60,9 +60,9 @@ pub struct TrustedTargets {
     floor: Floor,
 }
 
-/// Verifies `files` against `floor` at the time `now`. `grace` is how late timestamp and snapshot may be.
-pub fn verify(floor: &Floor, files: &MetadataFiles, now: Time, grace: SignedDuration) -> Verification {
-    let mut refresh = match Refresh::start(floor, now, Expiry::ByHand { grace }) {
+/// Verifies `files` against `floor` at the time `now`, as strict about expiry as `expiry` says.
+pub fn verify(floor: &Floor, files: &MetadataFiles, now: Time, expiry: Expiry) -> Verification {
+    let mut refresh = match Refresh::start(floor, now, expiry) {
         Ok(refresh) => refresh,
         Err(error) => {
             return Verification {

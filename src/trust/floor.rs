@@ -46,6 +46,11 @@ pub enum Expiry {
     },
 }
 
+impl Expiry {
+    /// By hand, with the grace that holds where the settings don't say.
+    pub const BY_HAND: Self = Self::ByHand { grace: BY_HAND_GRACE };
+}
+
 /// By-hand grace where the settings don't say: 90 days.
 pub const BY_HAND_GRACE: SignedDuration = SignedDuration::from_hours(90 * 24);
 

@@ -5,8 +5,8 @@
 use crate::support::repositories::{RepoBuilder, day, metadata_of, snapshot_of};
 use sidle::digest::Digest;
 use sidle::failure::Class;
-use sidle::keyring::{Adoption, ByHand, Keyring, KeyringError, Pinned};
-use sidle::trust::{Authority as _, BY_HAND_GRACE, TrustError, Verdict, target};
+use sidle::keyring::{Adoption, Judge, Keyring, KeyringError, Pinned};
+use sidle::trust::{Authority as _, Expiry, TrustError, Verdict, target};
 use std::fs;
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn bundles_raise_the_floor_in_either_order_and_never_lower_it() {
     repo.publish();
     let two = repo.export(std::slice::from_ref(&second), "two.sidle");
     let take =
-        |keyring: &Keyring, bundle: &Path| keyring.verify_by_hand(&metadata_of(bundle), day(2), BY_HAND_GRACE).unwrap();
+        |keyring: &Keyring, bundle: &Path| keyring.verify(&metadata_of(bundle), day(2), Expiry::BY_HAND).unwrap();
 
     let hosts = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     for (host, order) in hosts.iter().zip([[&one, &two], [&two, &one]]) {
@@ -87,12 +87,12 @@ fn a_refused_bundle_still_leaves_its_newer_valid_metadata() {
     let host = tempfile::tempdir().unwrap();
     let keyring = pinned(&repo, host.path());
     let before = snapshot_of(host.path());
-    let looking = ByHand { keyring: &keyring, now: day(1), grace: BY_HAND_GRACE, adoption: Adoption::Forget };
+    let looking = Judge { keyring: &keyring, now: day(1), expiry: Expiry::BY_HAND, adoption: Adoption::Forget };
     assert!(looking.judge(&files).is_err());
     assert_eq!(snapshot_of(host.path()), before, "looking adopts nothing");
-    let verification = keyring.verify_by_hand(&files, day(1), BY_HAND_GRACE).unwrap();
+    let verification = keyring.verify(&files, day(1), Expiry::BY_HAND).unwrap();
     assert!(matches!(verification.targets, Err(TrustError::Mismatch { .. })));
-    let authority = ByHand { keyring: &keyring, now: day(1), grace: BY_HAND_GRACE, adoption: Adoption::Store };
+    let authority = Judge { keyring: &keyring, now: day(1), expiry: Expiry::BY_HAND, adoption: Adoption::Store };
     assert_eq!(authority.judge(&files).unwrap_err().class, Class::NotTrusted);
     let floor = keyring.load().unwrap().floor;
     assert!(floor.timestamp.is_some() && floor.snapshot.is_some() && floor.targets.is_none());
@@ -106,7 +106,7 @@ fn a_damaged_trust_store_is_an_error_never_a_fresh_start() {
     let files = metadata_of(&repo.export(&[id], "one.sidle"));
     let host = tempfile::tempdir().unwrap();
     let keyring = pinned(&repo, host.path());
-    keyring.verify_by_hand(&files, day(1), BY_HAND_GRACE).unwrap();
+    keyring.verify(&files, day(1), Expiry::BY_HAND).unwrap();
     for (path, good) in snapshot_of(host.path()) {
         let path = host.path().join(path);
         let is_index = path.ends_with("floor.json");
@@ -120,7 +120,7 @@ fn a_damaged_trust_store_is_an_error_never_a_fresh_start() {
             }
             let error = keyring.load().unwrap_err();
             assert_eq!(error.class(), Class::Integrity, "{}: {error}", path.display());
-            assert!(keyring.verify_by_hand(&files, day(1), BY_HAND_GRACE).is_err());
+            assert!(keyring.verify(&files, day(1), Expiry::BY_HAND).is_err());
             assert!(keyring.lock().unwrap().pin(&repo.root(), &repo.fingerprint).is_err());
             fs::write(&path, &good).unwrap();
         }
@@ -138,11 +138,11 @@ fn leftovers_of_a_crash_before_the_index_are_not_believed() {
     let keyring = pinned(&repo, host.path());
     let before = keyring.load().unwrap();
     let index = fs::read(host.path().join("floor.json")).unwrap();
-    keyring.verify_by_hand(&files, day(1), BY_HAND_GRACE).unwrap();
+    keyring.verify(&files, day(1), Expiry::BY_HAND).unwrap();
     // What lies there when the power goes after the files and before the index.
     fs::write(host.path().join("floor.json"), index).unwrap();
     fs::write(host.path().join(".floor.json.new"), b"{").unwrap();
     assert_eq!(keyring.load().unwrap(), before);
-    assert!(keyring.verify_by_hand(&files, day(1), BY_HAND_GRACE).unwrap().targets.is_ok());
+    assert!(keyring.verify(&files, day(1), Expiry::BY_HAND).unwrap().targets.is_ok());
     assert!(!host.path().join(".floor.json.new").exists());
 }

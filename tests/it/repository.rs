@@ -9,7 +9,7 @@ use sidle::failure::Class;
 use sidle::repository::{Added, PublishKeys, Repository, RepositoryError};
 use sidle::signer::FileSigner;
 use sidle::trust::publish::Lifetimes;
-use sidle::trust::{BY_HAND_GRACE, Floor, Signer as _, TrustError, Warning, by_hand, minisign, target};
+use sidle::trust::{Expiry, Floor, Signer as _, TrustError, Warning, by_hand, minisign, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -94,10 +94,10 @@ fn a_crash_while_publishing_leaves_the_old_set_and_the_next_publish_completes_it
     fs::write(repo.path().join("metadata/timestamp.json"), timestamp).unwrap();
     let files = metadata_of(&repo.export(std::slice::from_ref(&id), "old.sidle"));
     let floor = Floor::new(repo.root());
-    assert_eq!(by_hand::verify(&floor, &files, day(0), BY_HAND_GRACE).targets.unwrap().version(), Some(1));
+    assert_eq!(by_hand::verify(&floor, &files, day(0), Expiry::BY_HAND).targets.unwrap().version(), Some(1));
     assert_eq!(repo.publish().signed, ["2.targets.json", "2.snapshot.json", "timestamp.json"]);
     let files = metadata_of(&repo.export(&[id], "new.sidle"));
-    assert_eq!(by_hand::verify(&floor, &files, day(0), BY_HAND_GRACE).targets.unwrap().version(), Some(2));
+    assert_eq!(by_hand::verify(&floor, &files, day(0), Expiry::BY_HAND).targets.unwrap().version(), Some(2));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn an_export_is_a_bundle_that_a_fresh_host_trusts_or_no_file_at_all() {
         fs::read(&bundle).unwrap(),
         fs::read(repo.export(&[first.clone(), second.clone()], "again.sidle")).unwrap()
     );
-    let verification = by_hand::verify(&Floor::new(repo.root()), &metadata_of(&bundle), day(0), BY_HAND_GRACE);
+    let verification = by_hand::verify(&Floor::new(repo.root()), &metadata_of(&bundle), day(0), Expiry::BY_HAND);
     let targets = verification.targets.unwrap();
     let (head, mut reader) = BundleReader::open(fs::File::open(&bundle).unwrap()).unwrap();
     assert_eq!(head.releases.iter().map(|release| &release.id).collect::<Vec<_>>(), [&first, &second]);

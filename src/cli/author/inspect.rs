@@ -9,7 +9,7 @@ use crate::cli::{Context, Ended, input, usage};
 use crate::config::Settings;
 use crate::digest::Digest;
 use crate::failure::Report;
-use crate::keyring::{Adoption, ByHand, Keyring, KeyringError};
+use crate::keyring::{Adoption, Judge, Keyring, KeyringError};
 use crate::os::clock;
 use crate::trust::{MetadataFiles, TrustedTargets, target};
 use clap::Args;
@@ -119,9 +119,8 @@ fn verdict(context: &Context, head: &Head) -> Result<Result<TrustedTargets, Stri
         Err(KeyringError::Unpinned { .. }) => return unpinned(),
         other => other?,
     };
-    let grace = Settings::read(&context.layout)?.by_hand_grace;
-    let grace = jiff::SignedDuration::try_from(grace).unwrap_or(crate::trust::BY_HAND_GRACE);
-    let judge = ByHand { keyring: &keyring, now: clock::now(), grace, adoption: Adoption::Forget };
+    let expiry = Settings::read(&context.layout)?.expiry_by_hand();
+    let judge = Judge { keyring: &keyring, now: clock::now(), expiry, adoption: Adoption::Forget };
     match judge.verification(&files) {
         Err(KeyringError::Unpinned { .. }) => unpinned(),
         Err(error) => Err(error.into()),

@@ -4,16 +4,14 @@ use crate::cli::facts::{Facts, size};
 use crate::cli::{Context, Ended, input};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
-use crate::keyring::{Adoption, ByHand, Keyring};
+use crate::keyring::{Adoption, Judge, Keyring};
 use crate::os::clock;
 use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::store::install::{InstallRequest, Installed, install as install_bundle};
 use crate::store::preflight::Host;
-use crate::trust::BY_HAND_GRACE;
 use crate::version::Release;
 use clap::Args;
-use jiff::SignedDuration;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -33,16 +31,11 @@ pub struct InstallArguments {
 /// `sidle install`
 pub fn install(context: &Context, arguments: &InstallArguments) -> Result<Ended, Report> {
     let file = input::open(&arguments.file, "a bundle file, which `sidle export` or `sidle pack --repo` writes")?;
-    let grace = Settings::read(&context.layout)?.by_hand_grace;
+    let expiry = Settings::read(&context.layout)?.expiry_by_hand();
     let keyring = Keyring::open(&context.layout.trust())?;
     let (effect, adoption) =
         if arguments.dry_run { (Effect::Rehearse, Adoption::Forget) } else { (Effect::Apply, Adoption::Store) };
-    let authority = ByHand {
-        keyring: &keyring,
-        now: clock::now(),
-        grace: SignedDuration::try_from(grace).unwrap_or(BY_HAND_GRACE),
-        adoption,
-    };
+    let authority = Judge { keyring: &keyring, now: clock::now(), expiry, adoption };
     let bar = context.output.bar("installing");
     let progress = |done, total| {
         bar.set_length(total);

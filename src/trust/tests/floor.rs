@@ -123,16 +123,16 @@ fn timestamp_and_snapshot_may_be_late_by_the_grace_root_and_targets_may_not() {
         "cannot trust timestamp metadata version 1: it expired at 2026-01-08T00:00:00Z, and it is 2026-04-09T00:00:00Z; the grace of 90 days is over, too"
     );
     let eternal = SignedDuration::from_hours(24 * 10_000);
-    let old = verify(&repo.pinned(), &repo.files, day(365), eternal);
+    let old = verify(&repo.pinned(), &repo.files, day(365), Expiry::ByHand { grace: eternal });
     assert!(matches!(old.targets, Err(TrustError::Expired { role: Role::Root, grace: None, .. })));
     repo.today = 100;
     repo.next_root(&[ROOT]);
-    let old = verify(&repo.pinned(), &repo.files, day(365), eternal);
+    let old = verify(&repo.pinned(), &repo.files, day(365), Expiry::ByHand { grace: eternal });
     assert!(matches!(old.targets, Err(TrustError::Expired { role: Role::Targets, grace: None, .. })));
     assert_eq!(old.adopted, ["root.json", "snapshot.json", "timestamp.json"], "what is valid is adopted all the same");
-    let before = verify(&repo.pinned(), &repo.files, day(364), eternal);
+    let before = verify(&repo.pinned(), &repo.files, day(364), Expiry::ByHand { grace: eternal });
     assert!(before.targets.is_ok());
-    let stored = verify(&before.floor, &repo.files, day(365), eternal);
+    let stored = verify(&before.floor, &repo.files, day(365), Expiry::ByHand { grace: eternal });
     assert!(
         matches!(stored.targets, Err(TrustError::Expired { role: Role::Targets, .. })),
         "also those stored in time"

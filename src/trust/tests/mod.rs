@@ -12,7 +12,7 @@ mod vectors;
 
 use super::by_hand::{MetadataFiles, TrustedTargets, Verdict, Verification, verify};
 use super::canonical::{Json, Object, object};
-use super::floor::{BY_HAND_GRACE, Floor, Warning};
+use super::floor::{Expiry, Floor, Warning};
 use super::key::{PublicKey, SIGNATURE_BYTES, to_hex};
 use super::metadata::{MetaFile, Role, Signed, Target, Targets};
 use super::publish::{self, Edition, Lifetimes, RoleKeys, SignError, Signer, describe, target};
@@ -164,7 +164,7 @@ fn signed_target(content: &str) -> Target {
 }
 
 fn look(repo: &Repo, floor: &Floor, days: i64) -> Verification {
-    verify(floor, &repo.files, day(days), BY_HAND_GRACE)
+    verify(floor, &repo.files, day(days), Expiry::BY_HAND)
 }
 
 fn trusted(repo: &Repo, floor: &Floor, days: i64) -> (Floor, TrustedTargets) {

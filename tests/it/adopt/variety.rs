@@ -174,7 +174,11 @@ fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
             versions
         });
         let stream = packaged.adopt_under_load();
-        stream.run(AROUND_SECONDS);
+        let adopted = stream.age();
+        // As long as it takes to see the beacons of both: how many came before tells how fast the machine adopts.
+        while stream.age() < adopted + 4.0 * BEACON_SECONDS {
+            stream.run(AROUND_SECONDS);
+        }
         drop(until);
         (cron.join().unwrap(), stream)
     });

@@ -4,12 +4,12 @@ use super::trees;
 use serde_json::Value;
 use sidle::digest::Digest;
 use sidle::failure::Report;
-use sidle::keyring::{Adoption, ByHand, Keyring};
+use sidle::keyring::{Adoption, Judge, Keyring};
 use sidle::layout::Layout;
 use sidle::store::collect::Effect;
 use sidle::store::install::{InstallRequest, Installed, install};
 use sidle::store::preflight::Host as Fitness;
-use sidle::trust::BY_HAND_GRACE;
+use sidle::trust::Expiry;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -35,8 +35,12 @@ impl Inside {
 
     pub fn install(&self, bundle: &[u8]) -> Result<Installed, Report> {
         let keyring = Keyring::open(&self.layout.trust())?;
-        let authority =
-            ByHand { keyring: &keyring, now: sidle::os::clock::now(), grace: BY_HAND_GRACE, adoption: Adoption::Store };
+        let authority = Judge {
+            keyring: &keyring,
+            now: sidle::os::clock::now(),
+            expiry: Expiry::BY_HAND,
+            adoption: Adoption::Store,
+        };
         let request = InstallRequest {
             layout: &self.layout,
             authority: &authority,
