@@ -1,9 +1,11 @@
-//! Where the frames of a payload come from.
+//! Where the content of a release comes from: frames of its payload, and files that this host has already.
 
 use super::manifest::Frame;
+use crate::digest::Digest;
 use crate::failure::Class;
 use std::error::Error;
 use std::fmt;
+use std::fs::File;
 use std::io::Read;
 
 /// Where frames come from: a bundle file, a repository, the network. Frames are asked for in the manifest's order.
@@ -13,6 +15,20 @@ pub trait FrameSource {
 
     /// Called once, after the last frame: proves that nothing is left over.
     fn end(&mut self) -> Result<(), SourceError>;
+}
+
+/// The payload of one release, of which only some frames may be wanted.
+pub trait PayloadSource {
+    /// The frames `wanted`, which are asked for in this order.
+    fn frames<'a>(&'a mut self, wanted: &[Frame]) -> Result<Box<dyn FrameSource + 'a>, SourceError>;
+}
+
+/// Files that are on this host already, by their content. What one really holds is hashed as it is copied.
+pub trait Held: Sync {
+    /// True where a file should have this content.
+    fn has(&self, sha256: &Digest) -> bool;
+    /// That file; None: it isn't there any more.
+    fn open(&self, sha256: &Digest) -> Option<File>;
 }
 
 /// Why a source can't give a frame.

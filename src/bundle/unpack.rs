@@ -6,7 +6,7 @@ use super::frames::Holds;
 use super::handles::Handles;
 use super::manifest::{EntryKind, Manifest};
 use super::parallel::THREADS_MAXIMUM;
-pub use super::source::{FrameSource, ReaderSource, SourceError};
+pub use super::source::{FrameSource, Held, PayloadSource, ReaderSource, SourceError};
 use super::ustar;
 use crate::crash_point;
 use crate::digest::{Digest, Hasher};
@@ -124,14 +124,28 @@ pub fn unpack(
 ) -> Result<(), UnpackError> {
     make_directories(manifest, into)?;
     crash_point!("unpack.directories");
-    let job = Job { manifest, layout: manifest.layout(), into, split: Mutex::new(HashMap::new()) };
-    run(&job, source, threads.clamp(1, THREADS_MAXIMUM), progress)?;
+    let all: Vec<usize> = (0..manifest.frames.len()).collect();
+    unpack_frames(manifest, manifest.layout(), &all, source, into, threads, progress)?;
     crash_point!("unpack.files");
     make_links(manifest, into)?;
     source.end().map_err(UnpackError::Source)
 }
 
-fn make_directories(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
+/// Unpacks the frames of these indices, ascending; the directories are there.
+pub(super) fn unpack_frames(
+    manifest: &Manifest,
+    layout: Vec<Holds>,
+    wanted: &[usize],
+    source: &mut dyn FrameSource,
+    into: &Dir,
+    threads: usize,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), UnpackError> {
+    let job = Job { manifest, layout, wanted, into, split: Mutex::new(HashMap::new()) };
+    run(&job, source, threads.clamp(1, THREADS_MAXIMUM), progress)
+}
+
+pub(super) fn make_directories(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
     let mut handles = Handles::new(into);
     for entry in &manifest.entries {
         if let EntryKind::Directory { mode } = entry.kind {
@@ -143,7 +157,7 @@ fn make_directories(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
 }
 
 /// Links come last, so that no name below them can be reached while files are written.
-fn make_links(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
+pub(super) fn make_links(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
     let mut handles = Handles::new(into);
     for entry in &manifest.entries {
         if let EntryKind::Link { target } = &entry.kind {
@@ -200,7 +214,10 @@ fn feed(
     failed: &AtomicBool,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), UnpackError> {
-    for (index, frame) in job.manifest.frames.iter().enumerate() {
+    let frames = || job.wanted.iter().map(|index| (*index, &job.manifest.frames[*index]));
+    let all: u64 = frames().map(|(_, frame)| frame.length).sum();
+    let mut taken = 0;
+    for (index, frame) in frames() {
         if failed.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -209,7 +226,8 @@ fn feed(
         if sender.send((index, bytes)).is_err() {
             return Ok(());
         }
-        progress(frame.offset + frame.length, job.manifest.payload.length);
+        taken += frame.length;
+        progress(taken, all);
     }
     Ok(())
 }
@@ -222,6 +240,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Job<'a> {
     manifest: &'a Manifest,
     layout: Vec<Holds>,
+    /// Indices of the frames to unpack, ascending.
+    wanted: &'a [usize],
     into: &'a Dir,
     /// Files of several frames that are not complete yet, by entry.
     split: Mutex<HashMap<usize, Split>>,

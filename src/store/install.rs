@@ -1,34 +1,37 @@
-//! Installs a release from a bundle file in one streaming pass: verify, unpack beside what runs, sync, one rename, receipt. Nothing visible
-//! changes before the rename; what a crash leaves, the next command under the package lock clears away.
+//! Installs a release: verify, unpack beside what runs, sync, one rename, receipt. A bundle file is read in one streaming pass; what is fetched
+//! comes frame by frame, beside what this host has already. Nothing visible changes before the rename; what a crash leaves, the next command
+//! under the package lock clears away.
 
 use super::check::index_of;
+use super::collect::Effect;
+use super::held::HeldFiles;
 use super::preflight::{self, Host};
 use super::receipt::Receipt;
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::file::{BundleReader, BundledRelease, Head, PayloadHeader};
 use crate::bundle::manifest::{Manifest, decompress};
+use crate::bundle::member::ReleaseId;
+use crate::bundle::rebuild::rebuild;
+use crate::bundle::source::PayloadSource;
 use crate::bundle::unpack::unpack;
 use crate::crash_point;
+use crate::digest::Digest;
 use crate::failure::Report;
 use crate::layout::{self, Layout};
 use crate::name::PackageName;
 use crate::os::{dir::Dir, host, walk};
-use crate::trust::{Authority, MetadataFiles, TrustedTargets, Warning, target};
+use crate::trust::{Authority, Floor, MetadataFiles, TrustedTargets, Warning, target};
 use crate::version::Release;
 use std::io::Read;
 
-/// What to install, and how.
-pub struct InstallRequest<'a> {
+/// Where to install, and how.
+pub struct Placement<'a> {
     /// Where everything lies.
     pub layout: &'a Layout,
-    /// What judges the metadata.
-    pub authority: &'a dyn Authority,
     /// This host.
     pub host: &'a Host,
-    /// The release; None: the newest that fits.
-    pub release: Option<&'a Release>,
     /// Whether to write.
-    pub effect: super::collect::Effect,
+    pub effect: Effect,
     /// Gets the payload's bytes taken so far, and all of them.
     pub progress: &'a dyn Fn(u64, u64),
 }
@@ -48,132 +51,188 @@ pub struct Installed {
     pub warnings: Vec<Warning>,
 }
 
-/// A release of a bundle that may be installed here.
-struct Chosen {
-    bundled: BundledRelease,
+/// A release that the trusted metadata lists, with the manifest that it names.
+#[derive(Debug)]
+pub struct Approved {
+    manifest_bytes: Vec<u8>,
+    manifest_digest: Digest,
     manifest: Manifest,
-    targets: TrustedTargets,
+    authority: Floor,
     warnings: Vec<Warning>,
 }
 
-/// Installs from the bundle that `reader` gives.
-pub fn install(reader: impl Read, request: &InstallRequest<'_>) -> Result<Installed> {
+impl Approved {
+    /// Approves the release `id` whose compressed manifest is `manifest_bytes`, if `targets` lists both of its files. The manifest is
+    /// decompressed only after its digest has been compared.
+    pub fn new(
+        targets: &TrustedTargets,
+        id: &ReleaseId,
+        manifest_bytes: Vec<u8>,
+        warnings: Vec<Warning>,
+    ) -> Result<Self> {
+        let manifest_digest = Digest::of(&manifest_bytes);
+        targets.require(&target::manifest(id), &manifest_digest).map_err(Report::from)?;
+        let manifest = decompress(&manifest_bytes).and_then(|text| Manifest::parse(&text)).map_err(Report::from)?;
+        if manifest.id() != *id {
+            let reason = format!("its manifest describes {}, and it is listed as {id}", manifest.id());
+            return Err(StoreError::NothingFits { reason });
+        }
+        targets.require(&target::payload(id), &manifest.payload.sha256).map_err(Report::from)?;
+        Ok(Self { manifest_bytes, manifest_digest, manifest, authority: targets.authority().clone(), warnings })
+    }
+
+    /// The release's manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+}
+
+/// Installs from the bundle that `reader` gives, whose metadata `authority` judges: this release of it; None: the newest that fits.
+pub fn install(
+    reader: impl Read,
+    authority: &dyn Authority,
+    release: Option<&Release>,
+    place: &Placement<'_>,
+) -> Result<Installed> {
     let (head, mut reader) = BundleReader::open(reader).map_err(Report::from)?;
-    let chosen = choose(head, request)?;
-    if let Some(unfit) = preflight::obstacles(&chosen.manifest, request.host, request.layout)? {
-        return Err(StoreError::Unfit(unfit));
-    }
-    let header = go_to(&mut reader, &chosen)?;
-    header.check(&chosen.manifest).map_err(Report::from)?;
-    let store = Store::new(request.layout, &chosen.manifest.package);
-    let release = chosen.manifest.release();
+    let approved = choose(head, authority, release, place.host)?;
+    preflight(&approved, place)?;
+    let header = go_to(&mut reader, &approved.manifest.id())?;
+    header.check(&approved.manifest).map_err(Report::from)?;
+    let mut whole = Some(reader);
+    let finish = |reader: BundleReader<_>| -> Result<()> { Ok(reader.finish().map_err(Report::from)?) };
+    let installed = put(approved, place, &mut |manifest, _, tree| {
+        let Some(mut reader) = whole.take() else { return Ok(()) };
+        unpack(manifest, &mut reader, tree, host::parallelism(), place.progress).map_err(Report::from)?;
+        finish(reader)
+    })?;
+    // Where nothing was unpacked, the rest of the file is still looked at: a damaged bundle is never called good.
+    whole.filter(|_| !installed.fresh).map_or(Ok(()), finish)?;
+    Ok(installed)
+}
+
+/// Installs an approved release out of what this host has already and what `payload` brings.
+pub fn install_fetched(
+    approved: Approved,
+    payload: &mut dyn PayloadSource,
+    place: &Placement<'_>,
+) -> Result<Installed> {
+    preflight(&approved, place)?;
+    put(approved, place, &mut |manifest, store, tree| {
+        let held = HeldFiles::of(store, manifest)?;
+        rebuild(manifest, &held, payload, tree, host::parallelism(), place.progress).map_err(Report::from)?;
+        Ok(())
+    })
+}
+
+/// Everything that is in the way, before anything is written.
+pub fn preflight(approved: &Approved, place: &Placement<'_>) -> Result<()> {
+    preflight::obstacles(&approved.manifest, place.host, place.layout)?
+        .map_or(Ok(()), |unfit| Err(StoreError::Unfit(unfit)))
+}
+
+/// What fills an empty tree with a manifest's files.
+type Fill<'a> = dyn FnMut(&Manifest, &Store, &Dir) -> Result<()> + 'a;
+
+fn put(approved: Approved, place: &Placement<'_>, fill: &mut Fill<'_>) -> Result<Installed> {
+    let store = Store::new(place.layout, &approved.manifest.package);
+    let release = approved.manifest.release();
     if store.is_installed(&release)? {
-        reader.finish().map_err(Report::from)?;
-        return already_there(&store, chosen);
+        return already_there(&store, approved);
     }
-    if request.effect == super::collect::Effect::Apply {
+    if place.effect == Effect::Apply {
         let lock = store.lock()?;
         crash_point!("install.locked");
         // Looked at again under the lock: another command may have installed it while this one waited.
         if store.is_installed(&release)? {
-            reader.finish().map_err(Report::from)?;
-            return already_there(&store, chosen);
+            return already_there(&store, approved);
         }
-        let staged = store.stage(&lock, &chosen, reader, request.progress);
-        if let Err(error) = staged {
+        if let Err(error) = store.stage(&lock, &approved, fill) {
             store.empty_staging(&lock)?;
             return Err(error);
         }
     }
-    Ok(Installed {
-        package: chosen.manifest.package.clone(),
-        release,
-        fresh: true,
-        content_bytes: chosen.manifest.space.content_bytes,
-        warnings: chosen.warnings,
-    })
+    Ok(installed(approved, true))
 }
 
-fn already_there(store: &Store, chosen: Chosen) -> Result<Installed> {
-    let release = chosen.manifest.release();
-    if store.manifest_digest(&release)? != chosen.bundled.manifest_digest {
+fn already_there(store: &Store, approved: Approved) -> Result<Installed> {
+    let release = approved.manifest.release();
+    if store.manifest_digest(&release)? != approved.manifest_digest {
         return Err(StoreError::OtherContent { release });
     }
-    let content_bytes = chosen.manifest.space.content_bytes;
-    Ok(Installed { package: chosen.manifest.package, release, fresh: false, content_bytes, warnings: chosen.warnings })
+    Ok(installed(approved, false))
+}
+
+fn installed(approved: Approved, fresh: bool) -> Installed {
+    let (release, content_bytes) = (approved.manifest.release(), approved.manifest.space.content_bytes);
+    Installed { package: approved.manifest.package, release, fresh, content_bytes, warnings: approved.warnings }
 }
 
 /// The metadata's verdict first, then the release that fits best, then its own files.
-fn choose(head: Head, request: &InstallRequest<'_>) -> Result<Chosen> {
+fn choose(head: Head, authority: &dyn Authority, release: Option<&Release>, host: &Host) -> Result<Approved> {
     let files: MetadataFiles = head.metadata.iter().map(|(name, bytes)| (name.to_string(), bytes.clone())).collect();
-    let (targets, mut warnings) = request.authority.judge(&files)?;
-    let bundled = best(head, request)?;
+    let (targets, mut warnings) = authority.judge(&files)?;
+    let bundled = best(head, release, host)?;
     targets.require(&target::manifest(&bundled.id), &bundled.manifest_digest).map_err(Report::from)?;
     targets.require(&target::payload(&bundled.id), &bundled.payload_digest).map_err(Report::from)?;
     warnings.extend(targets.check_sums_signature(&bundled.checksums, &bundled.signature).map_err(Report::from)?);
-    let manifest = decompress(&bundled.manifest).and_then(|text| Manifest::parse(&text)).map_err(Report::from)?;
-    if manifest.id() != bundled.id {
-        let reason = format!("its manifest describes {}, and it is listed as {}", manifest.id(), bundled.id);
-        return Err(StoreError::NothingFits { reason });
-    }
-    Ok(Chosen { bundled, manifest, targets, warnings })
+    Approved::new(&targets, &bundled.id, bundled.manifest, warnings)
 }
 
-fn best(head: Head, request: &InstallRequest<'_>) -> Result<BundledRelease> {
+fn best(head: Head, release: Option<&Release>, host: &Host) -> Result<BundledRelease> {
     let there: Vec<String> = head.releases.iter().map(|bundled| bundled.id.to_string()).collect();
     let there = there.join(", ");
-    let wanted: Vec<BundledRelease> = head
-        .releases
-        .into_iter()
-        .filter(|bundled| request.release.is_none_or(|release| bundled.id.release == *release))
-        .collect();
-    // Where nothing fits, the newest is taken on, so that preflight names what is in the way.
-    let newest = wanted.iter().max_by_key(|bundled| bundled.id.release.clone()).cloned();
-    let fitting = wanted.into_iter().filter(|bundled| request.host.fit(&bundled.id.platform).is_some());
-    let best = fitting.max_by_key(|bundled| (bundled.id.release.clone(), request.host.fit(&bundled.id.platform)));
-    best.or(newest).ok_or_else(|| {
-        let wanted = request.release.map_or_else(|| "any release".to_owned(), Release::to_string);
+    let ids: Vec<ReleaseId> = head.releases.iter().map(|bundled| bundled.id.clone()).collect();
+    let best = best_of(ids.iter(), release, host).cloned();
+    let found = head.releases.into_iter().find(|bundled| Some(&bundled.id) == best.as_ref());
+    found.ok_or_else(|| {
+        let wanted = release.map_or_else(|| "any release".to_owned(), Release::to_string);
         StoreError::NothingFits { reason: format!("it does not hold {wanted}; it holds {there}") }
     })
 }
 
-/// Skips to the chosen payload; those before it are compared with their digests as they pass.
-fn go_to<R: Read>(reader: &mut BundleReader<R>, chosen: &Chosen) -> Result<PayloadHeader> {
+/// Of these releases the one to install on `host`: `release`, or the newest, for the platform that fits best. Where none fits, the newest is
+/// given all the same, so that preflight names what is in the way.
+pub fn best_of<'a>(
+    ids: impl Iterator<Item = &'a ReleaseId>,
+    release: Option<&Release>,
+    host: &Host,
+) -> Option<&'a ReleaseId> {
+    let wanted: Vec<&ReleaseId> = ids.filter(|id| release.is_none_or(|release| id.release == *release)).collect();
+    let fitting = wanted.iter().filter(|id| host.fit(&id.platform).is_some());
+    let best = fitting.max_by_key(|id| (&id.release, host.fit(&id.platform)));
+    best.or_else(|| wanted.iter().max_by_key(|id| &id.release)).copied()
+}
+
+/// Skips to a release's payload; those before it are compared with their digests as they pass.
+fn go_to<R: Read>(reader: &mut BundleReader<R>, id: &ReleaseId) -> Result<PayloadHeader> {
     while let Some(header) = reader.next_payload().map_err(Report::from)? {
-        if header.id == chosen.bundled.id {
+        if header.id == *id {
             return Ok(header);
         }
     }
-    Err(StoreError::NothingFits { reason: format!("the payload of {} is not in it", chosen.bundled.id) })
+    Err(StoreError::NothingFits { reason: format!("the payload of {id} is not in it") })
 }
 
 impl Store {
-    fn stage<R: Read>(
-        &self,
-        lock: &PackageLock,
-        chosen: &Chosen,
-        mut reader: BundleReader<R>,
-        progress: &dyn Fn(u64, u64),
-    ) -> Result<()> {
-        let release = chosen.manifest.release();
+    fn stage(&self, lock: &PackageLock, approved: &Approved, fill: &mut Fill<'_>) -> Result<()> {
+        let release = approved.manifest.release();
         let name = release.to_string();
         let package = Dir::open(&self.layout.package(&self.package))?;
         let staging = package.child(layout::STAGING)?;
         staging.make_dir(&name, 0o755)?;
         let tree = staging.child(&name)?;
         crash_point!("install.staged");
-        unpack(&chosen.manifest, &mut reader, &tree, host::parallelism(), progress).map_err(Report::from)?;
-        reader.finish().map_err(Report::from)?;
+        fill(&approved.manifest, self, &tree)?;
         crash_point!("install.unpacked");
         make_durable(&tree)?;
         crash_point!("install.synced");
-        let index = index_of(&tree, &chosen.manifest)?;
+        let index = index_of(&tree, &approved.manifest)?;
         let versions = package.child(layout::VERSIONS)?;
         staging.rename_exclusive(&name, &versions, &name)?;
         crash_point!("install.renamed");
         versions.sync()?;
-        let receipt =
-            Receipt { manifest: &chosen.bundled.manifest, authority: chosen.targets.authority(), index: &index };
+        let receipt = Receipt { manifest: &approved.manifest_bytes, authority: &approved.authority, index: &index };
         self.write_receipt(lock, &release, &receipt)?;
         crash_point!("install.done");
         Ok(())

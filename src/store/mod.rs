@@ -8,6 +8,7 @@ pub mod collect;
 pub mod current;
 pub mod error;
 pub mod ground;
+pub mod held;
 pub mod index;
 pub mod install;
 pub mod lease;

@@ -29,6 +29,7 @@ mod packages;
 mod python_tuf;
 mod quickstart;
 mod readers;
+mod rebuild;
 mod rehearsal;
 mod repository;
 mod salt;

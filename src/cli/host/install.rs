@@ -8,7 +8,7 @@ use crate::keyring::{Adoption, Judge, Keyring};
 use crate::os::clock;
 use crate::store::Store;
 use crate::store::collect::Effect;
-use crate::store::install::{InstallRequest, Installed, install as install_bundle};
+use crate::store::install::{Installed, Placement, install as install_bundle};
 use crate::store::preflight::Host;
 use crate::version::Release;
 use clap::Args;
@@ -41,15 +41,9 @@ pub fn install(context: &Context, arguments: &InstallArguments) -> Result<Ended,
         bar.set_length(total);
         bar.set_position(done);
     };
-    let request = InstallRequest {
-        layout: &context.layout,
-        authority: &authority,
-        host: &Host::look(),
-        release: arguments.release.as_ref(),
-        effect,
-        progress: &progress,
-    };
-    let installed = install_bundle(std::io::BufReader::with_capacity(1 << 20, file), &request);
+    let place = Placement { layout: &context.layout, host: &Host::look(), effect, progress: &progress };
+    let reader = std::io::BufReader::with_capacity(1 << 20, file);
+    let installed = install_bundle(reader, &authority, arguments.release.as_ref(), &place);
     bar.finish_and_clear();
     let installed = installed?;
     for warning in &installed.warnings {

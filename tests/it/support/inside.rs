@@ -1,18 +1,21 @@
 //! Installs inside the test's own process, each into a root of its own in memory: for hundreds of attempts.
 
+use super::repositories::metadata_of;
 use super::trees;
 use serde_json::Value;
+use sidle::bundle::member::ReleaseId;
+use sidle::bundle::unpack::PayloadSource;
 use sidle::digest::Digest;
 use sidle::failure::Report;
 use sidle::keyring::{Adoption, Judge, Keyring};
 use sidle::layout::Layout;
 use sidle::store::collect::Effect;
-use sidle::store::install::{InstallRequest, Installed, install};
+use sidle::store::install::{Approved, Installed, Placement, install, install_fetched};
 use sidle::store::preflight::Host as Fitness;
 use sidle::trust::Expiry;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A root in memory that trusts one repository.
@@ -41,15 +44,30 @@ impl Inside {
             expiry: Expiry::BY_HAND,
             adoption: Adoption::Store,
         };
-        let request = InstallRequest {
-            layout: &self.layout,
-            authority: &authority,
-            host: &Fitness::look(),
-            release: None,
-            effect: Effect::Apply,
-            progress: &|_, _| {},
-        };
-        Ok(install(bundle, &request)?)
+        let place =
+            Placement { layout: &self.layout, host: &Fitness::look(), effect: Effect::Apply, progress: &|_, _| {} };
+        Ok(install(bundle, &authority, None, &place)?)
+    }
+
+    /// Installs the release `id` out of what is there and what `payload` brings; `bundle` has the metadata.
+    pub fn rebuild(
+        &self,
+        bundle: &Path,
+        id: &ReleaseId,
+        manifest: &[u8],
+        payload: &mut dyn PayloadSource,
+    ) -> Result<Installed, Report> {
+        let keyring = Keyring::open(&self.layout.trust())?;
+        let verified = keyring.verify(&metadata_of(bundle), sidle::os::clock::now(), Expiry::Strict)?;
+        let approved = Approved::new(&verified.targets?, id, manifest.to_vec(), Vec::new())?;
+        let place =
+            Placement { layout: &self.layout, host: &Fitness::look(), effect: Effect::Apply, progress: &|_, _| {} };
+        Ok(install_fetched(approved, payload, &place)?)
+    }
+
+    /// A path below its root.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path)
     }
 
     /// All below `opt`: releases, links, staging.

@@ -1,0 +1,138 @@
+//! Rebuilds a release's tree out of files that this host has already and the frames that hold the rest. It ends exactly as signed: each file is
+//! hashed as it is written, wherever it comes from; directories and links come from the manifest alone.
+
+use super::frames::Holds;
+use super::handles::Handles;
+use super::manifest::{EntryKind, Frame, Manifest};
+use super::parallel;
+use super::source::{Held, PayloadSource};
+use super::unpack::{UnpackError, make_directories, make_links, unpack_frames};
+use crate::crash_point;
+use crate::digest::{Digest, Hasher};
+use crate::os::{OsError, dir::Dir};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::ops::Range;
+
+/// Bytes copied at a time.
+const COPY_BYTES: usize = 1 << 18;
+
+/// Files that stand or fall together: what is not held of them is fetched with all of their frames.
+struct Unit {
+    frames: Range<usize>,
+    entries: Range<usize>,
+}
+
+/// The units of a payload. Frames without files (directories, links, the end) are in none: the manifest says all of them.
+fn units(manifest: &Manifest, layout: &[Holds]) -> Vec<Unit> {
+    let is_file = |entry: usize| matches!(manifest.entries[entry].kind, EntryKind::File { .. });
+    let mut units: Vec<Unit> = Vec::new();
+    for (index, holds) in layout.iter().enumerate() {
+        match holds {
+            Holds::Members(range) if range.clone().any(is_file) => {
+                units.push(Unit { frames: index..index + 1, entries: range.clone() });
+            }
+            Holds::Part { entry, offset: 0, .. } => {
+                units.push(Unit { frames: index..index + 1, entries: *entry..entry + 1 });
+            }
+            Holds::Part { .. } => {
+                let begun = units.last_mut().expect("a later part follows the first one of its file");
+                begun.frames.end = index + 1;
+            }
+            Holds::Members(_) | Holds::End => {}
+        }
+    }
+    units
+}
+
+/// The frames that hold a file which this host doesn't have, in the payload's order: what is to be brought.
+pub fn wanted(manifest: &Manifest, held: &dyn Held) -> Vec<Frame> {
+    let units = units(manifest, &manifest.layout());
+    let missing = units.into_iter().filter(|unit| !seems_held(manifest, unit, held));
+    missing.flat_map(|unit| unit.frames).map(|index| manifest.frames[index]).collect()
+}
+
+fn seems_held(manifest: &Manifest, unit: &Unit, held: &dyn Held) -> bool {
+    manifest.entries[unit.entries.clone()].iter().all(|entry| match &entry.kind {
+        EntryKind::File { sha256, .. } => held.has(sha256),
+        EntryKind::Directory { .. } | EntryKind::Link { .. } => true,
+    })
+}
+
+/// Rebuilds the tree that `manifest` describes in the empty directory `into`, with `threads` threads. `progress` gets the bytes of frames taken
+/// so far, and all of them. A held file that has another content by now is no error: its frames are fetched as well.
+pub fn rebuild(
+    manifest: &Manifest,
+    held: &dyn Held,
+    payload: &mut dyn PayloadSource,
+    into: &Dir,
+    threads: usize,
+    progress: &dyn Fn(u64, u64),
+) -> Result<(), UnpackError> {
+    make_directories(manifest, into)?;
+    crash_point!("rebuild.directories");
+    let layout = manifest.layout();
+    let units = units(manifest, &layout);
+    let mut wanted = Vec::new();
+    let copy = |index: usize| {
+        let unit: &Unit = &units[index];
+        if seems_held(manifest, unit, held) { copy_unit(manifest, unit, held, into) } else { Ok(false) }
+    };
+    parallel::ordered(threads, units.len(), copy, |index, copied| {
+        if !copied {
+            wanted.extend(units[index].frames.clone());
+        }
+        Ok(())
+    })?;
+    crash_point!("rebuild.copied");
+    let frames: Vec<Frame> = wanted.iter().map(|index| manifest.frames[*index]).collect();
+    let mut source = payload.frames(&frames).map_err(UnpackError::Source)?;
+    unpack_frames(manifest, layout, &wanted, &mut *source, into, threads, progress)?;
+    make_links(manifest, into)?;
+    source.end().map_err(UnpackError::Source)
+}
+
+/// Copies all files of a unit, or none of them; false: one is not held.
+fn copy_unit(manifest: &Manifest, unit: &Unit, held: &dyn Held, into: &Dir) -> Result<bool, UnpackError> {
+    let mut handles = Handles::new(into);
+    for index in unit.entries.clone() {
+        let entry = &manifest.entries[index];
+        let EntryKind::File { mode, size, sha256, .. } = &entry.kind else { continue };
+        let (parent, name) = handles.parent(&entry.path)?;
+        if copy_file(held.open(sha256), parent, name, (*mode, *size, sha256))? {
+            continue;
+        }
+        for copied in &manifest.entries[unit.entries.start..=index] {
+            if let EntryKind::File { .. } = copied.kind {
+                let (parent, name) = handles.parent(&copied.path)?;
+                parent.remove_file(name)?;
+            }
+        }
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Copies a file; false: it isn't there, can't be read, or holds something else.
+fn copy_file(
+    from: Option<File>,
+    parent: &Dir,
+    name: &str,
+    (mode, size, sha256): (u32, u64, &Digest),
+) -> Result<bool, UnpackError> {
+    let Some(from) = from else { return Ok(false) };
+    let mut from = from.take(size.saturating_add(1));
+    let mut into = parent.create_file(name, mode)?;
+    let mut hasher = Hasher::new();
+    let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(size).unwrap_or(COPY_BYTES).saturating_add(1))];
+    let mut copied = 0_u64;
+    loop {
+        let Ok(count) = from.read(&mut buffer) else { return Ok(false) };
+        if count == 0 {
+            return Ok(copied == size && hasher.finish() == *sha256);
+        }
+        hasher.update(&buffer[..count]);
+        into.write_all(&buffer[..count]).map_err(|source| OsError::new("write", &parent.path().join(name), source))?;
+        copied += count as u64;
+    }
+}

@@ -1,0 +1,70 @@
+//! The files of installed releases by their content: what need not be fetched for the next one.
+
+use super::{Result, Store, packages};
+use crate::bundle::manifest::{EntryKind, Manifest};
+use crate::bundle::path::BundlePath;
+use crate::bundle::source::Held;
+use crate::digest::Digest;
+use crate::os::dir::Dir;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+
+/// Files of installed releases, of all packages, that another release has, too.
+#[derive(Debug, Default)]
+pub struct HeldFiles {
+    trees: Vec<Dir>,
+    files: HashMap<Digest, Option<(usize, BundlePath)>>,
+}
+
+impl HeldFiles {
+    /// What the store holds of the files of `manifest`. A release whose receipt or tree can't be read holds nothing.
+    pub fn of(store: &Store, manifest: &Manifest) -> Result<Self> {
+        let wanted = manifest.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::File { sha256, .. } => Some((*sha256, None)),
+            EntryKind::Directory { .. } | EntryKind::Link { .. } => None,
+        });
+        let mut held = Self { trees: Vec::new(), files: wanted.collect() };
+        for package in packages(store.layout())? {
+            let store = Store::new(store.layout(), &package);
+            // The newest first: it is the likeliest to stay while its files are copied.
+            for release in store.releases()?.into_iter().rev() {
+                if let (Ok(tree), Ok(manifest)) = (store.tree(&release), store.manifest(&release)) {
+                    held.add(tree, manifest);
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    fn add(&mut self, tree: Dir, manifest: Manifest) {
+        for entry in manifest.entries {
+            if let EntryKind::File { sha256, .. } = entry.kind {
+                if let Some(place @ None) = self.files.get_mut(&sha256) {
+                    *place = Some((self.trees.len(), entry.path));
+                }
+            }
+        }
+        self.trees.push(tree);
+    }
+
+    fn place(&self, sha256: &Digest) -> Option<&(usize, BundlePath)> {
+        self.files.get(sha256)?.as_ref()
+    }
+}
+
+impl Held for HeldFiles {
+    fn has(&self, sha256: &Digest) -> bool {
+        self.place(sha256).is_some()
+    }
+
+    fn open(&self, sha256: &Digest) -> Option<File> {
+        let (tree, path) = self.place(sha256)?;
+        let (parent, name) = path.split();
+        let tree = self.trees.get(*tree)?;
+        if parent.is_empty() {
+            return tree.open_file(name).ok();
+        }
+        tree.beneath(Path::new(parent)).ok()?.open_file(name).ok()
+    }
+}

@@ -1,0 +1,218 @@
+//! The next release is rebuilt out of what the host has and the frames that hold the rest: it ends exactly as signed, whatever became of what
+//! the host had.
+
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
+
+use super::support::inside::Inside;
+use super::support::repositories::RepoBuilder;
+use super::support::trees;
+use sidle::bundle::manifest::Frame;
+use sidle::bundle::member::ReleaseId;
+use sidle::bundle::pack::{PAYLOAD_NAME, PackInput, Packed, pack};
+use sidle::bundle::recipe::Recipe;
+use sidle::bundle::unpack::{FrameSource, PayloadSource, SourceError};
+use sidle::failure::{Class, Report};
+use sidle::os::dir::Dir;
+use sidle::repository::Added;
+use sidle::store::install::Installed;
+use std::fs;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// A file bigger than a frame.
+const BIG_BYTES: usize = 9 << 20;
+
+/// Frames out of a payload's file, and which were asked for.
+struct Counted {
+    payload: fs::File,
+    asked: Vec<Frame>,
+}
+
+struct Asked<'a>(&'a fs::File);
+
+impl PayloadSource for Counted {
+    fn frames<'a>(&'a mut self, wanted: &[Frame]) -> Result<Box<dyn FrameSource + 'a>, SourceError> {
+        self.asked.extend(wanted);
+        Ok(Box::new(Asked(&self.payload)))
+    }
+}
+
+impl FrameSource for Asked<'_> {
+    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
+        let mut bytes = vec![0; usize::try_from(frame.length).unwrap()];
+        self.0.read_exact_at(&mut bytes, frame.offset).unwrap();
+        Ok(bytes)
+    }
+
+    fn end(&mut self) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+/// Two releases of one package: the second has one file more than the first, one changed, one gone.
+struct Pair {
+    repo: RepoBuilder,
+    first: (ReleaseId, PathBuf),
+    second: (ReleaseId, PathBuf, Packed),
+}
+
+impl Pair {
+    fn new() -> Self {
+        let repo = RepoBuilder::new(sidle::os::clock::now());
+        let tree = repo.directory.path().join("tree");
+        for number in 0..40 {
+            trees::put(&tree, &format!("lib/same{number}"), &trees::noise(number, 3000), 0o644);
+        }
+        trees::put(&tree, "bin/agent", b"#!/bin/sh\nexit 0\n", 0o755);
+        trees::put(&tree, "lib/big", &trees::noise(77, BIG_BYTES), 0o644);
+        trees::put(&tree, "lib/changes", b"old", 0o644);
+        trees::put(&tree, "lib/goes", b"gone soon", 0o644);
+        let packed = packed(&repo, &tree, "1.0", &[]);
+        let first = add(&repo, &packed);
+        fs::remove_file(tree.join("lib/goes")).unwrap();
+        trees::put(&tree, "lib/changes", b"new", 0o644);
+        trees::put(&tree, "lib/more/added", b"added", 0o755);
+        std::os::unix::fs::symlink("../same1", tree.join("lib/more/link")).unwrap();
+        let next = self::packed(&repo, &tree, "2.0", &[packed.0.manifest]);
+        let second = add(&repo, &next);
+        repo.publish();
+        let first_bundle = repo.export(&[first.clone()], "first.sidle");
+        let second_bundle = repo.export(&[second.clone()], "second.sidle");
+        Self { repo, first: (first, first_bundle), second: (second, second_bundle, next.0) }
+    }
+
+    /// A host that has the first release.
+    fn host(&self) -> Inside {
+        let host = Inside::new(&self.repo.root());
+        host.install(&fs::read(&self.first.1).unwrap()).unwrap();
+        host
+    }
+
+    /// What a host has that installed both from bundles.
+    fn expected(&self) -> super::support::inside::Contents {
+        let host = self.host();
+        host.install(&fs::read(&self.second.1).unwrap()).unwrap();
+        host.store()
+    }
+
+    fn payload(&self) -> Counted {
+        let (id, _, packed) = &self.second;
+        let name = format!("{}.payload.tar.zst", packed.manifest.payload.sha256);
+        let path = self.repo.path().join("targets").join(id.to_string()).join(name);
+        Counted { payload: fs::File::open(path).unwrap(), asked: Vec::new() }
+    }
+
+    fn rebuild(&self, host: &Inside, payload: &mut Counted) -> Result<Installed, Report> {
+        let (id, bundle, packed) = &self.second;
+        host.rebuild(bundle, id, &packed.manifest_bytes, payload)
+    }
+}
+
+fn packed(
+    repo: &RepoBuilder,
+    tree: &Path,
+    version: &str,
+    previous: &[sidle::bundle::manifest::Manifest],
+) -> (Packed, PathBuf) {
+    for directory in ["", "bin", "lib"] {
+        fs::set_permissions(tree.join(directory), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let work = tempfile::tempdir_in(repo.directory.path()).unwrap().keep();
+    let text = "schema = 1\npackage = \"demo\"\nagent = \"demo\"\n[build]\ntree = \"tree\"\n[commands]\nagent = \"bin/agent\"\n\
+                [service]\ncommand = [\"agent\"]\nconfig = \"/etc/demo\"\n";
+    let input = PackInput {
+        tree: &Dir::open(tree).unwrap(),
+        recipe: &Recipe::parse(text).unwrap(),
+        version: version.parse().unwrap(),
+        revision: 1,
+        previous,
+        source_date_epoch: 1_700_000_000,
+        level: 3,
+        threads: 2,
+        progress: &|_, _| {},
+        output: &Dir::open(&work).unwrap(),
+    };
+    (pack(&input).unwrap(), work.join(PAYLOAD_NAME))
+}
+
+fn add(repo: &RepoBuilder, (packed, payload): &(Packed, PathBuf)) -> ReleaseId {
+    match repo.open().add(&packed.manifest_bytes, &mut fs::File::open(payload).unwrap()).unwrap() {
+        Added::Staged(id) => id,
+        Added::Already(id) => panic!("{id} is there already"),
+    }
+}
+
+fn bytes(frames: &[Frame]) -> u64 {
+    frames.iter().map(|frame| frame.length).sum()
+}
+
+#[test]
+fn only_the_frames_of_what_the_host_lacks_are_asked_for() {
+    let pair = Pair::new();
+    let (host, mut payload) = (pair.host(), pair.payload());
+    assert!(pair.rebuild(&host, &mut payload).unwrap().fresh);
+    assert_eq!(host.store(), pair.expected());
+    let manifest = &pair.second.2.manifest;
+    let own = manifest.generations.iter().position(|release| *release == manifest.release()).unwrap();
+    assert!(payload.asked.iter().all(|frame| frame.generation as usize == own), "{:?}", payload.asked);
+    assert!(bytes(&payload.asked) < 4096, "{:?}", payload.asked);
+    // Again: there is nothing to do, and nothing is asked for.
+    let mut again = pair.payload();
+    assert!(!pair.rebuild(&host, &mut again).unwrap().fresh && again.asked.is_empty());
+}
+
+#[test]
+fn a_host_that_has_nothing_asks_for_every_frame_with_a_file() {
+    let pair = Pair::new();
+    let (host, mut payload) = (Inside::new(&pair.repo.root()), pair.payload());
+    pair.rebuild(&host, &mut payload).unwrap();
+    assert!(bytes(&payload.asked) > BIG_BYTES as u64 / 2);
+    let other = Inside::new(&pair.repo.root());
+    other.install(&fs::read(&pair.second.1).unwrap()).unwrap();
+    assert_eq!(host.store(), other.store());
+}
+
+#[test]
+fn held_files_that_are_damaged_gone_or_links_are_fetched_and_nothing_of_them_gets_in() {
+    let pair = Pair::new();
+    let expected = pair.expected();
+    let new = |store: super::support::inside::Contents| -> Vec<_> {
+        store.into_iter().filter(|(path, _)| path.contains("versions/2.0-1")).collect()
+    };
+    for damage in ["flipped", "short", "long", "gone", "link", "big"] {
+        let (host, mut payload) = (pair.host(), pair.payload());
+        let lib = host.path("opt/sidle/demo/versions/1.0-1/lib");
+        let same = lib.join("same7");
+        match damage {
+            "flipped" => fs::File::options().write(true).open(&same).unwrap().write_all_at(b"?", 1500).unwrap(),
+            "short" => fs::write(&same, &trees::noise(7, 3000)[..2999]).unwrap(),
+            "long" => fs::write(&same, [trees::noise(7, 3000), vec![0]].concat()).unwrap(),
+            "gone" => fs::remove_file(&same).unwrap(),
+            "link" => {
+                fs::rename(&same, lib.join("elsewhere")).unwrap();
+                std::os::unix::fs::symlink("elsewhere", &same).unwrap();
+            }
+            _ => {
+                let big = fs::File::options().write(true).open(lib.join("big")).unwrap();
+                big.write_all_at(b"?", BIG_BYTES as u64 - 1).unwrap();
+            }
+        }
+        pair.rebuild(&host, &mut payload).unwrap();
+        assert_eq!(new(host.store()), new(expected.clone()), "{damage}");
+        assert!(bytes(&payload.asked) > 4096, "{damage}: {:?}", payload.asked);
+    }
+}
+
+#[test]
+fn frames_with_other_bytes_leave_nothing_behind() {
+    let pair = Pair::new();
+    let (host, mut payload) = (pair.host(), pair.payload());
+    let before = host.store();
+    let spoiled = tempfile::NamedTempFile::new().unwrap();
+    let manifest = &pair.second.2.manifest;
+    fs::write(spoiled.path(), vec![0; usize::try_from(manifest.payload.length).unwrap()]).unwrap();
+    payload.payload = fs::File::open(spoiled.path()).unwrap();
+    let refused = pair.rebuild(&host, &mut payload).unwrap_err();
+    assert_eq!(refused.class, Class::Integrity, "{refused:?}");
+    assert_eq!(host.store(), before);
+}
