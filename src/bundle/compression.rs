@@ -2,6 +2,10 @@
 
 use std::fmt;
 use std::io;
+use zstd::zstd_safe::{CParameter, DParameter};
+
+/// Level of frames that refer to others: once per release, for every host.
+const PATCH_LEVEL: i32 = 19;
 
 /// Why bytes are not the one zstd frame they should be.
 #[derive(Debug)]
@@ -67,11 +71,7 @@ impl std::error::Error for CompressionError {}
 /// `zstd -t` and `tar --zstd` notice damage when a payload is unpacked by hand, for 4 bytes per frame and no measurable time.
 pub fn compress(content: &[u8], level: i32) -> Result<Vec<u8>, CompressionError> {
     let mut compressor = zstd::bulk::Compressor::new(level).map_err(CompressionError::Zstd)?;
-    let parameters = [
-        zstd::zstd_safe::CParameter::ContentSizeFlag(true),
-        zstd::zstd_safe::CParameter::ChecksumFlag(true),
-        zstd::zstd_safe::CParameter::DictIdFlag(false),
-    ];
+    let parameters = [CParameter::ContentSizeFlag(true), CParameter::ChecksumFlag(true), CParameter::DictIdFlag(false)];
     for parameter in parameters {
         compressor.set_parameter(parameter).map_err(CompressionError::Zstd)?;
     }
@@ -81,6 +81,52 @@ pub fn compress(content: &[u8], level: i32) -> Result<Vec<u8>, CompressionError>
 /// The content of `bytes`, which must be exactly one zstd frame that holds `expected` bytes. Allocates what the frame says only after
 /// that has been compared.
 pub fn decompress(bytes: &[u8], expected: Expected) -> Result<Vec<u8>, CompressionError> {
+    let capacity = one_frame(bytes, expected)?;
+    let content = zstd::bulk::decompress(bytes, capacity).map_err(CompressionError::Zstd)?;
+    of_length(content, capacity, expected)
+}
+
+/// One zstd frame of `content` that refers to `prefix`, which its reader must have: what `zstd --patch-from` makes.
+pub fn compress_after(prefix: &[u8], content: &[u8]) -> Result<Vec<u8>, CompressionError> {
+    let window = window_log(prefix.len() + content.len());
+    let mut compressor = zstd::zstd_safe::CCtx::create();
+    for parameter in [
+        CParameter::CompressionLevel(PATCH_LEVEL),
+        CParameter::WindowLog(window),
+        CParameter::EnableLongDistanceMatching(true),
+        CParameter::ContentSizeFlag(true),
+        CParameter::ChecksumFlag(true),
+    ] {
+        compressor.set_parameter(parameter).map_err(refused)?;
+    }
+    compressor.ref_prefix(prefix).map_err(refused)?;
+    let mut frame = Vec::with_capacity(zstd::zstd_safe::compress_bound(content.len()));
+    compressor.compress2(&mut frame, content).map_err(refused)?;
+    Ok(frame)
+}
+
+/// The content of a frame that refers to `prefix`; with another prefix it is an error, by zstd's checksum.
+pub fn decompress_after(prefix: &[u8], bytes: &[u8], expected: Expected) -> Result<Vec<u8>, CompressionError> {
+    let capacity = one_frame(bytes, expected)?;
+    let mut decompressor = zstd::zstd_safe::DCtx::create();
+    decompressor.set_parameter(DParameter::WindowLogMax(window_log(prefix.len() + capacity))).map_err(refused)?;
+    decompressor.ref_prefix(prefix).map_err(refused)?;
+    let mut content = Vec::with_capacity(capacity);
+    decompressor.decompress(&mut content, bytes).map_err(refused)?;
+    of_length(content, capacity, expected)
+}
+
+/// The window that reaches over this many bytes, as a power of two within zstd's own bounds.
+fn window_log(bytes: usize) -> u32 {
+    (usize::BITS - bytes.leading_zeros()).clamp(10, 27)
+}
+
+fn refused(code: usize) -> CompressionError {
+    CompressionError::Zstd(io::Error::other(zstd::zstd_safe::get_error_name(code)))
+}
+
+/// The size of the content of `bytes`, which must be exactly one zstd frame.
+fn one_frame(bytes: &[u8], expected: Expected) -> Result<usize, CompressionError> {
     const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
     if !bytes.starts_with(MAGIC) {
         return Err(CompressionError::NotAFrame);
@@ -94,14 +140,33 @@ pub fn decompress(bytes: &[u8], expected: Expected) -> Result<Vec<u8>, Compressi
     let Some(size) = found.filter(|size| expected.admits(*size)) else {
         return Err(CompressionError::ContentSize { found, expected });
     };
-    let capacity = usize::try_from(size).map_err(|_| CompressionError::ContentSize { found, expected })?;
-    let content = zstd::bulk::decompress(bytes, capacity).map_err(CompressionError::Zstd)?;
-    if content.len() == capacity { Ok(content) } else { Err(CompressionError::ContentSize { found, expected }) }
+    usize::try_from(size).map_err(|_| CompressionError::ContentSize { found, expected })
+}
+
+fn of_length(content: Vec<u8>, length: usize, expected: Expected) -> Result<Vec<u8>, CompressionError> {
+    let found = Some(content.len() as u64);
+    if content.len() == length { Ok(content) } else { Err(CompressionError::ContentSize { found, expected }) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_patch_needs_what_it_was_made_from() {
+        let old: Vec<u8> =
+            (0..60_000_u32).flat_map(|number| (number.wrapping_mul(2_654_435_761)).to_le_bytes()).collect();
+        let mut new = old.clone();
+        new.splice(1000..1000, *b"some more");
+        let patch = compress_after(&old, &new).unwrap();
+        assert!(patch.len() < 1000, "{}", patch.len());
+        let most = Expected::AtMost(1 << 20);
+        assert_eq!(decompress_after(&old, &patch, most).unwrap(), new);
+        assert!(decompress_after(&new, &patch, most).is_err());
+        assert!(decompress_after(b"", &patch, most).is_err());
+        assert!(decompress_after(&old, &patch, Expected::AtMost(1000)).is_err());
+        assert!(decompress_after(&old, &patch[..patch.len() - 1], most).is_err());
+    }
 
     #[test]
     fn a_frame_stands_alone_or_is_refused() {

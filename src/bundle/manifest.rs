@@ -251,6 +251,18 @@ pub fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ManifestError> {
     compression::decompress(bytes, Expected::AtMost(MANIFEST_MAXIMUM_BYTES)).map_err(ManifestError::Compression)
 }
 
+/// A patch that makes the text of a manifest out of an older one's.
+pub fn patch(old: &[u8], new: &[u8]) -> Result<Vec<u8>, ManifestError> {
+    compression::compress_after(old, new).map_err(|error| ManifestError::Write(error.to_string()))
+}
+
+/// The compressed form of the manifest whose text `patch` makes out of `old`. Both must have been verified before. It is the one that was
+/// published if this sidle compresses as its author's did: the caller compares digests, and takes the whole manifest otherwise.
+pub fn apply(old: &[u8], patch: &[u8]) -> Result<Vec<u8>, ManifestError> {
+    let text = compression::decompress_after(old, patch, Expected::AtMost(MANIFEST_MAXIMUM_BYTES));
+    compress(&text.map_err(ManifestError::Compression)?)
+}
+
 impl Manifest {
     /// Reads and judges a manifest's text; an error names everything that is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {

@@ -25,14 +25,16 @@ impl Repository {
     /// Stages a packed release: its compressed manifest and its payload, whose length and digest must be those in the manifest.
     /// The same release with other bytes is a conflict: hosts may have it.
     pub fn add(&mut self, manifest_bytes: &[u8], payload: &mut dyn Read) -> Result<Added, RepositoryError> {
-        let manifest = Manifest::parse(&manifest::decompress(manifest_bytes)?)?;
+        let text = manifest::decompress(manifest_bytes)?;
+        let manifest = Manifest::parse(&text)?;
         let id = manifest.id();
         let files = ReleaseFiles {
             manifest: FileInfo { length: manifest_bytes.len() as u64, sha256: Digest::of(manifest_bytes) },
             payload: FileInfo { length: manifest.payload.length, sha256: manifest.payload.sha256 },
+            patch: None,
         };
         match self.state.releases.get(&id) {
-            Some(known) if *known == files => return Ok(Added::Already(id)),
+            Some(known) if known.are(&files) => return Ok(Added::Already(id)),
             Some(_) => return Err(RepositoryError::Conflict { path: self.path().to_owned(), id: id.to_string() }),
             None => {}
         }
@@ -43,7 +45,8 @@ impl Repository {
         copy_payload(&directory, payload, &files)?;
         crash_point!("repository.payload_copied");
         directory.write_atomic(files.manifest_name(), manifest_bytes, FILE_MODE)?;
-        self.state.releases.insert(id.clone(), files);
+        let patch = self.patch(&id, &text, &directory)?;
+        self.state.releases.insert(id.clone(), ReleaseFiles { patch, ..files });
         self.state.store(&self.directory)?;
         Ok(Added::Staged(id))
     }

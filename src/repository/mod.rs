@@ -12,6 +12,8 @@
 mod add;
 mod error;
 mod export;
+mod frame_files;
+mod patch;
 mod publish;
 mod published;
 mod state;
@@ -19,7 +21,7 @@ mod state;
 pub use add::Added;
 pub use error::RepositoryError;
 pub use publish::{Publication, PublishKeys};
-pub use state::{FileInfo, ReleaseFiles};
+pub use state::{FileInfo, ManifestPatch, ReleaseFiles};
 
 use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;

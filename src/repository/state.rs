@@ -23,19 +23,36 @@ pub struct FileInfo {
     pub sha256: Digest,
 }
 
-/// The two files of a release.
+/// What makes a release's manifest out of an older one's: a host that has that fetches less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestPatch {
+    /// The digest of the older compressed manifest.
+    pub from: Digest,
+    /// The patch.
+    pub file: FileInfo,
+}
+
+/// The files of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseFiles {
     /// The compressed manifest.
     pub manifest: FileInfo,
     /// The payload.
     pub payload: FileInfo,
+    /// The patch of the manifest, if the repository had an older release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<ManifestPatch>,
 }
 
 impl ReleaseFiles {
     /// The stored basename of the manifest.
     pub fn manifest_name(&self) -> String {
         format!("{}.manifest.json.zst", self.manifest.sha256)
+    }
+
+    /// True when these are the same release's files; its patch says nothing that they don't.
+    pub(super) fn are(&self, other: &Self) -> bool {
+        (self.manifest, self.payload) == (other.manifest, other.payload)
     }
 
     /// The stored basename of the payload.
@@ -83,9 +100,11 @@ impl State {
     /// The targets to sign.
     pub(super) fn targets(&self) -> BTreeMap<String, Target> {
         let entry = |file: &FileInfo| target(file.length, file.sha256);
-        let both = |(id, files): (&ReleaseId, &ReleaseFiles)| {
-            [(name::manifest(id), entry(&files.manifest)), (name::payload(id), entry(&files.payload))]
+        let all = |(id, files): (&ReleaseId, &ReleaseFiles)| {
+            let patch = files.patch.map(|patch| (name::manifest_patch(id, &patch.from), entry(&patch.file)));
+            let both = [(name::manifest(id), entry(&files.manifest)), (name::payload(id), entry(&files.payload))];
+            both.into_iter().chain(patch)
         };
-        self.releases.iter().flat_map(both).collect()
+        self.releases.iter().flat_map(all).collect()
     }
 }

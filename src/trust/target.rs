@@ -2,6 +2,7 @@
 
 use super::key::to_hex;
 use super::metadata::Hashes;
+use crate::digest::Digest;
 use std::fmt::Display;
 
 /// The target name of a release's manifest. `release` prints as `package/release/platform`.
@@ -12,6 +13,11 @@ pub fn manifest(release: &impl Display) -> String {
 /// The target name of a release's payload.
 pub fn payload(release: &impl Display) -> String {
     format!("{release}/payload.tar.zst")
+}
+
+/// The target name of the patch that makes a release's manifest out of another one's, whose compressed form has the digest `from`.
+pub fn manifest_patch(release: &impl Display, from: &Digest) -> String {
+    format!("{release}/manifest.from-{from}.patch.zst")
 }
 
 /// The path below a repository's `targets/` at which a target is stored: with consistent snapshots its basename carries a digest (TUF §6.2).

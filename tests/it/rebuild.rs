@@ -6,15 +6,17 @@
 use super::support::inside::Inside;
 use super::support::repositories::RepoBuilder;
 use super::support::trees;
-use sidle::bundle::manifest::Frame;
+use sidle::bundle::manifest::{self, Frame};
 use sidle::bundle::member::ReleaseId;
 use sidle::bundle::pack::{PAYLOAD_NAME, PackInput, Packed, pack};
 use sidle::bundle::recipe::Recipe;
 use sidle::bundle::unpack::{FrameSource, PayloadSource, SourceError};
+use sidle::digest::Digest;
 use sidle::failure::{Class, Report};
 use sidle::os::dir::Dir;
 use sidle::repository::Added;
 use sidle::store::install::Installed;
+use sidle::trust::target;
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -215,4 +217,47 @@ fn frames_with_other_bytes_leave_nothing_behind() {
     let refused = pair.rebuild(&host, &mut payload).unwrap_err();
     assert_eq!(refused.class, Class::Integrity, "{refused:?}");
     assert_eq!(host.store(), before);
+}
+
+#[test]
+fn a_manifest_is_made_out_of_the_older_one_that_the_host_has() {
+    let pair = Pair::new();
+    let directory = pair.repo.path().join("targets").join(pair.second.0.to_string());
+    let older = fs::read(stored(&pair.repo.path().join("targets").join(pair.first.0.to_string()), "manifest.json.zst"));
+    let older = older.unwrap();
+    let patch = fs::read(stored(&directory, &format!("manifest.from-{}.patch.zst", Digest::of(&older)))).unwrap();
+    let newer = &pair.second.2.manifest_bytes;
+    assert!(patch.len() * 4 < newer.len(), "{} of {}", patch.len(), newer.len());
+    assert_eq!(manifest::apply(&manifest::decompress(&older).unwrap(), &patch).unwrap(), *newer);
+    assert!(manifest::apply(&manifest::decompress(newer).unwrap(), &patch).is_err());
+    // It is signed as every file that a host decompresses.
+    let host = Inside::new(&pair.repo.root());
+    let targets = host.targets(&pair.second.1);
+    targets.require(&target::manifest_patch(&pair.second.0, &Digest::of(&older)), &Digest::of(&patch)).unwrap();
+}
+
+/// The file that a repository stores under this name.
+fn stored(directory: &Path, name: &str) -> PathBuf {
+    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = names.filter(|path| path.file_name().unwrap().to_str().unwrap().ends_with(&format!(".{name}")));
+    found.next().unwrap_or_else(|| panic!("no {name} in {}", directory.display()))
+}
+
+#[test]
+fn frame_files_are_the_payload_s_frames_by_digest() {
+    let pair = Pair::new();
+    let (id, _, packed) = &pair.second;
+    let repository = pair.repo.open();
+    assert_eq!(repository.write_frame_files(id).unwrap(), packed.manifest.frames.len());
+    assert_eq!(repository.write_frame_files(id).unwrap(), 0);
+    let directory = pair.repo.path().join("targets").join(id.to_string());
+    for frame in &packed.manifest.frames {
+        let bytes = fs::read(directory.join("frames").join(format!("{}.zst", frame.sha256))).unwrap();
+        assert_eq!(Digest::of(&bytes), frame.sha256);
+    }
+    let payload = stored(&directory, "payload.tar.zst");
+    let length = packed.manifest.payload.length;
+    fs::File::options().write(true).open(payload).unwrap().write_all_at(b"spoiled", length / 2).unwrap();
+    fs::remove_dir_all(directory.join("frames")).unwrap();
+    assert_eq!(repository.write_frame_files(id).unwrap_err().class(), Class::Integrity);
 }

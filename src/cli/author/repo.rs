@@ -43,6 +43,9 @@ pub struct AddArguments {
     /// A directory that `sidle pack` filled, or a manifest and its payload
     #[arg(required = true, num_args = 1..=2, value_names = ["PACKED_DIR|MANIFEST", "PAYLOAD"])]
     packed: Vec<PathBuf>,
+    /// Write the payload's frames as files of their own, too: for caches that don't keep ranges
+    #[arg(long)]
+    frame_files: bool,
 }
 
 /// `sidle repo publish DIR --key FILE`
@@ -97,6 +100,10 @@ fn add(context: &Context, arguments: &AddArguments) -> Result<Ended, Report> {
     };
     let mut repository = Repository::open(&arguments.directory)?;
     let added = add_files(&mut repository, &manifest, &payload)?;
+    if arguments.frame_files {
+        let (Added::Staged(id) | Added::Already(id)) = &added;
+        repository.write_frame_files(id)?;
+    }
     let (id, word, ended) = match &added {
         Added::Staged(id) => (id, "added", Ended::Well),
         Added::Already(id) => (id, "there already", Ended::As(Class::NothingToDo)),

@@ -12,7 +12,7 @@ use sidle::layout::Layout;
 use sidle::store::collect::Effect;
 use sidle::store::install::{Approved, Installed, Placement, install, install_fetched};
 use sidle::store::preflight::Host as Fitness;
-use sidle::trust::Expiry;
+use sidle::trust::{Expiry, TrustedTargets};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,12 +57,17 @@ impl Inside {
         manifest: &[u8],
         payload: &mut dyn PayloadSource,
     ) -> Result<Installed, Report> {
-        let keyring = Keyring::open(&self.layout.trust())?;
-        let verified = keyring.verify(&metadata_of(bundle), sidle::os::clock::now(), Expiry::Strict)?;
-        let approved = Approved::new(&verified.targets?, id, manifest.to_vec(), Vec::new())?;
+        let approved = Approved::new(&self.targets(bundle), id, manifest.to_vec(), Vec::new())?;
         let place =
             Placement { layout: &self.layout, host: &Fitness::look(), effect: Effect::Apply, progress: &|_, _| {} };
         Ok(install_fetched(approved, payload, &place)?)
+    }
+
+    /// The targets that the metadata in `bundle` leads to.
+    pub fn targets(&self, bundle: &Path) -> TrustedTargets {
+        let keyring = Keyring::open(&self.layout.trust()).unwrap();
+        let verified = keyring.verify(&metadata_of(bundle), sidle::os::clock::now(), Expiry::Strict).unwrap();
+        verified.targets.unwrap()
     }
 
     /// A path below its root.

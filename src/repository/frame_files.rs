@@ -1,0 +1,41 @@
+//! The frames of a payload as files of their own, named by their digests: for caches that don't keep ranges, such as the Squid of Uyuni's
+//! proxies. They need no signature of their own: the manifest names every frame's digest.
+
+use super::{DIRECTORY_MODE, FILE_MODE, Repository, RepositoryError};
+use crate::bundle::manifest::{self, Manifest};
+use crate::bundle::member::ReleaseId;
+use crate::digest::Digest;
+use crate::os::OsError;
+use std::io::Read as _;
+
+/// The directory beside a payload.
+const FRAMES: &str = "frames";
+
+impl Repository {
+    /// Writes each frame of a release's payload as `frames/<sha256>.zst` beside it. Gives how many were not there yet.
+    pub fn write_frame_files(&self, id: &ReleaseId) -> Result<usize, RepositoryError> {
+        let files = *self.state.releases.get(id).ok_or_else(|| self.unknown(id))?;
+        let manifest = Manifest::parse(&manifest::decompress(&self.manifest(id)?)?)?;
+        let directory = self.release_directory(id)?;
+        let frames = directory.child_or_create(FRAMES, DIRECTORY_MODE)?;
+        let name = files.payload_name();
+        let mut payload = directory.open_file(&name)?;
+        let path = directory.path().join(&name);
+        let mut written = 0;
+        for frame in &manifest.frames {
+            let mut bytes = Vec::new();
+            let read = payload.by_ref().take(frame.length).read_to_end(&mut bytes);
+            read.map_err(|source| OsError::new("read", &path, source))?;
+            if Digest::of(&bytes) != frame.sha256 {
+                let reason = "its bytes are not what its manifest says".to_owned();
+                return Err(RepositoryError::Damaged { path, reason });
+            }
+            let name = format!("{}.zst", frame.sha256);
+            if frames.stat(&name)?.is_none_or(|stat| stat.size != frame.length) {
+                frames.write_atomic(&name, &bytes, FILE_MODE)?;
+                written += 1;
+            }
+        }
+        Ok(written)
+    }
+}
