@@ -154,7 +154,7 @@ fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store
         current.ok_or_else(|| RunError::NoCurrent { instance: request.instance.clone() })?
     };
     let lease = store.lease(&release)?;
-    store.verify(&release)?;
+    store.verify_or_repair(&release)?;
     let manifest = store.manifest(&release)?;
     // The real path, whatever links lead to the root: nothing that moves later may be a part of it.
     let tree = file::canonical(store.tree(&release)?.path())?;

@@ -54,7 +54,7 @@ pub fn wanted(manifest: &Manifest, held: &dyn Held) -> Vec<Frame> {
 
 fn seems_held(manifest: &Manifest, unit: &Unit, held: &dyn Held) -> bool {
     manifest.entries[unit.entries.clone()].iter().all(|entry| match &entry.kind {
-        EntryKind::File { sha256, .. } => held.has(sha256),
+        EntryKind::File { sha256, .. } => held.places(sha256) > 0,
         EntryKind::Directory { .. } | EntryKind::Link { .. } => true,
     })
 }
@@ -99,7 +99,7 @@ fn copy_unit(manifest: &Manifest, unit: &Unit, held: &dyn Held, into: &Dir) -> R
         let entry = &manifest.entries[index];
         let EntryKind::File { mode, size, sha256, .. } = &entry.kind else { continue };
         let (parent, name) = handles.parent(&entry.path)?;
-        if copy_file(held.open(sha256), parent, name, (*mode, *size, sha256))? {
+        if copy_held(held, parent, name, (*mode, *size, sha256))? {
             continue;
         }
         for copied in &manifest.entries[unit.entries.start..=index] {
@@ -111,6 +111,59 @@ fn copy_unit(manifest: &Manifest, unit: &Unit, held: &dyn Held, into: &Dir) -> R
         return Ok(false);
     }
     Ok(true)
+}
+
+/// Copies the files of these entries, each by itself, into `into`, where their directories are. Gives the entries that no held file has.
+pub fn copy_files(
+    manifest: &Manifest,
+    entries: &[usize],
+    held: &dyn Held,
+    into: &Dir,
+    threads: usize,
+) -> Result<Vec<usize>, UnpackError> {
+    let mut missing = Vec::new();
+    let copy = |number: usize| {
+        let entry = &manifest.entries[entries[number]];
+        let EntryKind::File { mode, size, sha256, .. } = &entry.kind else { return Ok(true) };
+        let mut handles = Handles::new(into);
+        let (parent, name) = handles.parent(&entry.path)?;
+        copy_held(held, parent, name, (*mode, *size, sha256))
+    };
+    parallel::ordered(threads, entries.len(), copy, |number, copied: bool| {
+        if !copied {
+            missing.push(entries[number]);
+        }
+        Ok(())
+    })?;
+    Ok(missing)
+}
+
+/// Unpacks the frames that hold these entries, and what else is in them, into `into`, where all directories are.
+pub fn unpack_files(
+    manifest: &Manifest,
+    entries: &[usize],
+    payload: &mut dyn PayloadSource,
+    into: &Dir,
+    threads: usize,
+) -> Result<(), UnpackError> {
+    let layout = manifest.layout();
+    let holds = |unit: &Unit| entries.iter().any(|entry| unit.entries.contains(entry));
+    let wanted: Vec<usize> = units(manifest, &layout).into_iter().filter(holds).flat_map(|unit| unit.frames).collect();
+    let frames: Vec<Frame> = wanted.iter().map(|index| manifest.frames[*index]).collect();
+    let mut source = payload.frames(&frames).map_err(UnpackError::Source)?;
+    unpack_frames(manifest, layout, &wanted, &mut *source, into, threads, &|_, _| {})?;
+    source.end().map_err(UnpackError::Source)
+}
+
+/// Copies the first held file that really has the content; false: there is none.
+fn copy_held(held: &dyn Held, parent: &Dir, name: &str, signed: (u32, u64, &Digest)) -> Result<bool, UnpackError> {
+    for place in 0..held.places(signed.2) {
+        if copy_file(held.open(signed.2, place), parent, name, signed)? {
+            return Ok(true);
+        }
+        parent.remove_file(name)?;
+    }
+    Ok(false)
 }
 
 /// Copies a file; false: it isn't there, can't be read, or holds something else.

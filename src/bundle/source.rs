@@ -25,10 +25,10 @@ pub trait PayloadSource {
 
 /// Files that are on this host already, by their content. What one really holds is hashed as it is copied.
 pub trait Held: Sync {
-    /// True where a file should have this content.
-    fn has(&self, sha256: &Digest) -> bool;
-    /// That file; None: it isn't there any more.
-    fn open(&self, sha256: &Digest) -> Option<File>;
+    /// The places where such a file should be.
+    fn places(&self, sha256: &Digest) -> usize;
+    /// The file at one of them; None: it isn't there any more.
+    fn open(&self, sha256: &Digest, place: usize) -> Option<File>;
 }
 
 /// Why a source can't give a frame.

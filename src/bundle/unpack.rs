@@ -145,7 +145,8 @@ pub(super) fn unpack_frames(
     run(&job, source, threads.clamp(1, THREADS_MAXIMUM), progress)
 }
 
-pub(super) fn make_directories(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
+/// Makes the directories of a tree in the empty directory `into`.
+pub fn make_directories(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
     let mut handles = Handles::new(into);
     for entry in &manifest.entries {
         if let EntryKind::Directory { mode } = entry.kind {

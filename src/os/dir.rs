@@ -366,6 +366,17 @@ impl Dir {
 }
 
 impl Dir {
+    /// Gives the entry `name` to a user and a group; a link itself, not what it points to. Nothing is done where it is theirs already.
+    pub fn set_owner_of(&self, name: impl AsRef<OsStr>, user: u32, group: u32) -> Result<()> {
+        let name = single(name.as_ref(), &self.path)?;
+        if self.stat(name)?.is_some_and(|stat| (stat.uid, stat.gid) == (user, group)) {
+            return Ok(());
+        }
+        let (user, group) = (rustix::fs::Uid::from_raw(user), rustix::fs::Gid::from_raw(group));
+        rustix::fs::chownat(&self.fd, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| self.error("change the owner of", name, errno))
+    }
+
     /// Gives this directory to `user`.
     pub fn set_owner(&self, user: u32) -> Result<()> {
         rustix::fs::fchown(&self.lock_fd()?, Some(rustix::fs::Uid::from_raw(user)), None)

@@ -6,12 +6,23 @@ use super::{Result, Store, StoreError};
 use crate::bundle::manifest::{Entry, EntryKind, Manifest};
 use crate::digest::{Digest, Hasher};
 use crate::os::dir::{Dir, FileKind};
-use crate::os::host;
+use crate::os::{clock, host};
 use crate::version::Release;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::Path;
+
+/// How long ago a change must have been before what was hashed after it is remembered: file systems give changes of one moment the same time,
+/// some in steps of two seconds (FAT, ext3 without nanoseconds have one).
+const SETTLED: SignedDuration = SignedDuration::from_secs(2);
+
+/// The step in which the kernel counts file times: at most a hundredth of a second (`CONFIG_HZ` is 100 or more).
+const TICK: SignedDuration = SignedDuration::from_millis(10);
+
+/// A time as file systems have it: seconds since 1970, and nanoseconds.
+pub type FileTime = (i64, u32);
 
 /// One entry that is not as it was signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +42,8 @@ pub enum Defect {
     Kind,
     /// It has other permission bits.
     Mode(u32),
+    /// It belongs to another user or group: these.
+    Owner(u32, u32),
     /// It has other content, or points elsewhere.
     Content,
     /// It was not signed at all.
@@ -45,6 +58,7 @@ impl fmt::Display for Problem {
             Defect::Missing => write!(formatter, "{} is missing", self.path),
             Defect::Kind => write!(formatter, "{} is of another kind", self.path),
             Defect::Mode(mode) => write!(formatter, "{} has mode {mode:04o}", self.path),
+            Defect::Owner(user, group) => write!(formatter, "{} belongs to user {user}, group {group}", self.path),
             Defect::Content => write!(formatter, "{} has other content", self.path),
             Defect::Foreign => write!(formatter, "{} does not belong there", self.path),
             Defect::Unreadable(reason) => write!(formatter, "{} could not be looked at: {reason}", self.path),
@@ -75,70 +89,146 @@ impl Store {
     pub fn check(&self, release: &Release, depth: Depth) -> Result<Vec<Problem>> {
         let (tree, manifest) = (self.tree(release)?, self.manifest(release)?);
         // Without a usable index everything is hashed: slower, and as sure.
-        let index = match depth {
-            Depth::Quick => self.index(release).ok().filter(|index| index.entries.len() == manifest.entries.len()),
-            Depth::Full => None,
-        };
-        Ok(check_tree(&tree, &manifest, index.as_ref()))
+        let index = self.index(release).ok().filter(|index| index.entries.len() == manifest.entries.len());
+        let taken = self.index_time(release);
+        let checked = check_tree(&tree, &manifest, index.as_ref().zip(taken), depth);
+        if let Some(index) = index.and_then(|index| checked.renewed(&manifest, index)) {
+            self.renew_index(release, &index);
+        }
+        Ok(checked.problems)
     }
 }
 
-/// Compares a tree with its manifest. Entries whose stat is as in `index` count as unchanged; without one everything is hashed.
-pub fn check_tree(tree: &Dir, manifest: &Manifest, index: Option<&Index>) -> Vec<Problem> {
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// All that is wrong, in the order of the manifest; what doesn't belong there comes last.
+    pub problems: Vec<Problem>,
+    /// Entries whose stat differs from the index, and whose content is as it was signed all the same.
+    sound: Vec<(usize, Indexed)>,
+}
+
+impl Checked {
+    /// The index with the entries that were looked into; None: nothing new was learnt. A directory in which something doesn't belong stays as
+    /// it was: it is listed again the next time.
+    fn renewed(&self, manifest: &Manifest, mut index: Index) -> Option<Index> {
+        let foreign: HashSet<&str> = self
+            .problems
+            .iter()
+            .filter(|problem| problem.defect == Defect::Foreign)
+            .map(|problem| problem.path.rsplit_once('/').map_or("", |(parent, _)| parent))
+            .collect();
+        let fit = |(number, _): &&(usize, Indexed)| !foreign.contains(manifest.entries[*number].path.as_str());
+        let new: Vec<_> =
+            self.sound.iter().filter(fit).filter(|(number, now)| index.entries[*number] != *now).collect();
+        for (number, now) in &new {
+            index.entries[*number] = *now;
+        }
+        (!new.is_empty()).then_some(index)
+    }
+}
+
+/// Compares a tree with its manifest. In a quick check entries whose stat is as in `index`, which was written at that time, count as unchanged;
+/// without one everything is hashed.
+pub fn check_tree(tree: &Dir, manifest: &Manifest, index: Option<(&Index, FileTime)>, depth: Depth) -> Checked {
     let entries = &manifest.entries;
     let share = entries.len().div_ceil(host::parallelism()).max(1);
-    let mut problems = Vec::new();
+    let mut checked = Checked::default();
     let mut touched_directories = Vec::new();
     std::thread::scope(|scope| {
         let looks: Vec<_> = entries
             .chunks(share)
             .enumerate()
             .map(|(number, chunk)| {
-                scope.spawn(move || look_at(tree, chunk, index.map(|index| &index.entries[number * share..])))
+                let look = Look { tree, index, depth, first: number * share };
+                scope.spawn(move || look.at(chunk))
             })
             .collect();
         for look in looks {
             let found = look.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            problems.extend(found.problems);
+            checked.problems.extend(found.problems);
+            checked.sound.extend(found.sound);
             touched_directories.extend(found.touched_directories);
         }
     });
-    problems.extend(foreign(tree, manifest, &touched_directories));
-    problems
+    checked.problems.extend(foreign(tree, manifest, &touched_directories));
+    checked
 }
 
 #[derive(Default)]
 struct Found {
     problems: Vec<Problem>,
+    sound: Vec<(usize, Indexed)>,
     /// Directories in which a name may have been added.
     touched_directories: Vec<String>,
 }
 
-fn look_at(tree: &Dir, entries: &[Entry], index: Option<&[Indexed]>) -> Found {
-    let mut found = Found::default();
-    for (number, entry) in entries.iter().enumerate() {
-        let path = entry.path.as_path();
-        let problem = match tree.stat_path(path) {
-            Err(error) => Some(Defect::Unreadable(error.to_string())),
-            Ok(None) => Some(Defect::Missing),
-            Ok(Some(stat)) => {
-                let unchanged = index.is_some_and(|index| index[number] == Indexed::of(&stat));
-                if !unchanged && stat.kind == FileKind::Directory {
-                    found.touched_directories.push(entry.path.as_str().to_owned());
+/// One thread's share of a check.
+struct Look<'a> {
+    tree: &'a Dir,
+    index: Option<(&'a Index, FileTime)>,
+    depth: Depth,
+    /// Index of its first entry.
+    first: usize,
+}
+
+impl Look<'_> {
+    fn at(&self, entries: &[Entry]) -> Found {
+        let mut found = Found::default();
+        for (number, entry) in entries.iter().enumerate() {
+            let number = self.first + number;
+            let path = entry.path.as_path();
+            let problem = match self.tree.stat_path(path) {
+                Err(error) => Some(Defect::Unreadable(error.to_string())),
+                Ok(None) => Some(Defect::Missing),
+                Ok(Some(stat)) => {
+                    let known = self.index.map(|(index, _)| &index.entries[number]);
+                    let now = Indexed::of(&stat);
+                    let unchanged = self.depth == Depth::Quick && known == Some(&now) && !self.is_too_young(&now);
+                    let directory = (kind_of(&entry.kind), stat.kind) == (FileKind::Directory, FileKind::Directory);
+                    if !unchanged && directory {
+                        found.touched_directories.push(entry.path.as_str().to_owned());
+                    }
+                    // The kind is no part of the index: a directory and a file can share all other numbers.
+                    if kind_of(&entry.kind) != stat.kind {
+                        Some(Defect::Kind)
+                    } else if unchanged {
+                        None
+                    } else {
+                        let defect = defect(self.tree, entry, stat.mode).or_else(|| other_owner(known, &now));
+                        if defect.is_none() && self.is_settled(path, &now) {
+                            found.sound.push((number, now));
+                        }
+                        defect
+                    }
                 }
-                // The kind is no part of the index: a directory and a file can share all other numbers.
-                if kind_of(&entry.kind) != stat.kind {
-                    Some(Defect::Kind)
-                } else if unchanged {
-                    None
-                } else {
-                    defect(tree, entry, stat.mode)
-                }
-            }
-        };
-        found.problems.extend(problem.map(|defect| Problem { path: entry.path.as_str().to_owned(), defect }));
+            };
+            found.problems.extend(problem.map(|defect| Problem { path: entry.path.as_str().to_owned(), defect }));
+        }
+        found
     }
-    found
+
+    /// A change just before the index was written may hide another one just after it, with the same times.
+    fn is_too_young(&self, now: &Indexed) -> bool {
+        self.index.is_none_or(|(_, taken)| time(now.ctime).checked_add(TICK).is_ok_and(|end| end >= time(taken)))
+    }
+
+    /// Whether what was hashed is what `now` speaks of: its stat is still the same, and so old that a later change can't share its times.
+    fn is_settled(&self, path: &Path, now: &Indexed) -> bool {
+        let settled = time(now.ctime).checked_add(SETTLED).is_ok_and(|settled| settled < clock::now());
+        let again = self.tree.stat_path(path).ok().flatten();
+        settled && again.is_some_and(|stat| Indexed::of(&stat) == *now)
+    }
+}
+
+fn time((seconds, nanoseconds): FileTime) -> Timestamp {
+    Timestamp::new(seconds, nanoseconds.cast_signed()).unwrap_or(Timestamp::MAX)
+}
+
+/// The owner that an entry had when it was installed is the one that it must have.
+fn other_owner(known: Option<&Indexed>, now: &Indexed) -> Option<Defect> {
+    let known = known?;
+    ((known.uid, known.gid) != (now.uid, now.gid)).then_some(Defect::Owner(now.uid, now.gid))
 }
 
 fn kind_of(kind: &EntryKind) -> FileKind {

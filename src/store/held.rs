@@ -10,18 +10,21 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
+/// Most places remembered of one content. Every release has hundreds of empty files.
+const PLACES_MAXIMUM: usize = 16;
+
 /// Files of installed releases, of all packages, that another release has, too.
 #[derive(Debug, Default)]
 pub struct HeldFiles {
     trees: Vec<Dir>,
-    files: HashMap<Digest, Option<(usize, BundlePath)>>,
+    files: HashMap<Digest, Vec<(usize, BundlePath)>>,
 }
 
 impl HeldFiles {
     /// What the store holds of the files of `manifest`. A release whose receipt or tree can't be read holds nothing.
     pub fn of(store: &Store, manifest: &Manifest) -> Result<Self> {
         let wanted = manifest.entries.iter().filter_map(|entry| match &entry.kind {
-            EntryKind::File { sha256, .. } => Some((*sha256, None)),
+            EntryKind::File { sha256, .. } => Some((*sha256, Vec::new())),
             EntryKind::Directory { .. } | EntryKind::Link { .. } => None,
         });
         let mut held = Self { trees: Vec::new(), files: wanted.collect() };
@@ -40,26 +43,22 @@ impl HeldFiles {
     fn add(&mut self, tree: Dir, manifest: Manifest) {
         for entry in manifest.entries {
             if let EntryKind::File { sha256, .. } = entry.kind {
-                if let Some(place @ None) = self.files.get_mut(&sha256) {
-                    *place = Some((self.trees.len(), entry.path));
+                if let Some(places) = self.files.get_mut(&sha256).filter(|places| places.len() < PLACES_MAXIMUM) {
+                    places.push((self.trees.len(), entry.path));
                 }
             }
         }
         self.trees.push(tree);
     }
-
-    fn place(&self, sha256: &Digest) -> Option<&(usize, BundlePath)> {
-        self.files.get(sha256)?.as_ref()
-    }
 }
 
 impl Held for HeldFiles {
-    fn has(&self, sha256: &Digest) -> bool {
-        self.place(sha256).is_some()
+    fn places(&self, sha256: &Digest) -> usize {
+        self.files.get(sha256).map_or(0, Vec::len)
     }
 
-    fn open(&self, sha256: &Digest) -> Option<File> {
-        let (tree, path) = self.place(sha256)?;
+    fn open(&self, sha256: &Digest, place: usize) -> Option<File> {
+        let (tree, path) = self.files.get(sha256)?.get(place)?;
         let (parent, name) = path.split();
         let tree = self.trees.get(*tree)?;
         if parent.is_empty() {

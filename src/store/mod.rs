@@ -15,6 +15,7 @@ pub mod lease;
 pub mod preflight;
 pub mod receipt;
 pub mod recover;
+pub mod repair;
 
 pub use error::StoreError;
 

@@ -70,6 +70,17 @@ impl Store {
         Ok(self.receipt(release)?.read(MANIFEST_NAME, MANIFEST_COMPRESSED_MAXIMUM_BYTES)?)
     }
 
+    /// Stores what a check has learnt. Without the right to, or without room, nothing is lost: the next check hashes the same files again. Two
+    /// that write at once may spoil the file, which has a checksum: then all is hashed once more.
+    pub(super) fn renew_index(&self, release: &Release, index: &Index) {
+        let _ = self.receipt(release).map(|receipt| receipt.write_atomic(INDEX_NAME, &index.to_bytes(), FILE_MODE));
+    }
+
+    /// When the index was written.
+    pub(super) fn index_time(&self, release: &Release) -> Option<(i64, u32)> {
+        Some(self.receipt(release).ok()?.stat(INDEX_NAME).ok()??.mtime)
+    }
+
     pub(super) fn index(&self, release: &Release) -> Result<Index> {
         let directory = self.receipt(release)?;
         Index::parse(&directory.read(INDEX_NAME, INDEX_LENGTH_MAXIMUM)?, &directory.path().join(INDEX_NAME))

@@ -303,7 +303,7 @@ impl Supervisor {
         let again = how.map(|how| format!("the agent {how} and was started again"));
         self.trouble = match self.start(which) {
             Err(report) => Some(report.to_string()),
-            Ok(()) => loops.clone().or(again),
+            Ok(mended) => loops.clone().or(again).or(mended),
         };
         self.health = None;
         self.restart.begins(now.since_boot);
@@ -313,13 +313,15 @@ impl Supervisor {
         HEALTH_LOOK_SOON
     }
 
-    fn start(&mut self, which: Which<'_>) -> Result<(), Report> {
+    /// Starts a process; gives what had to be mended before that.
+    fn start(&mut self, which: Which<'_>) -> Result<Option<String>, Report> {
         let store = self.driver.store();
         // Who it is that starts an adopted agent, it is not this supervisor.
-        let Some(release) = which.release() else { return Ok(()) };
-        store.verify(release)?;
+        let Some(release) = which.release() else { return Ok(None) };
+        let mended = store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
         let manifest = store.manifest(release)?;
-        Ok(self.processes.start(which, &manifest, Origin::Boot, Role::Active)?)
+        self.processes.start(which, &manifest, Origin::Boot, Role::Active)?;
+        Ok(mended)
     }
 
     fn handle(&mut self, event: Event, now: Moment) {

@@ -31,6 +31,7 @@ mod quickstart;
 mod readers;
 mod rebuild;
 mod rehearsal;
+mod repair;
 mod repository;
 mod salt;
 mod shim;

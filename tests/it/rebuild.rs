@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 const BIG_BYTES: usize = 9 << 20;
 
 /// Frames out of a payload's file, and which were asked for.
-struct Counted {
+pub(crate) struct Counted {
     payload: fs::File,
-    asked: Vec<Frame>,
+    pub(crate) asked: Vec<Frame>,
 }
 
 struct Asked<'a>(&'a fs::File);
@@ -52,14 +52,14 @@ impl FrameSource for Asked<'_> {
 }
 
 /// Two releases of one package: the second has one file more than the first, one changed, one gone.
-struct Pair {
-    repo: RepoBuilder,
-    first: (ReleaseId, PathBuf),
-    second: (ReleaseId, PathBuf, Packed),
+pub(crate) struct Pair {
+    pub(crate) repo: RepoBuilder,
+    pub(crate) first: (ReleaseId, PathBuf),
+    pub(crate) second: (ReleaseId, PathBuf, Packed),
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let repo = RepoBuilder::new(sidle::os::clock::now());
         let tree = repo.directory.path().join("tree");
         for number in 0..40 {
@@ -78,13 +78,13 @@ impl Pair {
         let next = self::packed(&repo, &tree, "2.0", &[packed.0.manifest]);
         let second = add(&repo, &next);
         repo.publish();
-        let first_bundle = repo.export(&[first.clone()], "first.sidle");
-        let second_bundle = repo.export(&[second.clone()], "second.sidle");
+        let first_bundle = repo.export(std::slice::from_ref(&first), "first.sidle");
+        let second_bundle = repo.export(std::slice::from_ref(&second), "second.sidle");
         Self { repo, first: (first, first_bundle), second: (second, second_bundle, next.0) }
     }
 
     /// A host that has the first release.
-    fn host(&self) -> Inside {
+    pub(crate) fn host(&self) -> Inside {
         let host = Inside::new(&self.repo.root());
         host.install(&fs::read(&self.first.1).unwrap()).unwrap();
         host
@@ -97,7 +97,7 @@ impl Pair {
         host.store()
     }
 
-    fn payload(&self) -> Counted {
+    pub(crate) fn payload(&self) -> Counted {
         let (id, _, packed) = &self.second;
         let name = format!("{}.payload.tar.zst", packed.manifest.payload.sha256);
         let path = self.repo.path().join("targets").join(id.to_string()).join(name);

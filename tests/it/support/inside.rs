@@ -9,6 +9,7 @@ use sidle::digest::Digest;
 use sidle::failure::Report;
 use sidle::keyring::{Adoption, Judge, Keyring};
 use sidle::layout::Layout;
+use sidle::store::Store;
 use sidle::store::collect::Effect;
 use sidle::store::install::{Approved, Installed, Placement, install, install_fetched};
 use sidle::store::preflight::Host as Fitness;
@@ -68,6 +69,11 @@ impl Inside {
         let keyring = Keyring::open(&self.layout.trust()).unwrap();
         let verified = keyring.verify(&metadata_of(bundle), sidle::os::clock::now(), Expiry::Strict).unwrap();
         verified.targets.unwrap()
+    }
+
+    /// A package's part of the store.
+    pub fn store_of(&self, package: &str) -> Store {
+        Store::new(&self.layout, &package.parse().unwrap())
     }
 
     /// A path below its root.

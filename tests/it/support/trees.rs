@@ -66,8 +66,10 @@ pub fn contents(root: &Path) -> BTreeMap<String, (char, u32, Vec<u8>)> {
                 ('d', mode, Vec::new())
             } else if stat.is_symlink() {
                 ('l', 0, fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
-            } else {
+            } else if stat.is_file() {
                 ('f', mode, fs::read(&path).unwrap())
+            } else {
+                ('?', mode, Vec::new())
             };
             found.insert(name, what);
         }

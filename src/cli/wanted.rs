@@ -1,0 +1,36 @@
+//! What a command line names of a repository: a package, and a release of it or its newest one.
+
+use crate::name::{NameError, PackageName};
+use crate::version::{Release, VersionError};
+use std::fmt;
+use std::str::FromStr;
+
+/// `PACKAGE` or `PACKAGE@RELEASE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The package.
+    pub package: PackageName,
+    /// The release; None: the newest.
+    pub release: Option<Release>,
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (package, release) =
+            text.split_once('@').map_or((text, None), |(package, release)| (package, Some(release)));
+        Ok(Self {
+            package: package.parse().map_err(|error: NameError| error.to_string())?,
+            release: release.map(str::parse).transpose().map_err(|error: VersionError| error.to_string())?,
+        })
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.release {
+            Some(release) => write!(out, "{} {release}", self.package),
+            None => self.package.fmt(out),
+        }
+    }
+}

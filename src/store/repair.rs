@@ -1,0 +1,268 @@
+//! Repair: what is broken of a tree, and nothing else, is made anew: from other files of this host by their content, then from frames of the
+//! payload. Each file comes into place by one rename, so that processes that have the old one open keep it. Nothing is trusted that doesn't
+//! hash; what doesn't belong into the tree is set aside.
+
+use super::check::{Defect, Depth, Problem};
+use super::held::HeldFiles;
+use super::{PackageLock, Result, Store, StoreError};
+use crate::bundle::manifest::{EntryKind, Manifest};
+use crate::bundle::rebuild::{copy_files, unpack_files};
+use crate::bundle::source::{FrameSource, PayloadSource, SourceError};
+use crate::bundle::unpack::make_directories;
+use crate::crash_point;
+use crate::failure::{Class, Report};
+use crate::layout;
+use crate::os::dir::{Dir, FileKind};
+use crate::os::{OsError, host};
+use crate::version::Release;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The directory beside `versions` that takes what doesn't belong into a tree.
+const ASIDE: &str = "aside";
+/// Most things set aside of one release. Stops a loop that fills a disk with names.
+const ASIDE_MAXIMUM: usize = 10_000;
+
+/// What a repair came to.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// What was mended, relative to the tree.
+    pub mended: Vec<String>,
+    /// What was set aside, and where it is now.
+    pub aside: Vec<(String, std::path::PathBuf)>,
+    /// What is still wrong.
+    pub left: Vec<Problem>,
+    /// Why frames could not be had.
+    pub unreachable: Option<Report>,
+}
+
+/// No payload is at hand: what other files of this host don't have stays broken.
+#[derive(Debug, Clone, Copy)]
+pub struct NoPayload;
+
+impl PayloadSource for NoPayload {
+    fn frames<'a>(
+        &'a mut self,
+        _: &[crate::bundle::manifest::Frame],
+    ) -> std::result::Result<Box<dyn FrameSource + 'a>, SourceError> {
+        let error = "cannot mend it from this host's own files: no other release has them".into();
+        Err(SourceError { class: Class::Integrity, error })
+    }
+}
+
+impl Repaired {
+    /// In a few words, for people: `3 entries of 3007.17-1 were damaged and have been mended`.
+    pub fn told(&self, release: &Release) -> String {
+        let count = self.mended.len() + self.aside.len();
+        let (entries, were) = if count == 1 { ("entry", "was") } else { ("entries", "were") };
+        format!("{count} {entries} of {release} {were} damaged, and mended before the start")
+    }
+}
+
+impl Store {
+    /// Checks a release quickly before a start. What is damaged is mended with this host's own files; an error that holds all that can't be.
+    /// Gives what was mended; None: nothing was broken.
+    pub fn verify_or_repair(&self, release: &Release) -> Result<Option<Repaired>> {
+        let damaged = match self.verify(release) {
+            Ok(()) => return Ok(None),
+            Err(damaged @ StoreError::Damaged { .. }) => damaged,
+            Err(error) => return Err(error),
+        };
+        // Whoever may not write, or finds the package locked, is told of the damage.
+        let Ok(repaired) = self.lock().and_then(|lock| self.repair(&lock, release, Depth::Quick, &mut NoPayload))
+        else {
+            return Err(damaged);
+        };
+        if repaired.left.is_empty() {
+            return Ok(Some(repaired));
+        }
+        Err(StoreError::Damaged { package: self.package.clone(), release: release.clone(), problems: repaired.left })
+    }
+
+    /// Checks a release and mends what is broken, with files of this host, then with `payload`.
+    pub fn repair(
+        &self,
+        lock: &PackageLock,
+        release: &Release,
+        depth: Depth,
+        payload: &mut dyn PayloadSource,
+    ) -> Result<Repaired> {
+        let mut repaired = Repaired::default();
+        let found = self.check(release, depth)?;
+        if found.is_empty() {
+            return Ok(repaired);
+        }
+        let manifest = self.manifest(release)?;
+        let bench = Bench::new(self, release, &manifest)?;
+        // Directories first: what is below a missing or closed one can't be looked at.
+        bench.mend_directories(&found, &mut repaired)?;
+        let broken = self.check(release, depth)?;
+        bench.set_aside(&broken, &mut repaired)?;
+        let mended = bench.mend_files(&broken, payload, &mut repaired);
+        bench.mend_links(&broken, &mut repaired)?;
+        self.empty_staging(lock)?;
+        mended?;
+        bench.tree.sync_filesystem()?;
+        crash_point!("repair.synced");
+        repaired.left = self.check(release, depth)?;
+        repaired.mended.sort();
+        repaired.mended.dedup();
+        repaired.mended.retain(|path| repaired.left.iter().all(|problem| problem.path != *path));
+        Ok(repaired)
+    }
+}
+
+/// A tree under repair.
+struct Bench<'a> {
+    store: &'a Store,
+    release: &'a Release,
+    manifest: &'a Manifest,
+    tree: Dir,
+    package: Dir,
+    entries: HashMap<&'a str, usize>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(store: &'a Store, release: &'a Release, manifest: &'a Manifest) -> Result<Self> {
+        let entries = manifest.entries.iter().enumerate().map(|(index, entry)| (entry.path.as_str(), index)).collect();
+        let package = Dir::open(&store.layout.package(&store.package))?;
+        Ok(Self { store, release, manifest, tree: store.tree(release)?, package, entries })
+    }
+
+    /// The broken entries, in the manifest's order.
+    fn entries(&self, problems: &[Problem]) -> Vec<usize> {
+        let mut entries: Vec<usize> =
+            problems.iter().filter_map(|problem| self.entries.get(problem.path.as_str()).copied()).collect();
+        entries.sort_unstable();
+        entries
+    }
+
+    /// The open directory of an entry, and its name there.
+    fn place(&self, path: &'a str) -> Result<(Dir, &'a str)> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        Ok((self.tree.beneath(Path::new(parent))?, name))
+    }
+
+    fn mend_directories(&self, problems: &[Problem], repaired: &mut Repaired) -> Result<()> {
+        for entry in self.entries(problems).into_iter().map(|index| &self.manifest.entries[index]) {
+            let EntryKind::Directory { mode } = entry.kind else { continue };
+            let (parent, name) = self.place(entry.path.as_str())?;
+            match parent.stat(name)?.map(|stat| stat.kind) {
+                Some(FileKind::Directory) => parent.set_mode(name, mode)?,
+                Some(FileKind::File | FileKind::Symlink | FileKind::Other) => {
+                    self.aside(entry.path.as_str(), repaired)?;
+                    parent.make_dir(name, mode)?;
+                }
+                None => parent.make_dir(name, mode)?,
+            }
+            self.own(&parent, name)?;
+            crash_point!("repair.directory");
+            repaired.mended.push(entry.path.to_string());
+        }
+        Ok(())
+    }
+
+    /// Moves away what was not signed, and directories that stand where files or links belong.
+    fn set_aside(&self, problems: &'a [Problem], repaired: &mut Repaired) -> Result<()> {
+        for problem in problems {
+            let (parent, name) = self.place(&problem.path)?;
+            let in_the_way = match problem.defect {
+                Defect::Foreign => true,
+                Defect::Kind => parent.stat(name)?.is_some_and(|stat| stat.kind == FileKind::Directory),
+                Defect::Missing | Defect::Mode(_) | Defect::Owner(..) | Defect::Content | Defect::Unreadable(_) => {
+                    false
+                }
+            };
+            if in_the_way {
+                self.aside(&problem.path, repaired)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn aside(&self, path: &str, repaired: &mut Repaired) -> Result<()> {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = self.tree.beneath(Path::new(parent))?;
+        let aside = self.package.child_or_create(ASIDE, 0o700)?.child_or_create(self.release.to_string(), 0o700)?;
+        for number in 1..=ASIDE_MAXIMUM {
+            let free = format!("{number}-{name}");
+            if aside.stat(&free)?.is_none() {
+                parent.rename_exclusive(name, &aside, &free)?;
+                crash_point!("repair.aside");
+                repaired.aside.push((path.to_owned(), aside.path().join(free)));
+                return Ok(());
+            }
+        }
+        Err(OsError::new("set aside into", aside.path(), std::io::Error::from(std::io::ErrorKind::StorageFull)).into())
+    }
+
+    /// Makes broken files anew in staging, then moves each into place.
+    fn mend_files(&self, problems: &[Problem], payload: &mut dyn PayloadSource, repaired: &mut Repaired) -> Result<()> {
+        let is_file = |index: &usize| matches!(self.manifest.entries[*index].kind, EntryKind::File { .. });
+        let files: Vec<usize> = self.entries(problems).into_iter().filter(is_file).collect();
+        if files.is_empty() {
+            return Ok(());
+        }
+        let staging = self.package.child(layout::STAGING)?;
+        let threads = host::parallelism();
+        let own = self.workplace(&staging, "own")?;
+        let held = HeldFiles::of(self.store, self.manifest)?;
+        let missing = copy_files(self.manifest, &files, &held, &own, threads).map_err(Report::from)?;
+        let copied: Vec<usize> = files.into_iter().filter(|index| missing.binary_search(index).is_err()).collect();
+        self.move_in(&own, &copied, repaired)?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let frames = self.workplace(&staging, "frames")?;
+        match unpack_files(self.manifest, &missing, payload, &frames, threads) {
+            Ok(()) => self.move_in(&frames, &missing, repaired),
+            Err(error) if error.class() == Class::NoSpace => Err(StoreError::Refused(error.into())),
+            Err(error) => {
+                repaired.unreachable = Some(error.into());
+                Ok(())
+            }
+        }
+    }
+
+    /// A directory in staging with all directories of the tree.
+    fn workplace(&self, staging: &Dir, purpose: &str) -> Result<Dir> {
+        let name = format!("{}.{purpose}", self.release);
+        staging.remove_tree(&name)?;
+        staging.make_dir(&name, 0o700)?;
+        let workplace = staging.child(&name)?;
+        make_directories(self.manifest, &workplace)?;
+        Ok(workplace)
+    }
+
+    fn move_in(&self, from: &Dir, files: &[usize], repaired: &mut Repaired) -> Result<()> {
+        // What is renamed into a tree that is in use must not be empty after a power cut.
+        from.sync_filesystem()?;
+        for index in files {
+            let path = self.manifest.entries[*index].path.as_str();
+            let (parent, name) = self.place(path)?;
+            let (directory, _) = path.rsplit_once('/').unwrap_or(("", path));
+            from.beneath(Path::new(directory))?.rename(name, &parent, name)?;
+            self.own(&parent, name)?;
+            crash_point!("repair.file");
+            repaired.mended.push(path.to_owned());
+        }
+        Ok(())
+    }
+
+    fn mend_links(&self, problems: &[Problem], repaired: &mut Repaired) -> Result<()> {
+        for entry in self.entries(problems).into_iter().map(|index| &self.manifest.entries[index]) {
+            let EntryKind::Link { target } = &entry.kind else { continue };
+            let (parent, name) = self.place(entry.path.as_str())?;
+            parent.replace_symlink(Path::new(target), name)?;
+            crash_point!("repair.link");
+            repaired.mended.push(entry.path.to_string());
+        }
+        Ok(())
+    }
+
+    /// Gives an entry to the owner of the package's directory.
+    fn own(&self, parent: &Dir, name: &str) -> Result<()> {
+        let owner = self.package.stat_self()?;
+        Ok(parent.set_owner_of(name, owner.uid, owner.gid)?)
+    }
+}

@@ -1,0 +1,266 @@
+//! A damaged tree is found out and mended: from a sibling, from the payload, by renames alone, and it ends exactly as signed.
+
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
+
+use crate::rebuild::Pair;
+use crate::support::inside::Inside;
+use crate::support::trees;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use sidle::bundle::manifest::EntryKind;
+use sidle::bundle::unpack::PayloadSource;
+use sidle::store::Store;
+use sidle::store::check::{Defect, Depth};
+use sidle::store::repair::{NoPayload, Repaired};
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// A host that has both releases of a pair.
+struct Host {
+    inside: Inside,
+    store: Store,
+}
+
+impl Host {
+    fn new(pair: &Pair) -> Self {
+        let inside = pair.host();
+        inside.install(&fs::read(&pair.second.1).unwrap()).unwrap();
+        let store = inside.store_of("demo");
+        Self { inside, store }
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.inside.path("opt/sidle/demo/versions/2.0-1")
+    }
+
+    fn problems(&self, depth: Depth) -> Vec<(String, Defect)> {
+        let problems = self.store.check(&"2.0-1".parse().unwrap(), depth).unwrap();
+        problems.into_iter().map(|problem| (problem.path, problem.defect)).collect()
+    }
+
+    fn repair(&self, depth: Depth, payload: &mut dyn PayloadSource) -> Repaired {
+        let lock = self.store.lock().unwrap();
+        self.store.repair(&lock, &"2.0-1".parse().unwrap(), depth, payload).unwrap()
+    }
+
+    fn has_other_owners(&self) -> bool {
+        let mut directories = vec![self.tree()];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let metadata = fs::symlink_metadata(entry.as_ref().unwrap().path()).unwrap();
+                if metadata.uid() != 0 || metadata.gid() != 0 {
+                    return true;
+                }
+                if metadata.is_dir() {
+                    directories.push(entry.unwrap().path());
+                }
+            }
+        }
+        false
+    }
+
+    /// The second release's tree.
+    fn release(&self) -> crate::support::inside::Contents {
+        trees::contents(&self.tree())
+    }
+}
+
+/// A thing that happens to an entry.
+#[derive(Debug, Clone, Copy)]
+enum Harm {
+    Delete,
+    Truncate,
+    Flip,
+    Mode,
+    Owner,
+    Link,
+    Directory,
+    Pipe,
+    Foreign,
+    Swap,
+}
+
+const HARMS: [Harm; 10] = [
+    Harm::Delete,
+    Harm::Truncate,
+    Harm::Flip,
+    Harm::Mode,
+    Harm::Owner,
+    Harm::Link,
+    Harm::Directory,
+    Harm::Pipe,
+    Harm::Foreign,
+    Harm::Swap,
+];
+
+fn remove(path: &Path) {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path).unwrap(),
+        Ok(_) => fs::remove_file(path).unwrap(),
+        Err(_) => {}
+    }
+}
+
+fn harm(tree: &Path, path: &Path, other: &Path, harm: Harm) {
+    let path = tree.join(path);
+    let Ok(metadata) = fs::symlink_metadata(&path) else { return };
+    let parent = path.parent().unwrap();
+    match harm {
+        Harm::Truncate if metadata.is_file() => {
+            fs::File::options().write(true).open(&path).unwrap().set_len(metadata.len() / 2).unwrap();
+        }
+        Harm::Flip if metadata.is_file() && metadata.len() > 0 => {
+            let file = fs::File::options().read(true).write(true).open(&path).unwrap();
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, metadata.len() / 2).unwrap();
+            file.write_all_at(&[byte[0] ^ 1], metadata.len() / 2).unwrap();
+            file.set_modified(metadata.modified().unwrap()).unwrap();
+        }
+        Harm::Mode if !metadata.is_symlink() => {
+            fs::set_permissions(&path, fs::Permissions::from_mode(metadata.mode() & 0o7777 ^ 0o022)).unwrap();
+        }
+        Harm::Owner => std::os::unix::fs::lchown(&path, Some(12_345), Some(54_321)).unwrap(),
+        Harm::Link => {
+            remove(&path);
+            std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+        }
+        Harm::Directory => {
+            remove(&path);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("inside"), "x").unwrap();
+        }
+        Harm::Pipe => {
+            remove(&path);
+            assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        }
+        Harm::Foreign if parent.is_dir() => fs::write(parent.join("sitecustomize.py"), "raise SystemExit").unwrap(),
+        Harm::Swap => {
+            let other = tree.join(other);
+            let two = fs::symlink_metadata(&other).is_ok_and(|other| other.is_file()) && metadata.is_file();
+            if two && other != path {
+                let spare = tree.join("spare");
+                fs::rename(&path, &spare).unwrap();
+                fs::rename(&other, &path).unwrap();
+                fs::rename(&spare, &other).unwrap();
+            }
+        }
+        Harm::Delete | Harm::Truncate | Harm::Flip | Harm::Mode | Harm::Foreign => remove(&path),
+    }
+}
+
+#[test]
+fn random_damage_is_found_by_both_checks_and_mended_to_the_signed_tree() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    let whole = host.release();
+    let manifest = &pair.second.2.manifest;
+    let paths: Vec<PathBuf> = manifest.entries.iter().map(|entry| entry.path.as_path().to_owned()).collect();
+    let rounds = 1000;
+    let one = (0..HARMS.len(), 0..paths.len(), 0..paths.len());
+    let strategy = prop::collection::vec(one, 1..5);
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for round in 0..rounds {
+        let harms = strategy.new_tree(&mut runner).unwrap().current();
+        for (what, path, other) in &harms {
+            harm(&host.tree(), &paths[*path], &paths[*other], HARMS[*what]);
+        }
+        let (quick, full) = (host.problems(Depth::Quick), host.problems(Depth::Full));
+        assert_eq!(quick, full, "round {round}: {harms:?}");
+        if full.is_empty() {
+            // Two swaps of the same files are no damage.
+            assert!(host.release() == whole && !host.has_other_owners(), "round {round}: {harms:?}");
+            continue;
+        }
+        let repaired = host.repair(Depth::Quick, &mut pair.payload());
+        assert!(repaired.left.is_empty(), "round {round}: {harms:?}: {repaired:?}");
+        assert_eq!(host.release(), whole, "round {round}: {harms:?}");
+        assert!(host.problems(Depth::Full).is_empty(), "round {round}");
+        assert!(!host.has_other_owners(), "round {round}: {harms:?}");
+        remove(&host.inside.path("opt/sidle/demo/aside"));
+    }
+}
+
+#[test]
+fn a_repair_takes_from_the_sibling_first_and_asks_for_the_frames_of_the_rest_only() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    for path in ["lib/same3", "lib/same4", "lib/big"] {
+        fs::remove_file(host.tree().join(path)).unwrap();
+    }
+    let mut payload = pair.payload();
+    let repaired = host.repair(Depth::Quick, &mut payload);
+    assert_eq!((repaired.mended.len(), payload.asked.len()), (3, 0), "{repaired:?}");
+    fs::remove_file(host.tree().join("lib/more/added")).unwrap();
+    fs::remove_file(host.tree().join("lib/same5")).unwrap();
+    let offline = host.repair(Depth::Quick, &mut NoPayload);
+    assert_eq!(offline.mended, ["lib/same5"]);
+    assert_eq!(offline.left.len(), 1, "{offline:?}");
+    assert!(offline.left[0].path == "lib/more/added" && offline.unreachable.is_some(), "{offline:?}");
+    let repaired = host.repair(Depth::Quick, &mut payload);
+    assert!(repaired.left.is_empty() && repaired.mended == ["lib/more/added"], "{repaired:?}");
+    let manifest = &pair.second.2.manifest;
+    let EntryKind::File { frame, .. } =
+        manifest.entries.iter().find(|entry| entry.path.as_str() == "lib/more/added").unwrap().kind
+    else {
+        panic!("it is a file")
+    };
+    assert_eq!(payload.asked, [manifest.frames[frame as usize]]);
+}
+
+#[test]
+fn a_process_that_has_a_broken_file_open_keeps_it() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    let path = host.tree().join("lib/same9");
+    let mut open = fs::File::open(&path).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().write_all_at(b"?", 0).unwrap();
+    host.repair(Depth::Quick, &mut NoPayload);
+    let mut kept = Vec::new();
+    open.read_to_end(&mut kept).unwrap();
+    let mended = fs::read(&path).unwrap();
+    assert!(kept[0] == b'?' && kept[1..] == mended[1..] && mended[0] != b'?');
+    assert_ne!(open.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
+}
+
+#[test]
+fn what_does_not_belong_is_set_aside_and_not_thrown_away() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    fs::create_dir(host.tree().join("lib/evil")).unwrap();
+    fs::write(host.tree().join("lib/evil/hook.pth"), "import os").unwrap();
+    let repaired = host.repair(Depth::Quick, &mut NoPayload);
+    assert!(repaired.left.is_empty() && repaired.mended.is_empty(), "{repaired:?}");
+    let (path, place) = &repaired.aside[0];
+    assert_eq!(path, "lib/evil");
+    assert_eq!(fs::read_to_string(place.join("hook.pth")).unwrap(), "import os");
+    assert!(!host.tree().join("lib/evil").exists());
+}
+
+#[test]
+fn a_touch_of_every_file_is_looked_into_once_and_is_no_damage() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    let index = host.inside.path("var/lib/sidle/demo/2.0-1/index");
+    let before = fs::read(&index).unwrap();
+    // As restorecon does: the same bits again change the ctime alone.
+    for entry in &pair.second.2.manifest.entries {
+        let path = host.tree().join(entry.path.as_path());
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        std::os::unix::fs::lchown(&path, Some(metadata.uid()), Some(metadata.gid())).unwrap();
+    }
+    assert!(host.problems(Depth::Quick).is_empty());
+    crate::support::eventually(10, "the index is renewed once the changes are old enough", || {
+        assert!(host.problems(Depth::Quick).is_empty());
+        if fs::read(&index).unwrap() == before { Err("it is as it was".to_owned()) } else { Ok(()) }
+    });
+    // From then on nothing is hashed: the index stays as it is.
+    crate::support::eventually(10, "nothing is left to learn", || {
+        let known = fs::read(&index).unwrap();
+        assert!(host.problems(Depth::Quick).is_empty());
+        if fs::read(&index).unwrap() == known { Ok(()) } else { Err("it has changed".to_owned()) }
+    });
+    fs::write(host.tree().join("lib/same1"), "other").unwrap();
+    assert_eq!(host.problems(Depth::Quick), [("lib/same1".to_owned(), Defect::Content)]);
+}
