@@ -30,8 +30,7 @@ impl Certificates {
         };
         let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
         openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=test-authority -days 2"));
-        for (name, extension) in
-            [("server", "subjectAltName=IP:127.0.0.1,DNS:localhost"), ("client", "extendedKeyUsage=clientAuth")]
+        for (name, extension) in [("server", "subjectAltName=IP:127.0.0.1"), ("client", "extendedKeyUsage=clientAuth")]
         {
             fs::write(directory.path().join("extensions"), extension).unwrap();
             openssl(&format!("req -new {key} -keyout {name}.key -out {name}.csr -subj /CN={name}.example"));
@@ -98,10 +97,14 @@ impl Nginx {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// One line per request: `GET /path|status|range|bytes|authorization|client`.
-    pub fn seen(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.directory.path().join("access.log")).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
+    /// The requests, at least so many, one line each: `GET /path|status|range|bytes|authorization|client`. It writes one down when its answer has
+    /// gone out already.
+    pub fn seen(&self, at_least: usize) -> Vec<String> {
+        eventually(20, "requests in nginx's log", || {
+            let text = fs::read_to_string(self.directory.path().join("access.log")).unwrap_or_default();
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            if lines.len() >= at_least { Ok(lines) } else { Err(text) }
+        })
     }
 }
 
