@@ -28,9 +28,21 @@
 //! config = "/etc/salt"       # default: what the release's manifest names
 //! windows = []               # instead of those above; none: always
 //! timezone = "UTC"           # instead of the one above
+//!
+//! [repository]                # where releases are fetched from: all of it is in `config::repository`
+//! url = "https://repo.example/salt"  # or mirrors = ["https://…", { url = "https://…", token_file = "…" }, "file:///…"]
+//! ca_file = "/etc/sidle/ca.pem"      # with system_ca = false instead of the host's authorities; client_certificate, client_key
+//! token_file = "/etc/sidle/token"    # or netrc = "…"; mode 0600, sent over https:// alone
+//! proxy = "none"              # default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say
+//! rate_limit = "2MiB"         # bytes a second; default: no limit
+//! splay = "15m"               # runs that nobody waits for begin at a random time within this
+//! connect_timeout = "10s"     # stall_timeout = "30s", total_timeout = "2h", attempts = 5
 //! ```
 
+mod repository;
+
 use crate::failure::{Class, Report};
+use crate::fetch;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
@@ -42,6 +54,7 @@ use crate::switch::windows::{Window, Windows};
 use crate::trust::{BY_HAND_GRACE, Expiry};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
+use repository::RepositoryFragment;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,6 +86,8 @@ struct Fragment {
     restore_configuration: Option<bool>,
     windows: Option<Vec<Window>>,
     timezone: Option<String>,
+    #[serde(default)]
+    repository: RepositoryFragment,
     #[serde(default)]
     instances: BTreeMap<InstanceName, InstanceFragment>,
 }
@@ -150,6 +165,7 @@ impl Fragment {
             restore_configuration: over.restore_configuration.or(self.restore_configuration),
             windows: over.windows.or(self.windows),
             timezone: over.timezone.or(self.timezone),
+            repository: self.repository.under(over.repository),
             instances,
         }
     }
@@ -184,6 +200,7 @@ pub struct Settings {
     pub restore_configuration: bool,
     windows: Vec<Window>,
     timezone: Option<String>,
+    repository: RepositoryFragment,
     instances: BTreeMap<InstanceName, InstanceFragment>,
 }
 
@@ -227,6 +244,12 @@ impl Settings {
 }
 
 impl Settings {
+    /// The repository that releases are fetched from. Looked at here and not when settings are read: a mirror that can't be used keeps no agent
+    /// from starting.
+    pub fn repository(&self) -> Result<fetch::Settings, Report> {
+        self.repository.settings()
+    }
+
     /// How late the metadata of a bundle carried by hand may be.
     pub fn expiry_by_hand(&self) -> Expiry {
         let grace = SignedDuration::try_from(self.by_hand_grace).unwrap_or(BY_HAND_GRACE);
@@ -293,6 +316,7 @@ impl From<Fragment> for Settings {
             restore_configuration: fragment.restore_configuration.unwrap_or(false),
             windows: fragment.windows.unwrap_or_default(),
             timezone: fragment.timezone,
+            repository: fragment.repository,
             instances: fragment.instances,
         }
     }

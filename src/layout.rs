@@ -77,6 +77,11 @@ impl Layout {
         self.root.join("run/sidle").join(instance.as_str())
     }
 
+    /// `/var/cache/sidle`: what is fetched again when it is gone.
+    pub fn cache(&self) -> PathBuf {
+        self.root.join("var/cache/sidle")
+    }
+
     /// `/etc/sidle`: settings.
     pub fn settings(&self) -> PathBuf {
         self.root.join("etc/sidle")

@@ -6,7 +6,7 @@
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents
 //! 5  supervise                one loop over one enum of events
 //! 4  switch run loaded config   the pure switch machine and its driver; becoming a release, with which configuration; settings
-//! 3  store salt demo signer keyring repository   siblings do not import each other
+//! 3  fetch store salt demo signer keyring repository   siblings do not import each other
 //! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
 //! 0  name version digest failure layout
@@ -22,6 +22,7 @@ pub mod config;
 pub mod demo;
 pub mod digest;
 pub mod failure;
+pub mod fetch;
 pub mod keyring;
 pub mod layout;
 pub mod loaded;

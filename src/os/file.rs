@@ -3,6 +3,7 @@
 use super::{OsError, Result};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Opens a regular file to read. A directory or device is refused with its kind in the message.
@@ -28,6 +29,20 @@ pub fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Permission bits that a file with a secret in it must not have: others can't look into it, a group can't change it.
+const SECRET_FORBIDDEN_MODE: u32 = 0o027;
+
+/// Reads a whole file of at most `limit` bytes that has a secret in it; one that others may read is refused.
+pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let file = open(path)?;
+    let mode = file.metadata().map_err(|source| OsError::new("look at", path, source))?.mode();
+    if mode & SECRET_FORBIDDEN_MODE != 0 {
+        let reason = format!("others may read or change it (mode {:04o}): `chmod 600` it", mode & 0o7777);
+        return Err(OsError::new("use", path, io::Error::other(reason)));
+    }
+    read_open(file, path, limit)
 }
 
 /// Reads the rest of an open file, refusing more than `limit` bytes.

@@ -86,16 +86,52 @@ impl Delegations {
             Delegated::Succinct { rule, bit_length, name_prefix } => {
                 let first = digest.as_bytes().first_chunk().expect("a digest has more than 4 bytes");
                 let bin = u32::from_be_bytes(*first) >> (u32::BITS - bit_length);
-                // As many digits as the last bin needs (TAP 15).
-                let width = usize::try_from(bit_length.div_ceil(4)).expect("at most 8");
                 // A target is in one bin, so the search ends there.
-                vec![Heir { name: format!("{name_prefix}-{bin:0width$x}"), rule: rule.clone(), terminating: true }]
+                vec![Heir { name: bin_name(name_prefix, bin, *bit_length), rule: rule.clone(), terminating: true }]
+            }
+        }
+    }
+
+    /// Every role that may speak for some name below the top-level directory `directory`, in order of precedence. None: they are more bins
+    /// than `most`.
+    pub fn heirs_below(&self, directory: &str, most: usize) -> Option<Vec<Heir>> {
+        match &self.roles {
+            Delegated::Named(roles) => {
+                let reached = roles.iter().filter(|role| role.scope.may_cover_below(directory));
+                // One that ends the search for some names doesn't end it for all of them.
+                let heirs = reached.map(|DelegatedRole { name, rule, terminating, .. }| Heir {
+                    name: name.clone(),
+                    rule: rule.clone(),
+                    terminating: *terminating,
+                });
+                Some(heirs.collect())
+            }
+            Delegated::Succinct { rule, bit_length, name_prefix } => {
+                let count = 1_u64.checked_shl(*bit_length).filter(|count| *count <= most as u64)?;
+                let bins = u32::try_from(count).ok()?;
+                let heir =
+                    |bin| Heir { name: bin_name(name_prefix, bin, *bit_length), rule: rule.clone(), terminating: true };
+                Some((0..bins).map(heir).collect())
             }
         }
     }
 }
 
+/// The name of a hash bin, with as many digits as the last one needs (TAP 15).
+fn bin_name(prefix: &str, bin: u32, bit_length: u32) -> String {
+    let width = usize::try_from(bit_length.div_ceil(4)).expect("at most 8");
+    format!("{prefix}-{bin:0width$x}")
+}
+
 impl Scope {
+    fn may_cover_below(&self, directory: &str) -> bool {
+        match self {
+            Self::Paths(patterns) => patterns.iter().any(|pattern| pattern::may_fit_below(pattern, directory)),
+            // Any name may have any digest.
+            Self::HashPrefixes(prefixes) => !prefixes.is_empty(),
+        }
+    }
+
     fn covers(&self, target: &str, digest: &Digest) -> bool {
         match self {
             Self::Paths(patterns) => patterns.iter().any(|pattern| pattern::fits(pattern, target)),

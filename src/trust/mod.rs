@@ -1,10 +1,11 @@
 //! Trust: TUF metadata (specification 1.0), read, verified and published. Pure over bytes and a time; no file, clock or network.
 //!
 //! `canonical` and `reader` read JSON strictly, `metadata`, `delegation` and `pattern` turn it into types, `key` and `scheme` verify signatures. `verify` has the checks of the
-//! client workflow above a host's `floor`; `refresh` and `search` are the machine that asks for files and puts them through the checks, whatever they
-//! come from; `by_hand` gives it what a bundle carries. `publish` builds and signs, `target` names what is signed, `minisign` serves checks without sidle.
+//! client workflow above a host's `floor`; `refresh`, `search` and `browse` are the machines that ask for files and put them through the checks, whatever
+//! they come from; `by_hand` gives it what a bundle carries. `publish` builds and signs, `target` names what is signed, `minisign` serves checks without sidle.
 
 pub mod authority;
+pub mod browse;
 pub mod by_hand;
 pub mod canonical;
 pub mod delegation;
@@ -24,6 +25,7 @@ pub mod target;
 pub mod verify;
 
 pub use authority::Authority;
+pub use browse::Browse;
 pub use by_hand::{MetadataFiles, TrustedTargets, Verdict, Verification};
 pub use error::TrustError;
 pub use floor::{BY_HAND_GRACE, Expiry, Floor, Warning};

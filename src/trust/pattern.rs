@@ -24,6 +24,11 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// True when some name below the top-level directory `directory` fits `pattern`.
+pub fn may_fit_below(pattern: &str, directory: &str) -> bool {
+    pattern.split_once('/').is_some_and(|(first, _)| part_fits(&tokens(first), directory))
+}
+
 fn tokens(pattern: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = pattern;
@@ -135,6 +140,16 @@ mod tests {
             ("**", "a/b"),
         ] {
             assert!(!fits(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_reached_by_patterns_that_go_into_it() {
+        for pattern in ["a/b", "a/*", "*/*/*/*", "[a-c]/x", "?/"] {
+            assert!(may_fit_below(pattern, "a"), "{pattern}");
+        }
+        for pattern in ["a", "*", "b/*", "ab/*", "", "/a"] {
+            assert!(!may_fit_below(pattern, "a"), "{pattern}");
         }
     }
 

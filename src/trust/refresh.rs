@@ -1,6 +1,7 @@
 //! The TUF client workflow as a machine that asks for files and is given them (specification §5.2 to §5.6): the one way in which metadata of
 //! HTTP, of a directory and of a bundle file becomes trusted. It reads nothing itself.
 
+use super::browse::Browse;
 use super::error::TrustError;
 use super::floor::{Expiry, Floor, Warning};
 use super::metadata::{MetaFile, Role};
@@ -155,6 +156,11 @@ impl Refresh {
     /// delegated roles; the search adds what it finds.
     pub fn search<'a>(&'a self, target: &str, delegated: &'a mut DelegatedFiles) -> Result<Search<'a>, TrustError> {
         Search::start(&self.workflow, target, delegated)
+    }
+
+    /// Brings every delegated role that may speak for a name below the top-level directory `directory`. `delegated` is as for `search`.
+    pub fn browse<'a>(&'a self, directory: &str, delegated: &'a mut DelegatedFiles) -> Result<Browse<'a>, TrustError> {
+        Browse::start(&self.workflow, directory, delegated)
     }
 
     /// The checks, and what they trust.

@@ -16,6 +16,7 @@ mod collect;
 mod configuration;
 mod crash;
 mod demo;
+mod fetch;
 mod formats;
 mod ground;
 mod handover;

@@ -1,5 +1,6 @@
 //! Repositories, good and evil, and what the workflow makes of them.
 
+mod browse;
 mod delegated;
 mod evil;
 mod floor;

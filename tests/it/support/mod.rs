@@ -2,6 +2,7 @@
 
 pub mod boot;
 pub mod inside;
+pub mod mirrors;
 pub mod mounts;
 pub mod packages;
 pub mod releases;

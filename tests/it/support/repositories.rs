@@ -62,11 +62,11 @@ impl RepoBuilder {
     }
 
     /// Packs `content` as this version of `demo`.
-    pub fn pack(&self, version: &str, content: &str) -> (Packed, PathBuf) {
+    pub fn pack(&self, version: &str, content: impl AsRef<[u8]>) -> (Packed, PathBuf) {
         let work = tempfile::tempdir_in(self.directory.path()).unwrap().keep();
         let tree = work.join("tree");
         trees::put(&tree, "bin/agent", b"#!/bin/sh\nexit 0\n", 0o755);
-        trees::put(&tree, "lib/data", content.as_bytes(), 0o644);
+        trees::put(&tree, "lib/data", content.as_ref(), 0o644);
         for directory in ["", "bin", "lib"] {
             fs::set_permissions(tree.join(directory), fs::Permissions::from_mode(0o755)).unwrap();
         }
@@ -88,13 +88,13 @@ impl RepoBuilder {
     }
 
     /// Packs and stages a release.
-    pub fn try_add(&self, version: &str, content: &str) -> Result<Added, RepositoryError> {
+    pub fn try_add(&self, version: &str, content: impl AsRef<[u8]>) -> Result<Added, RepositoryError> {
         let (packed, payload) = self.pack(version, content);
         self.open().add(&packed.manifest_bytes, &mut fs::File::open(payload).unwrap())
     }
 
     /// Packs and stages a release that isn't there yet.
-    pub fn add(&self, version: &str, content: &str) -> ReleaseId {
+    pub fn add(&self, version: &str, content: impl AsRef<[u8]>) -> ReleaseId {
         match self.try_add(version, content).unwrap() {
             Added::Staged(id) => id,
             Added::Already(id) => panic!("{id} is there already"),

@@ -1,0 +1,299 @@
+//! The settings of the repository that releases are fetched from.
+//!
+//! ```toml
+//! [repository]
+//! url = "https://repo.example/salt"   # where `metadata/` and `targets/` are: https://, http:// or file:///; or several mirrors, asked in this order:
+//! mirrors = ["https://a.example/salt", { url = "https://b.example/salt", token_file = "/etc/sidle/token" }, "file:///mnt/stick/repo"]
+//! # who lets us in, and who is believed: for all mirrors, or in a mirror's own table instead (credentials go to https:// only)
+//! ca_file = "/etc/sidle/ca.pem"       # authorities that are believed beside the host's; or a list of files
+//! system_ca = false                   # … and instead of the host's; default: true
+//! client_certificate = "/etc/sidle/host.pem"   # with `client_key = FILE`: our certificate chain and its key, PEM
+//! token_file = "/etc/sidle/token"     # its first line is sent as bearer token; mode 0600
+//! netrc = "/etc/sidle/netrc"          # users and passwords by host, also of the proxy; mode 0600
+//! proxy = "http://proxy.example:3128" # default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say; "none": none
+//! rate_limit = "2MiB"                 # bytes a second at most: a whole number and B, KiB, MiB or GiB; default: no limit
+//! splay = "15m"                       # runs that nobody waits for begin at a random time within this; default: at once
+//! connect_timeout = "10s"             # until a connection stands
+//! stall_timeout = "30s"               # until the next byte
+//! total_timeout = "2h"                # for everything that one run fetches
+//! attempts = 5                        # failures in a row after which a mirror isn't asked any more in a run
+//! ```
+
+use super::Text;
+use crate::failure::Report;
+use crate::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy};
+use crate::fetch::{FetchError, Location, Settings};
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::fmt;
+use std::path::PathBuf;
+
+/// One file's part of these settings.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RepositoryFragment {
+    url: Option<String>,
+    mirrors: Option<Vec<MirrorFragment>>,
+    ca_file: Option<Paths>,
+    system_ca: Option<bool>,
+    client_certificate: Option<PathBuf>,
+    client_key: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    netrc: Option<PathBuf>,
+    proxy: Option<String>,
+    rate_limit: Option<Bytes>,
+    splay: Option<Text>,
+    connect_timeout: Option<Text>,
+    stall_timeout: Option<Text>,
+    total_timeout: Option<Text>,
+    attempts: Option<u32>,
+}
+
+/// A mirror: a URL, or a table with one.
+#[derive(Debug, Clone, Default)]
+struct MirrorFragment(MirrorTable);
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MirrorTable {
+    url: String,
+    ca_file: Option<Paths>,
+    system_ca: Option<bool>,
+    client_certificate: Option<PathBuf>,
+    client_key: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    netrc: Option<PathBuf>,
+}
+
+impl<'de> Deserialize<'de> for MirrorFragment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOfTwo;
+        impl<'de> Visitor<'de> for OneOfTwo {
+            type Value = MirrorFragment;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a URL, or a table with `url`")
+            }
+            fn visit_str<E: de::Error>(self, url: &str) -> Result<Self::Value, E> {
+                Ok(MirrorFragment(MirrorTable { url: url.to_owned(), ..MirrorTable::default() }))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                MirrorTable::deserialize(MapAccessDeserializer::new(map)).map(MirrorFragment)
+            }
+        }
+        deserializer.deserialize_any(OneOfTwo)
+    }
+}
+
+/// A file, or a list of files.
+#[derive(Debug, Clone, Default)]
+struct Paths(Vec<PathBuf>);
+
+impl<'de> Deserialize<'de> for Paths {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Paths;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a file's path, or a list of them")
+            }
+            fn visit_str<E: de::Error>(self, path: &str) -> Result<Self::Value, E> {
+                Ok(Paths(vec![path.into()]))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
+                let mut paths = Vec::new();
+                while let Some(path) = sequence.next_element()? {
+                    paths.push(path);
+                }
+                Ok(Paths(paths))
+            }
+        }
+        deserializer.deserialize_any(OneOrMore)
+    }
+}
+
+/// A number of bytes as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct Bytes(u64);
+
+impl TryFrom<String> for Bytes {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let shift = match unit.trim_start() {
+            "B" => Some(0),
+            "KiB" => Some(10),
+            "MiB" => Some(20),
+            "GiB" => Some(30),
+            _ => None,
+        };
+        let total = shift.and_then(|shift| number.parse::<u64>().ok()?.checked_mul(1 << shift));
+        total.filter(|total| *total > 0).map(Self).ok_or_else(|| {
+            format!(
+                "cannot read {text:?} as bytes a second: expected a whole number and B, KiB, MiB or GiB, as in 2MiB"
+            )
+        })
+    }
+}
+
+impl RepositoryFragment {
+    /// This fragment with `over` on top: what `over` names counts.
+    pub(super) fn under(self, over: Self) -> Self {
+        // A later file that names a repository names all of it.
+        let (url, mirrors) = if over.url.is_some() || over.mirrors.is_some() {
+            (over.url, over.mirrors)
+        } else {
+            (self.url, self.mirrors)
+        };
+        Self {
+            url,
+            mirrors,
+            ca_file: over.ca_file.or(self.ca_file),
+            system_ca: over.system_ca.or(self.system_ca),
+            client_certificate: over.client_certificate.or(self.client_certificate),
+            client_key: over.client_key.or(self.client_key),
+            token_file: over.token_file.or(self.token_file),
+            netrc: over.netrc.or(self.netrc),
+            proxy: over.proxy.or(self.proxy),
+            rate_limit: over.rate_limit.or(self.rate_limit),
+            splay: over.splay.or(self.splay),
+            connect_timeout: over.connect_timeout.or(self.connect_timeout),
+            stall_timeout: over.stall_timeout.or(self.stall_timeout),
+            total_timeout: over.total_timeout.or(self.total_timeout),
+            attempts: over.attempts.or(self.attempts),
+        }
+    }
+
+    /// What they come to. `NoMirror` when they name none.
+    pub(super) fn settings(&self) -> Result<Settings, Report> {
+        let named = match (&self.url, &self.mirrors) {
+            (Some(_), Some(_)) => return Err(refuse("[repository]", "it has both `url` and `mirrors`").into()),
+            (Some(url), None) => {
+                vec![MirrorFragment(MirrorTable { url: url.clone(), ..MirrorTable::default() })]
+            }
+            (None, mirrors) => mirrors.clone().unwrap_or_default(),
+        };
+        if named.is_empty() {
+            return Err(FetchError::NoMirror.into());
+        }
+        let mirrors = named.into_iter().map(|MirrorFragment(table)| self.mirror(table)).collect::<Result<_, _>>()?;
+        let default = Patience::default();
+        let or = |text: Option<Text>, default| text.map_or(default, |text| text.0);
+        Ok(Settings {
+            mirrors,
+            proxy: self.proxy.as_deref().map_or(Ok(Proxy::Environment), proxy)?,
+            rate_limit: self.rate_limit.map(|limit| limit.0),
+            splay: or(self.splay, std::time::Duration::ZERO),
+            patience: Patience {
+                connect: or(self.connect_timeout, default.connect),
+                stall: or(self.stall_timeout, default.stall),
+                total: or(self.total_timeout, default.total),
+                attempts: self.attempts.unwrap_or(default.attempts).max(1),
+                pause: default.pause,
+            },
+        })
+    }
+
+    fn mirror(&self, table: MirrorTable) -> Result<Mirror, FetchError> {
+        let location: Location = table.url.parse()?;
+        // A mirror's own credentials replace those for all: none of the latter goes where the former do.
+        let own_login = table.token_file.is_some() || table.netrc.is_some();
+        let (token_file, netrc) =
+            if own_login { (table.token_file, table.netrc) } else { (self.token_file.clone(), self.netrc.clone()) };
+        let certificate = table.client_certificate.or_else(|| self.client_certificate.clone());
+        let key = table.client_key.or_else(|| self.client_key.clone());
+        let client_certificate = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err(refuse("[repository]", "`client_certificate` and `client_key` belong together")),
+        };
+        let ca_files = table.ca_file.or_else(|| self.ca_file.clone()).unwrap_or_default().0;
+        let authorities = match table.system_ca.or(self.system_ca) {
+            Some(false) => Authorities::None,
+            Some(true) | None => Authorities::System,
+        };
+        let access = match &location {
+            Location::Http(_) => Access { ca_files, authorities, client_certificate, token_file, netrc },
+            Location::Directory(_) => Access::default(),
+        };
+        Ok(Mirror { location, access })
+    }
+}
+
+fn proxy(text: &str) -> Result<Proxy, FetchError> {
+    if text == "none" {
+        return Ok(Proxy::None);
+    }
+    // A proxy is no mirror, but its URL has the same secrets in it.
+    match text.replacen("socks5h://", "http://", 1).parse()? {
+        Location::Http(_) => {}
+        Location::Directory(_) => return Err(refuse(&format!("the proxy {text}"), "it is a file")),
+    }
+    let url = text.parse().map_err(|_| refuse(&format!("the proxy {text}"), "its URL can't be read"))?;
+    Ok(Proxy::Through(url))
+}
+
+fn refuse(subject: &str, reason: &str) -> FetchError {
+    FetchError::Settings { subject: subject.to_owned(), reason: reason.to_owned(), hint: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn read(text: &str) -> RepositoryFragment {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_mirrors_own_credentials_replace_those_for_all() {
+        let text = "netrc = \"/n\"\nca_file = [\"/a\", \"/b\"]\nmirrors = [\"https://a.example/x\", \
+                    { url = \"https://b.example\", token_file = \"/t\", ca_file = \"/c\", system_ca = false }, \"file:///m\"]\n";
+        let settings = read(text).settings().unwrap();
+        let names: Vec<_> = settings.mirrors.iter().map(|mirror| mirror.location.to_string()).collect();
+        assert_eq!(names, ["https://a.example/x", "https://b.example", "file:///m"]);
+        let access = |index: usize| settings.mirrors[index].access.clone();
+        assert_eq!((access(0).netrc, access(0).token_file), (Some("/n".into()), None));
+        assert_eq!(access(0).ca_files, [PathBuf::from("/a"), "/b".into()]);
+        assert_eq!((access(1).netrc, access(1).token_file), (None, Some("/t".into())));
+        assert_eq!((access(1).ca_files, access(1).authorities), (vec!["/c".into()], Authorities::None));
+        assert_eq!(access(2), Access::default());
+    }
+
+    #[test]
+    fn a_later_file_that_names_a_repository_names_all_of_it() {
+        let first = read("mirrors = [\"https://a.example\"]\nrate_limit = \"2MiB\"\nstall_timeout = \"5s\"\n");
+        let settings = first.under(read("url = \"https://b.example\"\nproxy = \"none\"\n")).settings().unwrap();
+        assert_eq!(settings.mirrors.len(), 1);
+        assert_eq!(settings.mirrors[0].location.to_string(), "https://b.example");
+        assert_eq!((settings.rate_limit, settings.proxy), (Some(2 << 20), Proxy::None));
+        assert_eq!(settings.patience.stall, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_and_says_why() {
+        for (text, said) in [
+            ("", "name no repository"),
+            ("url = \"https://a\"\nmirrors = []", "both"),
+            ("url = \"https://a\"\nclient_key = \"/k\"", "belong together"),
+            ("url = \"https://a\"\nproxy = \"http://me:geheim@p\"", "user or password"),
+            ("url = \"https://a\"\nproxy = \"/dev/null\"", "can't be read"),
+        ] {
+            let report = read(text).settings().unwrap_err();
+            assert!(report.to_string().contains(said) && !report.to_string().contains("geheim"), "{report}");
+        }
+        for (text, said) in [
+            ("mirrors = [{ url = \"https://a\", tokenfile = \"/t\" }]", "tokenfile"),
+            ("mirrors = [1]", "a URL, or a table"),
+            ("rate_limit = \"2\"", "MiB"),
+            ("rate_limit = \"0B\"", "MiB"),
+            ("bandwidth = 1", "bandwidth"),
+        ] {
+            let error = toml::from_str::<RepositoryFragment>(text).unwrap_err();
+            assert!(error.to_string().contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The wanted frames of a payload, in order: out of what is kept, by ranges, by the frames' own files, or picked out of the whole as it passes.
+
+use super::error::FetchError;
+use super::fault::Fault;
+use super::kept::Found;
+use super::location::FilePath;
+use super::mirrors::{Quest, Validators, Way};
+use super::notice::{Notice, Origin};
+use super::reply::{Ask, Span};
+use super::stream::Stream;
+use super::{Fetcher, plan};
+use crate::bundle::manifest::Frame;
+use crate::bundle::unpack::{FrameSource, SourceError};
+use crate::digest::Digest;
+use crate::os::clock;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Bytes after which a mirror that then fails counts as one that makes progress. Smaller pieces could go on for ever.
+const PROGRESS_BYTES: u64 = 64 << 10;
+
+/// A payload whose frames are wanted.
+pub(super) struct Payload {
+    /// Its name as signed.
+    pub(super) name: String,
+    /// By what its being broken is remembered.
+    pub(super) key: String,
+    /// Where it lies below a mirror.
+    pub(super) path: FilePath,
+    /// Its signed length.
+    pub(super) length: u64,
+}
+
+/// The wanted frames of one payload. One frame at a time is in memory.
+pub struct Frames<'f, 'a> {
+    fetcher: &'f mut Fetcher<'a>,
+    payload: Payload,
+    /// Those still to come, in order.
+    wanted: VecDeque<Frame>,
+    /// An answer under way.
+    open: Option<Open>,
+    /// The validators of the payload that mirrors gave with their first answers.
+    validators: BTreeMap<usize, String>,
+}
+
+/// A body that gives the payload's bytes from `position` on.
+struct Open {
+    mirror: usize,
+    stream: Stream,
+    position: u64,
+    end: u64,
+    /// Received since it was opened.
+    received: u64,
+}
+
+/// What there is of a frame, and of whom.
+#[derive(Default)]
+struct Gathered {
+    bytes: Vec<u8>,
+    from: BTreeSet<usize>,
+    /// Bytes of several mirrors didn't fit together: from now on all come from one, so that it is known whose are wrong.
+    is_of_one: bool,
+}
+
+impl<'f, 'a> Frames<'f, 'a> {
+    pub(super) fn new(fetcher: &'f mut Fetcher<'a>, payload: Payload, wanted: &[Frame]) -> Self {
+        Self { fetcher, payload, wanted: wanted.to_vec().into(), open: None, validators: BTreeMap::new() }
+    }
+
+    /// The bytes of `frame`, verified.
+    fn bring(&mut self, frame: &Frame) -> Result<Vec<u8>, FetchError> {
+        while self.wanted.front().is_some_and(|first| first.offset < frame.offset) {
+            self.wanted.pop_front();
+        }
+        if self.wanted.front() != Some(frame) {
+            self.wanted.push_front(*frame);
+        }
+        let bytes = match self.kept(frame) {
+            Some(bytes) => bytes,
+            None => self.fetch(frame)?,
+        };
+        self.wanted.pop_front();
+        Ok(bytes)
+    }
+
+    fn kept(&mut self, frame: &Frame) -> Option<Vec<u8>> {
+        match self.fetcher.kept.read(&frame.sha256, frame.length) {
+            Found::Frame(bytes) => {
+                self.fetcher.mirrors.tell(&Notice::Received { bytes: frame.length, from: Origin::Kept });
+                Some(bytes)
+            }
+            Found::Nothing => None,
+            Found::Spoiled => {
+                self.fetcher.mirrors.tell(&Notice::Spoiled { name: frame.sha256.to_string() });
+                None
+            }
+        }
+    }
+
+    fn fetch(&mut self, frame: &Frame) -> Result<Vec<u8>, FetchError> {
+        self.fetcher.refuse_broken(&self.payload.name, &self.payload.key)?;
+        let mut quest = Quest::new(&self.payload.name);
+        let mut gathered = Gathered::default();
+        loop {
+            let open = match self.open.take().filter(|open| open.leads_to(frame, gathered.bytes.len() as u64)) {
+                Some(open) => open,
+                None => match self.reopen(frame, &mut gathered, &mut quest)? {
+                    Some(open) => open,
+                    None => continue,
+                },
+            };
+            let mirror = open.mirror;
+            gathered.from.insert(mirror);
+            if let Err(fault) = self.read(open, frame, &mut gathered.bytes) {
+                self.fetcher.mirrors.failed(mirror, &mut quest, &fault);
+            } else if Digest::of(&gathered.bytes) == frame.sha256 {
+                self.keep(frame, &gathered.bytes);
+                return Ok(gathered.bytes);
+            } else {
+                self.open = None;
+                if gathered.from.len() == 1 {
+                    let reason = format!("the frame at byte {} of the payload isn't what was signed", frame.offset);
+                    self.fetcher.mirrors.failed(mirror, &mut quest, &Fault::WrongBytes { reason });
+                } else {
+                    gathered.is_of_one = true;
+                }
+                gathered.clear();
+            }
+        }
+    }
+
+    /// Asks the next mirror for what is missing of `frame`, and for what comes behind it. None: ask again.
+    fn reopen(
+        &mut self,
+        frame: &Frame,
+        gathered: &mut Gathered,
+        quest: &mut Quest,
+    ) -> Result<Option<Open>, FetchError> {
+        let mirror = match self.fetcher.mirrors.choose_cheapest(quest) {
+            Ok(mirror) => mirror,
+            Err(FetchError::Mirrors { .. }) if self.fetcher.mirrors.are_all_wrong(quest) => {
+                let until = self.fetcher.broken.add(&self.payload.key, clock::now())?;
+                return Err(FetchError::Broken { name: self.payload.name.clone(), until });
+            }
+            Err(error) => return Err(error),
+        };
+        gathered.go_on_with(mirror);
+        let opened = match self.fetcher.mirrors.way(mirror) {
+            Way::Ranges => self.open_range(mirror, frame, gathered.bytes.len() as u64),
+            Way::FrameFiles => {
+                // A frame's file comes whole.
+                gathered.clear();
+                self.open_frame_file(mirror, frame)
+            }
+            Way::Whole => self.open_whole(mirror),
+        };
+        match opened {
+            Ok(open) => Ok(open),
+            Err(fault) => {
+                self.fetcher.mirrors.failed(mirror, quest, &fault);
+                Ok(None)
+            }
+        }
+    }
+
+    fn open_range(&mut self, mirror: usize, frame: &Frame, have: u64) -> Result<Option<Open>, Fault> {
+        let kept = &self.fetcher.kept;
+        let end =
+            plan::end_of_run(self.wanted.make_contiguous(), |frame| kept.seems_to_have(&frame.sha256, frame.length));
+        let range = frame.offset + have..end.min(self.payload.length);
+        if range == (0..self.payload.length) {
+            return self.open_whole(mirror);
+        }
+        let mirrors = &mut self.fetcher.mirrors;
+        let known = self.validators.get(&mirror).filter(|_| mirrors.validators(mirror) == Validators::Used).cloned();
+        let ask = Ask { range: Some(range.clone()), if_range: known.clone(), ..Ask::default() };
+        let reply = mirrors.ask(mirror, &self.payload.path, ask)?;
+        let validator = reply.validator.clone();
+        let Some(reply) = reply.part(&range, self.payload.length)? else {
+            // The whole comes: not a byte of it is read. Either the file seems to have changed, or the way there keeps no ranges.
+            if known.is_some() && known != validator {
+                mirrors.ignore_validators(mirror);
+            } else {
+                mirrors.fall_back(mirror);
+            }
+            return Ok(None);
+        };
+        if let Some(validator) = validator {
+            self.validators.entry(mirror).or_insert(validator);
+        }
+        let stream = mirrors.stream(reply);
+        Ok(Some(Open { mirror, stream, position: range.start, end: range.end, received: 0 }))
+    }
+
+    fn open_frame_file(&mut self, mirror: usize, frame: &Frame) -> Result<Option<Open>, Fault> {
+        let path = self.payload.path.beside("frames", &format!("{}.zst", frame.sha256));
+        let mirrors = &mut self.fetcher.mirrors;
+        match mirrors.ask(mirror, &path, Ask::default()) {
+            Ok(reply) => {
+                let stream = mirrors.stream(reply.exactly(frame.length)?);
+                let (position, end) = (frame.offset, frame.offset + frame.length);
+                Ok(Some(Open { mirror, stream, position, end, received: 0 }))
+            }
+            Err(Fault::NotFound | Fault::Forbidden) => {
+                mirrors.fall_back(mirror);
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn open_whole(&mut self, mirror: usize) -> Result<Option<Open>, Fault> {
+        let mirrors = &mut self.fetcher.mirrors;
+        let reply = mirrors.ask(mirror, &self.payload.path, Ask::default())?.exactly(self.payload.length)?;
+        debug_assert_eq!(reply.span, Span::Whole, "no part was asked for");
+        if let Some(validator) = reply.validator.clone() {
+            self.validators.entry(mirror).or_insert(validator);
+        }
+        let stream = mirrors.stream(reply);
+        Ok(Some(Open { mirror, stream, position: 0, end: self.payload.length, received: 0 }))
+    }
+
+    /// Reads what is missing of `frame`; the body stays open where more of it is wanted.
+    fn read(&mut self, mut open: Open, frame: &Frame, bytes: &mut Vec<u8>) -> Result<(), Fault> {
+        let meter = &mut self.fetcher.mirrors.meter;
+        let have = bytes.len() as u64;
+        let gap = frame.offset + have - open.position;
+        let mut left = gap;
+        let done = open.stream.skip(meter, &mut left).and_then(|()| {
+            bytes.reserve_exact(usize::try_from(frame.length - have).unwrap_or(0));
+            open.stream.fill(meter, bytes, frame.length)
+        });
+        let received = gap - left + (bytes.len() as u64 - have);
+        open.position += received;
+        open.received += received;
+        if done.is_ok() || open.received >= PROGRESS_BYTES {
+            self.fetcher.mirrors.succeeded(open.mirror);
+        }
+        done?;
+        if open.position == open.end {
+            open.stream.finish();
+        } else {
+            self.open = Some(open);
+        }
+        Ok(())
+    }
+
+    /// Keeps a verified frame for another run. That it can't be kept stops nothing.
+    fn keep(&mut self, frame: &Frame, bytes: &[u8]) {
+        let reason = match self.fetcher.kept.keep(&frame.sha256, bytes) {
+            Ok(true) => None,
+            Ok(false) => Some("there is too much of it".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        let mirrors = &self.fetcher.mirrors;
+        if let Some(reason) = reason {
+            mirrors.tell(&Notice::NotKept { reason });
+        }
+        mirrors.tell(&Notice::Received { bytes: frame.length, from: Origin::Mirror });
+    }
+}
+
+impl Open {
+    /// True when reading on leads to what is missing of `frame`, of which `have` bytes are there.
+    fn leads_to(&self, frame: &Frame, have: u64) -> bool {
+        self.position <= frame.offset + have && frame.offset + frame.length <= self.end
+    }
+}
+
+impl Gathered {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.from.clear();
+    }
+
+    /// What comes next is `mirror`'s.
+    fn go_on_with(&mut self, mirror: usize) {
+        if self.is_of_one && !self.from.contains(&mirror) {
+            self.clear();
+        }
+    }
+}
+
+impl FrameSource for Frames<'_, '_> {
+    /// A verified frame.
+    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
+        Ok(self.bring(frame)?)
+    }
+
+    /// Every frame was verified for itself: there is nothing more to prove.
+    fn end(&mut self) -> Result<(), SourceError> {
+        self.open = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Verified frames of payloads that are not installed yet, on disk: `partial/<sha256>`. Another run goes on with them. They are hashed again
+//! when they are read, so that nothing rests on what lies in a cache.
+
+use crate::digest::Digest;
+use crate::os::OsError;
+use crate::os::dir::{Dir, FileKind};
+use jiff::Timestamp;
+
+/// Most bytes that are kept. Stops interrupted installs of many releases from filling a small disk; twice of what Salt's payload has.
+pub(super) const BYTES_MAXIMUM: u64 = 256 << 20;
+
+/// What was kept and not used for so long is removed, seconds: the release it belongs to has been given up.
+const AGE_MAXIMUM_SECONDS: i64 = 7 * 24 * 60 * 60;
+
+const DIRECTORY: &str = "partial";
+const MODE: u32 = 0o600;
+
+/// Frames on disk.
+#[derive(Debug)]
+pub(super) struct Kept {
+    directory: Dir,
+    bytes: u64,
+}
+
+/// What is found where a frame should be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Frame(Vec<u8>),
+    Nothing,
+    /// Other bytes; they are removed.
+    Spoiled,
+}
+
+impl Kept {
+    /// The kept frames below the cache directory; old ones are removed, and oldest ones where there are too many.
+    pub(super) fn open(cache: &Dir, now: Timestamp) -> Result<Self, OsError> {
+        let directory = cache.child_or_create(DIRECTORY, 0o700)?;
+        let mut frames = Vec::new();
+        for (name, kind) in directory.entries()? {
+            let Some(stat) = directory.stat(&name)? else { continue };
+            let is_old = now.as_second().saturating_sub(stat.mtime.0) > AGE_MAXIMUM_SECONDS;
+            let is_frame = name.to_str().is_some_and(|name| name.parse::<Digest>().is_ok());
+            if kind != FileKind::File || is_old || !is_frame {
+                directory.remove_tree(&name)?;
+            } else {
+                frames.push((stat.mtime, name, stat.size));
+            }
+        }
+        frames.sort();
+        let mut bytes: u64 = frames.iter().map(|(.., size)| size).sum();
+        for (_, name, size) in frames {
+            if bytes <= BYTES_MAXIMUM {
+                break;
+            }
+            directory.remove_file(&name)?;
+            bytes -= size;
+        }
+        Ok(Self { directory, bytes })
+    }
+
+    /// True when something of this name and length lies there; it may be spoiled.
+    pub(super) fn seems_to_have(&self, digest: &Digest, length: u64) -> bool {
+        let stat = self.directory.stat(digest.to_string());
+        matches!(stat, Ok(Some(stat)) if stat.kind == FileKind::File && stat.size == length)
+    }
+
+    /// A kept frame, if it is still the one.
+    pub(super) fn read(&mut self, digest: &Digest, length: u64) -> Found {
+        let name = digest.to_string();
+        match self.directory.read_if_exists(&name, length) {
+            Ok(None) => Found::Nothing,
+            Ok(Some(bytes)) if bytes.len() as u64 == length && Digest::of(&bytes) == *digest => Found::Frame(bytes),
+            Ok(Some(_)) | Err(_) => {
+                self.forget(digest);
+                Found::Spoiled
+            }
+        }
+    }
+
+    /// Keeps a verified frame. False: there is no room for it.
+    pub(super) fn keep(&mut self, digest: &Digest, bytes: &[u8]) -> Result<bool, OsError> {
+        if self.bytes + bytes.len() as u64 > BYTES_MAXIMUM {
+            return Ok(false);
+        }
+        self.directory.write_atomic(digest.to_string(), bytes, MODE)?;
+        self.bytes += bytes.len() as u64;
+        Ok(true)
+    }
+
+    /// Removes a frame; what can't be removed is swept up later.
+    pub(super) fn forget(&mut self, digest: &Digest) {
+        let name = digest.to_string();
+        let size = self.directory.stat(&name).ok().flatten().map_or(0, |stat| stat.size);
+        if self.directory.remove_tree(&name).is_ok() {
+            self.bytes = self.bytes.saturating_sub(size);
+        }
+    }
+}

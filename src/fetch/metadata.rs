@@ -1,0 +1,132 @@
+//! Brings metadata: drives the machines of `trust`, mirror after mirror, each from the same floor.
+
+use super::error::FetchError;
+use super::fault::Fault;
+use super::location::FilePath;
+use super::mirrors::{Mirrors, Quest};
+use crate::name::PackageName;
+use crate::trust::{Answer, Expiry, Floor, MetadataFiles, Refresh, Request, Role, TrustError, Warning};
+use jiff::Timestamp;
+
+/// What a refresh brought.
+#[derive(Debug)]
+pub struct Refreshed {
+    /// Every metadata file received, by its published name: of the mirror that served, or of the one that came furthest. Also after an error:
+    /// newer valid metadata is adopted all the same.
+    pub files: MetadataFiles,
+    /// Whether all of it is there and trusted.
+    pub outcome: Result<Fresh, FetchError>,
+}
+
+/// A refresh that reached its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fresh {
+    /// The mirror that served it.
+    pub mirror: String,
+    /// What to tell the operator.
+    pub warnings: Vec<Warning>,
+    /// Whether stored names of targets carry their digest.
+    pub consistent_snapshot: bool,
+}
+
+/// Why an attempt with one mirror ended.
+enum Ended {
+    Mirror(Fault),
+    Floor(TrustError),
+}
+
+impl From<Fault> for Ended {
+    fn from(fault: Fault) -> Self {
+        Self::Mirror(fault)
+    }
+}
+
+pub(super) fn refresh(
+    mirrors: &mut Mirrors<'_>,
+    floor: &Floor,
+    package: Option<&PackageName>,
+    now: Timestamp,
+) -> Refreshed {
+    let mut quest = Quest::new("the repository's metadata");
+    let mut furthest = MetadataFiles::new();
+    let failure = loop {
+        let index = match mirrors.choose(&quest) {
+            Ok(index) => index,
+            Err(error) => break error,
+        };
+        let mut files = MetadataFiles::new();
+        match from_mirror(mirrors, index, floor, package, now, &mut files) {
+            Ok(fresh) => {
+                mirrors.succeeded(index);
+                return Refreshed { files, outcome: Ok(fresh) };
+            }
+            Err(Ended::Mirror(fault)) => mirrors.failed(index, &mut quest, &fault),
+            Err(Ended::Floor(error)) => break FetchError::Floor(error),
+        }
+        if files.len() > furthest.len() {
+            furthest = files;
+        }
+    };
+    Refreshed { files: furthest, outcome: Err(failure) }
+}
+
+fn from_mirror(
+    mirrors: &mut Mirrors<'_>,
+    index: usize,
+    floor: &Floor,
+    package: Option<&PackageName>,
+    now: Timestamp,
+    files: &mut MetadataFiles,
+) -> Result<Fresh, Ended> {
+    let mut refresh = Refresh::start(floor, now, Expiry::Strict).map_err(Ended::Floor)?;
+    while let Some(request) = refresh.request() {
+        let bytes = bring(mirrors, index, &request, files)?;
+        refresh.answer(answer(bytes)).map_err(|error| judged(&error))?;
+    }
+    if let Some(package) = package {
+        let mut delegated = crate::trust::DelegatedFiles::new();
+        let mut browse = refresh.browse(package.as_str(), &mut delegated).map_err(|error| judged(&error))?;
+        while let Some(request) = browse.request() {
+            let bytes = bring(mirrors, index, &request, files)?;
+            browse.answer(answer(bytes)).map_err(|error| judged(&error))?;
+        }
+    }
+    Ok(Fresh {
+        mirror: mirrors.name(index).to_owned(),
+        warnings: refresh.warnings().to_vec(),
+        consistent_snapshot: refresh.workflow().root().body.consistent_snapshot,
+    })
+}
+
+fn answer(bytes: Option<&[u8]>) -> Answer<'_> {
+    bytes.map_or(Answer::NotFound, Answer::File)
+}
+
+/// What is not there is a mirror that is behind or elsewhere; everything else that is not trusted is worse.
+fn judged(error: &TrustError) -> Fault {
+    let reason = error.to_string();
+    match error {
+        TrustError::Missing { .. } => Fault::Refused { reason },
+        _ => Fault::Untrusted { reason },
+    }
+}
+
+/// A metadata file; None: the mirror says that there is none.
+fn bring<'f>(
+    mirrors: &mut Mirrors<'_>,
+    index: usize,
+    request: &Request,
+    files: &'f mut MetadataFiles,
+) -> Result<Option<&'f [u8]>, Fault> {
+    match mirrors.small_file(index, &FilePath::metadata(request), request.bytes_maximum) {
+        Ok(bytes) => {
+            files.insert(request.file.clone(), bytes);
+            Ok(files.get(&request.file).map(Vec::as_slice))
+        }
+        Err(Fault::NotFound) => Ok(None),
+        // Some object stores say so of what they don't have; a mirror that lets us in nowhere is found out by the timestamp.
+        Err(Fault::Forbidden) if request.role == Role::Root.as_str() => Ok(None),
+        Err(Fault::Forbidden) => Err(Fault::Refused { reason: Fault::Forbidden.reason().to_owned() }),
+        Err(fault) => Err(fault),
+    }
+}

@@ -1,0 +1,186 @@
+//! Brings the files of a TUF repository from its mirrors, over HTTP(S) or from a directory, and gives out nothing that isn't what was signed.
+//!
+//! ```text
+//! settings location credentials   where the mirrors are, and what lets us in
+//! transport directory reply       one request, one answer: HTTP (the one file that names reqwest), or a directory
+//! stream pace                     bodies: bounded, not too fast, not too slow
+//! mirrors fault                   who is asked next, and what is made of what it did
+//! metadata frames plan            what is fetched: metadata, small targets (here), frames of a payload
+//! kept broken                     what another run knows: verified frames, and releases that no mirror has whole
+//! ```
+//!
+//! A datum's way: a name from signed metadata → a path whose parts lead nowhere else → the first mirror that may be asked → bytes within the
+//! signed length → their digest → the caller. A mirror that gives other bytes is named, and not asked again in this run.
+
+mod broken;
+mod credentials;
+mod directory;
+mod error;
+mod fault;
+mod frames;
+mod kept;
+mod location;
+mod metadata;
+mod mirrors;
+mod notice;
+pub mod pace;
+mod plan;
+mod reply;
+pub mod settings;
+mod stream;
+mod transport;
+
+pub use error::{Blame, FetchError, MirrorFailure};
+pub use frames::Frames;
+pub use location::Location;
+pub use metadata::{Fresh, Refreshed};
+pub use notice::{Instead, Notice, Origin};
+pub use settings::Settings;
+
+use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
+use crate::bundle::manifest::Frame;
+use crate::digest::Digest;
+use crate::name::PackageName;
+use crate::os::dir::Dir;
+use crate::os::{clock, random};
+use crate::trust::{Floor, Target, target};
+use broken::Broken;
+use fault::Fault;
+use frames::Payload;
+use jiff::Timestamp;
+use kept::Kept;
+use location::FilePath;
+use mirrors::{Mirrors, Quest};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Largest target that is fetched into memory at once: a manifest. Stops signed metadata that announces a terabyte from filling it.
+const SMALL_TARGET_BYTES_MAXIMUM: u64 = MANIFEST_COMPRESSED_MAXIMUM_BYTES;
+
+/// One repository behind its mirrors, for one run: it waits on the calling thread, which must not be one of tokio's.
+pub struct Fetcher<'a> {
+    mirrors: Mirrors<'a>,
+    kept: Kept,
+    broken: Broken,
+    splay: Duration,
+    consistent_snapshot: bool,
+    /// The frames that each payload of this run is made of.
+    used: BTreeMap<String, Vec<Digest>>,
+}
+
+impl<'a> Fetcher<'a> {
+    /// A repository as the settings have it; `cache` (`/var/cache/sidle`) keeps what another run goes on with. Nothing is asked yet. `Settings`
+    /// when credentials or certificates can't be used.
+    pub fn new(settings: &Settings, cache: &Dir, tell: &'a dyn Fn(&Notice)) -> Result<Self, FetchError> {
+        let now = clock::now();
+        Ok(Self {
+            mirrors: Mirrors::new(settings, tell)?,
+            kept: Kept::open(cache, now)?,
+            broken: Broken::open(cache, now)?,
+            splay: settings.splay,
+            consistent_snapshot: true,
+            used: BTreeMap::new(),
+        })
+    }
+
+    /// Waits for a random part of the settings' splay. For runs that nobody waits for, before their first request.
+    pub fn splay(&self) {
+        let most = u64::try_from(self.splay.as_millis()).unwrap_or(u64::MAX);
+        let pause = Duration::from_millis(random::up_to(most).unwrap_or(most));
+        if !pause.is_zero() {
+            self.mirrors.tell(&Notice::Waiting { pause });
+            clock::sleep(pause);
+        }
+    }
+
+    /// Brings the metadata that is newer than `floor`, at the time `now`, and every delegated role that may speak for names below
+    /// `PACKAGE/`; what has expired is refused. Each mirror starts from the same floor; one whose metadata is refused is named and the next is
+    /// tried. Whatever comes of it, `files` are for the host's keyring to judge and adopt.
+    pub fn refresh(&mut self, floor: &Floor, package: Option<&PackageName>, now: Timestamp) -> Refreshed {
+        let refreshed = metadata::refresh(&mut self.mirrors, floor, package, now);
+        if let Ok(fresh) = &refreshed.outcome {
+            self.consistent_snapshot = fresh.consistent_snapshot;
+        }
+        refreshed
+    }
+
+    /// A small target (a manifest) whole, with the signed length and digests. `NotFound` when every mirror says that it has no such file. Which
+    /// name it is stored by was told by the last refresh; before one, names carry their digest.
+    pub fn target(&mut self, name: &str, signed: &Target) -> Result<Vec<u8>, FetchError> {
+        let path = self.path(name, signed)?;
+        let key = key(signed);
+        self.refuse_broken(name, &key)?;
+        let mut quest = Quest::new(name);
+        if signed.length > SMALL_TARGET_BYTES_MAXIMUM {
+            return Err(FetchError::TooLarge { name: name.to_owned(), limit_bytes: SMALL_TARGET_BYTES_MAXIMUM });
+        }
+        loop {
+            let index = match self.mirrors.choose(&quest) {
+                Ok(index) => index,
+                Err(FetchError::Mirrors { .. }) if self.mirrors.are_all_wrong(&quest) => {
+                    let until = self.broken.add(&key, clock::now())?;
+                    return Err(FetchError::Broken { name: name.to_owned(), until });
+                }
+                Err(error) => return Err(error),
+            };
+            let fault = match self.mirrors.small_file(index, &path, signed.length) {
+                Ok(bytes) if bytes.len() as u64 == signed.length && signed.hashes.fit(&bytes) => {
+                    self.mirrors.succeeded(index);
+                    self.mirrors.tell(&Notice::Received { bytes: signed.length, from: Origin::Mirror });
+                    return Ok(bytes);
+                }
+                Ok(_) => Fault::WrongBytes { reason: format!("{name} isn't what was signed") },
+                Err(fault) => fault,
+            };
+            self.mirrors.failed(index, &mut quest, &fault);
+        }
+    }
+
+    /// The `wanted` frames (ascending) of a payload, in order: a source for `unpack`. Each is verified before it is given out, and kept for
+    /// another run until `done`.
+    pub fn frames(&mut self, name: &str, payload: &Target, wanted: &[Frame]) -> Result<Frames<'_, 'a>, FetchError> {
+        let key = key(payload);
+        self.refuse_broken(name, &key)?;
+        self.used.entry(key.clone()).or_default().extend(wanted.iter().map(|frame| frame.sha256));
+        let path = self.path(name, payload)?;
+        let payload = Payload { name: name.to_owned(), key, path, length: payload.length };
+        Ok(Frames::new(self, payload, wanted))
+    }
+
+    /// The release is installed: what was kept of its payload in this run is removed.
+    pub fn done(&mut self, payload: &Target) -> Result<(), FetchError> {
+        for digest in self.used.remove(&key(payload)).unwrap_or_default() {
+            self.kept.forget(&digest);
+        }
+        self.broken.forget(&key(payload))
+    }
+
+    /// Forgets that a target was broken (`--force`): it is fetched again now.
+    pub fn forget_broken(&mut self, target: &Target) -> Result<(), FetchError> {
+        self.broken.forget(&key(target))
+    }
+
+    /// Body bytes received so far.
+    pub fn wire_bytes(&self) -> u64 {
+        self.mirrors.meter.wire_bytes()
+    }
+
+    fn path(&self, name: &str, signed: &Target) -> Result<FilePath, FetchError> {
+        FilePath::target(&target::stored(name, &signed.hashes, self.consistent_snapshot))
+    }
+
+    fn refuse_broken(&self, name: &str, key: &str) -> Result<(), FetchError> {
+        match self.broken.until(key, clock::now())? {
+            Some(until) => Err(FetchError::Broken { name: name.to_owned(), until }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The digest by which a target is remembered.
+fn key(target: &Target) -> String {
+    let other = || target.hashes.sha512.map(|digest| Digest::of(&digest));
+    target.hashes.sha256.or_else(other).map_or_else(String::new, |digest| digest.to_string())
+}
+
+crate::reports!(FetchError);

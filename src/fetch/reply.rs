@@ -1,0 +1,122 @@
+//! What is asked of a mirror, and what it answers, whatever the mirror is: the part of HTTP that matters here.
+
+use super::fault::Fault;
+use super::{directory, transport};
+use std::ops::Range;
+use std::time::Duration;
+
+/// What is asked of a mirror beside the file's path.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ask {
+    /// These bytes only.
+    pub(super) range: Option<Range<u64>>,
+    /// Only if the file still has this strong validator.
+    pub(super) if_range: Option<String>,
+    /// How long the answer may take to begin.
+    pub(super) patience: Duration,
+}
+
+/// An answer with a body.
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// What the body is.
+    pub(super) span: Span,
+    /// The body's length as announced.
+    pub(super) length: Option<u64>,
+    /// The file's strong validator.
+    pub(super) validator: Option<String>,
+    /// The bytes.
+    pub(super) body: Body,
+}
+
+/// What a body is of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Span {
+    Whole,
+    Part { range: Range<u64>, total: u64 },
+}
+
+/// Bytes on their way.
+#[derive(Debug)]
+pub(super) enum Body {
+    Http(transport::HttpBody),
+    File(directory::FileBody),
+}
+
+impl Body {
+    /// The next bytes, never none; None at the end. Waits for at most `patience`.
+    pub(super) fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Fault> {
+        match self {
+            Self::Http(body) => body.next(patience),
+            Self::File(body) => body.next(),
+        }
+    }
+}
+
+impl Reply {
+    /// Refuses an announced length over `maximum` before a byte of it is read.
+    pub(super) fn at_most(self, maximum: u64) -> Result<Self, Fault> {
+        match self.length.filter(|length| *length > maximum) {
+            Some(length) => Err(Fault::wrong(format!("it announces {length} bytes where {maximum} may be"))),
+            None => Ok(self),
+        }
+    }
+
+    /// Refuses a whole file that isn't `signed` bytes long.
+    pub(super) fn exactly(self, signed: u64) -> Result<Self, Fault> {
+        match self.length.filter(|length| *length != signed) {
+            Some(length) => Err(Fault::wrong(format!("it announces {length} bytes of a file that has {signed}"))),
+            None => Ok(self),
+        }
+    }
+
+    /// Refuses a part that isn't the one asked for, of a file that is `signed` bytes long (RFC 9110 §14.4, §15.3.7). `Ok(None)`: it is no part.
+    pub(super) fn part(self, asked: &Range<u64>, signed: u64) -> Result<Option<Self>, Fault> {
+        let Span::Part { range, total } = &self.span else { return Ok(None) };
+        if range != asked {
+            let text = format!(
+                "it gives bytes {} to {} where {} to {} were asked for",
+                range.start, range.end, asked.start, asked.end
+            );
+            return Err(Fault::wrong(text));
+        }
+        if *total != signed {
+            return Err(Fault::wrong(format!("it gives a part of {total} bytes where the file has {signed}")));
+        }
+        self.exactly(asked.end - asked.start).map(Some)
+    }
+}
+
+/// Reads a Content-Range header: `bytes 0-9/100`.
+pub(super) fn content_range(value: &str) -> Option<Span> {
+    let (range, total) = value.trim().strip_prefix("bytes ")?.trim_start().split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let number = |text: &str| {
+        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if plain { text.parse::<u64>().ok() } else { None }
+    };
+    let (start, end, total) = (number(first)?, number(last)?.checked_add(1)?, number(total)?);
+    (start < end && end <= total).then_some(Span::Part { range: start..end, total })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_range_is_read_strictly() {
+        assert_eq!(content_range("bytes 0-9/100"), Some(Span::Part { range: 0..10, total: 100 }));
+        for bad in [
+            "bytes 0-9/*",
+            "bytes */100",
+            "bytes 9-0/100",
+            "bytes 0-100/100",
+            "items 0-9/100",
+            "0-9/100",
+            "bytes 0-+9/100",
+            "bytes 0-18446744073709551615/5",
+        ] {
+            assert_eq!(content_range(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Reads bodies: never more than is wanted, not faster than allowed, not slower than bearable, and counts every byte.
+
+use super::fault::Fault;
+use super::pace::{Bucket, Pace};
+use super::reply::Body;
+use super::settings::Patience;
+use crate::os::clock;
+use std::time::Duration;
+
+/// How long is waited for the end of a body whose every wanted byte is there: an end that comes late costs the connection, no more.
+const END_PATIENCE: Duration = Duration::from_millis(500);
+
+/// What all bodies of a run share.
+#[derive(Debug)]
+pub(super) struct Meter {
+    bucket: Option<Bucket>,
+    stall: Duration,
+    deadline: Duration,
+    wire_bytes: u64,
+}
+
+impl Meter {
+    pub(super) fn new(rate_limit: Option<u64>, patience: &Patience) -> Self {
+        let deadline = clock::since_boot().saturating_add(patience.total);
+        Self { bucket: rate_limit.map(Bucket::new), stall: patience.stall, deadline, wire_bytes: 0 }
+    }
+
+    /// Body bytes received so far.
+    pub(super) fn wire_bytes(&self) -> u64 {
+        self.wire_bytes
+    }
+
+    /// What is left of the time for everything; None: nothing.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        self.deadline.checked_sub(clock::since_boot()).filter(|left| !left.is_zero())
+    }
+
+    /// How long something may take to come now.
+    pub(super) fn patience(&self) -> Result<Duration, Fault> {
+        self.time_left().map(|left| left.min(self.stall)).ok_or(Fault::OutOfTime)
+    }
+}
+
+/// A body that is being read.
+#[derive(Debug)]
+pub(super) struct Stream {
+    body: Body,
+    /// Received and not used yet.
+    ahead: Vec<u8>,
+    used: usize,
+    pace: Pace,
+}
+
+impl Stream {
+    pub(super) fn new(body: Body, patience: &Patience) -> Self {
+        Self { body, ahead: Vec::new(), used: 0, pace: Pace::new(patience.stall) }
+    }
+
+    /// Appends bytes to `into` until it has `length`. What came before a fault stays there.
+    pub(super) fn fill(&mut self, meter: &mut Meter, into: &mut Vec<u8>, length: u64) -> Result<(), Fault> {
+        while (into.len() as u64) < length {
+            if !self.receive(meter)? {
+                return Err(Fault::temporary(format!(
+                    "the connection ended {} bytes too early",
+                    length - into.len() as u64
+                )));
+            }
+            let bytes = self.take(length - into.len() as u64);
+            into.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Passes over `count` bytes.
+    pub(super) fn skip(&mut self, meter: &mut Meter, count: &mut u64) -> Result<(), Fault> {
+        while *count > 0 {
+            if !self.receive(meter)? {
+                return Err(Fault::temporary(format!("the connection ended {count} bytes too early")));
+            }
+            *count -= self.take(*count).len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Appends all there is to `into`, which is an error when that would be more than `maximum`.
+    pub(super) fn read_all(&mut self, meter: &mut Meter, into: &mut Vec<u8>, maximum: u64) -> Result<(), Fault> {
+        while self.receive(meter)? {
+            if into.len() as u64 == maximum {
+                return Err(Fault::wrong(format!("it sends more than the {maximum} bytes that may be")));
+            }
+            let bytes = self.take(maximum - into.len() as u64);
+            into.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Reads the end of a body, so that its connection serves again.
+    pub(super) fn finish(mut self) {
+        if self.used == self.ahead.len() {
+            let _ = self.body.next(END_PATIENCE);
+        }
+    }
+
+    fn take(&mut self, most: u64) -> &[u8] {
+        let there = self.ahead.len() - self.used;
+        let count = usize::try_from(most).unwrap_or(there).min(there);
+        self.used += count;
+        &self.ahead[self.used - count..self.used]
+    }
+
+    /// Makes sure that something is ahead. False: the body has ended.
+    fn receive(&mut self, meter: &mut Meter) -> Result<bool, Fault> {
+        if self.used < self.ahead.len() {
+            return Ok(true);
+        }
+        if let Some(bucket) = &meter.bucket {
+            let wait = bucket.wait(clock::since_boot());
+            // Waiting beyond the end of all time would tell about it too late.
+            clock::sleep(wait.min(meter.time_left().ok_or(Fault::OutOfTime)?));
+        }
+        let patience = meter.patience()?;
+        let begun = clock::since_boot();
+        let Some(bytes) = self.body.next(patience)? else { return Ok(false) };
+        let now = clock::since_boot();
+        meter.wire_bytes += bytes.len() as u64;
+        if let Some(bucket) = &mut meter.bucket {
+            bucket.take(bytes.len() as u64, now);
+        }
+        if !self.pace.add(bytes.len() as u64, now.saturating_sub(begun)) {
+            return Err(Fault::temporary("it sends too slowly"));
+        }
+        (self.ahead, self.used) = (bytes, 0);
+        Ok(true)
+    }
+}

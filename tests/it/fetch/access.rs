@@ -1,0 +1,133 @@
+//! Who is let in, who is believed, and where a mirror may send us.
+
+use super::*;
+use crate::support::mirrors::{Certificates, Handmade, Nginx};
+use std::cell::Cell;
+use std::os::unix::fs::PermissionsExt as _;
+
+fn secret(client: &Client, name: &str, text: &str) -> PathBuf {
+    let path = client.cache.path().join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+#[test]
+fn fetch_shows_its_token_its_password_or_its_certificate() {
+    let release = Release::new(1);
+    let certificates = Certificates::new();
+    let ca = certificates.file("ca.pem");
+    let nginx = Nginx::start(
+        &release.repo.path(),
+        &certificates,
+        &format!("ssl_client_certificate {}; ssl_verify_client optional;", ca.display()),
+    );
+    let client = Client::new();
+    let requests = Cell::new(0);
+    let fetched = |access: Access| {
+        let mut mirror = mirror_with_ca(&nginx.url(), &ca);
+        mirror.access = Access { ca_files: mirror.access.ca_files, authorities: Authorities::None, ..access };
+        target_of(&client, &settings(vec![mirror]), &release).unwrap();
+        requests.set(requests.get() + 1);
+        let seen = nginx.seen(requests.get());
+        let fields: Vec<&str> = seen.last().unwrap().split('|').collect();
+        (fields[4].to_owned(), fields[5].to_owned())
+    };
+    let pair = |authorization: &str, certificate: &str| (authorization.to_owned(), certificate.to_owned());
+    let token = secret(&client, "token", "abc.DEF-123\n");
+    let netrc =
+        secret(&client, "netrc", "machine other login a password b\nmachine 127.0.0.1 login user password \"p w\"\n");
+    assert_eq!(fetched(Access::default()), pair("-", "-"));
+    assert_eq!(
+        fetched(Access { token_file: Some(token.clone()), ..Access::default() }),
+        pair("Bearer abc.DEF-123", "-")
+    );
+    // base64 of `user:p w`
+    assert_eq!(fetched(Access { netrc: Some(netrc), ..Access::default() }), pair("Basic dXNlcjpwIHc=", "-"));
+    let both = (certificates.file("client.pem"), certificates.file("client.key"));
+    fs::set_permissions(&both.1, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(fetched(Access { client_certificate: Some(both), ..Access::default() }), pair("-", "CN=client.example"));
+
+    let refused = |url: &str, token: &Path| {
+        let access = Access { token_file: Some(token.to_owned()), ..Access::default() };
+        let settings = settings(vec![Mirror { access, ..mirror(url) }]);
+        let tell = |_: &Notice| ();
+        let error = Fetcher::new(&settings, &Dir::open(client.cache.path()).unwrap(), &tell).err().unwrap().to_string();
+        assert!(!error.contains("abc.DEF"), "{error}");
+        error
+    };
+    assert!(refused("http://127.0.0.1:9", &token).contains("plain HTTP"));
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(refused("https://127.0.0.1:9", &token).contains("others may read"));
+    let broken = secret(&client, "bad-token", "abc.DEF\u{7f} x\r\nX: y");
+    assert!(refused("https://127.0.0.1:9", &broken).contains("no token"));
+}
+
+#[test]
+fn fetch_believes_no_unknown_authority_and_no_other_host() {
+    let release = Release::new(1);
+    let (certificates, others) = (Certificates::new(), Certificates::new());
+    let nginx = Nginx::start(&release.repo.path(), &certificates, "");
+    let error = |url: &str, ca: PathBuf| {
+        let client = Client::new();
+        let error = target_of(&client, &settings(vec![mirror_with_ca(url, &ca)]), &release).unwrap_err().to_string();
+        assert!(error.contains("certificate is not believed"), "{error}");
+        assert!(client.was_told(|notice| matches!(notice, Notice::GivenUp { .. })));
+    };
+    error(&nginx.url(), others.file("ca.pem"));
+    // A name that the certificate does not have.
+    error(&nginx.url().replace("127.0.0.1", "localhost"), certificates.file("ca.pem"));
+    // The system's authorities don't know ours; beside ours they do no harm.
+    let client = Client::new();
+    assert!(target_of(&client, &settings(vec![mirror(&nginx.url())]), &release).is_err());
+    let mut both = mirror_with_ca(&nginx.url(), &certificates.file("ca.pem"));
+    both.access.authorities = Authorities::System;
+    assert!(target_of(&client, &settings(vec![both]), &release).is_ok());
+}
+
+#[test]
+fn fetch_follows_few_redirects_none_to_plain_http_and_tells_strangers_nothing() {
+    let release = Release::new(1);
+    let certificates = Certificates::new();
+    let root = release.repo.path();
+    let second = Nginx::start(&root, &certificates, "");
+    let rules = format!(
+        "location /away/ {{ rewrite ^/away/(.*)$ {}/$1 redirect; }}\n\
+         location /plain/ {{ rewrite ^/plain/(.*)$ http://127.0.0.1:9/$1 redirect; }}\n\
+         location /round/ {{ rewrite ^ https://127.0.0.1:$server_port/round/again redirect; }}\n\
+         location /home/ {{ rewrite ^/home/(.*)$ https://127.0.0.1:$server_port/$1 redirect; }}",
+        second.url()
+    );
+    let first = Nginx::start(&root, &certificates, &rules);
+    let client = Client::new();
+    let token = secret(&client, "token", "abc\n");
+    let fetched = |way: &str| {
+        let mut mirror = mirror_with_ca(&format!("{}/{way}/", first.url()), &certificates.file("ca.pem"));
+        mirror.access.token_file = Some(token.clone());
+        target_of(&client, &settings(vec![mirror]), &release).map_err(|error| error.to_string())
+    };
+    let told = |nginx: &Nginx, requests| nginx.seen(requests).last().unwrap().split('|').nth(4).unwrap().to_owned();
+    assert!(fetched("home").is_ok());
+    assert_eq!(told(&first, 2), "Bearer abc");
+    assert!(fetched("away").is_ok());
+    assert_eq!(told(&second, 1), "-", "another host was told our token");
+    assert!(fetched("plain").unwrap_err().contains("from https to http"));
+    assert!(fetched("round").unwrap_err().contains("more than 3 times"));
+    assert_eq!(first.seen(8).len(), 8, "2 for home, 1 each for away and plain, 4 here");
+}
+
+#[test]
+fn fetch_goes_through_a_proxy_of_the_settings() {
+    let release = Release::new(1);
+    let root = release.repo.path();
+    let proxy = Handmade::new(move |asked, line| {
+        let path = asked.path.strip_prefix("http://repo.invalid/").unwrap();
+        line.serve(asked, fs::read(root.join(path)).ok().as_deref());
+    });
+    let settings = Settings {
+        proxy: Proxy::Through(proxy.url().parse().unwrap()),
+        ..settings(vec![mirror("http://repo.invalid")])
+    };
+    assert!(target_of(&Client::new(), &settings, &release).is_ok());
+    assert!(proxy.heads()[0].to_lowercase().contains("accept-encoding: identity"));
+}
