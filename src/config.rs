@@ -250,6 +250,16 @@ impl Settings {
         self.repository.settings()
     }
 
+    /// Whether there is one.
+    pub fn names_a_repository(&self) -> bool {
+        self.repository.is_named()
+    }
+
+    /// The same, but at these places: those of a command line. Credentials go only to those that the settings name, too.
+    pub fn repository_at(&self, places: &[fetch::Location]) -> Result<fetch::Settings, Report> {
+        self.repository.instead(places)
+    }
+
     /// How late the metadata of a bundle carried by hand may be.
     pub fn expiry_by_hand(&self) -> Expiry {
         let grace = SignedDuration::try_from(self.by_hand_grace).unwrap_or(BY_HAND_GRACE);

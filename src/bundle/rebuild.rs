@@ -138,6 +138,13 @@ pub fn copy_files(
     Ok(missing)
 }
 
+/// The frames that hold these entries, in the payload's order.
+pub fn frames_of(manifest: &Manifest, entries: &[usize]) -> Vec<Frame> {
+    let holds = |unit: &Unit| entries.iter().any(|entry| unit.entries.contains(entry));
+    let units = units(manifest, &manifest.layout());
+    units.into_iter().filter(holds).flat_map(|unit| unit.frames).map(|index| manifest.frames[index]).collect()
+}
+
 /// Unpacks the frames that hold these entries, and what else is in them, into `into`, where all directories are.
 pub fn unpack_files(
     manifest: &Manifest,

@@ -15,6 +15,8 @@ pub mod status;
 pub mod switching;
 pub mod timing;
 pub mod trust;
+pub mod upgrade;
+pub mod wanted;
 
 use crate::agent::adoption::Adopter;
 use crate::agent::caller::Caller;
@@ -58,8 +60,10 @@ pub struct Common {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Verifies a bundle file and installs its release beside what runs; never switches
+    /// Installs a release beside what runs, from a bundle file or the repository; never switches
     Install(host::InstallArguments),
+    /// Installs a release and switches to it
+    Upgrade(upgrade::UpgradeArguments),
     /// Lists the installed releases
     List(host::ListArguments),
     /// Tells what is intended, installed and running, and what a live switch waits for
@@ -80,6 +84,8 @@ enum Verb {
     Unhold(hold::UnholdArguments),
     /// Compares a release's files with what was signed
     Verify(host::VerifyArguments),
+    /// Mends what is broken of releases: from this host's own files, a bundle file or the repository
+    Repair(host::RepairArguments),
     /// Removes releases that nobody wants and nobody uses
     Collect(host::CollectArguments),
     /// Removes one release that nobody wants and nobody uses
@@ -159,6 +165,7 @@ pub fn main() -> ExitCode {
 fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
     match verb {
         Verb::Install(arguments) => host::install(context, &arguments),
+        Verb::Upgrade(arguments) => upgrade::upgrade(context, &arguments),
         Verb::List(arguments) => host::list(context, &arguments),
         Verb::Status(arguments) => status::status(context, &arguments),
         Verb::History(arguments) => status::history(context, &arguments),
@@ -169,6 +176,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Hold(arguments) => hold::hold(context, &arguments),
         Verb::Unhold(arguments) => hold::unhold(context, &arguments),
         Verb::Verify(arguments) => host::verify(context, &arguments),
+        Verb::Repair(arguments) => host::repair(context, &arguments),
         Verb::Collect(arguments) => host::collect(context, &arguments),
         Verb::Remove(arguments) => host::remove(context, &arguments),
         Verb::Run(arguments) => host::run(context, arguments),

@@ -47,7 +47,7 @@ impl From<ModeName> for Mode {
 }
 
 /// What all switches take.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Terms {
     /// The instance; the package's default one without this
     #[arg(long)]
@@ -71,6 +71,18 @@ pub struct Terms {
     timing: Timing,
 }
 
+impl Terms {
+    /// The instance, where one is named.
+    pub fn instance(&self) -> Option<&InstanceName> {
+        self.instance.as_ref()
+    }
+
+    /// Whether a release that failed here may be tried again.
+    pub fn is_forced(&self) -> bool {
+        self.force
+    }
+}
+
 /// `sidle switch PACKAGE [RELEASE]`
 #[derive(Debug, Args)]
 pub struct SwitchArguments {
@@ -80,6 +92,13 @@ pub struct SwitchArguments {
     release: Option<Release>,
     #[command(flatten)]
     terms: Terms,
+}
+
+impl SwitchArguments {
+    /// A switch to this release.
+    pub fn to(package: PackageName, release: Release, terms: Terms) -> Self {
+        Self { package, release: Some(release), terms }
+    }
 }
 
 /// `sidle rollback PACKAGE [RELEASE]`

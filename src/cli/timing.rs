@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use std::time::Duration;
 
 /// When it begins.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Timing {
     /// Outside its maintenance windows, wait for the next one; the deadline counts from its opening, and its end is one, too
     #[arg(long)]

@@ -168,6 +168,30 @@ impl RepositoryFragment {
 
     /// What they come to. `NoMirror` when they name none.
     pub(super) fn settings(&self) -> Result<Settings, Report> {
+        self.with(self.mirrors()?)
+    }
+
+    /// The settings with the mirrors at these places instead. Credentials go only to those that the settings name, too.
+    pub(super) fn instead(&self, places: &[Location]) -> Result<Settings, Report> {
+        let listed = if self.is_named() { self.mirrors()? } else { Vec::new() };
+        let at = |place: &Location| {
+            let same = listed.iter().find(|mirror| mirror.location == *place).cloned();
+            same.unwrap_or_else(|| Mirror { location: place.clone(), access: self.stranger() })
+        };
+        self.with(places.iter().map(at).collect())
+    }
+
+    /// Whether they name a repository at all.
+    pub(super) fn is_named(&self) -> bool {
+        self.url.is_some() || self.mirrors.is_some()
+    }
+
+    fn stranger(&self) -> Access {
+        let ca_files = self.ca_file.clone().unwrap_or_default().0;
+        Access { ca_files, authorities: authorities(self.system_ca), ..Access::default() }
+    }
+
+    fn mirrors(&self) -> Result<Vec<Mirror>, Report> {
         let named = match (&self.url, &self.mirrors) {
             (Some(_), Some(_)) => return Err(refuse("[repository]", "it has both `url` and `mirrors`").into()),
             (Some(url), None) => {
@@ -178,7 +202,10 @@ impl RepositoryFragment {
         if named.is_empty() {
             return Err(FetchError::NoMirror.into());
         }
-        let mirrors = named.into_iter().map(|MirrorFragment(table)| self.mirror(table)).collect::<Result<_, _>>()?;
+        Ok(named.into_iter().map(|MirrorFragment(table)| self.mirror(table)).collect::<Result<_, _>>()?)
+    }
+
+    fn with(&self, mirrors: Vec<Mirror>) -> Result<Settings, Report> {
         let default = Patience::default();
         let or = |text: Option<Text>, default| text.map_or(default, |text| text.0);
         Ok(Settings {
@@ -210,15 +237,19 @@ impl RepositoryFragment {
             _ => return Err(refuse("[repository]", "`client_certificate` and `client_key` belong together")),
         };
         let ca_files = table.ca_file.or_else(|| self.ca_file.clone()).unwrap_or_default().0;
-        let authorities = match table.system_ca.or(self.system_ca) {
-            Some(false) => Authorities::None,
-            Some(true) | None => Authorities::System,
-        };
+        let authorities = authorities(table.system_ca.or(self.system_ca));
         let access = match &location {
             Location::Http(_) => Access { ca_files, authorities, client_certificate, token_file, netrc },
             Location::Directory(_) => Access::default(),
         };
         Ok(Mirror { location, access })
+    }
+}
+
+fn authorities(system_ca: Option<bool>) -> Authorities {
+    match system_ca {
+        Some(false) => Authorities::None,
+        Some(true) | None => Authorities::System,
     }
 }
 
@@ -261,6 +292,19 @@ mod tests {
         assert_eq!((access(1).netrc, access(1).token_file), (None, Some("/t".into())));
         assert_eq!((access(1).ca_files, access(1).authorities), (vec!["/c".into()], Authorities::None));
         assert_eq!(access(2), Access::default());
+    }
+
+    #[test]
+    fn mirrors_named_for_once_get_credentials_only_where_the_settings_name_them_too() {
+        let text = "token_file = \"/t\"\nca_file = \"/a\"\nurl = \"https://a.example/x\"\nrate_limit = \"1MiB\"\n";
+        let places: Vec<Location> =
+            ["https://b.example", "https://a.example/x"].iter().map(|text| text.parse().unwrap()).collect();
+        let settings = read(text).instead(&places).unwrap();
+        let access = |index: usize| settings.mirrors[index].access.clone();
+        assert_eq!((access(0).token_file, access(0).ca_files), (None, vec!["/a".into()]));
+        assert_eq!(access(1).token_file, Some("/t".into()));
+        assert_eq!(settings.rate_limit, Some(1 << 20));
+        assert_eq!(read("").instead(&places).unwrap().mirrors.len(), 2);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl StoreError {
                 Some(format!("`sidle list {package}` shows what is installed; `sidle install FILE` adds a release"))
             }
             Self::Damaged { package, release, .. } => Some(format!(
-                "`sidle verify {package} {release}` lists every file; `sidle switch` goes to another release; then `sidle remove {package} {release}`, and install it again"
+                "`sidle repair {package} {release}` mends it from other releases, the repository, or a bundle file (`--from FILE`); `sidle verify` lists every file"
             )),
             Self::InUse { .. } => Some("switch away from it, or end what uses it, first".to_owned()),
             Self::Corrupt { .. } => Some("restore it from a backup; sidle does not guess what it said".to_owned()),

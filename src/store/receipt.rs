@@ -66,7 +66,8 @@ impl Store {
         Ok(Digest::of(&self.manifest_bytes(release)?))
     }
 
-    fn manifest_bytes(&self, release: &Release) -> Result<Vec<u8>> {
+    /// The compressed manifest of an installed release, as it was signed.
+    pub fn manifest_bytes(&self, release: &Release) -> Result<Vec<u8>> {
         Ok(self.receipt(release)?.read(MANIFEST_NAME, MANIFEST_COMPRESSED_MAXIMUM_BYTES)?)
     }
 

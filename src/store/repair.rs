@@ -51,6 +51,11 @@ impl PayloadSource for NoPayload {
 }
 
 impl Repaired {
+    /// Whether anything was done.
+    pub fn changed(&self) -> bool {
+        !self.mended.is_empty() || !self.aside.is_empty()
+    }
+
     /// In a few words, for people: `3 entries of 3007.17-1 were damaged and have been mended`.
     pub fn told(&self, release: &Release) -> String {
         let count = self.mended.len() + self.aside.len();

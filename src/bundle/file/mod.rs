@@ -3,10 +3,12 @@
 
 mod head;
 mod input;
+mod payload;
 mod reader;
 mod writer;
 
 pub use head::{BundledRelease, Head};
+pub use payload::BundledPayload;
 pub use reader::{BundleReader, PayloadHeader};
 pub use writer::BundleWriter;
 

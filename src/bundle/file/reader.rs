@@ -99,6 +99,23 @@ impl<R: Read> BundleReader<R> {
         Ok(Some(PayloadHeader { id, digest, length }))
     }
 
+    /// Reads the current payload up to `offset` bytes from its beginning.
+    pub(super) fn skip_to(&mut self, offset: u64) -> Result<(), BundleError> {
+        let ends = || garbled("payload", "it ends before a frame of it");
+        let current = self.current.as_mut().ok_or_else(ends)?;
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut missing = (current.remaining + offset).checked_sub(current.length).ok_or_else(ends)?;
+        while missing > 0 {
+            let wanted = usize::try_from(missing.min(COPY_BYTES as u64)).unwrap_or(COPY_BYTES);
+            if current.remaining < wanted as u64 {
+                return Err(ends());
+            }
+            current.read(&mut self.reader, &mut buffer[..wanted])?;
+            missing -= wanted as u64;
+        }
+        Ok(())
+    }
+
     /// Proves that all payloads were there and are what their names say, that the end is the end, and that nothing follows it.
     pub fn finish(mut self) -> Result<(), BundleError> {
         const END: &str = "the end of the bundle";

@@ -2,16 +2,14 @@
 
 use crate::bundle::member::ReleaseId;
 use crate::cli::facts::{Facts, size};
+use crate::cli::wanted::Wanted;
 use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};
-use crate::name::PackageName;
 use crate::os::{clock, file};
 use crate::repository::{Listed, Repository};
-use crate::version::Release;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 /// `sidle export REPO PACKAGE[@RELEASE]… -o FILE`
 #[derive(Debug, Args)]
@@ -24,28 +22,6 @@ pub struct ExportArguments {
     /// The file to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-}
-
-/// A package, and a release of it or its newest one.
-#[derive(Debug, Clone)]
-pub struct Wanted {
-    package: PackageName,
-    release: Option<Release>,
-}
-
-impl FromStr for Wanted {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (package, release) =
-            text.split_once('@').map_or((text, None), |(package, release)| (package, Some(release)));
-        Ok(Self {
-            package: package.parse().map_err(|error: crate::name::NameError| error.to_string())?,
-            release: release
-                .map(str::parse)
-                .transpose()
-                .map_err(|error: crate::version::VersionError| error.to_string())?,
-        })
-    }
 }
 
 /// `sidle export`

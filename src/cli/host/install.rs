@@ -1,7 +1,9 @@
 //! `sidle install`: a release beside what runs.
 
+use super::repository::{self, FetchArguments, FromRepository};
 use crate::cli::facts::{Facts, size};
-use crate::cli::{Context, Ended, input};
+use crate::cli::wanted::Wanted;
+use crate::cli::{Context, Ended, input, usage};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::keyring::{Adoption, Judge, Keyring};
@@ -13,28 +15,80 @@ use crate::store::preflight::Host;
 use crate::version::Release;
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// `sidle install FILE`
+/// `sidle install FILE|PACKAGE[@RELEASE]`
 #[derive(Debug, Args)]
 pub struct InstallArguments {
-    /// A bundle file
-    file: PathBuf,
-    /// The release, where the bundle holds several; without this the newest that fits this host
+    /// A bundle file, or a package of the repository: its newest release that fits this host, or the named one
+    #[arg(value_name = "FILE|PACKAGE[@RELEASE]")]
+    what: PathBuf,
+    /// The release, where a bundle holds several; without this the newest that fits this host
     #[arg(long)]
     release: Option<Release>,
     /// Verify and look at the space; write nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    fetch: FetchArguments,
+}
+
+/// What is to be installed.
+pub enum Source {
+    /// A bundle file.
+    File(PathBuf),
+    /// A release of the repository.
+    Repository(Wanted),
+}
+
+impl Source {
+    /// What a word of the command line means: a path, where there is one or it looks like one; else a package.
+    pub fn of(what: &Path, release: Option<&Release>) -> Result<Self, Report> {
+        let text = what.to_string_lossy();
+        let is_path = text.contains('/') || what.extension().is_some_and(|end| end == "sidle");
+        if is_path || crate::os::file::open(what).is_ok() {
+            return Ok(Self::File(what.to_owned()));
+        }
+        let wanted: Wanted = text.parse().map_err(|reason| {
+            usage(
+                format!("cannot install {text}: there is no such file, and it names no package: {reason}"),
+                "name a bundle file, or PACKAGE, or PACKAGE@RELEASE",
+            )
+        })?;
+        let release = wanted.release.or_else(|| release.cloned());
+        Ok(Self::Repository(Wanted { release, ..wanted }))
+    }
 }
 
 /// `sidle install`
 pub fn install(context: &Context, arguments: &InstallArguments) -> Result<Ended, Report> {
-    let file = input::open(&arguments.file, "a bundle file, which `sidle export` or `sidle pack --repo` writes")?;
+    let effect = if arguments.dry_run { Effect::Rehearse } else { Effect::Apply };
+    let installed = match Source::of(&arguments.what, arguments.release.as_ref())? {
+        Source::File(file) => {
+            let installed = from_file(context, &file, arguments.release.as_ref(), effect)?;
+            tell(context, &installed, effect, None)?;
+            installed
+        }
+        Source::Repository(wanted) => {
+            let from = repository::install(context, &wanted, &arguments.fetch, effect, &|_| true)?;
+            tell(context, &from.installed, effect, Some(&from))?;
+            from.installed
+        }
+    };
+    Ok(if installed.fresh { Ended::Well } else { Ended::As(Class::NothingToDo) })
+}
+
+/// Installs from a bundle file.
+pub fn from_file(
+    context: &Context,
+    file: &Path,
+    release: Option<&Release>,
+    effect: Effect,
+) -> Result<Installed, Report> {
+    let file = input::open(file, "a bundle file, which `sidle export` or `sidle pack --repo` writes")?;
     let expiry = Settings::read(&context.layout)?.expiry_by_hand();
     let keyring = Keyring::open(&context.layout.trust())?;
-    let (effect, adoption) =
-        if arguments.dry_run { (Effect::Rehearse, Adoption::Forget) } else { (Effect::Apply, Adoption::Store) };
+    let adoption = if effect == Effect::Apply { Adoption::Store } else { Adoption::Forget };
     let authority = Judge { keyring: &keyring, now: clock::now(), expiry, adoption };
     let bar = context.output.bar("installing");
     let progress = |done, total| {
@@ -43,17 +97,16 @@ pub fn install(context: &Context, arguments: &InstallArguments) -> Result<Ended,
     };
     let place = Placement { layout: &context.layout, host: &Host::look(), effect, progress: &progress };
     let reader = std::io::BufReader::with_capacity(1 << 20, file);
-    let installed = install_bundle(reader, &authority, arguments.release.as_ref(), &place);
+    let installed = install_bundle(reader, &authority, release, &place);
     bar.finish_and_clear();
     let installed = installed?;
     for warning in &installed.warnings {
         context.output.warning(&warning.to_string());
     }
-    tell(context, &installed, effect)?;
-    Ok(if installed.fresh { Ended::Well } else { Ended::As(Class::NothingToDo) })
+    Ok(installed)
 }
 
-fn tell(context: &Context, installed: &Installed, effect: Effect) -> Result<(), Report> {
+fn tell(context: &Context, installed: &Installed, effect: Effect, from: Option<&FromRepository>) -> Result<(), Report> {
     let Installed { package, release, fresh, content_bytes, .. } = installed;
     let store = Store::new(&context.layout, package);
     let current = store.current(&crate::name::InstanceName::default_of(package))?;
@@ -64,6 +117,9 @@ fn tell(context: &Context, installed: &Installed, effect: Effect) -> Result<(), 
         (true, false) => "installed",
     };
     let mut facts = Facts::new().with(word, format!("{package} {release}")).with("size", size(*content_bytes));
+    if let Some(from) = from {
+        facts.add(if rehearsed { "to fetch" } else { "fetched" }, from.told(effect));
+    }
     if !rehearsed {
         facts.add("place", context.layout.versions(package).join(release.to_string()).display());
     }
@@ -72,10 +128,15 @@ fn tell(context: &Context, installed: &Installed, effect: Effect) -> Result<(), 
     if !rehearsed && current.as_ref() != Some(release) {
         facts.add("next", format!("sidle switch {package} {release}"));
     }
-    let value = json!({
+    let mut value = json!({
         "package": package, "release": release, "fresh": fresh, "dry_run": rehearsed, "content_bytes": content_bytes, "current": current,
         "warnings": installed.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
     });
+    if let (Some(from), Some(fields)) = (from, value.as_object_mut()) {
+        fields.insert("received_bytes".to_owned(), from.received_bytes.into());
+        fields.insert("lacking_bytes".to_owned(), from.lacking_bytes.into());
+        fields.insert("payload_bytes".to_owned(), from.payload_bytes.into());
+    }
     context.output.result(&facts.to_string(), value);
     Ok(())
 }

@@ -4,12 +4,17 @@ mod collect;
 mod install;
 mod list;
 mod marks;
+mod repair;
+mod repository;
 mod run;
 mod verify;
 
 pub use collect::{CollectArguments, RemoveArguments, collect, remove};
-pub use install::{InstallArguments, install};
+pub use install::{InstallArguments, Source, from_file, install};
 pub use list::{ListArguments, list};
+pub use marks::marks;
+pub use repair::{RepairArguments, repair};
+pub use repository::{FetchArguments, install as install_from_repository};
 pub use run::{RunArguments, run};
 #[cfg(feature = "test-hooks")]
 pub use run::{TestFlipArguments, test_flip};

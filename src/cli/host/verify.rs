@@ -51,7 +51,7 @@ pub fn verify(context: &Context, arguments: &VerifyArguments) -> Result<Ended, R
             facts.add("", problem);
         }
         if !problems.is_empty() {
-            facts.add("", "it will not be started; install the release again from its bundle");
+            facts.add("", format!("it is mended before a start, or now: sidle repair {package} {release}"));
         }
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         values.push(json!({"release": release, "sound": problems.is_empty(), "problems": problems}));

@@ -1,0 +1,127 @@
+//! `sidle repair`: mends what is broken of releases, and nothing else: from this host's own files, then from a bundle file or the repository.
+
+use super::packages;
+use super::repository::{FetchArguments, Payload, is_named, notices, open};
+use crate::bundle::file::BundledPayload;
+use crate::bundle::manifest::Manifest;
+use crate::bundle::rebuild::frames_of;
+use crate::bundle::unpack::PayloadSource;
+use crate::cli::facts::{Facts, count};
+use crate::cli::{Context, Ended, input};
+use crate::failure::{Class, Report};
+use crate::name::PackageName;
+use crate::store::Store;
+use crate::store::check::Depth;
+use crate::store::repair::{NoPayload, Repaired};
+use crate::version::Release;
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// `sidle repair PACKAGE [RELEASE]`
+#[derive(Debug, Args)]
+pub struct RepairArguments {
+    /// The package
+    package: PackageName,
+    /// The release; all installed ones without this
+    release: Option<Release>,
+    /// Read and hash every file, also those that look untouched
+    #[arg(long)]
+    full: bool,
+    /// Take what this host's own files don't have from this bundle file
+    #[arg(long, value_name = "FILE", conflicts_with = "offline")]
+    from: Option<PathBuf>,
+    /// Ask no repository
+    #[arg(long)]
+    offline: bool,
+    #[command(flatten)]
+    fetch: FetchArguments,
+}
+
+/// `sidle repair`: exit 3 where nothing is broken, 6 where something stays so.
+pub fn repair(context: &Context, arguments: &RepairArguments) -> Result<Ended, Report> {
+    let package = &arguments.package;
+    packages(context, Some(package))?;
+    let store = Store::new(&context.layout, package);
+    let releases = arguments.release.clone().map_or_else(|| store.releases(), |release| Ok(vec![release]))?;
+    let (mut facts, mut values) = (Facts::new(), Vec::new());
+    let (mut damaged, mut changed) = (false, false);
+    for release in releases {
+        let repaired = mend(context, arguments, &store, &release)?;
+        damaged |= !repaired.left.is_empty();
+        changed |= repaired.changed();
+        tell(&mut facts, &format!("{package} {release}"), &repaired);
+        values.push(value(&release, &repaired));
+    }
+    context.output.result(&facts.to_string(), json!({"package": package, "releases": values}));
+    Ok(match (damaged, changed) {
+        (true, _) => Ended::As(Class::Integrity),
+        (false, true) => Ended::Well,
+        (false, false) => Ended::As(Class::NothingToDo),
+    })
+}
+
+/// One release: first with what is here, under the lock; then with what must be brought, which is brought without it.
+fn mend(context: &Context, arguments: &RepairArguments, store: &Store, release: &Release) -> Result<Repaired, Report> {
+    let depth = if arguments.full { Depth::Full } else { Depth::Quick };
+    let manifest = store.manifest(release)?;
+    let here = store.repair(&store.lock()?, release, depth, &mut NoPayload)?;
+    let broken = broken_files(&manifest, &here);
+    if broken.is_empty() {
+        return Ok(here);
+    }
+    let with = |payload: &mut dyn PayloadSource| -> Result<Repaired, Report> {
+        let more = store.repair(&store.lock()?, release, depth, payload)?;
+        let mut mended = here.mended.clone();
+        mended.extend(more.mended);
+        Ok(Repaired { mended, aside: [here.aside.clone(), more.aside].concat(), ..more })
+    };
+    if let Some(file) = &arguments.from {
+        let file = input::open(file, "a bundle file that holds the release")?;
+        return with(&mut BundledPayload::new(file, manifest.id()));
+    }
+    if arguments.offline || !is_named(context, &arguments.fetch)? {
+        return Ok(here);
+    }
+    let notices = notices(context);
+    let mut fetcher = open(context, &arguments.fetch, &notices)?;
+    let mut payload = Payload::of(&mut fetcher, &manifest);
+    if let Err(report) = payload.fetch(&frames_of(&manifest, &broken), &context.output.bar("fetching")) {
+        return Ok(Repaired { unreachable: Some(report), ..here });
+    }
+    let repaired = with(&mut payload)?;
+    payload.done()?;
+    Ok(repaired)
+}
+
+fn broken_files(manifest: &Manifest, repaired: &Repaired) -> Vec<usize> {
+    let is_left = |path: &str| repaired.left.iter().any(|problem| problem.path == path);
+    let entries = manifest.entries.iter().enumerate();
+    entries.filter(|(_, entry)| is_left(entry.path.as_str())).map(|(index, _)| index).collect()
+}
+
+fn tell(facts: &mut Facts, name: &str, repaired: &Repaired) {
+    let sound = repaired.left.is_empty();
+    let word = match (sound, repaired.changed()) {
+        (true, false) => "nothing is broken".to_owned(),
+        (true, true) => format!("mended: {}", count(repaired.mended.len(), "entry")),
+        (false, _) => format!("still damaged: {}", count(repaired.left.len(), "problem")),
+    };
+    facts.add(name, word);
+    for (path, place) in &repaired.aside {
+        facts.add("", format!("{path} does not belong there: set aside as {}", place.display()));
+    }
+    for problem in &repaired.left {
+        facts.add("", problem);
+    }
+    if let Some(report) = repaired.unreachable.as_ref().filter(|_| !sound) {
+        facts.add("", report);
+        facts.add("", "name a bundle file that holds the release with --from FILE, or the repository in the settings");
+    }
+}
+
+fn value(release: &Release, repaired: &Repaired) -> Value {
+    let left: Vec<String> = repaired.left.iter().map(ToString::to_string).collect();
+    let aside: Vec<Value> = repaired.aside.iter().map(|(path, place)| json!({"path": path, "place": place})).collect();
+    json!({"release": release, "sound": left.is_empty(), "mended": repaired.mended, "aside": aside, "problems": left})
+}

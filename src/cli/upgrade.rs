@@ -1,0 +1,50 @@
+//! `sidle upgrade`: installs a release and switches to it.
+
+use super::host::{FetchArguments, Source, from_file, install_from_repository, marks};
+use super::switching::{SwitchArguments, Terms, switch};
+use super::{Context, Ended};
+use crate::failure::{Class, Report};
+use crate::store::Store;
+use crate::store::collect::Effect;
+use crate::version::Release;
+use clap::Args;
+use std::path::PathBuf;
+
+/// `sidle upgrade FILE|PACKAGE[@RELEASE]`
+#[derive(Debug, Args)]
+pub struct UpgradeArguments {
+    /// A bundle file, or a package of the repository: the newest release that neither failed here nor was left by a rollback, or the named one
+    #[arg(value_name = "FILE|PACKAGE[@RELEASE]")]
+    what: PathBuf,
+    #[command(flatten)]
+    fetch: FetchArguments,
+    #[command(flatten)]
+    terms: Terms,
+}
+
+/// Installs, then switches. Exit 3 where the release runs already.
+pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended, Report> {
+    let installed = match Source::of(&arguments.what, None)? {
+        Source::File(file) => from_file(context, &file, None, Effect::Apply)?,
+        Source::Repository(wanted) => {
+            let marks = marks(&context.layout, &wanted.package)?;
+            let unwanted = |release: &Release| {
+                marks
+                    .get(release)
+                    .is_some_and(|marks| marks.iter().any(|mark| ["bad", "declined"].contains(&mark.word)))
+            };
+            let forced = arguments.terms.is_forced();
+            let may_be = |release: &Release| forced || !unwanted(release);
+            install_from_repository(context, &wanted, &arguments.fetch, Effect::Apply, &may_be)?.installed
+        }
+    };
+    let (package, release) = (installed.package, installed.release);
+    let instance = super::instance_of(&package, arguments.terms.instance());
+    if !installed.fresh && Store::new(&context.layout, &package).current(&instance)?.as_ref() == Some(&release) {
+        let value = serde_json::json!({"package": package, "release": release, "switch": null});
+        context.output.result(&format!("{instance} has {release} already, and nothing newer is there"), value);
+        return Ok(Ended::As(Class::NothingToDo));
+    }
+    context.output.step(&format!("installed {package} {release}"));
+    switch(context, &SwitchArguments::to(package, release, arguments.terms.clone()))
+}
