@@ -14,6 +14,9 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::ops::Range;
 
+/// Threads that unpack frames. One: a host that installs in the background has memory for one frame, and other work for its cores.
+const UNPACKING_THREADS: usize = 1;
+
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 18;
 
@@ -59,7 +62,7 @@ fn seems_held(manifest: &Manifest, unit: &Unit, held: &dyn Held) -> bool {
     })
 }
 
-/// Rebuilds the tree that `manifest` describes in the empty directory `into`, with `threads` threads. `progress` gets the bytes of frames taken
+/// Rebuilds the tree that `manifest` describes in the empty directory `into`; `threads` threads copy. `progress` gets the bytes of frames taken
 /// so far, and all of them. A held file that has another content by now is no error: its frames are fetched as well.
 pub fn rebuild(
     manifest: &Manifest,
@@ -87,7 +90,7 @@ pub fn rebuild(
     crash_point!("rebuild.copied");
     let frames: Vec<Frame> = wanted.iter().map(|index| manifest.frames[*index]).collect();
     let mut source = payload.frames(&frames).map_err(UnpackError::Source)?;
-    unpack_frames(manifest, layout, &wanted, &mut *source, into, threads, progress)?;
+    unpack_frames(manifest, layout, &wanted, &mut *source, into, UNPACKING_THREADS, progress)?;
     make_links(manifest, into)?;
     source.end().map_err(UnpackError::Source)
 }
@@ -140,9 +143,13 @@ pub fn copy_files(
 
 /// The frames that hold these entries, in the payload's order.
 pub fn frames_of(manifest: &Manifest, entries: &[usize]) -> Vec<Frame> {
-    let holds = |unit: &Unit| entries.iter().any(|entry| unit.entries.contains(entry));
-    let units = units(manifest, &manifest.layout());
-    units.into_iter().filter(holds).flat_map(|unit| unit.frames).map(|index| manifest.frames[index]).collect()
+    let indices = indices_of(&units(manifest, &manifest.layout()), entries);
+    indices.into_iter().map(|index| manifest.frames[index]).collect()
+}
+
+fn indices_of(units: &[Unit], entries: &[usize]) -> Vec<usize> {
+    let holds = |unit: &&Unit| entries.iter().any(|entry| unit.entries.contains(entry));
+    units.iter().filter(holds).flat_map(|unit| unit.frames.clone()).collect()
 }
 
 /// Unpacks the frames that hold these entries, and what else is in them, into `into`, where all directories are.
@@ -151,14 +158,12 @@ pub fn unpack_files(
     entries: &[usize],
     payload: &mut dyn PayloadSource,
     into: &Dir,
-    threads: usize,
 ) -> Result<(), UnpackError> {
     let layout = manifest.layout();
-    let holds = |unit: &Unit| entries.iter().any(|entry| unit.entries.contains(entry));
-    let wanted: Vec<usize> = units(manifest, &layout).into_iter().filter(holds).flat_map(|unit| unit.frames).collect();
+    let wanted = indices_of(&units(manifest, &layout), entries);
     let frames: Vec<Frame> = wanted.iter().map(|index| manifest.frames[*index]).collect();
     let mut source = payload.frames(&frames).map_err(UnpackError::Source)?;
-    unpack_frames(manifest, layout, &wanted, &mut *source, into, threads, &|_, _| {})?;
+    unpack_frames(manifest, layout, &wanted, &mut *source, into, UNPACKING_THREADS, &|_, _| {})?;
     source.end().map_err(UnpackError::Source)
 }
 

@@ -4,7 +4,7 @@
 use super::compression::{self, CompressionError, Expected};
 use super::frames::Holds;
 use super::handles::Handles;
-use super::manifest::{EntryKind, Manifest};
+use super::manifest::{EntryKind, Frame, Manifest};
 use super::parallel::THREADS_MAXIMUM;
 pub use super::source::{FrameSource, Held, PayloadSource, ReaderSource, SourceError};
 use super::ustar;
@@ -114,7 +114,7 @@ impl From<OsError> for UnpackError {
 }
 
 /// Unpacks the payload that `manifest` describes into the empty directory `into`, with `threads` threads beside the calling one, which
-/// reads. At most `2 * threads + 1` frames are in memory. `progress` gets the bytes of the payload taken so far, and all of them.
+/// reads (one thread: with the calling one alone). At most `2 * threads + 1` frames are in memory. `progress` gets the bytes of the payload taken so far, and all of them.
 pub fn unpack(
     manifest: &Manifest,
     source: &mut dyn FrameSource,
@@ -176,6 +176,9 @@ fn run(
     threads: usize,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), UnpackError> {
+    if threads == 1 {
+        return run_alone(job, source, progress);
+    }
     let (sender, receiver) = mpsc::sync_channel::<(usize, Vec<u8>)>(threads);
     let receiver = Mutex::new(receiver);
     let failed = AtomicBool::new(false);
@@ -208,6 +211,19 @@ fn run(
     }
 }
 
+/// The same on this thread alone: one frame and its content are in memory.
+fn run_alone(job: &Job<'_>, source: &mut dyn FrameSource, progress: &dyn Fn(u64, u64)) -> Result<(), UnpackError> {
+    let mut worker = Worker { job, handles: Handles::new(job.into) };
+    let (mut taken, all) = (0, job.length());
+    for (index, frame) in job.frames() {
+        let bytes = source.next(frame).map_err(UnpackError::Source)?;
+        worker.unpack_frame(index, &bytes)?;
+        taken += frame.length;
+        progress(taken, all);
+    }
+    Ok(())
+}
+
 fn feed(
     job: &Job<'_>,
     source: &mut dyn FrameSource,
@@ -215,10 +231,8 @@ fn feed(
     failed: &AtomicBool,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), UnpackError> {
-    let frames = || job.wanted.iter().map(|index| (*index, &job.manifest.frames[*index]));
-    let all: u64 = frames().map(|(_, frame)| frame.length).sum();
-    let mut taken = 0;
-    for (index, frame) in frames() {
+    let (mut taken, all) = (0, job.length());
+    for (index, frame) in job.frames() {
         if failed.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -246,6 +260,18 @@ struct Job<'a> {
     into: &'a Dir,
     /// Files of several frames that are not complete yet, by entry.
     split: Mutex<HashMap<usize, Split>>,
+}
+
+impl Job<'_> {
+    /// The frames to unpack, with their indices.
+    fn frames(&self) -> impl Iterator<Item = (usize, &Frame)> {
+        self.wanted.iter().map(|index| (*index, &self.manifest.frames[*index]))
+    }
+
+    /// Bytes of them all.
+    fn length(&self) -> u64 {
+        self.frames().map(|(_, frame)| frame.length).sum()
+    }
 }
 
 struct Split {

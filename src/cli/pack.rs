@@ -55,7 +55,7 @@ pub struct PackArguments {
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
     /// An earlier release (a packed directory or a manifest), or a repository with all it holds of the package: what is unchanged since goes
-    /// into parts of its own, which hosts that have it can skip
+    /// into parts of its own, which hosts that have it can skip; without this the repository of --repo
     #[arg(long, value_name = "DIR|REPO")]
     previous: Vec<PathBuf>,
     /// The directory that gets manifest and payload (without this `PACKAGE-RELEASE` here); with --repo the bundle file (`PACKAGE-RELEASE.sidle`)
@@ -163,7 +163,9 @@ fn plan(arguments: &PackArguments) -> Result<Plan, Report> {
     let extension = if arguments.repo.is_some() { ".sidle" } else { "" };
     let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}{extension}")));
     let mut previous = Vec::new();
-    for path in &arguments.previous {
+    // What is published into a repository comes after what that has. One that can't be read is told of where it is needed.
+    let earlier = arguments.repo.as_ref().filter(|_| arguments.previous.is_empty());
+    for path in arguments.previous.iter().chain(earlier.filter(|path| Repository::open(path).is_ok())) {
         previous.extend(manifests(path, &recipe.package)?);
     }
     let level = arguments.level.unwrap_or(if arguments.release { LEVEL_RELEASE } else { LEVEL_DEFAULT });

@@ -47,7 +47,9 @@ pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>> {
 
 /// Reads the rest of an open file, refusing more than `limit` bytes.
 pub(super) fn read_open(file: File, path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // Its length is a hint, not a promise: one byte more shows that it ends there.
+    let length = file.metadata().map_or(0, |metadata| metadata.len().min(limit));
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(1));
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|source| OsError::new("read", path, source))?;
     if bytes.len() as u64 > limit {
         let source = io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {limit} bytes"));

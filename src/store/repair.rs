@@ -219,7 +219,7 @@ impl<'a> Bench<'a> {
             return Ok(());
         }
         let frames = self.workplace(&staging, "frames")?;
-        match unpack_files(self.manifest, &missing, payload, &frames, threads) {
+        match unpack_files(self.manifest, &missing, payload, &frames) {
             Ok(()) => self.move_in(&frames, &missing, repaired),
             Err(error) if error.class() == Class::NoSpace => Err(StoreError::Refused(error.into())),
             Err(error) => {

@@ -25,6 +25,7 @@ mod keyring;
 mod lazy;
 mod machine;
 mod messages;
+mod online;
 mod overlap;
 mod packages;
 mod python_tuf;

@@ -33,9 +33,9 @@ pub struct FetchArguments {
     /// Fetch a release again whose bytes were wrong everywhere before
     #[arg(long)]
     refetch: bool,
-    /// Wait for a random part of the settings' splay first: for timers
+    /// Nobody waits for it: begin at a random time within the settings' splay
     #[arg(long)]
-    splay: bool,
+    unattended: bool,
 }
 
 /// What was installed out of a repository, and what that cost.
@@ -71,7 +71,7 @@ pub fn install(
     let mut fetcher = open(context, arguments, &tell)?;
     let keyring = Keyring::open(&context.layout.trust())?;
     let adoption = if effect == Effect::Apply { Adoption::Store } else { Adoption::Forget };
-    if arguments.splay {
+    if arguments.unattended {
         fetcher.splay();
     }
     let (targets, warnings) = refresh(&mut fetcher, &keyring, adoption, &wanted.package)?;

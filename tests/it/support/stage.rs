@@ -85,6 +85,13 @@ impl Author {
         self.packed(version, behaviour, |recipe| recipe)
     }
 
+    /// A good release with more in its tree.
+    pub fn release_with(&self, version: &str, more: impl FnOnce(&Path)) -> PathBuf {
+        let tree = self.tree(version, "good");
+        more(&tree);
+        self.packed_from(version, &tree, |recipe| recipe)
+    }
+
     /// A good release without a guard.
     pub fn unguarded(&self, version: &str) -> PathBuf {
         self.packed(version, "good", |recipe| recipe.replace("[guard]\nprotocol = 1\n", ""))
