@@ -84,12 +84,14 @@ impl<'a> Fetcher<'a> {
     }
 
     /// Waits for a random part of the settings' splay. For runs that nobody waits for, before their first request.
-    pub fn splay(&self) {
+    pub fn splay(&mut self) {
         let most = u64::try_from(self.splay.as_millis()).unwrap_or(u64::MAX);
         let pause = Duration::from_millis(random::up_to(most).unwrap_or(most));
         if !pause.is_zero() {
             self.mirrors.tell(&Notice::Waiting { pause });
             clock::sleep(pause);
+            // The time for everything begins with the first request.
+            self.mirrors.meter.extend(pause);
         }
     }
 

@@ -25,6 +25,11 @@ impl Meter {
         Self { bucket: rate_limit.map(Bucket::new), stall: patience.stall, deadline, wire_bytes: 0 }
     }
 
+    /// Gives the time for everything `pause` more.
+    pub(super) fn extend(&mut self, pause: Duration) {
+        self.deadline = self.deadline.saturating_add(pause);
+    }
+
     /// Body bytes received so far.
     pub(super) fn wire_bytes(&self) -> u64 {
         self.wire_bytes
