@@ -363,7 +363,7 @@ pub fn verify<T: Body>(file: &Signed<T>, root: &Signed<Root>) -> Result<(), Trus
 
 /// How many distinct keys of `rule` signed `file`, and the keyids of those that didn't. A key counts once, under however many keyids it is
 /// listed; unknown keys, unknown schemes and keyids that the rule doesn't name never count.
-fn valid_signatures<T>(file: &Signed<T>, rule: &KeyRule, keys: &BTreeMap<KeyId, Key>) -> (usize, BTreeSet<KeyId>) {
+pub fn valid_signatures<T>(file: &Signed<T>, rule: &KeyRule, keys: &BTreeMap<KeyId, Key>) -> (usize, BTreeSet<KeyId>) {
     let mut signers = BTreeSet::new();
     let mut missing = rule.keyids.clone();
     for signature in file.signatures.iter().filter(|signature| rule.keyids.contains(&signature.keyid)) {
