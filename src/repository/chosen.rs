@@ -23,7 +23,7 @@ impl Repository {
     /// but only together with what they need, so that no client ever finds a set that it refuses.
     pub(super) fn choose(&self, published: &Published, pending: &Pending) -> Result<Chosen, RepositoryError> {
         let next = pending.root.as_ref().filter(|draft| draft.is_complete(&root_rules(published, &draft.file)));
-        let next = next.map(|draft| draft.assembled(root_rules(published, &draft.file).iter()));
+        let next = next.map(|draft| draft.assembled(&root_rules(published, &draft.file)));
         let roots: Vec<Signed<Root>> = next.into_iter().chain(published.root.clone()).collect();
         for root in &roots {
             let listing = self.listing(root, published, pending);
@@ -40,23 +40,22 @@ impl Repository {
 
     /// The newest listing that a client trusts under this root.
     fn listing(&self, root: &Signed<Root>, published: &Published, pending: &Pending) -> Option<Listing> {
-        let rule = Rule::of_root(root, Role::Targets);
+        let top = Rule::of_root(root, Role::Targets);
         let old = published.root.as_ref().map(|root| Rule::of_root(root, Role::Targets));
         let draft = pending.targets.get(&SignedRole::Targets);
-        let next = draft.filter(|draft| draft.is_complete(std::slice::from_ref(&rule)));
+        let next = draft.filter(|draft| draft.is_complete(std::slice::from_ref(&top)));
         // With what counts under the old root, too: a client may not have seen the new one yet.
-        let next = next.map(|draft| draft.assembled(old.iter().chain([&rule])));
-        let there = published.listing(&SignedRole::Targets).filter(|file| rule.is_met_in(file)).cloned();
+        let next = next.map(|draft| draft.assembled(&old.iter().chain([&top]).cloned().collect::<Vec<_>>()));
+        let there = published.listing(&SignedRole::Targets).filter(|file| top.is_met_in(file)).cloned();
         let listings = next.into_iter().chain(there).filter_map(|targets| {
             let mut delegated = BTreeMap::new();
             for name in names(&targets) {
-                let rule = Rule::of_delegation(&targets, &name)?;
+                let needed = Rule::of_delegation(&targets, &name)?;
                 let role = SignedRole::Delegated(name.clone());
                 let draft = pending.targets.get(&role);
-                let next = draft.filter(|draft| draft.is_complete(std::slice::from_ref(&rule)));
-                let next = next.map(|draft| draft.assembled(std::iter::once(&rule)));
-                let file =
-                    next.or_else(|| published.listing(&role).filter(|file| rule.is_met_in(file)).cloned())?;
+                let next = draft.filter(|draft| draft.is_complete(std::slice::from_ref(&needed)));
+                let next = next.map(|draft| draft.assembled(std::slice::from_ref(&needed)));
+                let file = next.or_else(|| published.listing(&role).filter(|file| needed.is_met_in(file)).cloned())?;
                 delegated.insert(name, file);
             }
             Some(Listing { targets, delegated })

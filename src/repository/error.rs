@@ -188,9 +188,10 @@ impl RepositoryError {
             Self::Incomplete { .. } => {
                 Some("each of them runs `sidle repo sign REPO --key KEY`; then publish again".to_owned())
             }
-            Self::Keys { .. } => {
-                Some("`sidle repo status REPO` tells the keys of each role; give other keys, or another threshold".to_owned())
-            }
+            Self::Keys { .. } => Some(
+                "`sidle repo status REPO` tells the keys of each role; give other keys, or another threshold"
+                    .to_owned(),
+            ),
             Self::NoRole { .. } => Some("`sidle repo status REPO` lists the roles".to_owned()),
             Self::NoPaths { .. } => Some("name them with --path 'PACKAGE/*/*/*'".to_owned()),
             Self::Threshold { .. } => Some("give the others, too: --online-key may be repeated".to_owned()),

@@ -96,7 +96,11 @@ fn rehearse(
     releases: &[(ReleaseId, ReleaseFiles)],
     now: Timestamp,
 ) -> Result<Vec<Warning>, RepositoryError> {
-    let files: MetadataFiles = published.members(releases.iter().map(|(id, _)| id)).into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect();
+    let files: MetadataFiles = published
+        .members(releases.iter().map(|(id, _)| id))
+        .into_iter()
+        .map(|(name, bytes)| (name.to_string(), bytes))
+        .collect();
     let first = published.roots.first().expect("a loaded repository has a root").clone();
     let verification = by_hand::verify(&Floor::new(first), &files, now, Expiry::BY_HAND);
     let targets = verification.targets?;

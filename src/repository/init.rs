@@ -65,7 +65,7 @@ impl Repository {
         state.store(&directory)?;
         // Last: a directory with a root is a repository.
         let fingerprint = if draft.is_complete(std::slice::from_ref(&rule)) {
-            let bytes = draft.assembled(std::iter::once(&rule)).bytes;
+            let bytes = draft.assembled(std::slice::from_ref(&rule)).bytes;
             metadata.write_atomic(&name, &bytes, FILE_MODE)?;
             Some(Digest::of(&bytes))
         } else {

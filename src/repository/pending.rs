@@ -74,11 +74,10 @@ impl<T: Body> Draft<T> {
     }
 
     /// The file with the signatures that count under these rules, as it is published.
-    pub(super) fn assembled<'a>(&self, rules: impl Iterator<Item = &'a Rule> + Clone) -> Signed<T> {
+    pub(super) fn assembled(&self, rules: &[Rule]) -> Signed<T> {
         let mut signatures: BTreeMap<KeyId, [u8; SIGNATURE_BYTES]> = BTreeMap::new();
         for (key, note) in &self.signatures {
-            signatures
-                .extend(rules.clone().flat_map(|rule| rule.keyids(key)).map(|keyid| (keyid.clone(), note.value)));
+            signatures.extend(rules.iter().flat_map(|rule| rule.keyids(key)).map(|keyid| (keyid.clone(), note.value)));
         }
         let bytes = with_signatures(&self.file.bytes, &signatures).expect("a parsed file is JSON");
         Signed::parse("the assembled file", &bytes).expect("signatures change nothing else in a parsed file")
@@ -90,8 +89,7 @@ impl Pending {
     pub(super) fn load(repository: &Dir, published: &Published) -> Result<Self, RepositoryError> {
         let mut pending = Self::default();
         let Some(directory) = repository.child(AUTHOR)?.child_if_exists(PENDING)? else { return Ok(pending) };
-        let names: Vec<String> =
-            directory.names()?.into_iter().filter_map(|name| name.into_string().ok()).collect();
+        let names: Vec<String> = directory.names()?.into_iter().filter_map(|name| name.into_string().ok()).collect();
         for name in &names {
             let limit = Role::Targets.bytes_maximum() as u64;
             let role = match name.parse() {
@@ -111,7 +109,7 @@ impl Pending {
                 pending.targets.insert(role, draft);
             }
         }
-        for name in names.iter().filter(|name| name.ends_with(".sig")) {
+        for name in names.iter().filter(|name| name.strip_suffix(".sig").is_some()) {
             let bytes = directory.read(name, SIGNATURE_BYTES_MAXIMUM)?;
             if !pending.take(name, &bytes) {
                 pending.void.push(name.clone());
@@ -170,8 +168,7 @@ impl<T> Draft<T> {
         let name = role.file(self.file.header.version);
         for (public, note) in &self.signatures {
             let sums = note.sums.iter().map(|(id, text)| (id.to_string(), text.clone())).collect();
-            let stored =
-                Stored { schema: SCHEMA, public: to_hex(public.as_bytes()), sig: to_hex(&note.value), sums };
+            let stored = Stored { schema: SCHEMA, public: to_hex(public.as_bytes()), sig: to_hex(&note.value), sums };
             let mut bytes = serde_json::to_vec_pretty(&stored).expect("only string keys");
             bytes.push(b'\n');
             files.insert(signature_name(&name, public), bytes);

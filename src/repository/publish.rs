@@ -155,9 +155,11 @@ impl Repository {
 
     /// Whose signatures count on the checksum lists of each role's releases.
     fn sums_rules(&self, chosen: &Chosen) -> BTreeMap<SignedRole, Vec<Rule>> {
-        let delegated = self.state.delegations.iter().map(|one| {
-            (SignedRole::Delegated(one.name.clone()), vec![Rule::of_keys("targets", &one.keys)])
-        });
+        let delegated = self
+            .state
+            .delegations
+            .iter()
+            .map(|one| (SignedRole::Delegated(one.name.clone()), vec![Rule::of_keys("targets", &one.keys)]));
         let targets = (SignedRole::Targets, vec![Rule::of_root(&chosen.root, Role::Targets)]);
         std::iter::once(targets).chain(delegated).collect()
     }
@@ -244,11 +246,8 @@ fn plan(
         }
     }
     let signers = counting(published.root.as_ref(), &chosen.root, online);
-    let edition = |role, old: Option<u64>| Edition {
-        version: old.unwrap_or(0) + 1,
-        signed: now,
-        lifetime: lifetimes.of(role),
-    };
+    let edition =
+        |role, old: Option<u64>| Edition { version: old.unwrap_or(0) + 1, signed: now, lifetime: lifetimes.of(role) };
     let is_current = |is_trusted: bool, header, lifetime| {
         renewal == Renewal::WhenDue && is_trusted && !is_due(header, lifetime, now)
     };
@@ -256,16 +255,15 @@ fn plan(
         plan.is_empty() && is_current(is_trusted(&chosen.root, &set.snapshot), set.snapshot.header, lifetimes.snapshot)
     });
     let mut names_new_snapshot = false;
-    let named: MetaFile = match current {
-        Some(set) => set.timestamp.body.snapshot.clone(),
-        None => {
-            let edition = edition(Role::Snapshot, old.map(|set| set.snapshot.header.version));
-            let bytes = publish::snapshot(edition, &files, &signers)?;
-            names_new_snapshot = true;
-            let named = describe(edition.version, &bytes);
-            plan.push((format!("{}.snapshot.json", edition.version), bytes));
-            named
-        }
+    let named: MetaFile = if let Some(set) = current {
+        set.timestamp.body.snapshot.clone()
+    } else {
+        let edition = edition(Role::Snapshot, old.map(|set| set.snapshot.header.version));
+        let bytes = publish::snapshot(edition, &files, &signers)?;
+        names_new_snapshot = true;
+        let named = describe(edition.version, &bytes);
+        plan.push((format!("{}.snapshot.json", edition.version), bytes));
+        named
     };
     let current = !names_new_snapshot
         && old.is_some_and(|set| {
@@ -280,9 +278,10 @@ fn plan(
     // Between the two a reader finds the new set under the old root, or the old set under the new one. Where it would refuse both, the moment
     // between two renames is as short as it can be.
     let is_trusted_before = published.root.as_ref().is_some_and(|old| trusts(old, listing, &plan, last.as_ref()));
-    match is_trusted_before {
-        true => plan.extend(last.into_iter().chain(root)),
-        false => plan.extend(root.into_iter().chain(last)),
+    if is_trusted_before {
+        plan.extend(last.into_iter().chain(root));
+    } else {
+        plan.extend(root.into_iter().chain(last));
     }
     Ok(plan)
 }
@@ -290,9 +289,8 @@ fn plan(
 /// True when a client that knows this root only trusts the planned set.
 fn trusts(root: &Signed<Root>, listing: &Listing, plan: &Plan, timestamp: Option<&(String, Vec<u8>)>) -> bool {
     let snapshot = plan.iter().find(|(name, _)| name.ends_with(".snapshot.json"));
-    let snapshot = snapshot.is_none_or(|(name, bytes)| {
-        Signed::<Snapshot>::parse(name, bytes).is_ok_and(|file| is_trusted(root, &file))
-    });
+    let snapshot = snapshot
+        .is_none_or(|(name, bytes)| Signed::<Snapshot>::parse(name, bytes).is_ok_and(|file| is_trusted(root, &file)));
     let timestamp = timestamp.is_none_or(|(name, bytes)| {
         Signed::<TimestampFile>::parse(name, bytes).is_ok_and(|file| is_trusted(root, &file))
     });
@@ -316,18 +314,18 @@ fn counting<'a>(old: Option<&Signed<Root>>, new: &Signed<Root>, online: &[&'a dy
 
 /// Refuses online keys that no client would count, before anything is signed with them.
 fn may_sign_online(root: &Signed<Root>, role: Role, online: &[&dyn Signer]) -> Result<(), RepositoryError> {
-    let rule = Rule::of_root(root, role);
+    let needed = Rule::of_root(root, role);
     let keys: Vec<_> = online.iter().map(|signer| signer.public()).collect();
-    if rule.is_met_by(&keys) {
+    if needed.is_met_by(&keys) {
         return Ok(());
     }
-    match keys.iter().find(|key| !rule.counts(key)) {
-        Some(key) if !keys.iter().any(|key| rule.counts(key)) => Err(RepositoryError::WrongKey {
+    match keys.iter().find(|key| !needed.counts(key)) {
+        Some(key) if !keys.iter().any(|key| needed.counts(key)) => Err(RepositoryError::WrongKey {
             role: role.to_string(),
             keyid: key.keyid(),
             root_version: root.header.version,
             file: Root::ROLE.file(),
         }),
-        _ => Err(RepositoryError::Threshold { role, threshold: rule.threshold() }),
+        _ => Err(RepositoryError::Threshold { role, threshold: needed.threshold() }),
     }
 }

@@ -104,7 +104,7 @@ impl Repository {
 
 /// The keys of a role as this program can write them again.
 fn role_keys(base: &Signed<Root>, role: Role) -> Result<RoleKeys, RepositoryError> {
-    let rule = base.body.rule(role);
+    let old = base.body.rule(role);
     let key = |keyid: &KeyId| match base.body.keys.get(keyid) {
         Some(Key::Ed25519(key)) => Ok(*key),
         _ => Err(RepositoryError::Keys {
@@ -112,7 +112,7 @@ fn role_keys(base: &Signed<Root>, role: Role) -> Result<RoleKeys, RepositoryErro
             reason: format!("its key {keyid} is none of Ed25519, which is all that this program writes"),
         }),
     };
-    Ok(RoleKeys { keys: rule.keyids.iter().map(key).collect::<Result<_, _>>()?, threshold: rule.threshold })
+    Ok(RoleKeys { keys: old.keyids.iter().map(key).collect::<Result<_, _>>()?, threshold: old.threshold })
 }
 
 fn rotated(role: &str, old: &RoleKeys, rotation: &Rotation) -> Result<RoleKeys, RepositoryError> {

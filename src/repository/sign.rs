@@ -46,24 +46,24 @@ impl Repository {
         signer: &dyn Signer,
     ) -> Result<Vec<String>, RepositoryError> {
         let public = signer.public();
-        let mut signed = Vec::new();
+        let mut files = Vec::new();
         let roles: Vec<SignedRole> = pending.targets.keys().cloned().collect();
         for role in roles {
-            let rules = self.signing_rules(&role, published, pending);
+            let needed = self.signing_rules(&role, published, pending);
             let draft = pending.targets.get_mut(&role).expect("the roles are its keys");
-            if draft.may_take(&public, &rules) {
-                let sums = self.sums(&role, published, &rules, signer)?;
+            if draft.may_take(&public, &needed) {
+                let sums = self.sums(&role, published, &needed, signer)?;
                 draft.sign(signer, sums)?;
-                signed.push(role.file(draft.file.header.version));
+                files.push(role.file(draft.file.header.version));
             }
         }
         if let Some(draft) = &mut pending.root {
             if draft.may_take(&public, &root_rules(published, &draft.file)) {
                 draft.sign(signer, BTreeMap::new())?;
-                signed.push(SignedRole::Root.file(draft.file.header.version));
+                files.push(SignedRole::Root.file(draft.file.header.version));
             }
         }
-        Ok(signed)
+        Ok(files)
     }
 
     /// Under which a signature on a role's next file may count: the root that waits may never be published.
@@ -138,9 +138,10 @@ pub(super) const CHECKSUMS_SIGNATURE: &str = "SHA256SUMS.minisig";
 /// True when `signature` is one of a key of these rules on the list.
 pub(super) fn fits(signature: &[u8], list: &str, rules: &[Rule]) -> bool {
     let Ok(signature) = minisign::Minisig::parse(signature) else { return false };
-    rules.iter().flat_map(Rule::public_keys).any(|key| {
-        minisign::key_number(&key) == signature.key_number() && signature.verifies(&key, list.as_bytes())
-    })
+    rules
+        .iter()
+        .flat_map(Rule::public_keys)
+        .any(|key| minisign::key_number(&key) == signature.key_number() && signature.verifies(&key, list.as_bytes()))
 }
 
 impl<T: Body> Draft<T> {

@@ -109,9 +109,9 @@ impl Repository {
             let file = role.file(published.version(&role) + 1);
             let wanted = self.wanted(&role, &file, published, lifetimes, now)?;
             let due = |header: Header| is_due(header, lifetimes.targets, now);
-            let rules = self.rules(&role, published, pending);
+            let needed = self.rules(&role, published, pending);
             let is_current = published.listing(&role).is_some_and(|old| {
-                old.body == wanted.file.body && !due(old.header) && rules.iter().all(|rule| rule.is_met_in(old))
+                old.body == wanted.file.body && !due(old.header) && needed.iter().all(|rule| rule.is_met_in(old))
             });
             let there = pending.targets.get(&role);
             if !is_current && there.is_some_and(|there| there.file.body == wanted.file.body && !due(there.file.header))

@@ -62,8 +62,11 @@ impl Repository {
 }
 
 fn files(published: &Published) -> Vec<PublishedFile> {
-    let file =
-        |role: &str, header: Header| PublishedFile { role: role.to_owned(), version: header.version, expires: header.expires };
+    let file = |role: &str, header: Header| PublishedFile {
+        role: role.to_owned(),
+        version: header.version,
+        expires: header.expires,
+    };
     let mut files: Vec<PublishedFile> =
         published.root.iter().map(|root| file(&SignedRole::Root.to_string(), root.header)).collect();
     if let Some(set) = &published.set {
