@@ -50,6 +50,8 @@ pub enum Change {
     },
     /// A role may not sign any more.
     Undelegates(String),
+    /// The first file of a role, which lists nothing yet.
+    Empty,
     /// Nothing but dates and the version.
     Renews,
     /// Something that has no words here, such as the order of delegations.
@@ -72,6 +74,7 @@ impl fmt::Display for Change {
                 write!(out, "role {role} may sign {paths} from now on{last}")
             }
             Self::Undelegates(role) => write!(out, "role {role} may not sign any more"),
+            Self::Empty => out.write_str("lists nothing yet"),
             Self::Renews => out.write_str("renews it, and changes nothing else"),
             Self::Other => out.write_str("changes something that has no words here: look at the file"),
         }
@@ -103,6 +106,9 @@ pub(super) fn of_targets(old: Option<&Signed<Targets>>, new: &Signed<Targets>) -
         }
     }
     changes.extend(of_delegations(old, new));
+    if old.is_none() && changes.is_empty() {
+        changes.push(Change::Empty);
+    }
     or_renews(changes, old.is_none_or(|old| old.body == new.body))
 }
 

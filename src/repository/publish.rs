@@ -148,7 +148,7 @@ impl Repository {
         }
         rules.extend(self.state.delegations.iter().map(|one| Rule::of_keys("targets", &one.keys)));
         match people.iter().map(|signer| signer.public()).find(|key| !rules.iter().any(|rule| rule.counts(key))) {
-            Some(key) => Err(self.wrong_key(published, &Pending::default(), &key)),
+            Some(key) => Err(Self::wrong_key(published, &Pending::default(), &key)),
             None => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Rule {
     /// Who says so: `root version 1`.
     pub(super) by: String,
-    rule: KeyRule,
+    needed: KeyRule,
     keys: BTreeMap<KeyId, Key>,
 }
 
@@ -22,14 +22,14 @@ impl Rule {
     /// What a root says of one of its roles.
     pub(super) fn of_root(root: &Signed<Root>, role: Role) -> Self {
         let by = format!("root version {}", root.header.version);
-        Self { by, rule: root.body.rule(role).clone(), keys: root.body.keys.clone() }
+        Self { by, needed: root.body.rule(role).clone(), keys: root.body.keys.clone() }
     }
 
     /// What an author says of a role that is delegated to.
     pub(super) fn of_keys(by: &str, keys: &RoleKeys) -> Self {
-        let rule = KeyRule { keyids: keys.keys.iter().map(PublicKey::keyid).collect(), threshold: keys.threshold };
+        let needed = KeyRule { keyids: keys.keys.iter().map(PublicKey::keyid).collect(), threshold: keys.threshold };
         let keys = keys.keys.iter().map(|key| (key.keyid(), Key::Ed25519(*key))).collect();
-        Self { by: by.to_owned(), rule, keys }
+        Self { by: by.to_owned(), needed, keys }
     }
 
     /// What a targets file says of a role that it delegates to by name; None when it doesn't.
@@ -38,13 +38,13 @@ impl Rule {
         let Delegated::Named(roles) = &delegations.roles else { return None };
         let role = roles.iter().find(|role| role.name == name.as_str())?;
         let by = format!("targets version {}", targets.header.version);
-        Some(Self { by, rule: role.rule.clone(), keys: delegations.keys.clone() })
+        Some(Self { by, needed: role.rule.clone(), keys: delegations.keys.clone() })
     }
 
     /// The keyids under which a signature of this key counts.
     pub(super) fn keyids(&self, key: &PublicKey) -> impl Iterator<Item = &KeyId> {
         let key = Key::Ed25519(*key);
-        self.rule.keyids.iter().filter(move |keyid| self.keys.get(*keyid) == Some(&key))
+        self.needed.keyids.iter().filter(move |keyid| self.keys.get(*keyid) == Some(&key))
     }
 
     /// True when a signature of this key counts.
@@ -54,23 +54,23 @@ impl Rule {
 
     /// The keys that count.
     pub(super) fn public_keys(&self) -> BTreeSet<PublicKey> {
-        let keys = self.rule.keyids.iter().filter_map(|keyid| self.keys.get(keyid));
+        let keys = self.needed.keyids.iter().filter_map(|keyid| self.keys.get(keyid));
         keys.filter_map(|key| if let Key::Ed25519(key) = key { Some(*key) } else { None }).collect()
     }
 
     /// How many are needed.
     pub(super) fn threshold(&self) -> u64 {
-        self.rule.threshold
+        self.needed.threshold
     }
 
     /// True when enough of these keys' owners have signed.
     pub(super) fn is_met_by<'a>(&self, signers: impl IntoIterator<Item = &'a PublicKey>) -> bool {
         let signed: BTreeSet<&PublicKey> = signers.into_iter().filter(|key| self.counts(key)).collect();
-        signed.len() as u64 >= self.rule.threshold
+        signed.len() as u64 >= self.needed.threshold
     }
 
     /// True when the file carries enough valid signatures.
     pub(super) fn is_met_in<T: Body>(&self, file: &Signed<T>) -> bool {
-        valid_signatures(file, &self.rule, &self.keys).0 as u64 >= self.rule.threshold
+        valid_signatures(file, &self.needed, &self.keys).0 as u64 >= self.needed.threshold
     }
 }

@@ -31,7 +31,7 @@ impl Repository {
         }
         let public = signer.public();
         if !self.waiting_rules(&published, &pending).iter().flatten().any(|rule| rule.counts(&public)) {
-            return Err(self.wrong_key(&published, &pending, &public));
+            return Err(Self::wrong_key(&published, &pending, &public));
         }
         let files = self.sign_drafts(&published, &mut pending, signer)?;
         pending.store(&self.directory)?;
@@ -83,7 +83,7 @@ impl Repository {
     }
 
     /// The refusal of a key that counts for nothing that waits; it names the root, or the targets, that say who does.
-    pub(super) fn wrong_key(&self, published: &Published, pending: &Pending, key: &PublicKey) -> RepositoryError {
+    pub(super) fn wrong_key(published: &Published, pending: &Pending, key: &PublicKey) -> RepositoryError {
         let role = match (&pending.root, pending.targets.keys().next()) {
             (_, Some(role)) => role.clone(),
             (Some(_), None) => SignedRole::Root,
