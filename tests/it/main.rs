@@ -8,6 +8,7 @@
 
 mod adopt;
 mod architecture;
+mod attacks;
 mod bench;
 mod boot;
 mod bundle;
@@ -15,6 +16,7 @@ mod caller;
 mod collect;
 mod configuration;
 mod crash;
+mod delegations;
 mod demo;
 mod formats;
 mod ground;
@@ -34,6 +36,7 @@ mod repository;
 mod salt;
 mod shim;
 mod signer;
+mod signing;
 mod stream;
 mod support;
 mod survival;
