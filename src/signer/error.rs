@@ -37,6 +37,20 @@ pub enum SignerError {
         /// Why not, and what to do, in the caller's words.
         reason: String,
     },
+    /// An ssh-agent can't be asked, or doesn't hold the key.
+    Agent {
+        /// The key.
+        key: String,
+        /// Why.
+        reason: String,
+    },
+    /// A program doesn't give its key.
+    Exec {
+        /// Its command line.
+        command: String,
+        /// Why.
+        reason: String,
+    },
     /// The system has no random numbers.
     Random {
         /// Its answer.
@@ -59,7 +73,11 @@ impl SignerError {
             Self::Os(error) => error.class(),
             Self::Exists { .. } => Class::Conflict,
             Self::NoFile { .. } | Self::NoPassphrase { .. } => Class::Usage,
-            Self::Unreadable { .. } | Self::Passphrase { .. } | Self::Random { .. } => Class::Failed,
+            Self::Unreadable { .. }
+            | Self::Passphrase { .. }
+            | Self::Random { .. }
+            | Self::Agent { .. }
+            | Self::Exec { .. } => Class::Failed,
         }
     }
 
@@ -68,6 +86,10 @@ impl SignerError {
         match self {
             Self::Os(error) => error.hint(),
             Self::Exists { .. } => Some("name another file: an existing key is never overwritten".to_owned()),
+            Self::Agent { .. } => Some("`ssh-add -l` lists the fingerprints of the keys that the agent holds".to_owned()),
+            Self::Exec { .. } => Some(
+                "with SIDLE_SIGN=public it prints its public key (PEM), with SIDLE_SIGN=sign the signature over its standard input".to_owned(),
+            ),
             Self::Unreadable { .. } => Some("`sidle key new FILE` makes a key".to_owned()),
             Self::NoFile { .. } | Self::Passphrase { .. } | Self::NoPassphrase { .. } | Self::Random { .. } => None,
         }
@@ -84,6 +106,8 @@ impl fmt::Display for SignerError {
             Self::Passphrase { path } => {
                 write!(out, "cannot open the key {}: the passphrase is wrong, or the file is damaged", path.display())
             }
+            Self::Agent { key, reason } => write!(out, "cannot use the key ssh-agent:{key}: {reason}"),
+            Self::Exec { command, reason } => write!(out, "cannot use the key exec:{command}: {reason}"),
             Self::NoPassphrase { reason } => write!(out, "cannot open an encrypted key: {reason}"),
             Self::Random { reason } => write!(out, "cannot make a key: the system gives no random numbers ({reason})"),
         }

@@ -1,6 +1,6 @@
-//! What the command line says of a key: `file:PATH` or a plain path.
+//! What the command line says of a key: a plain path or `file:PATH`, `ssh-agent:FINGERPRINT|COMMENT`, `exec:COMMAND`.
 
-use super::{FileSigner, SignerError, public_from_pem};
+use super::{AgentSigner, ExecSigner, FileSigner, SignerError, public_from_pem};
 use crate::os::file;
 use crate::trust::{PublicKey, Signer};
 use std::convert::Infallible;
@@ -16,6 +16,10 @@ pub(super) const KEY_FILE_BYTES_MAXIMUM: u64 = 16 * 1024;
 pub enum KeySource {
     /// In a file: a private key, or a public one where nothing is to be signed.
     File(PathBuf),
+    /// In an ssh-agent: the key of this fingerprint or comment.
+    Agent(String),
+    /// Behind a program: this command line.
+    Exec(String),
 }
 
 /// A key, as far as it is at hand.
@@ -29,7 +33,12 @@ pub enum OpenedKey {
 impl FromStr for KeySource {
     type Err = Infallible;
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self::File(text.strip_prefix("file:").unwrap_or(text).into()))
+        Ok(match text.split_once(':') {
+            Some(("file", path)) => Self::File(path.into()),
+            Some(("ssh-agent", name)) => Self::Agent(name.to_owned()),
+            Some(("exec", command)) => Self::Exec(command.to_owned()),
+            _ => Self::File(text.into()),
+        })
     }
 }
 
@@ -37,6 +46,8 @@ impl fmt::Display for KeySource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(formatter),
+            Self::Agent(name) => write!(formatter, "ssh-agent:{name}"),
+            Self::Exec(command) => write!(formatter, "exec:{command}"),
         }
     }
 }
@@ -52,6 +63,8 @@ impl KeySource {
                     None => Ok(OpenedKey::Signer(Box::new(FileSigner::open(path, passphrase)?))),
                 }
             }
+            Self::Agent(name) => Ok(OpenedKey::Signer(Box::new(AgentSigner::find(name)?))),
+            Self::Exec(command) => Ok(OpenedKey::Signer(Box::new(ExecSigner::find(command)?))),
         }
     }
 }

@@ -275,13 +275,13 @@ fn a_reader_finds_a_whole_set_wherever_publishing_was_killed() {
         repository.sign(person).unwrap();
     }
     drop(repository);
-    assert_eq!(publish_through_every_crash(&team, &["online.pem"], &readers), 3);
+    assert_eq!(publish_through_every_crash(&team, &["timer.pem"], &readers), 3);
     assert!(team.open().releases().unwrap().iter().all(|one| one.is_published));
 
     // A rotation of the online key for which both keys are at hand, and of a targets key that the last signers don't need.
     let next = key(team.builder.directory.path(), "next");
     rotate(&team, "online", &[&next], &[&team.online], &[]);
     rotate(&team, "targets", &[&next], &[&team.people[2]], &[0, 1]);
-    assert_eq!(publish_through_every_crash(&team, &["online.pem", "next.pem"], &readers), 3);
+    assert_eq!(publish_through_every_crash(&team, &["timer.pem", "next.pem"], &readers), 3);
     assert!(team.files().contains_key("2.root.json"));
 }

@@ -109,7 +109,7 @@ fn a_root_that_waits_is_a_repository_that_serves_nothing() {
     let team = Team::new(day(0));
     let path = team.builder.directory.path().join("young");
     let at = |name: &str| team.builder.directory.path().join(name).to_str().unwrap().to_owned();
-    let (anna, bert, carl, online) = (at("anna.pub"), at("bert.pub"), at("carl.pub"), at("online.pub"));
+    let (anna, bert, carl, online) = (at("anna.pub"), at("bert.pub"), at("carl.pub"), at("timer.pub"));
     let keys = [
         "--root-key",
         &anna,
@@ -132,15 +132,15 @@ fn a_root_that_waits_is_a_repository_that_serves_nothing() {
     let repo = |arguments: &[&str]| sidle(&[&["repo", arguments[0], text(&path)], &arguments[1..]].concat(), &[]);
     assert!(repo(&["status"]).ok().contains("none yet"));
     repo(&["sign", "--key", &at("anna.pem")]).ok();
-    let early = repo(&["publish", "--online-key", &at("online.pem")]);
+    let early = repo(&["publish", "--online-key", &at("timer.pem")]);
     assert_eq!(early.code, Some(1));
     assert!(early.stderr.contains("1.root.json has 1 of the 2 signatures that root version 1 asks for"), "{early:?}");
     assert!(early.stderr.contains("hint:"), "{early:?}");
     assert_eq!(repo(&["sign", "--key", &at("bert.pub")]).code, Some(2), "a public key signs nothing");
     repo(&["sign", "--key", &at("bert.pem")]).ok();
-    let published = repo(&["publish", "--online-key", &at("online.pem")]).ok();
+    let published = repo(&["publish", "--online-key", &at("timer.pem")]).ok();
     assert!(published.contains("metadata/1.root.json") && published.contains("fingerprint"), "{published}");
-    repo(&["publish", "--online-key", &at("online.pem"), "--key", &at("carl.pem")]).ok();
+    repo(&["publish", "--online-key", &at("timer.pem"), "--key", &at("carl.pem")]).ok();
     let files = metadata(&path);
     refresh(&sidle::trust::Floor::new(files["1.root.json"].clone()), &files, jiff::Timestamp::now()).1.unwrap();
 }

@@ -32,7 +32,7 @@ impl Team {
         let builder = RepoBuilder::new(day(0));
         let key = |name: &str| key(builder.directory.path(), name);
         let people: Vec<FileSigner> = ["anna", "bert", "carl"].map(key).into();
-        let online = key("online");
+        let online = key("timer");
         let team = Self { builder, people, online, now };
         let offline = RoleKeys { keys: team.people.iter().map(Signer::public).collect(), threshold: 2 };
         let online = RoleKeys::one(team.online.public());
