@@ -43,7 +43,9 @@ impl Repository {
         let top = Rule::of_root(root, Role::Targets);
         let old = published.root.as_ref().map(|root| Rule::of_root(root, Role::Targets));
         let draft = pending.targets.get(&SignedRole::Targets);
-        let next = draft.filter(|draft| draft.is_complete(std::slice::from_ref(&top)));
+        // Those who wait for a next root are asked for what its keys need, so nothing less is taken under the present one.
+        let wanted = self.rules(&SignedRole::Targets, published, pending);
+        let next = draft.filter(|draft| draft.is_complete(std::slice::from_ref(&top)) && draft.is_complete(&wanted));
         // With what counts under the old root, too: a client may not have seen the new one yet.
         let next = next.map(|draft| draft.assembled(&old.iter().chain([&top]).cloned().collect::<Vec<_>>()));
         let there = published.listing(&SignedRole::Targets).filter(|file| top.is_met_in(file)).cloned();
