@@ -18,6 +18,7 @@ mod configuration;
 mod crash;
 mod delegations;
 mod demo;
+mod differential;
 mod formats;
 mod ground;
 mod handover;

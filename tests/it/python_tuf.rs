@@ -28,7 +28,7 @@ fn success(command: &mut Command) -> String {
 }
 
 /// A Python with python-tuf, in a cache outside the tree, named by the version; made on first use.
-fn python() -> PathBuf {
+pub fn python() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"))).unwrap();
     let venv = cache.join("sidle-test").join(REQUIREMENTS[0]);
