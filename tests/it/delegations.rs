@@ -87,6 +87,24 @@ fn releases_move_to_who_signs_for_them_and_never_vanish_on_the_way() {
 }
 
 #[test]
+fn a_role_that_is_given_more_signs_for_it_before_the_others_let_go() {
+    let (team, others) = delegating();
+    let narrow = Delegation { paths: vec!["other/*/*/*".to_owned()], ..team.open().delegations()[0].clone() };
+    let wide = team.open().delegations()[0].clone();
+    team.open().delegate(narrow).unwrap();
+    let id = team.add("1.0");
+    team.try_publish(&all(&team, &others)).unwrap();
+    team.open().delegate(wide).unwrap();
+    let publication = team.try_publish(&[&team.people[0], &team.people[1]]).unwrap();
+    assert!(publication.signed.is_empty(), "the release would be listed by nobody: {publication:?}");
+    let (client, ended) = refresh(&team.host(), &team.files(), day(0));
+    ended.unwrap();
+    assert!(finds(&client, &team.files(), &id, None));
+    let publication = team.try_publish(&[&others[0], &others[1]]).unwrap();
+    assert_eq!((publication.signed.len(), publication.added.len(), publication.withdrawn.len()), (4, 0, 0));
+}
+
+#[test]
 fn a_bundle_carries_the_way_to_its_release_and_a_host_without_a_network_follows_it() {
     let (team, others) = delegating();
     let first = team.add("1.0");
