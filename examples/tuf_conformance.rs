@@ -203,6 +203,7 @@ impl Kept {
 
     fn floor(&self) -> Outcome<Floor> {
         Ok(Floor {
+            delegated: sidle::trust::DelegatedFiles::new(),
             timestamp: self.get(Role::Timestamp)?,
             snapshot: self.get(Role::Snapshot)?,
             targets: self.get(Role::Targets)?,

@@ -11,7 +11,7 @@ use crate::os::lock::{self, Attempt, Lock};
 use crate::os::{OsError, clock};
 use crate::trust::by_hand::{self, MetadataFiles, Verification};
 use crate::trust::metadata::{Root, Signed};
-use crate::trust::{Authority, Expiry, Floor, Role, TrustError, TrustedTargets, Warning, verify};
+use crate::trust::{Authority, DelegatedFiles, Expiry, Floor, Role, TrustError, TrustedTargets, Warning, verify};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,8 +21,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const INDEX: &str = "floor.json";
-/// Largest `floor.json` read. Five short entries; more is damage.
-const INDEX_BYTES_MAXIMUM: u64 = 64 * 1024;
+/// Largest `floor.json` read: five short entries, and one for each delegated role that is kept. More is damage.
+const INDEX_BYTES_MAXIMUM: u64 = 1024 * 1024;
+/// Most files of delegated roles that are kept. Stops a repository of very many roles from filling the disk; one that isn't kept is unknown
+/// until a bundle brings it again.
+const DELEGATED_KEPT_MAXIMUM: usize = 1_024;
 /// How long a command waits for another one that is adopting metadata, which takes milliseconds.
 const LOCK_WAIT_MAXIMUM: Duration = Duration::from_secs(10);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
@@ -72,6 +75,8 @@ struct Index {
     schema: u32,
     pin: Pin,
     files: BTreeMap<String, Digest>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    delegated: BTreeMap<String, Digest>,
     last_seen: Option<Timestamp>,
 }
 
@@ -128,6 +133,7 @@ impl Keyring {
             timestamp: self.stored(Role::Timestamp, &index)?,
             snapshot: self.stored(Role::Snapshot, &index)?,
             targets: self.stored(Role::Targets, &index)?,
+            delegated: self.stored_delegated(&index)?,
             last_seen: index.last_seen,
         };
         Ok(Some(Trusted { pin: index.pin, floor }))
@@ -135,14 +141,21 @@ impl Keyring {
 
     fn stored(&self, role: Role, index: &Index) -> Result<Option<Vec<u8>>, KeyringError> {
         let Some(digest) = index.files.get(role.as_str()) else { return Ok(None) };
-        let name = stored_name(role, digest);
-        let bytes = self.directory.read_if_exists(&name, role.bytes_maximum() as u64)?;
-        let bytes = bytes.ok_or_else(|| self.damaged(&name, "it is missing".to_owned()))?;
-        if Digest::of(&bytes) == *digest {
-            Ok(Some(bytes))
-        } else {
-            Err(self.damaged(&name, "it has changed".to_owned()))
-        }
+        self.stored_file(&stored_name(role, digest), digest, role).map(Some)
+    }
+
+    fn stored_delegated(&self, index: &Index) -> Result<DelegatedFiles, KeyringError> {
+        let read = |(role, digest): (&String, &Digest)| {
+            let bytes = self.stored_file(&stored_delegated_name(digest), digest, Role::Targets)?;
+            Ok((role.clone(), bytes))
+        };
+        index.delegated.iter().map(read).collect()
+    }
+
+    fn stored_file(&self, name: &str, digest: &Digest, role: Role) -> Result<Vec<u8>, KeyringError> {
+        let bytes = self.directory.read_if_exists(name, role.bytes_maximum() as u64)?;
+        let bytes = bytes.ok_or_else(|| self.damaged(name, "it is missing".to_owned()))?;
+        if Digest::of(&bytes) == *digest { Ok(bytes) } else { Err(self.damaged(name, "it has changed".to_owned())) }
     }
 
     fn damaged(&self, name: &str, reason: String) -> KeyringError {
@@ -198,7 +211,17 @@ impl LockedKeyring<'_> {
             files.insert(role.as_str().to_owned(), digest);
             kept.push(name.into());
         }
-        let index = Index { schema: 1, pin: trusted.pin.clone(), files, last_seen: trusted.floor.last_seen };
+        let mut delegated = BTreeMap::new();
+        for (role, bytes) in trusted.floor.delegated.iter().take(DELEGATED_KEPT_MAXIMUM) {
+            let digest = Digest::of(bytes);
+            let name = stored_delegated_name(&digest);
+            directory.write_atomic(&name, bytes, 0o644)?;
+            crash_point!("keyring.file_stored");
+            delegated.insert(role.clone(), digest);
+            kept.push(name.into());
+        }
+        let last_seen = trusted.floor.last_seen;
+        let index = Index { schema: 1, pin: trusted.pin.clone(), files, delegated, last_seen };
         let mut text = serde_json::to_vec_pretty(&index).expect("an index has only string keys");
         text.push(b'\n');
         directory.write_atomic(INDEX, &text, 0o644)?;
@@ -251,6 +274,11 @@ impl Authority for Judge<'_> {
 
 fn stored_name(role: Role, digest: &Digest) -> String {
     format!("{digest}.{role}.json")
+}
+
+/// A delegated role's name may be any text, so it is no part of a file's name.
+fn stored_delegated_name(digest: &Digest) -> String {
+    format!("{digest}.delegated.json")
 }
 
 /// Why the trust store can't be used or changed.

@@ -120,22 +120,32 @@ impl FromStr for MetadataName {
             }
             let (version, role) = stem.split_once('.')?;
             let version: u64 = version.parse().ok().filter(|version| *version > 0)?;
-            let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
             match role {
                 "root" => Some(Self::Root(version)),
                 "snapshot" => Some(Self::Snapshot(version)),
                 "targets" => Some(Self::Targets(version)),
                 // A role with the name of a top-level role would be taken for it.
-                "timestamp" => None,
-                _ if !role.is_empty() && role.len() <= 64 && role.bytes().all(plain) => {
-                    Some(Self::Delegated(role.to_owned(), version))
-                }
+                _ if is_role_name(role) => Some(Self::Delegated(role.to_owned(), version)),
                 _ => None,
             }
         };
         // One member, one name: `01.root.json` is none.
         parsed().filter(|name| name.to_string() == text).ok_or_else(|| UnknownMember { name: text.to_owned() })
     }
+}
+
+/// Longest name of a delegated role that a bundle carries: it stands in the name of a member.
+const ROLE_NAME_BYTES_MAXIMUM: usize = 64;
+
+/// True for what a delegated role of a repository that exports bundles may be called: `[a-z0-9._-]`, at most 64, no dot in front, and no
+/// top-level role's name, for which its file would be taken.
+pub fn is_role_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    !["root", "targets", "snapshot", "timestamp"].contains(&text)
+        && !text.is_empty()
+        && text.len() <= ROLE_NAME_BYTES_MAXIMUM
+        && !text.starts_with('.')
+        && text.bytes().all(plain)
 }
 
 impl ReleaseFile {
@@ -233,6 +243,7 @@ mod tests {
             "metadata/7.snapshot.json".to_owned(),
             "metadata/3.targets.json".to_owned(),
             "metadata/1.site-a.json".to_owned(),
+            "metadata/12.site.b_2.json".to_owned(),
             format!("targets/{id}/{digest}.manifest.json.zst"),
             format!("targets/{id}/SHA256SUMS"),
             format!("targets/{id}/SHA256SUMS.minisig"),
@@ -253,6 +264,9 @@ mod tests {
             "metadata/1.timestamp.json",
             "metadata/root.json",
             "metadata/1..json",
+            "metadata/1...json",
+            "metadata/1..site.json",
+            "metadata/1.Site.json",
             "metadata/../x",
             "targets/salt-minion/3007.17-1/SHA256SUMS",
             "targets/salt-minion/3007.17-1/linux-x86_64/../SHA256SUMS",

@@ -10,6 +10,7 @@ pub mod dir;
 pub mod environment;
 pub mod file;
 mod file_stat;
+pub mod filter;
 pub mod host;
 pub mod lock;
 pub mod memory;

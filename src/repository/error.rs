@@ -1,5 +1,6 @@
 //! Why a repository can't be made, changed or exported from.
 
+use super::stage::{Need, Waiting};
 use crate::bundle::file::BundleError;
 use crate::bundle::manifest::ManifestError;
 use crate::failure::Class;
@@ -66,7 +67,7 @@ pub enum RepositoryError {
     /// The key doesn't sign for the role.
     WrongKey {
         /// The role.
-        role: Role,
+        role: String,
         /// The key.
         keyid: KeyId,
         /// The root that says who does.
@@ -80,6 +81,43 @@ pub enum RepositoryError {
         role: Role,
         /// How many.
         threshold: u64,
+    },
+    /// Nothing waits for signatures.
+    NothingWaits {
+        /// The repository.
+        path: PathBuf,
+    },
+    /// Nothing has been published yet.
+    NothingPublished {
+        /// The repository.
+        path: PathBuf,
+    },
+    /// What is to be published waits for more signatures.
+    Incomplete {
+        /// What, and whose.
+        waiting: Vec<Waiting>,
+    },
+    /// A role can't have these keys.
+    Keys {
+        /// The role.
+        role: String,
+        /// Why not.
+        reason: String,
+    },
+    /// No such role is delegated to.
+    NoRole {
+        /// The role.
+        role: String,
+    },
+    /// A delegation without patterns.
+    NoPaths {
+        /// The role.
+        role: String,
+    },
+    /// What a signer gave is no signature of its key.
+    BadSignature {
+        /// The key.
+        keyid: KeyId,
     },
     /// The signer couldn't sign.
     Sign(SignError),
@@ -97,7 +135,8 @@ impl RepositoryError {
         match self {
             Self::Os(error) => error.class(),
             Self::Exists { .. } | Self::Conflict { .. } => Class::Conflict,
-            Self::NoFile { .. } | Self::NoReleases => Class::Usage,
+            Self::NoFile { .. } | Self::NoReleases | Self::Keys { .. } | Self::NoPaths { .. } => Class::Usage,
+            Self::NothingWaits { .. } => Class::NothingToDo,
             Self::Locked { .. } => Class::Locked,
             Self::Damaged { .. } | Self::OtherPayload => Class::Integrity,
             Self::NoRepository { .. }
@@ -105,6 +144,10 @@ impl RepositoryError {
             | Self::Unpublished { .. }
             | Self::WrongKey { .. }
             | Self::Threshold { .. }
+            | Self::NothingPublished { .. }
+            | Self::Incomplete { .. }
+            | Self::NoRole { .. }
+            | Self::BadSignature { .. }
             | Self::Sign(_) => Class::Failed,
             Self::Manifest(error) => error.class(),
             Self::Bundle(error) => error.class(),
@@ -136,7 +179,23 @@ impl RepositoryError {
             Self::Manifest(error) => error.hint(),
             Self::Bundle(error) => error.hint(),
             Self::Trust(error) => error.hint(),
-            Self::NoFile { .. } | Self::OtherPayload | Self::Threshold { .. } | Self::Sign(_) => None,
+            Self::NothingWaits { path } => {
+                Some(format!("`sidle repo stage {}` drafts what is to be signed next", path.display()))
+            }
+            Self::NothingPublished { path } => {
+                Some(format!("`sidle repo publish {}` publishes for the first time", path.display()))
+            }
+            Self::Incomplete { .. } => {
+                Some("each of them runs `sidle repo sign REPO --key KEY`; then publish again".to_owned())
+            }
+            Self::Keys { .. } => Some(
+                "`sidle repo status REPO` tells the keys of each role; give other keys, or another threshold"
+                    .to_owned(),
+            ),
+            Self::NoRole { .. } => Some("`sidle repo status REPO` lists the roles".to_owned()),
+            Self::NoPaths { .. } => Some("name them with --path 'PACKAGE/*/*/*'".to_owned()),
+            Self::Threshold { .. } => Some("give the others, too: --online-key may be repeated".to_owned()),
+            Self::NoFile { .. } | Self::OtherPayload | Self::BadSignature { .. } | Self::Sign(_) => None,
         }
     }
 }
@@ -172,7 +231,23 @@ impl fmt::Display for RepositoryError {
                 )
             }
             Self::Threshold { role, threshold } => {
-                write!(out, "cannot sign {role} metadata with one key: {threshold} are needed")
+                write!(out, "cannot sign {role} metadata with these keys: {threshold} are needed")
+            }
+            Self::NothingWaits { path } => {
+                write!(out, "cannot sign anything: nothing waits for signatures in {}", path.display())
+            }
+            Self::NothingPublished { path } => {
+                write!(out, "cannot refresh {}: nothing has been published yet", path.display())
+            }
+            Self::Incomplete { waiting } => {
+                out.write_str("cannot publish: ")?;
+                incomplete(waiting, out)
+            }
+            Self::Keys { role, reason } => write!(out, "cannot give {role} these keys: {reason}"),
+            Self::NoRole { role } => write!(out, "cannot find the role {role}: nothing is delegated to it"),
+            Self::NoPaths { role } => write!(out, "cannot delegate nothing to {role}"),
+            Self::BadSignature { keyid } => {
+                write!(out, "cannot use the signature that the signer gave: it is none of the key {keyid}")
             }
             Self::Sign(error) => error.fmt(out),
             Self::Manifest(error) => error.fmt(out),
@@ -180,6 +255,18 @@ impl fmt::Display for RepositoryError {
             Self::Trust(error) => error.fmt(out),
         }
     }
+}
+
+/// `2.targets.json has 1 of the 2 signatures that root version 1 asks for (missing: …)`, for each.
+fn incomplete(waiting: &[Waiting], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let needs = waiting.iter().flat_map(|one| one.needs.iter().map(move |need| (&one.file, need)));
+    for (index, (file, need)) in needs.filter(|(_, need)| need.valid < need.threshold).enumerate() {
+        let missing: Vec<String> = need.missing.iter().map(|key| key.keyid().to_string()).collect();
+        let (Need { by, threshold, valid, .. }, missing) = (need, missing.join(", "));
+        let joint = if index == 0 { "" } else { "; " };
+        write!(out, "{joint}{file} has {valid} of the {threshold} signatures that {by} asks for (not from {missing})")?;
+    }
+    Ok(())
 }
 
 impl std::error::Error for RepositoryError {

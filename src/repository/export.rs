@@ -63,7 +63,7 @@ impl Repository {
     ) -> Result<File, RepositoryError> {
         let ids: Vec<ReleaseId> = releases.iter().map(|(id, _)| id.clone()).collect();
         let mut bundle = BundleWriter::new(BufWriter::with_capacity(1 << 20, file), &ids)?;
-        for (name, bytes) in published.members() {
+        for (name, bytes) in published.members(&ids) {
             bundle.small(&MemberName::Metadata(name), &bytes)?;
         }
         for (id, files) in releases {
@@ -96,7 +96,11 @@ fn rehearse(
     releases: &[(ReleaseId, ReleaseFiles)],
     now: Timestamp,
 ) -> Result<Vec<Warning>, RepositoryError> {
-    let files: MetadataFiles = published.members().into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect();
+    let files: MetadataFiles = published
+        .members(releases.iter().map(|(id, _)| id))
+        .into_iter()
+        .map(|(name, bytes)| (name.to_string(), bytes))
+        .collect();
     let first = published.roots.first().expect("a loaded repository has a root").clone();
     let verification = by_hand::verify(&Floor::new(first), &files, now, Expiry::BY_HAND);
     let targets = verification.targets?;

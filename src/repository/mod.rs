@@ -2,38 +2,55 @@
 //!
 //! ```text
 //! REPO/author/repository.json   what the author wants published (schema 1); clients never ask for it
-//! REPO/metadata/                N.root.json, N.targets.json, N.snapshot.json, timestamp.json
+//! REPO/author/pending/          what waits for signatures: N.ROLE.json, N.ROLE.KEYID.sig
+//! REPO/metadata/                N.root.json, N.targets.json, N.ROLE.json, N.snapshot.json, timestamp.json
 //! REPO/targets/PACKAGE/RELEASE/PLATFORM/   <sha256>.manifest.json.zst, <sha256>.payload.tar.zst, SHA256SUMS, SHA256SUMS.minisig
 //! ```
 //!
-//! `add` copies a packed release and stages it; `publish` signs everything staged; `export` writes published releases into one file.
-//! Files are only ever added until `timestamp.json` is replaced, last: a reader sees the old set or the new one.
+//! `add` copies a packed release; `stage` drafts what is to be signed; each person's `sign` adds a signature; `publish` takes what is complete,
+//! and signs snapshot and timestamp; `export` writes published releases into one file. With one key `publish` does all of it.
+//! Files are only ever added until `timestamp.json` is replaced: a reader sees the old set or the new one.
 
 mod add;
+mod changes;
+mod chosen;
+mod delegate;
 mod error;
 mod export;
 mod frame_files;
+mod init;
 mod patch;
+mod pending;
 mod publish;
 mod published;
+mod role;
+mod rotate;
+mod rule;
+mod sign;
+mod stage;
 mod state;
+mod status;
+mod withdraw;
 
 pub use add::Added;
+pub use changes::Change;
 pub use error::RepositoryError;
-pub use publish::{Publication, PublishKeys};
-pub use state::{FileInfo, ManifestPatch, ReleaseFiles};
+pub use publish::{Publication, PublishKeys, Renewal};
+pub use role::{RoleName, SignedRole};
+pub use rotate::{RotatedRole, Rotation};
+pub use sign::SignedNow;
+pub use stage::{Discarded, Need, Waiting};
+pub use state::{Delegation, FileInfo, ManifestPatch, ReleaseFiles, Withdrawn};
+pub use status::{PublishedFile, Status};
+pub use withdraw::Withdrawal;
 
 use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::lock::{self, Attempt, Lock};
-use crate::trust::publish::{Edition, Lifetimes, RoleKeys, root};
-use crate::trust::{PublicKey, Role, Signer};
-use jiff::Timestamp;
 use published::Published;
 use state::State;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 const METADATA: &str = "metadata";
@@ -62,44 +79,17 @@ pub struct Listed {
 }
 
 impl Repository {
-    /// Makes a repository at `path` (made if missing, else empty of one) whose first root gives each role one key; they may all be the same.
-    /// Gives the root's fingerprint: SHA-256 of `metadata/1.root.json`, what hosts pin.
-    pub fn init(
-        path: &Path,
-        root_signer: &dyn Signer,
-        targets: PublicKey,
-        online: PublicKey,
-        lifetimes: &Lifetimes,
-        now: Timestamp,
-    ) -> Result<(Self, Digest), RepositoryError> {
-        let directory = Dir::open_or_create(path, DIRECTORY_MODE)?;
-        let lock = lock(&directory)?;
-        let metadata = directory.child_or_create(METADATA, DIRECTORY_MODE)?;
-        if metadata.stat("1.root.json")?.is_some() {
-            return Err(RepositoryError::Exists { path: path.to_owned() });
-        }
-        directory.child_or_create(TARGETS, DIRECTORY_MODE)?;
-        let state = State::default();
-        state.store(&directory)?;
-        let roles = BTreeMap::from([
-            (Role::Root, RoleKeys::one(root_signer.public())),
-            (Role::Targets, RoleKeys::one(targets)),
-            (Role::Snapshot, RoleKeys::one(online)),
-            (Role::Timestamp, RoleKeys::one(online)),
-        ]);
-        let edition = Edition { version: 1, signed: now, lifetime: lifetimes.root };
-        let bytes = root(edition, &roles, &[root_signer])?;
-        // Last: a directory with a root is a repository.
-        metadata.write_atomic("1.root.json", &bytes, FILE_MODE)?;
-        Ok((Self { directory, state, _lock: lock }, Digest::of(&bytes)))
-    }
-
     /// Opens the repository at `path` and takes its lock.
     pub fn open(path: &Path) -> Result<Self, RepositoryError> {
         let none = || RepositoryError::NoRepository { path: path.to_owned() };
         let directory = Dir::open_if_exists(path)?.ok_or_else(none)?;
         let metadata = directory.child_if_exists(METADATA)?.ok_or_else(none)?;
-        metadata.stat("1.root.json")?.ok_or_else(none)?;
+        let first = "1.root.json";
+        if metadata.stat(first)?.is_none() {
+            // One whose first root waits for signatures is a repository, too.
+            let waits = directory.stat_path(&Path::new(AUTHOR).join(pending::PENDING).join(first))?;
+            waits.ok_or_else(none)?;
+        }
         let lock = lock(&directory)?;
         let state = State::load(&directory)?;
         Ok(Self { directory, state, _lock: lock })

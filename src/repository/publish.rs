@@ -1,12 +1,18 @@
-//! Signs what is staged, and renews what is halfway to its expiry. Readers see the old set until `timestamp.json` is replaced, last.
+//! Publishes what enough people have signed, and renews what is halfway to its expiry. Readers see the old set until `timestamp.json` is
+//! replaced.
 
-use super::published::{Published, Set};
+use super::chosen::Chosen;
+use super::pending::Pending;
+use super::published::{Listing, Published};
+use super::role::SignedRole;
+use super::rule::Rule;
+use super::sign::{CHECKSUMS, CHECKSUMS_SIGNATURE, fits};
+use super::stage::{Discarded, Waiting, is_due};
 use super::{FILE_MODE, METADATA, Repository, RepositoryError};
 use crate::bundle::member::{ReleaseId, checksums};
 use crate::crash_point;
-use crate::trust::metadata::{Body, Header, Root, Signed};
+use crate::trust::metadata::{Body, MetaFile, Root, Signed, Snapshot, Timestamp as TimestampFile};
 use crate::trust::publish::{self, Edition, Lifetimes, describe};
-use crate::trust::scheme::Key;
 use crate::trust::{Role, Signer, minisign};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -25,84 +31,146 @@ pub struct PublishKeys<'a> {
 pub struct Publication {
     /// The releases that are published from now on and weren't before.
     pub added: Vec<ReleaseId>,
+    /// The releases that hosts are told to be withdrawn from now on.
+    pub withdrawn: Vec<ReleaseId>,
     /// The files of metadata that were written, in this order. Empty: nothing to do.
     pub signed: Vec<String>,
+    /// What waits for more signatures.
+    pub waiting: Vec<Waiting>,
+    /// Signatures that are void because their file has changed since.
+    pub discarded: Vec<Discarded>,
 }
 
+/// When a file of an online role is renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewal {
+    /// Once half of its life is over.
+    WhenDue,
+    /// Now.
+    Always,
+}
+
+/// The files to write, in their order.
+type Plan = Vec<(String, Vec<u8>)>;
+
 impl Repository {
-    /// Publishes what is staged. Writes nothing, and says so, when the published set is what is wanted and far from its expiry.
+    /// Publishes with one key for the targets and one for the online roles. Where the targets need more signatures this one is kept, and what
+    /// is missing is told. Writes nothing, and says so, when the published set is what is wanted and far from its expiry.
     pub fn publish(
         &mut self,
         keys: PublishKeys<'_>,
         lifetimes: &Lifetimes,
         now: Timestamp,
     ) -> Result<Publication, RepositoryError> {
+        self.publish_with(&[keys.targets], &[keys.online], lifetimes, now)
+    }
+
+    /// Publishes what is complete. `people` sign what waits first, as [`Repository::sign`] does; `online` sign snapshot and timestamp.
+    pub fn publish_with(
+        &mut self,
+        people: &[&dyn Signer],
+        online: &[&dyn Signer],
+        lifetimes: &Lifetimes,
+        now: Timestamp,
+    ) -> Result<Publication, RepositoryError> {
         let published = Published::load(&self.directory)?;
-        for (role, signer) in
-            [(Role::Targets, keys.targets), (Role::Snapshot, keys.online), (Role::Timestamp, keys.online)]
-        {
-            may_sign(&published.root, role, signer)?;
+        let mut pending = Pending::load(&self.directory, &published)?;
+        let was_waiting = pending != Pending::default();
+        self.may_sign(&published, &pending, people)?;
+        let discarded = self.draft(&published, &mut pending, lifetimes, now)?;
+        for signer in people {
+            self.sign_drafts(&published, &mut pending, *signer)?;
         }
-        let added: Vec<ReleaseId> = self
-            .state
-            .releases
-            .iter()
-            .filter(|(id, files)| !published.lists(id, files))
-            .map(|(id, _)| id.clone())
-            .collect();
-        self.write_checksums(keys.targets)?;
-        let plan = self.sign(published.set.as_ref(), keys, lifetimes, now)?;
+        let chosen = self.choose(&published, &pending)?;
+        let plan = plan(&published, &chosen, online, lifetimes, Renewal::WhenDue, now)?;
+        let rules = self.sums_rules(&chosen);
+        self.write_checksums(&pending, &rules, people)?;
+        let mut left = pending.clone();
+        left.drop_published(&chosen);
+        if was_waiting || left != Pending::default() {
+            // Before anything is published, and what is published now goes after it: a crash loses no signature.
+            pending.store(&self.directory)?;
+        }
+        self.write(&plan)?;
+        left.store(&self.directory)?;
+        let after = Published::load(&self.directory)?;
+        let waiting = self.waiting_in(&after, &left);
+        let came = |(id, files)| !published.lists(id, files) && after.lists(id, files);
+        let added = self.state.releases.iter().filter(|one| came(*one)).map(|(id, _)| id.clone()).collect();
+        let withdrawn = self.state.withdrawn.iter().filter(|(id, one)| {
+            !self.state.releases.contains_key(id) && published.lists(id, &one.files) && !after.lists(id, &one.files)
+        });
+        let withdrawn = withdrawn.map(|(id, _)| id.clone()).collect();
+        let signed = plan.into_iter().map(|(name, _)| name).collect();
+        Ok(Publication { added, withdrawn, signed, waiting, discarded })
+    }
+
+    /// Renews snapshot and timestamp, and nothing else. An empty list: they are far from their expiry.
+    pub fn refresh(
+        &mut self,
+        online: &[&dyn Signer],
+        renewal: Renewal,
+        lifetimes: &Lifetimes,
+        now: Timestamp,
+    ) -> Result<Vec<String>, RepositoryError> {
+        let published = Published::load(&self.directory)?;
+        let (Some(root), Some(set)) = (&published.root, &published.set) else {
+            return Err(RepositoryError::NothingPublished { path: self.path().to_owned() });
+        };
+        let chosen = Chosen { root: root.clone(), listing: Some(set.listing.clone()) };
+        let plan = plan(&published, &chosen, online, lifetimes, renewal, now)?;
+        self.write(&plan)?;
+        Ok(plan.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn write(&self, plan: &Plan) -> Result<(), RepositoryError> {
         let metadata = self.directory.child(METADATA)?;
-        for (name, bytes) in &plan {
+        for (name, bytes) in plan {
             metadata.write_atomic(name, bytes, FILE_MODE)?;
             crash_point!("repository.metadata_written");
         }
-        Ok(Publication { added, signed: plan.into_iter().map(|(name, _)| name).collect() })
+        Ok(())
     }
 
-    /// The files to write, in order: each names those before it.
-    fn sign(
+    /// Refuses a key that counts for nothing, before anything is signed with it.
+    fn may_sign(
         &self,
-        old: Option<&Set>,
-        keys: PublishKeys<'_>,
-        lifetimes: &Lifetimes,
-        now: Timestamp,
-    ) -> Result<Vec<(String, Vec<u8>)>, RepositoryError> {
-        let edition = |role, old: Option<u64>| Edition {
-            version: old.unwrap_or(0) + 1,
-            signed: now,
-            lifetime: lifetimes.of(role),
-        };
-        let mut plan = Vec::new();
-        let wanted = self.state.targets();
-        let mut files = old.map(|set| set.snapshot.body.files.clone()).unwrap_or_default();
-        let current = old.is_some_and(|set| {
-            set.targets.body.targets == wanted && !is_due(set.targets.header, lifetimes.targets, now)
-        });
-        if !current {
-            let edition = edition(Role::Targets, old.map(|set| set.targets.header.version));
-            let bytes = publish::targets(edition, &wanted, &[keys.targets])?;
-            files = BTreeMap::from([(Role::Targets.file(), describe(edition.version, &bytes))]);
-            plan.push((format!("{}.targets.json", edition.version), bytes));
+        published: &Published,
+        pending: &Pending,
+        people: &[&dyn Signer],
+    ) -> Result<(), RepositoryError> {
+        let mut rules: Vec<Rule> = self.rules(&SignedRole::Targets, published, pending);
+        for root in published.root.iter().chain(pending.root.as_ref().map(|draft| &draft.file)) {
+            rules.push(Rule::of_root(root, Role::Targets));
+            if pending.root.is_some() {
+                rules.push(Rule::of_root(root, Role::Root));
+            }
         }
-        let current = plan.is_empty() && old.is_some_and(|set| !is_due(set.snapshot.header, lifetimes.snapshot, now));
-        let mut snapshot = old.map(|set| set.timestamp.body.snapshot.clone());
-        if !current {
-            let edition = edition(Role::Snapshot, old.map(|set| set.snapshot.header.version));
-            let bytes = publish::snapshot(edition, &files, &[keys.online])?;
-            snapshot = Some(describe(edition.version, &bytes));
-            plan.push((format!("{}.snapshot.json", edition.version), bytes));
+        rules.extend(self.state.delegations.iter().map(|one| Rule::of_keys("targets", &one.keys)));
+        match people.iter().map(|signer| signer.public()).find(|key| !rules.iter().any(|rule| rule.counts(key))) {
+            Some(key) => Err(Self::wrong_key(published, &Pending::default(), &key)),
+            None => Ok(()),
         }
-        let current = plan.is_empty() && old.is_some_and(|set| !is_due(set.timestamp.header, lifetimes.timestamp, now));
-        if let Some(snapshot) = snapshot.filter(|_| !current) {
-            let edition = edition(Role::Timestamp, old.map(|set| set.timestamp.header.version));
-            plan.push((Role::Timestamp.file(), publish::timestamp(edition, &snapshot, &[keys.online])?));
-        }
-        Ok(plan)
     }
 
-    /// `SHA256SUMS` and its signature beside each release. Signatures are deterministic, so only what differs (new, or the key) is written.
-    fn write_checksums(&self, signer: &dyn Signer) -> Result<(), RepositoryError> {
+    /// Whose signatures count on the checksum lists of each role's releases.
+    fn sums_rules(&self, chosen: &Chosen) -> BTreeMap<SignedRole, Vec<Rule>> {
+        let delegated = self
+            .state
+            .delegations
+            .iter()
+            .map(|one| (SignedRole::Delegated(one.name.clone()), vec![Rule::of_keys("targets", &one.keys)]));
+        let targets = (SignedRole::Targets, vec![Rule::of_root(&chosen.root, Role::Targets)]);
+        std::iter::once(targets).chain(delegated).collect()
+    }
+
+    /// `SHA256SUMS` and its signature beside each release, by a key of the role that signs for it.
+    fn write_checksums(
+        &self,
+        pending: &Pending,
+        rules: &BTreeMap<SignedRole, Vec<Rule>>,
+        people: &[&dyn Signer],
+    ) -> Result<(), RepositoryError> {
         for (id, files) in &self.state.releases {
             let directory = self.release_directory(id)?;
             for (name, length) in
@@ -113,37 +181,151 @@ impl Repository {
                     return Err(RepositoryError::Damaged { path: directory.path().join(name), reason });
                 }
             }
+            let role = self.state.role_of(id);
+            let rules = &rules[&role];
             let list = checksums(&files.manifest.sha256, &files.payload.sha256);
-            let signature = minisign::sign(signer, list.as_bytes())?;
-            for (name, text) in [("SHA256SUMS", &list), ("SHA256SUMS.minisig", &signature)] {
-                if directory.read_if_exists(name, 4096)?.as_deref() != Some(text.as_bytes()) {
-                    directory.write_atomic(name, text.as_bytes(), FILE_MODE)?;
-                }
+            if self.has_sums(id, &list, rules)? {
+                continue;
             }
+            if directory.read_if_exists(CHECKSUMS, 4096)?.as_deref() != Some(list.as_bytes()) {
+                directory.write_atomic(CHECKSUMS, list.as_bytes(), FILE_MODE)?;
+            }
+            let notes = pending.targets.get(&role).into_iter().flat_map(|draft| draft.signatures.values());
+            let mut brought = notes.filter_map(|note| note.sums.get(id));
+            let signer = people.iter().find(|signer| rules.iter().any(|rule| rule.counts(&signer.public())));
+            let signature = match (brought.find(|text| fits(text.as_bytes(), &list, rules)), signer) {
+                (Some(text), _) => text.clone(),
+                (None, Some(signer)) => minisign::sign(*signer, list.as_bytes())?,
+                (None, None) => continue,
+            };
+            directory.write_atomic(CHECKSUMS_SIGNATURE, signature.as_bytes(), FILE_MODE)?;
         }
         Ok(())
     }
 }
 
-/// More than half of its life is over: renewing it now costs nothing, forgetting it later stops every new install.
-fn is_due(header: Header, lifetime: jiff::SignedDuration, now: Timestamp) -> bool {
-    header.expires.checked_sub(lifetime / 2).is_ok_and(|due| now >= due)
+impl Pending {
+    /// Drops what the chosen set contains.
+    fn drop_published(&mut self, chosen: &Chosen) {
+        self.root.take_if(|draft| draft.file.header.version <= chosen.root.header.version);
+        let Some(Listing { targets, delegated }) = &chosen.listing else { return };
+        self.targets.retain(|role, draft| match role {
+            SignedRole::Root => false,
+            SignedRole::Targets => draft.file.canonical != targets.canonical,
+            SignedRole::Delegated(name) => {
+                delegated.get(name).is_none_or(|file| file.canonical != draft.file.canonical)
+            }
+        });
+    }
 }
 
-/// Refuses a key that no client would count, before anything is signed with it.
-fn may_sign(root: &Signed<Root>, role: Role, signer: &dyn Signer) -> Result<(), RepositoryError> {
-    let needed = root.body.rule(role);
-    let public = Key::Ed25519(signer.public());
-    if needed.threshold > 1 {
-        return Err(RepositoryError::Threshold { role, threshold: needed.threshold });
+/// The files to write, in order: each names those before it, and the one that a reader starts from comes last.
+fn plan(
+    published: &Published,
+    chosen: &Chosen,
+    online: &[&dyn Signer],
+    lifetimes: &Lifetimes,
+    renewal: Renewal,
+    now: Timestamp,
+) -> Result<Plan, RepositoryError> {
+    let mut plan = Plan::new();
+    let root = (chosen.root.header.version > published.root_version())
+        .then(|| (SignedRole::Root.file(chosen.root.header.version), chosen.root.bytes.clone()));
+    let Some(listing) = &chosen.listing else { return Ok(root.into_iter().collect()) };
+    for role in [Role::Snapshot, Role::Timestamp] {
+        may_sign_online(&chosen.root, role, online)?;
     }
-    if needed.keyids.iter().any(|keyid| root.body.keys.get(keyid) == Some(&public)) {
+    let old = published.set.as_ref();
+    let delegated = listing.delegated.iter().map(|(name, file)| (SignedRole::Delegated(name.clone()), file));
+    let mut files = old.map(|set| set.snapshot.body.files.clone()).unwrap_or_default();
+    for (role, file) in delegated.chain([(SignedRole::Targets, &listing.targets)]) {
+        let version = file.header.version;
+        if version > published.version(&role) {
+            files.insert(format!("{role}.json"), describe(version, &file.bytes));
+            plan.push((role.file(version), file.bytes.clone()));
+        }
+    }
+    let signers = counting(published.root.as_ref(), &chosen.root, online);
+    let edition =
+        |role, old: Option<u64>| Edition { version: old.unwrap_or(0) + 1, signed: now, lifetime: lifetimes.of(role) };
+    let is_current = |is_trusted: bool, header, lifetime| {
+        renewal == Renewal::WhenDue && is_trusted && !is_due(header, lifetime, now)
+    };
+    let current = old.filter(|set| {
+        plan.is_empty() && is_current(is_trusted(&chosen.root, &set.snapshot), set.snapshot.header, lifetimes.snapshot)
+    });
+    let mut names_new_snapshot = false;
+    let named: MetaFile = if let Some(set) = current {
+        set.timestamp.body.snapshot.clone()
+    } else {
+        let edition = edition(Role::Snapshot, old.map(|set| set.snapshot.header.version));
+        let bytes = publish::snapshot(edition, &files, &signers)?;
+        names_new_snapshot = true;
+        let named = describe(edition.version, &bytes);
+        plan.push((format!("{}.snapshot.json", edition.version), bytes));
+        named
+    };
+    let current = !names_new_snapshot
+        && old.is_some_and(|set| {
+            is_current(is_trusted(&chosen.root, &set.timestamp), set.timestamp.header, lifetimes.timestamp)
+        });
+    let last = if current {
+        None
+    } else {
+        let edition = edition(Role::Timestamp, old.map(|set| set.timestamp.header.version));
+        Some((Role::Timestamp.file(), publish::timestamp(edition, &named, &signers)?))
+    };
+    // Between the two a reader finds the new set under the old root, or the old set under the new one. Where it would refuse both, the moment
+    // between two renames is as short as it can be.
+    let is_trusted_before = published.root.as_ref().is_some_and(|old| trusts(old, listing, &plan, last.as_ref()));
+    if is_trusted_before {
+        plan.extend(last.into_iter().chain(root));
+    } else {
+        plan.extend(root.into_iter().chain(last));
+    }
+    Ok(plan)
+}
+
+/// True when a client that knows this root only trusts the planned set.
+fn trusts(root: &Signed<Root>, listing: &Listing, plan: &Plan, timestamp: Option<&(String, Vec<u8>)>) -> bool {
+    let snapshot = plan.iter().find(|(name, _)| name.ends_with(".snapshot.json"));
+    let snapshot = snapshot
+        .is_none_or(|(name, bytes)| Signed::<Snapshot>::parse(name, bytes).is_ok_and(|file| is_trusted(root, &file)));
+    let timestamp = timestamp.is_none_or(|(name, bytes)| {
+        Signed::<TimestampFile>::parse(name, bytes).is_ok_and(|file| is_trusted(root, &file))
+    });
+    snapshot && timestamp && is_trusted(root, &listing.targets)
+}
+
+fn is_trusted<T: Body>(root: &Signed<Root>, file: &Signed<T>) -> bool {
+    Rule::of_root(root, T::ROLE).is_met_in(file)
+}
+
+/// Those of the online keys that count under the old or the new root: with both a rotation has no moment in which a reader is refused.
+fn counting<'a>(old: Option<&Signed<Root>>, new: &Signed<Root>, online: &[&'a dyn Signer]) -> Vec<&'a dyn Signer> {
+    let roots = || old.into_iter().chain([new]);
+    let rules: Vec<Rule> = [Role::Snapshot, Role::Timestamp]
+        .into_iter()
+        .flat_map(|role| roots().map(move |root| Rule::of_root(root, role)))
+        .collect();
+    let counts = |signer: &&&dyn Signer| rules.iter().any(|rule| rule.counts(&signer.public()));
+    online.iter().filter(counts).copied().collect()
+}
+
+/// Refuses online keys that no client would count, before anything is signed with them.
+fn may_sign_online(root: &Signed<Root>, role: Role, online: &[&dyn Signer]) -> Result<(), RepositoryError> {
+    let needed = Rule::of_root(root, role);
+    let keys: Vec<_> = online.iter().map(|signer| signer.public()).collect();
+    if needed.is_met_by(&keys) {
         return Ok(());
     }
-    Err(RepositoryError::WrongKey {
-        role,
-        keyid: signer.public().keyid(),
-        root_version: root.header.version,
-        file: Root::ROLE.file(),
-    })
+    match keys.iter().find(|key| !needed.counts(key)) {
+        Some(key) if !keys.iter().any(|key| needed.counts(key)) => Err(RepositoryError::WrongKey {
+            role: role.to_string(),
+            keyid: key.keyid(),
+            root_version: root.header.version,
+            file: Root::ROLE.file(),
+        }),
+        _ => Err(RepositoryError::Threshold { role, threshold: needed.threshold() }),
+    }
 }

@@ -1,26 +1,38 @@
 //! The metadata that a repository directory publishes now, read back as a client would find it.
 
+use super::role::{RoleName, SignedRole};
 use super::{METADATA, ReleaseFiles, RepositoryError};
 use crate::bundle::member::{MetadataName, ReleaseId};
 use crate::os::dir::Dir;
+use crate::trust::delegation::Delegated;
 use crate::trust::metadata::{Body, MetaFile, Role, Root, Signed, Snapshot, Targets, Timestamp};
 use crate::trust::{target, verify};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The published metadata: the roots, and the set that `timestamp.json` leads to, if anything has been published.
+#[derive(Debug)]
 pub(super) struct Published {
-    /// Every root from 1 on, as bytes.
+    /// Every root from 1 on, as bytes. None before enough people have signed the first.
     pub(super) roots: Vec<Vec<u8>>,
     /// The newest root.
-    pub(super) root: Signed<Root>,
+    pub(super) root: Option<Signed<Root>>,
     /// The set.
     pub(super) set: Option<Set>,
 }
 
 /// One consistent set.
+#[derive(Debug)]
 pub(super) struct Set {
     pub(super) timestamp: Signed<Timestamp>,
     pub(super) snapshot: Signed<Snapshot>,
+    pub(super) listing: Listing,
+}
+
+/// What lists releases: the targets, and the roles that they delegate to.
+#[derive(Debug, Clone)]
+pub(super) struct Listing {
     pub(super) targets: Signed<Targets>,
+    pub(super) delegated: BTreeMap<RoleName, Signed<Targets>>,
 }
 
 impl Published {
@@ -31,49 +43,130 @@ impl Published {
         while let Some(bytes) = metadata.read_if_exists(name(&roots), Role::Root.bytes_maximum() as u64)? {
             roots.push(bytes);
         }
-        let newest =
-            roots.last().ok_or_else(|| RepositoryError::NoRepository { path: repository.path().to_owned() })?;
+        let Some(newest) = roots.last() else { return Ok(Self { roots, root: None, set: None }) };
         let root: Signed<Root> = Signed::parse(&format!("{}.root.json", roots.len()), newest)?;
         verify::verify(&root, &root)?;
         let limit = Role::Timestamp.bytes_maximum() as u64;
         let set = match metadata.read_if_exists("timestamp.json", limit)? {
             None => None,
-            Some(bytes) => {
-                let timestamp: Signed<Timestamp> = Signed::parse("timestamp.json", &bytes)?;
-                let snapshot: Signed<Snapshot> = read(&metadata, &timestamp.body.snapshot)?;
-                let named = snapshot.body.files.get("targets.json").expect("a parsed snapshot names targets.json");
-                let targets = read(&metadata, named)?;
-                Some(Set { timestamp, snapshot, targets })
-            }
+            Some(bytes) => Some(Set::load(&metadata, &bytes)?),
         };
-        Ok(Self { roots, root, set })
+        Ok(Self { roots, root: Some(root), set })
     }
 
-    /// True when the published targets list both files of the release.
+    /// The newest root's version; 0 before there is one.
+    pub(super) fn root_version(&self) -> u64 {
+        self.root.as_ref().map_or(0, |root| root.header.version)
+    }
+
+    /// The published version of a role; 0 before there is one. A role that is delegated to again goes on from where it was: a snapshot never
+    /// lets go of a name (TUF §5.5.5).
+    pub(super) fn version(&self, role: &SignedRole) -> u64 {
+        let named = |file: &str| self.set.as_ref().and_then(|set| set.snapshot.body.files.get(file));
+        match role {
+            SignedRole::Root => self.root_version(),
+            SignedRole::Targets => named("targets.json").map_or(0, |named| named.version),
+            SignedRole::Delegated(name) => named(&name.file()).map_or(0, |named| named.version),
+        }
+    }
+
+    /// The published file of a targets role.
+    pub(super) fn listing(&self, role: &SignedRole) -> Option<&Signed<Targets>> {
+        let listing = &self.set.as_ref()?.listing;
+        match role {
+            SignedRole::Root => None,
+            SignedRole::Targets => Some(&listing.targets),
+            SignedRole::Delegated(name) => listing.delegated.get(name),
+        }
+    }
+
+    /// True when the published metadata lists both files of the release.
     pub(super) fn lists(&self, id: &ReleaseId, files: &ReleaseFiles) -> bool {
-        let Some(set) = &self.set else { return false };
+        self.set.as_ref().is_some_and(|set| set.listing.lists(id, files))
+    }
+
+    /// The files as a bundle with these releases carries them, in its order: every root, and the whole way to each release.
+    pub(super) fn members<'a>(&self, ids: impl IntoIterator<Item = &'a ReleaseId>) -> Vec<(MetadataName, Vec<u8>)> {
+        let roots = (1..).zip(&self.roots).map(|(version, bytes)| (MetadataName::Root(version), bytes.clone()));
+        let Some(set) = &self.set else { return roots.collect() };
+        let top = [
+            (MetadataName::Timestamp, set.timestamp.bytes.clone()),
+            (MetadataName::Snapshot(set.snapshot.header.version), set.snapshot.bytes.clone()),
+            (MetadataName::Targets(set.listing.targets.header.version), set.listing.targets.bytes.clone()),
+        ];
+        let way: BTreeSet<&RoleName> = ids.into_iter().flat_map(|id| set.listing.way(id)).collect();
+        let delegated = way.into_iter().map(|role| {
+            let file = &set.listing.delegated[role];
+            (MetadataName::Delegated(role.to_string(), file.header.version), file.bytes.clone())
+        });
+        roots.chain(top).chain(delegated).collect()
+    }
+}
+
+impl Set {
+    fn load(metadata: &Dir, timestamp: &[u8]) -> Result<Self, RepositoryError> {
+        let timestamp: Signed<Timestamp> = Signed::parse("timestamp.json", timestamp)?;
+        let snapshot: Signed<Snapshot> = read(metadata, Role::Snapshot.as_str(), &timestamp.body.snapshot)?;
+        let named = snapshot.body.files.get("targets.json").expect("a parsed snapshot names targets.json");
+        let targets: Signed<Targets> = read(metadata, Role::Targets.as_str(), named)?;
+        let mut delegated = BTreeMap::new();
+        for role in names(&targets) {
+            // One that the snapshot doesn't name was never published.
+            if let Some(named) = snapshot.body.files.get(&role.file()) {
+                let file = read(metadata, role.as_str(), named)?;
+                delegated.insert(role, file);
+            }
+        }
+        Ok(Self { timestamp, snapshot, listing: Listing { targets, delegated } })
+    }
+}
+
+impl Listing {
+    /// True when both files of the release are listed, by a role that may speak for them.
+    pub(super) fn lists(&self, id: &ReleaseId, files: &ReleaseFiles) -> bool {
         let has = |name: String, digest| {
-            set.targets.body.targets.get(&name).is_some_and(|listed| listed.hashes.sha256 == Some(digest))
+            let in_role = |file: &Signed<Targets>| file.body.targets.get(&name).map(|listed| listed.hashes.sha256);
+            let listed = in_role(&self.targets).or_else(|| self.heirs(&name).iter().find_map(|role| in_role(role.1)));
+            listed == Some(Some(digest))
         };
         has(target::manifest(id), files.manifest.sha256) && has(target::payload(id), files.payload.sha256)
     }
 
-    /// The files as a bundle carries them, in its order.
-    pub(super) fn members(&self) -> Vec<(MetadataName, Vec<u8>)> {
-        let roots = (1..).zip(&self.roots).map(|(version, bytes)| (MetadataName::Root(version), bytes.clone()));
-        let set = self.set.iter().flat_map(|set| {
-            [
-                (MetadataName::Timestamp, set.timestamp.bytes.clone()),
-                (MetadataName::Snapshot(set.snapshot.header.version), set.snapshot.bytes.clone()),
-                (MetadataName::Targets(set.targets.header.version), set.targets.bytes.clone()),
-            ]
-        });
-        roots.chain(set).collect()
+    /// The roles that a client looks at for the target, in order, as far as they are there.
+    fn heirs(&self, target: &str) -> Vec<(&RoleName, &Signed<Targets>)> {
+        let Some(delegations) = &self.targets.body.delegations else { return Vec::new() };
+        let heirs = delegations.heirs(target);
+        heirs.iter().filter_map(|heir| self.delegated.get_key_value(&heir.name.parse().ok()?)).collect()
+    }
+
+    /// The delegated roles that a client looks at on its way to the release.
+    fn way(&self, id: &ReleaseId) -> Vec<&RoleName> {
+        let mut way = Vec::new();
+        for name in [target::manifest(id), target::payload(id)] {
+            if self.targets.body.targets.contains_key(&name) {
+                continue;
+            }
+            for (role, file) in self.heirs(&name) {
+                way.push(role);
+                if file.body.targets.contains_key(&name) {
+                    break;
+                }
+            }
+        }
+        way
     }
 }
 
-fn read<T: Body>(metadata: &Dir, named: &MetaFile) -> Result<Signed<T>, RepositoryError> {
-    let name = format!("{}.{}.json", named.version, T::ROLE);
+/// The roles that a targets file delegates to by name.
+pub(super) fn names(targets: &Signed<Targets>) -> Vec<RoleName> {
+    match targets.body.delegations.as_ref().map(|delegations| &delegations.roles) {
+        Some(Delegated::Named(roles)) => roles.iter().filter_map(|role| role.name.parse().ok()).collect(),
+        Some(Delegated::Succinct { .. }) | None => Vec::new(),
+    }
+}
+
+fn read<T: Body>(metadata: &Dir, role: &str, named: &MetaFile) -> Result<Signed<T>, RepositoryError> {
+    let name = format!("{}.{role}.json", named.version);
     let bytes = metadata.read(&name, T::ROLE.bytes_maximum() as u64)?;
     if named.hashes.as_ref().is_some_and(|hashes| !hashes.fit(&bytes)) {
         let reason = "its bytes are not what the metadata that names it says".to_owned();

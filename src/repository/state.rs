@@ -1,11 +1,14 @@
 //! What the author wants published: `author/repository.json`.
 
+use super::role::{RoleName, SignedRole};
 use super::{AUTHOR, DIRECTORY_MODE, FILE_MODE, RepositoryError};
 use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
 use crate::os::dir::Dir;
-use crate::trust::publish::target;
-use crate::trust::{Target, target as name};
+use crate::trust::key::{from_hex, to_hex};
+use crate::trust::publish::{DelegatedTo, RoleKeys, target};
+use crate::trust::{PublicKey, Target, pattern, target as name};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -61,50 +64,147 @@ impl ReleaseFiles {
     }
 }
 
+/// A release that was published once and is not to be any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Withdrawn {
+    /// Its files: hosts may have them, so the same release never comes back with others.
+    pub files: ReleaseFiles,
+    /// When it was withdrawn.
+    pub time: Timestamp,
+    /// Why, if that was said.
+    pub reason: Option<String>,
+}
+
+/// A part of the repository that others sign for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegation {
+    /// The role.
+    pub name: RoleName,
+    /// The patterns of the targets that it signs: `salt-minion/*/*/*`.
+    pub paths: Vec<String>,
+    /// Who signs, and how many of them are needed.
+    pub keys: RoleKeys,
+    /// True when no role after it is asked for such a target.
+    pub terminating: bool,
+}
+
+impl Delegation {
+    fn covers(&self, id: &ReleaseId) -> bool {
+        let fits = |target: String| self.paths.iter().any(|path| pattern::fits(path, &target));
+        fits(name::manifest(id)) && fits(name::payload(id))
+    }
+
+    pub(super) fn published(&self) -> DelegatedTo {
+        let Self { name, paths, keys, terminating } = self.clone();
+        DelegatedTo { name: name.to_string(), keys, paths, terminating }
+    }
+}
+
 /// The author's state.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct State {
     /// Everything that is to be published.
     pub(super) releases: BTreeMap<ReleaseId, ReleaseFiles>,
+    /// What was published, and is not to be any more.
+    pub(super) withdrawn: BTreeMap<ReleaseId, Withdrawn>,
+    /// Who else signs, in order of precedence.
+    pub(super) delegations: Vec<Delegation>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
     schema: u32,
     releases: BTreeMap<String, ReleaseFiles>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    withdrawn: BTreeMap<String, Withdrawn>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    delegations: Vec<StoredDelegation>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredDelegation {
+    name: RoleName,
+    paths: Vec<String>,
+    /// Ed25519 public keys in hexadecimal.
+    keys: Vec<String>,
+    threshold: u64,
+    terminating: bool,
 }
 
 impl State {
     pub(super) fn load(repository: &Dir) -> Result<Self, RepositoryError> {
         let directory = repository.child(AUTHOR)?;
-        let damaged = |reason| RepositoryError::Damaged { path: directory.path().join(FILE), reason };
         let bytes = directory.read(FILE, STATE_BYTES_MAXIMUM)?;
-        let stored: Stored = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        Self::parse(&bytes).map_err(|reason| RepositoryError::Damaged { path: directory.path().join(FILE), reason })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let stored: Stored = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if stored.schema != SCHEMA {
-            return Err(damaged(format!("its schema is {}, and only {SCHEMA} is known", stored.schema)));
+            return Err(format!("its schema is {}, and only {SCHEMA} is known", stored.schema));
         }
-        let parse = |(id, files): (String, ReleaseFiles)| {
-            Ok((id.parse().map_err(|_| damaged(format!("{id:?} is no release")))?, files))
-        };
-        Ok(Self { releases: stored.releases.into_iter().map(parse).collect::<Result<_, RepositoryError>>()? })
+        Ok(Self {
+            releases: by_release(stored.releases)?,
+            withdrawn: by_release(stored.withdrawn)?,
+            delegations: stored.delegations.into_iter().map(StoredDelegation::read).collect::<Result<_, _>>()?,
+        })
     }
 
     pub(super) fn store(&self, repository: &Dir) -> Result<(), RepositoryError> {
-        let releases = self.releases.iter().map(|(id, files)| (id.to_string(), *files)).collect();
-        let mut bytes = serde_json::to_vec_pretty(&Stored { schema: SCHEMA, releases }).expect("only string keys");
+        let stored = Stored {
+            schema: SCHEMA,
+            releases: self.releases.iter().map(|(id, files)| (id.to_string(), *files)).collect(),
+            withdrawn: self.withdrawn.iter().map(|(id, one)| (id.to_string(), one.clone())).collect(),
+            delegations: self.delegations.iter().map(StoredDelegation::of).collect(),
+        };
+        let mut bytes = serde_json::to_vec_pretty(&stored).expect("only string keys");
         bytes.push(b'\n');
         let directory = repository.child_or_create(AUTHOR, DIRECTORY_MODE)?;
         Ok(directory.write_atomic(FILE, &bytes, FILE_MODE)?)
     }
 
-    /// The targets to sign.
-    pub(super) fn targets(&self) -> BTreeMap<String, Target> {
+    /// Who signs for a release: the first role whose patterns it fits, else targets itself.
+    pub(super) fn role_of(&self, id: &ReleaseId) -> SignedRole {
+        let delegated = self.delegations.iter().find(|delegation| delegation.covers(id));
+        delegated.map_or(SignedRole::Targets, |delegation| SignedRole::Delegated(delegation.name.clone()))
+    }
+
+    /// The releases that a role signs for.
+    pub(super) fn releases_of(&self, role: &SignedRole) -> impl Iterator<Item = (&ReleaseId, &ReleaseFiles)> {
+        self.releases.iter().filter(move |(id, _)| self.role_of(id) == *role)
+    }
+
+    /// The targets that a role is to sign.
+    pub(super) fn targets(&self, role: &SignedRole) -> BTreeMap<String, Target> {
         let entry = |file: &FileInfo| target(file.length, file.sha256);
         let all = |(id, files): (&ReleaseId, &ReleaseFiles)| {
             let patch = files.patch.map(|patch| (name::manifest_patch(id, &patch.from), entry(&patch.file)));
             let both = [(name::manifest(id), entry(&files.manifest)), (name::payload(id), entry(&files.payload))];
             both.into_iter().chain(patch)
         };
-        self.releases.iter().flat_map(all).collect()
+        self.releases_of(role).flat_map(all).collect()
+    }
+}
+
+fn by_release<T>(stored: BTreeMap<String, T>) -> Result<BTreeMap<ReleaseId, T>, String> {
+    let parse = |(id, value): (String, T)| Ok((id.parse().map_err(|_| format!("{id:?} is no release"))?, value));
+    stored.into_iter().map(parse).collect()
+}
+
+impl StoredDelegation {
+    fn of(delegation: &Delegation) -> Self {
+        let Delegation { name, paths, keys, terminating } = delegation.clone();
+        let hex = keys.keys.iter().map(|key| to_hex(key.as_bytes())).collect();
+        Self { name, paths, keys: hex, threshold: keys.threshold, terminating }
+    }
+
+    fn read(self) -> Result<Delegation, String> {
+        let key = |text: &String| {
+            let key = from_hex(text).and_then(|bytes| PublicKey::from_bytes(&bytes));
+            key.ok_or_else(|| format!("{text:?} is no Ed25519 key"))
+        };
+        let keys = self.keys.iter().map(key).collect::<Result<_, _>>()?;
+        let keys = RoleKeys { keys, threshold: self.threshold };
+        Ok(Delegation { name: self.name, paths: self.paths, keys, terminating: self.terminating })
     }
 }

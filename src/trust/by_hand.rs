@@ -3,13 +3,11 @@
 
 use super::error::TrustError;
 use super::floor::{Expiry, Floor, Warning};
-use super::key::PublicKey;
-use super::metadata::{Role, Root, Signed, Target, Targets};
-use super::minisign;
+use super::metadata::{Role, Root, Signed, Target};
 use super::refresh::{Answer, Refresh};
-use super::scheme::Key;
+use super::search::DelegatedFiles;
+use super::trusted::TrustedTargets;
 use super::verify::{Offered, Workflow};
-use crate::digest::Digest;
 use jiff::Timestamp as Time;
 use std::collections::BTreeMap;
 
@@ -51,15 +49,6 @@ pub enum Verdict {
     },
 }
 
-/// The newest targets that a host trusts. Only the workflow makes one.
-#[derive(Debug, Clone)]
-pub struct TrustedTargets {
-    root: Signed<Root>,
-    targets: Option<Signed<Targets>>,
-    older_offered: bool,
-    floor: Floor,
-}
-
 /// Verifies `files` against `floor` at the time `now`, as strict about expiry as `expiry` says.
 pub fn verify(floor: &Floor, files: &MetadataFiles, now: Time, expiry: Expiry) -> Verification {
     let mut refresh = match Refresh::start(floor, now, expiry) {
@@ -73,8 +62,8 @@ pub fn verify(floor: &Floor, files: &MetadataFiles, now: Time, expiry: Expiry) -
             };
         }
     };
-    let outcome = drive(&mut refresh, files);
-    let new = refresh.floor();
+    let outcome = drive(&mut refresh, &floor.delegated, files);
+    let new = outcome.as_ref().map_or_else(|_| refresh.floor(), |targets| targets.authority().clone());
     let mut warnings = refresh.warnings().to_vec();
     if let (Ok(_), Some(Offered::Older { trusted, offered })) = (&outcome, refresh.offered()) {
         warnings.push(Warning::OlderIgnored { trusted, offered });
@@ -82,7 +71,7 @@ pub fn verify(floor: &Floor, files: &MetadataFiles, now: Time, expiry: Expiry) -
     Verification { adopted: adopted(floor, &new), floor: new, warnings, targets: outcome }
 }
 
-fn drive(refresh: &mut Refresh, files: &MetadataFiles) -> Result<TrustedTargets, TrustError> {
+fn drive(refresh: &mut Refresh, kept: &DelegatedFiles, files: &MetadataFiles) -> Result<TrustedTargets, TrustError> {
     same_repository(refresh.workflow(), files)?;
     while let Some(request) = refresh.request() {
         let Some(bytes) = files.get(&request.file) else {
@@ -98,13 +87,8 @@ fn drive(refresh: &mut Refresh, files: &MetadataFiles) -> Result<TrustedTargets,
         };
         refresh.answer(Answer::File(bytes))?;
     }
-    let workflow = refresh.workflow();
-    Ok(TrustedTargets {
-        root: workflow.root().clone(),
-        targets: workflow.trusted_targets().cloned(),
-        older_offered: matches!(refresh.offered(), Some(Offered::Older { .. })),
-        floor: workflow.floor(),
-    })
+    let older_offered = matches!(refresh.offered(), Some(Offered::Older { .. }));
+    Ok(TrustedTargets::new(refresh.workflow(), kept, files, older_offered))
 }
 
 fn same_repository(workflow: &Workflow, files: &MetadataFiles) -> Result<(), TrustError> {
@@ -129,85 +113,10 @@ pub fn root_version(name: &str) -> Option<u64> {
 }
 
 fn adopted(old: &Floor, new: &Floor) -> Vec<String> {
+    let delegated = new.delegated.iter().filter(|(role, bytes)| old.delegated.get(*role) != Some(*bytes));
+    let delegated: Vec<String> = delegated.map(|(role, _)| format!("{role}.json")).collect();
     let old = old.files();
     let is_new = |(role, bytes): &(Role, &[u8])| !old.contains(&(*role, *bytes));
-    new.files().iter().filter(|file| is_new(file)).map(|(role, _)| role.file()).collect()
-}
-
-impl TrustedTargets {
-    /// What is known of the target of this name.
-    pub fn lookup(&self, name: &str) -> Verdict {
-        let Some(targets) = &self.targets else {
-            return Verdict::Unknown {
-                reason: "no targets metadata is there that the trusted snapshot names".to_owned(),
-            };
-        };
-        let version = targets.header.version;
-        match targets.body.targets.get(name) {
-            Some(target) => Verdict::Listed(target.clone()),
-            None if targets.body.delegations.is_some() => Verdict::Unknown {
-                reason: "the targets role delegates to other roles, which are not followed here".to_owned(),
-            },
-            None if self.older_offered => Verdict::Withdrawn { version },
-            None => Verdict::Unlisted { version },
-        }
-    }
-
-    /// The target of this name, if it is signed with this digest. A name that is signed with another digest counts as withdrawn:
-    /// the owner has replaced it.
-    pub fn require(&self, name: &str, digest: &Digest) -> Result<Target, TrustError> {
-        let target = name.to_owned();
-        match self.lookup(name) {
-            Verdict::Listed(listed) if listed.hashes.sha256.as_ref() == Some(digest) => Ok(listed),
-            Verdict::Listed(Target { hashes, .. }) if hashes.sha256.is_none() => {
-                Err(TrustError::Unknown { target, reason: "it is signed without a SHA-256 digest".to_owned() })
-            }
-            Verdict::Listed(_) => {
-                let version = self.version().unwrap_or_default();
-                Err(if self.older_offered {
-                    TrustError::Withdrawn { target, version }
-                } else {
-                    TrustError::Unlisted { target, version }
-                })
-            }
-            Verdict::Withdrawn { version } => Err(TrustError::Withdrawn { target, version }),
-            Verdict::Unlisted { version } => Err(TrustError::Unlisted { target, version }),
-            Verdict::Unknown { reason } => Err(TrustError::Unknown { target, reason }),
-        }
-    }
-
-    /// Everything that is listed, by name.
-    pub fn listed(&self) -> impl Iterator<Item = (&str, &Target)> {
-        self.targets.iter().flat_map(|targets| &targets.body.targets).map(|(name, target)| (name.as_str(), target))
-    }
-
-    /// The version of the targets role, if it is there.
-    pub fn version(&self) -> Option<u64> {
-        self.targets.as_ref().map(|targets| targets.header.version)
-    }
-
-    /// The metadata that authorises what is listed: what a receipt keeps.
-    pub fn authority(&self) -> &Floor {
-        &self.floor
-    }
-
-    /// The keys that may sign for the targets role.
-    pub fn targets_keys(&self) -> Vec<PublicKey> {
-        let keyids = &self.root.body.rule(Role::Targets).keyids;
-        let keys = keyids.iter().filter_map(|keyid| self.root.body.keys.get(keyid));
-        keys.filter_map(|key| if let Key::Ed25519(key) = key { Some(*key) } else { None }).collect()
-    }
-
-    /// Checks the minisign signature of a checksum list (whose text the caller has compared with the digests it must have): exactly what
-    /// `repo publish` writes, by a targets key. A key that no longer signs for this repository is a warning: what is trusted rests on the
-    /// metadata alone, the list serves checks without sidle.
-    pub fn check_sums_signature(&self, list: &[u8], signature: &[u8]) -> Result<Option<Warning>, TrustError> {
-        let refuse = |reason: &str| TrustError::Minisign { reason: reason.to_owned() };
-        let signature = minisign::Minisig::parse(signature).map_err(|reason| refuse(&reason))?;
-        match self.targets_keys().iter().find(|key| minisign::key_number(key) == signature.key_number()) {
-            Some(key) if signature.verifies(key, list) => Ok(None),
-            Some(_) => Err(refuse("its minisign signature is not valid")),
-            None => Ok(Some(Warning::OldSumsKey)),
-        }
-    }
+    let top = new.files().into_iter().filter(is_new).map(|(role, _)| role.file());
+    top.chain(delegated).collect()
 }

@@ -1,6 +1,7 @@
 //! What verification starts from and ends with: the host's floor, how strict expiry is, and what an operator should know.
 
 use super::metadata::Role;
+use super::search::DelegatedFiles;
 use jiff::{SignedDuration, Timestamp as Time};
 use std::fmt;
 
@@ -15,6 +16,8 @@ pub struct Floor {
     pub snapshot: Option<Vec<u8>>,
     /// The newest targets.
     pub targets: Option<Vec<u8>>,
+    /// The newest files of delegated roles, as far as they have come this way. They are verified again for each use.
+    pub delegated: DelegatedFiles,
     /// The latest time that a trusted signature speaks of: it is surely past. Never taken from this host's clock.
     pub last_seen: Option<Time>,
 }
@@ -22,10 +25,10 @@ pub struct Floor {
 impl Floor {
     /// The floor of a host that trusts `root` and has seen nothing else.
     pub fn new(root: Vec<u8>) -> Self {
-        Self { root, timestamp: None, snapshot: None, targets: None, last_seen: None }
+        Self { root, timestamp: None, snapshot: None, targets: None, delegated: DelegatedFiles::new(), last_seen: None }
     }
 
-    /// The metadata there is, by role.
+    /// The top-level metadata there is, by role.
     pub fn files(&self) -> Vec<(Role, &[u8])> {
         let optional =
             [(Role::Targets, &self.targets), (Role::Snapshot, &self.snapshot), (Role::Timestamp, &self.timestamp)];

@@ -106,11 +106,40 @@ impl RoleKeys {
     }
 
     fn to_json(&self) -> Json {
+        Json::Object(self.members())
+    }
+
+    fn members(&self) -> Object {
         let mut keyids: Vec<KeyId> = self.keys.iter().map(PublicKey::keyid).collect();
         keyids.sort();
         keyids.dedup();
         let keyids = keyids.iter().map(|keyid| keyid.as_str().into()).collect();
-        object([("keyids", Json::Array(keyids)), ("threshold", number(self.threshold))])
+        let members = [("keyids", Json::Array(keyids)), ("threshold", number(self.threshold))];
+        members.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+}
+
+/// A role that the targets role lets sign for some of its targets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DelegatedTo {
+    /// The role's name.
+    pub name: String,
+    /// Who signs for it.
+    pub keys: RoleKeys,
+    /// The patterns of the targets that it may sign (TUF §4.5, `PATHPATTERN`).
+    pub paths: Vec<String>,
+    /// True when no role after it is asked for such a target.
+    pub terminating: bool,
+}
+
+impl DelegatedTo {
+    fn to_json(&self) -> Json {
+        let mut members = self.keys.members();
+        members.insert("name".to_owned(), self.name.as_str().into());
+        let paths = self.paths.iter().map(|path| path.as_str().into()).collect();
+        members.insert("paths".to_owned(), Json::Array(paths));
+        members.insert("terminating".to_owned(), Json::Bool(self.terminating));
+        Json::Object(members)
     }
 }
 
@@ -120,9 +149,34 @@ pub fn targets(
     targets: &BTreeMap<String, Target>,
     signers: &[&dyn Signer],
 ) -> Result<Vec<u8>, SignError> {
+    delegating_targets(edition, targets, &[], signers)
+}
+
+/// Targets metadata that lists `targets`, and lets others sign for some, in this order of precedence.
+pub fn delegating_targets(
+    edition: Edition,
+    targets: &BTreeMap<String, Target>,
+    delegations: &[DelegatedTo],
+    signers: &[&dyn Signer],
+) -> Result<Vec<u8>, SignError> {
     let entry = |target: &Target| object([("hashes", hashes(&target.hashes)), ("length", number(target.length))]);
     let list = targets.iter().map(|(name, target)| (name.clone(), entry(target))).collect();
-    signed(Role::Targets, edition, vec![("targets", Json::Object(list))], signers)
+    let mut body = vec![("targets", Json::Object(list))];
+    if !delegations.is_empty() {
+        let keys = delegations.iter().flat_map(|role| &role.keys.keys);
+        let keys: Object = keys.map(|key| (key.keyid().as_str().to_owned(), key.to_json())).collect();
+        let roles = delegations.iter().map(DelegatedTo::to_json).collect();
+        body.push(("delegations", object([("keys", Json::Object(keys)), ("roles", Json::Array(roles))])));
+    }
+    signed(Role::Targets, edition, body, signers)
+}
+
+/// The metadata file `file` with these signatures in place of those that it has. None when it is no metadata.
+pub fn with_signatures(file: &[u8], signatures: &BTreeMap<KeyId, [u8; SIGNATURE_BYTES]>) -> Option<Vec<u8>> {
+    let Ok(Json::Object(mut members)) = Json::parse(file) else { return None };
+    let signatures = signatures.iter().map(|(keyid, value)| (keyid.clone(), to_hex(value))).collect();
+    members.insert("signatures".to_owned(), signature_list(signatures));
+    Some(Json::Object(members).text())
 }
 
 /// Snapshot metadata that names the targets files.
@@ -173,10 +227,13 @@ fn signed(
     for signer in signers {
         signatures.insert(signer.public().keyid(), to_hex(&signer.sign(&message)?));
     }
+    Ok(object([("signatures", signature_list(signatures)), ("signed", body)]).text())
+}
+
+fn signature_list(signatures: BTreeMap<KeyId, String>) -> Json {
     let signature =
         |(keyid, value): (KeyId, String)| object([("keyid", keyid.as_str().into()), ("sig", Json::String(value))]);
-    let signatures = Json::Array(signatures.into_iter().map(signature).collect());
-    Ok(object([("signatures", signatures), ("signed", body)]).text())
+    Json::Array(signatures.into_iter().map(signature).collect())
 }
 
 fn meta_file(file: &MetaFile) -> Json {

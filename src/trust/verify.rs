@@ -6,6 +6,7 @@ use super::floor::{Expiry, Floor, Warning};
 use super::key::KeyId;
 use super::metadata::{Body, Header, KeyRule, MetaFile, Role, Root, Signed, Snapshot, Targets, Timestamp};
 use super::scheme::Key;
+use super::search::DelegatedFiles;
 use jiff::Timestamp as Time;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,13 +42,14 @@ pub struct Delegation<'a> {
 
 /// The workflow under way. Call `add_root` for each next root, then `close_roots`, `timestamp`, `snapshot`, `targets`.
 /// After an error, `floor` still gives what was adopted before it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Workflow {
     root: Signed<Root>,
     roots_added: u64,
     timestamp: Option<Signed<Timestamp>>,
     snapshot: Option<Signed<Snapshot>>,
     targets: Option<Signed<Targets>>,
+    delegated: DelegatedFiles,
     time: Time,
     last_seen: Option<Time>,
     expiry: Expiry,
@@ -65,6 +67,7 @@ impl Workflow {
             timestamp: stored(floor.timestamp.as_deref())?,
             snapshot: stored(floor.snapshot.as_deref())?,
             targets: stored(floor.targets.as_deref())?,
+            delegated: floor.delegated.clone(),
             time: floor.last_seen.map_or(now, |seen| seen.max(now)),
             last_seen: floor.last_seen,
             expiry,
@@ -201,6 +204,13 @@ impl Workflow {
         self.snapshot.as_ref()?.body.files.get(file)
     }
 
+    /// The delegated roles that the trusted snapshot names, with their versions.
+    pub fn named_delegated(&self) -> impl Iterator<Item = (&str, u64)> {
+        let files = self.snapshot.iter().flat_map(|snapshot| &snapshot.body.files);
+        let named = files.filter_map(|(file, named)| Some((file.strip_suffix(".json")?, named.version)));
+        named.filter(|(role, _)| *role != Role::Targets.as_str())
+    }
+
     /// A delegated role's file, as the snapshot and the delegating role `by` want it (§5.6.7.2, as §5.6.2 to §5.6.5): length, digest, signatures
     /// by enough of the delegation's keys, version, expiry (in no mode later than its day).
     pub fn delegated(&self, delegation: &Delegation<'_>, bytes: &[u8]) -> Result<Signed<Targets>, TrustError> {
@@ -240,13 +250,20 @@ impl Workflow {
         Ok(())
     }
 
-    /// What the host trusts now: to be stored, also after an error.
+    /// What the host trusts now: to be stored, also after an error. Of delegated roles' files those that the trusted snapshot still names:
+    /// no other is of use again.
     pub fn floor(&self) -> Floor {
+        let is_named = |(role, bytes): &(&String, &Vec<u8>)| {
+            let named = self.named(&format!("{role}.json"));
+            named.is_some_and(|named| named.hashes.as_ref().is_none_or(|hashes| hashes.fit(bytes)))
+        };
+        let delegated = self.delegated.iter().filter(is_named).map(|(role, bytes)| (role.clone(), bytes.clone()));
         Floor {
             root: self.root.bytes.clone(),
             timestamp: self.timestamp.as_ref().map(|file| file.bytes.clone()),
             snapshot: self.snapshot.as_ref().map(|file| file.bytes.clone()),
             targets: self.targets.as_ref().map(|file| file.bytes.clone()),
+            delegated: delegated.collect(),
             last_seen: self.last_seen,
         }
     }
@@ -363,7 +380,7 @@ pub fn verify<T: Body>(file: &Signed<T>, root: &Signed<Root>) -> Result<(), Trus
 
 /// How many distinct keys of `rule` signed `file`, and the keyids of those that didn't. A key counts once, under however many keyids it is
 /// listed; unknown keys, unknown schemes and keyids that the rule doesn't name never count.
-fn valid_signatures<T>(file: &Signed<T>, rule: &KeyRule, keys: &BTreeMap<KeyId, Key>) -> (usize, BTreeSet<KeyId>) {
+pub fn valid_signatures<T>(file: &Signed<T>, rule: &KeyRule, keys: &BTreeMap<KeyId, Key>) -> (usize, BTreeSet<KeyId>) {
     let mut signers = BTreeSet::new();
     let mut missing = rule.keyids.clone();
     for signature in file.signatures.iter().filter(|signature| rule.keyids.contains(&signature.keyid)) {

@@ -8,6 +8,7 @@
 
 mod adopt;
 mod architecture;
+mod attacks;
 mod bench;
 mod boot;
 mod bundle;
@@ -15,7 +16,9 @@ mod caller;
 mod collect;
 mod configuration;
 mod crash;
+mod delegations;
 mod demo;
+mod differential;
 mod fetch;
 mod formats;
 mod ground;
@@ -38,6 +41,7 @@ mod repository;
 mod salt;
 mod shim;
 mod signer;
+mod signing;
 mod stream;
 mod support;
 mod survival;

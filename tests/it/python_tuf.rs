@@ -7,7 +7,10 @@
 )]
 
 use crate::support::repositories::RepoBuilder;
-use sidle::trust::target;
+use crate::support::team::{Team, key, metadata, refresh};
+use sidle::repository::{Delegation, Rotation};
+use sidle::trust::publish::{Lifetimes, RoleKeys};
+use sidle::trust::{Answer, DelegatedFiles, Expiry, Floor, MetadataFiles, Signer, Verdict, by_hand, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -25,7 +28,7 @@ fn success(command: &mut Command) -> String {
 }
 
 /// A Python with python-tuf, in a cache outside the tree, named by the version; made on first use.
-fn python() -> PathBuf {
+pub fn python() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"))).unwrap();
     let venv = cache.join("sidle-test").join(REQUIREMENTS[0]);
@@ -89,4 +92,104 @@ fn an_unmodified_python_tuf_accepts_a_repository_and_an_unpacked_bundle() {
 fn targets_file(directory: &Path, suffix: &str) -> PathBuf {
     let targets = success(Command::new("find").arg(directory.join("targets")).arg("-name").arg(format!("*{suffix}")));
     PathBuf::from(targets.lines().next().unwrap())
+}
+
+#[test]
+fn an_unmodified_python_tuf_reads_thresholds_rotations_and_delegations() {
+    let mut team = Team::new(jiff::Timestamp::now());
+    let others = ["olga", "paul"].map(|name| key(team.builder.directory.path(), name));
+    let keys = RoleKeys { keys: others.iter().map(Signer::public).collect(), threshold: 2 };
+    let name = "demo.team-2_x".parse().unwrap();
+    let delegation = Delegation { name, paths: vec!["demo/2*/*/*".to_owned()], keys, terminating: true };
+    let first = team.add("1.0");
+    team.publish();
+    team.open().delegate(delegation).unwrap();
+    let second = team.add("2.0");
+    let everybody: [&dyn Signer; 4] = [&team.people[0], &team.people[2], &others[0], &others[1]];
+    assert_eq!(team.try_publish(&everybody).unwrap().waiting, []);
+    let new = key(team.builder.directory.path(), "new");
+    let rotation = Rotation {
+        role: "online".parse().unwrap(),
+        add: vec![new.public()],
+        remove: vec![team.online.public().keyid()],
+        threshold: None,
+    };
+    team.open().rotate(&rotation, &Lifetimes::default(), team.now).unwrap();
+    team.online = new;
+    assert_eq!(team.try_publish(&[&team.people[0], &team.people[1]]).unwrap().waiting, []);
+    let targets =
+        [target::manifest(&first), target::payload(&first), target::manifest(&second), target::payload(&second)];
+    let work = tempfile::tempdir().unwrap();
+    let output = client(&team.path(), &work.path().join("a"), &targets);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let bundle = team.builder.directory.path().join("two.sidle");
+    team.open().export(&[second], &bundle, team.now).unwrap();
+    let unpacked = work.path().join("unpacked");
+    fs::create_dir(&unpacked).unwrap();
+    success(Command::new("tar").arg("-xf").arg(&bundle).arg("-C").arg(&unpacked));
+    let output = client(&unpacked, &work.path().join("b"), &targets[2..]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The control: the delegated role's file is what lists them.
+    let delegated = unpacked.join("metadata/1.demo.team-2_x.json");
+    let text = fs::read_to_string(&delegated).unwrap().replacen("2.0", "2.1", 1);
+    fs::write(&delegated, text).unwrap();
+    assert!(!client(&unpacked, &work.path().join("c"), &targets[2..]).status.success());
+}
+
+/// Writes a repository as its own library does, in forms that sidle never writes; see the script.
+fn foreign(directory: &Path) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/tuf_author.py");
+    success(Command::new("timeout").arg("60").arg(python()).arg(script).arg(directory));
+}
+
+#[test]
+fn a_repository_that_python_tuf_wrote_is_read_subdirectories_hash_bins_opaque_keyids_and_all() {
+    let work = tempfile::tempdir().unwrap();
+    foreign(work.path());
+    let files = metadata(work.path());
+    let now = jiff::Timestamp::now();
+    let (client, ended) = refresh(&Floor::new(files["1.root.json"].clone()), &files, now);
+    ended.unwrap();
+    assert_eq!(client.workflow().root().header.version, 3);
+    for (name, role) in [
+        ("top.txt", "targets"),
+        ("sub/dir/deep.txt", "targets"),
+        ("team/a/one.txt", "team/ä..x"),
+        ("bins/0.txt", ""),
+        ("bins/1.txt", ""),
+        ("bins/7.txt", ""),
+    ] {
+        let mut delegated = DelegatedFiles::new();
+        let mut search = client.search(name, &mut delegated).unwrap();
+        while let Some(request) = search.request() {
+            // The library writes its files under the plain name of the role, percent-encoded where it is no file name.
+            let answer = files.get(&request.url_segment()).map_or(Answer::NotFound, |bytes| Answer::File(bytes));
+            search.answer(answer).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        let listed = search.listed().unwrap_or_else(|| panic!("{name} is not listed"));
+        assert!(listed.target.hashes.sha512.is_some() && listed.target.hashes.sha256.is_none(), "{name}");
+        assert!(role.is_empty() && listed.role.starts_with("bin-") || listed.role == role, "{name}: {}", listed.role);
+        let stored = target::stored(name, &listed.target.hashes, true);
+        let bytes = fs::read(work.path().join("targets").join(stored)).unwrap();
+        assert!(listed.target.hashes.fit(&bytes) && listed.target.length == bytes.len() as u64);
+    }
+    // The same on a host without a network: what is carried under the published names is looked up in the same roles.
+    let carried: MetadataFiles =
+        files.iter().map(|(name, bytes)| (name.replace("%2F", "/").replace("%C3%A4", "ä"), bytes.clone())).collect();
+    let verification = by_hand::verify(&Floor::new(files["1.root.json"].clone()), &carried, now, Expiry::BY_HAND);
+    let targets = verification.targets.unwrap();
+    for name in ["top.txt", "team/a/one.txt", "bins/7.txt"] {
+        assert!(matches!(targets.lookup(name), Verdict::Listed(_)), "{name}: {:?}", targets.lookup(name));
+    }
+    assert!(matches!(targets.lookup("bins/nothing.txt"), Verdict::Unlisted { .. } | Verdict::Unknown { .. }));
+    assert_eq!(targets.listed().count(), 11);
+    // Its own client finds them, too. (A plain file server can't serve a role whose name has a slash.)
+    let output = client_of(work.path(), &["top.txt", "sub/dir/deep.txt", "bins/0.txt", "bins/7.txt"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn client_of(directory: &Path, targets: &[&str]) -> Output {
+    let work = tempfile::tempdir().unwrap();
+    let targets: Vec<String> = targets.iter().map(|name| (*name).to_owned()).collect();
+    client(directory, &work.path().join("work"), &targets)
 }

@@ -1,4 +1,5 @@
-//! Private keys: what sidle writes OpenSSL reads, and the other way round. Needs the `openssl` program.
+//! Private keys: what sidle writes OpenSSL reads, and the other way round. A real ssh-agent and openssl sign, too.
+//! Needs the programs `openssl`, `ssh-agent`, `ssh-add`, `ssh-keygen`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -6,13 +7,16 @@
     reason = "tests make and look at real files, and run openssl"
 )]
 
+use crate::support::eventually;
+use crate::support::stage::{sidle, text};
+use crate::support::team::{metadata, refresh};
 use sidle::failure::Class;
 use sidle::signer::{FileSigner, SignerError, public_pem};
-use sidle::trust::{PublicKey, Signer as _};
+use sidle::trust::{Floor, PublicKey, Signer as _};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn openssl(arguments: &[&str]) -> Vec<u8> {
     let output =
@@ -88,4 +92,122 @@ fn a_key_file_is_never_overwritten_and_a_wrong_passphrase_is_said() {
     assert!(matches!(open(&path, ""), Err(SignerError::Unreadable { .. })));
     let other: PublicKey = FileSigner::create(&directory.path().join("other"), None).unwrap().public();
     assert_ne!(other, key.public());
+}
+
+/// An ssh-agent of the test's own, in the foreground, ended when this goes.
+struct Agent {
+    process: std::process::Child,
+    socket: std::path::PathBuf,
+}
+
+impl Agent {
+    fn start(directory: &Path) -> Self {
+        let socket = directory.join("agent");
+        let process = Command::new("ssh-agent").args(["-D", "-a", text(&socket)]).stdout(Stdio::null()).spawn();
+        let process = process.expect("cannot start ssh-agent: apt-get install openssh-client");
+        let agent = Self { process, socket };
+        eventually(20, "the agent listens", || {
+            std::os::unix::net::UnixStream::connect(&agent.socket).map_err(|error| error.to_string())
+        });
+        agent
+    }
+
+    /// A new key of this type in the agent; gives its fingerprint.
+    fn add(&self, directory: &Path, kind: &str, comment: &str) -> String {
+        let file = directory.join(format!("{kind}-{comment}"));
+        let run = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).env("SSH_AUTH_SOCK", &self.socket).output().unwrap();
+            assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        run("ssh-keygen", &["-q", "-t", kind, "-N", "", "-C", comment, "-f", text(&file)]);
+        run("ssh-add", &["-q", text(&file)]);
+        fs::remove_file(&file).unwrap(); // from now on the agent alone has it
+        run("ssh-keygen", &["-lf", &format!("{}.pub", text(&file))]).split(' ').nth(1).unwrap().to_owned()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn an_ssh_agent_signs_for_every_role() {
+    let directory = tempfile::tempdir().unwrap();
+    let agent = Agent::start(directory.path());
+    let fingerprint = agent.add(directory.path(), "ed25519", "release team");
+    agent.add(directory.path(), "ed25519", "twice");
+    fs::rename(directory.path().join("ed25519-twice.pub"), directory.path().join("other.pub")).unwrap();
+    agent.add(directory.path(), "ed25519", "twice");
+    agent.add(directory.path(), "rsa", "old");
+    let path = directory.path().join("repo");
+    let socket = [("SSH_AUTH_SOCK", text(&agent.socket))];
+    let init = |key: &str, variables| sidle(&["repo", "init", text(&path), "--key", key], variables);
+    for (key, words) in [
+        ("ssh-agent:nobody", "holds no Ed25519 key"),
+        ("ssh-agent:old", "holds no Ed25519 key"),
+        ("ssh-agent:twice", "several of its keys"),
+    ] {
+        let refused = init(key, &socket);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains(words) && refused.stderr.contains("hint: `ssh-add -l`"), "{refused:?}");
+    }
+    let gone = init("ssh-agent:release team", &[("SSH_AUTH_SOCK", "/nonexistent/agent")]);
+    assert_eq!(gone.code, Some(1), "{gone:?}");
+    init("ssh-agent:release team", &socket).ok();
+    let by_fingerprint = format!("ssh-agent:{fingerprint}");
+    sidle(&["repo", "publish", text(&path), "--key", &by_fingerprint], &socket).ok();
+    let files = metadata(&path);
+    let host = Floor::new(files["1.root.json"].clone());
+    refresh(&host, &files, jiff::Timestamp::now()).1.unwrap();
+    let shown = sidle(&["key", "show", "--pem", &by_fingerprint], &socket).ok();
+    assert!(shown.starts_with("-----BEGIN PUBLIC KEY-----\n"), "{shown}");
+}
+
+#[test]
+fn a_program_signs_and_what_it_gives_is_verified() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    openssl(&["genpkey", "-algorithm", "ed25519", "-out", text(&at("key"))]);
+    openssl(&["genpkey", "-algorithm", "ed25519", "-out", text(&at("other"))]);
+    let script = |name: &str, sign: &str| {
+        let key = at("key");
+        let script = format!(
+            "#!/bin/sh\nset -e\ncase $SIDLE_SIGN in\npublic) openssl pkey -in {key} -pubout ;;\nsign) {sign} ;;\nesac\n",
+            key = text(&key)
+        );
+        fs::write(at(name), script).unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
+        format!("exec:{}", text(&at(name)))
+    };
+    let raw = |key: &str| format!("openssl pkeyutl -sign -rawin -inkey {} -in /dev/stdin", text(&at(key)));
+    let good = [
+        script("raw", &raw("key")),
+        script("hex", &format!("{} | od -An -v -tx1 | tr -d ' \\n'", raw("key"))),
+        script("base64", &format!("{} | openssl base64 -A", raw("key"))),
+    ];
+    for (number, key) in good.iter().enumerate() {
+        let path = at(&format!("repo{number}"));
+        sidle(&["repo", "init", text(&path), "--key", key], &[]).ok();
+        sidle(&["repo", "publish", text(&path), "--key", key], &[]).ok();
+        let files = metadata(&path);
+        refresh(&Floor::new(files["1.root.json"].clone()), &files, jiff::Timestamp::now()).1.unwrap();
+    }
+    let path = at("refused");
+    for (key, words) in [
+        (script("wrong", &raw("other")), "not valid for its public key"),
+        (script("short", "printf 0123"), "no signature of 64 bytes"),
+        (script("long", "yes"), "it printed too much"),
+        (script("fails", "exit 3"), "it failed"),
+        (format!("exec:{}", text(&at("missing"))), "No such file"),
+        ("exec:".to_owned(), "names no program"),
+    ] {
+        let refused = sidle(&["repo", "init", text(&path), "--key", &key], &[]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains(words), "{refused:?}");
+        assert!(!path.exists(), "nothing is left behind");
+    }
 }

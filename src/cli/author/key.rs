@@ -4,11 +4,11 @@ use crate::cli::facts::Facts;
 use crate::cli::{Context, Ended, input};
 use crate::failure::Report;
 use crate::repository::PublishKeys;
-use crate::signer::{FileSigner, SignerError, fingerprint, public_pem};
-use crate::trust::{PublicKey, Signer as _, minisign};
+use crate::signer::{FileSigner, KeySource, OpenedKey, SignerError, fingerprint, public_pem};
+use crate::trust::{PublicKey, Signer, minisign};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Largest passphrase file read; a passphrase is a line.
 const PASSPHRASE_BYTES_MAXIMUM: u64 = 4096;
@@ -18,8 +18,20 @@ const PASSPHRASE_BYTES_MAXIMUM: u64 = 4096;
 pub enum KeyVerb {
     /// Makes a new key in a new file that only its owner may read
     New(KeyFile),
-    /// Shows the public half of a key
-    Show(KeyFile),
+    /// Shows the public half of a key; --pem prints only that, for those who let the key sign
+    Show(ShownKey),
+}
+
+/// `sidle key show KEY`
+#[derive(Debug, Args)]
+pub struct ShownKey {
+    /// The key: a file, private or public
+    key: KeySource,
+    /// Prints the public key as PEM, and nothing else
+    #[arg(long)]
+    pem: bool,
+    #[command(flatten)]
+    passphrase: Passphrase,
 }
 
 /// The key that a verb is about.
@@ -50,13 +62,14 @@ impl Passphrase {
         Ok(Some(line.to_owned()))
     }
 
-    fn open(&self, path: &Path) -> Result<FileSigner, Report> {
+    /// Opens a key, as far as it is at hand.
+    fn open(&self, source: &KeySource) -> Result<OpenedKey, Report> {
         let passphrase = self.read()?;
         let mut give = || {
             let missing = || SignerError::NoPassphrase { reason: "its passphrase was not given".to_owned() };
             passphrase.clone().ok_or_else(missing)
         };
-        FileSigner::open(path, &mut give).map_err(|error| match error {
+        source.open(&mut give).map_err(|error| match error {
             SignerError::Os(error) => input::explained(error, "a key file that `sidle key new` made"),
             SignerError::NoPassphrase { .. } | SignerError::Passphrase { .. } => {
                 let hint = "name a file that holds the key's passphrase in its first line with --passphrase-file";
@@ -65,30 +78,40 @@ impl Passphrase {
             error => Report::from(error),
         })
     }
+
+    /// Opens a key that has to sign.
+    fn signer(&self, source: &KeySource) -> Result<Box<dyn Signer>, Report> {
+        match self.open(source)? {
+            OpenedKey::Signer(signer) => Ok(signer),
+            OpenedKey::Public(_) => Err(crate::cli::usage(
+                format!("cannot sign with {source}: it holds a public key"),
+                "name the private key, which `sidle key new FILE` made",
+            )),
+        }
+    }
 }
 
-/// The keys of a verb that signs.
+/// The keys of a verb that publishes.
 #[derive(Debug, Args)]
 pub struct SigningArguments {
     /// The key that signs
-    #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
+    #[arg(long, value_name = "KEY")]
+    key: Option<KeySource>,
     /// The key of the targets role, where it is another one
-    #[arg(long, value_name = "FILE")]
-    targets_key: Option<PathBuf>,
+    #[arg(long, value_name = "KEY")]
+    targets_key: Option<KeySource>,
     /// The key of the snapshot and timestamp roles, where it is another one
-    #[arg(long, value_name = "FILE")]
-    online_key: Option<PathBuf>,
+    #[arg(long, value_name = "KEY")]
+    online_key: Option<KeySource>,
     #[command(flatten)]
     passphrase: Passphrase,
 }
 
 /// The keys, opened.
 pub struct SigningKeys {
-    /// `--key`.
-    pub root: FileSigner,
-    targets: Option<FileSigner>,
-    online: Option<FileSigner>,
+    key: Box<dyn Signer>,
+    targets: Option<Box<dyn Signer>>,
+    online: Option<Box<dyn Signer>>,
 }
 
 impl SigningArguments {
@@ -105,9 +128,9 @@ impl SigningArguments {
                 "name it with --key FILE; `sidle key new FILE` makes one",
             ));
         };
-        let other = |path: &Option<PathBuf>| path.as_deref().map(|path| self.passphrase.open(path)).transpose();
+        let other = |key: &Option<KeySource>| key.as_ref().map(|key| self.passphrase.signer(key)).transpose();
         Ok(SigningKeys {
-            root: self.passphrase.open(key)?,
+            key: self.passphrase.signer(key)?,
             targets: other(&self.targets_key)?,
             online: other(&self.online_key)?,
         })
@@ -117,24 +140,49 @@ impl SigningArguments {
 impl SigningKeys {
     /// The keys that publish.
     pub fn publish(&self) -> PublishKeys<'_> {
-        let [targets, online] = [&self.targets, &self.online].map(|key| key.as_ref().unwrap_or(&self.root));
+        let [targets, online] = [&self.targets, &self.online].map(|key| key.as_ref().unwrap_or(&self.key).as_ref());
         PublishKeys { targets, online }
+    }
+}
+
+/// Several keys of one option, and the file that opens those that are encrypted.
+#[derive(Debug, Args)]
+pub struct KeyOpener {
+    #[command(flatten)]
+    passphrase: Passphrase,
+}
+
+impl KeyOpener {
+    /// Opens keys, as far as they are at hand.
+    pub fn open(&self, sources: &[KeySource]) -> Result<Vec<OpenedKey>, Report> {
+        sources.iter().map(|source| self.passphrase.open(source)).collect()
+    }
+
+    /// The public halves of keys.
+    pub fn public(&self, sources: &[KeySource]) -> Result<Vec<PublicKey>, Report> {
+        Ok(self.open(sources)?.iter().map(OpenedKey::public).collect())
+    }
+
+    /// Opens keys that have to sign.
+    pub fn signers(&self, sources: &[KeySource]) -> Result<Vec<Box<dyn Signer>>, Report> {
+        sources.iter().map(|source| self.passphrase.signer(source)).collect()
     }
 }
 
 /// `sidle key new` and `sidle key show`.
 pub fn key(context: &Context, verb: &KeyVerb) -> Result<Ended, Report> {
-    let (signer, file, next) = match verb {
+    let (public, file, next) = match verb {
         KeyVerb::New(arguments) => {
             let passphrase = arguments.passphrase.read()?;
             let signer = FileSigner::create(&arguments.file, passphrase.as_deref())?;
             let next = format!("sidle repo init DIR --key {}", arguments.file.display());
-            (signer, &arguments.file, Some(next))
+            (signer.public(), arguments.file.display().to_string(), Some(next))
         }
-        KeyVerb::Show(arguments) => (arguments.passphrase.open(&arguments.file)?, &arguments.file, None),
+        KeyVerb::Show(arguments) => {
+            (arguments.passphrase.open(&arguments.key)?.public(), arguments.key.to_string(), None)
+        }
     };
-    let public = signer.public();
-    let mut facts = key_facts(Facts::new().with("file", file.display()), &public);
+    let mut facts = key_facts(Facts::new().with("file", &file), &public);
     if let Some(next) = next {
         facts.add("keep it", "only you may read it, and nobody can make it again: back it up");
         facts.add("next", next);
@@ -143,7 +191,9 @@ pub fn key(context: &Context, verb: &KeyVerb) -> Result<Ended, Report> {
         "file": file, "keyid": public.keyid().as_str(), "fingerprint": fingerprint(&public),
         "minisign": minisign::public_key_line(&public), "pem": public_pem(&public),
     });
-    context.output.result(&facts.to_string(), value);
+    let is_pem = matches!(verb, KeyVerb::Show(arguments) if arguments.pem);
+    let text = if is_pem { public_pem(&public).trim_end().to_owned() } else { facts.to_string() };
+    context.output.result(&text, value);
     Ok(Ended::Well)
 }
 

@@ -4,6 +4,7 @@ mod export;
 mod inspect;
 mod key;
 mod repo;
+mod which;
 
 pub use export::{ExportArguments, export, write as write_bundle};
 pub use inspect::{InspectArguments, inspect};

@@ -11,13 +11,14 @@ mod schemes;
 mod search;
 mod vectors;
 
-use super::by_hand::{MetadataFiles, TrustedTargets, Verdict, Verification, verify};
+use super::by_hand::{MetadataFiles, Verdict, Verification, verify};
 use super::canonical::{Json, Object, object};
 use super::floor::{Expiry, Floor, Warning};
 use super::key::{PublicKey, SIGNATURE_BYTES, to_hex};
 use super::metadata::{MetaFile, Role, Signed, Target, Targets};
 use super::publish::{self, Edition, Lifetimes, RoleKeys, SignError, Signer, describe, target};
 use super::scheme::Key;
+use super::trusted::TrustedTargets;
 use super::{TrustError, key};
 use crate::digest::Digest;
 use ed25519_dalek::{Signer as _, SigningKey};

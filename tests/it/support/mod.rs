@@ -12,6 +12,7 @@ pub mod scene;
 pub mod shims;
 pub mod stage;
 pub mod stream;
+pub mod team;
 pub mod trees;
 
 use std::time::{Duration, Instant};

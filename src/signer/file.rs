@@ -1,15 +1,14 @@
 //! Private keys in files: PKCS#8 PEM, plain or encrypted, as OpenSSL reads and writes them.
 
-use crate::digest::Digest;
-use crate::failure::Class;
+use super::SignerError;
+use super::source::KEY_FILE_BYTES_MAXIMUM;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::file;
 use crate::trust::key::SIGNATURE_BYTES;
 use crate::trust::{PublicKey, SignError, Signer};
-use ed25519_dalek::pkcs8::{EncodePrivateKey, EncodePublicKey, KeypairBytes, PublicKeyBytes};
+use ed25519_dalek::pkcs8::{EncodePrivateKey, KeypairBytes};
 use ed25519_dalek::{Signer as _, SigningKey};
-use pkcs8::der::Document;
 use pkcs8::der::pem::PemLabel as _;
 use pkcs8::pkcs5::{pbes2, scrypt};
 use pkcs8::{DecodePrivateKey as _, EncryptedPrivateKeyInfoRef, LineEnding, PrivateKeyInfoRef, SecretDocument};
@@ -17,8 +16,6 @@ use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Largest key file read. A PEM key has some 200 bytes; more is another file.
-const KEY_FILE_BYTES_MAXIMUM: u64 = 16 * 1024;
 /// scrypt's cost, as a power of two: 2^14. OpenSSL refuses to spend more than 32 MiB, which 2^15 needs.
 const SCRYPT_LOG_N: u8 = 14;
 const SCRYPT_R: u32 = 8;
@@ -125,109 +122,3 @@ fn to_pem(key: &SigningKey, passphrase: Option<&[u8]>) -> pkcs8::Result<String> 
     let encrypted = PrivateKeyInfoRef::try_from(plain.as_bytes())?.encrypt_with_params(parameters, passphrase)?;
     Ok(encrypted.to_pem(EncryptedPrivateKeyInfoRef::PEM_LABEL, LineEnding::LF)?.to_string())
 }
-
-/// A public key as PEM, which `openssl pkeyutl -verify -pubin` takes.
-pub fn public_pem(key: &PublicKey) -> String {
-    let document: Document = PublicKeyBytes(*key.as_bytes()).to_public_key_der().expect("32 bytes always encode");
-    document.to_pem("PUBLIC KEY", LineEnding::LF).expect("a short document always encodes")
-}
-
-/// What people compare keys by: SHA-256 of the 32 raw bytes.
-pub fn fingerprint(key: &PublicKey) -> Digest {
-    Digest::of(key.as_bytes())
-}
-
-/// Why a private key can't be made or used.
-#[derive(Debug)]
-pub enum SignerError {
-    /// The system refused.
-    Os(OsError),
-    /// The file is there already.
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The path names no file.
-    NoFile {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The file holds no key that can be used.
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The passphrase doesn't open it.
-    Passphrase {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The key is encrypted and nobody can be asked.
-    NoPassphrase {
-        /// Why not, and what to do, in the caller's words.
-        reason: String,
-    },
-    /// The system has no random numbers.
-    Random {
-        /// Its answer.
-        reason: String,
-    },
-}
-
-impl SignerError {
-    fn unreadable(path: &Path, reason: &str) -> Self {
-        Self::Unreadable { path: path.to_owned(), reason: reason.to_owned() }
-    }
-
-    fn encoding(path: &Path, error: &pkcs8::Error) -> Self {
-        Self::Unreadable { path: path.to_owned(), reason: format!("it cannot be encoded: {error}") }
-    }
-
-    /// What kind of failure this is.
-    pub fn class(&self) -> Class {
-        match self {
-            Self::Os(error) => error.class(),
-            Self::Exists { .. } => Class::Conflict,
-            Self::NoFile { .. } | Self::NoPassphrase { .. } => Class::Usage,
-            Self::Unreadable { .. } | Self::Passphrase { .. } | Self::Random { .. } => Class::Failed,
-        }
-    }
-
-    /// What a person can do about it.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Os(error) => error.hint(),
-            Self::Exists { .. } => Some("name another file: an existing key is never overwritten".to_owned()),
-            Self::Unreadable { .. } => Some("`sidle key new FILE` makes a key".to_owned()),
-            Self::NoFile { .. } | Self::Passphrase { .. } | Self::NoPassphrase { .. } | Self::Random { .. } => None,
-        }
-    }
-}
-
-impl fmt::Display for SignerError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(out),
-            Self::Exists { path } => write!(out, "cannot make the key {}: the file is there already", path.display()),
-            Self::NoFile { path } => write!(out, "cannot make the key {}: the path names no file", path.display()),
-            Self::Unreadable { path, reason } => write!(out, "cannot use the key {}: {reason}", path.display()),
-            Self::Passphrase { path } => {
-                write!(out, "cannot open the key {}: the passphrase is wrong, or the file is damaged", path.display())
-            }
-            Self::NoPassphrase { reason } => write!(out, "cannot open an encrypted key: {reason}"),
-            Self::Random { reason } => write!(out, "cannot make a key: the system gives no random numbers ({reason})"),
-        }
-    }
-}
-
-impl std::error::Error for SignerError {}
-
-impl From<OsError> for SignerError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
-    }
-}
-
-crate::reports!(SignerError);

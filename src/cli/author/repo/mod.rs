@@ -1,0 +1,291 @@
+//! `sidle repo`: a directory of signed releases.
+//!
+//! `init` makes one, `people` has the verbs of those who sign one after another, `roles` changes who may sign, `status` tells how it stands.
+
+mod init;
+mod people;
+mod roles;
+mod status;
+
+use super::key::KeyOpener;
+use super::which::Which;
+use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
+use crate::bundle::member::ReleaseId;
+use crate::bundle::pack::PAYLOAD_NAME;
+use crate::cli::facts::Facts;
+use crate::cli::pack::MANIFEST_NAME;
+use crate::cli::{Context, Ended, input, usage};
+use crate::failure::{Class, Report};
+use crate::os::clock;
+use crate::repository::{Added, Publication, Renewal, Repository, RepositoryError, Withdrawal};
+use crate::signer::KeySource;
+use crate::trust::Signer;
+use crate::trust::publish::Lifetimes;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// `sidle repo`
+#[derive(Debug, Subcommand)]
+pub enum RepoVerb {
+    /// Makes a repository and its first root: what hosts pin
+    Init(init::InitArguments),
+    /// Takes a packed release in; `publish` signs it
+    Add(AddArguments),
+    /// Drafts what is to be signed next, for people who sign one after another
+    Stage(people::StageArguments),
+    /// Signs what waits, and says what that changes; without a key it only says so
+    Sign(people::SignArguments),
+    /// Publishes what enough people have signed, and renews what is halfway to its expiry
+    Publish(PublishArguments),
+    /// Renews snapshot and timestamp and nothing else: for a timer
+    Refresh(RefreshArguments),
+    /// Takes releases back: hosts are told with the next publish
+    Withdraw(WithdrawArguments),
+    /// Changes who signs for a role: root, targets, online (snapshot and timestamp), or a delegated one
+    Rotate(roles::RotateArguments),
+    /// Lets others sign for a part of the releases
+    Delegate(roles::DelegateArguments),
+    /// No longer lets a role sign
+    Undelegate(roles::UndelegateArguments),
+    /// Tells what is published until when, what is staged, and what waits for whose signature
+    Status(status::StatusArguments),
+}
+
+/// `sidle repo add DIR PACKED`
+#[derive(Debug, Args)]
+pub struct AddArguments {
+    /// The repository's directory
+    directory: PathBuf,
+    /// A directory that `sidle pack` filled, or a manifest and its payload
+    #[arg(required = true, num_args = 1..=2, value_names = ["PACKED_DIR|MANIFEST", "PAYLOAD"])]
+    packed: Vec<PathBuf>,
+    /// Write the payload's frames as files of their own, too: for caches that don't keep ranges
+    #[arg(long)]
+    frame_files: bool,
+}
+
+/// `sidle repo publish DIR [--key KEY]… [--online-key KEY]…`
+#[derive(Debug, Args)]
+pub struct PublishArguments {
+    /// The repository's directory
+    directory: PathBuf,
+    /// A key that signs what waits, and the online roles where no other is named
+    #[arg(long, value_name = "KEY")]
+    key: Vec<KeySource>,
+    /// The key of the targets role, where it is another one
+    #[arg(long, value_name = "KEY")]
+    targets_key: Vec<KeySource>,
+    /// The key of the snapshot and timestamp roles, where it is another one; while it is rotated the old and the new one
+    #[arg(long, value_name = "KEY")]
+    online_key: Vec<KeySource>,
+    #[command(flatten)]
+    opener: KeyOpener,
+}
+
+/// `sidle repo refresh DIR --online-key KEY`
+#[derive(Debug, Args)]
+pub struct RefreshArguments {
+    /// The repository's directory
+    directory: PathBuf,
+    /// The key of the snapshot and timestamp roles
+    #[arg(long, required = true, value_name = "KEY")]
+    online_key: Vec<KeySource>,
+    /// Renew them also far from their expiry
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    opener: KeyOpener,
+}
+
+/// `sidle repo withdraw DIR PACKAGE@RELEASE[/PLATFORM]…`
+#[derive(Debug, Args)]
+pub struct WithdrawArguments {
+    /// The repository's directory
+    directory: PathBuf,
+    /// What to withdraw; without a platform of all platforms
+    #[arg(required = true, value_name = "PACKAGE@RELEASE[/PLATFORM]")]
+    releases: Vec<Which>,
+    /// Why: kept in the repository, shown by `status`
+    #[arg(long)]
+    reason: Option<String>,
+    /// Delete the files as well, once hosts have been told: withdraw, publish, and say this again
+    #[arg(long)]
+    delete: bool,
+}
+
+/// `sidle repo …`
+pub fn repo(context: &Context, verb: &RepoVerb) -> Result<Ended, Report> {
+    match verb {
+        RepoVerb::Init(arguments) => init::init(context, arguments),
+        RepoVerb::Add(arguments) => add(context, arguments),
+        RepoVerb::Stage(arguments) => people::stage(context, arguments),
+        RepoVerb::Sign(arguments) => people::sign(context, arguments),
+        RepoVerb::Publish(arguments) => publish(context, arguments),
+        RepoVerb::Refresh(arguments) => refresh(context, arguments),
+        RepoVerb::Withdraw(arguments) => withdraw(context, arguments),
+        RepoVerb::Rotate(arguments) => roles::rotate(context, arguments),
+        RepoVerb::Delegate(arguments) => roles::delegate(context, arguments),
+        RepoVerb::Undelegate(arguments) => roles::undelegate(context, arguments),
+        RepoVerb::Status(arguments) => status::status(context, arguments),
+    }
+}
+
+fn add(context: &Context, arguments: &AddArguments) -> Result<Ended, Report> {
+    let (manifest, payload) = match arguments.packed.as_slice() {
+        [directory] => (directory.join(MANIFEST_NAME), directory.join(PAYLOAD_NAME)),
+        [manifest, payload] => (manifest.clone(), payload.clone()),
+        _ => {
+            return Err(usage(
+                "cannot add this",
+                "name a directory that `sidle pack` filled, or a manifest and its payload",
+            ));
+        }
+    };
+    let mut repository = Repository::open(&arguments.directory)?;
+    let added = add_files(&mut repository, &manifest, &payload)?;
+    if arguments.frame_files {
+        let (Added::Staged(id) | Added::Already(id)) = &added;
+        repository.write_frame_files(id)?;
+    }
+    let (id, word, ended) = match &added {
+        Added::Staged(id) => (id, "added", Ended::Well),
+        Added::Already(id) => (id, "there already", Ended::As(Class::NothingToDo)),
+    };
+    let next = format!("sidle repo publish {} --key FILE", arguments.directory.display());
+    let facts = Facts::new().with(word, id).with("next", next);
+    context
+        .output
+        .result(&facts.to_string(), json!({"release": id.to_string(), "added": matches!(added, Added::Staged(_))}));
+    Ok(ended)
+}
+
+/// Takes the two files of a packed release into a repository.
+pub fn add_files(repository: &mut Repository, manifest: &Path, payload: &Path) -> Result<Added, Report> {
+    const EXPECTED: &str = "a directory that `sidle pack` filled, or a manifest and its payload";
+    let manifest = input::read(manifest, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?;
+    let mut payload = input::open(payload, EXPECTED)?;
+    Ok(repository.add(&manifest, &mut payload)?)
+}
+
+fn publish(context: &Context, arguments: &PublishArguments) -> Result<Ended, Report> {
+    let PublishArguments { directory, key, targets_key, online_key, opener } = arguments;
+    if key.is_empty() && online_key.is_empty() {
+        return Err(usage(
+            "cannot publish without a key",
+            "name the key of the online roles with --online-key KEY, or with --key KEY the one that signs everything",
+        ));
+    }
+    let people = opener.signers(if targets_key.is_empty() { key } else { targets_key })?;
+    let online = opener.signers(if online_key.is_empty() { key } else { online_key })?;
+    let mut repository = Repository::open(directory)?;
+    let publication = repository.publish_with(&refs(&people), &refs(&online), &Lifetimes::default(), clock::now())?;
+    if publication.signed.is_empty() && !publication.waiting.is_empty() {
+        return Err(RepositoryError::Incomplete { waiting: publication.waiting }.into());
+    }
+    let mut facts = publication_facts(&publication);
+    if publication.signed.iter().any(|name| name == "1.root.json") {
+        if let Some(fingerprint) = repository.status()?.fingerprint {
+            facts.add("fingerprint", fingerprint);
+        }
+    }
+    if publication.signed.is_empty() {
+        facts.add("nothing to do", "everything is published, and far from its expiry");
+    } else if let Some(id) = publication.added.first() {
+        let directory = directory.display();
+        facts.add("next", format!("sidle export {directory} {}@{} -o {}.sidle", id.package, id.release, id.package));
+    }
+    context.output.result(&facts.to_string(), publication_value(&publication));
+    Ok(if publication.signed.is_empty() { Ended::As(Class::NothingToDo) } else { Ended::Well })
+}
+
+fn refresh(context: &Context, arguments: &RefreshArguments) -> Result<Ended, Report> {
+    let online = arguments.opener.signers(&arguments.online_key)?;
+    let mut repository = Repository::open(&arguments.directory)?;
+    let renewal = if arguments.force { Renewal::Always } else { Renewal::WhenDue };
+    let signed = repository.refresh(&refs(&online), renewal, &Lifetimes::default(), clock::now())?;
+    let mut facts = Facts::new();
+    for name in &signed {
+        facts.add("signed", format!("metadata/{name}"));
+    }
+    if signed.is_empty() {
+        facts.add("nothing to do", "snapshot and timestamp are far from their expiry (--force renews them now)");
+    }
+    context.output.result(&facts.to_string(), json!({"signed": signed}));
+    Ok(if signed.is_empty() { Ended::As(Class::NothingToDo) } else { Ended::Well })
+}
+
+fn withdraw(context: &Context, arguments: &WithdrawArguments) -> Result<Ended, Report> {
+    let mut repository = Repository::open(&arguments.directory)?;
+    let status = repository.status()?;
+    let known: Vec<ReleaseId> =
+        status.releases.iter().map(|one| &one.id).chain(status.withdrawn.iter().map(|one| &one.0)).cloned().collect();
+    let mut ids: Vec<ReleaseId> = Vec::new();
+    for which in &arguments.releases {
+        let found: Vec<ReleaseId> = known.iter().filter(|id| which.means(id)).cloned().collect();
+        if found.is_empty() {
+            let message = format!("cannot withdraw {which}: {} doesn't hold it", arguments.directory.display());
+            return Err(Report {
+                class: Class::Failed,
+                message,
+                causes: Vec::new(),
+                hint: Some(format!("`sidle repo status {}` lists its releases", arguments.directory.display())),
+            });
+        }
+        ids.extend(found);
+    }
+    let came: Vec<&ReleaseId> = ids.iter().filter(|id| !repository.is_withdrawn(id)).collect();
+    let came: Vec<String> = came.into_iter().map(ToString::to_string).collect();
+    let withdrawal = if arguments.delete { Withdrawal::DeleteFiles } else { Withdrawal::KeepFiles };
+    let deleted = repository.withdraw(&ids, arguments.reason.as_deref(), withdrawal, clock::now())?;
+    let deleted: Vec<String> = deleted.iter().map(ToString::to_string).collect();
+    let mut facts = Facts::new();
+    for id in &came {
+        facts.add("withdrawn", id);
+    }
+    for id in &deleted {
+        facts.add("deleted", format!("targets/{id}"));
+    }
+    if arguments.delete && deleted.len() < ids.len() {
+        facts.add("kept", "the files of what is still published: publish, then say --delete again");
+    }
+    if came.is_empty() && deleted.is_empty() {
+        facts.add("nothing to do", "it is withdrawn already");
+    } else {
+        facts.add(
+            "next",
+            format!("sidle repo publish {} …: hosts are told from then on", arguments.directory.display()),
+        );
+    }
+    context.output.result(&facts.to_string(), json!({"withdrawn": came, "deleted": deleted}));
+    Ok(if came.is_empty() && deleted.is_empty() { Ended::As(Class::NothingToDo) } else { Ended::Well })
+}
+
+/// Signers as the repository takes them.
+fn refs(signers: &[Box<dyn Signer>]) -> Vec<&dyn Signer> {
+    signers.iter().map(AsRef::as_ref).collect()
+}
+
+/// What was published, for people.
+pub fn publication_facts(publication: &Publication) -> Facts {
+    let mut facts = Facts::new();
+    for id in &publication.added {
+        facts.add("published", id);
+    }
+    for id in &publication.withdrawn {
+        facts.add("withdrawn", id);
+    }
+    for name in &publication.signed {
+        facts.add("signed", format!("metadata/{name}"));
+    }
+    people::tell_discarded(&mut facts, &publication.discarded);
+    people::tell_waiting(&mut facts, &publication.waiting);
+    facts
+}
+
+fn publication_value(publication: &Publication) -> Value {
+    let added: Vec<String> = publication.added.iter().map(ToString::to_string).collect();
+    let withdrawn: Vec<String> = publication.withdrawn.iter().map(ToString::to_string).collect();
+    let waiting = people::waiting_value(&publication.waiting);
+    json!({"published": added, "withdrawn": withdrawn, "signed": publication.signed, "waiting": waiting})
+}

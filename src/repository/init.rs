@@ -1,0 +1,91 @@
+//! Makes a repository: its first root, which hosts pin.
+
+use super::pending::{Draft, Pending};
+use super::role::SignedRole;
+use super::rule::Rule;
+use super::state::State;
+use super::{DIRECTORY_MODE, FILE_MODE, METADATA, Repository, RepositoryError, TARGETS, lock};
+use crate::digest::Digest;
+use crate::os::dir::Dir;
+use crate::trust::publish::{Edition, Lifetimes, RoleKeys, root};
+use crate::trust::{PublicKey, Role, Signer};
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+impl Repository {
+    /// Makes a repository at `path` (made if missing, else empty of one) whose first root gives each role one key; they may all be the same.
+    /// Gives the root's fingerprint: SHA-256 of `metadata/1.root.json`, what hosts pin.
+    pub fn init(
+        path: &Path,
+        root_signer: &dyn Signer,
+        targets: PublicKey,
+        online: PublicKey,
+        lifetimes: &Lifetimes,
+        now: Timestamp,
+    ) -> Result<(Self, Digest), RepositoryError> {
+        let roles = BTreeMap::from([
+            (Role::Root, RoleKeys::one(root_signer.public())),
+            (Role::Targets, RoleKeys::one(targets)),
+            (Role::Snapshot, RoleKeys::one(online)),
+            (Role::Timestamp, RoleKeys::one(online)),
+        ]);
+        let (repository, fingerprint) = Self::init_with(path, &roles, &[root_signer], lifetimes, now)?;
+        Ok((repository, fingerprint.expect("the one root key has signed")))
+    }
+
+    /// Makes a repository at `path` whose first root gives the roles these keys. `signers` sign it; while more root keys are needed it waits for
+    /// them, and there is no fingerprint yet.
+    pub fn init_with(
+        path: &Path,
+        roles: &BTreeMap<Role, RoleKeys>,
+        signers: &[&dyn Signer],
+        lifetimes: &Lifetimes,
+        now: Timestamp,
+    ) -> Result<(Self, Option<Digest>), RepositoryError> {
+        for (role, keys) in roles {
+            check_keys(role.as_str(), keys)?;
+        }
+        let edition = Edition { version: 1, signed: now, lifetime: lifetimes.root };
+        let name = SignedRole::Root.file(1);
+        let mut draft = Draft::new(&name, &root(edition, roles, &[])?)?;
+        let rule = Rule::of_root(&draft.file, Role::Root);
+        for signer in signers {
+            draft.sign_root(*signer, &rule)?;
+        }
+        let directory = Dir::open_or_create(path, DIRECTORY_MODE)?;
+        let lock = lock(&directory)?;
+        let metadata = directory.child_or_create(METADATA, DIRECTORY_MODE)?;
+        let waits = Path::new(super::AUTHOR).join(super::pending::PENDING).join(&name);
+        if metadata.stat(&name)?.is_some() || directory.stat_path(&waits)?.is_some() {
+            return Err(RepositoryError::Exists { path: path.to_owned() });
+        }
+        directory.child_or_create(TARGETS, DIRECTORY_MODE)?;
+        let state = State::default();
+        state.store(&directory)?;
+        // Last: a directory with a root is a repository.
+        let fingerprint = if draft.is_complete(std::slice::from_ref(&rule)) {
+            let bytes = draft.assembled(std::slice::from_ref(&rule)).bytes;
+            metadata.write_atomic(&name, &bytes, FILE_MODE)?;
+            Some(Digest::of(&bytes))
+        } else {
+            Pending { root: Some(draft), ..Pending::default() }.store(&directory)?;
+            None
+        };
+        Ok((Self { directory, state, _lock: lock }, fingerprint))
+    }
+}
+
+/// Refuses keys that nobody could sign with: too few for their threshold, or a threshold that asks for nothing.
+pub(super) fn check_keys(role: &str, keys: &RoleKeys) -> Result<(), RepositoryError> {
+    let distinct: BTreeSet<&PublicKey> = keys.keys.iter().collect();
+    let role = role.to_owned();
+    if distinct.len() != keys.keys.len() {
+        return Err(RepositoryError::Keys { role, reason: "one key is given twice".to_owned() });
+    }
+    if keys.threshold == 0 || keys.threshold > distinct.len() as u64 {
+        let reason = format!("{} signatures of {} keys can't be asked for", keys.threshold, distinct.len());
+        return Err(RepositoryError::Keys { role, reason });
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The roles whose files people sign, one after another: root, targets, and those that targets delegates to.
+
+use crate::bundle::member::is_role_name;
+use crate::trust::Role;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The name of a delegated role: `[a-z0-9._-]`, at most 64, no dot in front, and none of the top-level names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RoleName(String);
+
+impl RoleName {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name under which a snapshot lists it: `NAME.json`.
+    pub(super) fn file(&self) -> String {
+        format!("{self}.json")
+    }
+}
+
+impl FromStr for RoleName {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if is_role_name(text) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!(
+            "{text:?} is no role's name: use a-z, 0-9, '.', '_', '-', no dot in front, and not root, targets, snapshot, timestamp"
+        ))
+    }
+}
+
+impl TryFrom<String> for RoleName {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<RoleName> for String {
+    fn from(name: RoleName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for RoleName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A role whose next file waits for people's signatures. In the order in which they rest on each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SignedRole {
+    /// Root.
+    Root,
+    /// The top-level targets.
+    Targets,
+    /// A role that targets delegates to.
+    Delegated(RoleName),
+}
+
+impl SignedRole {
+    /// The name under which a version of it is published: `2.targets.json`.
+    pub fn file(&self, version: u64) -> String {
+        format!("{version}.{self}.json")
+    }
+}
+
+impl fmt::Display for SignedRole {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Role::Root.fmt(formatter),
+            Self::Targets => Role::Targets.fmt(formatter),
+            Self::Delegated(name) => name.fmt(formatter),
+        }
+    }
+}

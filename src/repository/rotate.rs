@@ -1,0 +1,129 @@
+//! The next root: keys in, keys out, another threshold. It waits for the signatures of the old root's keys and of its own.
+
+use super::init::check_keys;
+use super::pending::{Draft, Pending};
+use super::published::Published;
+use super::role::{RoleName, SignedRole};
+use super::stage::Discarded;
+use super::{Repository, RepositoryError};
+use crate::trust::metadata::{Root, Signed};
+use crate::trust::publish::{Edition, Lifetimes, RoleKeys, root};
+use crate::trust::scheme::Key;
+use crate::trust::{KeyId, PublicKey, Role};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// Whose keys change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RotatedRole {
+    /// Top-level roles: one, or snapshot and timestamp together (`online`).
+    Top(Vec<Role>),
+    /// A delegated role: the targets role says who signs for it.
+    Delegated(RoleName),
+}
+
+impl FromStr for RotatedRole {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match Role::ALL.into_iter().find(|role| role.as_str() == text) {
+            Some(role) => Ok(Self::Top(vec![role])),
+            None if text == "online" => Ok(Self::Top(vec![Role::Snapshot, Role::Timestamp])),
+            None => text.parse().map(Self::Delegated),
+        }
+    }
+}
+
+/// What changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rotation {
+    /// Whose keys.
+    pub role: RotatedRole,
+    /// Keys that may sign from then on.
+    pub add: Vec<PublicKey>,
+    /// Keys that may not any more.
+    pub remove: Vec<KeyId>,
+    /// How many signatures are needed from then on; None: as many as before.
+    pub threshold: Option<u64>,
+}
+
+impl Repository {
+    /// Drafts the change on top of what waits already. Signatures on what waited before are void: they are for another file. Without any change
+    /// of keys the root is renewed.
+    pub fn rotate(
+        &mut self,
+        rotation: &Rotation,
+        lifetimes: &Lifetimes,
+        now: Timestamp,
+    ) -> Result<Vec<Discarded>, RepositoryError> {
+        match &rotation.role {
+            RotatedRole::Top(roles) => self.rotate_root(roles, rotation, lifetimes, now),
+            RotatedRole::Delegated(name) => {
+                let found = self.state.delegations.iter_mut().find(|one| one.name == *name);
+                let delegation = found.ok_or_else(|| RepositoryError::NoRole { role: name.to_string() })?;
+                delegation.keys = rotated(name.as_str(), &delegation.keys, rotation)?;
+                self.state.store(&self.directory)?;
+                self.stage(lifetimes, now)
+            }
+        }
+    }
+
+    fn rotate_root(
+        &mut self,
+        rotated_roles: &[Role],
+        rotation: &Rotation,
+        lifetimes: &Lifetimes,
+        now: Timestamp,
+    ) -> Result<Vec<Discarded>, RepositoryError> {
+        let published = Published::load(&self.directory)?;
+        let mut pending = Pending::load(&self.directory, &published)?;
+        let base = pending.root.as_ref().map(|draft| &draft.file).or(published.root.as_ref());
+        let base = base.ok_or_else(|| RepositoryError::NoRepository { path: self.path().to_owned() })?;
+        let mut roles = BTreeMap::new();
+        for role in Role::ALL {
+            let keys = role_keys(base, role)?;
+            let is_rotated = rotated_roles.contains(&role);
+            roles.insert(role, if is_rotated { rotated(role.as_str(), &keys, rotation)? } else { keys });
+        }
+        let version = published.root_version() + 1;
+        let edition = Edition { version, signed: now, lifetime: lifetimes.root };
+        let file = SignedRole::Root.file(version);
+        let draft = Draft::new(&file, &root(edition, &roles, &[])?)?;
+        let mut discarded = Vec::new();
+        if let Some(old) = pending.root.replace(draft).filter(|old| !old.signatures.is_empty()) {
+            discarded.push(Discarded { file, keys: old.signatures.into_keys().collect() });
+        }
+        // Targets that the new keys have to sign again wait from now on, too.
+        if published.set.is_some() || !pending.targets.is_empty() {
+            discarded.extend(self.draft(&published, &mut pending, lifetimes, now)?);
+        }
+        pending.store(&self.directory)?;
+        Ok(discarded)
+    }
+}
+
+/// The keys of a role as this program can write them again.
+fn role_keys(base: &Signed<Root>, role: Role) -> Result<RoleKeys, RepositoryError> {
+    let old = base.body.rule(role);
+    let key = |keyid: &KeyId| match base.body.keys.get(keyid) {
+        Some(Key::Ed25519(key)) => Ok(*key),
+        _ => Err(RepositoryError::Keys {
+            role: role.to_string(),
+            reason: format!("its key {keyid} is none of Ed25519, which is all that this program writes"),
+        }),
+    };
+    Ok(RoleKeys { keys: old.keyids.iter().map(key).collect::<Result<_, _>>()?, threshold: old.threshold })
+}
+
+fn rotated(role: &str, old: &RoleKeys, rotation: &Rotation) -> Result<RoleKeys, RepositoryError> {
+    let mut keys = old.keys.clone();
+    for keyid in &rotation.remove {
+        let place = keys.iter().position(|key| key.keyid() == *keyid);
+        let reason = || RepositoryError::Keys { role: role.to_owned(), reason: format!("{keyid} is none of its keys") };
+        keys.remove(place.ok_or_else(reason)?);
+    }
+    keys.extend(rotation.add.iter().copied());
+    let rotated = RoleKeys { keys, threshold: rotation.threshold.unwrap_or(old.threshold) };
+    check_keys(role, &rotated)?;
+    Ok(rotated)
+}

@@ -1,0 +1,76 @@
+//! Whose signatures a file needs: the keys that count, and how many of them.
+
+use super::role::RoleName;
+use crate::trust::delegation::Delegated;
+use crate::trust::metadata::{Body, KeyRule, Root, Signed, Targets};
+use crate::trust::publish::RoleKeys;
+use crate::trust::scheme::Key;
+use crate::trust::verify::valid_signatures;
+use crate::trust::{KeyId, PublicKey, Role};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whose signatures a file needs, by whose word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rule {
+    /// Who says so: `root version 1`.
+    pub(super) by: String,
+    needed: KeyRule,
+    keys: BTreeMap<KeyId, Key>,
+}
+
+impl Rule {
+    /// What a root says of one of its roles.
+    pub(super) fn of_root(root: &Signed<Root>, role: Role) -> Self {
+        let by = format!("root version {}", root.header.version);
+        Self { by, needed: root.body.rule(role).clone(), keys: root.body.keys.clone() }
+    }
+
+    /// What an author says of a role that is delegated to.
+    pub(super) fn of_keys(by: &str, keys: &RoleKeys) -> Self {
+        let needed = KeyRule { keyids: keys.keys.iter().map(PublicKey::keyid).collect(), threshold: keys.threshold };
+        let keys = keys.keys.iter().map(|key| (key.keyid(), Key::Ed25519(*key))).collect();
+        Self { by: by.to_owned(), needed, keys }
+    }
+
+    /// What a targets file says of a role that it delegates to by name; None when it doesn't.
+    pub(super) fn of_delegation(targets: &Signed<Targets>, name: &RoleName) -> Option<Self> {
+        let delegations = targets.body.delegations.as_ref()?;
+        let Delegated::Named(roles) = &delegations.roles else { return None };
+        let role = roles.iter().find(|role| role.name == name.as_str())?;
+        let by = format!("targets version {}", targets.header.version);
+        Some(Self { by, needed: role.rule.clone(), keys: delegations.keys.clone() })
+    }
+
+    /// The keyids under which a signature of this key counts.
+    pub(super) fn keyids(&self, key: &PublicKey) -> impl Iterator<Item = &KeyId> {
+        let key = Key::Ed25519(*key);
+        self.needed.keyids.iter().filter(move |keyid| self.keys.get(*keyid) == Some(&key))
+    }
+
+    /// True when a signature of this key counts.
+    pub(super) fn counts(&self, key: &PublicKey) -> bool {
+        self.keyids(key).next().is_some()
+    }
+
+    /// The keys that count.
+    pub(super) fn public_keys(&self) -> BTreeSet<PublicKey> {
+        let keys = self.needed.keyids.iter().filter_map(|keyid| self.keys.get(keyid));
+        keys.filter_map(|key| if let Key::Ed25519(key) = key { Some(*key) } else { None }).collect()
+    }
+
+    /// How many are needed.
+    pub(super) fn threshold(&self) -> u64 {
+        self.needed.threshold
+    }
+
+    /// True when enough of these keys' owners have signed.
+    pub(super) fn is_met_by<'a>(&self, signers: impl IntoIterator<Item = &'a PublicKey>) -> bool {
+        let signed: BTreeSet<&PublicKey> = signers.into_iter().filter(|key| self.counts(key)).collect();
+        signed.len() as u64 >= self.needed.threshold
+    }
+
+    /// True when the file carries enough valid signatures.
+    pub(super) fn is_met_in<T: Body>(&self, file: &Signed<T>) -> bool {
+        valid_signatures(file, &self.needed, &self.keys).0 as u64 >= self.needed.threshold
+    }
+}

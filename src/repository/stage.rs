@@ -1,0 +1,195 @@
+//! What is to be signed next: the difference between what the author wants and what is published, as files that wait for signatures.
+
+use super::changes::{Change, of_root, of_targets};
+use super::pending::{Draft, Pending};
+use super::published::Published;
+use super::role::SignedRole;
+use super::rule::Rule;
+use super::{Repository, RepositoryError};
+use crate::trust::metadata::{Header, Root, Signed, Targets};
+use crate::trust::publish::{DelegatedTo, Edition, Lifetimes, delegating_targets};
+use crate::trust::{PublicKey, Role};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
+
+/// A file that waits for signatures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Whose.
+    pub role: SignedRole,
+    /// The name under which it will be published; it lies in `author/pending/` under this name.
+    pub file: String,
+    /// When it will expire.
+    pub expires: Timestamp,
+    /// What it changes.
+    pub changes: Vec<Change>,
+    /// Who has signed.
+    pub signed: Vec<PublicKey>,
+    /// What it needs; all of these.
+    pub needs: Vec<Need>,
+}
+
+/// So many signatures by these keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// Who says so: `root version 1`.
+    pub by: String,
+    /// How many are needed.
+    pub threshold: u64,
+    /// How many there are.
+    pub valid: u64,
+    /// Whose would count and aren't there.
+    pub missing: Vec<PublicKey>,
+}
+
+impl Waiting {
+    /// True when nothing is missing: the next publish takes it.
+    pub fn is_complete(&self) -> bool {
+        self.needs.iter().all(|need| need.valid >= need.threshold)
+    }
+}
+
+/// What became of earlier signatures on a file that has changed since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discarded {
+    /// The file.
+    pub file: String,
+    /// Whose signatures are void.
+    pub keys: Vec<PublicKey>,
+}
+
+impl Repository {
+    /// Writes what is to be signed next into `author/pending/`. What is there already and still right stays, with its signatures.
+    pub fn stage(&mut self, lifetimes: &Lifetimes, now: Timestamp) -> Result<Vec<Discarded>, RepositoryError> {
+        let published = Published::load(&self.directory)?;
+        let mut pending = Pending::load(&self.directory, &published)?;
+        let discarded = self.draft(&published, &mut pending, lifetimes, now)?;
+        pending.store(&self.directory)?;
+        Ok(discarded)
+    }
+
+    /// What waits for signatures, root first.
+    pub fn waiting(&self) -> Result<Vec<Waiting>, RepositoryError> {
+        let published = Published::load(&self.directory)?;
+        let pending = Pending::load(&self.directory, &published)?;
+        Ok(self.waiting_in(&published, &pending))
+    }
+
+    pub(super) fn waiting_in(&self, published: &Published, pending: &Pending) -> Vec<Waiting> {
+        let mut waiting = Vec::new();
+        if let Some(draft) = &pending.root {
+            let rules = root_rules(published, &draft.file);
+            waiting.push(draft.waiting(SignedRole::Root, &rules, of_root(published.root.as_ref(), &draft.file)));
+        }
+        for (role, draft) in &pending.targets {
+            let rules = self.rules(role, published, pending);
+            waiting.push(draft.waiting(role.clone(), &rules, of_targets(published.listing(role), &draft.file)));
+        }
+        waiting
+    }
+
+    /// Brings `pending` to what is wanted now.
+    pub(super) fn draft(
+        &self,
+        published: &Published,
+        pending: &mut Pending,
+        lifetimes: &Lifetimes,
+        now: Timestamp,
+    ) -> Result<Vec<Discarded>, RepositoryError> {
+        for (id, files) in &self.state.releases {
+            if self.state.withdrawn.get(id).is_some_and(|withdrawn| withdrawn.files != *files) {
+                return Err(RepositoryError::Conflict { path: self.path().to_owned(), id: id.to_string() });
+            }
+        }
+        let mut discarded = Vec::new();
+        let delegated = self.state.delegations.iter().map(|one| SignedRole::Delegated(one.name.clone()));
+        let roles: Vec<SignedRole> = std::iter::once(SignedRole::Targets).chain(delegated).collect();
+        pending.targets.retain(|role, _| roles.contains(role));
+        for role in roles {
+            let file = role.file(published.version(&role) + 1);
+            let wanted = self.wanted(&role, &file, published, lifetimes, now)?;
+            let due = |header: Header| is_due(header, lifetimes.targets, now);
+            let needed = self.rules(&role, published, pending);
+            let is_current = published.listing(&role).is_some_and(|old| {
+                old.body == wanted.file.body && !due(old.header) && needed.iter().all(|rule| rule.is_met_in(old))
+            });
+            let there = pending.targets.get(&role);
+            if !is_current && there.is_some_and(|there| there.file.body == wanted.file.body && !due(there.file.header))
+            {
+                continue;
+            }
+            if let Some(there) = pending.targets.remove(&role).filter(|there| !there.signatures.is_empty()) {
+                discarded.push(Discarded { file, keys: there.signatures.into_keys().collect() });
+            }
+            if !is_current {
+                pending.targets.insert(role, wanted);
+            }
+        }
+        Ok(discarded)
+    }
+
+    /// The next file of a targets role.
+    fn wanted(
+        &self,
+        role: &SignedRole,
+        file: &str,
+        published: &Published,
+        lifetimes: &Lifetimes,
+        now: Timestamp,
+    ) -> Result<Draft<Targets>, RepositoryError> {
+        let edition = Edition { version: published.version(role) + 1, signed: now, lifetime: lifetimes.targets };
+        let delegations: Vec<DelegatedTo> = match role {
+            SignedRole::Targets => self.state.delegations.iter().map(super::Delegation::published).collect(),
+            SignedRole::Root | SignedRole::Delegated(_) => Vec::new(),
+        };
+        Draft::new(file, &delegating_targets(edition, &self.state.targets(role), &delegations, &[])?)
+    }
+
+    /// Whose signatures a targets role's next file needs.
+    pub(super) fn rules(&self, role: &SignedRole, published: &Published, pending: &Pending) -> Vec<Rule> {
+        match role {
+            SignedRole::Root => Vec::new(),
+            SignedRole::Targets => {
+                let root = pending.root.as_ref().map(|draft| &draft.file).or(published.root.as_ref());
+                root.map(|root| Rule::of_root(root, Role::Targets)).into_iter().collect()
+            }
+            SignedRole::Delegated(name) => {
+                let delegation = self.state.delegations.iter().find(|delegation| delegation.name == *name);
+                delegation.map(|delegation| Rule::of_keys("targets", &delegation.keys)).into_iter().collect()
+            }
+        }
+    }
+}
+
+/// Whose signatures a next root needs: those of the root before it, and its own (TUF §5.3.4).
+pub(super) fn root_rules(published: &Published, next: &Signed<Root>) -> Vec<Rule> {
+    published.root.iter().chain([next]).map(|root| Rule::of_root(root, Role::Root)).collect()
+}
+
+/// More than half of its life is over: renewing it now costs nothing, forgetting it later stops every new install.
+pub(super) fn is_due(header: Header, lifetime: SignedDuration, now: Timestamp) -> bool {
+    header.expires.checked_sub(lifetime / 2).is_ok_and(|due| now >= due)
+}
+
+impl<T> Draft<T> {
+    fn waiting(&self, role: SignedRole, rules: &[Rule], changes: Vec<Change>) -> Waiting {
+        let need = |rule: &Rule| {
+            let (signed, missing): (BTreeSet<PublicKey>, BTreeSet<PublicKey>) =
+                rule.public_keys().into_iter().partition(|key| self.signatures.contains_key(key));
+            Need {
+                by: rule.by.clone(),
+                threshold: rule.threshold(),
+                valid: signed.len() as u64,
+                missing: missing.into_iter().collect(),
+            }
+        };
+        Waiting {
+            file: role.file(self.file.header.version),
+            role,
+            expires: self.file.header.expires,
+            changes,
+            signed: self.signatures.keys().copied().collect(),
+            needs: rules.iter().map(need).collect(),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How a repository stands: what is published until when, what is staged, what waits for whom.
+
+use super::pending::Pending;
+use super::published::Published;
+use super::role::SignedRole;
+use super::stage::Waiting;
+use super::state::Withdrawn;
+use super::{Delegation, Listed, Repository, RepositoryError};
+use crate::bundle::member::ReleaseId;
+use crate::digest::Digest;
+use crate::trust::metadata::Header;
+use jiff::Timestamp;
+
+/// How a repository stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// The fingerprint of the first root, which hosts pin; None before it is published.
+    pub fingerprint: Option<Digest>,
+    /// The published metadata, root first.
+    pub published: Vec<PublishedFile>,
+    /// All releases that are to be published.
+    pub releases: Vec<Listed>,
+    /// Those that are not to be any more, and whether hosts have been told.
+    pub withdrawn: Vec<(ReleaseId, Withdrawn, bool)>,
+    /// Who else signs.
+    pub delegations: Vec<Delegation>,
+    /// What waits for signatures.
+    pub waiting: Vec<Waiting>,
+    /// Signature files in `author/pending/` that fit nothing there.
+    pub void: Vec<String>,
+}
+
+/// A published metadata file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedFile {
+    /// The role.
+    pub role: String,
+    /// The version.
+    pub version: u64,
+    /// When it expires.
+    pub expires: Timestamp,
+}
+
+impl Repository {
+    /// How the repository stands. Changes nothing.
+    pub fn status(&self) -> Result<Status, RepositoryError> {
+        let published = Published::load(&self.directory)?;
+        let pending = Pending::load(&self.directory, &published)?;
+        let waiting = self.waiting_in(&published, &pending);
+        let withdrawn = self.state.withdrawn.iter().filter(|(id, _)| self.is_withdrawn(id));
+        let is_told = |id: &ReleaseId, one: &Withdrawn| !published.lists(id, &one.files);
+        Ok(Status {
+            fingerprint: published.roots.first().map(|bytes| Digest::of(bytes)),
+            published: files(&published),
+            releases: self.releases()?,
+            withdrawn: withdrawn.map(|(id, one)| (id.clone(), one.clone(), is_told(id, one))).collect(),
+            delegations: self.state.delegations.clone(),
+            waiting,
+            void: pending.void,
+        })
+    }
+}
+
+fn files(published: &Published) -> Vec<PublishedFile> {
+    let file = |role: &str, header: Header| PublishedFile {
+        role: role.to_owned(),
+        version: header.version,
+        expires: header.expires,
+    };
+    let mut files: Vec<PublishedFile> =
+        published.root.iter().map(|root| file(&SignedRole::Root.to_string(), root.header)).collect();
+    if let Some(set) = &published.set {
+        files.push(file("targets", set.listing.targets.header));
+        files.extend(set.listing.delegated.iter().map(|(name, one)| file(name.as_str(), one.header)));
+        files.push(file("snapshot", set.snapshot.header));
+        files.push(file("timestamp", set.timestamp.header));
+    }
+    files
+}

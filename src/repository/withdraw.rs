@@ -1,0 +1,58 @@
+//! Takes releases back: from the next publish on hosts are told that they are withdrawn.
+
+use super::published::Published;
+use super::state::Withdrawn;
+use super::{Repository, RepositoryError, TARGETS};
+use crate::bundle::member::ReleaseId;
+use jiff::Timestamp;
+use std::path::Path;
+
+/// What happens to the files of a withdrawn release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// They stay: old metadata, which names them, stays whole.
+    KeepFiles,
+    /// They go, once the published metadata no longer names them.
+    DeleteFiles,
+}
+
+impl Repository {
+    /// Takes releases out of what is to be published. The files of one that is still published are not deleted: readers may be on their way to
+    /// them. Gives those whose files are gone now.
+    pub fn withdraw(
+        &mut self,
+        ids: &[ReleaseId],
+        reason: Option<&str>,
+        withdrawal: Withdrawal,
+        now: Timestamp,
+    ) -> Result<Vec<ReleaseId>, RepositoryError> {
+        for id in ids {
+            let files = match (self.state.releases.get(id), self.state.withdrawn.get(id)) {
+                (Some(files), _) => *files,
+                (None, Some(_)) => continue,
+                (None, None) => return Err(self.unknown(id)),
+            };
+            let withdrawn = Withdrawn { files, time: now, reason: reason.map(str::to_owned) };
+            self.state.releases.remove(id);
+            self.state.withdrawn.insert(id.clone(), withdrawn);
+        }
+        // First: a release whose files are gone must not be published again.
+        self.state.store(&self.directory)?;
+        let published = Published::load(&self.directory)?;
+        let mut deleted = Vec::new();
+        for id in ids.iter().filter(|_| withdrawal == Withdrawal::DeleteFiles) {
+            if self.state.withdrawn.get(id).is_some_and(|one| published.lists(id, &one.files)) {
+                continue;
+            }
+            let release = Path::new(TARGETS).join(id.package.as_str()).join(id.release.to_string());
+            self.directory.beneath(&release)?.remove_tree(id.platform.to_string())?;
+            deleted.push(id.clone());
+        }
+        Ok(deleted)
+    }
+
+    /// True when the release has been withdrawn.
+    pub fn is_withdrawn(&self, id: &ReleaseId) -> bool {
+        self.state.withdrawn.contains_key(id) && !self.state.releases.contains_key(id)
+    }
+}
