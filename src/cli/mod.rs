@@ -9,6 +9,7 @@ pub mod ground;
 pub mod hold;
 pub mod host;
 pub mod input;
+pub mod mirror;
 pub mod output;
 pub mod pack;
 pub mod status;
@@ -114,6 +115,8 @@ enum Verb {
     /// Keeps a repository of signed releases
     #[command(subcommand)]
     Repo(author::RepoVerb),
+    /// Copies a repository into a directory, verified, and only what is missing there
+    Mirror(mirror::MirrorArguments),
     /// Writes releases of a repository into one file, to be carried by hand
     Export(author::ExportArguments),
     #[cfg(feature = "test-hooks")]
@@ -189,6 +192,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Inspect(arguments) => author::inspect(context, &arguments),
         Verb::Key(verb) => author::key(context, &verb),
         Verb::Repo(verb) => author::repo(context, &verb),
+        Verb::Mirror(arguments) => mirror::mirror(context, &arguments),
         Verb::Export(arguments) => author::export(context, &arguments),
         #[cfg(feature = "test-hooks")]
         Verb::TestFlip(arguments) => host::test_flip(context, &arguments),

@@ -36,6 +36,13 @@ pub enum FetchError {
         /// The limit.
         limit_bytes: u64,
     },
+    /// Signed content that can't be understood.
+    Content {
+        /// The target.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
     /// What the host trusts can't be used to judge anything with.
     Floor(crate::trust::TrustError),
     /// Every mirror that could be asked says that there is no such file.
@@ -111,7 +118,7 @@ impl FetchError {
             Self::Os(error) => error.class(),
             Self::Floor(error) => error.class(),
             Self::Settings { .. } | Self::NoMirror => Class::Usage,
-            Self::UnsafeName { .. } | Self::TooLarge { .. } => Class::NotTrusted,
+            Self::UnsafeName { .. } | Self::TooLarge { .. } | Self::Content { .. } => Class::NotTrusted,
             Self::NotFound { .. } | Self::OutOfTime { .. } => Class::Failed,
             Self::Broken { .. } => Class::Integrity,
             Self::Mirrors { failures, .. } => {
@@ -136,7 +143,7 @@ impl FetchError {
             Self::NoMirror => {
                 Some("name the repository in /etc/sidle/sidle.toml: `[repository]`, `url = \"https://…\"`".to_owned())
             }
-            Self::UnsafeName { .. } | Self::TooLarge { .. } => Some("it was signed in this state: ask the repository's owner".to_owned()),
+            Self::UnsafeName { .. } | Self::TooLarge { .. } | Self::Content { .. } => Some("it was signed in this state: ask the repository's owner".to_owned()),
             Self::NotFound { .. } => {
                 Some("the mirrors may be behind: try again later, or ask the repository's owner".to_owned())
             }
@@ -163,6 +170,7 @@ impl fmt::Display for FetchError {
             Self::Settings { subject, reason, .. } => write!(out, "cannot use {subject}: {reason}"),
             Self::NoMirror => out.write_str("cannot fetch anything: the settings name no repository"),
             Self::UnsafeName { name } => write!(out, "cannot fetch {name:?}: its name leads out of the repository"),
+            Self::Content { name, reason } => write!(out, "cannot use {name}: {reason}"),
             Self::TooLarge { name, limit_bytes } => {
                 write!(out, "cannot fetch {name}: it is signed as larger than {limit_bytes} bytes")
             }

@@ -80,8 +80,13 @@ pub(super) struct FilePath {
 impl FilePath {
     /// A metadata file.
     pub(super) fn metadata(request: &Request) -> Self {
+        Self::metadata_file(&request.file)
+    }
+
+    /// A metadata file by its name, which may be any text.
+    pub(super) fn metadata_file(name: &str) -> Self {
         // On a disk, too, a role's name is one name, whatever stands in it.
-        let parts = vec!["metadata".to_owned(), request.url_segment()];
+        let parts = vec!["metadata".to_owned(), encoded(name)];
         Self { encoded: parts.clone(), parts }
     }
 

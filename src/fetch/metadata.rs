@@ -4,7 +4,6 @@ use super::error::FetchError;
 use super::fault::Fault;
 use super::location::FilePath;
 use super::mirrors::{Mirrors, Quest};
-use crate::name::PackageName;
 use crate::trust::{Answer, Expiry, Floor, MetadataFiles, Refresh, Request, Role, TrustError, Warning};
 use jiff::Timestamp;
 
@@ -41,12 +40,7 @@ impl From<Fault> for Ended {
     }
 }
 
-pub(super) fn refresh(
-    mirrors: &mut Mirrors<'_>,
-    floor: &Floor,
-    package: Option<&PackageName>,
-    now: Timestamp,
-) -> Refreshed {
+pub(super) fn refresh(mirrors: &mut Mirrors<'_>, floor: &Floor, directory: Option<&str>, now: Timestamp) -> Refreshed {
     let mut quest = Quest::new("the repository's metadata");
     let mut furthest = MetadataFiles::new();
     let failure = loop {
@@ -55,7 +49,7 @@ pub(super) fn refresh(
             Err(error) => break error,
         };
         let mut files = MetadataFiles::new();
-        match from_mirror(mirrors, index, floor, package, now, &mut files) {
+        match from_mirror(mirrors, index, floor, directory, now, &mut files) {
             Ok(fresh) => {
                 mirrors.succeeded(index);
                 return Refreshed { files, outcome: Ok(fresh) };
@@ -74,7 +68,7 @@ fn from_mirror(
     mirrors: &mut Mirrors<'_>,
     index: usize,
     floor: &Floor,
-    package: Option<&PackageName>,
+    directory: Option<&str>,
     now: Timestamp,
     files: &mut MetadataFiles,
 ) -> Result<Fresh, Ended> {
@@ -83,9 +77,10 @@ fn from_mirror(
         let bytes = bring(mirrors, index, &request, files)?;
         refresh.answer(answer(bytes)).map_err(|error| judged(&error))?;
     }
-    if let Some(package) = package {
-        let mut delegated = crate::trust::DelegatedFiles::new();
-        let mut browse = refresh.browse(package.as_str(), &mut delegated).map_err(|error| judged(&error))?;
+    if let Some(directory) = directory {
+        // What the host keeps of delegated roles, and is still the newest, is not brought again.
+        let mut delegated = floor.delegated.clone();
+        let mut browse = refresh.browse(directory, &mut delegated).map_err(|error| judged(&error))?;
         while let Some(request) = browse.request() {
             let bytes = bring(mirrors, index, &request, files)?;
             browse.answer(answer(bytes)).map_err(|error| judged(&error))?;

@@ -5,7 +5,7 @@
 //! transport directory reply       one request, one answer: HTTP (the one file that names reqwest), or a directory
 //! stream pace                     bodies: bounded, not too fast, not too slow
 //! mirrors fault                   who is asked next, and what is made of what it did
-//! metadata frames plan            what is fetched: metadata, small targets (here), frames of a payload
+//! metadata frames plan mirror     what is fetched: metadata, small targets (here), frames of a payload, whole repositories
 //! kept broken                     what another run knows: verified frames, and releases that no mirror has whole
 //! ```
 //!
@@ -21,6 +21,7 @@ mod frames;
 mod kept;
 mod location;
 mod metadata;
+mod mirror;
 mod mirrors;
 mod notice;
 pub mod pace;
@@ -34,16 +35,17 @@ pub use error::{Blame, FetchError, MirrorFailure};
 pub use frames::Frames;
 pub use location::Location;
 pub use metadata::{Fresh, Refreshed};
+pub use mirror::{Mirrored, Wanted as MirrorWanted};
 pub use notice::{Instead, Notice, Origin};
 pub use settings::Settings;
 
-use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
+use crate::bundle::limits::{MANIFEST_COMPRESSED_MAXIMUM_BYTES, NOTE_MAXIMUM_BYTES};
 use crate::bundle::manifest::Frame;
 use crate::digest::Digest;
 use crate::name::PackageName;
 use crate::os::dir::Dir;
 use crate::os::{clock, random};
-use crate::trust::{Floor, Target, target};
+use crate::trust::{Floor, Role, Target, target};
 use broken::Broken;
 use fault::Fault;
 use frames::Payload;
@@ -99,11 +101,53 @@ impl<'a> Fetcher<'a> {
     /// `PACKAGE/`; what has expired is refused. Each mirror starts from the same floor; one whose metadata is refused is named and the next is
     /// tried. Whatever comes of it, `files` are for the host's keyring to judge and adopt.
     pub fn refresh(&mut self, floor: &Floor, package: Option<&PackageName>, now: Timestamp) -> Refreshed {
-        let refreshed = metadata::refresh(&mut self.mirrors, floor, package, now);
+        self.refresh_below(floor, package.map(PackageName::as_str), now)
+    }
+
+    /// The same, with every delegated role there is.
+    pub fn refresh_everything(&mut self, floor: &Floor, now: Timestamp) -> Refreshed {
+        self.refresh_below(floor, Some(""), now)
+    }
+
+    fn refresh_below(&mut self, floor: &Floor, directory: Option<&str>, now: Timestamp) -> Refreshed {
+        let refreshed = metadata::refresh(&mut self.mirrors, floor, directory, now);
         if let Ok(fresh) = &refreshed.outcome {
             self.consistent_snapshot = fresh.consistent_snapshot;
         }
         refreshed
+    }
+
+    /// The root of this version, if `is_right` says so of it; no metadata promises one.
+    pub fn root(&mut self, version: u64, is_right: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, FetchError> {
+        let name = format!("{version}.root.json");
+        self.small(&name, &FilePath::metadata_file(&name), Role::Root.bytes_maximum() as u64, is_right)
+    }
+
+    /// A small file beside a target, if `is_right` says so of it; no metadata promises one.
+    fn note(&mut self, path: &str, is_right: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, FetchError> {
+        self.small(path, &FilePath::target(path)?, NOTE_MAXIMUM_BYTES, is_right)
+    }
+
+    fn small(
+        &mut self,
+        name: &str,
+        path: &FilePath,
+        bytes_maximum: u64,
+        is_right: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Vec<u8>, FetchError> {
+        let mut quest = Quest::new(name);
+        loop {
+            let index = self.mirrors.choose(&quest)?;
+            let fault = match self.mirrors.small_file(index, path, bytes_maximum) {
+                Ok(bytes) if is_right(&bytes) => {
+                    self.mirrors.succeeded(index);
+                    return Ok(bytes);
+                }
+                Ok(_) => Fault::WrongBytes { reason: format!("{name} isn't what was signed") },
+                Err(fault) => fault,
+            };
+            self.mirrors.failed(index, &mut quest, &fault);
+        }
     }
 
     /// A small target (a manifest) whole, with the signed length and digests. `NotFound` when every mirror says that it has no such file. Which

@@ -37,6 +37,10 @@ impl Store {
         for (role, bytes) in receipt.authority.files() {
             directory.write_atomic(role.file(), bytes, FILE_MODE)?;
         }
+        for bytes in receipt.authority.delegated.values() {
+            // A role's name may be any text, so it is no part of a file's name.
+            directory.write_atomic(format!("{}.delegated.json", Digest::of(bytes)), bytes, FILE_MODE)?;
+        }
         directory.write_atomic(MANIFEST_NAME, receipt.manifest, FILE_MODE)?;
         directory.write_atomic(INDEX_NAME, &receipt.index.to_bytes(), FILE_MODE)?;
         crash_point!("receipt.written");

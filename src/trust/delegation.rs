@@ -92,7 +92,7 @@ impl Delegations {
         }
     }
 
-    /// Every role that may speak for some name below the top-level directory `directory`, in order of precedence. None: they are more bins
+    /// Every role that may speak for some name below the top-level directory `directory` (empty: for any name), in order of precedence. None: they are more bins
     /// than `most`.
     pub fn heirs_below(&self, directory: &str, most: usize) -> Option<Vec<Heir>> {
         match &self.roles {
@@ -126,6 +126,7 @@ fn bin_name(prefix: &str, bin: u32, bit_length: u32) -> String {
 impl Scope {
     fn may_cover_below(&self, directory: &str) -> bool {
         match self {
+            Self::Paths(_) if directory.is_empty() => true,
             Self::Paths(patterns) => patterns.iter().any(|pattern| pattern::may_fit_below(pattern, directory)),
             // Any name may have any digest.
             Self::HashPrefixes(prefixes) => !prefixes.is_empty(),

@@ -158,7 +158,7 @@ impl Refresh {
         Search::start(&self.workflow, target, delegated)
     }
 
-    /// Brings every delegated role that may speak for a name below the top-level directory `directory`. `delegated` is as for `search`.
+    /// Brings every delegated role that may speak for a name below the top-level directory `directory` (empty: for any name). `delegated` is as for `search`.
     pub fn browse<'a>(&'a self, directory: &str, delegated: &'a mut DelegatedFiles) -> Result<Browse<'a>, TrustError> {
         Browse::start(&self.workflow, directory, delegated)
     }

@@ -3,6 +3,7 @@
 
 use crate::support::eventually;
 use crate::support::stage::{Author, DEMO, Host, Ran};
+use crate::support::trees;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -100,6 +101,87 @@ fn an_install_killed_at_any_instant_leaves_nothing_and_the_next_one_completes() 
         &|host| assert!(host.path("opt/sidle/demo-agent/versions/1.0-1/bin/demo-agent").exists()),
     );
     assert!(count > 15, "only {count} instants: are the crash points compiled in?");
+}
+
+#[test]
+fn an_install_from_a_repository_killed_at_any_instant_is_finished_by_the_next_one() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    author.release("1.1", "good");
+    let url = format!("file://{}", author.repository().display());
+    let count = at_every_instant(
+        &|| {
+            let host = Host::new(&author);
+            host.install(&bundle).ok();
+            host
+        },
+        &|host, variables| host.sidle_with(&["install", DEMO, "--repository", &url], variables),
+        &|host| assert!(host.path("opt/sidle/demo-agent/versions/1.1-1/bin/demo-agent").exists()),
+    );
+    assert!(count > 15, "only {count} instants");
+}
+
+#[test]
+fn a_repair_killed_at_any_instant_is_finished_by_the_next_one() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    let tree = |host: &Host| host.path("opt/sidle/demo-agent/versions/1.0-1");
+    let signed = {
+        let host = Host::new(&author);
+        host.install(&bundle).ok();
+        trees::contents(&tree(&host))
+    };
+    let damaged = || {
+        let host = Host::new(&author);
+        host.install(&bundle).ok();
+        fs::remove_dir_all(tree(&host).join("share")).unwrap();
+        fs::write(tree(&host).join("bin/demo-agent"), "broken").unwrap();
+        fs::write(tree(&host).join("sitecustomize.py"), "foreign").unwrap();
+        host
+    };
+    let count = at_every_instant(
+        &damaged,
+        &|host, variables| host.sidle_with(&["repair", DEMO, "--from", bundle.to_str().unwrap()], variables),
+        &|host| assert_eq!(trees::contents(&tree(host)), signed),
+    );
+    assert!(count > 8, "only {count} instants");
+}
+
+#[test]
+fn a_mirror_killed_at_any_instant_serves_a_whole_set_and_is_finished_by_the_next_one() {
+    let author = Author::new();
+    author.release("1.0", "good");
+    let url = format!("file://{}", author.repository().display());
+    let first = tempfile::tempdir().unwrap();
+    let keeper = Host::new(&author);
+    keeper.sidle(&["mirror", first.path().to_str().unwrap(), "--repository", &url]).ok();
+    author.release("1.1", "good");
+    let copy = |host: &Host| host.path("srv/copy");
+    let serves = |host: &Host| {
+        let reader = Host::new(&author);
+        let from = format!("file://{}", copy(host).display());
+        reader.sidle(&["install", DEMO, "--repository", &from]).ok();
+        reader.sidle(&["--json", "list"]).json()["releases"][0]["release"].as_str().unwrap().to_owned()
+    };
+    let count = at_every_instant(
+        &|| {
+            let host = Host::new(&author);
+            fs::create_dir_all(host.path("srv")).unwrap();
+            let copied = std::process::Command::new("cp").arg("-a").arg(first.path()).arg(copy(&host)).status();
+            assert!(copied.unwrap().success());
+            host
+        },
+        &|host, variables| {
+            let ran =
+                host.sidle_with(&["mirror", copy(host).to_str().unwrap(), "--repository", &url, "--delete"], variables);
+            if killed(&ran) {
+                assert!(["1.0-1", "1.1-1"].contains(&serves(host).as_str()));
+            }
+            ran
+        },
+        &|host| assert_eq!(serves(host), "1.1-1"),
+    );
+    assert!(count > 8, "only {count} instants");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::cli::facts::size;
 use crate::cli::wanted::Wanted;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
-use crate::fetch::{Fetcher, Location, Notice};
+use crate::fetch::{FetchError, Fetcher, Location, Notice};
 use crate::keyring::{Adoption, Judge, Keyring};
 use crate::name::PackageName;
 use crate::os::clock;
@@ -242,7 +242,8 @@ impl<'a, 'b> Payload<'a, 'b> {
         for frame in frames {
             let error = source.next(frame).err();
             if let Some(error) = error {
-                return Err(Report::new(error.class, &error, None));
+                let hint = error.error.downcast_ref::<FetchError>().and_then(FetchError::hint);
+                return Err(Report::new(error.class, &error, hint));
             }
             bar.inc(frame.length);
         }

@@ -187,13 +187,17 @@ pub struct Host {
 impl Host {
     /// A root with short times and the author's root pinned.
     pub fn new(author: &Author) -> Self {
+        Self::trusting(&author.repository().join("metadata/1.root.json"), &author.fingerprint())
+    }
+
+    /// The same with this root.
+    pub fn trusting(root: &Path, fingerprint: &str) -> Self {
         let host = Self { directory: tempfile::Builder::new().prefix("host").tempdir().unwrap() };
         for directory in ["etc/sidle/conf.d", "etc/demo-agent"] {
             fs::create_dir_all(host.path(directory)).unwrap();
         }
         fs::write(host.path("etc/sidle/sidle.toml"), SETTINGS).unwrap();
-        let root = author.repository().join("metadata/1.root.json");
-        host.sidle(&["trust", "pin", text(&root), "--fingerprint", &author.fingerprint()]).ok();
+        host.sidle(&["trust", "pin", text(root), "--fingerprint", fingerprint]).ok();
         host
     }
 

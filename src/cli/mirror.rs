@@ -1,0 +1,117 @@
+//! `sidle mirror`: a verified copy of a repository in a directory.
+
+use super::facts::{Facts, count, size};
+use super::host::{FetchArguments, notices, open_repository};
+use super::{Context, Ended, usage};
+use crate::bundle::member::ReleaseId;
+use crate::failure::{Class, Report};
+use crate::fetch::{Fetcher, MirrorWanted, Mirrored};
+use crate::keyring::{Adoption, Judge, Keyring, Pin};
+use crate::os::clock;
+use crate::os::dir::Dir;
+use crate::os::lock::{self, Attempt};
+use crate::trust::metadata::{Root, Signed};
+use crate::trust::{Expiry, Floor, MetadataFiles, pattern, verify};
+use clap::Args;
+use jiff::Timestamp;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// `sidle mirror DIR`
+#[derive(Debug, Args)]
+pub struct MirrorArguments {
+    /// The directory: a new one, or an earlier copy, of which only what is missing is fetched
+    directory: PathBuf,
+    /// Copy only releases that fit: `PACKAGE/RELEASE/PLATFORM` with `*`, `?` and `[…]`, as `salt-minion/3007.*/*`
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<String>,
+    /// Leave out releases that fit
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+    /// Write the payloads' frames as files of their own, too: for caches that don't keep ranges
+    #[arg(long)]
+    frame_files: bool,
+    /// Remove what is no longer listed, or not wanted
+    #[arg(long)]
+    delete: bool,
+    #[command(flatten)]
+    fetch: FetchArguments,
+}
+
+/// `sidle mirror`: exit 3 where the copy is complete already.
+pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, Report> {
+    for glob in arguments.include.iter().chain(&arguments.exclude) {
+        if glob.split('/').count() != 3 {
+            let message = format!("cannot use the pattern {glob}: it has not the form PACKAGE/RELEASE/PLATFORM");
+            return Err(usage(message, "write `*` for what may be anything, as in `salt-minion/*/*`"));
+        }
+    }
+    let keyring = Keyring::open(&context.layout.trust())?;
+    let tell = notices(context);
+    let mut fetcher = open_repository(context, &arguments.fetch, &tell)?;
+    let now = clock::now();
+    let metadata = metadata(&mut fetcher, &keyring.load()?.pin, now)?;
+    let judge = Judge { keyring: &keyring, now, expiry: Expiry::Strict, adoption: Adoption::Store };
+    let targets = judge.verification(&metadata)?.targets?;
+    let into = Dir::open_or_create(&arguments.directory, 0o755)?;
+    let held = lock::try_exclusive(into.lock_fd()?);
+    let Ok(Attempt::Held(_lock)) = held else {
+        return Err(Report {
+            class: Class::Locked,
+            message: format!("cannot copy into {}: another command is at work in it", arguments.directory.display()),
+            causes: Vec::new(),
+            hint: Some("wait for the other command, then try again".to_owned()),
+        });
+    };
+    let fits = |globs: &[String], id: &ReleaseId| globs.iter().any(|glob| pattern::fits(glob, &id.to_string()));
+    let release = |id: &ReleaseId| {
+        (arguments.include.is_empty() || fits(&arguments.include, id)) && !fits(&arguments.exclude, id)
+    };
+    let wanted = MirrorWanted { release: &release, frame_files: arguments.frame_files, clean: arguments.delete };
+    let mirrored = fetcher.mirror(&into, &targets, &metadata, &wanted)?;
+    Ok(told(context, arguments, &mirrored, fetcher.wire_bytes()))
+}
+
+/// All metadata of the repository: every root, of which the pinned one is the pinned one, and what the newest leads to.
+fn metadata(fetcher: &mut Fetcher<'_>, pin: &Pin, now: Timestamp) -> Result<MetadataFiles, Report> {
+    let is_pinned = |bytes: &[u8]| crate::digest::Digest::of(bytes) == pin.fingerprint;
+    let pinned = fetcher.root(pin.version, &is_pinned)?;
+    let refreshed = fetcher.refresh_everything(&Floor::new(pinned.clone()), now);
+    refreshed.outcome?;
+    let mut files = refreshed.files;
+    files.insert(format!("{}.root.json", pin.version), pinned.clone());
+    // Hosts may have pinned an earlier one: each has to vouch for the next.
+    let mut later = pinned;
+    for version in (1..pin.version).rev() {
+        let vouches = |bytes: &[u8]| vouches(bytes, &later);
+        later = fetcher.root(version, &vouches)?;
+        files.insert(format!("{version}.root.json"), later.clone());
+    }
+    Ok(files)
+}
+
+fn vouches(earlier: &[u8], later: &[u8]) -> bool {
+    let parse = |bytes| Signed::<Root>::parse("root.json", bytes);
+    let (Ok(earlier), Ok(later)) = (parse(earlier), parse(later)) else { return false };
+    earlier.header.version.checked_add(1) == Some(later.header.version) && verify::verify(&later, &earlier).is_ok()
+}
+
+fn told(context: &Context, arguments: &MirrorArguments, mirrored: &Mirrored, received: u64) -> Ended {
+    for id in &mirrored.unsigned_sums {
+        context
+            .output
+            .warning(&format!("no mirror has a valid SHA256SUMS.minisig of {id}: it can't be checked with minisign"));
+    }
+    let mut facts = Facts::new().with("copy", arguments.directory.display());
+    facts.add("fetched", format!("{} ({})", count(mirrored.fetched.len(), "file"), size(received)));
+    facts.add("there already", count(mirrored.kept, "target"));
+    if !mirrored.removed.is_empty() {
+        facts.add("removed", count(mirrored.removed.len(), "file"));
+    }
+    context.output.result(
+        &facts.to_string(),
+        json!({"fetched": mirrored.fetched, "kept": mirrored.kept, "removed": mirrored.removed, "received_bytes": received}),
+    );
+    let nothing = mirrored.fetched.is_empty() && mirrored.removed.is_empty();
+    if nothing { Ended::As(Class::NothingToDo) } else { Ended::Well }
+}
