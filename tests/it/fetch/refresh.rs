@@ -100,7 +100,7 @@ fn fetch_asks_a_mirror_that_refused_or_gave_other_bytes_for_nothing_more_in_this
         spoiled(&release, ".manifest.json.zst", "200 OK", b"other bytes", usize::MAX),
         spoiled(&release, "timestamp.json", "200 OK", b"{}", usize::MAX),
         // Longer than signed, and told so before the first byte.
-        spoiled(&release, ".manifest.json.zst", "200 OK", &[b' '; 1 << 20], usize::MAX),
+        spoiled(&release, ".manifest.json.zst", "200 OK", &[b' '; 16 << 10], usize::MAX),
     ];
     let mirrors = evil.iter().map(|evil| mirror(&evil.url())).chain([release.directory()]).collect();
     let client = Client::new();
