@@ -23,7 +23,7 @@ pub enum Added {
 
 impl Repository {
     /// Stages a packed release: its compressed manifest and its payload, whose length and digest must be those in the manifest.
-    /// The same release with other bytes is a conflict: hosts may have it.
+    /// The same release with other bytes is a conflict, also where it has been withdrawn: hosts may have it.
     pub fn add(&mut self, manifest_bytes: &[u8], payload: &mut dyn Read) -> Result<Added, RepositoryError> {
         let text = manifest::decompress(manifest_bytes)?;
         let manifest = Manifest::parse(&text)?;
@@ -37,6 +37,9 @@ impl Repository {
             Some(known) if known.are(&files) => return Ok(Added::Already(id)),
             Some(_) => return Err(RepositoryError::Conflict { path: self.path().to_owned(), id: id.to_string() }),
             None => {}
+        }
+        if self.state.withdrawn.get(&id).is_some_and(|withdrawn| !withdrawn.files.are(&files)) {
+            return Err(RepositoryError::Conflict { path: self.path().to_owned(), id: id.to_string() });
         }
         let mut directory = self.directory.child_or_create(TARGETS, DIRECTORY_MODE)?;
         for name in [id.package.as_str(), &id.release.to_string(), &id.platform.to_string()] {

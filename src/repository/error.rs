@@ -215,7 +215,11 @@ impl fmt::Display for RepositoryError {
             }
             Self::Damaged { path, reason } => write!(out, "cannot use {}: {reason}", path.display()),
             Self::Conflict { path, id } => {
-                write!(out, "cannot add {id}: {} has it already, with other bytes", path.display())
+                write!(
+                    out,
+                    "cannot add {id}: {} has it already, or had it before it was withdrawn, with other bytes",
+                    path.display()
+                )
             }
             Self::Unknown { path, id } => write!(out, "cannot find {id} in the repository {}", path.display()),
             Self::Unpublished { id } => write!(out, "cannot export {id}: it is staged, not published"),

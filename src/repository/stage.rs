@@ -96,11 +96,6 @@ impl Repository {
         lifetimes: &Lifetimes,
         now: Timestamp,
     ) -> Result<Vec<Discarded>, RepositoryError> {
-        for (id, files) in &self.state.releases {
-            if self.state.withdrawn.get(id).is_some_and(|withdrawn| withdrawn.files != *files) {
-                return Err(RepositoryError::Conflict { path: self.path().to_owned(), id: id.to_string() });
-            }
-        }
         let mut discarded = Vec::new();
         let delegated = self.state.delegations.iter().map(|one| SignedRole::Delegated(one.name.clone()));
         let roles: Vec<SignedRole> = std::iter::once(SignedRole::Targets).chain(delegated).collect();

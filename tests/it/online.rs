@@ -1,6 +1,6 @@
 //! Hosts and their repository, through the program: what is fetched, what is not, and what happens when it can't be.
 
-use crate::support::mirrors::{Certificates, Nginx};
+use crate::support::mirrors::{Certificates, Nginx, Tunnel};
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text};
 use crate::support::trees;
 use serde_json::{Value, json};
@@ -73,6 +73,41 @@ fn a_host_installs_and_upgrades_from_its_repository_and_never_goes_back_to_what_
     host.sidle(&["upgrade", &format!("{DEMO}@1.1-1")]).ok();
     assert_eq!(host.current().as_deref(), Some("1.1-1"));
     assert_eq!(supervisor.end(), Some(0));
+}
+
+#[test]
+fn a_proxy_of_the_environment_leads_to_the_repository_unless_it_is_excepted() {
+    const NONE: [(&str, &str); 8] = [
+        ("HTTPS_PROXY", ""),
+        ("https_proxy", ""),
+        ("HTTP_PROXY", ""),
+        ("http_proxy", ""),
+        ("ALL_PROXY", ""),
+        ("all_proxy", ""),
+        ("NO_PROXY", ""),
+        ("no_proxy", ""),
+    ];
+    let site = Site::new();
+    site.author.release("1.0", "good");
+    let host = site.host("attempts = 1\n");
+    let tunnel = Tunnel::new();
+    let at = tunnel.url();
+    let install = |variables: &[(&str, &str)]| host.sidle_with(&["install", DEMO], &[&NONE, variables].concat());
+    install(&[("HTTPS_PROXY", &at), ("NO_PROXY", "other.example,127.0.0.1")]).ok();
+    assert_eq!(install(&[("HTTP_PROXY", &at), ("http_proxy", &at)]).code, Some(3));
+    assert_eq!(tunnel.asked(), [""; 0], "what is excepted, or is for other URLs, went through it");
+    site.author.release("1.1", "good");
+    install(&[("HTTPS_PROXY", &at), ("NO_PROXY", "other.example")]).ok();
+    let (asked, wanted) = (tunnel.asked(), format!("CONNECT 127.0.0.1:{}", site.nginx.port));
+    assert!(!asked.is_empty() && asked.iter().all(|asked| *asked == wanted), "{asked:?}");
+    drop(tunnel);
+    site.author.release("1.2", "good");
+    let closed = install(&[("HTTPS_PROXY", &at)]);
+    assert_eq!(closed.code, Some(1), "it went around the proxy: {closed:?}");
+    let settings = host.path("etc/sidle/conf.d/repository.toml");
+    let around = fs::read_to_string(&settings).unwrap() + "proxy = \"none\"\n";
+    fs::write(settings, around).unwrap();
+    install(&[("HTTPS_PROXY", &at)]).ok();
 }
 
 #[test]

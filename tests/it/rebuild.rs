@@ -97,6 +97,11 @@ impl Pair {
         host.store()
     }
 
+    /// Both releases in one bundle file.
+    pub(crate) fn both(&self) -> PathBuf {
+        self.repo.export(&[self.first.0.clone(), self.second.0.clone()], "both.sidle")
+    }
+
     pub(crate) fn payload(&self) -> Counted {
         let (id, _, packed) = &self.second;
         let name = format!("{}.payload.tar.zst", packed.manifest.payload.sha256);

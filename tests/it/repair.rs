@@ -7,15 +7,19 @@ use crate::support::inside::Inside;
 use crate::support::trees;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
-use sidle::bundle::manifest::EntryKind;
+use sidle::bundle::file::BundledPayload;
+use sidle::bundle::manifest::{EntryKind, Frame};
 use sidle::bundle::unpack::PayloadSource;
+use sidle::digest::Digest;
+use sidle::os::dir::Dir;
 use sidle::store::Store;
-use sidle::store::check::{Defect, Depth};
+use sidle::store::check::{Defect, Depth, check_tree, index_of};
 use sidle::store::repair::{NoPayload, Repaired};
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A host that has both releases of a pair.
 struct Host {
@@ -207,6 +211,70 @@ fn a_repair_takes_from_the_sibling_first_and_asks_for_the_frames_of_the_rest_onl
         panic!("it is a file")
     };
     assert_eq!(payload.asked, [manifest.frames[frame as usize]]);
+}
+
+#[test]
+fn single_frames_come_from_their_places_in_a_bundle_of_several_releases() {
+    let pair = Pair::new();
+    let (id, _, packed) = &pair.second;
+    let bundle = pair.both();
+    let of = |id| BundledPayload::new(fs::File::open(&bundle).unwrap(), id);
+    let mut payload = of(id.clone());
+    let all = &packed.manifest.frames;
+    assert!(all.len() >= 3, "too few to leave some out");
+    let (odd, even): (Vec<(usize, Frame)>, Vec<_>) = all.iter().copied().enumerate().partition(|(at, _)| at % 2 == 1);
+    // Leaving frames out; the second time from the beginning again.
+    for some in [odd, even] {
+        let mut frames = payload.frames(all).unwrap();
+        for (_, frame) in some {
+            assert_eq!(Digest::of(&frames.next(&frame).unwrap()), frame.sha256);
+        }
+        frames.end().unwrap();
+    }
+    let past = Frame { offset: packed.manifest.payload.length + 1, ..all[0] };
+    assert!(payload.frames(all).unwrap().next(&past).is_err());
+    assert!(of("demo/3.0-1/linux-any".parse().unwrap()).frames(all).is_err());
+}
+
+#[test]
+fn a_file_that_changed_in_the_moment_of_its_index_is_looked_into_again() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    let (tree, manifest) = (Dir::open(&host.tree()).unwrap(), &pair.second.2.manifest);
+    let path = host.tree().join("lib/same1");
+    fs::write(&path, vec![b'?'; 3000]).unwrap();
+    // The stat of the index is that of the bad file: only the time at which it was taken tells that it can't be relied on.
+    let index = index_of(&tree, manifest).unwrap();
+    let changed = fs::metadata(&path).unwrap();
+    let (seconds, nanoseconds) = (changed.ctime(), u32::try_from(changed.ctime_nsec()).unwrap());
+    let found = |taken| check_tree(&tree, manifest, Some((&index, taken)), Depth::Quick).problems;
+    for taken in [(seconds, nanoseconds), (seconds - 1, nanoseconds)] {
+        let problems = found(taken);
+        assert!(problems.len() == 1 && problems[0].path == "lib/same1", "{problems:?}");
+    }
+    assert!(found((seconds + 1, nanoseconds)).is_empty(), "the full check is for what hides itself");
+}
+
+#[test]
+fn what_changed_just_now_is_not_remembered_as_sound() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    let index = host.inside.path("var/lib/sidle/demo/2.0-1/index");
+    let path = host.tree().join("lib/same1");
+    let metadata = fs::metadata(&path).unwrap();
+    let change = || std::os::unix::fs::lchown(&path, Some(metadata.uid()), Some(metadata.gid())).unwrap();
+    // A slow machine may take longer for the check than a change stays young: then it proves nothing, and is done again.
+    let proven = (0..20).any(|_| {
+        let before = fs::read(&index).unwrap();
+        let begun = Instant::now();
+        change();
+        assert!(host.problems(Depth::Quick).is_empty());
+        let is_as_it_was = fs::read(&index).unwrap() == before;
+        let in_time = begun.elapsed() < Duration::from_millis(1500);
+        assert!(!in_time || is_as_it_was, "a later change in the same moment would not be seen");
+        in_time
+    });
+    assert!(proven, "too slow a machine");
 }
 
 #[test]

@@ -14,7 +14,9 @@ use sidle::failure::Class;
 use sidle::signer::{FileSigner, SignerError, public_pem};
 use sidle::trust::{Floor, PublicKey, Signer as _};
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -165,6 +167,42 @@ fn an_ssh_agent_signs_for_every_role() {
     refresh(&host, &files, jiff::Timestamp::now()).1.unwrap();
     let shown = sidle(&["key", "show", "--pem", &by_fingerprint], &socket).ok();
     assert!(shown.starts_with("-----BEGIN PUBLIC KEY-----\n"), "{shown}");
+}
+
+/// An agent that has the key of `public`, and signs with `signature` whatever it is asked to. It ends with the test.
+fn lying_agent(socket: &Path, public: &PublicKey, signature: [u8; 64]) {
+    let text = |bytes: &[u8]| [&u32::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat();
+    let pair = |content: &[u8]| text(&[text(b"ssh-ed25519"), text(content)].concat());
+    let keys = [&[12, 0, 0, 0, 1][..], &pair(public.as_bytes()), &text(b"liar")].concat();
+    let signed = [&[14][..], &pair(&signature)].concat();
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut length) = (stream.unwrap(), [0; 4]);
+            stream.read_exact(&mut length).unwrap();
+            let mut message = vec![0; u32::from_be_bytes(length) as usize];
+            stream.read_exact(&mut message).unwrap();
+            let answer = if message[0] == 11 { &keys } else { &signed };
+            stream.write_all(&[&u32::try_from(answer.len()).unwrap().to_be_bytes(), &answer[..]].concat()).unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_an_agent_signs_is_verified_before_it_is_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let key = FileSigner::create(&at("key"), None).unwrap();
+    // A signature of this very key, of something else; and none at all.
+    for (number, signature) in [key.sign(b"something else").unwrap(), [0; 64]].into_iter().enumerate() {
+        let socket = at(&format!("agent{number}"));
+        lying_agent(&socket, &key.public(), signature);
+        let refused =
+            sidle(&["repo", "init", text(&at("repo")), "--key", "ssh-agent:liar"], &[("SSH_AUTH_SOCK", text(&socket))]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains("the agent's signature is not valid"), "{refused:?}");
+        assert!(!at("repo").exists(), "nothing is left behind");
+    }
 }
 
 #[test]

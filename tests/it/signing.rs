@@ -7,8 +7,9 @@ use crate::support::stage::{sidle, text};
 use crate::support::team::{Team, finds, metadata, refresh};
 use sidle::failure::Class;
 use sidle::repository::{Change, Renewal, Repository, RepositoryError, SignedRole, Withdrawal};
+use sidle::signer::FileSigner;
 use sidle::trust::publish::Lifetimes;
-use sidle::trust::{Signer, TrustError, minisign};
+use sidle::trust::{PublicKey, SignError, Signer, TrustError, minisign};
 use std::fs;
 use std::path::Path;
 
@@ -152,7 +153,9 @@ fn refresh_renews_the_online_roles_alone_and_only_when_due() {
     team.publish();
     team.add("2.0");
     team.open().stage(&Lifetimes::default(), day(0)).unwrap();
-    team.open().sign(&team.people[0]).unwrap();
+    for person in &team.people[..2] {
+        team.open().sign(person).unwrap(); // all that it needs, and still not for this command to publish
+    }
     let waits = snapshot_of(&team.path().join("author"));
     let again =
         |team: &Team, renewal| team.open().refresh(&[&team.online], renewal, &Lifetimes::default(), team.now).unwrap();
@@ -186,10 +189,48 @@ fn a_withdrawn_release_is_told_so_and_never_comes_back_with_other_bytes() {
     assert!(!team.path().join("targets").join(first.to_string()).exists());
     assert_eq!(team.open().status().unwrap().withdrawn[0].1.reason.as_deref(), Some("broken"));
 
+    let before = snapshot_of(&team.path());
     let (packed, payload) = team.builder.pack("1.0", "other bytes");
-    team.open().add(&packed.manifest_bytes, &mut fs::File::open(payload).unwrap()).unwrap();
-    let error = team.try_publish(&[&team.people[0], &team.people[1]]).unwrap_err();
+    let error = team.open().add(&packed.manifest_bytes, &mut fs::File::open(payload).unwrap()).unwrap_err();
     assert_eq!(error.class(), Class::Conflict, "{error}");
+    assert_eq!(snapshot_of(&team.path()), before, "a refusal leaves nothing behind");
+    // With the same bytes it comes back, also where there was another release then to make a patch of its manifest from.
+    let state = team.path().join("author/repository.json");
+    let mut stored: serde_json::Value = serde_json::from_slice(&fs::read(&state).unwrap()).unwrap();
+    let files = &mut stored["withdrawn"][first.to_string()]["files"];
+    files["patch"] = serde_json::json!({ "from": files["payload"]["sha256"], "file": files["manifest"] });
+    fs::write(&state, stored.to_string()).unwrap();
+    let third = team.add("0.9");
+    assert_eq!(team.add("1.0"), first);
+    assert_eq!(team.publish().added, [third, first]);
+}
+
+/// A signer whose signatures are those of something else.
+struct Confused<'a>(&'a FileSigner);
+
+impl Signer for Confused<'_> {
+    fn public(&self) -> PublicKey {
+        self.0.public()
+    }
+
+    fn sign(&self, _: &[u8]) -> Result<[u8; 64], SignError> {
+        self.0.sign(b"something else")
+    }
+}
+
+#[test]
+fn a_signature_that_is_not_valid_is_refused_where_it_is_made() {
+    let team = Team::new(day(0));
+    team.add("1.0");
+    team.open().stage(&Lifetimes::default(), day(0)).unwrap();
+    let before = snapshot_of(&team.path());
+    let confused = Confused(&team.people[0]);
+    let alone = team.open().sign(&confused).unwrap_err();
+    let publishing = team.try_publish(&[&confused]).unwrap_err();
+    for refused in [alone, publishing] {
+        assert!(matches!(refused, RepositoryError::BadSignature { .. }), "{refused}");
+    }
+    assert_eq!(snapshot_of(&team.path()), before);
 }
 
 #[test]

@@ -90,30 +90,40 @@ fn fetch_follows_few_redirects_none_to_plain_http_and_tells_strangers_nothing() 
     let release = Release::new(1);
     let certificates = Certificates::new();
     let root = release.repo.path();
-    let second = Nginx::start(&root, &certificates, "");
+    let asks = format!("ssl_client_certificate {}; ssl_verify_client optional;", certificates.file("ca.pem").display());
+    let second = Nginx::start(&root, &certificates, &asks);
     let rules = format!(
         "location /away/ {{ rewrite ^/away/(.*)$ {}/$1 redirect; }}\n\
          location /plain/ {{ rewrite ^/plain/(.*)$ http://127.0.0.1:9/$1 redirect; }}\n\
+         location /user/ {{ rewrite ^/user/(.*)$ https://user:word@127.0.0.1:$server_port/$1 redirect; }}\n\
          location /round/ {{ rewrite ^ https://127.0.0.1:$server_port/round/again redirect; }}\n\
          location /home/ {{ rewrite ^/home/(.*)$ https://127.0.0.1:$server_port/$1 redirect; }}",
         second.url()
     );
-    let first = Nginx::start(&root, &certificates, &rules);
+    let first = Nginx::start(&root, &certificates, &format!("{asks}\n{rules}"));
     let client = Client::new();
     let token = secret(&client, "token", "abc\n");
+    fs::set_permissions(certificates.file("client.key"), fs::Permissions::from_mode(0o600)).unwrap();
     let fetched = |way: &str| {
         let mut mirror = mirror_with_ca(&format!("{}/{way}/", first.url()), &certificates.file("ca.pem"));
         mirror.access.token_file = Some(token.clone());
+        mirror.access.client_certificate = Some((certificates.file("client.pem"), certificates.file("client.key")));
         target_of(&client, &settings(vec![mirror]), &release).map_err(|error| error.to_string())
     };
-    let told = |nginx: &Nginx, requests| nginx.seen(requests).last().unwrap().split('|').nth(4).unwrap().to_owned();
+    let told = |nginx: &Nginx, requests| {
+        let seen = nginx.seen(requests);
+        let fields: Vec<&str> = seen.last().unwrap().split('|').collect();
+        (fields[4].to_owned(), fields[5].to_owned())
+    };
+    let pair = |authorization: &str, certificate: &str| (authorization.to_owned(), certificate.to_owned());
     assert!(fetched("home").is_ok());
-    assert_eq!(told(&first, 2), "Bearer abc");
+    assert_eq!(told(&first, 2), pair("Bearer abc", "CN=client.example"));
     assert!(fetched("away").is_ok());
-    assert_eq!(told(&second, 1), "-", "another host was told our token");
+    assert_eq!(told(&second, 1), pair("-", "-"), "another host was told our token, or shown our certificate");
+    assert!(fetched("user").unwrap_err().contains("with a user in it"));
     assert!(fetched("plain").unwrap_err().contains("from https to http"));
     assert!(fetched("round").unwrap_err().contains("more than 3 times"));
-    assert_eq!(first.seen(8).len(), 8, "2 for home, 1 each for away and plain, 4 here");
+    assert_eq!(first.seen(9).len(), 9, "2 for home, 1 each for away, user and plain, 4 here");
 }
 
 #[test]

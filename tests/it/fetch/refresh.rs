@@ -5,6 +5,7 @@ use crate::support::mirrors::Handmade;
 use sidle::failure::Class;
 use sidle::trust::{Expiry, Floor, by_hand};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 fn floor(release: &Release) -> Floor {
     Floor::new(release.repo.root())
@@ -92,6 +93,30 @@ fn fetch_names_a_mirror_whose_metadata_is_refused_and_goes_to_the_next() {
 }
 
 #[test]
+fn fetch_asks_a_mirror_that_refused_or_gave_other_bytes_for_nothing_more_in_this_run() {
+    let release = Release::new(1);
+    let evil = [
+        spoiled(&release, ".manifest.json.zst", "401 Unauthorized", b"", usize::MAX),
+        spoiled(&release, ".manifest.json.zst", "200 OK", b"other bytes", usize::MAX),
+        spoiled(&release, "timestamp.json", "200 OK", b"{}", usize::MAX),
+        // Longer than signed, and told so before the first byte.
+        spoiled(&release, ".manifest.json.zst", "200 OK", &[b' '; 16 << 10], usize::MAX),
+    ];
+    let mirrors = evil.iter().map(|evil| mirror(&evil.url())).chain([release.directory()]).collect();
+    let client = Client::new();
+    client.run(&settings(mirrors), |fetcher| {
+        fetcher.target(&release.manifest_name, &release.manifest_target).unwrap();
+        for _ in 0..2 {
+            fetcher.refresh(&floor(&release), None, release.repo.now).outcome.unwrap();
+            fetcher.target(&release.manifest_name, &release.manifest_target).unwrap();
+        }
+    });
+    // The third gave its manifest, and the fourth its metadata, before they gave what they may not.
+    assert_eq!(evil.each_ref().map(|evil| evil.heads().len()), [1, 1, 3, 5]);
+    assert_eq!(client.evil(), evil.each_ref().map(Handmade::url)[1..], "who lets nobody in is not evil");
+}
+
+#[test]
 fn fetch_waits_as_long_as_a_busy_mirror_asks_and_then_goes_on() {
     let release = Release::new(1);
     for head in ["429 Too Many Requests\nRetry-After: 1", "503 Service Unavailable\nRetry-After: 1"] {
@@ -116,6 +141,15 @@ fn fetch_tells_not_there_from_not_to_be_had() {
     let empty = Handmade::new(|_, line| line.answer("404 Not Found", b""));
     let error = |mirrors| target_of(&Client::new(), &settings(mirrors), &release).unwrap_err();
     assert!(matches!(error(vec![mirror(&empty.url())]), FetchError::NotFound { .. }));
+    // Where 403 means "not there" only the repository's owner knows: of a root that is believed, of nothing else.
+    let closed = Handmade::new(|_, line| line.answer("403 Forbidden", b""));
+    let refused = error(vec![mirror(&closed.url())]);
+    assert!(matches!(refused, FetchError::Mirrors { .. }) && refused.to_string().contains("403"), "{refused}");
+    let closed = spoiled(&release, "timestamp.json", "403 Forbidden", b"", usize::MAX);
+    let refreshed = Client::new().run(&settings(vec![mirror(&closed.url())]), |fetcher| {
+        fetcher.refresh(&floor(&release), None, release.repo.now).outcome.unwrap_err()
+    });
+    assert!(refreshed.to_string().contains("403"), "{refreshed}");
     let down = mirror("http://127.0.0.1:9");
     assert!(matches!(error(vec![mirror(&empty.url()), down]), FetchError::Mirrors { .. }));
     assert!(target_of(&Client::new(), &settings(vec![mirror(&empty.url()), release.directory()]), &release).is_ok());
@@ -142,6 +176,7 @@ fn fetch_reads_no_more_than_may_be() {
         line.hold();
     });
     settings.mirrors = vec![mirror(&announced.url())];
+    (settings.patience.stall, settings.patience.attempts) = (Duration::from_secs(2), 1);
     let error = target_of(&client, &settings, &release).unwrap_err();
     assert!(error.to_string().contains("announces"), "{error}");
     // One byte more than signed, and one less.
@@ -164,8 +199,11 @@ fn fetch_ends_when_its_time_is_over() {
     let silent = Handmade::new(|_, line| line.hold());
     let mut settings = settings(vec![mirror(&silent.url())]);
     settings.patience.total = Duration::from_millis(300);
+    settings.patience.stall = Duration::from_secs(15);
+    let begun = Instant::now();
     let error = target_of(&Client::new(), &settings, &release).unwrap_err();
     assert!(matches!(error, FetchError::OutOfTime { .. }), "{error}");
+    assert!(begun.elapsed() < settings.patience.stall, "it waited for the mirror, and not for the end of its time");
 }
 
 #[test]

@@ -195,6 +195,55 @@ impl Cutter {
     }
 }
 
+/// A proxy that leads through to any address by CONNECT.
+pub struct Tunnel {
+    listener: Listener,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Tunnel {
+    pub fn new() -> Self {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&asked);
+        let listener = Listener::new(move |mut client| {
+            let Some(head) = head_of(&mut client) else { return };
+            let words: Vec<&str> = head.split(' ').collect();
+            seen.lock().unwrap().push(words[..2].join(" "));
+            let Ok(mut server) = TcpStream::connect(words[1]) else { return };
+            client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Both);
+            });
+            let _ = std::io::copy(&mut server, &mut client);
+            let _ = client.shutdown(Shutdown::Both);
+        });
+        Self { listener, asked }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.listener.address)
+    }
+
+    /// What it was asked for: `CONNECT 127.0.0.1:443`.
+    pub fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// The head of a request; None: there is none, or it is too long.
+fn head_of(stream: &mut TcpStream) -> Option<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() > 16 << 10 || stream.read(&mut byte).ok() != Some(1) {
+            return None;
+        }
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).ok()
+}
+
 /// A request that a hand-written server got.
 pub struct Asked {
     pub path: String,
@@ -271,14 +320,7 @@ impl Handmade {
         let (heads, sent) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU64::new(0)));
         let (seen, counter) = (Arc::clone(&heads), Arc::clone(&sent));
         let listener = Listener::new(move |mut stream| {
-            let (mut head, mut byte) = (Vec::new(), [0]);
-            while !head.ends_with(b"\r\n\r\n") {
-                if head.len() > 16 << 10 || stream.read(&mut byte).ok() != Some(1) {
-                    return;
-                }
-                head.push(byte[0]);
-            }
-            let head = String::from_utf8(head).unwrap();
+            let Some(head) = head_of(&mut stream) else { return };
             let path = head.split(' ').nth(1).unwrap().to_owned();
             seen.lock().unwrap().push(head.clone());
             answer(
@@ -286,7 +328,7 @@ impl Handmade {
                 &mut Line { stream: stream.try_clone().unwrap(), sent: Arc::clone(&counter) },
             );
             let _ = stream.shutdown(Shutdown::Write);
-            let _ = stream.read(&mut byte); // what was sent is not lost to a reset
+            let _ = stream.read(&mut [0]); // what was sent is not lost to a reset
         });
         Self { listener, heads, sent }
     }
