@@ -248,7 +248,7 @@ impl<'f, 'a> Frames<'f, 'a> {
     fn keep(&mut self, frame: &Frame, bytes: &[u8]) {
         let reason = match self.fetcher.kept.keep(&frame.sha256, bytes) {
             Ok(true) => None,
-            Ok(false) => Some("there is too much of it".to_owned()),
+            Ok(false) => Some("its file system is nearly full".to_owned()),
             Err(error) => Some(error.to_string()),
         };
         let mirrors = &self.fetcher.mirrors;

@@ -6,8 +6,12 @@ use crate::os::OsError;
 use crate::os::dir::{Dir, FileKind};
 use jiff::Timestamp;
 
-/// Most bytes that are kept. Stops interrupted installs of many releases from filling a small disk; twice of what Salt's payload has.
+/// Most bytes of earlier runs that are kept. Stops interrupted installs of many releases from filling a small disk; several times what Salt's
+/// payload has.
 pub(super) const BYTES_MAXIMUM: u64 = 256 << 20;
+
+/// Bytes that stay free where frames are kept. Stops a cache from filling the file system that logs and the journal are on.
+const FREE_MINIMUM_BYTES: u64 = 64 << 20;
 
 /// What was kept and not used for so long is removed, seconds: the release it belongs to has been given up.
 const AGE_MAXIMUM_SECONDS: i64 = 7 * 24 * 60 * 60;
@@ -19,7 +23,6 @@ const MODE: u32 = 0o600;
 #[derive(Debug)]
 pub(super) struct Kept {
     directory: Dir,
-    bytes: u64,
 }
 
 /// What is found where a frame should be.
@@ -55,7 +58,7 @@ impl Kept {
             directory.remove_file(&name)?;
             bytes -= size;
         }
-        Ok(Self { directory, bytes })
+        Ok(Self { directory })
     }
 
     /// True when something of this name and length lies there; it may be spoiled.
@@ -79,20 +82,15 @@ impl Kept {
 
     /// Keeps a verified frame. False: there is no room for it.
     pub(super) fn keep(&mut self, digest: &Digest, bytes: &[u8]) -> Result<bool, OsError> {
-        if self.bytes + bytes.len() as u64 > BYTES_MAXIMUM {
+        if self.directory.space()?.free_bytes < (bytes.len() as u64).saturating_add(FREE_MINIMUM_BYTES) {
             return Ok(false);
         }
         self.directory.write_atomic(digest.to_string(), bytes, MODE)?;
-        self.bytes += bytes.len() as u64;
         Ok(true)
     }
 
     /// Removes a frame; what can't be removed is swept up later.
     pub(super) fn forget(&mut self, digest: &Digest) {
-        let name = digest.to_string();
-        let size = self.directory.stat(&name).ok().flatten().map_or(0, |stat| stat.size);
-        if self.directory.remove_tree(&name).is_ok() {
-            self.bytes = self.bytes.saturating_sub(size);
-        }
+        let _ = self.directory.remove_tree(digest.to_string());
     }
 }

@@ -103,6 +103,9 @@ pub fn install(
     }
     let installed = install_fetched(approved, &mut source, &place)?;
     bar.finish_and_clear();
+    for warning in &installed.warnings {
+        context.output.warning(&warning.to_string());
+    }
     let payload_bytes = source.target.length;
     if effect == Effect::Apply {
         source.done()?;
