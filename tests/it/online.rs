@@ -1,6 +1,7 @@
 //! Hosts and their repository, through the program: what is fetched, what is not, and what happens when it can't be.
 
-use crate::support::mirrors::{Certificates, Nginx, Tunnel};
+use crate::support::mirrors::{Certificates, Handmade, Nginx, Tunnel};
+use crate::support::repositories::snapshot_of;
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text};
 use crate::support::trees;
 use serde_json::{Value, json};
@@ -195,6 +196,37 @@ fn a_fetch_that_is_killed_goes_on_with_what_it_has() {
     let after = host.sidle(&["--json", "install", DEMO]).json();
     let (received, payload) = (bytes(&after, "received_bytes"), bytes(&after, "payload_bytes"));
     assert!(received + (7 << 20) <= payload, "{received} of {payload}");
+    host.sidle(&["verify", DEMO, "--full"]).ok();
+}
+
+#[test]
+fn of_three_mirrors_the_third_serves_and_the_evil_one_is_named() {
+    let site = Site::new();
+    site.author.release("1.0", "good");
+    // The evil one has true metadata, and another byte in everything else.
+    let evil = site.author.repository().with_file_name("evil");
+    for (path, mut bytes) in snapshot_of(&site.author.repository()) {
+        if path.starts_with("targets") {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        }
+        fs::create_dir_all(evil.join(&path).parent().unwrap()).unwrap();
+        fs::write(evil.join(&path), bytes).unwrap();
+    }
+    let evil = format!("file://{}", text(&evil));
+    let silent = Handmade::new(|_, line| line.hold());
+    let host = site.host("");
+    let settings = format!(
+        "[repository]\nmirrors = [\"{evil}\", \"{}\", {{ url = \"{}\", ca_file = \"{}\" }}]\nstall_timeout = \"1s\"\nattempts = 2\n",
+        silent.url(),
+        site.nginx.url(),
+        site.certificates.file("ca.pem").display()
+    );
+    fs::write(host.path("etc/sidle/conf.d/repository.toml"), settings).unwrap();
+    let installed = host.sidle(&["install", DEMO]);
+    assert_eq!(installed.code, Some(0), "{installed:?}");
+    assert!(installed.stderr.contains(&format!("the mirror {evil} is refused")), "{installed:?}");
+    assert!(!installed.stderr.contains(&format!("{} is refused", silent.url())), "{installed:?}");
     host.sidle(&["verify", DEMO, "--full"]).ok();
 }
 
