@@ -55,7 +55,12 @@ fn reaches(scene: &Scene, wanted: &str) {
 
 /// Waits until no switch is under way; gives how it ended.
 fn ended(scene: &Scene) -> Value {
-    eventually(120, "the switch ends", || match phase(scene) {
+    ended_within(120, scene)
+}
+
+/// The same with more patience.
+fn ended_within(seconds: u64, scene: &Scene) -> Value {
+    eventually(seconds, "the switch ends", || match phase(scene) {
         None => Ok(()),
         Some(phase) => Err(phase),
     });
