@@ -12,8 +12,9 @@
 //! 0  name version digest failure layout
 //! ```
 //!
-//! A datum's way: a tree is *packed* into a payload and a manifest (`bundle`), *published* in a repository (`trust`), exported into one
-//! file, *installed* beside what runs (`store`), *switched* to (`switch`, `supervise`), and one day *collected* (`store`).
+//! A datum's way: a tree is *packed* into a payload and a manifest (`bundle`), *published* in a repository (`repository`, `trust`), exported into
+//! one file or *fetched* (`fetch`), *installed* beside what runs (`store`), *switched* to (`switch`, `supervise`), *repaired* where it breaks, and
+//! one day *collected* (`store`).
 
 pub mod agent;
 pub mod bundle;

@@ -61,7 +61,7 @@ fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
         Pinned::Now => ("trusted from now on", Ended::Well),
         Pinned::Already => ("trusted already", Ended::As(Class::NothingToDo)),
     };
-    let facts = Facts::new().with(word, fingerprint).with("next", "sidle install FILE");
+    let facts = Facts::new().with(word, fingerprint).with("next", "sidle install FILE|PACKAGE");
     context.output.result(&facts.to_string(), json!({"fingerprint": fingerprint, "pinned": pinned == Pinned::Now}));
     Ok(ended)
 }
