@@ -33,8 +33,13 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
                     .get(release)
                     .is_some_and(|marks| marks.iter().any(|mark| ["bad", "declined"].contains(&mark.word)))
             };
+            let instance = super::instance_of(&wanted.package, arguments.terms.instance());
+            let current = Store::new(&context.layout, &wanted.package).current(&instance)?;
             let forced = arguments.terms.is_forced();
-            let may_be = |release: &Release| forced || !unwanted(release);
+            // What runs may have been withdrawn: an upgrade by itself never leads to an older release.
+            let may_be = |release: &Release| {
+                current.as_ref().is_none_or(|current| release >= current) && (forced || !unwanted(release))
+            };
             install_from_repository(context, &wanted, &arguments.fetch, Effect::Apply, &may_be)?.installed
         }
     };

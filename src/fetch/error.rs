@@ -148,7 +148,7 @@ impl FetchError {
                 Some("the mirrors may be behind: try again later, or ask the repository's owner".to_owned())
             }
             Self::Broken { .. } => {
-                Some("ask the repository's owner; `--force` fetches it once more before that".to_owned())
+                Some("ask the repository's owner; `--refetch` fetches it once more before that".to_owned())
             }
             Self::OutOfTime { .. } => {
                 Some("run it again: what was fetched is kept; `total_timeout` in `[repository]` gives more time".to_owned())

@@ -120,33 +120,36 @@ impl<'a> Fetcher<'a> {
     /// The root of this version, if `is_right` says so of it; no metadata promises one.
     pub fn root(&mut self, version: u64, is_right: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, FetchError> {
         let name = format!("{version}.root.json");
-        self.small(&name, &FilePath::metadata_file(&name), Role::Root.bytes_maximum() as u64, is_right)
+        let (mut quest, limit) = (Quest::new(&name), Role::Root.bytes_maximum() as u64);
+        self.small(&mut quest, &name, &FilePath::metadata_file(&name), limit, is_right)
     }
 
     /// A small file beside a target, if `is_right` says so of it; no metadata promises one.
     fn note(&mut self, path: &str, is_right: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, FetchError> {
-        self.small(path, &FilePath::target(path)?, NOTE_MAXIMUM_BYTES, is_right)
+        self.small(&mut Quest::new(path), path, &FilePath::target(path)?, NOTE_MAXIMUM_BYTES, is_right)
     }
 
+    /// A small file of the next mirror that gives it as it must be.
     fn small(
         &mut self,
+        quest: &mut Quest,
         name: &str,
         path: &FilePath,
         bytes_maximum: u64,
         is_right: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Vec<u8>, FetchError> {
-        let mut quest = Quest::new(name);
         loop {
-            let index = self.mirrors.choose(&quest)?;
+            let index = self.mirrors.choose(quest)?;
             let fault = match self.mirrors.small_file(index, path, bytes_maximum) {
                 Ok(bytes) if is_right(&bytes) => {
                     self.mirrors.succeeded(index);
+                    self.mirrors.tell(&Notice::Received { bytes: bytes.len() as u64, from: Origin::Mirror });
                     return Ok(bytes);
                 }
                 Ok(_) => Fault::WrongBytes { reason: format!("{name} isn't what was signed") },
                 Err(fault) => fault,
             };
-            self.mirrors.failed(index, &mut quest, &fault);
+            self.mirrors.failed(index, quest, &fault);
         }
     }
 
@@ -156,29 +159,17 @@ impl<'a> Fetcher<'a> {
         let path = self.path(name, signed)?;
         let key = key(signed);
         self.refuse_broken(name, &key)?;
-        let mut quest = Quest::new(name);
         if signed.length > SMALL_TARGET_BYTES_MAXIMUM {
             return Err(FetchError::TooLarge { name: name.to_owned(), limit_bytes: SMALL_TARGET_BYTES_MAXIMUM });
         }
-        loop {
-            let index = match self.mirrors.choose(&quest) {
-                Ok(index) => index,
-                Err(FetchError::Mirrors { .. }) if self.mirrors.are_all_wrong(&quest) => {
-                    let until = self.broken.add(&key, clock::now())?;
-                    return Err(FetchError::Broken { name: name.to_owned(), until });
-                }
-                Err(error) => return Err(error),
-            };
-            let fault = match self.mirrors.small_file(index, &path, signed.length) {
-                Ok(bytes) if bytes.len() as u64 == signed.length && signed.hashes.fit(&bytes) => {
-                    self.mirrors.succeeded(index);
-                    self.mirrors.tell(&Notice::Received { bytes: signed.length, from: Origin::Mirror });
-                    return Ok(bytes);
-                }
-                Ok(_) => Fault::WrongBytes { reason: format!("{name} isn't what was signed") },
-                Err(fault) => fault,
-            };
-            self.mirrors.failed(index, &mut quest, &fault);
+        let mut quest = Quest::new(name);
+        let is_right = |bytes: &[u8]| bytes.len() as u64 == signed.length && signed.hashes.fit(bytes);
+        match self.small(&mut quest, name, &path, signed.length, &is_right) {
+            Err(FetchError::Mirrors { .. }) if self.mirrors.are_all_wrong(&quest) => {
+                let until = self.broken.add(&key, clock::now())?;
+                Err(FetchError::Broken { name: name.to_owned(), until })
+            }
+            brought => brought,
         }
     }
 
@@ -201,7 +192,7 @@ impl<'a> Fetcher<'a> {
         self.broken.forget(&key(payload))
     }
 
-    /// Forgets that a target was broken (`--force`): it is fetched again now.
+    /// Forgets that a target was broken (`--refetch`): it is fetched again now.
     pub fn forget_broken(&mut self, target: &Target) -> Result<(), FetchError> {
         self.broken.forget(&key(target))
     }

@@ -92,7 +92,7 @@ impl Store {
         let index = self.index(release).ok().filter(|index| index.entries.len() == manifest.entries.len());
         let taken = self.index_time(release);
         let checked = check_tree(&tree, &manifest, index.as_ref().zip(taken), depth);
-        if let Some(index) = index.and_then(|index| checked.renewed(&manifest, index)) {
+        if let Some(index) = checked.renewed(&manifest, index) {
             self.renew_index(release, &index);
         }
         Ok(checked.problems)
@@ -110,8 +110,13 @@ pub struct Checked {
 
 impl Checked {
     /// The index with the entries that were looked into; None: nothing new was learnt. A directory in which something doesn't belong stays as
-    /// it was: it is listed again the next time.
-    fn renewed(&self, manifest: &Manifest, mut index: Index) -> Option<Index> {
+    /// it was: it is listed again the next time. Without a usable index the whole tree must have been sound, and makes a new one.
+    fn renewed(&self, manifest: &Manifest, index: Option<Index>) -> Option<Index> {
+        let Some(mut index) = index else {
+            let entries: Vec<Indexed> = self.sound.iter().map(|(_, now)| *now).collect();
+            let whole = self.problems.is_empty() && entries.len() == manifest.entries.len();
+            return whole.then_some(Index { entries });
+        };
         let foreign: HashSet<&str> = self
             .problems
             .iter()
@@ -133,6 +138,7 @@ impl Checked {
 pub fn check_tree(tree: &Dir, manifest: &Manifest, index: Option<(&Index, FileTime)>, depth: Depth) -> Checked {
     let entries = &manifest.entries;
     let share = entries.len().div_ceil(host::parallelism()).max(1);
+    let owner = tree.stat_self().ok().map(|stat| (stat.uid, stat.gid));
     let mut checked = Checked::default();
     let mut touched_directories = Vec::new();
     std::thread::scope(|scope| {
@@ -140,7 +146,7 @@ pub fn check_tree(tree: &Dir, manifest: &Manifest, index: Option<(&Index, FileTi
             .chunks(share)
             .enumerate()
             .map(|(number, chunk)| {
-                let look = Look { tree, index, depth, first: number * share };
+                let look = Look { tree, index, depth, owner, first: number * share };
                 scope.spawn(move || look.at(chunk))
             })
             .collect();
@@ -168,6 +174,8 @@ struct Look<'a> {
     tree: &'a Dir,
     index: Option<(&'a Index, FileTime)>,
     depth: Depth,
+    /// User and group of the tree's own directory.
+    owner: Option<(u32, u32)>,
     /// Index of its first entry.
     first: usize,
 }
@@ -195,7 +203,7 @@ impl Look<'_> {
                     } else if unchanged {
                         None
                     } else {
-                        let defect = defect(self.tree, entry, stat.mode).or_else(|| other_owner(known, &now));
+                        let defect = defect(self.tree, entry, stat.mode).or_else(|| self.other_owner(known, &now));
                         if defect.is_none() && self.is_settled(path, &now) {
                             found.sound.push((number, now));
                         }
@@ -206,6 +214,12 @@ impl Look<'_> {
             found.problems.extend(problem.map(|defect| Problem { path: entry.path.as_str().to_owned(), defect }));
         }
         found
+    }
+
+    /// The owner that an entry had when it was installed is the one that it must have; where that is not known, the owner of the tree.
+    fn other_owner(&self, known: Option<&Indexed>, now: &Indexed) -> Option<Defect> {
+        let expected = known.map_or(self.owner, |known| Some((known.uid, known.gid)));
+        (expected != Some((now.uid, now.gid))).then_some(Defect::Owner(now.uid, now.gid))
     }
 
     /// A change just before the index was written may hide another one just after it, with the same times.
@@ -223,12 +237,6 @@ impl Look<'_> {
 
 fn time((seconds, nanoseconds): FileTime) -> Timestamp {
     Timestamp::new(seconds, nanoseconds.cast_signed()).unwrap_or(Timestamp::MAX)
-}
-
-/// The owner that an entry had when it was installed is the one that it must have.
-fn other_owner(known: Option<&Indexed>, now: &Indexed) -> Option<Defect> {
-    let known = known?;
-    ((known.uid, known.gid) != (now.uid, now.gid)).then_some(Defect::Owner(now.uid, now.gid))
 }
 
 fn kind_of(kind: &EntryKind) -> FileKind {

@@ -56,7 +56,7 @@ impl Repaired {
         !self.mended.is_empty() || !self.aside.is_empty()
     }
 
-    /// In a few words, for people: `3 entries of 3007.17-1 were damaged and have been mended`.
+    /// In a few words, for people: `3 entries of 3007.17-1 were damaged, and mended before the start`.
     pub fn told(&self, release: &Release) -> String {
         let count = self.mended.len() + self.aside.len();
         let (entries, were) = if count == 1 { ("entry", "was") } else { ("entries", "were") };

@@ -118,20 +118,27 @@ impl TrustedTargets {
     /// The target of this name, if it is signed with this digest. A name that is signed with another digest counts as withdrawn:
     /// the owner has replaced it.
     pub fn require(&self, name: &str, digest: &Digest) -> Result<Target, TrustError> {
+        let (listed, target) = (self.find(name)?, name.to_owned());
+        match listed.hashes.sha256 {
+            Some(signed) if signed == *digest => return Ok(listed),
+            None => {
+                return Err(TrustError::Unknown { target, reason: "it is signed without a SHA-256 digest".to_owned() });
+            }
+            Some(_) => {}
+        }
+        let version = self.version().unwrap_or_default();
+        Err(if self.older_offered {
+            TrustError::Withdrawn { target, version }
+        } else {
+            TrustError::Unlisted { target, version }
+        })
+    }
+
+    /// The target of this name; an error that says why there is none to trust.
+    pub fn find(&self, name: &str) -> Result<Target, TrustError> {
         let target = name.to_owned();
         match self.lookup(name) {
-            Verdict::Listed(listed) if listed.hashes.sha256.as_ref() == Some(digest) => Ok(listed),
-            Verdict::Listed(Target { hashes, .. }) if hashes.sha256.is_none() => {
-                Err(TrustError::Unknown { target, reason: "it is signed without a SHA-256 digest".to_owned() })
-            }
-            Verdict::Listed(_) => {
-                let version = self.version().unwrap_or_default();
-                Err(if self.older_offered {
-                    TrustError::Withdrawn { target, version }
-                } else {
-                    TrustError::Unlisted { target, version }
-                })
-            }
+            Verdict::Listed(listed) => Ok(listed),
             Verdict::Withdrawn { version } => Err(TrustError::Withdrawn { target, version }),
             Verdict::Unlisted { version } => Err(TrustError::Unlisted { target, version }),
             Verdict::Unknown { reason } => match self.search(name) {

@@ -2,7 +2,7 @@
 
 use crate::support::mirrors::{Certificates, Handmade, Nginx, Tunnel};
 use crate::support::repositories::snapshot_of;
-use crate::support::stage::{Author, DEMO, Host, SIDLE, text};
+use crate::support::stage::{Author, DEMO, Host, SIDLE, sidle, text};
 use crate::support::trees;
 use serde_json::{Value, json};
 use std::fs;
@@ -129,6 +129,45 @@ fn the_next_release_costs_the_frames_of_what_has_changed() {
     host.sidle(&["verify", DEMO, "--full"]).ok();
     // The cache holds nothing that is of no more use.
     assert_eq!(fs::read_dir(host.path("var/cache/sidle/partial")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_patch_that_a_mirror_lacks_costs_the_manifest_and_nothing_else() {
+    let site = Site::new();
+    let files = |tree: &Path| {
+        for number in 0..300 {
+            trees::put(tree, &format!("share/file{number}"), &trees::noise(number, 64), 0o644);
+        }
+    };
+    site.author.release_with("1.0", files);
+    let host = site.host("");
+    host.sidle(&["install", DEMO]).ok();
+    let other = host.copy();
+    site.author.release_with("1.1", files);
+    let patched = host.sidle(&["--json", "install", DEMO]).json();
+    let targets = site.author.repository().join("targets");
+    let is_patch = |path: &Path| text(path).ends_with(".patch.zst");
+    let patch = snapshot_of(&targets).into_iter().map(|(path, _)| path).find(|path| is_patch(path)).unwrap();
+    fs::remove_file(targets.join(patch)).unwrap();
+    let whole = other.sidle(&["--json", "install", DEMO]).json();
+    assert_eq!(whole["release"], "1.1-1");
+    assert!(bytes(&whole, "received_bytes") > bytes(&patched, "received_bytes") + 1000, "{whole} {patched}");
+}
+
+#[test]
+fn an_upgrade_never_leads_to_an_older_release_by_itself() {
+    let site = Site::new();
+    site.author.release("1.0", "good");
+    site.author.release("1.1", "good");
+    let host = site.host("");
+    host.sidle(&["install", DEMO]).ok();
+    host.sidle(&["test-flip", DEMO, "1.1-1"]).ok();
+    let (repository, key) = (site.author.repository(), site.author.key());
+    sidle(&["repo", "withdraw", text(&repository), &format!("{DEMO}@1.1-1")], &[]).ok();
+    sidle(&["repo", "publish", text(&repository), "--key", text(&key)], &[]).ok();
+    let nothing = host.sidle(&["upgrade", DEMO]);
+    assert!(nothing.code == Some(3) && nothing.stderr.contains("nothing newer"), "{nothing:?}");
+    assert!(!host.path(&format!("opt/sidle/{DEMO}/versions/1.0-1")).exists());
 }
 
 #[test]

@@ -307,6 +307,24 @@ fn what_does_not_belong_is_set_aside_and_not_thrown_away() {
 }
 
 #[test]
+fn a_spoiled_index_is_made_anew_once_everything_was_found_sound() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    let index = host.inside.path("var/lib/sidle/demo/2.0-1/index");
+    let before = fs::read(&index).unwrap();
+    fs::write(&index, "spoiled").unwrap();
+    std::os::unix::fs::lchown(host.tree().join("lib/same1"), Some(12_345), None).unwrap();
+    assert_eq!(host.problems(Depth::Quick), [("lib/same1".to_owned(), Defect::Owner(12_345, 0))]);
+    assert_eq!(fs::read(&index).unwrap(), b"spoiled", "a damaged tree makes no index");
+    std::os::unix::fs::lchown(host.tree().join("lib/same1"), Some(0), None).unwrap();
+    crate::support::eventually(10, "the index is made anew", || {
+        assert!(host.problems(Depth::Quick).is_empty());
+        let length = fs::read(&index).unwrap().len();
+        if length == before.len() { Ok(()) } else { Err(length.to_string()) }
+    });
+}
+
+#[test]
 fn a_touch_of_every_file_is_looked_into_once_and_is_no_damage() {
     let pair = Pair::new();
     let host = Host::new(&pair);

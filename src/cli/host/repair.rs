@@ -104,7 +104,7 @@ fn tell(facts: &mut Facts, name: &str, repaired: &Repaired) {
     let sound = repaired.left.is_empty();
     let word = match (sound, repaired.changed()) {
         (true, false) => "nothing is broken".to_owned(),
-        (true, true) => format!("mended: {}", count(repaired.mended.len(), "entry")),
+        (true, true) => format!("mended: {}", count(repaired.mended.len(), "path")),
         (false, _) => format!("still damaged: {}", count(repaired.left.len(), "problem")),
     };
     facts.add(name, word);

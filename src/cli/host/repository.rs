@@ -9,6 +9,7 @@ use crate::cli::Context;
 use crate::cli::facts::size;
 use crate::cli::wanted::Wanted;
 use crate::config::Settings;
+use crate::digest::Digest;
 use crate::failure::{Class, Report};
 use crate::fetch::{FetchError, Fetcher, Location, Notice};
 use crate::keyring::{Adoption, Judge, Keyring};
@@ -78,7 +79,7 @@ pub fn install(
     let host = Host::look();
     let id = choose(&targets, wanted, &host, may_be)?;
     let store = Store::new(&context.layout, &id.package);
-    let manifest = fetch_manifest(&mut fetcher, &targets, &id, &store)?;
+    let manifest = fetch_manifest(&mut fetcher, &targets, &id, &store, arguments.refetch)?;
     let approved = Approved::new(&targets, &id, manifest, warnings)?;
     let payload = targets.require(&target::payload(&id), &approved.manifest().payload.sha256)?;
     let bar = context.output.bar("installing");
@@ -168,6 +169,18 @@ fn choose(
     if let Some(id) = best_of(admitted, wanted.release.as_ref(), host) {
         return Ok(id.clone());
     }
+    if wanted.release.is_none() && of_package().next().is_some() {
+        return Err(Report {
+            class: Class::NothingToDo,
+            message: format!(
+                "cannot upgrade {wanted}: the repository lists nothing newer that has neither failed here nor been left by a rollback"
+            ),
+            causes: Vec::new(),
+            hint: Some(format!(
+                "`sidle list` shows what is held against releases; name one that you mean: {wanted}@RELEASE"
+            )),
+        });
+    }
     let mut there: Vec<String> = of_package().map(|id| id.release.to_string()).collect();
     there.dedup();
     let there = if there.is_empty() { "no release of that package".to_owned() } else { there.join(", ") };
@@ -191,22 +204,20 @@ fn fetch_manifest(
     targets: &TrustedTargets,
     id: &ReleaseId,
     store: &Store,
+    refetch: bool,
 ) -> Result<Vec<u8>, Report> {
     let name = target::manifest(id);
-    let listed = match targets.lookup(&name) {
-        Verdict::Listed(listed) => listed,
-        Verdict::Withdrawn { .. } | Verdict::Unlisted { .. } | Verdict::Unknown { .. } => {
-            targets.require(&name, &crate::digest::Digest::of(&[]))?
-        }
-    };
-    if let Some(bytes) = patched(fetcher, targets, id, store)? {
-        if listed.hashes.fit(&bytes) {
-            return Ok(bytes);
-        }
+    let listed = targets.find(&name)?;
+    if refetch {
+        fetcher.forget_broken(&listed)?;
     }
-    Ok(fetcher.target(&name, &listed)?)
+    match patched(fetcher, targets, id, store)? {
+        Some(bytes) if listed.hashes.fit(&bytes) => Ok(bytes),
+        _ => Ok(fetcher.target(&name, &listed)?),
+    }
 }
 
+/// The manifest as a patch makes it; None where there is no patch for what the host has, or none to be had: a mirror may lack it.
 fn patched(
     fetcher: &mut Fetcher<'_>,
     targets: &TrustedTargets,
@@ -215,9 +226,10 @@ fn patched(
 ) -> Result<Option<Vec<u8>>, Report> {
     for release in store.releases()?.into_iter().rev() {
         let Ok(held) = store.manifest_bytes(&release) else { continue };
-        let name = target::manifest_patch(id, &crate::digest::Digest::of(&held));
+        // The signed name has the digest of what the patch is for: nothing else is decompressed.
+        let name = target::manifest_patch(id, &Digest::of(&held));
         let Verdict::Listed(listed) = targets.lookup(&name) else { continue };
-        let patch = fetcher.target(&name, &listed)?;
+        let Ok(patch) = fetcher.target(&name, &listed) else { return Ok(None) };
         let made = manifest::decompress(&held).and_then(|text| manifest::apply(&text, &patch));
         return Ok(made.ok());
     }
