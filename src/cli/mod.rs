@@ -25,7 +25,7 @@ use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
-use crate::os::{OsError, environment, file, process};
+use crate::os::{OsError, environment, file, memory, process};
 use crate::rehearsal::Rehearser;
 use clap::{Args, Parser, Subcommand};
 use output::Output;
@@ -142,6 +142,7 @@ pub enum Ended {
 
 /// Parses the command line, does what it says, prints, and gives the exit code.
 pub fn main() -> ExitCode {
+    memory::keep_large_blocks_apart();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -194,6 +194,12 @@ impl Master {
         });
     }
 
+    /// What it has written.
+    pub fn log(&self) -> String {
+        let own = fs::read_to_string(self.root.path().join("var/log/salt/master")).unwrap_or_default();
+        fs::read_to_string(self.root.path().join("out")).unwrap_or_default() + &own
+    }
+
     pub fn place(&self) -> MasterPlace {
         MasterPlace {
             python: self.tree.join("bin/python3"),

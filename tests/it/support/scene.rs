@@ -318,6 +318,16 @@ impl Scene {
         let files = seats.chain([gate.join("roles"), minion]);
         let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         let told = files.map(|path| format!("--- {}\n{}\n", path.display(), text(&path)));
-        self.supervisor_log() + &told.collect::<String>()
+        let masters = self.masters.iter().map(|master| format!("--- master {}\n{}\n", master.address, master.log()));
+        self.supervisor_log() + &told.chain(masters).collect::<String>()
+    }
+}
+
+/// A test that fails tells what everybody wrote, or nobody knows why.
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
     }
 }

@@ -229,7 +229,7 @@ def report(options):
             known.add(jid)
             executions, answered = begun[jid], caches[number].get(jid)
             brief = {"jid": jid, "name": entry["name"], "kind": entry["kind"], "at": entry["at"] - since,
-                     "executed": len(executions), "returned": answered is not None,
+                     "executed": len(executions), "heard": len(came[jid]), "returned": answered is not None,
                      "by": [f"{mark.release}/{mark.parent}" for mark in executions]}  # fmt: skip
             if len(executions) > 1:
                 result["executed_twice"].append(brief)

@@ -309,6 +309,9 @@ pub struct JobSeen {
     /// Seconds after the stream began.
     pub at: f64,
     pub executed: u32,
+    /// Returns on the master's bus.
+    pub heard: u32,
+    /// The return is in the master's job cache.
     pub returned: bool,
     /// Release and main process of each execution.
     pub by: Vec<String>,
