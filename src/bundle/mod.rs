@@ -5,7 +5,7 @@ pub mod compression;
 pub mod elf;
 pub mod file;
 pub mod frames;
-mod handles;
+pub mod handles;
 #[cfg(test)]
 mod hostile;
 mod judge;

@@ -40,6 +40,15 @@ pub enum StoreError {
         /// All that is wrong.
         problems: Vec<Problem>,
     },
+    /// Nothing is known to be wrong with the release's files, but some of them could not be looked at.
+    NotLooked {
+        /// The package.
+        package: PackageName,
+        /// The release.
+        release: Release,
+        /// What could not be looked at, and why.
+        problems: Vec<Problem>,
+    },
     /// The release is in use and can't be changed.
     InUse {
         /// The release.
@@ -80,7 +89,9 @@ impl StoreError {
         match self {
             Self::Os(error) => error.class(),
             Self::Locked { .. } => Class::Locked,
-            Self::NotInstalled { .. } | Self::Corrupt { .. } | Self::NothingFits { .. } => Class::Failed,
+            Self::NotInstalled { .. } | Self::Corrupt { .. } | Self::NothingFits { .. } | Self::NotLooked { .. } => {
+                Class::Failed
+            }
             Self::Damaged { .. } => Class::Integrity,
             Self::InUse { .. } | Self::OtherContent { .. } => Class::Conflict,
             Self::Unfit(unfit) => unfit.class(),
@@ -98,6 +109,9 @@ impl StoreError {
             }
             Self::Damaged { package, release, .. } => Some(format!(
                 "`sidle repair {package} {release}` mends it from other releases, the repository, or a bundle file (`--from FILE`); `sidle verify` lists every file"
+            )),
+            Self::NotLooked { package, release, .. } => Some(format!(
+                "look at it as root; where the disk itself fails, `sidle repair {package} {release}` writes the files anew elsewhere on it"
             )),
             Self::InUse { .. } => Some("switch away from it, or end what uses it, first".to_owned()),
             Self::Corrupt { .. } => Some("restore it from a backup; sidle does not guess what it said".to_owned()),
@@ -144,6 +158,9 @@ impl fmt::Display for StoreError {
                     "cannot use {package} {release}: its files are not what was signed: {}",
                     listed(problems)
                 )
+            }
+            Self::NotLooked { package, release, problems } => {
+                write!(formatter, "cannot tell whether {package} {release} is as it was signed: {}", listed(problems))
             }
             Self::InUse { release, holders } => write!(formatter, "cannot take {release} away: {}", listed(holders)),
             Self::Corrupt { path, reason } => write!(formatter, "cannot understand {}: {reason}", path.display()),

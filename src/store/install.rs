@@ -227,7 +227,7 @@ impl Store {
         crash_point!("install.unpacked");
         make_durable(&tree)?;
         crash_point!("install.synced");
-        let index = index_of(&tree, &approved.manifest)?;
+        let index = index_of(&tree, &approved.manifest, Digest::of(&approved.manifest_bytes))?;
         let versions = package.child(layout::VERSIONS)?;
         staging.rename_exclusive(&name, &versions, &name)?;
         crash_point!("install.renamed");

@@ -1,5 +1,6 @@
 //! The receipt of an installed release: its manifest and the metadata that authorised it, verbatim, and its stat index.
 
+use super::check::FileTime;
 use super::index::{INDEX_LENGTH_MAXIMUM, Index};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
@@ -81,13 +82,13 @@ impl Store {
         let _ = self.receipt(release).map(|receipt| receipt.write_atomic(INDEX_NAME, &index.to_bytes(), FILE_MODE));
     }
 
-    /// When the index was written.
-    pub(super) fn index_time(&self, release: &Release) -> Option<(i64, u32)> {
-        Some(self.receipt(release).ok()?.stat(INDEX_NAME).ok()??.mtime)
-    }
-
-    pub(super) fn index(&self, release: &Release) -> Result<Index> {
+    /// The index, and when it was written.
+    pub(super) fn index(&self, release: &Release) -> Result<(Index, FileTime)> {
         let directory = self.receipt(release)?;
-        Index::parse(&directory.read(INDEX_NAME, INDEX_LENGTH_MAXIMUM)?, &directory.path().join(INDEX_NAME))
+        let path = directory.path().join(INDEX_NAME);
+        let missing = || StoreError::Corrupt { path: path.clone(), reason: "it is missing".to_owned() };
+        // Looked at first: one that is renewed meanwhile is younger than is believed here, never older.
+        let taken = directory.stat(INDEX_NAME)?.ok_or_else(missing)?.mtime;
+        Ok((Index::parse(&directory.read(INDEX_NAME, INDEX_LENGTH_MAXIMUM)?, &path)?, taken))
     }
 }

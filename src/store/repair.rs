@@ -68,20 +68,18 @@ impl Store {
     /// Checks a release quickly before a start. What is damaged is mended with this host's own files; an error that holds all that can't be.
     /// Gives what was mended; None: nothing was broken.
     pub fn verify_or_repair(&self, release: &Release) -> Result<Option<Repaired>> {
-        let damaged = match self.verify(release) {
+        let broken = match self.verify(release) {
             Ok(()) => return Ok(None),
-            Err(damaged @ StoreError::Damaged { .. }) => damaged,
+            Err(broken @ (StoreError::Damaged { .. } | StoreError::NotLooked { .. })) => broken,
             Err(error) => return Err(error),
         };
         // Whoever may not write, or finds the package locked, is told of the damage.
-        let Ok(repaired) = self.lock().and_then(|lock| self.repair(&lock, release, Depth::Quick, &mut NoPayload))
+        let Ok(mut repaired) = self.lock().and_then(|lock| self.repair(&lock, release, Depth::Quick, &mut NoPayload))
         else {
-            return Err(damaged);
+            return Err(broken);
         };
-        if repaired.left.is_empty() {
-            return Ok(Some(repaired));
-        }
-        Err(StoreError::Damaged { package: self.package.clone(), release: release.clone(), problems: repaired.left })
+        self.verdict(release, std::mem::take(&mut repaired.left))?;
+        Ok(Some(repaired))
     }
 
     /// Checks a release and mends what is broken, with files of this host, then with `payload`.
@@ -172,7 +170,7 @@ impl<'a> Bench<'a> {
         for problem in problems {
             let (parent, name) = self.place(&problem.path)?;
             let in_the_way = match problem.defect {
-                Defect::Foreign => true,
+                Defect::Foreign | Defect::Stray => true,
                 Defect::Kind => parent.stat(name)?.is_some_and(|stat| stat.kind == FileKind::Directory),
                 Defect::Missing | Defect::Mode(_) | Defect::Owner(..) | Defect::Content | Defect::Unreadable(_) => {
                     false

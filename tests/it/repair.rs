@@ -13,7 +13,7 @@ use sidle::bundle::unpack::PayloadSource;
 use sidle::digest::Digest;
 use sidle::os::dir::Dir;
 use sidle::store::Store;
-use sidle::store::check::{Defect, Depth, check_tree, index_of};
+use sidle::store::check::{Defect, Depth, index_of, look, suspects};
 use sidle::store::repair::{NoPayload, Repaired};
 use std::fs;
 use std::io::Read as _;
@@ -244,10 +244,10 @@ fn a_file_that_changed_in_the_moment_of_its_index_is_looked_into_again() {
     let path = host.tree().join("lib/same1");
     fs::write(&path, vec![b'?'; 3000]).unwrap();
     // The stat of the index is that of the bad file: only the time at which it was taken tells that it can't be relied on.
-    let index = index_of(&tree, manifest).unwrap();
+    let index = index_of(&tree, manifest, Digest::of(b"manifest")).unwrap();
     let changed = fs::metadata(&path).unwrap();
     let (seconds, nanoseconds) = (changed.ctime(), u32::try_from(changed.ctime_nsec()).unwrap());
-    let found = |taken| check_tree(&tree, manifest, Some((&index, taken)), Depth::Quick).problems;
+    let found = |taken| look(&tree, manifest, Some(&index), &suspects(&tree, &index, taken)).problems;
     for taken in [(seconds, nanoseconds), (seconds - 1, nanoseconds)] {
         let problems = found(taken);
         assert!(problems.len() == 1 && problems[0].path == "lib/same1", "{problems:?}");

@@ -1,0 +1,151 @@
+//! The check: what the signed manifest says is what lies on disk. The quick check compares the stat index and hashes what differs; the full
+//! check hashes everything. Both return all problems.
+
+mod look;
+mod quick;
+
+pub use look::{Checked, look};
+pub use quick::{Suspects, suspects};
+
+use super::index::{Index, Indexed};
+use super::{Result, Store, StoreError};
+use crate::bundle::manifest::Manifest;
+use crate::digest::Digest;
+use crate::os::dir::Dir;
+use crate::version::Release;
+use jiff::{SignedDuration, Timestamp};
+use std::fmt;
+
+/// How long ago a change must have been before what was hashed after it is remembered: file systems give changes of one moment the same time,
+/// some in steps of two seconds (FAT, ext3 without nanoseconds have one).
+const SETTLED: SignedDuration = SignedDuration::from_secs(2);
+
+/// The step in which the kernel counts file times: at most a hundredth of a second (`CONFIG_HZ` is 100 or more).
+const TICK: SignedDuration = SignedDuration::from_millis(10);
+
+/// A time as file systems have it: seconds since 1970, and nanoseconds.
+pub type FileTime = (i64, u32);
+
+/// One entry that is not as it was signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where, relative to the tree.
+    pub path: String,
+    /// What is wrong.
+    pub defect: Defect,
+}
+
+/// What is wrong with an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Defect {
+    /// It isn't there.
+    Missing,
+    /// It is a file, directory or link where another kind was signed.
+    Kind,
+    /// It has other permission bits.
+    Mode(u32),
+    /// It belongs to another user or group: these.
+    Owner(u32, u32),
+    /// It has other content, or points elsewhere.
+    Content,
+    /// It was not signed, and may be found and loaded in place of what was.
+    Foreign,
+    /// It was not signed, but nothing loads it: a core dump, what an editor or NFS left. It stands against nothing.
+    Stray,
+    /// It could not be looked at, because of this: not bad, but not known to be good.
+    Unreadable(String),
+}
+
+impl Problem {
+    /// Whether it is unknown if anything is wrong: it could not be looked at.
+    pub fn is_not_known(&self) -> bool {
+        matches!(self.defect, Defect::Unreadable(_))
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.defect {
+            Defect::Missing => write!(formatter, "{} is missing", self.path),
+            Defect::Kind => write!(formatter, "{} is of another kind", self.path),
+            Defect::Mode(mode) => write!(formatter, "{} has mode {mode:04o}", self.path),
+            Defect::Owner(user, group) => write!(formatter, "{} belongs to user {user}, group {group}", self.path),
+            Defect::Content => write!(formatter, "{} has other content", self.path),
+            Defect::Foreign => write!(formatter, "{} does not belong there", self.path),
+            Defect::Stray => write!(formatter, "{} does not belong there, but harms nothing", self.path),
+            Defect::Unreadable(reason) => write!(formatter, "{} could not be looked at: {reason}", self.path),
+        }
+    }
+}
+
+/// How thoroughly to check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Stat every entry; hash those whose stat differs from the index.
+    Quick,
+    /// Hash every file.
+    Full,
+}
+
+impl Store {
+    /// Checks a release quickly. `Damaged` with all that stands against a start; `NotLooked` where nothing does, but something could not be
+    /// looked at. Strays stand against nothing.
+    pub fn verify(&self, release: &Release) -> Result<()> {
+        self.verdict(release, self.check(release, Depth::Quick)?)
+    }
+
+    pub(super) fn verdict(&self, release: &Release, mut problems: Vec<Problem>) -> Result<()> {
+        problems.retain(|problem| problem.defect != Defect::Stray);
+        let (package, release) = (self.package.clone(), release.clone());
+        if problems.is_empty() {
+            Ok(())
+        } else if problems.iter().all(Problem::is_not_known) {
+            Err(StoreError::NotLooked { package, release, problems })
+        } else {
+            Err(StoreError::Damaged { package, release, problems })
+        }
+    }
+
+    /// Checks a release; all that is wrong with it, in the order of its manifest.
+    pub fn check(&self, release: &Release, depth: Depth) -> Result<Vec<Problem>> {
+        let tree = self.tree(release)?;
+        // Without a usable index everything is hashed: slower, and as sure.
+        let index = self.index(release).ok();
+        let suspects = match (depth, &index) {
+            (Depth::Quick, Some((index, taken))) => quick::suspects(&tree, index, *taken),
+            (Depth::Quick, None) | (Depth::Full, _) => Suspects::All,
+        };
+        if suspects.is_none() {
+            return Ok(Vec::new());
+        }
+        let bytes = self.manifest_bytes(release)?;
+        let (manifest, digest) = (self.manifest(release)?, Digest::of(&bytes));
+        let index = index.map(|(index, _)| index).filter(|index| index.is_of(&digest));
+        // The index of another manifest says nothing about this one.
+        let suspects = if index.is_some() { suspects } else { Suspects::All };
+        let mut checked = look::look(&tree, &manifest, index.as_ref(), &suspects);
+        let problems = std::mem::take(&mut checked.problems);
+        if let Some(index) = checked.renewed(&problems, &manifest, digest, index) {
+            self.renew_index(release, &index);
+        }
+        Ok(problems)
+    }
+}
+
+fn time((seconds, nanoseconds): FileTime) -> Timestamp {
+    Timestamp::new(seconds, nanoseconds.cast_signed()).unwrap_or(Timestamp::MAX)
+}
+
+/// The stat index of a tree whose content was verified just now; `digest` is that of its compressed manifest.
+pub fn index_of(tree: &Dir, manifest: &Manifest, digest: Digest) -> Result<Index> {
+    let mut stats = Vec::with_capacity(manifest.entries.len());
+    for entry in &manifest.entries {
+        let stat = tree.stat_path(entry.path.as_path())?.filter(|stat| stat.kind == look::kind_of(&entry.kind));
+        let stat = stat.ok_or_else(|| StoreError::Corrupt {
+            path: tree.path().join(entry.path.as_path()),
+            reason: "it changed while it was being installed".to_owned(),
+        })?;
+        stats.push(Indexed::of(&stat));
+    }
+    Ok(Index::new(manifest, digest, Indexed::of(&tree.stat_self()?), |number| stats[number]))
+}
