@@ -82,11 +82,12 @@ enum Harm {
     Link,
     Directory,
     Pipe,
+    Device,
     Foreign,
     Swap,
 }
 
-const HARMS: [Harm; 10] = [
+const HARMS: [Harm; 11] = [
     Harm::Delete,
     Harm::Truncate,
     Harm::Flip,
@@ -95,6 +96,7 @@ const HARMS: [Harm; 10] = [
     Harm::Link,
     Harm::Directory,
     Harm::Pipe,
+    Harm::Device,
     Harm::Foreign,
     Harm::Swap,
 ];
@@ -138,6 +140,10 @@ fn harm(tree: &Path, path: &Path, other: &Path, harm: Harm) {
         Harm::Pipe => {
             remove(&path);
             assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        }
+        Harm::Device => {
+            remove(&path);
+            assert!(std::process::Command::new("mknod").arg(&path).args(["c", "1", "3"]).status().unwrap().success());
         }
         Harm::Foreign if parent.is_dir() => fs::write(parent.join("sitecustomize.py"), "raise SystemExit").unwrap(),
         Harm::Swap => {
