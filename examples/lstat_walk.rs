@@ -19,7 +19,8 @@ struct Queue {
 }
 
 fn main() -> io::Result<()> {
-    let root = env::args_os().nth(1).map(PathBuf::from).ok_or_else(|| io::Error::other("usage: lstat_walk DIRECTORY"))?;
+    let root =
+        env::args_os().nth(1).map(PathBuf::from).ok_or_else(|| io::Error::other("usage: lstat_walk DIRECTORY"))?;
     let queue = Mutex::new(Queue { directories: vec![root], busy: 0 });
     let changed = Condvar::new();
     let threads = thread::available_parallelism()?.get();

@@ -16,6 +16,8 @@
 //! restart_pause_limit = "60s"  # … up to this
 //! fall_back_within = "10m"   # a release that never stays is left for the one before, if it became current no longer ago
 //! host_look = "10m"         # how often it is looked whether the host's libraries have changed under the current and previous release
+//! scrub_every = "7d"         # how often a supervisor has all files of its package hashed, slowly; "0s": never, a timer does it
+//! scrub_rate = "20MiB"       # how much of them a second
 //! keep_extra = 1             # releases kept beside current and previous
 //! by_hand_grace = "90d"      # how late the timestamp and snapshot of a bundle carried by hand may be
 //!
@@ -54,7 +56,7 @@ use crate::switch::windows::{Window, Windows};
 use crate::trust::{BY_HAND_GRACE, Expiry};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
-use repository::RepositoryFragment;
+use repository::{Bytes, RepositoryFragment};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -81,6 +83,8 @@ struct Fragment {
     restart_pause_limit: Option<Text>,
     fall_back_within: Option<Text>,
     host_look: Option<Text>,
+    scrub_every: Option<Text>,
+    scrub_rate: Option<Bytes>,
     keep_extra: Option<usize>,
     by_hand_grace: Option<Text>,
     restore_configuration: Option<bool>,
@@ -160,6 +164,8 @@ impl Fragment {
             restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
             fall_back_within: over.fall_back_within.or(self.fall_back_within),
             host_look: over.host_look.or(self.host_look),
+            scrub_every: over.scrub_every.or(self.scrub_every),
+            scrub_rate: over.scrub_rate.or(self.scrub_rate),
             keep_extra: over.keep_extra.or(self.keep_extra),
             by_hand_grace: over.by_hand_grace.or(self.by_hand_grace),
             restore_configuration: over.restore_configuration.or(self.restore_configuration),
@@ -192,6 +198,10 @@ pub struct Settings {
     pub extras: ExtrasPolicy,
     /// A directory of packages that they are rebuilt out of.
     pub extras_wheels: Option<PathBuf>,
+    /// How often a supervisor has its package scrubbed; zero: never.
+    pub scrub_every: Duration,
+    /// Bytes a second of a scrub.
+    pub scrub_rate: u64,
     /// Releases kept beside current and previous.
     pub keep_extra: usize,
     /// How late the timestamp and snapshot of a bundle carried by hand may be.
@@ -321,6 +331,8 @@ impl From<Fragment> for Settings {
             rehearsal: fragment.rehearsal.unwrap_or_default(),
             extras,
             extras_wheels: fragment.extras_wheels,
+            scrub_every: or_seconds(fragment.scrub_every, 7 * day),
+            scrub_rate: fragment.scrub_rate.map_or(20 << 20, |rate| rate.0),
             keep_extra: fragment.keep_extra.unwrap_or(1),
             by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),
             restore_configuration: fragment.restore_configuration.unwrap_or(false),

@@ -324,6 +324,14 @@ impl Entry {
         };
         ustar::Member { path: self.path.as_str(), kind, mode, mtime }
     }
+
+    /// Bytes of its content.
+    pub fn size(&self) -> u64 {
+        match self.kind {
+            EntryKind::File { size, .. } => size,
+            EntryKind::Directory { .. } | EntryKind::Link { .. } => 0,
+        }
+    }
 }
 
 /// The mode that a link's header has: what Linux shows for every link.

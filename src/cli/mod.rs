@@ -15,6 +15,7 @@ pub mod pack;
 pub mod status;
 pub mod switching;
 pub mod timing;
+pub mod trees;
 pub mod trust;
 pub mod upgrade;
 pub mod wanted;
@@ -87,6 +88,8 @@ enum Verb {
     Verify(host::VerifyArguments),
     /// Mends what is broken of releases: from this host's own files, a bundle file or the repository
     Repair(host::RepairArguments),
+    /// Hashes every file of the installed releases, slowly, and mends what is broken: for a timer
+    Scrub(host::ScrubArguments),
     /// Removes releases that nobody wants and nobody uses
     Collect(host::CollectArguments),
     /// Removes one release that nobody wants and nobody uses
@@ -181,6 +184,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Unhold(arguments) => hold::unhold(context, &arguments),
         Verb::Verify(arguments) => host::verify(context, &arguments),
         Verb::Repair(arguments) => host::repair(context, &arguments),
+        Verb::Scrub(arguments) => host::scrub(context, &arguments),
         Verb::Collect(arguments) => host::collect(context, &arguments),
         Verb::Remove(arguments) => host::remove(context, &arguments),
         Verb::Run(arguments) => host::run(context, arguments),

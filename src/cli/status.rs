@@ -4,6 +4,7 @@ use super::adopt::record::Adoption;
 use super::adopt::way_out;
 use super::follow::words;
 use super::ground::{self, HostChanges};
+use super::trees::{Sample, Trees, exposition};
 use super::{Context, Ended, instance_of};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
@@ -17,6 +18,7 @@ use crate::version::Release;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// `sidle status [PACKAGE]`
 #[derive(Debug, Args)]
@@ -26,6 +28,9 @@ pub struct StatusArguments {
     /// The instance; the package's default one without this
     #[arg(long, requires = "package")]
     instance: Option<InstanceName>,
+    /// Prints gauges in the Prometheus text format, for a textfile collector
+    #[arg(long, conflicts_with = "json")]
+    metrics: bool,
 }
 
 /// `sidle history PACKAGE`
@@ -53,13 +58,19 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
     }
     let mut texts = Vec::new();
     let mut values = Vec::new();
+    let mut samples = Vec::new();
     let mut class = None;
     for package in &packages {
         let instance = instance_of(package, arguments.instance.as_ref());
         let seen = Seen::look(context, package, &instance)?;
         texts.push(seen.text());
         values.push(seen.value());
+        seen.samples(&mut samples);
         class = class.or(seen.journal.live.as_ref().map(|_| Class::Pending));
+    }
+    if arguments.metrics {
+        context.output.result(&exposition(&samples), json!({}));
+        return Ok(Ended::Well);
     }
     context.output.result(&texts.join("\n\n"), json!({"instances": values}));
     Ok(class.map_or(Ended::Well, Ended::As))
@@ -75,6 +86,7 @@ struct Seen {
     supervisor: Option<SupervisorStatus>,
     hold: Option<Hold>,
     ground: HostChanges,
+    trees: Trees,
     last: Option<Entry>,
     /// What still works when sidle itself is gone.
     way_out: Vec<String>,
@@ -102,10 +114,16 @@ impl Seen {
         }
         let now = clock::now();
         let current = store.current(instance)?;
+        let journal = files.journal()?;
+        // What is to be there when it is needed: what a boot starts, and what a rollback does.
+        let looked: BTreeSet<&Release> =
+            current.iter().chain(&journal.previous).filter(|release| installed.contains(release)).collect();
+        let trees = Trees::look(&store, looked)?;
         Ok(Self {
             instance: instance.clone(),
             package: package.clone(),
-            journal: files.journal()?,
+            journal,
+            trees,
             installed,
             way_out: ways_out(context, &store, (package, instance), current.as_ref())?,
             current,
@@ -130,6 +148,10 @@ impl Seen {
         ];
         if let Some(hold) = &self.hold {
             lines.push(format!("  held       {hold}"));
+        }
+        lines.extend(self.trees.lines().into_iter().map(|(name, text)| format!("  {name:<10} {text}")));
+        if let Some(unwatched) = self.supervisor.as_ref().and_then(|status| status.unwatched.as_ref()) {
+            lines.push(format!("             the running tree is {unwatched}"));
         }
         lines.extend(self.ground.lines.iter().map(|text| format!("  host       {text}")));
         lines.extend(self.ground.warnings.iter().map(|text| format!("  WARNING    {text}")));
@@ -184,6 +206,21 @@ impl Seen {
         }
     }
 
+    fn samples(&self, out: &mut Vec<Sample>) {
+        let (instance, package) = (&self.instance, &self.package);
+        let labels = format!("instance=\"{instance}\",package=\"{package}\"");
+        let agent = self.supervisor.as_ref().and_then(|status| status.agent.as_ref());
+        let of = |release: &Release| format!("{labels},release=\"{release}\"");
+        out.extend(self.current.iter().map(|current| Sample::new("sidle_current_info", &of(current), 1)));
+        let running = agent.and_then(|agent| agent.release.as_ref());
+        out.extend(running.map(|running| Sample::new("sidle_running_info", &of(running), 1)));
+        let healthy = agent.is_some_and(|agent| agent.lacks.is_none());
+        out.push(Sample::new("sidle_supervised", &labels, u8::from(self.supervisor.is_some())));
+        out.push(Sample::new("sidle_healthy", &labels, u8::from(healthy)));
+        out.push(Sample::new("sidle_switch_live", &labels, u8::from(self.journal.live.is_some())));
+        self.trees.samples(package.as_str(), out);
+    }
+
     fn value(&self) -> Value {
         json!({
             "instance": self.instance,
@@ -193,6 +230,7 @@ impl Seen {
             "installed": self.installed,
             "supervisor": self.supervisor,
             "hold": self.hold,
+            "trees": self.trees.value(),
             "host_changes": self.ground.lines,
             "warnings": self.ground.warnings,
             "rehearsed_again": self.ground.rehearsed,
@@ -231,10 +269,12 @@ pub fn history(context: &Context, arguments: &HistoryArguments) -> Result<Ended,
     let switches = history.entries().iter().map(|entry| (entry.ended_at, line(entry)));
     let mut lines: Vec<(Timestamp, String)> =
         switches.chain(again.entries().iter().map(|again| (again.at, ground::line(again)))).collect();
+    let incidents = Store::new(&context.layout, &arguments.package).incidents()?;
+    lines.extend(incidents.iter().map(|incident| (incident.at, format!("{}  {incident}", moment(incident.at)))));
     lines.sort_by_key(|(at, _)| *at);
     let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
     let text = if lines.is_empty() { format!("{instance} was never switched") } else { lines.join("\n") };
-    let value = json!({"instance": instance, "switches": history.entries(), "rehearsed_again": again.entries()});
+    let value = json!({"instance": instance, "switches": history.entries(), "rehearsed_again": again.entries(), "incidents": incidents});
     context.output.result(&text, value);
     Ok(Ended::Well)
 }

@@ -436,6 +436,7 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
             wheels: settings.extras_wheels.map(|path| context.layout.on_host(&path)),
         },
         host_look: settings.host_look,
+        scrub_every: settings.scrub_every,
         keeping: Keeping { except: no_configuration, restore: settings.restore_configuration },
     };
     run_supervisor(&context.layout, supervise, agents)?;

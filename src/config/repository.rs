@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for Paths {
 /// A number of bytes as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-struct Bytes(u64);
+pub(super) struct Bytes(pub(super) u64);
 
 impl TryFrom<String> for Bytes {
     type Error = String;

@@ -279,6 +279,21 @@ impl Identity {
     }
 }
 
+/// Lets everybody else go first from now on, on the processors and on the disk: what this process does has time. Where the kernel has no
+/// priorities for one of them, nothing happens.
+pub fn give_way() {
+    const NICE_LAST: i32 = 19;
+    /// `IOPRIO_WHO_PROCESS`, and the class `IOPRIO_CLASS_IDLE` above its 13 bits of data (`linux/ioprio.h`).
+    const THIS_PROCESS: libc::c_int = 1;
+    const IDLE: libc::c_int = 3 << 13;
+    let _ = rustix::process::setpriority_process(None, NICE_LAST);
+    #[expect(unsafe_code, reason = "no library has a safe call for it")]
+    // SAFETY: it takes three numbers and sets a property of this process.
+    unsafe {
+        libc::syscall(libc::SYS_ioprio_set, THIS_PROCESS, 0, IDLE);
+    }
+}
+
 /// The link that leads to the running program, even where its file has been replaced or removed.
 const OWN_LINK: &str = "/proc/self/exe";
 

@@ -1,6 +1,7 @@
 //! inotify: wakes a wait when a directory changes. A hint only: every user looks again by itself, and on a timer.
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -24,6 +25,27 @@ impl Watch {
         for directory in directories {
             // One that doesn't exist, or a full watch table, is covered by the timer.
             let _ = inotify::add_watch(&fd, directory, flags);
+        }
+        Ok(Self { fd })
+    }
+
+    /// Watches all of these directories for any change of an entry, of modes and owners, too. An error: one of them could not be watched.
+    pub fn of_trees<'a>(directories: impl IntoIterator<Item = &'a Path>) -> io::Result<Self> {
+        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let flags = WatchFlags::ATTRIB
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::DONT_FOLLOW
+            | WatchFlags::ONLYDIR;
+        for directory in directories {
+            match inotify::add_watch(&fd, directory, flags) {
+                // One that is gone is a change that is looked for now, and its parent is watched.
+                Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
         }
         Ok(Self { fd })
     }

@@ -157,6 +157,11 @@ impl Index {
         &self.text[self.directories[number].clone()]
     }
 
+    /// The paths of all directories that hold entries, the tree itself among them.
+    pub fn directories(&self) -> impl Iterator<Item = &str> {
+        self.directories.iter().map(|path| &self.text[path.clone()])
+    }
+
     /// The name of an entry in its directory.
     pub fn name(&self, place: &Place) -> &str {
         &self.text[place.name.clone()]

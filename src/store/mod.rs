@@ -9,6 +9,7 @@ pub mod current;
 pub mod error;
 pub mod ground;
 pub mod held;
+pub mod incident;
 pub mod index;
 pub mod install;
 pub mod lease;
@@ -16,6 +17,7 @@ pub mod preflight;
 pub mod receipt;
 pub mod recover;
 pub mod repair;
+pub mod scrub;
 
 pub use error::StoreError;
 

@@ -11,6 +11,8 @@ use crate::failure::Report;
 use crate::os::dir::Dir;
 use crate::trust::Floor;
 use crate::version::Release;
+use jiff::Timestamp;
+use std::collections::BTreeSet;
 
 const MANIFEST_NAME: &str = "manifest.json.zst";
 const INDEX_NAME: &str = "index";
@@ -51,7 +53,7 @@ impl Store {
         Ok(())
     }
 
-    fn receipt(&self, release: &Release) -> Result<Dir> {
+    pub(super) fn receipt(&self, release: &Release) -> Result<Dir> {
         self.tree(release)?;
         Ok(Dir::open(&self.layout.receipts(&self.package))?.child(release.to_string())?)
     }
@@ -80,6 +82,23 @@ impl Store {
     /// that write at once may spoil the file, which has a checksum: then all is hashed once more.
     pub(super) fn renew_index(&self, release: &Release, index: &Index) {
         let _ = self.receipt(release).map(|receipt| receipt.write_atomic(INDEX_NAME, &index.to_bytes(), FILE_MODE));
+    }
+
+    /// The directories of a tree that hold entries, relative to it.
+    pub fn directories(&self, release: &Release) -> Result<Vec<String>> {
+        // The index is read faster; without one the manifest knows.
+        if let Ok((index, _)) = self.index(release) {
+            return Ok(index.directories().map(str::to_owned).collect());
+        }
+        let manifest = self.manifest(release)?;
+        let parents: BTreeSet<&str> = manifest.entries.iter().map(|entry| entry.path.split().0).collect();
+        Ok(parents.into_iter().map(str::to_owned).collect())
+    }
+
+    /// When a release was installed here; None: its receipt's time can't be read.
+    pub fn installed_at(&self, release: &Release) -> Result<Option<Timestamp>> {
+        let stat = self.receipt(release)?.stat(MANIFEST_NAME)?;
+        Ok(stat.and_then(|stat| Timestamp::new(stat.mtime.0, stat.mtime.1.cast_signed()).ok()))
     }
 
     /// The index, and when it was written.

@@ -4,6 +4,7 @@
 
 use super::check::{Defect, Depth, Problem};
 use super::held::HeldFiles;
+use super::incident::{Incident, Occasion};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::manifest::{EntryKind, Manifest};
 use crate::bundle::rebuild::{copy_files, unpack_files};
@@ -26,6 +27,8 @@ const ASIDE_MAXIMUM: usize = 10_000;
 /// What a repair came to.
 #[derive(Debug, Default)]
 pub struct Repaired {
+    /// What was wrong at first.
+    pub found: Vec<Problem>,
     /// What was mended, relative to the tree.
     pub mended: Vec<String>,
     /// What was set aside, and where it is now.
@@ -74,7 +77,8 @@ impl Store {
             Err(error) => return Err(error),
         };
         // Whoever may not write, or finds the package locked, is told of the damage.
-        let Ok(mut repaired) = self.lock().and_then(|lock| self.repair(&lock, release, Depth::Quick, &mut NoPayload))
+        let Ok(mut repaired) =
+            self.lock().and_then(|lock| self.repair(&lock, release, (Depth::Quick, Occasion::Start), &mut NoPayload))
         else {
             return Err(broken);
         };
@@ -82,27 +86,41 @@ impl Store {
         Ok(Some(repaired))
     }
 
-    /// Checks a release and mends what is broken, with files of this host, then with `payload`.
+    /// Checks a release and mends what is broken, with files of this host, then with `payload`. What was found is remembered.
     pub fn repair(
+        &self,
+        lock: &PackageLock,
+        release: &Release,
+        (depth, occasion): (Depth, Occasion),
+        payload: &mut dyn PayloadSource,
+    ) -> Result<Repaired> {
+        let mut repaired = Repaired { found: self.check(release, depth)?, ..Repaired::default() };
+        if repaired.found.is_empty() {
+            return Ok(repaired);
+        }
+        let ended = self.mend(lock, release, depth, payload, &mut repaired);
+        self.remember(lock, Incident::of(release, occasion, &repaired));
+        ended.map(|()| repaired)
+    }
+
+    fn mend(
         &self,
         lock: &PackageLock,
         release: &Release,
         depth: Depth,
         payload: &mut dyn PayloadSource,
-    ) -> Result<Repaired> {
-        let mut repaired = Repaired::default();
-        let found = self.check(release, depth)?;
-        if found.is_empty() {
-            return Ok(repaired);
-        }
+        repaired: &mut Repaired,
+    ) -> Result<()> {
         let manifest = self.manifest(release)?;
         let bench = Bench::new(self, release, &manifest)?;
+        // Until it is known what is left, all of it is.
+        repaired.left = repaired.found.clone();
         // Directories first: what is below a missing or closed one can't be looked at.
-        bench.mend_directories(&found, &mut repaired)?;
+        bench.mend_directories(&repaired.left.clone(), repaired)?;
         let broken = self.check(release, depth)?;
-        bench.set_aside(&broken, &mut repaired)?;
-        let mended = bench.mend_files(&broken, payload, &mut repaired);
-        bench.mend_links(&broken, &mut repaired)?;
+        bench.set_aside(&broken, repaired)?;
+        let mended = bench.mend_files(&broken, payload, repaired);
+        bench.mend_links(&broken, repaired)?;
         self.empty_staging(lock)?;
         mended?;
         bench.tree.sync_filesystem()?;
@@ -110,8 +128,9 @@ impl Store {
         repaired.left = self.check(release, depth)?;
         repaired.mended.sort();
         repaired.mended.dedup();
-        repaired.mended.retain(|path| repaired.left.iter().all(|problem| problem.path != *path));
-        Ok(repaired)
+        let left = &repaired.left;
+        repaired.mended.retain(|path| left.iter().all(|problem| problem.path != *path));
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! What wakes the supervisor: a child's end, a question on the control socket, a change in a watched directory, a signal, the time.
 
 use super::control::{self, Answer, LINE_LENGTH_MAXIMUM, Request};
+use super::tree::Fresh;
 use crate::failure::{Class, Report};
 use crate::os::watch::Watch;
 use crate::os::{OsError, process, socket};
@@ -20,6 +21,8 @@ pub enum Event {
     Child,
     /// A watched directory changed.
     Changed,
+    /// Something in a running release's tree changed.
+    TreeChanged,
     /// Somebody asks for something.
     Asked(Box<Question>),
     /// The supervisor is to end.
@@ -58,6 +61,7 @@ pub struct Events {
     hangup: Signal,
     watch: Option<pipe::Receiver>,
     watched: Vec<PathBuf>,
+    trees: Option<pipe::Receiver>,
 }
 
 impl Events {
@@ -72,7 +76,17 @@ impl Events {
             hangup: signal(SignalKind::hangup()).map_err(failed)?,
             watch: None,
             watched: Vec::new(),
+            trees: None,
         })
+    }
+
+    /// Watches the trees of running releases by this from now on.
+    pub(super) fn watch_trees(&mut self, fresh: Fresh) {
+        self.trees = match fresh {
+            Fresh::AsBefore => return,
+            Fresh::Nothing => None,
+            Fresh::Watch(watch) => pipe::Receiver::from_owned_fd_unchecked(watch.into()).ok(),
+        };
     }
 
     /// Watches these directories from now on. Where the kernel has no watch left, the timer serves alone.
@@ -102,6 +116,7 @@ impl Events {
                 Err(_) => Event::Timer,
             },
             () = changed(self.watch.as_ref()) => Event::Changed,
+            () = changed(self.trees.as_ref()) => Event::TreeChanged,
             () = tokio::time::sleep(pause) => Event::Timer,
         }
     }

@@ -45,15 +45,18 @@ impl Supervisor {
     /// Writes the status file when something changed.
     pub(super) fn report(&mut self, _now: Moment) -> Result<(), OsError> {
         let agent = self.health.as_ref().map(|(_, status)| status.clone());
+        let tree = self.tree.trouble();
         let troubles: Vec<&str> = self
             .trouble
             .iter()
             .map(String::as_str)
             .chain(self.renewal.failure())
             .chain(self.ground.trouble())
+            .chain(tree.as_deref())
             .collect();
         let trouble = Some(troubles.join("; ")).filter(|text| !text.is_empty());
         let status = SupervisorStatus::new(self.own.clone(), agent, trouble, self.ended.clone());
+        let status = status.with_unwatched(self.tree.unwatched().map(str::to_owned));
         if self.written.as_ref() != Some(&status) {
             status.write(&self.directory)?;
             let words = match (&status.agent, &status.trouble) {

@@ -12,6 +12,7 @@ pub mod renew;
 pub mod restart;
 pub mod status;
 mod take_up;
+mod tree;
 
 use crate::agent::Registry;
 use crate::agent::gate::{Origin, Role};
@@ -39,6 +40,7 @@ use status::{AgentStatus, Ended, SupervisorStatus};
 use std::path::PathBuf;
 use std::time::Duration;
 use take_up::TakeUp;
+use tree::TreeWatch;
 
 /// What a supervisor is told.
 #[derive(Debug, Clone)]
@@ -65,6 +67,8 @@ pub struct SuperviseSettings {
     pub rehearsals: Rehearsals,
     /// How often it is looked whether the host has changed under the releases.
     pub host_look: Duration,
+    /// How often the package is scrubbed; zero: never.
+    pub scrub_every: Duration,
     /// How configuration is kept.
     pub keeping: Keeping,
 }
@@ -93,6 +97,7 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
                 tell("READY=1");
             }
             events.watch(supervisor.watches());
+            events.watch_trees(supervisor.tree.take_watch());
             let event = match supervisor.successor() {
                 Some(program) => renew::succeed(&program, &mut supervisor, &mut events).await,
                 None => events.next(pause).await,
@@ -142,6 +147,7 @@ struct Supervisor {
     /// A changed configuration is to be taken up after the live switch.
     take_up: TakeUp,
     ground: GroundWatch,
+    tree: TreeWatch,
     registry: Registry,
 }
 
@@ -202,6 +208,7 @@ impl Supervisor {
             left: false,
             take_up,
             ground: GroundWatch::default(),
+            tree: TreeWatch::default(),
             registry,
         })
     }
@@ -223,7 +230,7 @@ impl Supervisor {
         if self.processes.reap()? {
             self.health = None;
         }
-        let rehearsed = self.driver.children().into_iter().chain(self.ground.child());
+        let rehearsed = self.driver.children().into_iter().chain(self.ground.child()).chain(self.tree.child());
         children::take_others(&self.processes.children().into_iter().chain(rehearsed).collect())?;
         self.note_ends(now);
         if self.over {
@@ -261,7 +268,7 @@ impl Supervisor {
             self.report(now)?;
             return Ok(Duration::ZERO);
         }
-        let until_look = self.look(now).min(self.give_back(now)).min(self.watch_ground(now));
+        let until_look = self.look(now).min(self.give_back(now)).min(self.watch_ground(now)).min(self.watch_trees(now));
         self.report(now)?;
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =
@@ -301,7 +308,9 @@ impl Supervisor {
         let how = self.processes.how_ended(which);
         let loops = which.release().and_then(|release| self.restart.trouble(release, how));
         let again = how.map(|how| format!("the agent {how} and was started again"));
-        self.trouble = match self.start(which) {
+        let started = self.start(which);
+        let damaged = started.as_ref().err().filter(|report| report.class == Class::Integrity).map(ToString::to_string);
+        self.trouble = match started {
             Err(report) => Some(report.to_string()),
             Ok(mended) => loops.clone().or(again).or(mended),
         };
@@ -309,6 +318,9 @@ impl Supervisor {
         self.restart.begins(now.since_boot);
         if let Some(loops) = loops {
             self.leave_for_the_one_before(&loops, now);
+        }
+        if let Some(damaged) = damaged {
+            self.leave_the_damaged_one(&damaged, now);
         }
         HEALTH_LOOK_SOON
     }
@@ -327,6 +339,7 @@ impl Supervisor {
     fn handle(&mut self, event: Event, now: Moment) {
         match event {
             Event::Timer | Event::Child | Event::Changed => {}
+            Event::TreeChanged => self.tree.changed(now),
             Event::Renew => self.renewal = Renewal::Wanted,
             Event::Asked(question) => {
                 let answer = match question.request.clone() {

@@ -98,6 +98,20 @@ impl Supervisor {
         }
     }
 
+    /// A current release that is damaged, and can't be mended with what this host has, is left for the one before it, if that one is whole: an
+    /// agent that answers can be told to fetch the rest.
+    pub(super) fn leave_the_damaged_one(&mut self, damaged: &str, now: Moment) {
+        let journal = self.driver.journal();
+        let Some(to) = journal.previous.clone().filter(|_| journal.live.is_none()) else { return };
+        if self.driver.store().verify_or_repair(&to).is_err() {
+            return;
+        }
+        let reason = format!("it could not be started: {damaged}");
+        if let Err(report) = self.begin(self.own_wish(Purpose::Rollback, Some(Mode::Now), to, &reason), None, now) {
+            self.trouble = Some(format!("{damaged}; {report}"));
+        }
+    }
+
     /// Remembers how agents ended, and what they had not finished.
     pub(super) fn note_ends(&mut self, now: Moment) {
         for end in self.processes.take_ends() {

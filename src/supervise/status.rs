@@ -67,6 +67,9 @@ pub struct SupervisorStatus {
     /// How the agent ended last; None: it has not, since the host was started.
     #[serde(default)]
     pub ended: Option<Ended>,
+    /// How the running trees are looked after, and why so, where no watch could be had.
+    #[serde(default)]
+    pub unwatched: Option<String>,
     /// The supervisor's own version.
     #[serde(default)]
     pub version: String,
@@ -87,7 +90,21 @@ impl SupervisorStatus {
         trouble: Option<String>,
         ended: Option<Ended>,
     ) -> Self {
-        Self { schema: 1, supervisor, agent, trouble, ended, version: env!("CARGO_PKG_VERSION").to_owned() }
+        Self {
+            schema: 1,
+            supervisor,
+            agent,
+            trouble,
+            ended,
+            unwatched: None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    /// This status with how the running trees are looked after.
+    #[must_use]
+    pub fn with_unwatched(self, unwatched: Option<String>) -> Self {
+        Self { unwatched, ..self }
     }
 
     /// What was written last: by the supervisor before, or by this process before it became a newer program.

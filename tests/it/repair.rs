@@ -14,6 +14,7 @@ use sidle::digest::Digest;
 use sidle::os::dir::Dir;
 use sidle::store::Store;
 use sidle::store::check::{Defect, Depth, index_of, look, suspects};
+use sidle::store::incident::Occasion;
 use sidle::store::repair::{NoPayload, Repaired};
 use std::fs;
 use std::io::Read as _;
@@ -46,7 +47,7 @@ impl Host {
 
     fn repair(&self, depth: Depth, payload: &mut dyn PayloadSource) -> Repaired {
         let lock = self.store.lock().unwrap();
-        self.store.repair(&lock, &"2.0-1".parse().unwrap(), depth, payload).unwrap()
+        self.store.repair(&lock, &"2.0-1".parse().unwrap(), (depth, Occasion::Request), payload).unwrap()
     }
 
     fn has_other_owners(&self) -> bool {
@@ -253,7 +254,7 @@ fn a_file_that_changed_in_the_moment_of_its_index_is_looked_into_again() {
     let index = index_of(&tree, manifest, Digest::of(b"manifest")).unwrap();
     let changed = fs::metadata(&path).unwrap();
     let (seconds, nanoseconds) = (changed.ctime(), u32::try_from(changed.ctime_nsec()).unwrap());
-    let found = |taken| look(&tree, manifest, Some(&index), &suspects(&tree, &index, taken)).problems;
+    let found = |taken| look(&tree, manifest, Some(&index), &suspects(&tree, &index, taken), 2).problems;
     for taken in [(seconds, nanoseconds), (seconds - 1, nanoseconds)] {
         let problems = found(taken);
         assert!(problems.len() == 1 && problems[0].path == "lib/same1", "{problems:?}");

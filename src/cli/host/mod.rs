@@ -7,6 +7,7 @@ mod marks;
 mod repair;
 mod repository;
 mod run;
+mod scrub;
 mod verify;
 
 pub use collect::{CollectArguments, RemoveArguments, collect, remove};
@@ -18,6 +19,7 @@ pub use repository::{FetchArguments, install as install_from_repository, notices
 pub use run::{RunArguments, run};
 #[cfg(feature = "test-hooks")]
 pub use run::{TestFlipArguments, test_flip};
+pub use scrub::{ScrubArguments, scrub};
 pub use verify::{VerifyArguments, verify};
 
 use super::Context;

@@ -10,8 +10,10 @@ use crate::cli::facts::{Facts, count};
 use crate::cli::{Context, Ended, input};
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
+use crate::os::process;
 use crate::store::Store;
 use crate::store::check::Depth;
+use crate::store::incident::Occasion;
 use crate::store::repair::{NoPayload, Repaired};
 use crate::version::Release;
 use clap::Args;
@@ -28,6 +30,16 @@ pub struct RepairArguments {
     /// Read and hash every file, also those that look untouched
     #[arg(long)]
     full: bool,
+    /// The watch on the running release asks for it: it gives way to everybody
+    #[arg(long, hide = true)]
+    watch: bool,
+    #[command(flatten)]
+    means: MeansArguments,
+}
+
+/// Where what is broken may come from.
+#[derive(Debug, Args)]
+pub struct MeansArguments {
     /// Take what this host's own files don't have from this bundle file
     #[arg(long, value_name = "FILE", conflicts_with = "offline")]
     from: Option<PathBuf>,
@@ -43,11 +55,16 @@ pub fn repair(context: &Context, arguments: &RepairArguments) -> Result<Ended, R
     let package = &arguments.package;
     packages(context, Some(package))?;
     let store = Store::new(&context.layout, package);
+    let depth = if arguments.full { Depth::Full } else { Depth::Quick };
+    let occasion = if arguments.watch { Occasion::Watch } else { Occasion::Request };
+    if arguments.watch {
+        process::give_way();
+    }
     let releases = arguments.release.clone().map_or_else(|| store.releases(), |release| Ok(vec![release]))?;
     let (mut facts, mut values) = (Facts::new(), Vec::new());
     let (mut damaged, mut changed) = (false, false);
     for release in releases {
-        let repaired = mend(context, arguments, &store, &release)?;
+        let repaired = mend(context, &arguments.means, &store, &release, (depth, occasion))?;
         damaged |= !repaired.left.is_empty();
         changed |= repaired.changed();
         tell(&mut facts, &format!("{package} {release}"), &repaired);
@@ -62,29 +79,38 @@ pub fn repair(context: &Context, arguments: &RepairArguments) -> Result<Ended, R
 }
 
 /// One release: first with what is here, under the lock; then with what must be brought, which is brought without it.
-fn mend(context: &Context, arguments: &RepairArguments, store: &Store, release: &Release) -> Result<Repaired, Report> {
-    let depth = if arguments.full { Depth::Full } else { Depth::Quick };
+pub(super) fn mend(
+    context: &Context,
+    means: &MeansArguments,
+    store: &Store,
+    release: &Release,
+    how: (Depth, Occasion),
+) -> Result<Repaired, Report> {
+    // What is whole needs no lock.
+    if store.check(release, how.0)?.is_empty() {
+        return Ok(Repaired::default());
+    }
     let manifest = store.manifest(release)?;
-    let here = store.repair(&store.lock()?, release, depth, &mut NoPayload)?;
+    let here = store.repair(&store.lock()?, release, how, &mut NoPayload)?;
     let broken = broken_files(&manifest, &here);
     if broken.is_empty() {
         return Ok(here);
     }
     let with = |payload: &mut dyn PayloadSource| -> Result<Repaired, Report> {
-        let more = store.repair(&store.lock()?, release, depth, payload)?;
+        let more = store.repair(&store.lock()?, release, how, payload)?;
         let mut mended = here.mended.clone();
         mended.extend(more.mended);
         Ok(Repaired { mended, aside: [here.aside.clone(), more.aside].concat(), ..more })
     };
-    if let Some(file) = &arguments.from {
+    if let Some(file) = &means.from {
         let file = input::open(file, "a bundle file that holds the release")?;
         return with(&mut BundledPayload::new(file, manifest.id()));
     }
-    if arguments.offline || !is_named(context, &arguments.fetch)? {
+    if means.offline || !is_named(context, &means.fetch)? {
         return Ok(here);
     }
     let notices = notices(context);
-    let mut fetcher = open(context, &arguments.fetch, &notices)?;
+    let mut fetcher = open(context, &means.fetch, &notices)?;
     let mut payload = Payload::of(&mut fetcher, &manifest);
     if let Err(report) = payload.fetch(&frames_of(&manifest, &broken), &context.output.bar("fetching")) {
         return Ok(Repaired { unreachable: Some(report), ..here });
@@ -100,7 +126,7 @@ fn broken_files(manifest: &Manifest, repaired: &Repaired) -> Vec<usize> {
     entries.filter(|(_, entry)| is_left(entry.path.as_str())).map(|(index, _)| index).collect()
 }
 
-fn tell(facts: &mut Facts, name: &str, repaired: &Repaired) {
+pub(super) fn tell(facts: &mut Facts, name: &str, repaired: &Repaired) {
     let sound = repaired.left.is_empty();
     let word = match (sound, repaired.changed()) {
         (true, false) => "nothing is broken".to_owned(),
@@ -120,7 +146,7 @@ fn tell(facts: &mut Facts, name: &str, repaired: &Repaired) {
     }
 }
 
-fn value(release: &Release, repaired: &Repaired) -> Value {
+pub(super) fn value(release: &Release, repaired: &Repaired) -> Value {
     let left: Vec<String> = repaired.left.iter().map(ToString::to_string).collect();
     let aside: Vec<Value> = repaired.aside.iter().map(|(path, place)| json!({"path": path, "place": place})).collect();
     json!({"release": release, "sound": left.is_empty(), "mended": repaired.mended, "aside": aside, "problems": left})

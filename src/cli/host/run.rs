@@ -5,8 +5,9 @@ use crate::cli::{Context, Ended, agents, instance_of};
 use crate::config::Settings;
 use crate::failure::Report;
 use crate::name::{InstanceName, PackageName};
-use crate::run::{RunRequest, RunRole, run as become_program};
-use crate::store::Store;
+use crate::run::{RunError, RunRequest, RunRole, run as become_program};
+use crate::store::{Store, StoreError};
+use crate::switch::files::InstanceFiles;
 use crate::version::Release;
 use clap::Args;
 use std::ffi::OsString;
@@ -38,7 +39,9 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
     packages(context, Some(&package))?;
     let instance = instance_of(&package, arguments.instance.as_ref());
     let (_, configuration) = Settings::read(&context.layout)?.instance(&context.layout, &instance)?;
-    let request = RunRequest {
+    let store = Store::new(&context.layout, &package);
+    let current = store.current(&instance)?.filter(|_| arguments.release.is_none());
+    let mut request = RunRequest {
         release: arguments.release,
         instance,
         command: arguments.command,
@@ -47,7 +50,20 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
         role: if arguments.await_start { RunRole::Agent } else { RunRole::Tool },
         registry: agents,
     };
-    Err(become_program(&Store::new(&context.layout, &package), &request).into())
+    let failed = become_program(&store, &request);
+    let (Some(current), RunError::Store(StoreError::Damaged { .. }), RunRole::Tool) = (current, &failed, request.role)
+    else {
+        return Err(failed.into());
+    };
+    let Some(previous) = InstanceFiles::new(&context.layout, &request.instance, &package).journal()?.previous else {
+        return Err(failed.into());
+    };
+    // What a person, or cron, wants done is done by the release before.
+    context.output.warning(&format!(
+        "{package} {current} is damaged and can't be mended here: {previous} runs instead; {failed}"
+    ));
+    request.release = Some(previous);
+    Err(become_program(&store, &request).into())
 }
 
 /// `sidle test-flip PACKAGE RELEASE`

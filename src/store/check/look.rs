@@ -4,8 +4,8 @@ use super::{Defect, Problem, SETTLED, Suspects, time};
 use crate::bundle::handles::Handles;
 use crate::bundle::manifest::{Entry, EntryKind, Manifest};
 use crate::digest::{Digest, Hasher};
+use crate::os::clock;
 use crate::os::dir::{Dir, FileKind};
-use crate::os::{clock, host};
 use crate::store::index::{Index, Indexed};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -56,7 +56,8 @@ impl Checked {
 }
 
 /// Looks into the suspected entries of a tree. `index` is what was known of it: an entry that had another owner then must have that one.
-pub fn look(tree: &Dir, manifest: &Manifest, index: Option<&Index>, suspects: &Suspects) -> Checked {
+/// Large files are read by one thread each, `threads` at a time.
+pub fn look(tree: &Dir, manifest: &Manifest, index: Option<&Index>, suspects: &Suspects, threads: usize) -> Checked {
     let all: Vec<usize>;
     let (root, entries) = match suspects {
         Suspects::All => {
@@ -72,7 +73,7 @@ pub fn look(tree: &Dir, manifest: &Manifest, index: Option<&Index>, suspects: &S
     let mut found = Found::default();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        let threads = host::parallelism().min(entries.len().div_ceil(BATCH_ENTRIES));
+        let threads = threads.min(entries.len().div_ceil(BATCH_ENTRIES));
         let looks: Vec<_> = (0..threads).map(|_| scope.spawn(|| look.at(entries, &next))).collect();
         for look in looks {
             found.append(look.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

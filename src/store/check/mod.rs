@@ -12,6 +12,7 @@ use super::{Result, Store, StoreError};
 use crate::bundle::manifest::Manifest;
 use crate::digest::Digest;
 use crate::os::dir::Dir;
+use crate::os::host;
 use crate::version::Release;
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
@@ -123,7 +124,7 @@ impl Store {
         let index = index.map(|(index, _)| index).filter(|index| index.is_of(&digest));
         // The index of another manifest says nothing about this one.
         let suspects = if index.is_some() { suspects } else { Suspects::All };
-        let mut checked = look::look(&tree, &manifest, index.as_ref(), &suspects);
+        let mut checked = look::look(&tree, &manifest, index.as_ref(), &suspects, host::parallelism());
         let problems = std::mem::take(&mut checked.problems);
         if let Some(index) = checked.renewed(&problems, &manifest, digest, index) {
             self.renew_index(release, &index);

@@ -1,0 +1,58 @@
+//! `sidle scrub`: hashes every file of the installed releases, slowly and giving way to everybody, and mends what is broken. What a timer runs.
+
+use super::packages;
+use super::repair::{MeansArguments, mend, tell, value};
+use crate::cli::facts::{Facts, count};
+use crate::cli::{Context, Ended};
+use crate::config::Settings;
+use crate::failure::{Class, Report};
+use crate::name::PackageName;
+use crate::os::process;
+use crate::store::Store;
+use crate::store::check::Depth;
+use crate::store::incident::Occasion;
+use clap::Args;
+use serde_json::json;
+
+/// `sidle scrub [PACKAGE]`
+#[derive(Debug, Args)]
+pub struct ScrubArguments {
+    /// The package; all packages without this
+    package: Option<PackageName>,
+    #[command(flatten)]
+    means: MeansArguments,
+}
+
+/// `sidle scrub`: exit 6 where something stays broken.
+pub fn scrub(context: &Context, arguments: &ScrubArguments) -> Result<Ended, Report> {
+    let rate = Settings::read(&context.layout)?.scrub_rate;
+    process::give_way();
+    let (mut facts, mut values, mut damaged) = (Facts::new(), Vec::new(), false);
+    for package in packages(context, arguments.package.as_ref())? {
+        let store = Store::new(&context.layout, &package);
+        for release in store.releases()? {
+            let bar = context.output.bar("looking");
+            let progress = |done: usize, all: usize| {
+                bar.set_length(all as u64);
+                bar.set_position(done as u64);
+            };
+            let (scrubbed, _) = store.scrub(&release, rate, &progress)?;
+            bar.finish_and_clear();
+            let name = format!("{package} {release}");
+            if scrubbed.found == 0 {
+                facts.add(&name, format!("{} are as they were signed", count(scrubbed.all, "entry")));
+                values.push(json!({"package": package, "release": release, "entries": scrubbed.all, "sound": true}));
+                continue;
+            }
+            let repaired = mend(context, &arguments.means, &store, &release, (Depth::Full, Occasion::Scrub))?;
+            damaged |= !repaired.left.is_empty();
+            tell(&mut facts, &name, &repaired);
+            let mut told = value(&release, &repaired);
+            told["package"] = json!(package);
+            told["entries"] = json!(scrubbed.all);
+            values.push(told);
+        }
+    }
+    context.output.result(&facts.to_string(), json!({"releases": values}));
+    Ok(if damaged { Ended::As(Class::Integrity) } else { Ended::Well })
+}

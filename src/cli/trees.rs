@@ -1,0 +1,152 @@
+//! What status, history and metrics tell of the trees: whether they are as they were signed, when that was last looked into, what was broken.
+
+use super::facts::count;
+use super::status::moment;
+use crate::failure::Report;
+use crate::store::Store;
+use crate::store::check::{Defect, Depth, Problem};
+use crate::store::incident::Incident;
+use crate::store::scrub::Scrubbed;
+use crate::version::Release;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// How many problems a line of status names.
+const PROBLEMS_SHOWN: usize = 3;
+
+/// One installed release's tree.
+pub struct Tree {
+    release: Release,
+    problems: Vec<Problem>,
+    scrubbed: Option<Scrubbed>,
+}
+
+/// The trees of a package.
+pub struct Trees {
+    trees: Vec<Tree>,
+    incidents: Vec<Incident>,
+}
+
+impl Trees {
+    /// Checks these releases quickly. One that can't be looked at is told of with the reason; status does not fail for it.
+    pub fn look<'a>(store: &Store, releases: impl IntoIterator<Item = &'a Release>) -> Result<Self, Report> {
+        let mut trees = Vec::new();
+        for release in releases {
+            let problems = store.check(release, Depth::Quick).unwrap_or_else(|error| {
+                vec![Problem { path: "its tree".to_owned(), defect: Defect::Unreadable(error.to_string()) }]
+            });
+            trees.push(Tree { release: release.clone(), problems, scrubbed: store.scrubbed(release).ok().flatten() });
+        }
+        Ok(Self { trees, incidents: store.incidents()? })
+    }
+
+    /// Lines for status: name and text.
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines: Vec<_> = self.trees.iter().map(Tree::line).collect();
+        lines.extend(self.incidents.last().map(|last| ("damage", format!("{}: {last}", moment(last.at)))));
+        lines
+    }
+
+    /// The same for programs.
+    pub fn value(&self) -> Value {
+        let told = |tree: &Tree| {
+            let problems: Vec<String> = tree.problems.iter().map(ToString::to_string).collect();
+            json!({"release": tree.release, "sound": tree.is_sound(), "problems": problems, "scrubbed": tree.scrubbed})
+        };
+        json!({"trees": self.trees.iter().map(told).collect::<Vec<_>>(), "last_incident": self.incidents.last()})
+    }
+
+    /// The same as samples of the Prometheus text format.
+    pub fn samples(&self, package: &str, out: &mut Vec<Sample>) {
+        for tree in &self.trees {
+            let labels = format!("package=\"{package}\",release=\"{}\"", tree.release);
+            out.push(Sample::new("sidle_tree_problems", &labels, number(tree.problems.len())));
+            if let Some(scrubbed) = &tree.scrubbed {
+                out.push(Sample::new("sidle_scrub_problems", &labels, number(scrubbed.found)));
+                out.extend(
+                    scrubbed.ended_at.map(|at| Sample::new("sidle_scrub_ended_seconds", &labels, at.as_second())),
+                );
+            }
+        }
+        out.push(Sample::new("sidle_tree_incidents", &format!("package=\"{package}\""), number(self.incidents.len())));
+    }
+}
+
+impl Tree {
+    fn is_sound(&self) -> bool {
+        self.problems.iter().all(|problem| problem.defect == Defect::Stray)
+    }
+
+    fn line(&self) -> (&'static str, String) {
+        let scrubbed = match &self.scrubbed {
+            None => "never scrubbed".to_owned(),
+            Some(Scrubbed { ended_at: Some(at), all, .. }) => {
+                format!("scrubbed {} ({})", moment(*at), count(*all, "entry"))
+            }
+            Some(Scrubbed { done, all, .. }) => format!("being scrubbed: {done} of {all} entries"),
+        };
+        let shown: Vec<String> = self.problems.iter().take(PROBLEMS_SHOWN).map(ToString::to_string).collect();
+        let shown = shown.join("; ");
+        let more = if self.problems.len() > PROBLEMS_SHOWN { "; …" } else { "" };
+        let release = &self.release;
+        let name = if self.is_sound() { "tree" } else { "WARNING" };
+        let text = match (self.problems.is_empty(), self.problems.iter().all(Problem::is_not_known)) {
+            (true, _) => format!("{release} is whole; {scrubbed}"),
+            (false, true) => format!("it can't be told whether {release} is whole: {shown}{more}"),
+            (false, false) if self.is_sound() => format!("{release} is whole; {shown}{more}; {scrubbed}"),
+            (false, false) => {
+                format!(
+                    "{release} is damaged: {}: {shown}{more}; `sidle repair` mends it",
+                    count(self.problems.len(), "problem")
+                )
+            }
+        };
+        (name, text)
+    }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// One sample of a metric.
+pub struct Sample {
+    name: &'static str,
+    labels: String,
+    value: i64,
+}
+
+impl Sample {
+    /// A sample of the metric `name`, which must be in [`METRICS`].
+    pub fn new(name: &'static str, labels: &str, value: impl Into<i64>) -> Self {
+        Self { name, labels: labels.to_owned(), value: value.into() }
+    }
+}
+
+/// The metrics, all gauges, and what they tell.
+pub const METRICS: [(&str, &str); 9] = [
+    ("sidle_current_info", "The release that a boot starts; always 1."),
+    ("sidle_running_info", "The release that runs; always 1."),
+    ("sidle_supervised", "Whether a supervisor lives."),
+    ("sidle_healthy", "Whether the agent has all that it needs to be healthy."),
+    ("sidle_switch_live", "Whether a switch is under way."),
+    ("sidle_tree_problems", "Entries of an installed release that are not as they were signed."),
+    ("sidle_tree_incidents", "Times at which something was found broken; at most 200 are remembered."),
+    ("sidle_scrub_ended_seconds", "When the last full check of a release ended, seconds since 1970."),
+    ("sidle_scrub_problems", "What the last full check of a release found, before it was mended."),
+];
+
+/// The Prometheus text format: each metric once with its help, then its samples.
+pub fn exposition(samples: &[Sample]) -> String {
+    let mut text = String::new();
+    for (name, help) in METRICS {
+        let mut own = samples.iter().filter(|sample| sample.name == name).peekable();
+        if own.peek().is_some() {
+            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+        }
+        for sample in own {
+            let _ = writeln!(text, "{name}{{{}}} {}", sample.labels, sample.value);
+        }
+    }
+    text.trim_end().to_owned()
+}

@@ -1,0 +1,105 @@
+//! The scrub: a slow full check that takes a piece at a time, gives way to everybody, and goes on where it was interrupted.
+
+use super::check::{Problem, Suspects, look};
+use super::{Result, Store};
+use crate::bundle::manifest::Entry;
+use crate::digest::Digest;
+use crate::os::clock;
+use crate::version::Release;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+const RECORD_NAME: &str = "scrub";
+const FILE_MODE: u32 = 0o644;
+const RECORD_LENGTH_MAXIMUM: u64 = 64 * 1024;
+/// Entries of one piece: what is hashed again after an interruption is at most this.
+const PIECE_ENTRIES: usize = 256;
+/// A scrub that was interrupted so long ago begins anew: what it saw then says little of now.
+const STALE_AFTER: SignedDuration = SignedDuration::from_hours(24);
+/// How many problems a record names: the rest is counted.
+const PROBLEMS_MAXIMUM: usize = 10;
+
+/// How far the last scrub of a release came, and what it found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scrubbed {
+    schema: u32,
+    /// The compressed manifest that was compared with.
+    manifest: Digest,
+    /// When it began.
+    pub begun_at: Timestamp,
+    /// When it was over; None: it is under way, or was interrupted.
+    pub ended_at: Option<Timestamp>,
+    /// Entries looked at.
+    pub done: usize,
+    /// All entries.
+    pub all: usize,
+    /// How many problems it found.
+    pub found: usize,
+    /// The first of them, in words.
+    pub problems: Vec<String>,
+}
+
+impl Store {
+    /// What is known of the last scrub of a release; None: there was none.
+    pub fn scrubbed(&self, release: &Release) -> Result<Option<Scrubbed>> {
+        let bytes = self.receipt(release)?.read_if_exists(RECORD_NAME, RECORD_LENGTH_MAXIMUM)?;
+        // A record that can't be read tells nothing: the next scrub begins at the beginning.
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    /// Hashes all of a release, `bytes_per_second` at most, beginning where an interrupted scrub ended. `progress` gets the entries looked at
+    /// and all of them. Gives the record and the problems that this call saw itself: those of the part before are found by a repair.
+    pub fn scrub(
+        &self,
+        release: &Release,
+        bytes_per_second: u64,
+        progress: &dyn Fn(usize, usize),
+    ) -> Result<(Scrubbed, Vec<Problem>)> {
+        let _lease = self.lease(release)?;
+        let (tree, manifest) = (self.tree(release)?, self.manifest(release)?);
+        let digest = self.manifest_digest(release)?;
+        let index = self.index(release).ok().map(|(index, _)| index).filter(|index| index.is_of(&digest));
+        let (all, now) = (manifest.entries.len(), clock::now());
+        let goes_on = |record: &Scrubbed| {
+            let is_fresh = now.duration_since(record.begun_at).abs() < STALE_AFTER;
+            record.ended_at.is_none() && record.manifest == digest && record.done <= all && is_fresh
+        };
+        let mut record = self.scrubbed(release)?.filter(goes_on).unwrap_or(Scrubbed {
+            schema: 1,
+            manifest: digest,
+            begun_at: now,
+            ended_at: None,
+            done: 0,
+            all,
+            found: 0,
+            problems: Vec::new(),
+        });
+        let mut problems = Vec::new();
+        while record.ended_at.is_none() {
+            let begun = clock::since_boot();
+            let piece = record.done..all.min(record.done + PIECE_ENTRIES);
+            record.done = piece.end;
+            let is_last = record.done == all;
+            let bytes: u64 = manifest.entries[piece.clone()].iter().map(Entry::size).sum();
+            let seen =
+                look(&tree, &manifest, index.as_ref(), &Suspects::Some { root: is_last, entries: piece.collect() }, 1);
+            record.found += seen.problems.len();
+            let room = PROBLEMS_MAXIMUM.saturating_sub(record.problems.len());
+            record.problems.extend(seen.problems.iter().take(room).map(ToString::to_string));
+            problems.extend(seen.problems);
+            record.ended_at = is_last.then(clock::now);
+            self.receipt(release)?.write_atomic(RECORD_NAME, &to_bytes(&record), FILE_MODE)?;
+            progress(record.done, all);
+            let due = Duration::from_millis(bytes.saturating_mul(1000) / bytes_per_second.max(1));
+            if !is_last {
+                clock::sleep(due.saturating_sub(clock::since_boot().saturating_sub(begun)));
+            }
+        }
+        Ok((record, problems))
+    }
+}
+
+fn to_bytes(record: &Scrubbed) -> Vec<u8> {
+    serde_json::to_vec(record).expect("a record has no map keys but strings")
+}

@@ -1,0 +1,240 @@
+//! The trees of the releases that run: watched, looked at and mended as soon as something changes in them, and scrubbed now and then. The work is
+//! done by other processes of this program, which give way to everybody: the supervisor itself hashes nothing.
+
+use super::Supervisor;
+use super::pace::HEALTH_LOOK;
+use crate::failure::Report;
+use crate::os::process::{Program, own_program};
+use crate::os::watch::Watch;
+use crate::os::{OsError, clock, memory, random};
+use crate::switch::drive::Moment;
+use crate::version::Release;
+use jiff::SignedDuration;
+use std::mem;
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+/// How long changes may go on before the first look at them: whoever deletes a file mostly deletes more.
+const GATHER: Duration = Duration::from_millis(200);
+/// How often a tree is looked at that can't be watched.
+const POLL: Duration = Duration::from_secs(60);
+/// How soon what could not be mended is tried again at first; then ever later.
+const RETRY_MINIMUM: Duration = Duration::from_secs(60);
+const RETRY_MAXIMUM: Duration = Duration::from_secs(60 * 60);
+/// How often it is looked whether a scrub is due.
+const SCRUB_LOOK: Duration = Duration::from_secs(10 * 60);
+/// A fleet that was installed in one hour is not scrubbed in one hour: each host adds up to this part of the period.
+const SCRUB_SPREAD: u32 = 5;
+
+/// Exit codes of `sidle repair` that say that the tree is whole now: it was mended, and there was nothing to do.
+const WHOLE: [i32; 2] = [0, 3];
+
+/// What is known of the running trees.
+#[derive(Debug, Default)]
+pub(super) struct TreeWatch {
+    /// The releases that are looked after.
+    releases: Vec<Release>,
+    fresh: Fresh,
+    /// Why there is no watch, and the trees are polled.
+    unwatched: Option<String>,
+    /// When to look next; None: when something changes.
+    due: Option<Duration>,
+    /// What is to be looked at in this round.
+    round: Vec<Release>,
+    work: Option<Work>,
+    /// How long to wait after a look that left something broken.
+    retry: Duration,
+    /// The releases that stay broken.
+    broken: Vec<Release>,
+    scrub_look: Option<Duration>,
+    /// This host's share of the spread.
+    spread: Option<Duration>,
+}
+
+/// A watch that the loop has not taken yet.
+#[derive(Debug, Default)]
+pub(super) enum Fresh {
+    /// The one before is as good.
+    #[default]
+    AsBefore,
+    /// None any more.
+    Nothing,
+    /// This one.
+    Watch(Watch),
+}
+
+/// A process of this program at work.
+#[derive(Debug)]
+struct Work {
+    child: Child,
+    /// The release that it repairs; None: it scrubs.
+    release: Option<Release>,
+}
+
+impl TreeWatch {
+    /// The process at work.
+    pub(super) fn child(&self) -> Option<u32> {
+        self.work.as_ref().map(|work| work.child.id())
+    }
+
+    /// What the loop is to watch the trees by from now on.
+    pub(super) fn take_watch(&mut self) -> Fresh {
+        mem::take(&mut self.fresh)
+    }
+
+    /// Something has changed.
+    pub(super) fn changed(&mut self, now: Moment) {
+        let soon = now.since_boot.saturating_add(GATHER);
+        // A retry that is due later stands: what can't be mended is not tried with every further change.
+        if self.broken.is_empty() {
+            self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        }
+    }
+
+    /// What stands against the trees.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let names: Vec<String> = self.broken.iter().map(Release::to_string).collect();
+        (!names.is_empty())
+            .then(|| format!("{} is damaged and could not be mended: `sidle verify` tells more", names.join(", ")))
+    }
+
+    /// How the trees are looked after, where that is not by a watch.
+    pub(super) fn unwatched(&self) -> Option<&str> {
+        self.unwatched.as_deref()
+    }
+}
+
+impl Supervisor {
+    /// Looks after the trees of what runs; gives how long it may rest.
+    pub(super) fn watch_trees(&mut self, now: Moment) -> Duration {
+        self.tend(now).unwrap_or_else(|report| {
+            self.trouble = Some(report.to_string());
+            self.tree.due = Some(now.since_boot.saturating_add(POLL));
+            HEALTH_LOOK
+        })
+    }
+
+    fn tend(&mut self, now: Moment) -> Result<Duration, Report> {
+        let running: Vec<Release> = {
+            let mut running: Vec<Release> =
+                self.processes.records().filter_map(|record| record.release.clone()).collect();
+            running.sort();
+            running.dedup();
+            running
+        };
+        if running != self.tree.releases {
+            self.tree.releases = running;
+            self.tree.broken.clear();
+            self.renew_watch(now);
+        }
+        self.take_result(now)?;
+        if self.tree.work.is_none() {
+            self.begin_work(now)?;
+        }
+        let until_due = self.tree.due.map(|due| due.saturating_sub(now.since_boot));
+        Ok(until_due.filter(|_| self.tree.work.is_none()).map_or(HEALTH_LOOK, |left| left.min(HEALTH_LOOK)))
+    }
+
+    /// Watches every directory of the running trees. Directories that were made anew have no watch yet: this is done after each repair.
+    fn renew_watch(&mut self, now: Moment) {
+        let watch = if self.tree.releases.is_empty() { Ok(None) } else { self.watch_directories().map(Some) };
+        self.tree.unwatched = watch
+            .as_ref()
+            .err()
+            .map(|report| format!("looked at every {} s, since they can't be watched: {report}", POLL.as_secs()));
+        let polls = watch.is_err();
+        self.tree.fresh = watch.ok().flatten().map_or(Fresh::Nothing, Fresh::Watch);
+        self.tree.due = polls.then(|| now.since_boot.saturating_add(POLL));
+        memory::give_back();
+    }
+
+    fn watch_directories(&self) -> Result<Watch, Report> {
+        let store = self.driver.store();
+        let mut directories = Vec::new();
+        for release in &self.tree.releases {
+            let tree = store.tree(release)?.path().to_owned();
+            directories.extend(store.directories(release)?.into_iter().map(|path| tree.join(path)));
+        }
+        let watch = Watch::of_trees(directories.iter().map(AsRef::as_ref));
+        Ok(watch.map_err(|source| OsError::new("watch", Path::new("the trees of running releases"), source))?)
+    }
+
+    fn take_result(&mut self, now: Moment) -> Result<(), Report> {
+        let Some(work) = &mut self.tree.work else { return Ok(()) };
+        let failed = |source| OsError::new("wait for", Path::new("a repair"), source);
+        let Some(status) = work.child.try_wait().map_err(failed)? else { return Ok(()) };
+        let Some(Work { release: Some(release), .. }) = self.tree.work.take() else { return Ok(()) };
+        let is_whole = status.code().is_some_and(|code| WHOLE.contains(&code));
+        self.tree.broken.retain(|broken| *broken != release);
+        if is_whole {
+            self.tree.retry = RETRY_MINIMUM;
+        } else {
+            self.tree.broken.push(release);
+        }
+        if self.tree.round.is_empty() {
+            let due = self.tree.due;
+            self.renew_watch(now);
+            if status.code() == Some(0) {
+                // Directories were without a watch for a moment.
+                self.tree.due = Some(now.since_boot.saturating_add(GATHER));
+            } else if !self.tree.broken.is_empty() {
+                self.tree.due = Some(now.since_boot.saturating_add(self.tree.retry));
+                self.tree.retry = self.tree.retry.saturating_mul(2).clamp(RETRY_MINIMUM, RETRY_MAXIMUM);
+            } else if let Some(due) = due {
+                // What changed while it was at work.
+                self.tree.due = Some(self.tree.due.map_or(due, |other| other.min(due)));
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_work(&mut self, now: Moment) -> Result<(), Report> {
+        if self.tree.due.is_some_and(|due| due <= now.since_boot) && self.tree.round.is_empty() {
+            self.tree.due = None;
+            self.tree.round = self.tree.releases.clone();
+        }
+        let package = self.settings.package.to_string();
+        if let Some(release) = self.tree.round.pop() {
+            let arguments = ["repair", &package, &release.to_string(), "--watch"];
+            self.tree.work = Some(Work { child: self.start_own(&arguments)?, release: Some(release) });
+        } else if self.is_scrub_due(now)? {
+            self.tree.work = Some(Work { child: self.start_own(&["scrub", &package])?, release: None });
+        }
+        Ok(())
+    }
+
+    fn start_own(&self, arguments: &[&str]) -> Result<Child, Report> {
+        let mut program = Program::new(own_program()?).argument("--quiet").argument("--root");
+        program = program.argument(self.driver.store().layout().root());
+        for argument in arguments {
+            program = program.argument(argument);
+        }
+        Ok(program.start_detached()?)
+    }
+
+    /// Whether the current release was scrubbed too long ago, by whomever: a timer of the host's serves as well.
+    fn is_scrub_due(&mut self, now: Moment) -> Result<bool, Report> {
+        let every = self.settings.scrub_every;
+        let is_time = self.tree.scrub_look.is_none_or(|look| now.since_boot >= look);
+        let journal = self.driver.journal();
+        let (Some(release), None, true, false) = (&journal.proven, &journal.live, is_time, every.is_zero()) else {
+            return Ok(false);
+        };
+        self.tree.scrub_look = Some(now.since_boot.saturating_add(SCRUB_LOOK.min(every)));
+        let spread = if let Some(spread) = self.tree.spread {
+            spread
+        } else {
+            let most = u64::try_from((every / SCRUB_SPREAD).as_millis()).unwrap_or(u64::MAX);
+            *self.tree.spread.insert(Duration::from_millis(random::up_to(most)?))
+        };
+        let store = self.driver.store();
+        let last = store.scrubbed(release)?;
+        // One that was interrupted goes on.
+        let Some(last) = last.map_or_else(|| store.installed_at(release), |last| Ok(last.ended_at))? else {
+            return Ok(true);
+        };
+        let age = clock::now().duration_since(last);
+        Ok(age >= SignedDuration::try_from(every.saturating_add(spread)).unwrap_or(SignedDuration::MAX))
+    }
+}
