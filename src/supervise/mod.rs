@@ -144,6 +144,8 @@ struct Supervisor {
     restarting: bool,
     /// The way back from a crash loop has been tried.
     left: bool,
+    /// The damaged release that the supervisor has tried to leave.
+    left_damaged: Option<Release>,
     /// A changed configuration is to be taken up after the live switch.
     take_up: TakeUp,
     ground: GroundWatch,
@@ -206,6 +208,7 @@ impl Supervisor {
             ended,
             restarting,
             left: false,
+            left_damaged: None,
             take_up,
             ground: GroundWatch::default(),
             tree: TreeWatch::default(),

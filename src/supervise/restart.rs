@@ -102,7 +102,10 @@ impl Supervisor {
     /// agent that answers can be told to fetch the rest.
     pub(super) fn leave_the_damaged_one(&mut self, damaged: &str, now: Moment) {
         let journal = self.driver.journal();
-        let Some(to) = journal.previous.clone().filter(|_| journal.live.is_none()) else { return };
+        let from = journal.proven.clone();
+        let is_tried = self.left_damaged == from;
+        let Some(to) = journal.previous.clone().filter(|_| journal.live.is_none() && !is_tried) else { return };
+        self.left_damaged = from;
         if self.driver.store().verify_or_repair(&to).is_err() {
             return;
         }

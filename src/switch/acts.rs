@@ -81,13 +81,17 @@ impl Driver {
         Ok(self.held(live.purpose, now.wall)?.map_or(Outcome::Done, |refusal| Outcome::Failed(refusal.message)))
     }
 
-    /// The files of both releases are what was signed; the peers of the running process are the baseline.
+    /// The files of the new release are what was signed, and it is known whether those of the former one are; the peers of the running process
+    /// are the baseline.
     fn check(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Outcome, DriveError> {
         if self.asked.number == 0 {
-            for release in [Some(&live.to), live.from.as_ref()].into_iter().flatten() {
-                if let Err(error) = self.store.verify(release) {
-                    return Ok(Outcome::Failed(error.to_string()));
-                }
+            if let Err(error) = self.store.verify(&live.to) {
+                return Ok(Outcome::Failed(error.to_string()));
+            }
+            // A damaged release is a reason to leave it, not to stay: a process of it that runs goes on, and may still be gone back to.
+            if let Some(Err(error)) = live.from.as_ref().map(|from| self.store.verify(from)) {
+                let journal = self.journal.noted(&[format!("there may be no way back: {error}")]);
+                self.believe(journal, now)?;
             }
             if let Some(refusal) = self.keep_configuration(live, processes, now)? {
                 return Ok(Outcome::Failed(refusal));

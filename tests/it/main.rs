@@ -14,6 +14,7 @@ mod boot;
 mod bundle;
 mod by_hand;
 mod caller;
+mod care;
 mod collect;
 mod configuration;
 mod crash;

@@ -6,7 +6,7 @@ use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::store::Store;
-use crate::store::check::Depth;
+use crate::store::check::{Defect, Depth};
 use crate::version::Release;
 use clap::Args;
 use serde_json::json;
@@ -33,28 +33,22 @@ pub fn verify(context: &Context, arguments: &VerifyArguments) -> Result<Ended, R
     let (mut facts, mut values, mut damaged) = (Facts::new(), Vec::new(), false);
     for release in releases {
         let problems = store.check(&release, depth)?;
+        let is_sound = problems.iter().all(|problem| problem.defect == Defect::Stray);
         let name = format!("{package} {release}");
-        if problems.is_empty() {
-            facts.add(
-                &name,
-                if arguments.full {
-                    "every file is as it was signed"
-                } else {
-                    "nothing has changed since it was verified"
-                },
-            );
-        } else {
-            damaged = true;
-            facts.add(&name, format!("damaged: {}", count(problems.len(), "problem")));
+        match (is_sound, arguments.full) {
+            (true, true) => facts.add(&name, "every file is as it was signed"),
+            (true, false) => facts.add(&name, "nothing has changed since it was verified"),
+            (false, _) => facts.add(&name, format!("damaged: {}", count(problems.len(), "problem"))),
         }
         for problem in &problems {
             facts.add("", problem);
         }
-        if !problems.is_empty() {
+        if !is_sound {
+            damaged = true;
             facts.add("", format!("it is mended before a start, or now: sidle repair {package} {release}"));
         }
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        values.push(json!({"release": release, "sound": problems.is_empty(), "problems": problems}));
+        values.push(json!({"release": release, "sound": is_sound, "problems": problems}));
     }
     context.output.result(&facts.to_string(), json!({"package": package, "releases": values}));
     Ok(if damaged { Ended::As(Class::Integrity) } else { Ended::Well })
