@@ -85,13 +85,24 @@ impl Store {
         Err(StoreError::Damaged { package: self.package.clone(), release: release.clone(), problems })
     }
 
-    /// Checks a release; all that is wrong with it, in the order of its manifest.
-    pub fn check(&self, release: &Release, depth: Depth) -> Result<Vec<Problem>> {
+    /// Checks a release quickly and writes nothing, not even what was learnt. With its manifest: all that is wrong with it.
+    pub fn look(&self, release: &Release) -> Result<(Manifest, Vec<Problem>)> {
+        let (manifest, _, checked) = self.compare(release, Depth::Quick)?;
+        Ok((manifest, checked.problems))
+    }
+
+    fn compare(&self, release: &Release, depth: Depth) -> Result<(Manifest, Option<Index>, Checked)> {
         let (tree, manifest) = (self.tree(release)?, self.manifest(release)?);
         // Without a usable index everything is hashed: slower, and as sure.
         let index = self.index(release).ok().filter(|index| index.entries.len() == manifest.entries.len());
         let taken = self.index_time(release);
         let checked = check_tree(&tree, &manifest, index.as_ref().zip(taken), depth);
+        Ok((manifest, index, checked))
+    }
+
+    /// Checks a release; all that is wrong with it, in the order of its manifest.
+    pub fn check(&self, release: &Release, depth: Depth) -> Result<Vec<Problem>> {
+        let (manifest, index, checked) = self.compare(release, depth)?;
         if let Some(index) = checked.renewed(&manifest, index) {
             self.renew_index(release, &index);
         }
