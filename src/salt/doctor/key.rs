@@ -119,7 +119,9 @@ fn tell(group: &mut Group, Answer { name, standing, detail }: &Answer) {
         ),
         Standing::NoAnswer => error(
             "master-silent",
-            format!("master {name} takes connections, and did not answer a sign-in within {ANSWER_SECONDS} s ({detail})"),
+            format!(
+                "master {name} takes connections, and did not answer a sign-in within {ANSWER_SECONDS} s ({detail})"
+            ),
             "on the master: `systemctl status salt-master`, its log, and whether its `worker_threads` are enough",
         ),
         Standing::Unknown => {
@@ -160,7 +162,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_read_after_what_modules_print_and_a_failure_is_its_last_line() {
-        let said = |success, output: &str| Said { success, output: output.to_owned(), errors: "a\nRuntimeError: b\n".into() };
+        let said =
+            |success, output: &str| Said { success, output: output.to_owned(), errors: "a\nRuntimeError: b\n".into() };
         let answer = r#"[{"name": "m", "standing": "key-changed", "detail": "d"}]"#;
         let read = answers(&said(true, &format!("hello\n{answer}\n"))).unwrap();
         assert_eq!((read[0].name.as_str(), read[0].standing), ("m", Standing::KeyChanged));

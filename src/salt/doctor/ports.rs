@@ -61,7 +61,8 @@ pub fn look<'a>(group: &mut Group, masters: &'a [Master], need: Need, case: Case
 }
 
 fn told(name: &str, looked: Option<Result<SocketAddr, crate::os::OsError>>) -> String {
-    let reason = looked.and_then(Result::err).map_or_else(|| "the look broke off".to_owned(), |error| error.to_string());
+    let reason =
+        looked.and_then(Result::err).map_or_else(|| "the look broke off".to_owned(), |error| error.to_string());
     format!("master {name}: {reason}")
 }
 

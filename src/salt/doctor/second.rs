@@ -45,7 +45,9 @@ pub fn look(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
 fn is_minion(pid: u32) -> bool {
     let words = proc_fs::command_line(pid).ok().flatten().unwrap_or_default();
     let words: Vec<&str> = words.iter().flat_map(|word| word.split(' ')).collect();
-    let is_it = |word: &&str| Path::new(word).file_name().is_some_and(|name| name == "salt-minion" || name == "venv-salt-minion");
+    let is_it = |word: &&str| {
+        Path::new(word).file_name().is_some_and(|name| name == "salt-minion" || name == "venv-salt-minion")
+    };
     // The program, its script, or the script behind Python's options: `tail -f …/salt-minion` names a log.
     let program = words.first().and_then(|word| Path::new(word).file_name()).unwrap_or_default();
     let is_python = program.to_string_lossy().starts_with("python");
