@@ -11,7 +11,6 @@ use crate::store;
 use crate::supervise::status::SupervisorStatus;
 use clap::Args;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 
 /// `sidle doctor [PACKAGE]`
 #[derive(Debug, Args)]
@@ -56,7 +55,7 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
     };
     for package in &packages {
         let instance = instance_of(package, arguments.instance.as_ref());
-        let groups = examine(context, package, &instance, now)?;
+        let groups = examine(context, package, &instance, now);
         examined.push(Examined { instance: Some(instance), groups });
     }
     if let Some(sought) = &sought {
@@ -73,12 +72,7 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
     Ok(class.map_or(Ended::Well, Ended::As))
 }
 
-fn examine(
-    context: &Context,
-    package: &PackageName,
-    instance: &InstanceName,
-    now: jiff::Timestamp,
-) -> Result<Vec<Group>, Report> {
+fn examine(context: &Context, package: &PackageName, instance: &InstanceName, now: jiff::Timestamp) -> Vec<Group> {
     let layout = &context.layout;
     let mut unread = None;
     let status = SupervisorStatus::read(layout, instance).unwrap_or_else(|error| {
@@ -101,7 +95,7 @@ fn examine(
     if let (Some(error), Some(group)) = (unread, groups.iter_mut().find(|group| group.name == "processes")) {
         group.unknown("what the supervisor says", error, "run it as root");
     }
-    Ok(groups)
+    groups
 }
 
 fn not_there(package: &PackageName, installed: &[PackageName]) -> Report {
@@ -139,44 +133,38 @@ fn sought(words: &str) -> Result<Vec<Known>, Report> {
 
 /// The bad first; of what is well a line for each group.
 fn text(examined: &[Examined], sought: Option<&[Known]>) -> String {
-    let mut text = String::new();
-    let mut line = |words: &str| text.push_str(&format!("{words}\n"));
+    let mut lines = Vec::new();
     for severity in [Severity::Error, Severity::Warning, Severity::Unknown, Severity::Note] {
         for one in examined {
             for finding in one.findings().filter(|finding| finding.severity == severity) {
-                line(&format!("{} {} ({})", severity.word(), finding.id, one.name()));
-                line(&format!("  {}", finding.what));
+                lines.push(format!("{} {} ({})", severity.word(), finding.id, one.name()));
+                lines.push(format!("  {}", finding.what));
                 if !finding.remedy.is_empty() {
-                    line(&format!("  remedy: {}", finding.remedy));
+                    lines.push(format!("  remedy: {}", finding.remedy));
                 }
             }
         }
     }
     for (known, words) in sought.unwrap_or_default() {
         let is_found = examined.iter().flat_map(Examined::findings).any(|finding| finding.id == known.id);
-        line(&format!(
-            "{}: {}",
-            known.id,
-            if is_found { "found on this host, see above" } else { "not found on this host now" }
-        ));
-        line(&format!("  {}", known.means));
-        line(&format!("  remedy: {}", known.remedy));
-        for words in words {
-            line(&format!("  log: {words}"));
-        }
+        let found = if is_found { "found on this host, see above" } else { "not found on this host now" };
+        lines.push(format!("{}: {found}", known.id));
+        lines.push(format!("  {}", known.means));
+        lines.push(format!("  remedy: {}", known.remedy));
+        lines.extend(words.iter().map(|words| format!("  log: {words}")));
     }
     for one in examined.iter().filter(|_| sought.is_none()) {
-        line(&format!("{}:", one.name()));
+        lines.push(format!("{}:", one.name()));
         for group in &one.groups {
-            let mut told = group.looked_at.join("; ");
+            let mut told = group.looked_at.clone();
             let bad = group.findings.iter().filter(|finding| finding.severity > Severity::Note).count();
             if bad > 0 {
-                let _ = write!(told, "{}{bad} to see to, above", if told.is_empty() { "" } else { "; " });
+                told.push(format!("{bad} to see to, above"));
             }
-            line(&format!("  {:<10} {told}", group.name).trim_end());
+            lines.push(format!("  {:<10} {}", group.name, told.join("; ")).trim_end().to_owned());
         }
     }
-    text.trim_end().to_owned()
+    lines.join("\n")
 }
 
 fn value(examined: &[Examined], sought: Option<&[Known]>) -> Value {

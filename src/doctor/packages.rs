@@ -29,7 +29,7 @@ pub fn look(patient: &Patient<'_>, examiner: Option<&dyn Examiner>) -> Group {
         Err(error) => group.unknown("the distribution's packages", error, "run it as root"),
     }
     let (mut looked, before) = (0, group.findings.len());
-    for program in examiner.map(|examiner| examiner.programs()).unwrap_or_default() {
+    for program in examiner.map(Examiner::programs).unwrap_or_default() {
         looked += 1;
         command(&mut group, patient, program);
     }

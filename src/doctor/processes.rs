@@ -103,18 +103,14 @@ fn agent_of(
     }
     let loaded = loaded::of(patient.layout, patient.instance, &running.leader);
     let now = agent.and_then(|agent| configuration_now(patient, agent));
-    if let (Loaded::Known(loaded), Some(now)) = (loaded, now) {
-        if loaded != now {
+    match (loaded, now) {
+        (Loaded::Known(loaded), Some(now)) if loaded == now => group.good("it has loaded the configuration as it is"),
+        (Loaded::Known(_), Some(_)) => {
             let what = format!("the configuration has changed since process {pid} was started");
-            group.find(
-                Severity::Note,
-                "configuration-changed",
-                what,
-                format!("`sidle restart {package}` takes it up, without losing a job"),
-            );
-        } else {
-            group.good("it has loaded the configuration as it is");
+            let remedy = format!("`sidle restart {package}` takes it up, without losing a job");
+            group.find(Severity::Note, "configuration-changed", what, remedy);
         }
+        (Loaded::Known(_) | Loaded::Unknown | Loaded::Unnoted, _) => {}
     }
 }
 
@@ -152,7 +148,7 @@ fn held(group: &mut Group, patient: &Patient<'_>, files: &InstanceFiles) {
         }
         Ok(_) => {}
         Err(error) => {
-            group.find(Severity::Error, "hold-unreadable", error.to_string(), error.hint().unwrap_or_default())
+            group.find(Severity::Error, "hold-unreadable", error.to_string(), error.hint().unwrap_or_default());
         }
     }
 }
