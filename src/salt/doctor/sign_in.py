@@ -57,6 +57,10 @@ def standing(opts, master):
     opts["master_ip"], opts["master_port"] = address.rsplit(":", 1)[0], int(address.rsplit(":", 1)[1])
     replies = []
     auth = salt.crypt.SAuth(opts)
+    if hasattr(salt.crypt.PrivateKey, "from_str"):
+        # 3008 reads its keys through a cache that follows no link.
+        with open(auth.rsa_path, encoding="ascii") as pem:
+            auth._private_key = salt.crypt.PrivateKey.from_str(pem.read(), None)
     judge = auth.handle_signin_response
 
     def seen(sent, reply):
