@@ -22,6 +22,7 @@ use crate::os::file;
 use crate::os::process::Identity;
 use crate::store::Store;
 use crate::switch::files::InstanceFiles;
+use crate::switch::processes::on_record;
 use crate::version::Release;
 use jiff::Timestamp;
 use std::ffi::OsString;
@@ -126,8 +127,10 @@ fn agents_own(
     let tree = whole.tree.as_ref().and_then(|tree| file::canonical(tree).ok());
     let supervised = patient.supervised.as_ref();
     let running = supervised.and_then(|supervised| supervised.agent.as_ref());
-    let own: Vec<u32> =
-        supervised.map(|supervised| supervised.pid).into_iter().chain(running.map(|agent| agent.leader.pid)).collect();
+    // What can't be read of the record is told of among the processes.
+    let recorded = on_record(patient.layout, patient.instance).unwrap_or_default();
+    let own = supervised.map(|supervised| supervised.pid).into_iter().chain(running.map(|agent| agent.leader.pid));
+    let own: Vec<u32> = own.chain(recorded.iter().map(|leader| leader.pid)).collect();
     let reaches = running.map(|agent| agent.reaches.clone()).unwrap_or_default();
     examiner.examine(Case {
         root: patient.layout.root(),

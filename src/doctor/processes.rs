@@ -8,6 +8,7 @@ use crate::os::dir::Dir;
 use crate::os::{OsError, lock, proc_fs};
 use crate::store::Store;
 use crate::switch::files::InstanceFiles;
+use crate::switch::processes::on_record;
 use crate::switch::{Journal, Phase};
 use crate::version::Release;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,18 @@ fn supervised(group: &mut Group, patient: &Patient<'_>, journal: Option<&Journal
     let start = format!("`systemctl enable --now sidle@{instance}`, or `sidle supervise {instance}` by hand");
     let Some(Supervised { pid, version, trouble, agent }) = &patient.supervised else {
         if journal.is_some_and(|journal| journal.proven.is_some()) {
-            let what = format!("nobody supervises {instance}: its agent does not run, or is not looked after");
-            group.find(Severity::Warning, "not-supervised", what, start);
+            let agent = match on_record(patient.layout, instance) {
+                Ok(left) if left.is_empty() => "its agent does not run".to_owned(),
+                Ok(left) => {
+                    let left: Vec<String> = left.iter().map(|leader| leader.pid.to_string()).collect();
+                    format!("its agent runs on (process {}), and is not started again when it ends", left.join(", "))
+                }
+                Err(error) => {
+                    group.unknown("whether the agent runs", error, "run it as root");
+                    "its agent is not looked after".to_owned()
+                }
+            };
+            group.find(Severity::Warning, "not-supervised", format!("nobody supervises {instance}: {agent}"), start);
         } else {
             group.good("nothing to supervise yet");
         }
@@ -178,7 +189,7 @@ fn locks(group: &mut Group, patient: &Patient<'_>, store: &Store, journal: Optio
             group.find(Severity::Note, "release-in-use", what, remedy);
         }
     }
-    group.good(format!("{leases} leases"));
+    group.good(if leases == 1 { "1 lease".to_owned() } else { format!("{leases} leases") });
     Ok(())
 }
 

@@ -54,7 +54,8 @@ pub fn look(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
             }
         }
     }
-    group.good(format!("{} releases with {entries} entries", releases.len()));
+    let plural = if releases.len() == 1 { "" } else { "s" };
+    group.good(format!("{} release{plural} with {entries} entries", releases.len()));
     if let Err(error) = leftovers(&mut group, store) {
         group.unknown("what a crash may have left", error, "run it as root");
     }

@@ -6,6 +6,7 @@ use crate::support::mounts::Mounted;
 use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, Supervisor, text, two_releases};
 use crate::support::trees::contents;
 use serde_json::Value;
+use sidle::os::process::SignalNumber;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -184,8 +185,11 @@ fn who_runs_and_who_holds_what_is_found() {
     assert!(!seen.contains_key("package-locked") && !seen.contains_key("release-in-use"), "{seen:?}");
     assert!(!seen.contains_key("configuration-changed"), "{seen:?}");
     assert_eq!(seen.get("held").map(String::as_str), Some("note"));
+    fs::write(host.path("var/lib/sidle/instances/demo-agent/hold"), "{}").unwrap();
+    assert_eq!(found(&host).get("hold-unreadable").map(String::as_str), Some("error"));
     host.sidle(&["unhold", DEMO]).ok();
-    assert!(!found(&host).contains_key("held"));
+    let seen = found(&host);
+    assert!(!seen.contains_key("held") && !seen.contains_key("hold-unreadable"), "{seen:?}");
 
     // A switch that waits for a job; then nobody is there to drive it.
     host.job("long", "sleep 1000");
@@ -194,6 +198,8 @@ fn who_runs_and_who_holds_what_is_found() {
     assert_eq!(begun.code, Some(4), "{begun:?}");
     assert_eq!(found(&host).get("switch-live").map(String::as_str), Some("note"));
     supervisor.kill();
+    let told = host.sidle(&["doctor"]).stdout;
+    assert!(told.contains(&format!("runs on (process {})", host.agents()[0])), "{told}");
     let seen = found(&host);
     assert_eq!(seen.get("switch-stuck").map(String::as_str), Some("error"), "{seen:?}");
     assert_eq!(seen.get("not-supervised").map(String::as_str), Some("warning"), "{seen:?}");
@@ -222,6 +228,36 @@ fn an_agent_that_does_not_run_is_found() {
             Err(format!("{seen:?}"))
         }
     });
+}
+
+#[test]
+fn what_a_supervisor_says_is_told() {
+    let (host, _author, supervisor) = well();
+    // It stands still, so that its word stays as it is written here.
+    supervisor.signal(SignalNumber::STOP);
+    let path = host.path("run/sidle/demo-agent/status");
+    let before: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let agent = |key: &str, value: &str| {
+        let mut status = before.clone();
+        status["agent"][key] = value.into();
+        status
+    };
+    let mut older = before.clone();
+    older["version"] = "0.0.1".into();
+    let mut troubled = before.clone();
+    troubled["trouble"] = "cannot start it".into();
+    for (status, id, severity) in [
+        (older, "supervisor-older", "note"),
+        (troubled, "agent-not-running", "error"),
+        (agent("lacks", "127.0.0.1: not connected"), "agent-unhealthy", "warning"),
+        (agent("release", "1.0-1"), "other-release-runs", "warning"),
+    ] {
+        assert!(!found(&host).contains_key(id), "{id} before");
+        fs::write(&path, status.to_string()).unwrap();
+        assert_eq!(found(&host).get(id).map(String::as_str), Some(severity), "{id}");
+        fs::write(&path, before.to_string()).unwrap();
+    }
+    supervisor.signal(SignalNumber::CONT);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::support::stage::{Author, Host, SALT, text};
 use crate::support::trees::contents;
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -43,7 +44,7 @@ impl Sick {
         let before = look();
         let ran = self.host.sidle(&["--json", "doctor", SALT]);
         assert!(look() == before, "it changed something");
-        let left = fs::read_dir(self.host.path("run/sidle")).map(|left| left.flatten().count()).unwrap_or(0);
+        let left = fs::read_dir(self.host.path("run/sidle")).map_or(0, |left| left.flatten().count());
         assert_eq!(left, 0, "it left something in run/sidle");
         println!("{}", ran.stdout);
         let mut found = findings(&ran);
@@ -108,6 +109,10 @@ fn key_standings(version: &str) {
     sick.finds("master-key-changed");
     sick.master.kill();
     sick.finds("master-unreachable");
+    // Ports that are open and silent.
+    let ports = [sick.master.request_port, sick.master.request_port - 1];
+    let _silent = ports.map(|port| TcpListener::bind(("127.0.0.1", port)).unwrap());
+    sick.finds("master-silent");
 }
 
 #[test]
