@@ -115,7 +115,7 @@ pub const ALL: &[Explanation] = &[
         &[
             "ImportError: No module named",
             "ModuleNotFoundError: No module named",
-            "The renderer jinja|yaml is unavailable",
+            "The renderer … is unavailable",
             "error while loading shared libraries",
         ],
     ),
