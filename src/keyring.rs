@@ -10,7 +10,7 @@ use crate::os::dir::Dir;
 use crate::os::lock::{self, Attempt, Lock};
 use crate::os::{OsError, clock};
 use crate::trust::by_hand::{self, MetadataFiles, Verification};
-use crate::trust::metadata::{Root, Signed};
+use crate::trust::metadata::{self, Body, Header, Root, Signed, Snapshot, Targets};
 use crate::trust::{Authority, DelegatedFiles, Expiry, Floor, Role, TrustError, TrustedTargets, Warning, verify};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,27 @@ pub struct Trusted {
     pub pin: Pin,
     /// What has been seen since.
     pub floor: Floor,
+}
+
+impl Trusted {
+    /// What the top-level files say of themselves, by role.
+    pub fn headers(&self) -> Result<Vec<(&'static str, Header)>, TrustError> {
+        fn header<T: Body>(bytes: &[u8]) -> Result<Header, TrustError> {
+            Ok(Signed::<T>::parse(&T::ROLE.file(), bytes)?.header)
+        }
+        let floor = &self.floor;
+        let mut headers = vec![("root", header::<Root>(&floor.root)?)];
+        if let Some(bytes) = &floor.targets {
+            headers.push(("targets", header::<Targets>(bytes)?));
+        }
+        if let Some(bytes) = &floor.snapshot {
+            headers.push(("snapshot", header::<Snapshot>(bytes)?));
+        }
+        if let Some(bytes) = &floor.timestamp {
+            headers.push(("timestamp", header::<metadata::Timestamp>(bytes)?));
+        }
+        Ok(headers)
+    }
 }
 
 /// The root that a person decided to trust.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents
-//! 5  supervise                one loop over one enum of events
+//! 5  supervise doctor          one loop over one enum of events; what could go wrong on a host, looked at
 //! 4  switch run loaded config   the pure switch machine and its driver; becoming a release, with which configuration; settings
 //! 3  fetch store salt demo signer keyring repository   siblings do not import each other
 //! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
@@ -22,6 +22,7 @@ pub mod cli;
 pub mod config;
 pub mod demo;
 pub mod digest;
+pub mod doctor;
 pub mod failure;
 pub mod fetch;
 pub mod keyring;

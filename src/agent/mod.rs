@@ -3,6 +3,7 @@
 
 pub mod adoption;
 pub mod caller;
+pub mod examination;
 pub mod gate;
 
 use crate::digest::Digest;

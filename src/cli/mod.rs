@@ -2,6 +2,7 @@
 
 pub mod adopt;
 pub mod author;
+pub mod doctor;
 pub mod exit;
 pub mod facts;
 pub mod follow;
@@ -22,6 +23,7 @@ pub mod wanted;
 
 use crate::agent::adoption::Adopter;
 use crate::agent::caller::Caller;
+use crate::agent::examination::Examiner;
 use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
@@ -72,6 +74,8 @@ enum Verb {
     Status(status::StatusArguments),
     /// Tells how the switches of an instance ended
     History(status::HistoryArguments),
+    /// Looks at all that could go wrong on this host; tells what is wrong, and what to do about it
+    Doctor(doctor::DoctorArguments),
     /// Switches an instance to an installed release
     Switch(switching::SwitchArguments),
     /// Switches an instance back to its previous release, or a named one
@@ -176,6 +180,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::List(arguments) => host::list(context, &arguments),
         Verb::Status(arguments) => status::status(context, &arguments),
         Verb::History(arguments) => status::history(context, &arguments),
+        Verb::Doctor(arguments) => doctor::doctor(context, &arguments),
         Verb::Switch(arguments) => switching::switch(context, &arguments),
         Verb::Rollback(arguments) => switching::rollback(context, &arguments),
         Verb::Restart(arguments) => switching::restart(context, &arguments),
@@ -242,6 +247,14 @@ pub fn no_configuration(kind: AgentKind) -> &'static [&'static str] {
 pub fn adopter(kind: AgentKind) -> Option<&'static dyn Adopter> {
     match kind {
         AgentKind::Salt => Some(&crate::salt::adoption::SaltAdopter),
+        AgentKind::Demo => None,
+    }
+}
+
+/// What the agents that this program knows add to an examination; None: nothing.
+pub fn examiners(kind: AgentKind) -> Option<&'static dyn Examiner> {
+    match kind {
+        AgentKind::Salt => Some(&crate::salt::doctor::SALT),
         AgentKind::Demo => None,
     }
 }

@@ -6,9 +6,8 @@ use crate::bundle::file::BundleReader;
 use crate::bundle::member::MetadataName;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
-use crate::keyring::{Keyring, Pinned, Trusted};
+use crate::keyring::{Keyring, Pinned};
 use crate::os::clock;
-use crate::trust::metadata::{Body, Header, Root, Signed, Snapshot, Targets, Timestamp};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::io::{Read as _, Seek as _};
@@ -92,7 +91,7 @@ fn show(context: &Context) -> Result<Ended, Report> {
     let mut facts =
         Facts::new().with("pinned root", format!("{} (version {})", trusted.pin.fingerprint, trusted.pin.version));
     let mut roles = serde_json::Map::new();
-    for (role, header) in headers(&trusted)? {
+    for (role, header) in trusted.headers()? {
         let expired = if header.expires <= clock::now() { ", expired" } else { "" };
         facts.add(role, format!("version {}, until {}{expired}", header.version, header.expires));
         roles.insert(role.to_owned(), json!({"version": header.version, "expires": header.expires.to_string()}));
@@ -104,24 +103,6 @@ fn show(context: &Context) -> Result<Ended, Report> {
     let value = json!({"fingerprint": trusted.pin.fingerprint, "roles": Value::Object(roles), "last_seen": seen});
     context.output.result(&facts.to_string(), value);
     Ok(Ended::Well)
-}
-
-fn headers(trusted: &Trusted) -> Result<Vec<(&'static str, Header)>, Report> {
-    fn header<T: Body>(bytes: &[u8]) -> Result<Header, Report> {
-        Ok(Signed::<T>::parse(&T::ROLE.file(), bytes)?.header)
-    }
-    let floor = &trusted.floor;
-    let mut headers = vec![("root", header::<Root>(&floor.root)?)];
-    if let Some(bytes) = &floor.targets {
-        headers.push(("targets", header::<Targets>(bytes)?));
-    }
-    if let Some(bytes) = &floor.snapshot {
-        headers.push(("snapshot", header::<Snapshot>(bytes)?));
-    }
-    if let Some(bytes) = &floor.timestamp {
-        headers.push(("timestamp", header::<Timestamp>(bytes)?));
-    }
-    Ok(headers)
 }
 
 fn reset_clock(context: &Context) -> Result<Ended, Report> {

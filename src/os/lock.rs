@@ -50,6 +50,35 @@ pub fn try_exclusive(fd: OwnedFd) -> io::Result<Attempt> {
     attempt(fd, FlockOperation::NonBlockingLockExclusive)
 }
 
+/// A lock that some process holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Held by one alone.
+    pub exclusive: bool,
+    /// Who took it; it may have gone since, and left the lock to what it had started. None: not of this process's world.
+    pub pid: Option<u32>,
+}
+
+/// The locks on a file, as the kernel lists them: looking takes none, so that nobody who wants one is kept from it.
+pub fn held(identity: super::proc_fs::FileIdentity) -> super::Result<Vec<Found>> {
+    let path = std::path::Path::new("/proc/locks");
+    let text = std::fs::read_to_string(path).map_err(|source| super::OsError::new("read", path, source))?;
+    Ok(text.lines().filter_map(|line| parse(line, identity)).collect())
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF` (`proc_locks(5)`); one that waits has an arrow.
+fn parse(line: &str, (device, inode): super::proc_fs::FileIdentity) -> Option<Found> {
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    if fields.next()? != "FLOCK" {
+        return None;
+    }
+    let (exclusive, pid) = (fields.nth(1)? == "WRITE", fields.next()?.parse().ok().filter(|pid| *pid > 0));
+    let mut place = fields.next()?.split(':');
+    let number = |text: Option<&str>| u32::from_str_radix(text?, 16).ok();
+    let found = rustix::fs::makedev(number(place.next())?, number(place.next())?);
+    ((found, place.next()?.parse().ok()?) == (device, inode)).then_some(Found { exclusive, pid })
+}
+
 fn attempt(fd: OwnedFd, operation: FlockOperation) -> io::Result<Attempt> {
     loop {
         return match rustix::fs::flock(&fd, operation) {
@@ -61,5 +90,23 @@ fn attempt(fd: OwnedFd, operation: FlockOperation) -> io::Result<Attempt> {
             }
             Err(errno) => Err(errno.into()),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_seen_from_outside() {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = super::super::dir::Dir::open(directory.path()).unwrap();
+        let stat = dir.stat_self().unwrap();
+        let seen = || held((stat.device, stat.inode)).unwrap();
+        assert_eq!(seen(), []);
+        let lock = try_exclusive(dir.lock_fd().unwrap()).unwrap();
+        assert_eq!(seen(), [Found { exclusive: true, pid: Some(std::process::id()) }]);
+        drop(lock);
+        assert_eq!(seen(), []);
     }
 }

@@ -1,8 +1,11 @@
-//! The network as names: what a host name means to this host.
+//! The network: what a host name means to this host, and whether somebody listens at a port.
 
-use super::{OsError, Result};
-use std::net::{IpAddr, ToSocketAddrs as _};
+use super::{OsError, Result, clock};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// The addresses of a host name or of a literal address, as the host's resolver has them. Waits as long as the resolver does.
 pub fn resolve(host: &str) -> Result<Vec<IpAddr>> {
@@ -14,9 +17,41 @@ pub fn resolve(host: &str) -> Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
+/// The first address of `host` at which a connection to `port` is taken, looked for no longer than `patience`: also where the resolver hangs,
+/// which can't be ended and is left behind. The connection is closed again.
+pub fn listening(host: &str, port: u16, patience: Duration) -> Result<SocketAddr> {
+    let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let give_up_at = clock::since_boot().saturating_add(patience);
+    let (found, addresses) = mpsc::channel();
+    let host = host.to_owned();
+    std::thread::spawn(move || found.send(resolve(&host)));
+    let timed_out = |_| OsError::new("resolve", Path::new(&name), io::ErrorKind::TimedOut);
+    let mut last = OsError::new("connect to", Path::new(&name), io::ErrorKind::NotFound);
+    for address in addresses.recv_timeout(patience).map_err(timed_out)?? {
+        let left = give_up_at.saturating_sub(clock::since_boot()).max(Duration::from_millis(1));
+        let address = SocketAddr::new(address, port);
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(_) => return Ok(address),
+            Err(source) => last = OsError::new("connect to", Path::new(&name), source),
+        }
+    }
+    Err(last)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_listens_is_found_and_who_does_not_is_an_error() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let patience = Duration::from_secs(5);
+        assert_eq!(listening("127.0.0.1", address.port(), patience).unwrap(), address);
+        drop(listener);
+        let error = listening("127.0.0.1", address.port(), patience).unwrap_err().to_string();
+        assert_eq!(error, format!("cannot connect to 127.0.0.1:{}: Connection refused", address.port()));
+    }
 
     #[test]
     fn a_literal_address_is_itself_and_a_bad_name_an_error() {

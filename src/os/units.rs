@@ -4,6 +4,10 @@ use super::process::Program;
 use super::{OsError, Result};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
+
+/// A manager that hangs is no reason to hang with it.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// Whether systemd runs this host (`sd_booted(3)`).
 pub fn is_running() -> bool {
@@ -16,6 +20,13 @@ pub fn main_process(unit: &str) -> Result<Option<u32>> {
     let (_, output) = program.argument(unit).output()?;
     let number = String::from_utf8_lossy(&output).trim().parse().unwrap_or(0);
     Ok((number > 0).then_some(number))
+}
+
+/// What the manager says of a unit: `active`, `failed`, `inactive`, …; None: it can't be asked.
+pub fn activity(unit: &str) -> Option<String> {
+    let program = Program::new("systemctl").argument("show").argument("--property=ActiveState").argument("--value");
+    let said = program.argument(unit).answer_within(ANSWER_WAIT).ok()??;
+    Some(said.output.trim().to_owned()).filter(|word| said.success && !word.is_empty())
 }
 
 /// Keeps anybody from starting a unit until the next boot; what runs of it runs on.

@@ -183,7 +183,7 @@ fn top(main: u32) -> Result<u32, OsError> {
 }
 
 /// The configuration directory that a minion was started with.
-fn configuration_of(command: &[String]) -> PathBuf {
+pub(super) fn configuration_of(command: &[String]) -> PathBuf {
     // setproctitle(3) may have made one word of them all.
     let words: Vec<&str> = command.iter().flat_map(|word| word.split(' ')).collect();
     let named = words.iter().enumerate().find_map(|(number, word)| match *word {

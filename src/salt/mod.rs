@@ -3,6 +3,7 @@
 pub mod adoption;
 pub mod caller;
 pub mod config;
+pub mod doctor;
 pub mod entry;
 pub mod includes;
 pub mod jobs;

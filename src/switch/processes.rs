@@ -58,6 +58,15 @@ struct Saved {
     processes: Vec<Record>,
 }
 
+/// The first processes of an instance's agents that are on record and live, with or without a supervisor.
+pub fn on_record(layout: &Layout, instance: &InstanceName) -> Result<Vec<Identity>, OsError> {
+    let Some(directory) = Dir::open_if_exists(&layout.run(instance))? else { return Ok(Vec::new()) };
+    let bytes = directory.read_if_exists(PROCESSES_NAME, PROCESSES_LENGTH_MAXIMUM)?;
+    let saved = bytes.and_then(|bytes| serde_json::from_slice::<Saved>(&bytes).ok());
+    let leaders = saved.into_iter().flat_map(|saved| saved.processes).map(|record| record.leader);
+    Ok(leaders.filter(|leader| leader.is_alive().unwrap_or(false)).collect())
+}
+
 /// The agent's processes of one instance.
 pub struct Processes {
     layout: Layout,

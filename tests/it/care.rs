@@ -186,7 +186,7 @@ fn a_scrub_finds_what_the_index_hides_gives_way_and_goes_on_where_it_was_interru
         Ok((value["done"].as_u64().unwrap(), value["all"].as_u64().unwrap(), value["ended_at"].is_null()))
     };
     let mut scrub = Command::new(SIDLE).arg("--root").arg(host.path("")).arg("scrub").spawn().unwrap();
-    let (before, all, _) = eventually(20, "a piece is done", || done());
+    let (before, all, _) = eventually(20, "a piece is done", &done);
     let stat = fs::read_to_string(format!("/proc/{}/stat", scrub.id())).unwrap();
     assert_eq!(stat.rsplit_once(") ").unwrap().1.split(' ').nth(16), Some("19"), "its nice value: {stat}");
     let class = Command::new("ionice").args(["-p", &scrub.id().to_string()]).output().unwrap();

@@ -21,6 +21,7 @@ mod crash;
 mod delegations;
 mod demo;
 mod differential;
+mod doctor;
 mod fetch;
 mod formats;
 mod ground;

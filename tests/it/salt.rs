@@ -1,5 +1,7 @@
 //! What is known of a real Salt minion: when it is idle, when it reaches its masters, which processes it is.
 
+mod doctor;
+
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, tree};
 use sidle::agent::{Activity, Agent as _, Health, Subject};

@@ -107,8 +107,26 @@ impl Store {
         }
     }
 
+    /// Checks a release quickly and writes nothing, not even what was learnt. With its manifest: all that is wrong with it.
+    pub fn look(&self, release: &Release) -> Result<(Manifest, Vec<Problem>)> {
+        Ok(match self.compare(release, Depth::Quick)? {
+            Some(seen) => (seen.manifest, seen.checked.problems),
+            None => (self.manifest(release)?, Vec::new()),
+        })
+    }
+
     /// Checks a release; all that is wrong with it, in the order of its manifest.
     pub fn check(&self, release: &Release, depth: Depth) -> Result<Vec<Problem>> {
+        let Some(mut seen) = self.compare(release, depth)? else { return Ok(Vec::new()) };
+        let problems = std::mem::take(&mut seen.checked.problems);
+        if let Some(index) = seen.checked.renewed(&problems, &seen.manifest, seen.digest, seen.index) {
+            self.renew_index(release, &index);
+        }
+        Ok(problems)
+    }
+
+    /// None: nothing is suspected.
+    fn compare(&self, release: &Release, depth: Depth) -> Result<Option<Seen>> {
         let tree = self.tree(release)?;
         // Without a usable index everything is hashed: slower, and as sure.
         let index = self.index(release).ok();
@@ -117,20 +135,23 @@ impl Store {
             (Depth::Quick, None) | (Depth::Full, _) => Suspects::All,
         };
         if suspects.is_none() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
-        let bytes = self.manifest_bytes(release)?;
-        let (manifest, digest) = (self.manifest(release)?, Digest::of(&bytes));
+        let (manifest, digest) = (self.manifest(release)?, self.manifest_digest(release)?);
         let index = index.map(|(index, _)| index).filter(|index| index.is_of(&digest));
         // The index of another manifest says nothing about this one.
         let suspects = if index.is_some() { suspects } else { Suspects::All };
-        let mut checked = look::look(&tree, &manifest, index.as_ref(), &suspects, host::parallelism());
-        let problems = std::mem::take(&mut checked.problems);
-        if let Some(index) = checked.renewed(&problems, &manifest, digest, index) {
-            self.renew_index(release, &index);
-        }
-        Ok(problems)
+        let checked = look::look(&tree, &manifest, index.as_ref(), &suspects, host::parallelism());
+        Ok(Some(Seen { manifest, digest, index, checked }))
     }
+}
+
+/// What a look at suspected entries came to.
+struct Seen {
+    manifest: Manifest,
+    digest: Digest,
+    index: Option<Index>,
+    checked: Checked,
 }
 
 fn time((seconds, nanoseconds): FileTime) -> Timestamp {

@@ -1,0 +1,126 @@
+//! What the distribution's packages have left beside sidle's releases: the package itself, and programs of it that people call by name.
+
+use super::Patient;
+use crate::agent::examination::{Examiner, Group, Severity};
+use crate::os::dir::Dir;
+use crate::os::process::Program;
+use crate::os::{OsError, file};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// dpkg's list of all packages: a desktop's has a few megabytes.
+const STATUS_BYTES_MAX: u64 = 64 << 20;
+const SCRIPT_BYTES_MAX: u64 = 64 * 1024;
+/// An rpm database that is locked makes rpm wait.
+const RPM_WAIT: Duration = Duration::from_secs(10);
+/// Everybody's search path, as login shells and cron have it.
+const SEARCH_PATH: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
+/// Where a shim keeps its own programs: a package that has such a directory only leads to sidle.
+const SHIMS: &str = "usr/lib/sidle";
+
+/// Looks at package databases and the search path.
+pub fn look(patient: &Patient<'_>, examiner: Option<&dyn Examiner>) -> Group {
+    let mut group = Group::new("packages");
+    let root = patient.layout.root();
+    match installed(root, patient.package.as_str()) {
+        Ok(None) => group.good(format!("no package {} of the distribution", patient.package)),
+        Ok(Some(version)) => package(&mut group, patient, &version),
+        Err(error) => group.unknown("the distribution's packages", error, "run it as root"),
+    }
+    let (mut looked, before) = (0, group.findings.len());
+    for program in examiner.map(Examiner::programs).unwrap_or_default() {
+        looked += 1;
+        command(&mut group, patient, program);
+    }
+    if looked > 0 && group.findings.len() == before {
+        group.good(format!("{looked} commands in the search path"));
+    }
+    group
+}
+
+fn package(group: &mut Group, patient: &Patient<'_>, version: &str) {
+    let (root, name) = (patient.layout.root(), patient.package);
+    if matches!(Dir::open_if_exists(&root.join(SHIMS).join(name.as_str())), Ok(Some(_))) {
+        return group.good(format!("package {name} {version} is a shim of sidle's"));
+    }
+    let what = format!(
+        "the distribution's package {name} {version} is installed: what sidle runs stands beside its files, and its updates may start its unit"
+    );
+    let remedy =
+        format!("`sidle adopt {name}` takes its agent over; a shim (packaging/shim) can take the package's place");
+    let adopted = matches!(Dir::open_if_exists(&patient.layout.adoption(patient.instance)), Ok(Some(_)));
+    let severity = if adopted { Severity::Note } else { Severity::Warning };
+    group.find(severity, "distribution-package", what, remedy);
+}
+
+/// The version of a package in dpkg's or rpm's database; None: it is not installed.
+fn installed(root: &Path, name: &str) -> Result<Option<String>, OsError> {
+    if let Some(bytes) = file::read_if_exists(&root.join("var/lib/dpkg/status"), STATUS_BYTES_MAX)? {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        return Ok(text.split("\n\n").find_map(|entry| in_dpkg(entry, name)));
+    }
+    let has_database = ["var/lib/rpm", "usr/lib/sysimage/rpm"]
+        .iter()
+        .any(|place| matches!(Dir::open_if_exists(&root.join(place)), Ok(Some(_))));
+    if !has_database {
+        return Ok(None);
+    }
+    let rpm = Program::new("rpm").argument("--root").argument(root).argument("-q");
+    let said = rpm.argument("--qf").argument("%{VERSION}-%{RELEASE}\\n").argument(name).answer_within(RPM_WAIT)?;
+    let timed_out = || OsError::new("ask", Path::new("rpm"), std::io::ErrorKind::TimedOut);
+    let said = said.ok_or_else(timed_out)?;
+    Ok(said.success.then(|| said.output.lines().next().unwrap_or_default().to_owned()))
+}
+
+/// The version in one entry of dpkg's, where it is that package's and the package is installed.
+fn in_dpkg(entry: &str, name: &str) -> Option<String> {
+    let field = |key: &str| entry.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+    let is_it = field("Package") == Some(name) && field("Status")?.ends_with(" installed");
+    if is_it { field("Version").map(str::to_owned) } else { None }
+}
+
+/// Which file of that name is run: the first one in the search path should lead to sidle.
+fn command(group: &mut Group, patient: &Patient<'_>, program: &str) {
+    let root = patient.layout.root();
+    let mut seen = BTreeSet::new();
+    let places = SEARCH_PATH.iter().map(|place| root.join(place).join(program));
+    // Where /bin is a link to /usr/bin both are one file.
+    let there: Vec<PathBuf> = places.filter(|path| file::canonical(path).is_ok_and(|path| seen.insert(path))).collect();
+    let Some((first, others)) = there.split_first() else { return };
+    if is_ours(patient, first) {
+        return;
+    }
+    let others = others.iter().find(|other| is_ours(patient, other));
+    let also = others.map_or_else(String::new, |ours| format!(", before sidle's {}", ours.display()));
+    let what = format!("{program} is {}{also}: another installation's, not what sidle runs", first.display());
+    let remedy = format!(
+        "call `sidle run {} {program} -- …`; `sidle adopt {}` puts one before it that does",
+        patient.package, patient.package
+    );
+    group.find(Severity::Warning, "command-of-another", what, remedy);
+}
+
+/// Made by `sidle adopt` or a shim, or a link into the store.
+fn is_ours(patient: &Patient<'_>, path: &Path) -> bool {
+    let store = file::canonical(&patient.layout.packages()).unwrap_or_else(|_| patient.layout.packages());
+    let leads_there = file::canonical(path).is_ok_and(|path| path.starts_with(store));
+    // A program of more than a script's length is none of ours.
+    leads_there
+        || file::read(path, SCRIPT_BYTES_MAX)
+            .is_ok_and(|bytes| bytes.starts_with(b"#!") && String::from_utf8_lossy(&bytes).contains("sidle "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_installed_counts() {
+        let entry = |status: &str| format!("Package: a-b\nStatus: {status}\nArchitecture: all\nVersion: 1:2-3");
+        assert_eq!(in_dpkg(&entry("install ok installed"), "a-b").as_deref(), Some("1:2-3"));
+        assert_eq!(in_dpkg(&entry("deinstall ok config-files"), "a-b"), None);
+        assert_eq!(in_dpkg(&entry("install ok not-installed"), "a-b"), None);
+        assert_eq!(in_dpkg(&entry("install ok installed"), "a"), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! Where everything lies: what the file systems let happen there, and whether there is room for another release.
+
+use crate::agent::examination::{Group, Severity};
+use crate::bundle::manifest::Manifest;
+use crate::os::dir::Dir;
+use crate::os::mounts::{self, FileSystem};
+use crate::os::{OsError, file};
+use crate::store::Store;
+use std::path::Path;
+
+/// File systems whose files another host may change or take away.
+const NETWORK: [&str; 11] =
+    ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "fuse.glusterfs", "fuse.sshfs", "afs", "lustre"];
+/// File systems that a boot empties.
+const VOLATILE: [&str; 3] = ["tmpfs", "ramfs", "overlay"];
+
+/// Looks at the places of a package. `current`: the release that another one is about as large as.
+pub fn look(store: &Store, current: Option<&Manifest>) -> Group {
+    let mut group = Group::new("places");
+    let layout = store.layout();
+    let (package, state) = (layout.package(store.package()), layout.state());
+    for (path, runs) in [(&package, true), (&state, false)] {
+        match mounted(path) {
+            Ok(Some((path, found))) => tell(&mut group, &path, &found, runs),
+            Ok(None) => {}
+            Err(error) => group.unknown(&path.display().to_string(), error, "run it as root"),
+        }
+    }
+    match Dir::open_if_exists(&package).and_then(|dir| dir.map(|dir| dir.space()).transpose()) {
+        Ok(Some(space)) => room(&mut group, &package, &space, current),
+        Ok(None) => {}
+        Err(error) => group.unknown("the room for another release", error, "run it as root"),
+    }
+    group
+}
+
+/// The directory by its real path, and the file system that it lies on.
+fn mounted(path: &Path) -> Result<Option<(std::path::PathBuf, FileSystem)>, OsError> {
+    if Dir::open_if_exists(path)?.is_none() {
+        return Ok(None);
+    }
+    let path = file::canonical(path)?;
+    Ok(mounts::file_system(&path)?.map(|found| (path, found)))
+}
+
+fn tell(group: &mut Group, path: &Path, found: &FileSystem, runs: bool) {
+    let (place, point, kind) = (path.display(), found.point.display(), &found.kind);
+    let before = group.findings.len();
+    if found.read_only {
+        let what = format!(
+            "{place} lies on {point} ({kind}), which is mounted read-only: nothing can be installed, switched or mended"
+        );
+        group.find(
+            Severity::Error,
+            "read-only",
+            what,
+            format!("`mount -o remount,rw {point}`; if it refuses, see `dmesg`"),
+        );
+    }
+    if runs && found.no_exec {
+        let what = format!(
+            "{place} lies on {point} ({kind}), which is mounted with noexec: no release can be started from it"
+        );
+        group.find(
+            Severity::Error,
+            "no-exec",
+            what,
+            format!("`mount -o remount,exec {point}`, and correct /etc/fstab"),
+        );
+    }
+    if NETWORK.contains(&kind.as_str()) {
+        let what = format!(
+            "{place} lies on {point}, a network file system ({kind}): its locks may not hold, and releases vanish with the network"
+        );
+        group.find(Severity::Warning, "network-file-system", what, "keep it on a local disk");
+    }
+    if VOLATILE.contains(&kind.as_str()) {
+        let what = format!(
+            "{place} lies on {point} ({kind}): what is installed there may be gone after a boot (a live image, a container)"
+        );
+        group.find(
+            Severity::Note,
+            "volatile-file-system",
+            what,
+            "keep it on a disk, unless the host is meant to forget",
+        );
+    }
+    if group.findings.len() == before {
+        group.good(format!("{place} on {kind}"));
+    }
+}
+
+fn room(group: &mut Group, path: &Path, space: &crate::os::space::Space, current: Option<&Manifest>) {
+    let place = path.display();
+    let needed = current.map(|manifest| manifest.space);
+    let free = space.free_bytes >> 20;
+    let remedy = "`sidle collect` removes old releases; or free some there";
+    match needed {
+        Some(needed) if space.free_bytes < needed.allocated_bytes => {
+            let what = format!(
+                "{place} has {free} MiB free, a release needs {} MiB",
+                needed.allocated_bytes.div_ceil(1 << 20)
+            );
+            group.find(Severity::Error, "no-space", what, remedy);
+        }
+        Some(needed) if space.free_bytes < needed.allocated_bytes.saturating_mul(2) => {
+            let what = format!(
+                "{place} has {free} MiB free: room for one more release of {} MiB, not for two",
+                needed.allocated_bytes.div_ceil(1 << 20)
+            );
+            group.find(Severity::Warning, "space-low", what, remedy);
+        }
+        _ => group.good(format!("{free} MiB free")),
+    }
+    if let (Some(needed), Some(inodes)) = (needed, space.free_inodes) {
+        if inodes < needed.inodes {
+            let what = format!("{place} has {inodes} inodes free, a release needs {}", needed.inodes);
+            group.find(Severity::Error, "no-inodes", what, remedy);
+        } else {
+            group.good(format!("{inodes} inodes free"));
+        }
+    }
+}

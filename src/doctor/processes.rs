@@ -1,0 +1,223 @@
+//! Who runs and who holds what: the supervisor and its agent, a live switch, holds, the package's lock, leases.
+
+use super::{Patient, Running, Supervised, configuration_now};
+use crate::agent::AgentKind;
+use crate::agent::examination::{Group, Severity};
+use crate::loaded::{self, Loaded};
+use crate::os::dir::Dir;
+use crate::os::{OsError, lock, proc_fs};
+use crate::store::Store;
+use crate::switch::files::InstanceFiles;
+use crate::switch::processes::on_record;
+use crate::switch::{Journal, Phase};
+use crate::version::Release;
+use std::path::{Path, PathBuf};
+
+/// Looks at them. `agent`: what runs, and where its configuration is.
+pub fn look(
+    patient: &Patient<'_>,
+    store: &Store,
+    files: &InstanceFiles,
+    agent: Option<(AgentKind, &PathBuf)>,
+) -> Group {
+    let mut group = Group::new("processes");
+    // One that can't be read is told of with the store.
+    let journal = files.journal().ok();
+    supervised(&mut group, patient, journal.as_ref());
+    if let Some(running) = patient.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref()) {
+        agent_of(&mut group, patient, running, journal.as_ref(), agent);
+    }
+    if let Some(journal) = &journal {
+        live(&mut group, patient, journal);
+    }
+    held(&mut group, patient, files);
+    if let Err(error) = locks(&mut group, patient, store, journal.as_ref()) {
+        group.unknown("locks and leases", error, "run it as root, where /proc is mounted");
+    }
+    group
+}
+
+fn supervised(group: &mut Group, patient: &Patient<'_>, journal: Option<&Journal>) {
+    let instance = patient.instance;
+    let start = format!("`systemctl enable --now sidle@{instance}`, or `sidle supervise {instance}` by hand");
+    let Some(Supervised { pid, version, trouble, agent }) = &patient.supervised else {
+        if journal.is_some_and(|journal| journal.proven.is_some()) {
+            let agent = match on_record(patient.layout, instance) {
+                Ok(left) if left.is_empty() => "its agent does not run".to_owned(),
+                Ok(left) => {
+                    let left: Vec<String> = left.iter().map(|leader| leader.pid.to_string()).collect();
+                    format!("its agent runs on (process {}), and is not started again when it ends", left.join(", "))
+                }
+                Err(error) => {
+                    group.unknown("whether the agent runs", error, "run it as root");
+                    "its agent is not looked after".to_owned()
+                }
+            };
+            group.find(Severity::Warning, "not-supervised", format!("nobody supervises {instance}: {agent}"), start);
+        } else {
+            group.good("nothing to supervise yet");
+        }
+        return;
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    if !version.is_empty() && version != own {
+        let what = format!("the supervisor (process {pid}) is sidle {version}, this is {own}");
+        let remedy = format!(
+            "`systemctl kill -s HUP --kill-who=main sidle@{instance}`: it becomes the newer one, the agent does not notice"
+        );
+        group.find(Severity::Note, "supervisor-older", what, remedy);
+    }
+    match (trouble, agent) {
+        (Some(trouble), _) => {
+            let remedy = format!("mend what it names; `sidle status {}` follows it", patient.package);
+            group.find(
+                Severity::Error,
+                "agent-not-running",
+                format!("the supervisor cannot run the agent: {trouble}"),
+                remedy,
+            );
+        }
+        (None, None) if journal.is_some_and(|journal| journal.proven.is_some() && journal.live.is_none()) => {
+            let remedy = format!("`sidle status {}` tells how it ended last; see the agent's own log", patient.package);
+            group.find(Severity::Error, "agent-not-running", "the supervisor lives and no agent runs", remedy);
+        }
+        (None, _) => group.good(format!("supervised by process {pid}")),
+    }
+}
+
+fn agent_of(
+    group: &mut Group,
+    patient: &Patient<'_>,
+    running: &Running,
+    journal: Option<&Journal>,
+    agent: Option<(AgentKind, &PathBuf)>,
+) {
+    let (package, pid) = (patient.package, running.leader.pid);
+    match &running.lacks {
+        Some(lacks) => {
+            let what = format!("the agent (process {pid}) is not healthy: {lacks}");
+            group.find(Severity::Warning, "agent-unhealthy", what, "see what is found of its peers, and its own log");
+        }
+        None => group.good(format!("agent {pid} reaches {}", running.reaches.join(", "))),
+    }
+    let Some(journal) = journal.filter(|journal| journal.live.is_none()) else { return };
+    if let (Some(runs), Some(proven)) = (&running.release, &journal.proven) {
+        if runs != proven {
+            let what = format!("process {pid} runs {runs}, and current is {proven}");
+            group.find(
+                Severity::Warning,
+                "other-release-runs",
+                what,
+                format!("`sidle restart {package}` starts the current one"),
+            );
+        }
+    }
+    let loaded = loaded::of(patient.layout, patient.instance, &running.leader);
+    let now = agent.and_then(|agent| configuration_now(patient, agent));
+    match (loaded, now) {
+        (Loaded::Known(loaded), Some(now)) if loaded == now => group.good("it has loaded the configuration as it is"),
+        (Loaded::Known(_), Some(_)) => {
+            let what = format!("the configuration has changed since process {pid} was started");
+            let remedy = format!("`sidle restart {package}` takes it up, without losing a job");
+            group.find(Severity::Note, "configuration-changed", what, remedy);
+        }
+        (Loaded::Known(_) | Loaded::Unknown | Loaded::Unnoted, _) => {}
+    }
+}
+
+fn live(group: &mut Group, patient: &Patient<'_>, journal: &Journal) {
+    let package = patient.package;
+    let Some(live) = &journal.live else { return group.good("no switch under way") };
+    let what = format!("switch {} to {} is {} since {}", live.id, live.to, live.phase, live.phase_since);
+    let because = live.failure.as_ref().map_or_else(String::new, |failure| format!(", because {}", failure.text));
+    if live.phase == Phase::Stranded {
+        let remedy = format!(
+            "end what keeps it and it goes on by itself; or `sidle cancel {package}` gives it up; `sidle status {package}` tells more"
+        );
+        group.find(Severity::Error, "switch-stranded", format!("{what}: it needs a person{because}"), remedy);
+    } else if patient.supervised.is_none() {
+        let remedy = format!(
+            "start its supervisor (`systemctl start sidle@{}`), which goes on or back by itself",
+            patient.instance
+        );
+        group.find(Severity::Error, "switch-stuck", format!("{what}{because}, and nobody drives it"), remedy);
+    } else {
+        group.find(
+            Severity::Note,
+            "switch-live",
+            format!("{what}{because}"),
+            format!("`sidle status {package}` follows it"),
+        );
+    }
+}
+
+fn held(group: &mut Group, patient: &Patient<'_>, files: &InstanceFiles) {
+    match files.hold() {
+        Ok(Some(hold)) if hold.is_on(patient.now) => {
+            let what = format!("{} is held {hold}", patient.instance);
+            group.find(Severity::Note, "held", what, format!("`sidle unhold {}` lifts it", patient.package));
+        }
+        Ok(_) => {}
+        Err(error) => {
+            group.find(Severity::Error, "hold-unreadable", error.to_string(), error.hint().unwrap_or_default());
+        }
+    }
+}
+
+/// The package's lock, and leases on releases that nobody wants any more. No lock is taken for it.
+fn locks(group: &mut Group, patient: &Patient<'_>, store: &Store, journal: Option<&Journal>) -> Result<(), OsError> {
+    let (layout, package) = (patient.layout, patient.package);
+    for lock in locks_on(&layout.receipts(package))?.iter().filter(|lock| lock.exclusive) {
+        let what = format!("{} holds the lock of {package}", named(lock.pid));
+        let remedy = "wait for it; a command that hangs may be ended: what it left is cleared away by the next one";
+        group.find(Severity::Note, "package-locked", what, remedy);
+    }
+    let wanted = |release: &Release| {
+        let runs = patient.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref());
+        runs.is_some_and(|runs| runs.release.as_ref() == Some(release))
+            || journal.is_some_and(|journal| journal.in_use().any(|used| used == release))
+    };
+    let mut leases = 0;
+    // What can't be read of the store is told of there.
+    for release in store.releases().unwrap_or_default() {
+        let path = layout.versions(package).join(release.to_string());
+        let held = locks_on(&path)?;
+        leases += held.len();
+        for lock in held.iter().filter(|_| !wanted(&release)) {
+            let what = format!("{release} is neither current nor previous, and leased by {}", holder(&path, lock.pid));
+            let remedy = "it can't be collected until that process ends; one that a job left behind may be ended";
+            group.find(Severity::Note, "release-in-use", what, remedy);
+        }
+    }
+    group.good(if leases == 1 { "1 lease".to_owned() } else { format!("{leases} leases") });
+    Ok(())
+}
+
+fn locks_on(path: &Path) -> Result<Vec<lock::Found>, OsError> {
+    let Some(directory) = Dir::open_if_exists(path)? else { return Ok(Vec::new()) };
+    let stat = directory.stat_self()?;
+    lock::held((stat.device, stat.inode))
+}
+
+/// The process that took a lock, and for how long it may have had it at most.
+fn named(pid: Option<u32>) -> String {
+    let process = pid.and_then(|pid| proc_fs::process(pid).ok().flatten());
+    process.map_or_else(
+        || "a process that can't be seen from here".to_owned(),
+        |process| {
+            let seconds = proc_fs::age(&process).as_secs();
+            format!("process {} ({}), which began {seconds} s ago,", process.pid, proc_fs::title(process.pid))
+        },
+    )
+}
+
+/// Who holds a lease: whoever took it, or what that has left it to.
+fn holder(path: &Path, pid: Option<u32>) -> String {
+    let lives = pid.is_some_and(|pid| proc_fs::process(pid).ok().flatten().is_some_and(|process| process.is_alive()));
+    let stat = Dir::open(path).and_then(|directory| directory.stat_self()).ok();
+    let heirs = stat.filter(|_| !lives).and_then(|stat| proc_fs::holders((stat.device, stat.inode)).ok());
+    match heirs.unwrap_or_default().first() {
+        Some((pid, _)) => named(Some(*pid)),
+        None => named(pid),
+    }
+}

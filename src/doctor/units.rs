@@ -1,0 +1,141 @@
+//! The host's units: one that supervises the instance, started at boot, and none beside it that starts the package's own agent.
+
+use super::Patient;
+use crate::agent::examination::{Group, Severity};
+use crate::os::dir::Dir;
+use crate::os::{OsError, units};
+use crate::store::Store;
+use std::path::Path;
+
+/// Where units lie, the ones that count first.
+const PLACES: [&str; 4] =
+    ["etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
+/// The template that packages of sidle bring.
+const TEMPLATE: &str = "sidle@.service";
+const UNIT_BYTES_MAX: u64 = 256 * 1024;
+/// A unit that leads to sidle names it so: `sidle adopt` and the shims write them.
+const STAND_IN: &str = "X-Sidle=stand-in";
+
+/// What lies at a unit's name.
+#[derive(Debug, PartialEq, Eq)]
+enum Lies {
+    Nothing,
+    Masked,
+    StandIn,
+    Unit,
+}
+
+/// Looks at the unit files, which needs no rights; at what runs only where this root is the host's own.
+pub fn look(patient: &Patient<'_>, store: &Store) -> Group {
+    let mut group = Group::new("units");
+    if let Err(error) = files(&mut group, patient, store) {
+        group.unknown("units", error, "run it as root");
+    }
+    group
+}
+
+fn files(group: &mut Group, patient: &Patient<'_>, store: &Store) -> Result<(), OsError> {
+    let (root, instance, package) = (patient.layout.root(), patient.instance, patient.package);
+    let is_host = root == Path::new("/") && units::is_running();
+    let unit = format!("sidle@{instance}.service");
+    let own = match lies(root, &unit)? {
+        Lies::Nothing => lies(root, TEMPLATE)?,
+        lies => lies,
+    };
+    let used = store.current(instance).ok().flatten().is_some();
+    let packaged = format!("{package}.service");
+    let theirs = lies(root, &packaged)?;
+    let enabled = is_enabled(root, &unit)?;
+    if own == Lies::Nothing && theirs == Lies::Nothing && !is_host {
+        group.good("no systemd units: something else starts the supervisor");
+        return Ok(());
+    }
+    match own {
+        _ if !used => {}
+        Lies::Nothing => {
+            let remedy = format!(
+                "install sidle's own package, or packaging/systemd/{TEMPLATE}; then `systemctl enable --now {unit}`"
+            );
+            group.find(
+                Severity::Warning,
+                "unit-missing",
+                format!("there is no unit {TEMPLATE}: nothing supervises {instance} after a boot"),
+                remedy,
+            );
+        }
+        Lies::Masked => {
+            let remedy = format!("`systemctl unmask {unit}`, then `systemctl enable --now {unit}`");
+            group.find(
+                Severity::Error,
+                "unit-masked",
+                format!("{unit} is masked: nothing supervises {instance}"),
+                remedy,
+            );
+        }
+        Lies::StandIn | Lies::Unit if !enabled => {
+            let what = format!("{unit} is not enabled: after a boot nothing starts {instance}");
+            group.find(Severity::Warning, "unit-disabled", what, format!("`systemctl enable --now {unit}`"));
+        }
+        Lies::StandIn | Lies::Unit => group.good(format!("{unit} is enabled")),
+    }
+    if used && theirs == Lies::Unit {
+        let what = format!("{packaged}, the package's own unit, could start a second agent beside sidle's");
+        let remedy = format!(
+            "`sidle adopt {package}` takes it over; or `systemctl disable --now {packaged}` and `systemctl mask {packaged}`"
+        );
+        let severity = if is_enabled(root, &packaged)? { Severity::Error } else { Severity::Warning };
+        group.find(severity, "packaged-unit", what, remedy);
+    } else if theirs == Lies::Masked && !used {
+        let what = format!("{packaged} is masked, and sidle runs no {instance}: nothing starts the agent");
+        let remedy = format!("`systemctl unmask {packaged}`, or `sidle switch {package}`");
+        group.find(Severity::Warning, "packaged-unit-masked", what, remedy);
+    } else if theirs == Lies::StandIn {
+        group.good(format!("{packaged} stands in for it"));
+    }
+    if is_host && used && own == Lies::Unit {
+        match units::activity(&unit).as_deref() {
+            Some("failed") => {
+                let remedy = format!(
+                    "`journalctl -u {unit}` says why; `systemctl reset-failed {unit}` and `systemctl start {unit}`"
+                );
+                group.find(Severity::Error, "unit-failed", format!("{unit} has failed"), remedy);
+            }
+            Some(word) => group.good(format!("it is {word}")),
+            None => group.unknown(&unit, "systemd did not answer", "run it as root"),
+        }
+    }
+    Ok(())
+}
+
+fn lies(root: &Path, unit: &str) -> Result<Lies, OsError> {
+    for place in PLACES {
+        let Some(directory) = Dir::open_if_exists(&root.join(place))? else { continue };
+        if directory.stat(unit)?.is_none() {
+            continue;
+        }
+        // Not a link, or one: either is said by the answer.
+        if directory.read_link(unit).ok().flatten().is_some_and(|target| target == Path::new("/dev/null")) {
+            return Ok(Lies::Masked);
+        }
+        // A unit that is a link counts as the package's: what is behind it is looked at where it lies.
+        let text = directory.read(unit, UNIT_BYTES_MAX).unwrap_or_default();
+        let is_ours = String::from_utf8_lossy(&text).lines().next().is_some_and(|line| line.contains(STAND_IN));
+        return Ok(if is_ours { Lies::StandIn } else { Lies::Unit });
+    }
+    Ok(Lies::Nothing)
+}
+
+/// Whether some target wants it, as `systemctl enable` makes it.
+fn is_enabled(root: &Path, unit: &str) -> Result<bool, OsError> {
+    for place in PLACES {
+        let Some(directory) = Dir::open_if_exists(&root.join(place))? else { continue };
+        for name in directory.names()? {
+            let lists = name.to_string_lossy().ends_with(".wants") || name.to_string_lossy().ends_with(".requires");
+            let list = if lists { directory.child_if_exists(&name).ok().flatten() } else { None };
+            if list.is_some_and(|list| matches!(list.stat(unit), Ok(Some(_)))) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}

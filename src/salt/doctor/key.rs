@@ -1,0 +1,173 @@
+//! What the masters make of the minion's key. A master that the running minion is proven to reach has accepted it; the others are asked by
+//! the release's own Salt: the request that the minion sends at every start.
+
+use super::ports::Listening;
+use crate::agent::examination::{Case, Group, Severity};
+use crate::os::dir::Dir;
+use crate::os::process::{self, Program, Said};
+use crate::os::{OsError, notify};
+use serde::Deserialize;
+use serde_json::json;
+use std::path::Path;
+use std::time::Duration;
+
+const SCRIPT: &str = include_str!("sign_in.py");
+/// How long a master may take to answer a sign-in. A busy one takes a second or two.
+const ANSWER_SECONDS: u64 = 8;
+/// How long Salt takes to be loaded, on a slow host.
+const LOAD_WAIT: Duration = Duration::from_secs(60);
+
+/// Variables of a working agent: a guard in the tree must not take this for one.
+const NOT_PASSED_ON: [&str; 3] = [notify::NOTIFY_SOCKET, "SIDLE_GATE", "SIDLE_ROLE"];
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    name: String,
+    standing: Standing,
+    detail: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Standing {
+    Accepted,
+    Pending,
+    Denied,
+    KeyChanged,
+    Full,
+    NoAnswer,
+    Unknown,
+}
+
+/// Looks at the masters that listen.
+pub fn look(group: &mut Group, case: Case<'_>, listening: &[Listening<'_>]) {
+    let (proven, open): (Vec<_>, Vec<_>) =
+        listening.iter().partition(|found| case.reaches.contains(&found.master.name));
+    for found in proven {
+        group.good(format!("{} has accepted the key: the running minion is signed in", found.master.name));
+    }
+    if open.is_empty() {
+        return;
+    }
+    let what = "what the masters make of the minion's key";
+    let Some((tree, environment)) = case.release else {
+        return group.unknown(what, "there is no whole current release whose Salt could ask", "mend the release first");
+    };
+    let asked = Scratch::new(case.root).and_then(|scratch| {
+        let mut program = Program::new(tree.join("bin/python3")).argument("-E").argument("-s").argument("-B");
+        program = program.argument("-c").argument(SCRIPT).argument(case.configuration).argument(&scratch.path);
+        let masters: Vec<_> = open
+            .iter()
+            .map(|found| json!({"name": found.master.name, "uri": format!("tcp://{}", found.address)}))
+            .collect();
+        program = program.argument(ANSWER_SECONDS.to_string()).argument(json!(masters).to_string());
+        program.environment = environment.to_vec();
+        program.without.extend(NOT_PASSED_ON.map(Into::into));
+        let patience = LOAD_WAIT + Duration::from_secs(ANSWER_SECONDS) * u32::try_from(open.len()).unwrap_or(u32::MAX);
+        program.answer_within(patience)
+    });
+    let said = match asked {
+        Ok(Some(said)) => said,
+        Ok(None) => return group.unknown(what, "Salt did not answer in time", "look again when the host is less busy"),
+        Err(error) => return group.unknown(what, error, "run it as root"),
+    };
+    match answers(&said) {
+        Ok(answers) => answers.iter().for_each(|answer| tell(group, answer)),
+        Err(reason) if reason.contains("the minion has no key") => {
+            let (severity, what) = (Severity::Warning, "the minion has no key yet, so that no master can know it");
+            group.find(severity, "minion-key-missing", what, "start the minion, then `salt-key -a ID` on the master");
+        }
+        Err(reason) => group.unknown(what, reason, "run it as root; the minion's own log tells of each sign-in"),
+    }
+}
+
+/// What the program printed, or the last line of why it could not.
+fn answers(said: &Said) -> Result<Vec<Answer>, String> {
+    let last = |text: &str| text.lines().last().unwrap_or("it said nothing").trim().to_owned();
+    if !said.success {
+        return Err(last(&said.errors));
+    }
+    // Modules of the host's may print before it.
+    serde_json::from_str(&last(&said.output)).map_err(|error| error.to_string())
+}
+
+fn tell(group: &mut Group, Answer { name, standing, detail }: &Answer) {
+    let mut error = |id, what: String, remedy: &str| group.find(Severity::Error, id, what, remedy);
+    match standing {
+        Standing::Accepted => group.good(format!("{name} accepts the key")),
+        Standing::Pending => error(
+            "key-pending",
+            format!("master {name} has this minion's key, and nobody has accepted it there"),
+            "compare `salt-call --local key.finger` here with `salt-key -f ID` there, then `salt-key -a ID` there",
+        ),
+        Standing::Denied => error(
+            "key-denied",
+            format!("master {name} refuses this minion's key: it was rejected, or another key has this id there"),
+            "on the master `salt-key -l rej` and `salt-key -l den` tell which; if this minion is the right one: `salt-key -d ID` there, \
+             `sidle restart` here, `salt-key -a ID` there",
+        ),
+        Standing::KeyChanged => error(
+            "master-key-changed",
+            format!("master {name} shows another key than the one that this minion knows ({detail})"),
+            "`salt-key -F master` there shows its fingerprint; only if it is the right master: remove minion_master.pub from the minion's pki \
+             directory (or correct master_finger), then `sidle restart`",
+        ),
+        Standing::Full => error(
+            "master-full",
+            format!("master {name} takes no more minions"),
+            "raise `max_minions` there, or remove keys of minions that are gone",
+        ),
+        Standing::NoAnswer => error(
+            "master-silent",
+            format!(
+                "master {name} takes connections, and did not answer a sign-in within {ANSWER_SECONDS} s ({detail})"
+            ),
+            "on the master: `systemctl status salt-master`, its log, and whether its `worker_threads` are enough",
+        ),
+        Standing::Unknown => {
+            let what = format!("what master {name} makes of the minion's key");
+            group.unknown(&what, detail, "the minion's own log tells of each sign-in");
+        }
+    }
+}
+
+/// A private directory for what Salt writes; gone with its end.
+struct Scratch {
+    parent: Dir,
+    name: String,
+    path: std::path::PathBuf,
+}
+
+impl Scratch {
+    fn new(root: &Path) -> Result<Self, OsError> {
+        let parent = Dir::open_or_create(&root.join("run/sidle"), 0o755)?;
+        let name = format!(".doctor-{}", process::own_number());
+        parent.remove_tree(&name)?;
+        parent.make_dir(&name, 0o700)?;
+        let path = parent.path().join(&name);
+        Ok(Self { parent, name, path })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left of one that was killed lies in memory until the next boot, and holds no key.
+        let _ = self.parent.remove_tree(&self.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_after_what_modules_print_and_a_failure_is_its_last_line() {
+        let said =
+            |success, output: &str| Said { success, output: output.to_owned(), errors: "a\nRuntimeError: b\n".into() };
+        let answer = r#"[{"name": "m", "standing": "key-changed", "detail": "d"}]"#;
+        let read = answers(&said(true, &format!("hello\n{answer}\n"))).unwrap();
+        assert_eq!((read[0].name.as_str(), read[0].standing), ("m", Standing::KeyChanged));
+        assert_eq!(answers(&said(false, answer)).unwrap_err(), "RuntimeError: b");
+        assert!(answers(&said(true, "")).is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! The minion's part of an examination: its masters' ports, what they make of its key, and a second minion of the same id.
+
+mod explanations;
+mod key;
+mod ports;
+mod second;
+
+use super::config::{Masters, MinionConfig};
+use crate::agent::examination::{Case, Examiner, Explanation, Group, Severity};
+
+/// The minion's examiner.
+pub static SALT: SaltExaminer = SaltExaminer;
+
+/// Examines minions.
+#[derive(Debug)]
+pub struct SaltExaminer;
+
+impl Examiner for SaltExaminer {
+    fn explanations(&self) -> &'static [Explanation] {
+        explanations::ALL
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["salt-minion", "salt-call", "salt-proxy", "salt-pip"]
+    }
+
+    fn examine(&self, case: Case<'_>) -> Vec<Group> {
+        let (mut minion, mut masters) = (Group::new("minion"), Group::new("masters"));
+        match MinionConfig::read(case.configuration) {
+            Err(error) => {
+                let remedy = "correct what it names: the minion could not be started again with this configuration";
+                minion.find(Severity::Error, "minion-configuration", error.to_string(), remedy);
+                masters.unknown("masters", "the minion's configuration can't be read", "correct it first");
+            }
+            Ok(config) => {
+                second::look(&mut minion, case, &config);
+                if let Masters::Named(named, need) = &config.masters {
+                    let listening = ports::look(&mut masters, named, *need, case);
+                    key::look(&mut masters, case, &listening);
+                } else {
+                    masters.good("works without a master (master_type: disable)");
+                }
+            }
+        }
+        vec![minion, masters]
+    }
+}
