@@ -12,10 +12,12 @@ pub mod held;
 pub mod index;
 pub mod install;
 pub mod lease;
+pub mod place;
 pub mod preflight;
 pub mod receipt;
 pub mod recover;
 pub mod repair;
+pub mod tmpfiles;
 
 pub use error::StoreError;
 
