@@ -132,7 +132,9 @@ pub fn install_fetched(
 
 /// Everything that is in the way, before anything is written. Gives what is wrong with the place and was accepted.
 pub fn preflight(approved: &Approved, place: &Placement<'_>) -> Result<Vec<Obstacle>> {
-    let Some(unfit) = preflight::obstacles(&approved.manifest, place.host, place.layout)? else { return Ok(Vec::new()) };
+    let Some(unfit) = preflight::obstacles(&approved.manifest, place.host, place.layout)? else {
+        return Ok(Vec::new());
+    };
     let is_accepted = place.hazards == Hazards::Accept && unfit.obstacles.iter().all(Obstacle::may_be_accepted);
     if is_accepted { Ok(unfit.obstacles) } else { Err(StoreError::Unfit(unfit)) }
 }

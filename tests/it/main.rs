@@ -33,6 +33,7 @@ mod mirror;
 mod online;
 mod overlap;
 mod packages;
+mod place;
 mod python_tuf;
 mod quickstart;
 mod readers;
