@@ -42,6 +42,7 @@ mod rehearsal;
 mod repair;
 mod repository;
 mod salt;
+mod salt_ssh;
 mod shim;
 mod signer;
 mod signing;
