@@ -142,9 +142,15 @@ fn a_store_that_was_forced_below_var_tmp_keeps_what_runs_and_mends_what_was_clea
     assert_eq!(inside(&format!("cat {tree}/stamp; ls {tree}; rm {tree}/stamp")), "1.1-1\nshare\nstamp\n");
     inside("code=0; sidle verify demo-agent 1.1-1 || code=$?; test $code = 6");
 
+    // The link that boot goes by was cleaned away, too; the journal knows.
+    assert!(!machine.path("var/tmp/sidle/demo-agent/current").exists());
+    machine.cut_power();
+    machine.boot();
+    machine.serves("1.0-1");
+
     // What is not in use is mended out of what is; nothing is fetched.
-    inside("sidle repair demo-agent 1.1-1");
-    inside("sidle switch demo-agent 1.1-1");
+    machine.inside(&["sidle", "repair", DEMO, "1.1-1"]);
+    machine.inside(&["sidle", "switch", DEMO, "1.1-1"]);
     machine.serves("1.1-1");
     machine.cut_power();
     machine.boot();
