@@ -31,7 +31,7 @@ pub fn mount_of_first_root() -> Option<Mount> {
 fn all(process: &str) -> Result<Vec<Mount>> {
     let path = Path::new("/proc").join(process).join("mountinfo");
     let text = std::fs::read_to_string(&path).map_err(|source| OsError::new("read", &path, source))?;
-    Ok(text.lines().filter_map(parse).collect())
+    Ok(text.lines().filter_map(Mount::of_line).collect())
 }
 
 /// The last of the longest: a later mount covers an earlier one.
@@ -54,16 +54,18 @@ fn elsewhere(directory: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
     mounts.iter().filter(other).map(|mount| mount.point.clone()).collect()
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`: device, root within the file system, mount point, options; behind the
-/// dash the type, the source and the file system's own options (proc(5)).
-fn parse(line: &str) -> Option<Mount> {
-    let (mount, system) = line.split_once(" - ")?;
-    let mut fields = mount.split(' ').skip(2);
-    let device = fields.next()?.to_owned();
-    let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
-    let mut options = fields.next()?.split(',').chain(system.split(' ').nth(2).unwrap_or("").split(','));
-    let kind = system.split(' ').next()?.to_owned();
-    Some(Mount { device, root, point, kind, is_read_only: options.any(|option| option == "ro") })
+impl Mount {
+    /// Reads a line of mountinfo, `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`: device, root within the file system, mount
+    /// point, options; behind the dash the type, the source and the file system's own options (proc(5)). None: it is no such line.
+    pub fn of_line(line: &str) -> Option<Self> {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(2);
+        let device = fields.next()?.to_owned();
+        let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
+        let mut options = fields.next()?.split(',').chain(system.split(' ').nth(2).unwrap_or("").split(','));
+        let kind = system.split(' ').next()?.to_owned();
+        Some(Self { device, root, point, kind, is_read_only: options.any(|option| option == "ro") })
+    }
 }
 
 /// Blanks and backslashes are written as octal numbers.
@@ -80,7 +82,7 @@ mod tests {
         let text = "1 0 254:0 / / rw shared:1 - ext4 /dev/vda rw\n\
                     2 1 254:0 /opt/sidle/p/versions/1-1/lib /srv/b\\040c rw - ext4 /dev/vda rw\n\
                     3 1 0:5 / /opt/other rw - tmpfs tmpfs rw";
-        let mounts: Vec<Mount> = text.lines().filter_map(parse).collect();
+        let mounts: Vec<Mount> = text.lines().filter_map(Mount::of_line).collect();
         assert_eq!(elsewhere(Path::new("/opt/sidle/p/versions/1-1"), &mounts), [PathBuf::from("/srv/b c")]);
         assert_eq!(elsewhere(Path::new("/opt/sidle/p/versions/2-1"), &mounts), Vec::<PathBuf>::new());
     }
@@ -91,7 +93,7 @@ mod tests {
                     2 1 254:0 /@/.snapshots/7/snapshot /a ro,relatime - btrfs /dev/vda rw,subvol=/x\n\
                     3 1 0:5 / /a/b rw - fuse.sshfs host:/b rw,user_id=0\n\
                     4 1 0:6 / /c rw - nfs4 host:/c ro,vers=4";
-        let mounts: Vec<Mount> = text.lines().filter_map(parse).collect();
+        let mounts: Vec<Mount> = text.lines().filter_map(Mount::of_line).collect();
         let told = |path: &str| home(Path::new(path), &mounts).map(|mount| (mount.kind.as_str(), mount.is_read_only));
         assert_eq!(told("/opt"), Some(("ext4", false)));
         assert_eq!(told("/a/x"), Some(("btrfs", true)));

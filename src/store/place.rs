@@ -13,33 +13,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Types of file systems whose content is gone at boot.
-const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+const IN_MEMORY: &str = "tmpfs ramfs";
 /// Types of file systems that are another machine's: a lock may not be seen by all, and a file that is taken away there kills the process that
 /// has it mapped here (SIGBUS), the more so while the network is what is to be repaired.
-const OF_THE_NETWORK: [&str; 22] = [
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb2",
-    "smb3",
-    "smbfs",
-    "ncpfs",
-    "afs",
-    "coda",
-    "9p",
-    "ceph",
-    "fuse.ceph",
-    "fuse.sshfs",
-    "fuse.glusterfs",
-    "fuse.rclone",
-    "fuse.s3fs",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "orangefs",
-    "pvfs2",
-    "davfs",
-];
+const OF_THE_NETWORK: &str = "nfs nfs4 cifs smb2 smb3 smbfs ncpfs afs coda 9p ceph fuse.ceph fuse.ceph-fuse fuse.sshfs fuse.glusterfs \
+    fuse.rclone fuse.s3fs lustre gpfs beegfs orangefs pvfs2 davfs";
 /// What `transactional-update` sets in the environment of what it runs in a snapshot.
 const TRANSACTION: &str = "TRANSACTIONAL_UPDATE";
 /// Where snapper keeps snapshots of a root file system.
@@ -141,23 +119,29 @@ fn of_place(place: &Path, root: &Path, rules: &Rules) -> Result<Vec<Hazard>, OsE
     let fate = rules.fate(&seen).map(|fate| Hazard::Fate(seen.clone(), fate));
     let ostree = file::canonical(&root.join(OSTREE)).is_ok() && seen.starts_with("/usr");
     let mut found: Vec<Hazard> = fate.into_iter().chain(ostree.then_some(Hazard::Deployment(seen))).collect();
-    let Some(mount) = mounts::mount_of(place)? else { return Ok(found) };
     // A host that is in memory as a whole is made anew at each boot, and its store with it.
-    let is_host_in_memory = mounts::mount_of(own_root)?.is_none_or(|mount| is_one_of(&mount, &IN_MEMORY));
-    if is_one_of(&mount, &IN_MEMORY) && root == own_root && !is_host_in_memory {
-        found.push(Hazard::Volatile(mount.clone()));
-    }
-    if is_one_of(&mount, &OF_THE_NETWORK) {
-        found.push(Hazard::Network(mount.clone()));
-    }
-    if mount.is_read_only {
-        found.push(Hazard::ReadOnly(mount));
-    }
+    let is_in_memory = mounts::mount_of(own_root)?.is_none_or(|mount| is_one_of(&mount, IN_MEMORY));
+    let must_stay = root == own_root && !is_in_memory;
+    found.extend(mounts::mount_of(place)?.map_or_else(Vec::new, |mount| of_mount(&mount, must_stay)));
     Ok(found)
 }
 
-fn is_one_of(mount: &Mount, kinds: &[&str]) -> bool {
-    kinds.contains(&mount.kind.as_str())
+fn of_mount(mount: &Mount, must_stay: bool) -> Vec<Hazard> {
+    let mut found = Vec::new();
+    if is_one_of(mount, IN_MEMORY) && must_stay {
+        found.push(Hazard::Volatile(mount.clone()));
+    }
+    if is_one_of(mount, OF_THE_NETWORK) {
+        found.push(Hazard::Network(mount.clone()));
+    }
+    if mount.is_read_only {
+        found.push(Hazard::ReadOnly(mount.clone()));
+    }
+    found
+}
+
+fn is_one_of(mount: &Mount, kinds: &str) -> bool {
+    kinds.split_ascii_whitespace().any(|kind| kind == mount.kind)
 }
 
 /// Whether this process works in a snapshot that isn't the running system: as transactional-update says, or because its root is another
@@ -185,4 +169,25 @@ fn resolved(path: &Path) -> Result<PathBuf, OsError> {
 fn nearest(path: &Path) -> PathBuf {
     let there = path.ancestors().find(|above| file::canonical(above).is_ok());
     there.unwrap_or(Path::new("/")).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_of_the_network_are_refused_wherever_and_those_in_memory_where_it_must_stay() {
+        let told = |system: &str, must_stay| {
+            let mount = Mount::of_line(&format!("1 0 0:5 / /opt rw - {system}")).unwrap();
+            of_mount(&mount, must_stay).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        for system in ["nfs4 nas:/opt rw", "fuse.sshfs nas:/opt rw", "9p opt rw,trans=virtio", "ceph 10.0.0.1:/ rw"] {
+            let expected = format!("/opt is another machine's file system ({})", system.split_once(' ').unwrap().0);
+            assert_eq!((told(system, true), told(system, false)), (expected.clone(), expected));
+        }
+        assert_eq!(told("tmpfs tmpfs rw", true), "/opt is in memory (tmpfs) and gone after a boot");
+        assert_eq!(told("tmpfs tmpfs rw", false), "");
+        assert_eq!(told("ext4 /dev/vda ro", true), "/opt is mounted read-only");
+        assert_eq!(told("fuse.mergerfs a:b rw", true), "");
+    }
 }

@@ -3,7 +3,7 @@
 
 use crate::support::eventually;
 use crate::support::salt;
-use crate::support::stage::text;
+use crate::support::stage::{Author, Host, SALT, SIDLE, text};
 use serde_json::Value;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -119,10 +119,15 @@ impl Scene {
 
     /// What salt-ssh answers to `test.ping`.
     fn ping(&self, preflight: Preflight) -> Value {
+        self.call(preflight, &["target", "test.ping"])
+    }
+
+    /// What salt-ssh answers to these words.
+    fn call(&self, preflight: Preflight, words: &[&str]) -> Value {
         let roster = if preflight == Preflight::Ours { "roster-ours" } else { "roster" };
         let mut command = Command::new(&self.python);
         command.args(["-E", "-s", "-B", "-c", ENTER, "-i", "--no-host-keys", "--out=json", "-c"]);
-        command.arg(self.path("config")).arg("--roster-file").arg(self.path(roster)).args(["target", "test.ping"]);
+        command.arg(self.path("config")).arg("--roster-file").arg(self.path(roster)).args(words);
         let output = command.stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         let answer: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {output:?}"));
@@ -201,9 +206,38 @@ fn a_thin_tree_that_was_cleaned_by_age_is_deployed_anew_and_a_whole_one_is_left_
     assert!(scene.thin("pyall/salt/modules/cron.py").exists(), "an old tree without a list was believed");
 }
 
+#[test]
+fn where_a_release_is_installed_salt_ssh_needs_no_tree() {
+    let scene = Scene::new();
+    let author = Author::new();
+    let host = Host::new(&author);
+    host.install(&author.salt("3007.17")).ok();
+    let root = host.root();
+    fs::create_dir_all(host.path("etc/salt")).unwrap();
+    fs::write(host.path("etc/salt/minion"), format!("root_dir: {}\nuser: root\n", text(&root))).unwrap();
+    let run = format!("{SIDLE} --root {root} run {SALT} --release 3007.17-1 salt-call", root = text(&root));
+    let words = format!("{run} -- -c {}/etc/salt --local --out=json test.version", text(&root));
+    let answer = scene.call(Preflight::None, &["-r", "target", &words]);
+    // It takes salt-call's own answer out of what a shell printed.
+    assert_eq!(answer, "3007.17");
+    assert!(!scene.path(THIN).exists(), "a tree was deployed");
+}
+
 /// Runs the script by this shell on a directory; gives what it said.
 fn look(shell: &str, directory: &Path) -> String {
-    let output = Command::new(shell).arg(script()).arg("not-a-directory").arg(directory).output().unwrap();
+    let mut command = Command::new(shell);
+    if shell == "busybox" {
+        // A small system has its programs and nothing else: not all of them are in every build of it.
+        let programs = directory.with_file_name("programs");
+        fs::create_dir_all(&programs).unwrap();
+        let listed = done(Command::new(shell).arg("--list"), "busybox");
+        for name in listed.lines() {
+            let _ = symlink("/usr/bin/busybox", programs.join(name));
+        }
+        command.arg("sh").env_clear().env("PATH", programs);
+    }
+    let output = command.arg(script()).arg("not-a-directory").arg(directory).output();
+    let output = output.unwrap_or_else(|error| panic!("cannot start {shell} ({error}): apt-get install {shell}"));
     assert!(output.status.success(), "it must never keep salt-ssh from its work: {output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -223,7 +257,7 @@ fn bundle(directory: &Path) -> PathBuf {
 #[test]
 fn the_script_takes_the_stamp_from_what_lost_a_file_or_a_link_and_from_nothing_else() {
     let directory = TempDir::new().unwrap();
-    for shell in ["dash", "bash"] {
+    for shell in ["dash", "bash", "busybox"] {
         for lost in ["lib/a name with blanks", "lib64"] {
             let tree = bundle(directory.path());
             assert_eq!(look(shell, &tree), "");
