@@ -56,11 +56,14 @@ fn really(fragments: &[(&str, &str)], path: &str) -> (&'static str, &'static str
     (foretold, if file.exists() { "left alone" } else { "emptied" })
 }
 
+/// Fragments by their names, a directory, and what becomes of it.
+type Case = (&'static [(&'static str, &'static str)], &'static str, &'static str);
+
 #[test]
 fn what_is_foretold_of_a_directory_is_what_systemd_tmpfiles_does_to_it() {
     // An age that everything has: `X` takes the age of a directory above, and not by which time it is told.
     let aged = |line: &str| line.replace("OLD", "0");
-    let cases: [(&[(&str, &str)], &str, &str); 17] = [
+    let cases: [Case; 17] = [
         (&[], "opt/sidle", "left alone"),
         (&[("etc/tmpfiles.d/a.conf", "d /opt - - - OLD")], "opt/sidle", "cleaned"),
         (&[("etc/tmpfiles.d/a.conf", "d /opt - - - -")], "opt/sidle", "left alone"),

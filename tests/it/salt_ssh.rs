@@ -70,7 +70,7 @@ impl Drop for Sshd {
 struct Scene {
     directory: TempDir,
     python: PathBuf,
-    _sshd: Sshd,
+    sshd: Sshd,
 }
 
 /// Whether our script runs before salt-ssh uses the tree.
@@ -85,7 +85,7 @@ impl Scene {
         let directory = tempfile::Builder::new().prefix("ssh").tempdir().unwrap();
         let sshd = Sshd::start(directory.path());
         let python = salt::packaged_tree("3007.17").join("bin/python3");
-        let scene = Self { directory, python, _sshd: sshd };
+        let scene = Self { directory, python, sshd };
         fs::create_dir_all(scene.path("etc/tmpfiles.d")).unwrap();
         fs::create_dir_all(scene.path("var/tmp")).unwrap();
         // By the time of the last change alone, which a test can set.
@@ -101,7 +101,7 @@ impl Scene {
         let roster = format!(
             "target:\n  host: 127.0.0.1\n  port: {}\n  user: root\n  priv: {here}/user\n  thin_dir: {here}/{THIN}\n  \
              set_path: /usr/sbin:/usr/bin:/sbin:/bin\n",
-            scene._sshd.port
+            scene.sshd.port
         );
         fs::write(scene.path("roster"), &roster).unwrap();
         let ours = format!("{roster}  ssh_pre_flight: {}\n  ssh_pre_flight_args: {here}/{THIN}\n", text(&script()));
