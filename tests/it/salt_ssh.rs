@@ -223,16 +223,18 @@ fn where_a_release_is_installed_salt_ssh_needs_no_tree() {
     assert!(!scene.path(THIN).exists(), "a tree was deployed");
 }
 
+/// A small system in one program; which ones it has differs.
+const BUSYBOX: &str = "/usr/bin/busybox";
+
 /// Runs the script by this shell on a directory; gives what it said.
 fn look(shell: &str, directory: &Path) -> String {
     let mut command = Command::new(shell);
-    if shell == "busybox" {
-        // A small system has its programs and nothing else: not all of them are in every build of it.
+    if shell == BUSYBOX {
         let programs = directory.with_file_name("programs");
         fs::create_dir_all(&programs).unwrap();
         let listed = done(Command::new(shell).arg("--list"), "busybox");
         for name in listed.lines() {
-            let _ = symlink("/usr/bin/busybox", programs.join(name));
+            let _ = symlink(BUSYBOX, programs.join(name));
         }
         command.arg("sh").env_clear().env("PATH", programs);
     }
@@ -257,7 +259,7 @@ fn bundle(directory: &Path) -> PathBuf {
 #[test]
 fn the_script_takes_the_stamp_from_what_lost_a_file_or_a_link_and_from_nothing_else() {
     let directory = TempDir::new().unwrap();
-    for shell in ["dash", "bash", "busybox"] {
+    for shell in ["dash", "bash", BUSYBOX] {
         for lost in ["lib/a name with blanks", "lib64"] {
             let tree = bundle(directory.path());
             assert_eq!(look(shell, &tree), "");
