@@ -1,6 +1,6 @@
 //! `sidle upgrade`: installs a release and switches to it.
 
-use super::host::{FetchArguments, Source, from_file, install_from_repository, marks};
+use super::host::{FetchArguments, PlaceArguments, Source, from_file, install_from_repository, marks};
 use super::switching::{SwitchArguments, Terms, switch};
 use super::{Context, Ended};
 use crate::failure::{Class, Report};
@@ -17,6 +17,8 @@ pub struct UpgradeArguments {
     #[arg(value_name = "FILE|PACKAGE[@RELEASE]")]
     what: PathBuf,
     #[command(flatten)]
+    place: PlaceArguments,
+    #[command(flatten)]
     fetch: FetchArguments,
     #[command(flatten)]
     terms: Terms,
@@ -24,8 +26,9 @@ pub struct UpgradeArguments {
 
 /// Installs, then switches. Exit 3 where the release runs already.
 pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended, Report> {
+    let how = (Effect::Apply, arguments.place.hazards());
     let installed = match Source::of(&arguments.what, None)? {
-        Source::File(file) => from_file(context, &file, None, Effect::Apply)?,
+        Source::File(file) => from_file(context, &file, None, how)?,
         Source::Repository(wanted) => {
             let marks = marks(&context.layout, &wanted.package)?;
             let unwanted = |release: &Release| {
@@ -40,7 +43,7 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
             let may_be = |release: &Release| {
                 current.as_ref().is_none_or(|current| release >= current) && (forced || !unwanted(release))
             };
-            install_from_repository(context, &wanted, &arguments.fetch, Effect::Apply, &may_be)?.installed
+            install_from_repository(context, &wanted, &arguments.fetch, how, &may_be)?.installed
         }
     };
     let (package, release) = (installed.package, installed.release);

@@ -3,14 +3,13 @@
 use crate::agent::examination::{Group, Severity};
 use crate::bundle::manifest::Manifest;
 use crate::os::dir::Dir;
-use crate::os::mounts::{self, FileSystem};
+use crate::os::mounts::{self, Mount};
 use crate::os::{OsError, file};
 use crate::store::Store;
-use std::path::Path;
+use crate::store::place::{self, Hazard};
+use crate::store::tmpfiles::Fate;
+use std::path::{Path, PathBuf};
 
-/// File systems whose files another host may change or take away.
-const NETWORK: [&str; 11] =
-    ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "fuse.glusterfs", "fuse.sshfs", "afs", "lustre"];
 /// File systems that a boot empties.
 const VOLATILE: [&str; 3] = ["tmpfs", "ramfs", "overlay"];
 
@@ -26,6 +25,10 @@ pub fn look(store: &Store, current: Option<&Manifest>) -> Group {
             Err(error) => group.unknown(&path.display().to_string(), error, "run it as root"),
         }
     }
+    match place::of_paths(layout, &[package.clone(), state]) {
+        Ok(hazards) => hazards.iter().for_each(|hazard| endanger(&mut group, hazard)),
+        Err(error) => group.unknown("whether releases stay where they are", error, "run it as root"),
+    }
     match Dir::open_if_exists(&package).and_then(|dir| dir.map(|dir| dir.space()).transpose()) {
         Ok(Some(space)) => room(&mut group, &package, &space, current),
         Ok(None) => {}
@@ -35,18 +38,18 @@ pub fn look(store: &Store, current: Option<&Manifest>) -> Group {
 }
 
 /// The directory by its real path, and the file system that it lies on.
-fn mounted(path: &Path) -> Result<Option<(std::path::PathBuf, FileSystem)>, OsError> {
+fn mounted(path: &Path) -> Result<Option<(PathBuf, Mount)>, OsError> {
     if Dir::open_if_exists(path)?.is_none() {
         return Ok(None);
     }
     let path = file::canonical(path)?;
-    Ok(mounts::file_system(&path)?.map(|found| (path, found)))
+    Ok(mounts::mount_of(&path)?.map(|found| (path, found)))
 }
 
-fn tell(group: &mut Group, path: &Path, found: &FileSystem, runs: bool) {
+fn tell(group: &mut Group, path: &Path, found: &Mount, runs: bool) {
     let (place, point, kind) = (path.display(), found.point.display(), &found.kind);
     let before = group.findings.len();
-    if found.read_only {
+    if found.is_read_only {
         let what = format!(
             "{place} lies on {point} ({kind}), which is mounted read-only: nothing can be installed, switched or mended"
         );
@@ -57,7 +60,7 @@ fn tell(group: &mut Group, path: &Path, found: &FileSystem, runs: bool) {
             format!("`mount -o remount,rw {point}`; if it refuses, see `dmesg`"),
         );
     }
-    if runs && found.no_exec {
+    if runs && found.is_no_exec {
         let what = format!(
             "{place} lies on {point} ({kind}), which is mounted with noexec: no release can be started from it"
         );
@@ -67,12 +70,6 @@ fn tell(group: &mut Group, path: &Path, found: &FileSystem, runs: bool) {
             what,
             format!("`mount -o remount,exec {point}`, and correct /etc/fstab"),
         );
-    }
-    if NETWORK.contains(&kind.as_str()) {
-        let what = format!(
-            "{place} lies on {point}, a network file system ({kind}): its locks may not hold, and releases vanish with the network"
-        );
-        group.find(Severity::Warning, "network-file-system", what, "keep it on a local disk");
     }
     if VOLATILE.contains(&kind.as_str()) {
         let what = format!(
@@ -88,6 +85,19 @@ fn tell(group: &mut Group, path: &Path, found: &FileSystem, runs: bool) {
     if group.findings.len() == before {
         group.good(format!("{place} on {kind}"));
     }
+}
+
+/// Why what lies there doesn't stay; what its mount alone tells has been told.
+fn endanger(group: &mut Group, hazard: &Hazard) {
+    let (severity, id) = match hazard {
+        Hazard::Fate(_, Fate::Cleaned(_)) => (Severity::Error, "cleaned-by-age"),
+        Hazard::Fate(_, Fate::Emptied(_)) => (Severity::Error, "emptied-at-boot"),
+        Hazard::Network(_) => (Severity::Warning, "network-file-system"),
+        Hazard::Snapshot => (Severity::Warning, "snapshot"),
+        Hazard::Deployment(_) => (Severity::Error, "image-of-the-system"),
+        Hazard::Volatile(_) | Hazard::ReadOnly(_) => return,
+    };
+    group.find(severity, id, format!("releases don't stay where they are: {hazard}"), hazard.hint());
 }
 
 fn room(group: &mut Group, path: &Path, space: &crate::os::space::Space, current: Option<&Manifest>) {

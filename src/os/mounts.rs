@@ -1,58 +1,50 @@
-//! What is mounted where: the file system that a directory lies on, and a bind mount that keeps its files in use under another path.
+//! What the kernel says of mounts: what a path lies on, and where a directory is mounted a second time, as a bind mount keeps its files in use
+//! under another path.
 
 use super::{OsError, Result};
 use std::path::{Path, PathBuf};
 
-#[derive(Debug, PartialEq, Eq)]
-struct Mount {
-    device: String,
-    root: PathBuf,
-    point: PathBuf,
-    options: Vec<String>,
-    kind: String,
-}
-
-/// The file system that a directory lies on.
+/// One mount, as proc(5) tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileSystem {
+pub struct Mount {
+    device: String,
+    /// The directory of its file system that is mounted.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub point: PathBuf,
-    /// Its kind: `ext4`.
+    /// The type of its file system: `ext4`, `tmpfs`, `fuse.sshfs`.
     pub kind: String,
-    /// Nobody may write.
-    pub read_only: bool,
+    /// Nobody may write through it.
+    pub is_read_only: bool,
     /// Nobody may run programs from it.
-    pub no_exec: bool,
+    pub is_no_exec: bool,
 }
 
-/// The file system that `directory` (a real path) lies on; None where this process sees no mounts.
-pub fn file_system(directory: &Path) -> Result<Option<FileSystem>> {
-    Ok(home(directory, &all()?).map(|mount| {
-        let has = |option: &str| mount.options.iter().any(|found| found == option);
-        FileSystem {
-            point: mount.point.clone(),
-            kind: mount.kind.clone(),
-            read_only: has("ro"),
-            no_exec: has("noexec"),
-        }
-    }))
+/// The mount that a canonical path lies on; None: it can't be seen, as below a chroot whose root is no mount.
+pub fn mount_of(path: &Path) -> Result<Option<Mount>> {
+    Ok(home(path, &all("self")?).cloned())
 }
 
-fn all() -> Result<Vec<Mount>> {
-    let path = Path::new("/proc/self/mountinfo");
-    let text = std::fs::read_to_string(path).map_err(|source| OsError::new("read", path, source))?;
-    Ok(text.lines().filter_map(parse).collect())
+/// The mount that is the first process's `/`; None: it can't be seen from here.
+pub fn mount_of_first_root() -> Option<Mount> {
+    home(Path::new("/"), &all("1").ok()?).cloned()
+}
+
+fn all(process: &str) -> Result<Vec<Mount>> {
+    let path = Path::new("/proc").join(process).join("mountinfo");
+    let text = std::fs::read_to_string(&path).map_err(|source| OsError::new("read", &path, source))?;
+    Ok(text.lines().filter_map(Mount::of_line).collect())
+}
+
+/// The last of the longest: a later mount covers an earlier one.
+fn home<'a>(path: &Path, mounts: &'a [Mount]) -> Option<&'a Mount> {
+    let above = mounts.iter().filter(|mount| path.starts_with(&mount.point));
+    above.max_by_key(|mount| mount.point.components().count())
 }
 
 /// Mount points, other than the one that `directory` lies on, at which `directory` or something in it is mounted.
 pub fn mounted_elsewhere(directory: &Path) -> Result<Vec<PathBuf>> {
-    Ok(elsewhere(directory, &all()?))
-}
-
-/// The mount that a directory lies on: the last of the longest, as a later mount covers an earlier one.
-fn home<'a>(directory: &Path, mounts: &'a [Mount]) -> Option<&'a Mount> {
-    let above = mounts.iter().filter(|mount| directory.starts_with(&mount.point));
-    above.max_by_key(|mount| mount.point.components().count())
+    Ok(elsewhere(directory, &all("self")?))
 }
 
 fn elsewhere(directory: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
@@ -64,16 +56,19 @@ fn elsewhere(directory: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
     mounts.iter().filter(other).map(|mount| mount.point.clone()).collect()
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime … - ext3 /dev/root rw`: device, root within the file system, mount point, the mount's options, after a
-/// hyphen the kind, the source and the file system's options (proc(5)).
-fn parse(line: &str) -> Option<Mount> {
-    let (mount, file_system) = line.split_once(" - ")?;
-    let mut fields = mount.split(' ').skip(2);
-    let mut behind = file_system.split(' ');
-    let (device, root, point) = (fields.next()?.to_owned(), unescaped(fields.next()?), unescaped(fields.next()?));
-    let options = fields.next()?.split(',').chain(behind.clone().nth(2).unwrap_or_default().split(','));
-    let options = options.map(str::to_owned).collect();
-    Some(Mount { device, root, point, options, kind: behind.next()?.to_owned() })
+impl Mount {
+    /// Reads a line of mountinfo, `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`: device, root within the file system, mount
+    /// point, options; behind the dash the type, the source and the file system's own options (proc(5)). None: it is no such line.
+    pub fn of_line(line: &str) -> Option<Self> {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(2);
+        let device = fields.next()?.to_owned();
+        let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
+        let options = fields.next()?.split(',').chain(system.split(' ').nth(2).unwrap_or("").split(','));
+        let has = |wanted: &str| options.clone().any(|option| option == wanted);
+        let (is_read_only, is_no_exec) = (has("ro"), has("noexec"));
+        Some(Self { device, root, point, kind: system.split(' ').next()?.to_owned(), is_read_only, is_no_exec })
+    }
 }
 
 /// Blanks and backslashes are written as octal numbers.
@@ -87,13 +82,29 @@ mod tests {
 
     #[test]
     fn a_bind_mount_of_a_part_is_found_and_the_home_mount_is_not() {
-        let text = "1 0 254:0 / / rw - ext4 /dev/vda rw\n\
+        let text = "1 0 254:0 / / rw shared:1 - ext4 /dev/vda rw\n\
                     2 1 254:0 /opt/sidle/p/versions/1-1/lib /srv/b\\040c rw - ext4 /dev/vda rw\n\
                     3 1 0:5 / /opt/other rw - tmpfs tmpfs rw";
-        let mounts: Vec<Mount> = text.lines().filter_map(parse).collect();
+        let mounts: Vec<Mount> = text.lines().filter_map(Mount::of_line).collect();
         assert_eq!(elsewhere(Path::new("/opt/sidle/p/versions/1-1"), &mounts), [PathBuf::from("/srv/b c")]);
         assert_eq!(elsewhere(Path::new("/opt/sidle/p/versions/2-1"), &mounts), Vec::<PathBuf>::new());
         let home = home(Path::new("/opt/other/x"), &mounts).unwrap();
-        assert_eq!((home.kind.as_str(), home.options.contains(&"rw".to_owned())), ("tmpfs", true));
+        assert_eq!((home.kind.as_str(), home.is_read_only, home.is_no_exec), ("tmpfs", false, false));
+    }
+
+    #[test]
+    fn a_mount_tells_its_type_and_whether_it_can_be_written() {
+        let text = "1 0 254:0 / / rw shared:1 - ext4 /dev/vda rw\n\
+                    2 1 254:0 /@/.snapshots/7/snapshot /a ro,relatime - btrfs /dev/vda rw,subvol=/x\n\
+                    3 1 0:5 / /a/b rw - fuse.sshfs host:/b rw,user_id=0\n\
+                    4 1 0:6 / /c rw,noexec - nfs4 host:/c ro,vers=4";
+        let mounts: Vec<Mount> = text.lines().filter_map(Mount::of_line).collect();
+        let told = |path: &str| home(Path::new(path), &mounts).map(|mount| (mount.kind.as_str(), mount.is_read_only));
+        assert_eq!(told("/opt"), Some(("ext4", false)));
+        assert_eq!(told("/a/x"), Some(("btrfs", true)));
+        assert_eq!(told("/a/b/c"), Some(("fuse.sshfs", false)));
+        assert_eq!(told("/c"), Some(("nfs4", true)));
+        assert!(home(Path::new("/c"), &mounts).unwrap().is_no_exec);
+        assert_eq!(home(Path::new("/a"), &mounts).unwrap().root, Path::new("/@/.snapshots/7/snapshot"));
     }
 }

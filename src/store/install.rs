@@ -5,7 +5,7 @@
 use super::check::index_of;
 use super::collect::Effect;
 use super::held::HeldFiles;
-use super::preflight::{self, Host};
+use super::preflight::{self, Hazards, Host, Obstacle};
 use super::receipt::Receipt;
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::file::{BundleReader, BundledRelease, Head, PayloadHeader};
@@ -30,6 +30,8 @@ pub struct Placement<'a> {
     pub layout: &'a Layout,
     /// This host.
     pub host: &'a Host,
+    /// What to do about a place that isn't one to install into.
+    pub hazards: Hazards,
     /// Whether to write.
     pub effect: Effect,
     /// Gets the payload's bytes taken so far, and all of them.
@@ -49,6 +51,8 @@ pub struct Installed {
     pub content_bytes: u64,
     /// What to tell the operator.
     pub warnings: Vec<Warning>,
+    /// What is wrong with the place, and was accepted.
+    pub accepted: Vec<Obstacle>,
 }
 
 /// A release that the trusted metadata lists, with the manifest that it names.
@@ -96,7 +100,7 @@ pub fn install(
 ) -> Result<Installed> {
     let (head, mut reader) = BundleReader::open(reader).map_err(Report::from)?;
     let approved = choose(head, authority, release, place.host)?;
-    preflight(&approved, place)?;
+    let accepted = preflight(&approved, place)?;
     let header = go_to(&mut reader, &approved.manifest.id())?;
     header.check(&approved.manifest).map_err(Report::from)?;
     let mut whole = Some(reader);
@@ -108,7 +112,7 @@ pub fn install(
     })?;
     // Where nothing was unpacked, the rest of the file is still looked at: a damaged bundle is never called good.
     whole.filter(|_| !installed.fresh).map_or(Ok(()), finish)?;
-    Ok(installed)
+    Ok(Installed { accepted, ..installed })
 }
 
 /// Installs an approved release out of what this host has already and what `payload` brings.
@@ -117,18 +121,22 @@ pub fn install_fetched(
     payload: &mut dyn PayloadSource,
     place: &Placement<'_>,
 ) -> Result<Installed> {
-    preflight(&approved, place)?;
-    put(approved, place, &mut |manifest, store, tree| {
+    let accepted = preflight(&approved, place)?;
+    let installed = put(approved, place, &mut |manifest, store, tree| {
         let held = HeldFiles::of(store, manifest)?;
         rebuild(manifest, &held, payload, tree, host::parallelism(), place.progress).map_err(Report::from)?;
         Ok(())
-    })
+    })?;
+    Ok(Installed { accepted, ..installed })
 }
 
-/// Everything that is in the way, before anything is written.
-pub fn preflight(approved: &Approved, place: &Placement<'_>) -> Result<()> {
-    preflight::obstacles(&approved.manifest, place.host, place.layout)?
-        .map_or(Ok(()), |unfit| Err(StoreError::Unfit(unfit)))
+/// Everything that is in the way, before anything is written. Gives what is wrong with the place and was accepted.
+pub fn preflight(approved: &Approved, place: &Placement<'_>) -> Result<Vec<Obstacle>> {
+    let Some(unfit) = preflight::obstacles(&approved.manifest, place.host, place.layout)? else {
+        return Ok(Vec::new());
+    };
+    let is_accepted = place.hazards == Hazards::Accept && unfit.obstacles.iter().all(Obstacle::may_be_accepted);
+    if is_accepted { Ok(unfit.obstacles) } else { Err(StoreError::Unfit(unfit)) }
 }
 
 /// What fills an empty tree with a manifest's files.
@@ -165,7 +173,8 @@ fn already_there(store: &Store, approved: Approved) -> Result<Installed> {
 
 fn installed(approved: Approved, fresh: bool) -> Installed {
     let (release, content_bytes) = (approved.manifest.release(), approved.manifest.space.content_bytes);
-    Installed { package: approved.manifest.package, release, fresh, content_bytes, warnings: approved.warnings }
+    let (package, warnings) = (approved.manifest.package, approved.warnings);
+    Installed { package, release, fresh, content_bytes, warnings, accepted: Vec::new() }
 }
 
 /// The metadata's verdict first, then the release that fits best, then its own files.

@@ -13,11 +13,13 @@ pub mod incident;
 pub mod index;
 pub mod install;
 pub mod lease;
+pub mod place;
 pub mod preflight;
 pub mod receipt;
 pub mod recover;
 pub mod repair;
 pub mod scrub;
+pub mod tmpfiles;
 
 pub use error::StoreError;
 

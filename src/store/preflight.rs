@@ -1,5 +1,6 @@
 //! Whether this host can hold and run a release: looked at before anything is written, all that is in the way told at once.
 
+use super::place::{self, Hazard};
 use crate::bundle::elf;
 use crate::bundle::manifest::Manifest;
 use crate::failure::Class;
@@ -74,6 +75,33 @@ pub enum Obstacle {
     },
     /// The file system doesn't let programs run.
     NoExec,
+    /// What is installed there doesn't stay, or isn't this host's alone.
+    Hazard(Hazard),
+}
+
+impl Obstacle {
+    /// True for what a person may overrule who knows better: the place is theirs to choose. A host that can't run the release or has no room
+    /// for it doesn't become another by being told to.
+    pub fn may_be_accepted(&self) -> bool {
+        match self {
+            Self::NoExec => true,
+            Self::Hazard(hazard) => hazard.may_be_accepted(),
+            Self::Architecture { .. }
+            | Self::Libc { .. }
+            | Self::Libraries(_)
+            | Self::Bytes { .. }
+            | Self::Inodes { .. } => false,
+        }
+    }
+}
+
+/// What to do about obstacles that may be accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hazards {
+    /// Refuse the release.
+    Refuse,
+    /// Install all the same, and tell them.
+    Accept,
 }
 
 /// Why this host can't take a release.
@@ -94,7 +122,7 @@ impl Unfit {
 
     /// What the operator can do about it.
     pub fn hint(&self) -> Option<String> {
-        let hints: Vec<&str> = self
+        let mut hints: Vec<&str> = self
             .obstacles
             .iter()
             .map(|obstacle| match obstacle {
@@ -106,8 +134,12 @@ impl Unfit {
                 Obstacle::Bytes { .. } => "free space there: `sidle collect` removes old releases",
                 Obstacle::Inodes { .. } => "remove small files there: `sidle collect` removes old releases",
                 Obstacle::NoExec => "mount the file system without noexec, or name another --root",
+                Obstacle::Hazard(hazard) => hazard.hint(),
             })
             .collect();
+        if self.obstacles.iter().all(Obstacle::may_be_accepted) {
+            hints.push("--force-place installs all the same");
+        }
         Some(hints.join("; "))
     }
 }
@@ -132,6 +164,7 @@ impl fmt::Display for Obstacle {
             }
             Self::Inodes { needed, free } => write!(formatter, "it needs {needed} inodes, {free} are free"),
             Self::NoExec => formatter.write_str("the file system is mounted with noexec"),
+            Self::Hazard(hazard) => hazard.fmt(formatter),
         }
     }
 }
@@ -149,6 +182,7 @@ pub fn obstacles(manifest: &Manifest, host: &Host, layout: &Layout) -> Result<Op
     let mut obstacles = needs(manifest, host);
     let space = nearest(&place)?.space()?;
     obstacles.extend(room(manifest, &space));
+    obstacles.extend(place::hazards(layout, manifest)?.into_iter().map(Obstacle::Hazard));
     Ok((!obstacles.is_empty()).then_some(Unfit { place, obstacles }))
 }
 

@@ -11,7 +11,7 @@ use crate::os::clock;
 use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::store::install::{Installed, Placement, install as install_bundle};
-use crate::store::preflight::Host;
+use crate::store::preflight::{Hazards, Host};
 use crate::version::Release;
 use clap::Args;
 use serde_json::json;
@@ -30,7 +30,24 @@ pub struct InstallArguments {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
+    place: PlaceArguments,
+    #[command(flatten)]
     fetch: FetchArguments,
+}
+
+/// Where releases may lie.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PlaceArguments {
+    /// Install even where releases don't stay or don't work: below a directory that is cleaned by age, in memory, on the network
+    #[arg(long)]
+    force_place: bool,
+}
+
+impl PlaceArguments {
+    /// What to do about a place that isn't one to install into.
+    pub fn hazards(&self) -> Hazards {
+        if self.force_place { Hazards::Accept } else { Hazards::Refuse }
+    }
 }
 
 /// What is to be installed.
@@ -63,14 +80,15 @@ impl Source {
 /// `sidle install`
 pub fn install(context: &Context, arguments: &InstallArguments) -> Result<Ended, Report> {
     let effect = if arguments.dry_run { Effect::Rehearse } else { Effect::Apply };
+    let hazards = arguments.place.hazards();
     let installed = match Source::of(&arguments.what, arguments.release.as_ref())? {
         Source::File(file) => {
-            let installed = from_file(context, &file, arguments.release.as_ref(), effect)?;
+            let installed = from_file(context, &file, arguments.release.as_ref(), (effect, hazards))?;
             tell(context, &installed, effect, None)?;
             installed
         }
         Source::Repository(wanted) => {
-            let from = repository::install(context, &wanted, &arguments.fetch, effect, &|_| true)?;
+            let from = repository::install(context, &wanted, &arguments.fetch, (effect, hazards), &|_| true)?;
             tell(context, &from.installed, effect, Some(&from))?;
             from.installed
         }
@@ -83,7 +101,7 @@ pub fn from_file(
     context: &Context,
     file: &Path,
     release: Option<&Release>,
-    effect: Effect,
+    (effect, hazards): (Effect, Hazards),
 ) -> Result<Installed, Report> {
     let file = input::open(file, "a bundle file, which `sidle export` or `sidle pack --repo` writes")?;
     let expiry = Settings::read(&context.layout)?.expiry_by_hand();
@@ -95,15 +113,25 @@ pub fn from_file(
         bar.set_length(total);
         bar.set_position(done);
     };
-    let place = Placement { layout: &context.layout, host: &Host::look(), effect, progress: &progress };
+    let place = Placement { layout: &context.layout, host: &Host::look(), hazards, effect, progress: &progress };
     let reader = std::io::BufReader::with_capacity(1 << 20, file);
     let installed = install_bundle(reader, &authority, release, &place);
     bar.finish_and_clear();
     let installed = installed?;
-    for warning in &installed.warnings {
-        context.output.warning(&warning.to_string());
-    }
+    warn(context, &installed);
     Ok(installed)
+}
+
+/// Tells what there is to warn of.
+pub fn warn(context: &Context, installed: &Installed) {
+    for warning in warnings(installed) {
+        context.output.warning(&warning);
+    }
+}
+
+fn warnings(installed: &Installed) -> Vec<String> {
+    let accepted = installed.accepted.iter().map(|obstacle| format!("installed all the same: {obstacle}"));
+    installed.warnings.iter().map(ToString::to_string).chain(accepted).collect()
 }
 
 fn tell(context: &Context, installed: &Installed, effect: Effect, from: Option<&FromRepository>) -> Result<(), Report> {
@@ -130,7 +158,7 @@ fn tell(context: &Context, installed: &Installed, effect: Effect, from: Option<&
     }
     let mut value = json!({
         "package": package, "release": release, "fresh": fresh, "dry_run": rehearsed, "content_bytes": content_bytes, "current": current,
-        "warnings": installed.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "warnings": warnings(installed),
     });
     if let (Some(from), Some(fields)) = (from, value.as_object_mut()) {
         fields.insert("received_bytes".to_owned(), from.received_bytes.into());

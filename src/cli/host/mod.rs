@@ -11,7 +11,7 @@ mod scrub;
 mod verify;
 
 pub use collect::{CollectArguments, RemoveArguments, collect, remove};
-pub use install::{InstallArguments, Source, from_file, install};
+pub use install::{InstallArguments, PlaceArguments, Source, from_file, install};
 pub use list::{ListArguments, list};
 pub use marks::marks;
 pub use repair::{RepairArguments, repair};

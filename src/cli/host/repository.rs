@@ -20,7 +20,7 @@ use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::store::held::HeldFiles;
 use crate::store::install::{Approved, Installed, Placement, best_of, install_fetched, preflight};
-use crate::store::preflight::Host;
+use crate::store::preflight::{Hazards, Host};
 use crate::trust::{Expiry, Target, TrustedTargets, Verdict, Warning, publish, target};
 use crate::version::Release;
 use clap::Args;
@@ -65,7 +65,7 @@ pub fn install(
     context: &Context,
     wanted: &Wanted,
     arguments: &FetchArguments,
-    effect: Effect,
+    (effect, hazards): (Effect, Hazards),
     may_be: &dyn Fn(&Release) -> bool,
 ) -> Result<FromRepository, Report> {
     let tell = notices(context);
@@ -87,7 +87,7 @@ pub fn install(
         bar.set_length(total);
         bar.set_position(done);
     };
-    let place = Placement { layout: &context.layout, host: &host, effect, progress: &progress };
+    let place = Placement { layout: &context.layout, host: &host, hazards, effect, progress: &progress };
     preflight(&approved, &place)?;
     let mut source = Payload { fetcher: &mut fetcher, name: target::payload(&id), target: payload };
     if arguments.refetch {
@@ -104,9 +104,7 @@ pub fn install(
     }
     let installed = install_fetched(approved, &mut source, &place)?;
     bar.finish_and_clear();
-    for warning in &installed.warnings {
-        context.output.warning(&warning.to_string());
-    }
+    super::install::warn(context, &installed);
     let payload_bytes = source.target.length;
     if effect == Effect::Apply {
         source.done()?;

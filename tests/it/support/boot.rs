@@ -245,7 +245,7 @@ impl Machine {
             if well && status["current"] == release { Ok(()) } else { Err(status.to_string()) }
         });
         let listed = self.inside(&["sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"]);
-        assert!(listed.contains(&format!("/opt/sidle/demo-agent/versions/{release}/bin/demo-agent")), "{listed}");
+        assert!(listed.contains(&format!("/sidle/demo-agent/versions/{release}/bin/demo-agent")), "{listed}");
     }
 
     /// Gives the agent a job: a shell script.

@@ -12,7 +12,7 @@ use sidle::layout::Layout;
 use sidle::store::Store;
 use sidle::store::collect::Effect;
 use sidle::store::install::{Approved, Installed, Placement, install, install_fetched};
-use sidle::store::preflight::Host as Fitness;
+use sidle::store::preflight::{Hazards, Host as Fitness};
 use sidle::trust::{Expiry, TrustedTargets};
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,6 +37,11 @@ impl Inside {
         Self { directory, layout }
     }
 
+    fn placement<'a>(&'a self, host: &'a Fitness) -> Placement<'a> {
+        let (hazards, effect) = (Hazards::Refuse, Effect::Apply);
+        Placement { layout: &self.layout, host, hazards, effect, progress: &|_, _| {} }
+    }
+
     pub fn install(&self, bundle: &[u8]) -> Result<Installed, Report> {
         let keyring = Keyring::open(&self.layout.trust())?;
         let authority = Judge {
@@ -45,8 +50,8 @@ impl Inside {
             expiry: Expiry::BY_HAND,
             adoption: Adoption::Store,
         };
-        let place =
-            Placement { layout: &self.layout, host: &Fitness::look(), effect: Effect::Apply, progress: &|_, _| {} };
+        let host = Fitness::look();
+        let place = self.placement(&host);
         Ok(install(bundle, &authority, None, &place)?)
     }
 
@@ -59,8 +64,8 @@ impl Inside {
         payload: &mut dyn PayloadSource,
     ) -> Result<Installed, Report> {
         let approved = Approved::new(&self.targets(bundle), id, manifest.to_vec(), Vec::new())?;
-        let place =
-            Placement { layout: &self.layout, host: &Fitness::look(), effect: Effect::Apply, progress: &|_, _| {} };
+        let host = Fitness::look();
+        let place = self.placement(&host);
         Ok(install_fetched(approved, payload, &place)?)
     }
 

@@ -209,6 +209,11 @@ impl Host {
         Self { directory }
     }
 
+    /// The root itself.
+    pub fn root(&self) -> PathBuf {
+        self.directory.path().to_owned()
+    }
+
     /// A path below the root.
     pub fn path(&self, relative: &str) -> PathBuf {
         self.directory.path().join(relative)
