@@ -37,6 +37,8 @@ pub const ROLES_LENGTH_MAXIMUM: u64 = 16 * 1024;
 pub const CLAIMS_NAME: &str = "claims";
 /// The directory of reports.
 pub const SEATS_NAME: &str = "seats";
+/// Until when jobs wait for files that are being mended: seconds since boot. Once it is past, or the file is gone, they don't.
+pub const MENDING_NAME: &str = "mending";
 /// The directory of what guards hand over.
 pub const HANDOVER_NAME: &str = "handover";
 /// Longest report read: some hundred jobs.

@@ -23,9 +23,10 @@ macro_rules! guard_file {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 18] = [
+pub const GUARD: [(&str, &str); 19] = [
     guard_file!("__init__.py"),
     guard_file!("claims.py"),
+    guard_file!("damage.py"),
     guard_file!("decision.py"),
     guard_file!("duties.py"),
     guard_file!("events.py"),

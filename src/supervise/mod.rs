@@ -342,7 +342,7 @@ impl Supervisor {
     fn handle(&mut self, event: Event, now: Moment) {
         match event {
             Event::Timer | Event::Child | Event::Changed => {}
-            Event::TreeChanged => self.tree.changed(now),
+            Event::TreeChanged => self.tree_changed(now),
             Event::Renew => self.renewal = Renewal::Wanted,
             Event::Asked(question) => {
                 let answer = match question.request.clone() {

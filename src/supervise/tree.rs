@@ -1,5 +1,6 @@
 //! The trees of the releases that run: watched, looked at and mended as soon as something changes in them, and scrubbed now and then. The work is
-//! done by other processes of this program, which give way to everybody: the supervisor itself hashes nothing.
+//! done by other processes of this program: the supervisor itself hashes nothing. A repair is in a hurry, since jobs wait for it; a scrub gives
+//! way to everybody.
 
 use super::Supervisor;
 use super::pace::HEALTH_LOOK;
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 /// How long changes may go on before the first look at them: whoever deletes a file mostly deletes more.
 const GATHER: Duration = Duration::from_millis(200);
+/// How long jobs wait for a tree if the word is not renewed.
+const HOLD: Duration = Duration::from_secs(8);
 /// How often a tree is looked at that can't be watched.
 const POLL: Duration = Duration::from_secs(60);
 /// How soon what could not be mended is tried again at first; then ever later.
@@ -45,6 +48,8 @@ pub(super) struct TreeWatch {
     work: Option<Work>,
     /// How long to wait after a look that left something broken.
     retry: Duration,
+    /// Until when jobs wait for the tree.
+    held: Option<Duration>,
     /// The releases that stay broken.
     broken: Vec<Release>,
     scrub_look: Option<Duration>,
@@ -83,15 +88,6 @@ impl TreeWatch {
         mem::take(&mut self.fresh)
     }
 
-    /// Something has changed.
-    pub(super) fn changed(&mut self, now: Moment) {
-        let soon = now.since_boot.saturating_add(GATHER);
-        // A retry that is due later stands: what can't be mended is not tried with every further change.
-        if self.broken.is_empty() {
-            self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
-        }
-    }
-
     /// What stands against the trees.
     pub(super) fn trouble(&self) -> Option<String> {
         let names: Vec<String> = self.broken.iter().map(Release::to_string).collect();
@@ -106,6 +102,26 @@ impl TreeWatch {
 }
 
 impl Supervisor {
+    /// Something has changed in a running tree: jobs that begin now wait until it is known to be whole.
+    pub(super) fn tree_changed(&mut self, now: Moment) {
+        // A retry that is due later stands: what can't be mended is not tried with every further change.
+        if self.tree.broken.is_empty() {
+            let soon = now.since_boot.saturating_add(GATHER);
+            self.tree.due = Some(self.tree.due.map_or(soon, |due| due.min(soon)));
+            self.hold_jobs(now);
+        }
+    }
+
+    /// Renewed while there is somebody at work, so that nobody waits for a supervisor that is gone. Without room for the word jobs take what
+    /// comes.
+    fn hold_jobs(&mut self, now: Moment) {
+        let is_fresh = |until: Duration| until.saturating_sub(now.since_boot) > HOLD / 2;
+        if !self.tree.held.is_some_and(is_fresh) {
+            let until = now.since_boot.saturating_add(HOLD);
+            self.tree.held = self.processes.hold_jobs(Some(until)).ok().map(|()| until);
+        }
+    }
+
     /// Looks after the trees of what runs; gives how long it may rest.
     pub(super) fn watch_trees(&mut self, now: Moment) -> Duration {
         self.tend(now).unwrap_or_else(|report| {
@@ -132,8 +148,15 @@ impl Supervisor {
         if self.tree.work.is_none() {
             self.begin_work(now)?;
         }
+        let is_mending = self.tree.work.as_ref().is_some_and(|work| work.release.is_some()) || self.tree.due.is_some();
+        if self.tree.held.is_some() && is_mending && self.tree.broken.is_empty() {
+            self.hold_jobs(now);
+        } else if self.tree.held.take().is_some() {
+            self.processes.hold_jobs(None)?;
+        }
         let until_due = self.tree.due.map(|due| due.saturating_sub(now.since_boot));
-        Ok(until_due.filter(|_| self.tree.work.is_none()).map_or(HEALTH_LOOK, |left| left.min(HEALTH_LOOK)))
+        let rest = if self.tree.held.is_some() { HOLD / 4 } else { HEALTH_LOOK };
+        Ok(until_due.filter(|_| self.tree.work.is_none()).map_or(rest, |left| left.min(rest)))
     }
 
     /// Watches every directory of the running trees. Directories that were made anew have no watch yet: this is done after each repair.

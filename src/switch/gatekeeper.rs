@@ -1,7 +1,8 @@
 //! The gate's files: writes roles, reads what the guards report. The forms are [`crate::agent::gate`]'s.
 
 use crate::agent::gate::{
-    CLAIMS_NAME, HANDOVER_NAME, REPORT_LENGTH_MAXIMUM, ROLES_LENGTH_MAXIMUM, ROLES_NAME, Report, Roles, SEATS_NAME,
+    CLAIMS_NAME, HANDOVER_NAME, MENDING_NAME, REPORT_LENGTH_MAXIMUM, ROLES_LENGTH_MAXIMUM, ROLES_NAME, Report, Roles,
+    SEATS_NAME,
 };
 use crate::crash_point;
 use crate::layout::Layout;
@@ -9,6 +10,7 @@ use crate::name::InstanceName;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const GATE_NAME: &str = "gate";
 const DIRECTORY_MODE: u32 = 0o755;
@@ -67,6 +69,15 @@ impl Gatekeeper {
         gate.write_atomic(ROLES_NAME, roles.to_text(serial).as_bytes(), FILE_MODE)?;
         crash_point!("gate.after");
         Ok(serial)
+    }
+
+    /// Lets jobs wait until that time since boot for files that are being mended; None: no longer.
+    pub fn hold_jobs(&self, until: Option<Duration>) -> Result<(), OsError> {
+        let Some(gate) = Dir::open_if_exists(&self.path)? else { return Ok(()) };
+        match until {
+            Some(until) => gate.write_atomic(MENDING_NAME, until.as_secs_f64().to_string().as_bytes(), FILE_MODE),
+            None => gate.remove_file(MENDING_NAME),
+        }
     }
 
     /// What the guard of a process reports; None: nothing, or nothing that can be read.

@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::time::Duration;
 
 pub use super::running::{Frozen, Look, Record, described};
 pub use super::which::Which;
@@ -245,6 +246,11 @@ impl Processes {
     /// The record of a process that can be counted on.
     pub fn of(&self, which: Which<'_>) -> Option<&Record> {
         self.usable(which).map(|running| &running.record)
+    }
+
+    /// Lets the jobs of all processes wait until that time since boot for files that are being mended; None: no longer.
+    pub fn hold_jobs(&self, until: Option<Duration>) -> Result<(), OsError> {
+        self.gate.hold_jobs(until)
     }
 
     /// All processes on record.

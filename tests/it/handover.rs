@@ -3,6 +3,7 @@
 
 pub mod bad;
 mod broken;
+mod damage;
 mod failover;
 mod kinds;
 mod manage;

@@ -10,7 +10,6 @@ use crate::cli::facts::{Facts, count};
 use crate::cli::{Context, Ended, input};
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
-use crate::os::process;
 use crate::store::Store;
 use crate::store::check::Depth;
 use crate::store::incident::Occasion;
@@ -30,7 +29,7 @@ pub struct RepairArguments {
     /// Read and hash every file, also those that look untouched
     #[arg(long)]
     full: bool,
-    /// The watch on the running release asks for it: it gives way to everybody
+    /// The watch on the running release asks for it
     #[arg(long, hide = true)]
     watch: bool,
     #[command(flatten)]
@@ -57,9 +56,6 @@ pub fn repair(context: &Context, arguments: &RepairArguments) -> Result<Ended, R
     let store = Store::new(&context.layout, package);
     let depth = if arguments.full { Depth::Full } else { Depth::Quick };
     let occasion = if arguments.watch { Occasion::Watch } else { Occasion::Request };
-    if arguments.watch {
-        process::give_way();
-    }
     let releases = arguments.release.clone().map_or_else(|| store.releases(), |release| Ok(vec![release]))?;
     let (mut facts, mut values) = (Facts::new(), Vec::new());
     let (mut damaged, mut changed) = (false, false);

@@ -1,6 +1,6 @@
 """What of Salt is wrapped, and how: one wrapper per function, each falling back to Salt's own.
 
-In a job's child every wrapper is Salt's own function again. Versions differ in what is a
+In a job's child every wrapper but those of the job itself is Salt's own function again. Versions differ in what is a
 coroutine: 3006 uses Tornado's generators where 3008 has `async def`.
 """
 
@@ -10,7 +10,7 @@ import logging
 import multiprocessing.util
 import sys
 
-from . import events
+from . import damage, events
 from .gate import RUN
 from .guard import Guard
 
@@ -89,6 +89,7 @@ class _Wrapper:
         minion = salt.minion.Minion
         self._plan(minion, "__init__", self._init)
         self._plan(minion, "_handle_decoded_payload", self._handle_decoded_payload)
+        self._plan(minion, "_target", self._target)
         self._plan(minion, "_fire_master_minion_start", self._fire_master_minion_start)
         self._plan(minion, "_state_run", self._state_run)
         self._plan(minion, "handle_event", self._handle_event)
@@ -103,6 +104,7 @@ class _Wrapper:
             self._plan(minion, "_cleanup_orphaned_queue_files", self._not_in_a_switch)
         self._plan(salt.utils.schedule, "clean_proc_dir", self._not_in_a_switch)
         self._plan(salt.utils.schedule.Schedule, "persist", self._persist)
+        self._plan(salt.utils.schedule.Schedule, "handle_func", self._handle_func)
         self._plan(salt.utils.process.SubprocessList, "add", self._add_process)
         self._plan(salt.engines, "start_engines", self._start_engines)
         for owner, name, wrapper in self.plan:
@@ -113,10 +115,11 @@ class _Wrapper:
         where = f"{getattr(owner, '__module__', owner.__name__)}.{owner.__name__}" if inspect.isclass(owner) else owner.__name__
         if found is None:
             raise Missing(f"{where}.{name}")
-        original = found.__func__ if isinstance(found, staticmethod) else found
+        bound = next((kind for kind in (staticmethod, classmethod) if isinstance(found, kind)), None)
+        original = found.__func__ if bound else found
         wrapper = functools.wraps(original)(make(original))
         self.guard.originals[f"{where}.{name}"] = original
-        self.plan.append((owner, name, staticmethod(wrapper) if isinstance(found, staticmethod) else wrapper))
+        self.plan.append((owner, name, bound(wrapper) if bound else wrapper))
 
     # Jobs.
 
@@ -161,6 +164,32 @@ class _Wrapper:
                 guard.attempt("note a job's process", lambda: note_process(guard, self, process))
 
         return add
+
+    # In a job's own process.
+
+    def _target(self, original):
+        guard = self.guard
+
+        def target(cls, minion, opts, data, *arguments, **options):
+            def start():
+                return original(cls, minion, opts, data, *arguments, **options)
+
+            if guard.acts():
+                # A thread (multiprocessing: False): its minion object is everybody's.
+                damage.wait(guard.seat)
+                return start()
+            return damage.run(guard.seat, minion, data, start)
+
+        return target
+
+    def _handle_func(self, original):
+        seat = self.guard.seat
+
+        def handle_func(self, *arguments, **options):
+            damage.wait(seat)
+            return original(self, *arguments, **options)
+
+        return handle_func
 
     # The start.
 

@@ -14,10 +14,82 @@ import unittest.mock
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from sidle_guard import claims, events, gate, handover, jobs, masters, places, report, roles, seat  # noqa: E402
+from sidle_guard import claims, damage, events, gate, handover, jobs, masters, places, report, roles, seat  # noqa: E402
 from sidle_guard.decision import CLAIM, DROP, WAIT, decide, missed  # noqa: E402
 
 EARLY, LATE = "20260101000000000001", "20260101000000000002"
+
+
+class DamageTest(unittest.TestCase):
+    """A job waits while its tree is mended, is tried again where that helps, and is answered where it doesn't."""
+
+    class Minion:
+        """As much of Salt's as a job needs."""
+
+        def __init__(self):
+            self.answers = []
+
+        def _execute_job_function(self):
+            return "done"
+
+        def _return_pub(self, answer):
+            self.answers.append(answer)
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.seat = seat.Seat(self.folder.name, 1, "active")
+        self.minion = self.Minion()
+        self.data = {"jid": "1", "fun": "test.ping", "arg": []}
+        self.starts = 0
+
+    def mending(self, seconds):
+        with open(self.seat.path("mending"), "w", encoding="utf-8") as file:
+            file.write(str(seat.seconds_since_boot() + seconds))
+
+    def run_job(self, fails, then=lambda: None):
+        def start():
+            self.starts += 1
+            if self.starts <= fails:
+                then()
+                raise ImportError("No module named 'salt.exceptions'")
+            self.minion._execute_job_function()
+            self.minion._return_pub({"return": True})
+
+        return damage.run(self.seat, self.minion, self.data, start)
+
+    def test_a_whole_tree_costs_nothing(self):
+        self.run_job(0)
+        self.assertEqual((self.starts, len(self.minion.answers)), (1, 1))
+
+    def test_a_job_waits_while_the_tree_is_mended_and_not_for_a_word_that_is_old(self):
+        self.mending(0.3)
+        self.assertFalse(damage.is_mended(self.seat))
+        self.assertTrue(damage.wait(self.seat))
+        self.assertTrue(damage.is_mended(self.seat))
+        self.assertFalse(damage.wait(self.seat))
+
+    def test_a_job_that_failed_before_its_function_is_tried_again_once_it_is_mended(self):
+        self.run_job(1, lambda: self.mending(0.2))
+        self.assertEqual((self.starts, self.minion.answers), (2, [{"return": True}]))
+
+    def test_a_job_that_fails_again_is_answered_once(self):
+        with self.assertRaises(ImportError):
+            self.run_job(2, lambda: self.mending(0.2))
+        self.assertEqual((self.starts, len(self.minion.answers)), (2, 1))
+        self.assertIn("No module named 'salt.exceptions'", self.minion.answers[0]["return"])
+        self.assertFalse(self.minion.answers[0]["success"])
+
+    def test_a_job_whose_function_has_begun_is_never_run_twice(self):
+        def start():
+            self.starts += 1
+            self.minion._execute_job_function()
+            raise ImportError("later")
+
+        self.mending(-1)
+        with self.assertRaises(ImportError):
+            damage.run(self.seat, self.minion, self.data, start)
+        self.assertEqual((self.starts, self.minion.answers), (1, []))
 
 
 class RolesTest(unittest.TestCase):
