@@ -82,8 +82,8 @@ pub(super) fn mend(
     release: &Release,
     how: (Depth, Occasion),
 ) -> Result<Repaired, Report> {
-    // What is whole needs no lock.
-    if store.check(release, how.0)?.is_empty() {
+    // The watch looks often, and mostly finds nothing: that needs no lock, which a switch may be waiting for.
+    if how.1 == Occasion::Watch && store.check(release, how.0)?.is_empty() {
         return Ok(Repaired::default());
     }
     let manifest = store.manifest(release)?;
