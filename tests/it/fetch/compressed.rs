@@ -74,7 +74,7 @@ fn fetch_gets_metadata_packed_and_targets_as_they_are_signed() {
     for (name, bytes) in &files {
         let published = fs::read(release.repo.path().join("metadata").join(name)).unwrap();
         assert!(*bytes == published, "{name} is another");
-        assert!(sent(name) < bytes.len() as u64 * 3 / 4, "{name}: {} bytes of {}", sent(name), bytes.len());
+        assert!(sent(name) < bytes.len() as u64 * 9 / 10, "{name}: {} bytes of {}", sent(name), bytes.len());
     }
     assert_eq!(files.len(), 3);
     assert_eq!(sent(".manifest.json.zst"), release.manifest_target.length);
@@ -205,12 +205,13 @@ fn fetch_opens_no_more_of_gzip_than_the_file_may_have() {
         assert_eq!(client.evil(), [evil.url()]);
     }
     // Told before the first byte of it.
-    let announced = Handmade::new(|asked, line| match method(&asked.head) {
-        "HEAD" => line.answer("404 Not Found", b""),
-        _ => {
+    let announced = server(&release, |asked, line, _| {
+        let is_meant = asked.path.ends_with("timestamp.json");
+        if is_meant {
             let _ = line.head("200 OK\nContent-Encoding: gzip\nContent-Length: 99999999");
             line.hold();
         }
+        is_meant
     });
     let error = refresh(&Client::new(), &settings(vec![mirror(&announced.url())]), &release).unwrap_err();
     assert!(error.contains("announces"), "{error}");
