@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 use super::location::FilePath;
-use super::reply::{Ask, Body, Reply, Span};
+use super::reply::{Ask, Body, Coding, Reply, Span};
 use crate::os::OsError;
 use crate::os::dir::{Dir, FileKind};
 use std::fs::File;
@@ -32,7 +32,8 @@ pub(super) fn get(root: &Path, path: &FilePath, ask: &Ask) -> Result<Reply, Faul
             (Span::Part { range: range.clone(), total: stat.size }, range.end - range.start)
         }
     };
-    Ok(Reply { span, length: Some(remaining), validator: None, body: Body::File(FileBody { file, remaining }) })
+    let body = Body::File(FileBody { file, remaining });
+    Ok(Reply { span, length: Some(remaining), coding: Coding::Identity, validator: None, body })
 }
 
 /// What remains of a file.

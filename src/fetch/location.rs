@@ -1,6 +1,7 @@
 //! Where a mirror is, and the paths of files below it. Names of targets are their author's text: each part is looked at before it is joined.
 
 use super::error::FetchError;
+use super::reply::Coding;
 use crate::trust::refresh::{Request, encoded};
 use std::fmt;
 use std::path::PathBuf;
@@ -68,6 +69,9 @@ impl fmt::Display for Location {
     }
 }
 
+/// The directory of metadata below a mirror.
+const METADATA: &str = "metadata";
+
 /// A file below a mirror: names of directories and of the file, none of which leads elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FilePath {
@@ -86,7 +90,7 @@ impl FilePath {
     /// A metadata file by its name, which may be any text.
     pub(super) fn metadata_file(name: &str) -> Self {
         // On a disk, too, a role's name is one name, whatever stands in it.
-        let parts = vec!["metadata".to_owned(), encoded(name)];
+        let parts = vec![METADATA.to_owned(), encoded(name)];
         Self { encoded: parts.clone(), parts }
     }
 
@@ -107,6 +111,11 @@ impl FilePath {
             around.iter().cloned().chain([directory.to_owned(), name.to_owned()]).collect()
         };
         Self { parts: joined(&self.parts), encoded: joined(&self.encoded) }
+    }
+
+    /// How the file may be packed on its way: metadata is text, and small. What a target's digest is of must come as it is.
+    pub(super) fn coding(&self) -> Coding {
+        if self.parts[0] == METADATA { Coding::Gzip } else { Coding::Identity }
     }
 
     /// The path below a mirror's URL, beginning with `/`.

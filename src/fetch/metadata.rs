@@ -4,6 +4,7 @@ use super::error::FetchError;
 use super::fault::Fault;
 use super::location::FilePath;
 use super::mirrors::{Mirrors, Quest};
+use super::reply::Presence;
 use crate::trust::{Answer, Expiry, Floor, MetadataFiles, Refresh, Request, Role, TrustError, Warning};
 use jiff::Timestamp;
 
@@ -113,7 +114,12 @@ fn bring<'f>(
     request: &Request,
     files: &'f mut MetadataFiles,
 ) -> Result<Option<&'f [u8]>, Fault> {
-    match mirrors.small_file(index, &FilePath::metadata(request), request.bytes_maximum) {
+    let path = FilePath::metadata(request);
+    // A next root is hardly ever there: this spares the page that says so.
+    if request.role == Role::Root.as_str() && mirrors.presence(index, &path)? == Presence::Absent {
+        return Ok(None);
+    }
+    match mirrors.small_file(index, &path, request.bytes_maximum) {
         Ok(bytes) => {
             files.insert(request.file.clone(), bytes);
             Ok(files.get(&request.file).map(Vec::as_slice))

@@ -3,10 +3,11 @@
 use super::directory;
 use super::error::{Blame, FetchError, MirrorFailure};
 use super::fault::Fault;
+use super::inflate;
 use super::location::{FilePath, Location};
 use super::notice::{Instead, Notice};
 use super::pace;
-use super::reply::{Ask, Reply};
+use super::reply::{Ask, Coding, Presence, Reply};
 use super::settings::{Patience, Settings};
 use super::stream::{Meter, Stream};
 use super::transport::{Http, Reactor};
@@ -243,6 +244,14 @@ impl<'a> Mirrors<'a> {
         }
     }
 
+    /// Whether a mirror has a file, where asking that is cheaper than asking for the file.
+    pub(super) fn presence(&self, index: usize, path: &FilePath) -> Result<Presence, Fault> {
+        match &self.all[index].place {
+            Place::Http(http) => http.presence(path, self.meter.patience()?),
+            Place::Directory(_) => Ok(Presence::Possible),
+        }
+    }
+
     /// A body of a mirror's answer, to be read.
     pub(super) fn stream(&self, reply: Reply) -> Stream {
         Stream::new(reply.body, &self.patience)
@@ -250,7 +259,14 @@ impl<'a> Mirrors<'a> {
 
     /// A whole file of at most `maximum` bytes.
     pub(super) fn small_file(&mut self, index: usize, path: &FilePath, maximum: u64) -> Result<Vec<u8>, Fault> {
-        let reply = self.ask(index, path, Ask::default())?.at_most(maximum)?;
+        let reply = self.ask(index, path, Ask { coding: path.coding(), ..Ask::default() })?;
+        if reply.coding == Coding::Gzip {
+            let reply = reply.at_most(inflate::compressed_maximum(maximum))?;
+            let (mut bytes, mut stream) = (Vec::new(), self.stream(reply));
+            inflate::read_all(&mut stream, &mut self.meter, &mut bytes, maximum)?;
+            return Ok(bytes);
+        }
+        let reply = reply.at_most(maximum)?;
         let announced = reply.length;
         let (mut bytes, mut stream) = (Vec::new(), self.stream(reply));
         stream.read_all(&mut self.meter, &mut bytes, maximum)?;

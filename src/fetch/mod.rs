@@ -3,7 +3,7 @@
 //! ```text
 //! settings location credentials   where the mirrors are, and what lets us in
 //! transport directory reply       one request, one answer: HTTP (the one file that names reqwest), or a directory
-//! stream pace                     bodies: bounded, not too fast, not too slow
+//! stream pace inflate             bodies: bounded, not too fast, not too slow, and opened where they may be packed
 //! mirrors fault                   who is asked next, and what is made of what it did
 //! metadata frames plan mirror     what is fetched: metadata, small targets (here), frames of a payload, whole repositories
 //! kept broken                     what another run knows: verified frames, and releases that no mirror has whole
@@ -18,6 +18,7 @@ mod directory;
 mod error;
 mod fault;
 mod frames;
+mod inflate;
 mod kept;
 mod location;
 mod metadata;

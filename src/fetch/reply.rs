@@ -12,6 +12,8 @@ pub(super) struct Ask {
     pub(super) range: Option<Range<u64>>,
     /// Only if the file still has this strong validator.
     pub(super) if_range: Option<String>,
+    /// How the body may be packed on its way.
+    pub(super) coding: Coding,
     /// How long the answer may take to begin.
     pub(super) patience: Duration,
 }
@@ -21,12 +23,33 @@ pub(super) struct Ask {
 pub(super) struct Reply {
     /// What the body is.
     pub(super) span: Span,
-    /// The body's length as announced.
+    /// The body's length as announced, as it is packed.
     pub(super) length: Option<u64>,
+    /// How the body is packed.
+    pub(super) coding: Coding,
     /// The file's strong validator.
     pub(super) validator: Option<String>,
     /// The bytes.
     pub(super) body: Body,
+}
+
+/// How a body is packed on its way (RFC 9110 §8.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Coding {
+    /// As it is: what is hashed must be what is sent.
+    #[default]
+    Identity,
+    /// Perhaps as gzip.
+    Gzip,
+}
+
+/// What a mirror says of a file when it isn't asked for the file itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// There is none.
+    Absent,
+    /// There may be one: asking for it tells.
+    Possible,
 }
 
 /// What a body is of a file.

@@ -106,7 +106,13 @@ impl Stream {
         }
     }
 
-    fn take(&mut self, most: u64) -> &[u8] {
+    /// What was received and is not used yet.
+    pub(super) fn ahead(&self) -> &[u8] {
+        &self.ahead[self.used..]
+    }
+
+    /// Uses at most so many bytes of that.
+    pub(super) fn take(&mut self, most: u64) -> &[u8] {
         let there = self.ahead.len() - self.used;
         let count = usize::try_from(most).unwrap_or(there).min(there);
         self.used += count;
@@ -114,7 +120,7 @@ impl Stream {
     }
 
     /// Makes sure that something is ahead. False: the body has ended.
-    fn receive(&mut self, meter: &mut Meter) -> Result<bool, Fault> {
+    pub(super) fn receive(&mut self, meter: &mut Meter) -> Result<bool, Fault> {
         if self.used < self.ahead.len() {
             return Ok(true);
         }

@@ -5,14 +5,14 @@ use super::error::FetchError;
 use super::fault::Fault;
 use super::location::FilePath;
 use super::pace;
-use super::reply::{self, Ask, Body, Reply, Span};
+use super::reply::{self, Ask, Body, Coding, Presence, Reply, Span};
 use super::settings::{Access, Authorities, Patience, Proxy};
 use crate::os::clock;
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, IF_RANGE, LOCATION, RANGE,
     RETRY_AFTER,
 };
-use reqwest::{Certificate, Client, ClientBuilder, Identity, NoProxy, Response, StatusCode, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, Method, NoProxy, Response, StatusCode, redirect};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,23 +105,43 @@ impl Http {
 
     /// Asks for a file.
     pub(super) fn get(&self, path: &FilePath, ask: &Ask) -> Result<Reply, Fault> {
+        let response = self.follow(&Method::GET, path, ask)?;
+        self.reply(response, ask)
+    }
+
+    /// Asks whether there is a file, without the page that a server puts beside its no. Only that no is an answer: a server that refuses the
+    /// question (403, 405, 501 …) may have the file all the same.
+    pub(super) fn presence(&self, path: &FilePath, patience: Duration) -> Result<Presence, Fault> {
+        let response = self.follow(&Method::HEAD, path, &Ask { coding: path.coding(), patience, ..Ask::default() })?;
+        match response.status() {
+            StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Presence::Absent),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Err(refusal(&response)),
+            _ => Ok(Presence::Possible),
+        }
+    }
+
+    /// The answer at the end of a mirror's redirects.
+    fn follow(&self, method: &Method, path: &FilePath, ask: &Ask) -> Result<Response, Fault> {
         let text = format!("{}{}", self.base.as_str().trim_end_matches('/'), path.in_url());
         let mut url = Url::parse(&text).map_err(|error| Fault::wrong(error.to_string()))?;
         for _ in 0..=REDIRECTS_MAXIMUM {
-            let response = self.send(&url, ask)?;
+            let response = self.send(method, &url, ask)?;
             let Some(next) = response.headers().get(LOCATION).filter(|_| response.status().is_redirection()) else {
-                return self.reply(response, ask);
+                return Ok(response);
             };
             url = redirected(&url, next.to_str().unwrap_or_default())?;
         }
         Err(Fault::wrong(format!("it redirects more than {REDIRECTS_MAXIMUM} times")))
     }
 
-    fn send(&self, url: &Url, ask: &Ask) -> Result<Response, Fault> {
+    fn send(&self, method: &Method, url: &Url, ask: &Ask) -> Result<Response, Fault> {
         let is_home = url.origin() == self.base.origin();
         let client = self.stranger.as_ref().filter(|_| !is_home).unwrap_or(&self.client);
-        // What is hashed must be what is sent: no other encoding of it.
-        let mut request = client.get(url.clone()).header(ACCEPT_ENCODING, "identity");
+        let coding = match ask.coding {
+            Coding::Identity => "identity",
+            Coding::Gzip => "gzip",
+        };
+        let mut request = client.request(method.clone(), url.clone()).header(ACCEPT_ENCODING, coding);
         request = match self.login.as_ref().filter(|_| is_home) {
             Some(Login::Bearer(token)) => request.bearer_auth(token),
             Some(Login::Basic { user, password }) => request.basic_auth(user, Some(password)),
@@ -147,29 +167,22 @@ impl Http {
             StatusCode::PARTIAL_CONTENT if ask.range.is_some() => header(CONTENT_RANGE)
                 .and_then(reply::content_range)
                 .ok_or_else(|| Fault::wrong("it gives a part and doesn't say which"))?,
-            StatusCode::NOT_FOUND | StatusCode::GONE => return Err(Fault::NotFound),
-            StatusCode::FORBIDDEN => return Err(Fault::Forbidden),
-            status => {
-                let reason = format!("HTTP {status}");
-                let may_pass = status.is_server_error()
-                    || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
-                let retry_after = header(RETRY_AFTER).and_then(|value| pace::retry_after(value, clock::now()));
-                return Err(match status {
-                    _ if may_pass => Fault::Temporary { reason, retry_after },
-                    StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PARTIAL_CONTENT => Fault::WrongAnswer { reason },
-                    _ => Fault::Refused { reason },
-                });
-            }
+            _ => return Err(refusal(&response)),
         };
-        if header(CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
-            return Err(Fault::wrong("it sends another encoding of the file than was asked for"));
-        }
+        let is_one_of = |names: &[&str], found: &str| names.iter().any(|name| name.eq_ignore_ascii_case(found));
+        let coding = match header(CONTENT_ENCODING) {
+            None => Coding::Identity,
+            Some(name) if is_one_of(&["identity"], name) => Coding::Identity,
+            Some(name) if ask.coding == Coding::Gzip && is_one_of(&["gzip", "x-gzip"], name) => Coding::Gzip,
+            Some(_) => return Err(Fault::wrong("it sends another encoding of the file than was asked for")),
+        };
         let length = header(CONTENT_LENGTH).and_then(|value| value.parse().ok());
         // A weak validator doesn't promise the same bytes (RFC 9110 §13.1.5).
         let validator = header(ETAG).filter(|tag| tag.starts_with('"')).map(str::to_owned);
         Ok(Reply {
             span,
             length,
+            coding,
             validator,
             body: Body::Http(HttpBody { response, reactor: Arc::clone(&self.reactor) }),
         })
@@ -233,6 +246,24 @@ fn redirected(from: &Url, location: &str) -> Result<Url, Fault> {
     match (from.scheme(), to.scheme()) {
         ("http", "http" | "https") | ("https", "https") => Ok(to),
         (_, scheme) => Err(Fault::wrong(format!("it redirects from {} to {scheme}", from.scheme()))),
+    }
+}
+
+/// What an answer without the file says.
+fn refusal(response: &Response) -> Fault {
+    let status = response.status();
+    let reason = format!("HTTP {status}");
+    let may_pass =
+        status.is_server_error() || [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT].contains(&status);
+    match status {
+        StatusCode::NOT_FOUND | StatusCode::GONE => Fault::NotFound,
+        StatusCode::FORBIDDEN => Fault::Forbidden,
+        _ if may_pass => {
+            let value = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+            Fault::Temporary { reason, retry_after: value.and_then(|value| pace::retry_after(value, clock::now())) }
+        }
+        StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PARTIAL_CONTENT => Fault::WrongAnswer { reason },
+        _ => Fault::Refused { reason },
     }
 }
 

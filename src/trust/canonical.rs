@@ -41,9 +41,10 @@ impl Json {
         bytes
     }
 
-    /// The text that is published: indented, keys sorted, newline at the end. The same value always gives the same bytes.
+    /// The text that is published: keys sorted, no blank that hosts would fetch for nothing, newline at the end. The same value always gives the
+    /// same bytes.
     pub fn text(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec_pretty(self).expect("a value with string keys always serialises");
+        let mut bytes = serde_json::to_vec(self).expect("a value with string keys always serialises");
         bytes.push(b'\n');
         bytes
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
 
 mod access;
+mod compressed;
 mod payload;
 mod refresh;
 

@@ -84,7 +84,7 @@ fn an_unmodified_python_tuf_accepts_a_repository_and_an_unpacked_bundle() {
     fs::write(&payload, bytes).unwrap();
     assert!(!client(&unpacked, &work.path().join("c"), &published[3..]).status.success());
     let timestamp = unpacked.join("metadata/timestamp.json");
-    let text = fs::read_to_string(&timestamp).unwrap().replace("\"version\": 2", "\"version\": 3");
+    let text = fs::read_to_string(&timestamp).unwrap().replace("\"version\":2", "\"version\":3");
     fs::write(&timestamp, text).unwrap();
     assert!(!client(&unpacked, &work.path().join("d"), &published[2..3]).status.success());
 }

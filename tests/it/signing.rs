@@ -97,7 +97,7 @@ fn a_change_after_a_signature_makes_it_void_and_a_foreign_one_never_counts() {
     // Somebody edits what waits: whoever has signed has signed something else.
     team.open().sign(&team.people[0]).unwrap();
     let draft = team.path().join("author/pending/1.targets.json");
-    let edited = fs::read_to_string(&draft).unwrap().replacen("\"length\": ", "\"length\": 1", 1);
+    let edited = fs::read_to_string(&draft).unwrap().replacen("\"length\":", "\"length\":1", 1);
     fs::write(&draft, edited).unwrap();
     assert!(team.open().waiting().unwrap()[0].signed.is_empty());
     let publication = team.try_publish(&[]).unwrap();

@@ -192,7 +192,7 @@ fn a_delegated_rule_counts_a_key_once_and_never_one_it_does_not_know() {
     let text = String::from_utf8(public.to_json().text()).unwrap();
     let alias = format!(
         r#""{key}":{text},"alias":{text},"odd":{}"#,
-        text.replace("\"scheme\": \"ed25519\"", "\"scheme\": \"new\"")
+        text.replace("\"scheme\":\"ed25519\"", "\"scheme\":\"new\"")
     );
     let with = |keyids: &str, threshold: u64| {
         format!(

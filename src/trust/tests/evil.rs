@@ -126,7 +126,7 @@ fn each_role_must_be_signed_by_its_own_key() {
 fn a_signature_over_other_content_does_not_count() {
     let (mut repo, floor) = repo_and_floor();
     let text = String::from_utf8(repo.files["timestamp.json"].clone()).unwrap();
-    repo.files.insert("timestamp.json".to_owned(), text.replace("\"version\": 2", "\"version\": 3").into_bytes());
+    repo.files.insert("timestamp.json".to_owned(), text.replace("\"version\":2", "\"version\":3").into_bytes());
     refused(&repo, &floor, |error| matches!(error, TrustError::Unsigned { role: Role::Timestamp, version: 3, .. }));
 }
 
