@@ -3,6 +3,7 @@
 
 pub mod bad;
 mod broken;
+mod chain;
 mod failover;
 mod kinds;
 mod manage;
