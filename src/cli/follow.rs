@@ -43,6 +43,9 @@ fn waits_for_us(live: &Switch) -> Option<&'static str> {
     }
 }
 
+/// How long a job of the old process goes on waiting after the commit, when the new process says its start event. What a master's reactor does
+/// on it (an action chain's `resume`) is to find what there was before the switch, not what this job sets down next for the start after that.
+const START_EVENT_SETTLES: Duration = Duration::from_secs(5);
 /// How often the journal is looked at while a command follows a switch.
 const FOLLOW_LOOK: Duration = Duration::from_millis(100);
 /// A supervisor that has been gone for this long is not coming back by itself while somebody waits.
@@ -55,6 +58,7 @@ const STATUS_LOOK: Duration = Duration::from_millis(10);
 pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Report> {
     let mut told = String::new();
     let mut seen = clock::since_boot();
+    let mut committed = None;
     let within = is_within(files)?;
     loop {
         let journal = files.journal()?;
@@ -65,7 +69,10 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
                     output.step(&words);
                     told = words;
                 }
-                if let Some(why) = waits_for_us(live).filter(|_| within) {
+                let now = clock::since_boot();
+                let since = live.phase.is_committed().then(|| *committed.get_or_insert(now));
+                let is_settled = since.is_none_or(|since| now.saturating_sub(since) >= START_EVENT_SETTLES);
+                if let Some(why) = waits_for_us(live).filter(|_| within && is_settled) {
                     let instance = files.instance();
                     output.result(
                         &format!("switch {id} goes on by itself, for this command runs in a job of {instance}: {why}"),

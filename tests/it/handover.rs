@@ -3,6 +3,7 @@
 
 pub mod bad;
 mod broken;
+mod chain;
 mod damage;
 mod failover;
 mod kinds;
