@@ -22,7 +22,9 @@ const GATHER: Duration = Duration::from_millis(200);
 const HOLD: Duration = Duration::from_secs(8);
 /// How often a tree is looked at that can't be watched.
 const POLL: Duration = Duration::from_secs(60);
-/// How soon what could not be mended is tried again at first; then ever later.
+/// So many looks in a row that leave something broken mean that it can't be mended: whoever deletes goes on while the first one mends.
+const TRIES: u32 = 4;
+/// How soon what could not be mended is tried again; then ever later.
 const RETRY_MINIMUM: Duration = Duration::from_secs(60);
 const RETRY_MAXIMUM: Duration = Duration::from_secs(60 * 60);
 /// How often it is looked whether a scrub is due.
@@ -31,13 +33,14 @@ const SCRUB_LOOK: Duration = Duration::from_secs(10 * 60);
 const SCRUB_SPREAD: u32 = 5;
 
 /// Exit codes of `sidle repair` that say that the tree is whole now: it was mended, and there was nothing to do.
-const WHOLE: [i32; 2] = [0, 3];
+const WHOLE: [i32; 2] = [0, NOTHING_TO_DO];
+const NOTHING_TO_DO: i32 = 3;
 
 /// What is known of the running trees.
 #[derive(Debug, Default)]
 pub(super) struct TreeWatch {
-    /// The releases that are looked after.
-    releases: Vec<Release>,
+    /// The releases that are looked after; None: this supervisor has not looked for any yet.
+    releases: Option<Vec<Release>>,
     fresh: Fresh,
     /// Why there is no watch, and the trees are polled.
     unwatched: Option<String>,
@@ -46,8 +49,8 @@ pub(super) struct TreeWatch {
     /// What is to be looked at in this round.
     round: Vec<Release>,
     work: Option<Work>,
-    /// How long to wait after a look that left something broken.
-    retry: Duration,
+    /// Looks in a row that left something broken.
+    failures: u32,
     /// Until when jobs wait for the tree.
     held: Option<Duration>,
     /// The releases that stay broken.
@@ -139,10 +142,15 @@ impl Supervisor {
             running.dedup();
             running
         };
-        if running != self.tree.releases {
-            self.tree.releases = running;
+        if self.tree.releases.as_ref() != Some(&running) {
+            // What runs already was left by a supervisor that is gone: nobody saw what has become of its tree since.
+            let unseen = self.tree.releases.is_none() && !running.is_empty();
+            self.tree.releases = Some(running);
             self.tree.broken.clear();
             self.renew_watch(now);
+            if unseen {
+                self.tree.due = Some(now.since_boot.saturating_add(GATHER));
+            }
         }
         self.take_result(now)?;
         if self.tree.work.is_none() {
@@ -161,7 +169,8 @@ impl Supervisor {
 
     /// Watches every directory of the running trees. Directories that were made anew have no watch yet: this is done after each repair.
     fn renew_watch(&mut self, now: Moment) {
-        let watch = if self.tree.releases.is_empty() { Ok(None) } else { self.watch_directories().map(Some) };
+        let none = self.tree.releases.as_ref().is_none_or(Vec::is_empty);
+        let watch = if none { Ok(None) } else { self.watch_directories().map(Some) };
         self.tree.unwatched = watch
             .as_ref()
             .err()
@@ -175,7 +184,7 @@ impl Supervisor {
     fn watch_directories(&self) -> Result<Watch, Report> {
         let store = self.driver.store();
         let mut directories = Vec::new();
-        for release in &self.tree.releases {
+        for release in self.tree.releases.iter().flatten() {
             let tree = store.tree(release)?.path().to_owned();
             directories.extend(store.directories(release)?.into_iter().map(|path| tree.join(path)));
         }
@@ -190,20 +199,20 @@ impl Supervisor {
         let Some(Work { release: Some(release), .. }) = self.tree.work.take() else { return Ok(()) };
         let is_whole = status.code().is_some_and(|code| WHOLE.contains(&code));
         self.tree.broken.retain(|broken| *broken != release);
-        if is_whole {
-            self.tree.retry = RETRY_MINIMUM;
-        } else {
+        self.tree.failures = if is_whole { 0 } else { self.tree.failures.saturating_add(1) };
+        if self.tree.failures >= TRIES {
             self.tree.broken.push(release);
         }
         if self.tree.round.is_empty() {
             let due = self.tree.due;
             self.renew_watch(now);
-            if status.code() == Some(0) {
-                // Directories were without a watch for a moment.
+            if let Some(further) = self.tree.failures.checked_sub(TRIES) {
+                let doubled = 1_u32.checked_shl(further).unwrap_or(u32::MAX);
+                let pause = RETRY_MINIMUM.saturating_mul(doubled).min(RETRY_MAXIMUM);
+                self.tree.due = Some(now.since_boot.saturating_add(pause));
+            } else if status.code() != Some(NOTHING_TO_DO) {
+                // Directories were without a watch for a moment; and what is left may have been broken while it was mended.
                 self.tree.due = Some(now.since_boot.saturating_add(GATHER));
-            } else if !self.tree.broken.is_empty() {
-                self.tree.due = Some(now.since_boot.saturating_add(self.tree.retry));
-                self.tree.retry = self.tree.retry.saturating_mul(2).clamp(RETRY_MINIMUM, RETRY_MAXIMUM);
             } else if let Some(due) = due {
                 // What changed while it was at work.
                 self.tree.due = Some(self.tree.due.map_or(due, |other| other.min(due)));
@@ -215,7 +224,7 @@ impl Supervisor {
     fn begin_work(&mut self, now: Moment) -> Result<(), Report> {
         if self.tree.due.is_some_and(|due| due <= now.since_boot) && self.tree.round.is_empty() {
             self.tree.due = None;
-            self.tree.round = self.tree.releases.clone();
+            self.tree.round = self.tree.releases.clone().unwrap_or_default();
         }
         let package = self.settings.package.to_string();
         if let Some(release) = self.tree.round.pop() {

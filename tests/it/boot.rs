@@ -5,6 +5,8 @@ use crate::support::eventually;
 use crate::support::stage::{Author, DEMO};
 use std::fs;
 
+mod incident;
+
 fn survives(suite: &'static str) {
     let author = Author::new();
     let bundles = [author.release("1.0", "good"), author.release("1.1", "good")];
@@ -110,51 +112,6 @@ fn power_is_cut(machine: &mut Machine, phase: &str) {
     });
     machine.cut_power();
     machine.boot();
-}
-
-/// A store where it should not be, and a month in which nobody opened a file of it but one.
-#[test]
-fn a_store_that_was_forced_below_var_tmp_keeps_what_runs_and_mends_what_was_cleaned() {
-    let author = Author::new();
-    let bundles = [author.release("1.0", "good"), author.release("1.1", "good")];
-    let mut machine = Machine::new("bookworm", &author, &bundles);
-    fs::write(machine.path("etc/sidle/sidle.toml"), "probation = \"1s\"\nstop_timeout = \"5s\"\n").unwrap();
-    fs::copy(author.release("1.2", "good"), machine.path("1.2.sidle")).unwrap();
-    machine.boot();
-    let inside = |script: &str| machine.inside(&["sh", "-ec", script]);
-    inside("sidle switch demo-agent 1.0-1; systemctl stop sidle@demo-agent");
-    inside("mv /opt/sidle /var/tmp/sidle; ln -s /var/tmp/sidle /opt/sidle; systemctl start sidle@demo-agent");
-    // By the time of the last change alone, which a test can set.
-    inside("echo 'q /var/tmp 1777 root root mM:30d' >/etc/tmpfiles.d/tmp.conf");
-    machine.serves("1.0-1");
-    let agent = machine.agent();
-    let (installed, said) = machine.try_inside(&["sidle", "install", "/1.2.sidle"]);
-    assert!(!installed && said.contains("removes what is old in /var/tmp/sidle/demo-agent"), "{said}");
-    inside("sidle install --force-place /1.2.sidle");
-
-    let tree = "/var/tmp/sidle/demo-agent/versions/1.1-1";
-    inside("find /var/tmp/sidle -exec touch -h -d 2020-01-01 {} +");
-    inside(&format!("echo 1.1-1 >{tree}/stamp; touch {tree}/share/demo-agent/release"));
-    inside("systemctl start systemd-tmpfiles-clean.service");
-    assert_eq!(machine.agent(), agent, "the agent was touched");
-    inside("sidle verify demo-agent 1.0-1 --full");
-    // The control: the stamp says that all is well.
-    assert_eq!(inside(&format!("cat {tree}/stamp; ls {tree}; rm {tree}/stamp")), "1.1-1\nshare\nstamp\n");
-    inside("code=0; sidle verify demo-agent 1.1-1 || code=$?; test $code = 6");
-
-    // The link that boot goes by was cleaned away, too; the journal knows.
-    assert!(!machine.path("var/tmp/sidle/demo-agent/current").exists());
-    machine.cut_power();
-    machine.boot();
-    machine.serves("1.0-1");
-
-    // What is not in use is mended out of what is; nothing is fetched.
-    machine.inside(&["sidle", "repair", DEMO, "1.1-1"]);
-    machine.inside(&["sidle", "switch", DEMO, "1.1-1"]);
-    machine.serves("1.1-1");
-    machine.cut_power();
-    machine.boot();
-    machine.serves("1.1-1");
 }
 
 #[test]

@@ -261,13 +261,14 @@ impl Machine {
         });
     }
 
-    /// Waits until a job has ended well.
-    pub fn done(&self, name: &str) {
+    /// Waits until a job has ended well; gives what it left: `exit`, `release` and `pid`.
+    pub fn done(&self, name: &str) -> String {
         let path = self.path("etc/demo-agent/state/done").join(name);
         let text = eventually(30, &format!("job {name} is done"), || {
             fs::read_to_string(&path).map_err(|error| error.to_string())
         });
         assert!(text.starts_with("exit=0\n"), "{text}");
+        text
     }
 }
 
