@@ -283,10 +283,15 @@ impl Identity {
 /// priorities for one of them, nothing happens.
 pub fn give_way() {
     const NICE_LAST: i32 = 19;
+    let _ = rustix::process::setpriority_process(None, NICE_LAST);
+    give_way_on_disk();
+}
+
+/// The same on the disk alone.
+pub fn give_way_on_disk() {
     /// `IOPRIO_WHO_PROCESS`, and the class `IOPRIO_CLASS_IDLE` above its 13 bits of data (`linux/ioprio.h`).
     const THIS_PROCESS: libc::c_int = 1;
     const IDLE: libc::c_int = 3 << 13;
-    let _ = rustix::process::setpriority_process(None, NICE_LAST);
     #[expect(unsafe_code, reason = "no library has a safe call for it")]
     // SAFETY: it takes three numbers and sets a property of this process.
     unsafe {

@@ -5,6 +5,7 @@ use crate::cli::facts::{Facts, count};
 use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
+use crate::os::process;
 use crate::store::Store;
 use crate::store::check::{Defect, Depth};
 use crate::version::Release;
@@ -29,6 +30,10 @@ pub fn verify(context: &Context, arguments: &VerifyArguments) -> Result<Ended, R
     packages(context, Some(package))?;
     let store = Store::new(&context.layout, package);
     let depth = if arguments.full { Depth::Full } else { Depth::Quick };
+    if arguments.full {
+        // Whoever runs reads, too, and comes first.
+        process::give_way_on_disk();
+    }
     let releases = arguments.release.clone().map_or_else(|| store.releases(), |release| Ok(vec![release]))?;
     let (mut facts, mut values, mut damaged) = (Facts::new(), Vec::new(), false);
     for release in releases {
