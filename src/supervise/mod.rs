@@ -233,7 +233,7 @@ impl Supervisor {
         if self.processes.reap()? {
             self.health = None;
         }
-        let rehearsed = self.driver.children().into_iter().chain(self.ground.child()).chain(self.tree.child());
+        let rehearsed = self.driver.children().into_iter().chain(self.ground.child()).chain(self.tree.children());
         children::take_others(&self.processes.children().into_iter().chain(rehearsed).collect())?;
         self.note_ends(now);
         if self.over {

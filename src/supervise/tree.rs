@@ -11,6 +11,7 @@ use crate::os::{OsError, clock, memory, random};
 use crate::switch::drive::Moment;
 use crate::version::Release;
 use jiff::SignedDuration;
+use std::io;
 use std::mem;
 use std::path::Path;
 use std::process::Child;
@@ -49,6 +50,8 @@ pub(super) struct TreeWatch {
     /// What is to be looked at in this round.
     round: Vec<Release>,
     work: Option<Work>,
+    /// A scrub under way. It takes its time; a repair does not wait for it.
+    scrub: Option<Child>,
     /// Looks in a row that left something broken.
     failures: u32,
     /// Until when jobs wait for the tree.
@@ -72,18 +75,17 @@ pub(super) enum Fresh {
     Watch(Watch),
 }
 
-/// A process of this program at work.
+/// A process of this program that repairs a release.
 #[derive(Debug)]
 struct Work {
     child: Child,
-    /// The release that it repairs; None: it scrubs.
-    release: Option<Release>,
+    release: Release,
 }
 
 impl TreeWatch {
-    /// The process at work.
-    pub(super) fn child(&self) -> Option<u32> {
-        self.work.as_ref().map(|work| work.child.id())
+    /// The processes at work.
+    pub(super) fn children(&self) -> impl Iterator<Item = u32> {
+        self.work.iter().map(|work| &work.child).chain(&self.scrub).map(Child::id)
     }
 
     /// What the loop is to watch the trees by from now on.
@@ -156,7 +158,8 @@ impl Supervisor {
         if self.tree.work.is_none() {
             self.begin_work(now)?;
         }
-        let is_mending = self.tree.work.as_ref().is_some_and(|work| work.release.is_some()) || self.tree.due.is_some();
+        self.scrub_when_due(now)?;
+        let is_mending = self.tree.work.is_some() || self.tree.due.is_some();
         if self.tree.held.is_some() && is_mending && self.tree.broken.is_empty() {
             self.hold_jobs(now);
         } else if self.tree.held.take().is_some() {
@@ -193,10 +196,12 @@ impl Supervisor {
     }
 
     fn take_result(&mut self, now: Moment) -> Result<(), Report> {
-        let Some(work) = &mut self.tree.work else { return Ok(()) };
-        let failed = |source| OsError::new("wait for", Path::new("a repair"), source);
-        let Some(status) = work.child.try_wait().map_err(failed)? else { return Ok(()) };
-        let Some(Work { release: Some(release), .. }) = self.tree.work.take() else { return Ok(()) };
+        let Some(mut work) = self.tree.work.take() else { return Ok(()) };
+        let Some(status) = work.child.try_wait().map_err(not_waited_for)? else {
+            self.tree.work = Some(work);
+            return Ok(());
+        };
+        let release = work.release;
         let is_whole = status.code().is_some_and(|code| WHOLE.contains(&code));
         self.tree.broken.retain(|broken| *broken != release);
         self.tree.failures = if is_whole { 0 } else { self.tree.failures.saturating_add(1) };
@@ -229,9 +234,18 @@ impl Supervisor {
         let package = self.settings.package.to_string();
         if let Some(release) = self.tree.round.pop() {
             let arguments = ["repair", &package, &release.to_string(), "--watch"];
-            self.tree.work = Some(Work { child: self.start_own(&arguments)?, release: Some(release) });
+            self.tree.work = Some(Work { child: self.start_own(&arguments)?, release });
+        }
+        Ok(())
+    }
+
+    fn scrub_when_due(&mut self, now: Moment) -> Result<(), Report> {
+        if let Some(mut scrub) = self.tree.scrub.take() {
+            if scrub.try_wait().map_err(not_waited_for)?.is_none() {
+                self.tree.scrub = Some(scrub);
+            }
         } else if self.is_scrub_due(now)? {
-            self.tree.work = Some(Work { child: self.start_own(&["scrub", &package])?, release: None });
+            self.tree.scrub = Some(self.start_own(&["scrub", self.settings.package.as_str()])?);
         }
         Ok(())
     }
@@ -269,4 +283,8 @@ impl Supervisor {
         let age = clock::now().duration_since(last);
         Ok(age >= SignedDuration::try_from(every.saturating_add(spread)).unwrap_or(SignedDuration::MAX))
     }
+}
+
+fn not_waited_for(source: io::Error) -> OsError {
+    OsError::new("wait for", Path::new("a program of its own"), source)
 }

@@ -227,3 +227,29 @@ fn a_supervisor_has_its_package_scrubbed_when_nobody_else_does() {
     let metrics = site.host.sidle(&["status", "--metrics"]).ok();
     assert!(metrics.contains("sidle_scrub_ended_seconds{"), "{metrics}");
 }
+
+#[test]
+fn a_repair_does_not_wait_for_a_scrub() {
+    let author = Author::new();
+    let many = |tree: &Path| {
+        for number in 0..600 {
+            trees::put(tree, &format!("lib/many/file{number}"), &trees::noise(number, 400), 0o644);
+        }
+    };
+    let bundles = [author.release_with("1.0", many), author.release_with("1.1", many)];
+    let host = Host::new(&author);
+    fs::write(host.path("etc/sidle/conf.d/test.toml"), "scrub_every = \"1s\"\nscrub_rate = \"1KiB\"\n").unwrap();
+    for bundle in &bundles {
+        host.install(bundle).ok();
+    }
+    let site = Site { host, _author: author };
+    let _supervisor = site.host.supervise();
+    site.switch("1.1-1");
+    let record = site.host.path(&format!("var/lib/sidle/{DEMO}/1.0-1/scrub"));
+    eventually(60, "a scrub is under way", || fs::metadata(&record).map_err(|error| error.to_string()));
+    let whole = trees::contents(&site.tree("1.1-1"));
+    fs::remove_file(site.tree("1.1-1").join("lib/many/file7")).unwrap();
+    site.is_whole_again("1.1-1", &whole);
+    let scrubbed: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+    assert!(scrubbed["ended_at"].is_null(), "it was over before it could stand in the way: {scrubbed}");
+}
