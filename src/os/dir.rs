@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -394,11 +394,12 @@ fn absent_is_none<T>(result: Result<T>) -> Result<Option<T>> {
 
 /// One path component and nothing else: what keeps every operation inside its directory.
 fn single<'a>(name: &'a OsStr, directory: &Path) -> Result<&'a OsStr> {
-    let mut components = Path::new(name).components();
-    match (components.next(), components.next()) {
-        (Some(Component::Normal(only)), None) if only == name => Ok(name),
-        _ => Err(OsError::new("use as a name in its directory", &directory.join(name), Errno::INVAL)),
+    match name.as_bytes() {
+        b"" | b"." | b".." => {}
+        bytes if bytes.contains(&b'/') => {}
+        _ => return Ok(name),
     }
+    Err(OsError::new("use as a name in its directory", &directory.join(name), Errno::INVAL))
 }
 
 /// The one name under which the next content of `name` is prepared; leftovers of a crash are replaced by the next writer.

@@ -6,15 +6,20 @@ use crate::bundle::manifest::Manifest;
 use crate::digest::Digest;
 use crate::os::dir::{FileKind, FileStat};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// First bytes of the file: format and version. Version 1 had no names; a release that has one is hashed once, and gets this one.
 const MAGIC: &[u8; 16] = b"sidle index 2\n\0\0";
 const DIGEST_BYTES: usize = 32;
 /// Magic, digest of the manifest, numbers of directories and of entries, the tree's own directory.
-const HEAD_BYTES: usize = MAGIC.len() + DIGEST_BYTES + 8 + STAT_BYTES;
+const HEAD_BYTES: usize = ROOT_AT + STAT_BYTES;
+const ROOT_AT: usize = MAGIC.len() + DIGEST_BYTES + 8;
 const STAT_BYTES: usize = 52;
+/// Start and length of the path.
+const DIRECTORY_BYTES: usize = 8;
 /// Number, directory, start and length of the name, stat.
 const ENTRY_BYTES: usize = 16 + STAT_BYTES;
 /// Largest index read: a quarter of a million entries with long names.
@@ -66,8 +71,8 @@ impl Indexed {
 
     /// Reads what `write` has written; `bytes` has at least `STAT_BYTES`.
     fn read(bytes: &[u8]) -> Self {
-        let (mode, large) =
-            (small(bytes, 0), |at: usize| u64::from(small(bytes, at)) | u64::from(small(bytes, at + 4)) << 32);
+        let long = |at: usize| u64::from(small(bytes, at)) | u64::from(small(bytes, at + 4)) << 32;
+        let mode = small(bytes, 0);
         let kind = match mode >> KIND_SHIFT {
             0 => FileKind::File,
             1 => FileKind::Directory,
@@ -79,10 +84,10 @@ impl Indexed {
             mode: mode & ((1 << KIND_SHIFT) - 1),
             uid: small(bytes, 4),
             gid: small(bytes, 8),
-            size: large(20),
-            inode: large(28),
-            mtime: (large(36).cast_signed(), small(bytes, 12)),
-            ctime: (large(44).cast_signed(), small(bytes, 16)),
+            size: long(20),
+            inode: long(28),
+            mtime: (long(36).cast_signed(), small(bytes, 12)),
+            ctime: (long(44).cast_signed(), small(bytes, 16)),
         }
     }
 }
@@ -96,168 +101,198 @@ fn small(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(number)
 }
 
+/// The same as a number of things in memory.
+fn large(bytes: &[u8], at: usize) -> usize {
+    usize::try_from(small(bytes, at)).expect("a platform that sidle runs on counts to 2^32")
+}
+
 /// An entry of the index.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place<'a> {
     /// Its number in the manifest.
     pub number: usize,
     /// Its directory's number here.
     pub directory: usize,
+    /// Its name in its directory.
+    pub name: &'a OsStr,
     /// What is known of it.
     pub stat: Indexed,
-    name: Range<usize>,
 }
 
-/// All entries of a release, those of one directory beside each other.
+/// All entries of a release, those of one directory beside each other. It is the file's content, of which an entry is read when it is asked
+/// for: a quick check asks once for each, on several threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
-    /// The digest of the compressed manifest whose entries these are.
-    manifest: Digest,
-    /// The tree's own directory.
-    pub root: Indexed,
-    /// Paths of directories that hold entries.
-    directories: Vec<Range<usize>>,
-    places: Vec<Place>,
-    /// All paths and names, one after the other.
-    text: String,
+    /// Without the checksum: head, directories, entries, names.
+    content: Vec<u8>,
+    /// How many paths of directories that hold entries there are.
+    directories: usize,
+    /// How many entries.
+    entries: usize,
 }
 
 impl Index {
     /// An index of all entries, each with what `stat` says of its number.
     pub fn new(manifest: &Manifest, digest: Digest, root: Indexed, stat: impl Fn(usize) -> Indexed) -> Self {
-        let mut index =
-            Self { manifest: digest, root, directories: Vec::new(), places: Vec::new(), text: String::new() };
         let mut known: HashMap<&str, usize> = HashMap::new();
+        let mut directories = Vec::new();
+        let mut entries = Vec::with_capacity(manifest.entries.len());
         for (number, entry) in manifest.entries.iter().enumerate() {
             let (parent, name) = entry.path.split();
             let directory = *known.entry(parent).or_insert_with(|| {
-                let path = append(&mut index.text, parent);
-                index.directories.push(path);
-                index.directories.len() - 1
+                directories.push(parent);
+                directories.len() - 1
             });
-            let name = append(&mut index.text, name);
-            index.places.push(Place { number, directory, stat: stat(number), name });
+            entries.push((directory, number, name));
         }
-        index.places.sort_by_key(|place| (place.directory, place.number));
-        index
+        entries.sort_unstable();
+        let entries: Vec<_> = entries.iter().map(|entry| (*entry, stat(entry.1))).collect();
+        Self::of(digest, root, &directories, &entries)
+    }
+
+    /// The file's content: `entries` are directory, number and name of each, and what is known of it.
+    fn of(manifest: Digest, root: Indexed, directories: &[&str], entries: &[((usize, usize, &str), Indexed)]) -> Self {
+        let records = directories.len() * DIRECTORY_BYTES + entries.len() * ENTRY_BYTES;
+        let mut content = Vec::with_capacity(HEAD_BYTES + records);
+        let mut text = String::new();
+        content.extend_from_slice(MAGIC);
+        content.extend_from_slice(manifest.as_bytes());
+        content.extend_from_slice(&number_bytes(directories.len()));
+        content.extend_from_slice(&number_bytes(entries.len()));
+        root.write(&mut content);
+        let mut append = |content: &mut Vec<u8>, name: &str| {
+            content.extend_from_slice(&number_bytes(text.len()));
+            content.extend_from_slice(&number_bytes(name.len()));
+            text.push_str(name);
+        };
+        for path in directories {
+            append(&mut content, path);
+        }
+        for ((directory, number, name), stat) in entries {
+            content.extend_from_slice(&number_bytes(*number));
+            content.extend_from_slice(&number_bytes(*directory));
+            append(&mut content, name);
+            stat.write(&mut content);
+        }
+        content.extend_from_slice(text.as_bytes());
+        Self { content, directories: directories.len(), entries: entries.len() }
     }
 
     /// Whether these are the entries of the compressed manifest with this digest.
     pub fn is_of(&self, manifest: &Digest) -> bool {
-        self.manifest == *manifest
+        self.content[MAGIC.len()..].starts_with(manifest.as_bytes())
     }
 
-    /// The entries, those of one directory beside each other.
-    pub fn places(&self) -> &[Place] {
-        &self.places
+    /// The tree's own directory.
+    pub fn root(&self) -> Indexed {
+        Indexed::read(&self.content[ROOT_AT..])
+    }
+
+    /// How many entries there are.
+    pub fn count(&self) -> usize {
+        self.entries
+    }
+
+    /// Some of the entries, those of one directory beside each other.
+    pub fn places(&self, which: Range<usize>) -> impl Iterator<Item = Place<'_>> {
+        let (records, text) = (&self.content[self.entries_at()..], self.text());
+        records[which.start * ENTRY_BYTES..which.end * ENTRY_BYTES].chunks_exact(ENTRY_BYTES).map(|record| Place {
+            number: large(record, 0),
+            directory: large(record, 4),
+            name: name(text, &record[8..]),
+            stat: Indexed::read(&record[16..]),
+        })
     }
 
     /// The path of a directory, relative to the tree; empty for the tree itself.
-    pub fn directory(&self, number: usize) -> &str {
-        &self.text[self.directories[number].clone()]
+    pub fn directory(&self, number: usize) -> &Path {
+        Path::new(name(self.text(), &self.content[HEAD_BYTES + number * DIRECTORY_BYTES..]))
     }
 
     /// The paths of all directories that hold entries, the tree itself among them.
-    pub fn directories(&self) -> impl Iterator<Item = &str> {
-        self.directories.iter().map(|path| &self.text[path.clone()])
-    }
-
-    /// The name of an entry in its directory.
-    pub fn name(&self, place: &Place) -> &str {
-        &self.text[place.name.clone()]
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
+        (0..self.directories).map(|number| self.directory(number))
     }
 
     /// What is known of each entry, by its number in the manifest.
     pub fn stats(&self) -> Vec<Indexed> {
-        let mut stats = vec![self.root; self.places.len()];
-        for place in &self.places {
+        let mut stats = vec![self.root(); self.entries];
+        for place in self.places(0..self.entries) {
             stats[place.number] = place.stat;
         }
         stats
     }
 
-    /// Takes what was learnt of some entries, by their numbers. Gives whether that is news.
-    pub fn learn(&mut self, learnt: &HashMap<usize, Indexed>) -> bool {
+    /// Takes what was learnt of some entries, by their numbers, and of the tree's own directory. Gives whether that is news.
+    pub fn learn(&mut self, learnt: &HashMap<usize, Indexed>, root: Option<Indexed>) -> bool {
+        let news = |place: &Place<'_>| learnt.get(&place.number).copied().filter(|now| *now != place.stat);
+        let places = self.places(0..self.entries).enumerate();
+        let records: Vec<_> =
+            places.filter_map(|(at, place)| Some((self.entries_at() + at * ENTRY_BYTES + 16, news(&place)?))).collect();
+        let root = root.filter(|now| *now != self.root()).map(|now| (ROOT_AT, now));
         let mut is_news = false;
-        for place in &mut self.places {
-            if let Some(now) = learnt.get(&place.number).filter(|now| **now != place.stat) {
-                place.stat = *now;
-                is_news = true;
-            }
+        for (at, now) in records.into_iter().chain(root) {
+            let mut bytes = Vec::with_capacity(STAT_BYTES);
+            now.write(&mut bytes);
+            self.content[at..at + STAT_BYTES].copy_from_slice(&bytes);
+            is_news = true;
         }
         is_news
     }
 
+    fn entries_at(&self) -> usize {
+        HEAD_BYTES + self.directories * DIRECTORY_BYTES
+    }
+
+    /// All paths and names, one after the other.
+    fn text(&self) -> &[u8] {
+        &self.content[self.entries_at() + self.entries * ENTRY_BYTES..]
+    }
+
     /// The file's content; its last 32 bytes are the SHA-256 of what is before them.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let records = self.directories.len() * 8 + self.places.len() * ENTRY_BYTES;
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + records + self.text.len() + DIGEST_BYTES);
-        let number = |number: usize| {
-            u32::try_from(number).expect("a manifest's limits keep all numbers below 2^32").to_le_bytes()
-        };
-        bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(self.manifest.as_bytes());
-        bytes.extend_from_slice(&number(self.directories.len()));
-        bytes.extend_from_slice(&number(self.places.len()));
-        self.root.write(&mut bytes);
-        for path in &self.directories {
-            bytes.extend_from_slice(&number(path.start));
-            bytes.extend_from_slice(&number(path.len()));
-        }
-        for place in &self.places {
-            for part in [place.number, place.directory, place.name.start, place.name.len()] {
-                bytes.extend_from_slice(&number(part));
-            }
-            place.stat.write(&mut bytes);
-        }
-        bytes.extend_from_slice(self.text.as_bytes());
-        let digest = Digest::of(&bytes);
-        bytes.extend_from_slice(digest.as_bytes());
+        let mut bytes = Vec::with_capacity(self.content.len() + DIGEST_BYTES);
+        bytes.extend_from_slice(&self.content);
+        bytes.extend_from_slice(Digest::of(&self.content).as_bytes());
         bytes
     }
 
     /// Reads the file's content. `path` is for the message.
-    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
+    pub fn parse(mut bytes: Vec<u8>, path: &Path) -> Result<Self> {
         let corrupt = |reason: &str| StoreError::Corrupt { path: path.to_owned(), reason: reason.to_owned() };
-        let content = bytes.len().checked_sub(DIGEST_BYTES).map(|end| bytes.split_at(end));
-        let (content, digest) = content.ok_or_else(|| corrupt("it is too short"))?;
-        if Digest::of(content).as_bytes() != digest {
+        let end = bytes.len().checked_sub(DIGEST_BYTES).ok_or_else(|| corrupt("it is too short"))?;
+        if Digest::of(&bytes[..end]).as_bytes() != &bytes[end..] {
             return Err(corrupt("its checksum is wrong"));
         }
-        Self::read(content).ok_or_else(|| corrupt("it is of another format"))
+        bytes.truncate(end);
+        Self::read(bytes).ok_or_else(|| corrupt("it is of another format"))
     }
 
     /// None: the numbers don't fit each other.
-    fn read(content: &[u8]) -> Option<Self> {
-        let rest = content.strip_prefix(MAGIC)?;
-        let (manifest, rest) = rest.split_first_chunk::<DIGEST_BYTES>()?;
-        let (counts, rest) = rest.split_first_chunk::<8>()?;
-        let (root, rest) = rest.split_first_chunk::<STAT_BYTES>()?;
-        let count = |at: usize| usize::try_from(small(counts, at)).ok();
-        let (directories, rest) = rest.split_at_checked(count(0)?.checked_mul(8)?)?;
-        let all = count(4)?;
-        let (places, rest) = rest.split_at_checked(all.checked_mul(ENTRY_BYTES)?)?;
-        let text = String::from_utf8(rest.to_vec()).ok()?;
-        let within = |bytes: &[u8], at: usize| {
-            let start = usize::try_from(small(bytes, at)).ok()?;
-            let range = start..start.checked_add(usize::try_from(small(bytes, at + 4)).ok()?)?;
-            text.get(range.clone()).map(|_| range)
-        };
-        let directories = directories.chunks_exact(8).map(|bytes| within(bytes, 0)).collect::<Option<Vec<_>>>()?;
-        let place = |bytes: &[u8]| {
-            let number = usize::try_from(small(bytes, 0)).ok().filter(|number| *number < all)?;
-            let directory = usize::try_from(small(bytes, 4)).ok().filter(|number| *number < directories.len())?;
-            Some(Place { number, directory, name: within(bytes, 8)?, stat: Indexed::read(&bytes[16..]) })
-        };
-        let places = places.chunks_exact(ENTRY_BYTES).map(place).collect::<Option<Vec<_>>>()?;
-        Some(Self { manifest: Digest::from_bytes(*manifest), root: Indexed::read(root), directories, places, text })
+    fn read(content: Vec<u8>) -> Option<Self> {
+        let counts = content.strip_prefix(MAGIC)?.get(DIGEST_BYTES..DIGEST_BYTES + 8)?;
+        let (count, entries) = (large(counts, 0), large(counts, 4));
+        let rest = content.get(HEAD_BYTES..)?;
+        let (directories, rest) = rest.split_at_checked(count.checked_mul(DIRECTORY_BYTES)?)?;
+        let (places, text) = rest.split_at_checked(entries.checked_mul(ENTRY_BYTES)?)?;
+        let is_within =
+            |range: &[u8]| large(range, 0).checked_add(large(range, 4)).is_some_and(|end| end <= text.len());
+        let fits = directories.chunks_exact(DIRECTORY_BYTES).all(is_within)
+            && places
+                .chunks_exact(ENTRY_BYTES)
+                .all(|record| large(record, 0) < entries && large(record, 4) < count && is_within(&record[8..]));
+        fits.then_some(Self { directories: count, entries, content })
     }
 }
 
-fn append(text: &mut String, more: &str) -> Range<usize> {
-    let start = text.len();
-    text.push_str(more);
-    start..text.len()
+/// The name at a range, start and length, that is known to be within the text.
+fn name<'a>(text: &'a [u8], range: &[u8]) -> &'a OsStr {
+    let start = large(range, 0);
+    OsStr::from_bytes(&text[start..start + large(range, 4)])
+}
+
+fn number_bytes(number: usize) -> [u8; 4] {
+    u32::try_from(number).expect("a manifest's limits keep all numbers below 2^32").to_le_bytes()
 }
 
 #[cfg(test)]
@@ -276,32 +311,25 @@ mod tests {
             mtime: (-5, 6),
             ctime: (1 << 33, 8),
         };
-        let mut index = Index {
-            manifest: Digest::of(b"manifest"),
-            root: stat(1),
-            directories: Vec::new(),
-            places: Vec::new(),
-            text: String::new(),
-        };
-        for (number, name) in ["one", "two", "three", "four"].into_iter().enumerate() {
-            let path = append(&mut index.text, ["", "lib"][number / 2]);
-            index.directories.push(path);
-            let name = append(&mut index.text, name);
-            index.places.push(Place { number, directory: number / 2, stat: stat(number), name });
-        }
+        let names = ["one", "two", "three", "four"];
+        let entries: Vec<_> = (0..4).map(|number| ((number / 2, number, names[number]), stat(number))).collect();
+        let index = Index::of(Digest::of(b"manifest"), stat(1), &["", "lib"], &entries);
+        assert!(index.is_of(&Digest::of(b"manifest")) && !index.is_of(&Digest::of(b"another")));
+        assert_eq!((index.root(), index.stats()), (stat(1), (0..4).map(stat).collect()));
+        assert_eq!(index.places(2..4).map(|place| place.name).collect::<Vec<_>>(), ["three", "four"]);
         let bytes = index.to_bytes();
-        assert_eq!(Index::parse(&bytes, Path::new("index")).unwrap(), index);
+        assert_eq!(Index::parse(bytes.clone(), Path::new("index")).unwrap(), index);
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            assert!(Index::parse(&damaged, Path::new("index")).is_err(), "byte {at}");
+            assert!(Index::parse(damaged, Path::new("index")).is_err(), "byte {at}");
         }
         // Without its checksum a flipped byte may make nonsense, but no panic.
         for at in 0..bytes.len() - DIGEST_BYTES {
             let mut damaged = bytes[..bytes.len() - DIGEST_BYTES].to_vec();
             damaged[at] ^= 0x80;
-            if let Some(read) = Index::read(&damaged) {
-                let names = read.places().iter().map(|place| (read.name(place), read.directory(place.directory)));
+            if let Some(read) = Index::read(damaged) {
+                let names = read.places(0..read.count()).map(|place| (place.name, read.directory(place.directory)));
                 assert!(names.count() <= 4);
             }
         }

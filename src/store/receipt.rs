@@ -13,6 +13,7 @@ use crate::trust::Floor;
 use crate::version::Release;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 const MANIFEST_NAME: &str = "manifest.json.zst";
 const INDEX_NAME: &str = "index";
@@ -85,14 +86,14 @@ impl Store {
     }
 
     /// The directories of a tree that hold entries, relative to it.
-    pub fn directories(&self, release: &Release) -> Result<Vec<String>> {
+    pub fn directories(&self, release: &Release) -> Result<Vec<PathBuf>> {
         // The index is read faster; without one the manifest knows.
         if let Ok((index, _)) = self.index(release) {
-            return Ok(index.directories().map(str::to_owned).collect());
+            return Ok(index.directories().map(Path::to_owned).collect());
         }
         let manifest = self.manifest(release)?;
         let parents: BTreeSet<&str> = manifest.entries.iter().map(|entry| entry.path.split().0).collect();
-        Ok(parents.into_iter().map(str::to_owned).collect())
+        Ok(parents.into_iter().map(PathBuf::from).collect())
     }
 
     /// When a release was installed here; None: its receipt's time can't be read.
@@ -108,6 +109,6 @@ impl Store {
         let missing = || StoreError::Corrupt { path: path.clone(), reason: "it is missing".to_owned() };
         // Looked at first: one that is renewed meanwhile is younger than is believed here, never older.
         let taken = directory.stat(INDEX_NAME)?.ok_or_else(missing)?.mtime;
-        Ok((Index::parse(&directory.read(INDEX_NAME, INDEX_LENGTH_MAXIMUM)?, &path)?, taken))
+        Ok((Index::parse(directory.read(INDEX_NAME, INDEX_LENGTH_MAXIMUM)?, &path)?, taken))
     }
 }

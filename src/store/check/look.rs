@@ -50,8 +50,7 @@ impl Checked {
             let root = root.filter(|_| is_whole)?;
             return Some(Index::new(manifest, digest, root, |number| self.sound[&number]));
         };
-        let is_news = root.is_some_and(|root| std::mem::replace(&mut index.root, root) != root);
-        (index.learn(&self.sound) || is_news).then_some(index)
+        index.learn(&self.sound, root).then_some(index)
     }
 }
 

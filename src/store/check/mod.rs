@@ -22,7 +22,7 @@ use std::fmt;
 const SETTLED: SignedDuration = SignedDuration::from_secs(2);
 
 /// The step in which the kernel counts file times: at most a hundredth of a second (`CONFIG_HZ` is 100 or more).
-const TICK: SignedDuration = SignedDuration::from_millis(10);
+const TICK_NANOSECONDS: u32 = 10_000_000;
 
 /// A time as file systems have it: seconds since 1970, and nanoseconds.
 pub type FileTime = (i64, u32);

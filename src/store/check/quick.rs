@@ -1,11 +1,12 @@
 //! The quick check: what the file system says now of every entry, beside what it said when the content was verified. Nothing is read but the
 //! index; what differs is suspected, never condemned: a restored backup, an image or a relabelled file system changes every one of them.
 
-use super::{FileTime, TICK, time};
+use super::{FileTime, TICK_NANOSECONDS};
 use crate::os::dir::Dir;
 use crate::os::host;
-use crate::store::index::{Index, Indexed, Place};
-use std::path::Path;
+use crate::store::index::{Index, Indexed};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is to be looked into.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,22 +29,21 @@ impl Suspects {
     }
 }
 
+/// Entries that a thread takes at a time: a directory that two of them share is opened twice.
+const BATCH_ENTRIES: usize = 256;
+
 /// Compares a tree with an index that was written at `taken`.
 pub fn suspects(tree: &Dir, index: &Index, taken: FileTime) -> Suspects {
-    let comparison = Comparison { tree, index, taken };
-    let places = index.places();
-    let share = places.len().div_ceil(host::parallelism()).max(1);
-    let root = tree.stat_self().ok().is_none_or(|stat| !comparison.is_as_before(&Indexed::of(&stat), &index.root));
-    let mut entries = Vec::new();
-    std::thread::scope(|scope| {
-        let mut shares = places.chunks(share);
-        // The first share is this thread's own.
-        let own = shares.next().unwrap_or_default();
-        let others: Vec<_> = shares.map(|places| scope.spawn(|| comparison.of(places))).collect();
-        entries.extend(comparison.of(own));
+    let comparison = Comparison { tree, index, settled: before(taken, TICK_NANOSECONDS), next: AtomicUsize::new(0) };
+    let root = tree.stat_self().ok().is_none_or(|stat| !comparison.is_as_before(&Indexed::of(&stat), &index.root()));
+    let mut entries = std::thread::scope(|scope| {
+        let others = host::parallelism().min(index.count().div_ceil(BATCH_ENTRIES)).saturating_sub(1);
+        let others: Vec<_> = (0..others).map(|_| scope.spawn(|| comparison.run())).collect();
+        let mut entries = comparison.run();
         for other in others {
             entries.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
+        entries
     });
     entries.sort_unstable();
     Suspects::Some { root, entries }
@@ -52,29 +52,62 @@ pub fn suspects(tree: &Dir, index: &Index, taken: FileTime) -> Suspects {
 struct Comparison<'a> {
     tree: &'a Dir,
     index: &'a Index,
-    taken: FileTime,
+    /// What changed later may have changed once more after the index was written, with the same times.
+    settled: FileTime,
+    /// The first entry that nobody has taken yet.
+    next: AtomicUsize,
 }
 
 impl Comparison<'_> {
-    /// The numbers of those that differ.
-    fn of(&self, places: &[Place]) -> Vec<usize> {
+    /// Compares until all are taken; the numbers of those that differ.
+    fn run(&self) -> Vec<usize> {
         let mut suspected = Vec::new();
-        for places in places.chunk_by(|one, next| one.directory == next.directory) {
-            let path = Path::new(self.index.directory(places[0].directory));
-            // Where the directory can't be opened, all that is in it is suspected.
-            let directory = self.tree.beneath(path).ok();
-            let differs = |place: &&Place| {
-                let stat =
-                    directory.as_ref().and_then(|directory| directory.stat(self.index.name(place)).ok().flatten());
-                stat.is_none_or(|stat| !self.is_as_before(&Indexed::of(&stat), &place.stat))
-            };
-            suspected.extend(places.iter().filter(differs).map(|place| place.number));
+        loop {
+            let start = self.next.fetch_add(BATCH_ENTRIES, Ordering::Relaxed).min(self.index.count());
+            let batch = start..self.index.count().min(start + BATCH_ENTRIES);
+            if batch.is_empty() {
+                return suspected;
+            }
+            self.compare(batch, &mut suspected);
         }
-        suspected
     }
 
-    /// A change just before the index was written may hide another one just after it, with the same times: such an entry is suspected.
+    fn compare(&self, batch: Range<usize>, suspected: &mut Vec<usize>) {
+        // The directory at hand; None: it can't be opened, and all that is in it is suspected.
+        let mut open: Option<(usize, Option<Dir>)> = None;
+        for place in self.index.places(batch) {
+            let (_, directory) = match open.take() {
+                Some(at) if at.0 == place.directory => open.insert(at),
+                _ => open.insert((place.directory, self.tree.beneath(self.index.directory(place.directory)).ok())),
+            };
+            let stat = directory.as_ref().and_then(|directory| directory.stat(place.name).ok().flatten());
+            if stat.is_none_or(|stat| !self.is_as_before(&Indexed::of(&stat), &place.stat)) {
+                suspected.push(place.number);
+            }
+        }
+    }
+
     fn is_as_before(&self, now: &Indexed, known: &Indexed) -> bool {
-        now == known && time(now.ctime).checked_add(TICK).is_ok_and(|end| end < time(self.taken))
+        now == known && now.ctime < self.settled
+    }
+}
+
+/// So much before a time.
+fn before((seconds, nanoseconds): FileTime, less: u32) -> FileTime {
+    match nanoseconds.checked_sub(less) {
+        Some(nanoseconds) => (seconds, nanoseconds),
+        None => (seconds.saturating_sub(1), nanoseconds + 1_000_000_000 - less),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_before_another_borrows_a_second() {
+        assert_eq!(before((5, 10_000_001), 10_000_000), (5, 1));
+        assert_eq!(before((5, 1), 10_000_000), (4, 990_000_001));
+        assert_eq!(before((i64::MIN, 0), 1), (i64::MIN, 999_999_999));
     }
 }
