@@ -12,10 +12,10 @@ mod masters;
 mod older;
 mod supervisor;
 
-use crate::support::eventually;
-use crate::support::scene::Scene;
+use crate::support::scene::{RATES, Scene};
 use crate::support::stage::Ran;
 use crate::support::stream::{Plan, Stream};
+use crate::support::{come_first, eventually};
 use serde_json::Value;
 
 const OLD: &str = "3006.30";
@@ -85,11 +85,11 @@ fn announced(stream: &Stream, times: usize) {
 
 #[test]
 fn across_every_release_a_restart_and_the_way_back_no_job_is_lost_or_doubled_and_no_tick_is_missed() {
+    come_first();
     let mut scene = Scene::new(&[OLD, NEW, NEWEST]);
     // What runs at a boot does run.
     scene.boot();
-    // The slowest release is in the way: it never carried more than this here.
-    let rate = scene.calibrate(&[2.0, 1.0]);
+    let rate = scene.calibrate(&RATES);
     let stream = scene.stream(&Plan::of(rate));
     stream.run(AROUND_SECONDS);
     let (new, newest, old) = (format!("{NEW}-1"), format!("{NEWEST}-1"), format!("{OLD}-1"));

@@ -2,6 +2,7 @@
 //! control, a minion started through `current`, does.
 
 use crate::support::eventually;
+use crate::support::minions;
 use crate::support::salt::{Master, START_SECONDS, tree};
 use crate::support::stage::{Author, Host, SALT};
 use std::fs;
@@ -72,7 +73,7 @@ fn answers(master: &Master) {
 
 #[test]
 fn modules_never_used_before_load_from_the_old_release_after_an_install_and_after_current_moved() {
-    let author = Author::new();
+    let author = minions::author();
     let (old, new) = (author.salt(OLD), author.salt(NEW));
     let master = Master::start(&tree(NEW), true);
     let host = host(&author, &master);

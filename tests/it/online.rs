@@ -1,5 +1,6 @@
 //! Hosts and their repository, through the program: what is fetched, what is not, and what happens when it can't be.
 
+use crate::support::come_last;
 use crate::support::mirrors::{Certificates, Handmade, Nginx, Tunnel};
 use crate::support::repositories::snapshot_of;
 use crate::support::stage::{Author, DEMO, Host, SIDLE, sidle, text};
@@ -318,6 +319,7 @@ fn memory_of(output: &std::process::Output) -> u64 {
 
 #[test]
 fn two_hundred_clients_fetch_at_once_and_none_exceeds_its_limit_or_32_mib() {
+    come_last();
     let site = Site::new();
     site.author.release_with("1.0", |tree| trees::put(tree, "share/large", &trees::noise(5, 768 * 1024), 0o644));
     let limit = format!("rate_limit = \"{}KiB\"\n", FLEET_LIMIT / 1024);

@@ -2,8 +2,9 @@
 //! the next call deploys it anew. Real salt-ssh, real sshd, real systemd-tmpfiles.
 
 use crate::support::eventually;
+use crate::support::minions;
 use crate::support::salt;
-use crate::support::stage::{Author, Host, SALT, SIDLE, text};
+use crate::support::stage::{Host, SALT, SIDLE, text};
 use serde_json::Value;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -209,7 +210,7 @@ fn a_thin_tree_that_was_cleaned_by_age_is_deployed_anew_and_a_whole_one_is_left_
 #[test]
 fn where_a_release_is_installed_salt_ssh_needs_no_tree() {
     let scene = Scene::new();
-    let author = Author::new();
+    let author = minions::author();
     let host = Host::new(&author);
     host.install(&author.salt("3007.17")).ok();
     let root = host.root();

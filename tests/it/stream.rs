@@ -1,10 +1,10 @@
 //! The judge of switches is judged: a stream without a switch loses nothing, a restart as packages do it loses jobs, and two minions
 //! under one name run them twice; each is seen.
 
-use crate::support::eventually;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::scene::RATES;
 use crate::support::stream::{Marks, Plan, Report, Stream, calibrate};
+use crate::support::{come_first, eventually};
 
 /// The release that ends soonest after SIGTERM: 3006 and 3007 take half a minute longer, and lose more.
 const RELEASE: &str = "3008.5";
@@ -21,6 +21,7 @@ fn answers(master: &Master) {
 
 #[test]
 fn what_a_restart_loses_and_what_a_second_minion_doubles_is_seen_and_a_stream_without_either_is_whole() {
+    come_first();
     let tree = tree(RELEASE);
     let master = Master::start(&tree, true);
     let marks = Marks::new();

@@ -1,11 +1,11 @@
 //! Packaged minions as hosts have them: of another user, of several masters, under Uyuni's names, with beacons and cron's own calls.
 
 use super::{AROUND_SECONDS, GivenBack, NEW, OLD, Packaged, RATE};
-use crate::support::eventually;
 use crate::support::salt::START_SECONDS;
 use crate::support::scene::{ID, Wanted};
 use crate::support::stage::{SALT, SIDLE, VENV_SALT};
 use crate::support::stream::{Plan, Report, Stream};
+use crate::support::{come_first, eventually};
 use sidle::os::proc_fs;
 use sidle::os::process::user_number;
 use std::fs;
@@ -150,6 +150,7 @@ fn call(packaged: &Packaged, arguments: &[&str]) -> String {
 
 #[test]
 fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
+    come_first();
     let options = format!("beacons:\n  status:\n    - interval: {BEACON_SECONDS}\n");
     let packaged = Packaged::with(&Wanted { options: &options, ..Wanted::of(&[NEW]) });
     // The running minion answers this, over its own bus: at the default place once it has looked that no other holds that.

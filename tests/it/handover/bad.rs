@@ -1,10 +1,12 @@
 //! Releases that do not come up, or do not stay, or do not go: no job is left without an answer, and the host stays on what worked.
 
-use super::{AROUND_SECONDS, NEW, OLD, overlap, version};
+use super::{AROUND_SECONDS, NEW, NEWEST, OLD, overlap, version};
+use crate::support::come_first;
 use crate::support::salt::tree;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::text;
-use crate::support::stream::{Plan, calibrate};
+use crate::support::stream::{Plan, Report, calibrate};
+use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
@@ -35,13 +37,55 @@ pub fn install_bad(scene: &Scene) {
     scene.host.install(&scene.author.salt_from(BAD, &copy)).ok();
 }
 
+/// Why the switch failed, as history and status have it.
+fn why(seen: &Value) -> String {
+    seen["failure"]["text"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A release that has lost what the site's own module imports is refused before anything is tried, each time.
+fn cannot_import(scene: &Scene, rate: f64, longest: f64) {
+    let synced = |about: &str| {
+        let synced = scene.master().call(ID, &["saltutil.sync_modules"]);
+        assert!(synced.contains("modules.site_vault") == (about == "there"), "{about}: {synced}");
+    };
+    let module = "_modules/site_vault.py";
+    scene.master().file(module, "import salt.utils.vault\n\ndef told():\n    return 'by the site'\n");
+    synced("there");
+    let used = scene.master().call(ID, &["site_vault.told"]);
+    assert!(used.contains("by the site"), "{used}");
+    let stream = scene.stream(&Plan::short(rate));
+    stream.run(AROUND_SECONDS);
+    for attempt in 1..=2 {
+        let asked = scene.switch(&[&format!("{NEWEST}-1"), "--mode", "overlap"]);
+        assert_eq!(asked.code, Some(1), "{attempt}: {asked:?}");
+        let (last, status) = (scene.history()[0].clone(), scene.status());
+        assert_eq!(last["result"], "refused", "{attempt}: {last}");
+        assert!(why(&last).contains("site_vault") && why(&last) == why(&status["last"]), "{attempt}: {last}\n{status}");
+    }
+    stream.run(AROUND_SECONDS);
+    let report = stream.end();
+    report.assert_lossless("cannot import");
+    assert_gap(&report, "cannot import", longest);
+    assert!(version(scene).contains(OLD));
+    scene.master().remove_file(module);
+    synced("gone");
+}
+
+fn assert_gap(report: &Report, what: &str, longest: f64) {
+    let gap = report.longest_gap_seconds.unwrap();
+    println!("{what}: the longest gap was {gap:.1} s, of {longest:.1} s at most");
+    assert!(gap <= longest, "{what}: nobody answered for {gap:.1} s, {longest:.1} s at most were expected");
+}
+
 #[test]
 fn a_release_that_fails_in_any_way_costs_no_answer_and_is_refused_the_second_time() {
+    come_first();
     let settings = format!("start_timeout = \"{START_SECONDS}s\"\n");
-    let scene = Scene::with(&Wanted { settings: &settings, ..Wanted::of(&[OLD]) });
+    let scene = Scene::with(&Wanted { settings: &settings, ..Wanted::of(&[OLD, NEWEST]) });
     install_bad(&scene);
     let (rate, control) = calibrate(ID, &scene.marks, &[scene.master()], &[2.0, 1.0]);
     let longest = (3.0 * control.longest_gap_seconds.unwrap()).max(GAP_FLOOR_SECONDS);
+    cannot_import(&scene, rate, longest);
     let bad = format!("{BAD}-1");
     for kind in ["crash", "exit", "hang", "flap", "collapse"] {
         fs::write(scene.host.path("etc/salt/trouble"), kind).unwrap();
@@ -61,12 +105,10 @@ fn a_release_that_fails_in_any_way_costs_no_answer_and_is_refused_the_second_tim
         } else {
             report.assert_lossless(kind);
         }
-        let gap = report.longest_gap_seconds.unwrap();
-        assert!(gap <= longest, "{kind}: nobody answered for {gap:.1} s, {longest:.1} s at most were expected");
+        assert_gap(&report, kind, longest);
         assert_eq!(report.starts, Vec::<f64>::new(), "{kind}: a release that was not taken announced itself");
         assert!(version(&scene).contains(OLD), "{kind}");
 
-        let why = |seen: &serde_json::Value| seen["failure"]["text"].as_str().unwrap_or_default().to_owned();
         let (last, status) = (scene.history()[0].clone(), scene.status());
         assert_eq!(last["result"], "rolled-back", "{kind}: {last}");
         assert!(!why(&last).is_empty() && why(&last) == why(&status["last"]), "{kind}: {last}\n{status}");
@@ -83,6 +125,6 @@ fn a_release_that_fails_in_any_way_costs_no_answer_and_is_refused_the_second_tim
     stream.run(AROUND_SECONDS);
     let report = stream.end();
     report.assert_lossless("deaf");
-    assert!(report.longest_gap_seconds.unwrap() <= longest, "deaf: {report:#?}");
+    assert_gap(&report, "deaf", longest);
     assert!(version(&scene).contains(OLD), "deaf");
 }

@@ -1,11 +1,11 @@
 //! The incident, in the middle of the day: a third of the running minion's files is deleted under a stream of jobs.
 
 use super::{AROUND_SECONDS, OLD};
-use crate::support::eventually;
 use crate::support::inside::Contents;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
 use crate::support::trees;
+use crate::support::{come_first, eventually};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -32,6 +32,7 @@ fn deleted(whole: &Contents) -> Vec<&String> {
 
 #[test]
 fn a_third_of_the_running_tree_is_deleted_and_mended_while_every_job_is_answered() {
+    come_first();
     let scene = Scene::with(&Wanted::of(&[OLD]));
     // What no other release has comes from the repository, which may be a directory.
     let repository = format!("[repository]\nurl = \"file://{}\"\n", scene.author.repository().display());

@@ -3,35 +3,55 @@
 use super::{AROUND_SECONDS, NEW, OLD, begin, ended, ended_within, overlap, reaches};
 use crate::support::scene::{Scene, Wanted};
 use crate::support::stream::{Plan, Report};
+use std::fs;
 
 /// How long no master is there at all.
 const DARK_SECONDS: u64 = 8;
 
+/// How long a stream goes on after masters came back.
+const BACK_SECONDS: u64 = 6;
+
 /// How long returns on their way to masters that went may keep the old process: one after another, 60 s each.
 const DARK_PATIENCE_SECONDS: u64 = 280;
 
+/// How often the minion applies its highstate by itself.
+const HIGHSTATE_SECONDS: u64 = 10;
+
+/// A scheduled highstate, whose returns all go to one master.
+fn schedule_highstate(scene: &Scene) {
+    for master in &scene.masters {
+        master.file("top.sls", "base:\n  '*': [nothing]\n");
+        master.file("nothing.sls", "nothing:\n  test.nop: []\n");
+    }
+    let job = format!("schedule: {{highstate: {{function: state.highstate, seconds: {HIGHSTATE_SECONDS}}}}}\n");
+    fs::write(scene.configuration().join("minion.d/highstate.conf"), job).unwrap();
+}
+
 /// Publishes for a while from all masters, with nothing else going on.
-fn quiet(scene: &Scene, what: &str) -> Report {
+fn quiet(scene: &Scene, what: &str, seconds: u64) -> Report {
     scene.answers();
     let stream = scene.stream(&Plan::short(1.0));
-    stream.run(AROUND_SECONDS + 3);
+    stream.run(seconds);
     let report = stream.end();
     report.assert_lossless(what);
     report
 }
 
-/// Which masters the scheduled job's returns go to.
-fn scheduled(report: &Report) -> Vec<bool> {
-    report.per_master.iter().map(|master| master.scheduled > 0).collect()
+/// Of which scheduled functions each master has the returns.
+fn scheduled(report: &Report) -> Vec<Vec<&str>> {
+    report.per_master.iter().map(|master| master.scheduled.keys().map(String::as_str).collect()).collect()
 }
 
 #[test]
 fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_nothing() {
     // A return on its way to a master that went keeps the old process until Salt gives it up: 60 s for each try.
     let options = "return_retry_tries: 1\n";
-    let mut scene = Scene::with(&Wanted { masters: 2, options, ..Wanted::of(&[OLD, NEW]) });
+    let mut scene = Scene::idle(&Wanted { masters: 2, options, ..Wanted::of(&[OLD, NEW]) });
+    schedule_highstate(&scene);
+    scene.run(OLD);
     let plan = Plan::short(1.0);
-    let control = quiet(&scene, "two masters, no switch");
+    let control = quiet(&scene, "two masters, no switch", HIGHSTATE_SECONDS + AROUND_SECONDS);
+    assert!(scheduled(&control).iter().flatten().any(|function| *function == "state.highstate"), "{control:#?}");
 
     let stream = scene.stream(&plan);
     stream.run(AROUND_SECONDS);
@@ -51,7 +71,7 @@ fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_
     stream.run(AROUND_SECONDS);
     stream.end().assert_lossless("the second master is down before the switch");
     scene.masters[1].start_again();
-    quiet(&scene, "the second master is back");
+    quiet(&scene, "the second master is back", BACK_SECONDS);
 
     // Goes down in probation: that may or may not be held against the release.
     let stream = scene.stream_from(0, &plan);
@@ -81,5 +101,5 @@ fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_
         master.start_again();
     }
     println!("no master at all: {}", ended_within(DARK_PATIENCE_SECONDS, &scene)["result"]);
-    quiet(&scene, "all masters are back");
+    quiet(&scene, "all masters are back", BACK_SECONDS);
 }

@@ -2,6 +2,7 @@
 
 use crate::doctor::findings;
 use crate::support::eventually;
+use crate::support::minions;
 use crate::support::salt::{Master, START_SECONDS, Tree, tree};
 use crate::support::scene::Scene;
 use crate::support::stage::{Author, Host, SALT, text};
@@ -24,7 +25,7 @@ struct Sick {
 
 impl Sick {
     fn new(version: &str) -> Self {
-        let (author, master) = (Author::new(), Master::start(&tree(MASTER), false));
+        let (author, master) = (minions::author(), Master::start(&tree(MASTER), false));
         let host = Host::new(&author);
         host.install(&author.salt(version)).ok();
         host.sidle(&["test-flip", SALT, &format!("{version}-1")]).ok();

@@ -2,9 +2,11 @@
 
 pub mod boot;
 pub mod inside;
+pub mod minions;
 pub mod mirrors;
 pub mod mounts;
 pub mod packages;
+pub mod programs;
 pub mod releases;
 pub mod repositories;
 pub mod salt;
@@ -17,14 +19,36 @@ pub mod trees;
 
 use std::time::{Duration, Instant};
 
+/// The longest time between two looks.
+const PAUSE_MAXIMUM: Duration = Duration::from_millis(200);
+
 /// Looks until there is an answer; panics with the last thing seen after `seconds`.
 pub fn eventually<T>(seconds: u64, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let end = Instant::now() + Duration::from_secs(seconds);
+    // A look may start a program: it must not keep from happening what is waited for.
+    let mut pause = Duration::from_millis(10);
     loop {
         match look() {
             Ok(found) => return found,
             Err(seen) if Instant::now() > end => panic!("not within {seconds} s: {what}; last seen: {seen}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            Err(_) => std::thread::sleep(pause),
         }
+        pause = (pause * 5 / 4).min(PAUSE_MAXIMUM);
     }
+}
+
+/// How much comes before other tests what has to have the machine for itself, and how much after them what needs all of it.
+const PREFERRED: i32 = -15;
+const ASIDE: i32 = 10;
+
+/// For a test that finds out what the machine carries: what it starts from now on comes before what other tests have.
+pub fn come_first() {
+    if let Err(error) = rustix::process::setpriority_process(None, PREFERRED) {
+        eprintln!("other tests may disturb this one: no priority above theirs: {error}");
+    }
+}
+
+/// For a test that keeps the machine busy: what it starts from now on comes after what other tests have.
+pub fn come_last() {
+    let _ = rustix::process::setpriority_process(None, ASIDE);
 }

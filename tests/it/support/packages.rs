@@ -2,6 +2,7 @@
 
 use super::boot::{Machine, Made};
 use super::eventually;
+use super::minions;
 use super::salt::{Master, START_SECONDS, packaged_tree, tree};
 use super::scene::{ID, MASTER};
 use super::stage::{Author, SALT, text};
@@ -79,7 +80,7 @@ impl PackagedHost {
 
     /// The same with more lines of the master's configuration.
     pub fn with_master(kind: Kind, options: &str) -> Self {
-        let author = Author::new();
+        let author = minions::author();
         let master = Master::start_with(&tree(MASTER), true, options);
         let suite = if kind == Kind::Deb { "bookworm" } else { "bookworm+rpm" };
         let made = Made { suite, package: SALT, shares_network: true };

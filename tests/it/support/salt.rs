@@ -1,6 +1,7 @@
 //! A real Salt master on loopback and real minions, each in a private root that goes away with it.
 
 use super::eventually;
+use super::programs::Programs;
 use sidle::agent::{Activity, Agent as _, AgentSettings, Health, Subject};
 use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
@@ -108,6 +109,7 @@ pub struct Master {
     root: TempDir,
     tree: PathBuf,
     process: Option<Tree>,
+    programs: Programs,
     /// Where it listens, on loopback.
     pub address: &'static str,
     pub request_port: u16,
@@ -124,8 +126,7 @@ pub struct MasterPlace {
     pub cache: PathBuf,
 }
 
-const ENTER: &str = "import sys\nname = sys.argv.pop(1)\nsys.argv[0] = 'salt-' + name\nimport salt.scripts\n\
-    getattr(salt.scripts, {'master': 'salt_master', 'salt': 'salt_main'}[name])()\n";
+const ENTER: &str = "import sys\nsys.argv[0] = 'salt-master'\nimport salt.scripts\nsalt.scripts.salt_master()\n";
 
 impl Master {
     /// Starts a master of the tree on two neighbouring free ports.
@@ -181,14 +182,17 @@ impl Master {
         }
         fs::create_dir(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/master"), text).unwrap();
-        let mut master = Self { root, tree: tree.to_owned(), process: None, address, request_port: publish_port + 1 };
+        let (tree, programs, request_port) = (tree.to_owned(), Programs::of(tree), publish_port + 1);
+        let mut master = Self { root, tree, process: None, programs, address, request_port };
         master.start_again();
         master
     }
 
     /// Starts it (again) on its configuration, keys and cache.
     pub fn start_again(&mut self) {
-        self.process = Some(Tree::start(&mut self.command("master", &[]), &self.root.path().join("out")));
+        let mut command = Command::new(self.tree.join("bin/python3"));
+        command.args(["-E", "-s", "-B", "-c", ENTER, "-c"]).arg(self.root.path().join("etc"));
+        self.process = Some(Tree::start(&mut command, &self.root.path().join("out")));
         eventually(START_SECONDS, "the master listens", || {
             std::net::TcpStream::connect((self.address, self.request_port)).map(drop).map_err(|error| error.to_string())
         });
@@ -215,10 +219,9 @@ impl Master {
         fs::write(path, content).unwrap();
     }
 
-    fn command(&self, name: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.tree.join("bin/python3"));
-        command.args(["-E", "-s", "-B", "-c", ENTER, name, "-c"]).arg(self.root.path().join("etc")).args(arguments);
-        command
+    /// Takes such a file away again.
+    pub fn remove_file(&self, name: &str) {
+        fs::remove_file(self.root.path().join("files").join(name)).unwrap();
     }
 
     /// Publishes a job and gives its answer, once it is there.
@@ -228,9 +231,7 @@ impl Master {
 
     /// The same with another patience, in seconds.
     pub fn call_within(&self, seconds: &str, minion: &str, arguments: &[&str]) -> String {
-        let arguments = [&["--out=txt", "-t", seconds, minion], arguments].concat();
-        let output = self.command("salt", &arguments).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+        self.salt(&[&["--out=txt", "-t", seconds, minion], arguments].concat()).1
     }
 
     /// Publishes jobs one after the other, each with this patience in seconds: their answers, without a new program for each.
@@ -246,8 +247,13 @@ impl Master {
 
     /// Publishes a job and waits for nothing.
     pub fn publish(&self, minion: &str, arguments: &[&str]) {
-        let output = self.command("salt", &[&["--async", minion], arguments].concat()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let (status, said) = self.salt(&[&["--async", minion], arguments].concat());
+        assert_eq!(status, 0, "{said}");
+    }
+
+    fn salt(&self, arguments: &[&str]) -> (i32, String) {
+        let configuration = self.root.path().join("etc");
+        self.programs.salt(&[&["-c", configuration.to_str().unwrap()], arguments].concat())
     }
 
     /// Accepts a minion's key, which must have come already.

@@ -1,6 +1,7 @@
 //! A scene for switches of a real minion: a master, a host under sidle with releases of Salt on it, and marks of every execution.
 
 use super::eventually;
+use super::minions;
 use super::mounts::Mounted;
 use super::salt::{Master, Minion, START_SECONDS, tree};
 use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor, VENV_SALT};
@@ -85,7 +86,7 @@ pub struct Scene {
     supervisor: Option<Supervisor>,
     /// The minion's package, and its default instance.
     pub package: &'static str,
-    _run: Option<Mounted>,
+    run: Option<Mounted>,
     pub host: Host,
     pub marks: Marks,
     pub masters: Vec<Master>,
@@ -117,7 +118,7 @@ impl Scene {
 
     /// The same, but nothing runs yet, though a supervisor does.
     pub fn idle(wanted: &Wanted<'_>) -> Self {
-        let author = Author::new();
+        let author = minions::author();
         let mut all = vec![Master::start_with(&tree(MASTER), true, wanted.transport)];
         for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
             all.push(if wanted.failover { all[0].start_heir_at(address) } else { all[0].start_twin_at(address) });
@@ -163,7 +164,7 @@ impl Scene {
         let run = wanted.run.map(|options| Mounted::tmpfs_at(&host.path("run"), options));
         let heard = if wanted.failover { 1 } else { all.len() };
         let package = wanted.package;
-        let mut scene = Self { supervisor: None, package, _run: run, host, marks, masters: all, author, heard };
+        let mut scene = Self { supervisor: None, package, run, host, marks, masters: all, author, heard };
         let supervisor = match wanted.named {
             Some(name) => {
                 scene.name_hosts(&[name]);
@@ -323,11 +324,15 @@ impl Scene {
     }
 }
 
-/// A test that fails tells what everybody wrote, or nobody knows why.
+/// A test that fails tells what everybody wrote, or nobody knows why. A minion takes ten seconds to end as it should, which other tests look
+/// at: here all are killed, except where a file system is still to be unmounted.
 impl Drop for Scene {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.logs());
+        }
+        if let Some(supervisor) = self.supervisor.as_mut().filter(|_| self.run.is_none()) {
+            supervisor.abandon();
         }
     }
 }

@@ -71,6 +71,16 @@ impl Author {
         author
     }
 
+    /// One whose key and repository lie here already.
+    pub fn of(directory: TempDir) -> Self {
+        Self { directory }
+    }
+
+    /// Where all that is the author's lies.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// The one key of the repository.
     pub fn key(&self) -> PathBuf {
         self.directory.path().join("key.pem")
@@ -144,9 +154,10 @@ impl Author {
         bundle
     }
 
-    /// Packs a real Salt minion from a tree that was built already, and exports it.
+    /// Packs a real Salt minion from a tree that was built already, and exports it; once.
     pub fn salt(&self, version: &str) -> PathBuf {
-        self.salt_from(version, &super::salt::tree(version))
+        let packed = self.directory.path().join(format!("{SALT}-{version}.sidle"));
+        if packed.exists() { packed } else { self.salt_from(version, &super::salt::tree(version)) }
     }
 
     /// The same from another tree.
@@ -398,6 +409,14 @@ impl Supervisor {
         assert!(identity.signal(signal).unwrap());
     }
 
+    /// Kills it where it is still there, and waits for nothing that it has started.
+    pub fn abandon(&mut self) {
+        if self.child.try_wait().unwrap().is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
     /// Kills it as a crash would.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -431,11 +450,10 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if std::thread::panicking() {
+            self.abandon();
+        } else {
             self.terminate();
-        } else if self.child.try_wait().unwrap().is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
         }
     }
 }

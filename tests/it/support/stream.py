@@ -211,11 +211,12 @@ def report(options):
     known, answers, latencies, asked = set(), [], [], []
     for number, master in enumerate(options["masters"]):
         came = collections.defaultdict(list)
-        scheduled = 0
+        scheduled = collections.Counter()
         for event in lines(master["events"]):
             tag = event.get("tag", "")
             if event.get("schedule"):
-                scheduled += tag.startswith("salt/job/")
+                if tag.startswith("salt/job/"):
+                    scheduled[event.get("fun")] += 1
             elif tag.startswith("salt/job/") and tag.endswith(f"/ret/{minion}"):
                 came[tag.split("/")[2]].append(event["at"])
             elif tag == f"salt/minion/{minion}/start":

@@ -26,8 +26,9 @@ const SETTLE_SECONDS: u64 = 20;
 /// measured has to have room below that.
 const CALIBRATION_P99_SECONDS: f64 = 2.5;
 
-/// How long a rate is tried.
+/// How long a rate is tried, and after what time one that is far too high is given up.
 const CALIBRATION_SECONDS: u64 = 20;
+const GLANCE_SECONDS: u64 = 8;
 
 /// Where a minion's executions leave their marks: a module that marks, and the file.
 pub struct Marks {
@@ -325,8 +326,8 @@ pub struct JobSeen {
 pub struct PerMaster {
     pub published: u32,
     pub returned: u32,
-    /// Returns of scheduled jobs that this master got.
-    pub scheduled: u32,
+    /// Returns of scheduled jobs that this master got, by their function.
+    pub scheduled: BTreeMap<String, u32>,
 }
 
 /// What the schedule did; times in seconds after the stream began.
@@ -445,14 +446,18 @@ pub fn calibrate(minion: &str, marks: &Marks, masters: &[&Master], rates: &[f64]
     let mut seen = Vec::new();
     for &rate in rates {
         let stream = Stream::begin(minion, marks, masters, &Plan::of(rate));
-        stream.run(CALIBRATION_SECONDS);
+        stream.run(GLANCE_SECONDS);
+        let falls_behind = stream.look().last_third_p50_seconds.is_none_or(|late| late > CALIBRATION_P99_SECONDS);
+        if !falls_behind {
+            stream.run(CALIBRATION_SECONDS - GLANCE_SECONDS);
+        }
         let report = stream.end();
         println!("{}\n{}", Report::titles(), report.row(&format!("{rate} jobs a second, no switch")));
         let (p99, first, last) = (report.p99_seconds, report.first_third_p50_seconds, report.last_third_p50_seconds);
         let is_quick = p99.is_some_and(|p99| p99 <= CALIBRATION_P99_SECONDS);
         // A queue that grows shows in the median, long before it shows as a loss.
         let is_steady = matches!((first, last), (Some(first), Some(last)) if last <= 2.0 * first + 0.2);
-        if report.is_whole() && report.doubled() == 0 && report.behind == 0 && is_quick && is_steady {
+        if !falls_behind && report.is_whole() && report.doubled() == 0 && report.behind == 0 && is_quick && is_steady {
             return (rate, report);
         }
         seen.push(format!("{rate} a second: {report:#?}"));

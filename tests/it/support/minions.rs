@@ -1,0 +1,68 @@
+//! An author who has packed the releases of Salt that most tests want: packed once for all of them, and kept as the trees are.
+
+use super::salt::tree;
+use super::stage::{Author, SIDLE, text};
+use sidle::digest::Digest;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+/// What nearly every test with Salt installs.
+const RELEASES: [&str; 3] = ["3006.30", "3007.17", "3008.5"];
+
+/// What another program has made is kept for so long: several checkouts may be tested in turn.
+const KEPT: Duration = Duration::from_secs(3 * 60 * 60);
+
+/// An author of one's own, who has packed `RELEASES` already. The files are shared with others: they are replaced, never written to.
+pub fn author() -> Author {
+    let cache = Path::new(text(&tree(RELEASES[0]))).ancestors().nth(2).unwrap().to_owned();
+    let kept = cache.join(format!("author-{}", key()));
+    let lock = fs::File::create(cache.join("authors.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    if !kept.is_dir() {
+        remove_old(&cache);
+        let author = Author::new();
+        for version in RELEASES {
+            author.salt(version);
+        }
+        let building = cache.join(".author");
+        let _ = fs::remove_dir_all(&building);
+        copy(author.directory(), &building);
+        fs::rename(building, &kept).unwrap();
+    }
+    let directory = tempfile::Builder::new().prefix("author").tempdir().unwrap();
+    copy(&kept, directory.path());
+    Author::of(directory)
+}
+
+/// What makes the packed releases what they are: the program, the trees, and the day, since metadata expires.
+fn key() -> String {
+    let program = fs::metadata(SIDLE).unwrap();
+    let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 86_400;
+    let trees: Vec<PathBuf> = RELEASES.iter().map(|version| tree(version)).collect();
+    let made = format!("{SIDLE} {} {} {} {day} {trees:?}", program.len(), program.mtime(), program.mtime_nsec());
+    Digest::of(made.as_bytes()).to_string()[..16].to_owned()
+}
+
+/// Links where both are on one file system: hundreds of megabytes.
+fn copy(from: &Path, to: &Path) {
+    let is_done = |option: &str| {
+        let copied = Command::new("cp").args([option, "-T"]).arg(from).arg(to).output().unwrap();
+        copied.status.success()
+    };
+    assert!(is_done("-al") || is_done("-a"), "{} can't be copied", from.display());
+}
+
+fn remove_old(cache: &Path) {
+    for entry in fs::read_dir(cache).unwrap().flatten() {
+        let is_old = entry
+            .metadata()
+            .and_then(|seen| seen.modified())
+            .is_ok_and(|then| then.elapsed().is_ok_and(|age| age > KEPT));
+        if is_old && entry.file_name().to_string_lossy().starts_with("author-") {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
