@@ -16,10 +16,6 @@ pub const BAD: &str = "3007.99";
 /// How long a release may take to come up. One that hangs costs all of it.
 const START_SECONDS: u32 = 25;
 
-/// Less than this between two answers is no outage, however quick the control was: a draining process waits 2 s before it takes a job
-/// that nobody has, and two processes that start compete for two cores.
-const GAP_FLOOR_SECONDS: f64 = 5.0;
-
 /// What dies with a process in the one second in which it had the jobs: those in its hands. None of them may run again.
 const IN_HAND_MAXIMUM: usize = 4;
 
@@ -84,7 +80,7 @@ fn a_release_that_fails_in_any_way_costs_no_answer_and_is_refused_the_second_tim
     let scene = Scene::with(&Wanted { settings: &settings, ..Wanted::of(&[OLD, NEWEST]) });
     install_bad(&scene);
     let (rate, control) = calibrate(ID, &scene.marks, &[scene.master()], &[2.0, 1.0]);
-    let longest = (3.0 * control.longest_gap_seconds.unwrap()).max(GAP_FLOOR_SECONDS);
+    let longest = 3.0 * control.longest_gap_seconds.unwrap();
     cannot_import(&scene, rate, longest);
     let bad = format!("{BAD}-1");
     for kind in ["crash", "exit", "hang", "flap", "collapse"] {

@@ -3,7 +3,6 @@
 use super::{AROUND_SECONDS, NEW, OLD, begin, ended, ended_within, overlap, reaches};
 use crate::support::scene::{Scene, Wanted};
 use crate::support::stream::{Plan, Report};
-use std::fs;
 
 /// How long no master is there at all.
 const DARK_SECONDS: u64 = 8;
@@ -17,14 +16,12 @@ const DARK_PATIENCE_SECONDS: u64 = 280;
 /// How often the minion applies its highstate by itself.
 const HIGHSTATE_SECONDS: u64 = 10;
 
-/// A scheduled highstate, whose returns all go to one master.
-fn schedule_highstate(scene: &Scene) {
+/// What the scheduled highstate applies.
+fn site(scene: &Scene) {
     for master in &scene.masters {
         master.file("top.sls", "base:\n  '*': [nothing]\n");
         master.file("nothing.sls", "nothing:\n  test.nop: []\n");
     }
-    let job = format!("schedule: {{highstate: {{function: state.highstate, seconds: {HIGHSTATE_SECONDS}}}}}\n");
-    fs::write(scene.configuration().join("minion.d/highstate.conf"), job).unwrap();
 }
 
 /// Publishes for a while from all masters, with nothing else going on.
@@ -46,8 +43,10 @@ fn scheduled(report: &Report) -> Vec<Vec<&str>> {
 fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_nothing() {
     // A return on its way to a master that went keeps the old process until Salt gives it up: 60 s for each try.
     let options = "return_retry_tries: 1\n";
-    let mut scene = Scene::idle(&Wanted { masters: 2, options, ..Wanted::of(&[OLD, NEW]) });
-    schedule_highstate(&scene);
+    let schedule = format!("  highstate: {{function: state.highstate, seconds: {HIGHSTATE_SECONDS}}}\n");
+    let wanted = Wanted { masters: 2, options, schedule: &schedule, ..Wanted::of(&[OLD, NEW]) };
+    let mut scene = Scene::idle(&wanted);
+    site(&scene);
     scene.run(OLD);
     let plan = Plan::short(1.0);
     let control = quiet(&scene, "two masters, no switch", HIGHSTATE_SECONDS + AROUND_SECONDS);

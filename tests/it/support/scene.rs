@@ -47,6 +47,8 @@ pub struct Wanted<'a> {
     pub settings: &'a str,
     /// More lines of the minion's configuration.
     pub options: &'a str,
+    /// More lines of its schedule, indented.
+    pub schedule: &'a str,
     /// The supervisor runs a program of its own, which `Scene::renew` replaces.
     pub own_program: bool,
     /// A line of the configuration of minion and master: `transport: tcp`.
@@ -68,6 +70,7 @@ impl<'a> Wanted<'a> {
             run: None,
             settings: "",
             options: "",
+            schedule: "",
             transport: "",
             own_program: false,
             failover: false,
@@ -134,7 +137,8 @@ impl Scene {
             wanted.user,
             host.path("").display(),
             marks.configuration(&all.iter().collect::<Vec<_>>()),
-            [wanted.options, wanted.transport].concat(),
+            // The schedule is the last of what is marked.
+            [wanted.schedule, wanted.options, wanted.transport].concat(),
         );
         if wanted.failover {
             let port = all[0].request_port - 1;
