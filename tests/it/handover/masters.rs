@@ -1,7 +1,7 @@
 //! Masters that go away before, during and after a switch, and two of them at once.
 
 use super::{AROUND_SECONDS, NEW, OLD, begin, ended, ended_within, overlap, reaches};
-use crate::support::scene::{Scene, Wanted};
+use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::{Plan, Report};
 
 /// How long no master is there at all.
@@ -71,6 +71,10 @@ fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_
     stream.end().assert_lossless("the second master is down before the switch");
     scene.masters[1].start_again();
     quiet(&scene, "the second master is back", BACK_SECONDS);
+
+    // Each of its returns would try masters that are away for a minute.
+    let deleted = scene.master().call(ID, &["schedule.delete", "highstate"]);
+    assert!(deleted.contains("Deleted Job highstate"), "{deleted}");
 
     // Goes down in probation: that may or may not be held against the release.
     let stream = scene.stream_from(0, &plan);
