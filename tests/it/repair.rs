@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
 
-use crate::rebuild::Pair;
+use crate::rebuild::{EMPTY, Pair};
 use crate::support::inside::Inside;
 use crate::support::mounts::Mounted;
 use crate::support::trees;
@@ -277,6 +277,17 @@ fn a_repair_takes_from_the_sibling_first_and_asks_for_the_frames_of_the_rest_onl
         panic!("it is a file")
     };
     assert_eq!(payload.asked, [manifest.frames[frame as usize]]);
+}
+
+#[test]
+fn what_a_release_has_many_times_and_has_lost_comes_from_the_sibling() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    for number in 0..EMPTY {
+        fs::remove_file(host.tree().join(format!("lib/empty{number}"))).unwrap();
+    }
+    let repaired = host.repair(Depth::Quick, &mut NoPayload);
+    assert!(repaired.left.is_empty() && repaired.mended.len() as u64 == EMPTY, "{repaired:?}");
 }
 
 #[test]
