@@ -3,6 +3,7 @@
 
 use super::eventually;
 use super::mounts::Mounted;
+use super::salt::START_SECONDS;
 use super::stage::{Author, DEMO, Ran, SIDLE, sidle, text};
 use serde_json::Value;
 use sidle::os::proc_fs;
@@ -247,7 +248,7 @@ impl Machine {
 
     /// Waits until a healthy agent runs this release, alone.
     pub fn serves(&self, release: &str) {
-        eventually(30, &format!("{release} serves"), || {
+        eventually(START_SECONDS, &format!("{release} serves"), || {
             let status = self.status();
             let agent = &status["supervisor"]["agent"];
             let well = agent["release"] == release && agent["lacks"].is_null() && status["switch"].is_null();

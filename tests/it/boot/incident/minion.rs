@@ -59,6 +59,8 @@ impl Scene {
 
     /// Waits until this release, and no other, answers its master.
     fn answers(&self, release: usize) {
+        // A job for a minion that isn't connected is waited for in vain.
+        self.site.machine.serves(&self.releases[release]);
         let version = self.releases[release].trim_end_matches("-1");
         eventually(START_SECONDS, &format!("{version} answers"), || {
             match self.master.call_within("10", ID, &["test.version"]) {
@@ -66,7 +68,6 @@ impl Scene {
                 answer => Err(format!("{answer}\n{}", self.logs())),
             }
         });
-        self.site.machine.serves(&self.releases[release]);
     }
 
     fn stream(&self) -> Stream {
