@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
-/// Most places remembered of one content. Every release has hundreds of empty files.
+/// Most places remembered of one content in one release. Every release has hundreds of empty files. Of one release, and not of all: the one that
+/// lost them would otherwise fill the memory with what it no longer has.
 const PLACES_MAXIMUM: usize = 16;
 
 /// Files of installed releases, of all packages, that another release has, too.
@@ -43,7 +44,9 @@ impl HeldFiles {
     fn add(&mut self, tree: Dir, manifest: Manifest) {
         for entry in manifest.entries {
             if let EntryKind::File { sha256, .. } = entry.kind {
-                if let Some(places) = self.files.get_mut(&sha256).filter(|places| places.len() < PLACES_MAXIMUM) {
+                let Some(places) = self.files.get_mut(&sha256) else { continue };
+                let here = places.iter().rev().take_while(|(tree, _)| *tree == self.trees.len()).count();
+                if here < PLACES_MAXIMUM {
                     places.push((self.trees.len(), entry.path));
                 }
             }

@@ -201,12 +201,13 @@ impl Driver {
         Ok(())
     }
 
-    /// Accepts a request: the target is installed and whole, and nothing is held against it. It is written down; nothing else happens yet.
+    /// Accepts a request: the target is installed and whole, or mended now, and nothing is held against it. It is written down; nothing else
+    /// happens yet.
     pub fn request(&mut self, request: Request, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
         if let Some(refusal) = self.held(request.purpose, now.wall)? {
             return Err(DriveError::Held(refusal));
         }
-        self.store.verify(&request.to)?;
+        self.store.verify_or_repair(&request.to)?;
         let verdicts = self.files.verdicts()?;
         if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&request.to), bad) {
             return Err(DriveError::Verdict { release: request.to, reason: verdict.reason.clone() });

@@ -24,6 +24,9 @@ use std::path::{Path, PathBuf};
 /// A file bigger than a frame.
 const BIG_BYTES: usize = 9 << 20;
 
+/// Empty files: more of one content than anybody remembers the places of.
+pub(crate) const EMPTY: u64 = 20;
+
 /// Frames out of a payload's file, and which were asked for.
 pub(crate) struct Counted {
     payload: fs::File,
@@ -64,6 +67,9 @@ impl Pair {
         let tree = repo.directory.path().join("tree");
         for number in 0..40 {
             trees::put(&tree, &format!("lib/same{number}"), &trees::noise(number, 3000), 0o644);
+        }
+        for number in 0..EMPTY {
+            trees::put(&tree, &format!("lib/empty{number}"), b"", 0o644);
         }
         trees::put(&tree, "bin/agent", b"#!/bin/sh\nexit 0\n", 0o755);
         trees::put(&tree, "lib/big", &trees::noise(77, BIG_BYTES), 0o644);

@@ -2,8 +2,9 @@
 
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
 
-use crate::rebuild::Pair;
+use crate::rebuild::{EMPTY, Pair};
 use crate::support::inside::Inside;
+use crate::support::mounts::Mounted;
 use crate::support::trees;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -30,7 +31,15 @@ struct Host {
 
 impl Host {
     fn new(pair: &Pair) -> Self {
-        let inside = pair.host();
+        Self::with_second(pair, pair.host())
+    }
+
+    /// A host on a disk that has the second release alone.
+    fn on(disk: &Mounted, pair: &Pair) -> Self {
+        Self::with_second(pair, Inside::below(&disk.path(), &pair.repo.root()))
+    }
+
+    fn with_second(pair: &Pair, inside: Inside) -> Self {
         inside.install(&fs::read(&pair.second.1).unwrap()).unwrap();
         let store = inside.store_of("demo");
         Self { inside, store }
@@ -193,6 +202,56 @@ fn random_damage_is_found_by_both_checks_and_mended_to_the_signed_tree() {
     }
 }
 
+/// Gives a file of an unmounted ext4 this time of its inode's last change, which no system call sets.
+fn forge_ctime(image: &Path, path: &Path, known: &fs::Metadata) {
+    // Its two lowest bits are those of the seconds that 32 bits don't hold, from 2038 on.
+    let (seconds, extra) = (known.ctime(), known.ctime_nsec() << 2);
+    let path = path.display();
+    let script = format!("set_inode_field {path} ctime @{seconds}\nset_inode_field {path} ctime_extra {extra}\n");
+    let commands = image.with_file_name("commands");
+    fs::write(&commands, script).unwrap();
+    let mut debugfs = std::process::Command::new("debugfs");
+    debugfs.arg("-w").arg("-f").arg(commands).arg(image).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    assert!(debugfs.output().expect("cannot start debugfs: apt-get install e2fsprogs").status.success());
+}
+
+#[test]
+fn mount_a_forged_ctime_hides_a_change_from_the_quick_check_and_not_from_the_full_one() {
+    let pair = Pair::new();
+    let disk = Mounted::ext4(64, 1024);
+    let host = Host::on(&disk, &pair);
+    let (path, whole) = (host.tree().join("lib/same1"), host.release());
+    let times = |path: &Path| {
+        let stat = fs::metadata(path).unwrap();
+        [(stat.ctime(), stat.ctime_nsec()), (stat.mtime(), stat.mtime_nsec())]
+    };
+    let (known, before) = (fs::metadata(&path).unwrap(), times(&path));
+    // What changed just before its index was written is hashed anyhow, until a later index knows it.
+    let index = host.inside.path("var/lib/sidle/demo/2.0-1/index");
+    crate::support::eventually(10, "the index is younger than the file by more than a clock's tick", || {
+        assert!(host.problems(Depth::Quick).is_empty());
+        let (taken, changed) = (fs::metadata(&index).unwrap(), known.ctime() * 1000 + known.ctime_nsec() / 1_000_000);
+        if taken.mtime() * 1000 + taken.mtime_nsec() / 1_000_000 > changed + 20 {
+            Ok(())
+        } else {
+            Err(format!("{taken:?}"))
+        }
+    });
+
+    harm(&host.tree(), Path::new("lib/same1"), Path::new(""), Harm::Flip);
+    let changed = [("lib/same1".to_owned(), Defect::Content)];
+    assert_eq!(host.problems(Depth::Quick), changed, "the control: the inode's time tells");
+    disk.offline(|image| forge_ctime(image, &Path::new("/").join(path.strip_prefix(disk.path()).unwrap()), &known));
+    assert_eq!((times(&path), fs::metadata(&path).unwrap().ino()), (before, known.ino()), "nothing was forged");
+
+    assert!(host.problems(Depth::Quick).is_empty(), "something else than the content tells");
+    assert_eq!(host.problems(Depth::Full), changed);
+    let repaired = host.repair(Depth::Full, &mut pair.payload());
+    assert!(repaired.left.is_empty() && repaired.mended == ["lib/same1"], "{repaired:?}");
+    assert_eq!(host.release(), whole);
+    assert!(host.problems(Depth::Full).is_empty());
+}
+
 #[test]
 fn a_repair_takes_from_the_sibling_first_and_asks_for_the_frames_of_the_rest_only() {
     let pair = Pair::new();
@@ -218,6 +277,17 @@ fn a_repair_takes_from_the_sibling_first_and_asks_for_the_frames_of_the_rest_onl
         panic!("it is a file")
     };
     assert_eq!(payload.asked, [manifest.frames[frame as usize]]);
+}
+
+#[test]
+fn what_a_release_has_many_times_and_has_lost_comes_from_the_sibling() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    for number in 0..EMPTY {
+        fs::remove_file(host.tree().join(format!("lib/empty{number}"))).unwrap();
+    }
+    let repaired = host.repair(Depth::Quick, &mut NoPayload);
+    assert!(repaired.left.is_empty() && repaired.mended.len() as u64 == EMPTY, "{repaired:?}");
 }
 
 #[test]

@@ -1,160 +1,46 @@
 //! salt-ssh believes a stamp in /var/tmp to this day: its tree, cleaned by age, fails for as long as the stamp stays; with our script before it
 //! the next call deploys it anew. Real salt-ssh, real sshd, real systemd-tmpfiles.
 
-use crate::support::eventually;
 use crate::support::minions;
-use crate::support::salt;
+use crate::support::ssh::{Preflight, SaltSsh, Target, done, script};
 use crate::support::stage::{Host, SALT, SIDLE, text};
-use serde_json::Value;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use tempfile::TempDir;
 
-const ENTER: &str = "import sys\nsys.argv[0] = 'salt-ssh'\nimport salt.scripts\nsalt.scripts.salt_ssh()\n";
 /// The thin tree below its own root, named as salt-ssh names it.
 const THIN: &str = "var/tmp/.root_1a2b3c_salt";
 
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/salt/ssh-preflight")
-}
-
-fn done(command: &mut Command, package: &str) -> String {
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.unwrap_or_else(|error| panic!("cannot start {command:?} ({error}): apt-get install {package}"));
-    assert!(output.status.success(), "{command:?}: {output:?}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A server of its own on loopback, into which root's own key of this test leads.
-struct Sshd {
-    child: Child,
-    port: u16,
-}
-
-impl Sshd {
-    fn start(directory: &Path) -> Self {
-        for key in ["host", "user"] {
-            let path = directory.join(key);
-            done(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path), "openssh-client");
-        }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let here = text(directory);
-        let settings = format!(
-            "ListenAddress 127.0.0.1:{port}\nHostKey {here}/host\nPidFile none\nAuthorizedKeysFile {here}/user.pub\n\
-             StrictModes no\nUsePAM no\nPermitRootLogin yes\nSubsystem sftp internal-sftp\n"
-        );
-        fs::write(directory.join("sshd_config"), settings).unwrap();
-        // Where sshd, unless a service manager made it, drops its rights.
-        fs::create_dir_all("/run/sshd").unwrap();
-        let mut command = Command::new("/usr/sbin/sshd");
-        command.args(["-D", "-f"]).arg(directory.join("sshd_config")).arg("-E").arg(directory.join("sshd.log"));
-        let child = command.stdin(Stdio::null()).spawn().expect("cannot start sshd: apt-get install openssh-server");
-        let sshd = Self { child, port };
-        eventually(20, "sshd listens", || {
-            TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(|error| error.to_string())
-        });
-        sshd
-    }
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A master that works over ssh, and a host behind it whose root is a directory.
 struct Scene {
-    directory: TempDir,
-    python: PathBuf,
-    sshd: Sshd,
-}
-
-/// Whether our script runs before salt-ssh uses the tree.
-#[derive(Clone, Copy, PartialEq)]
-enum Preflight {
-    None,
-    Ours,
+    ssh: SaltSsh,
 }
 
 impl Scene {
     fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("ssh").tempdir().unwrap();
-        let sshd = Sshd::start(directory.path());
-        let python = salt::packaged_tree("3007.17").join("bin/python3");
-        let scene = Self { directory, python, sshd };
-        fs::create_dir_all(scene.path("etc/tmpfiles.d")).unwrap();
-        fs::create_dir_all(scene.path("var/tmp")).unwrap();
+        let scene = Self { ssh: SaltSsh::new("3007.17", Target::Here(THIN)) };
+        fs::create_dir_all(scene.ssh.path("etc/tmpfiles.d")).unwrap();
+        fs::create_dir_all(scene.ssh.path("var/tmp")).unwrap();
         // By the time of the last change alone, which a test can set.
-        fs::write(scene.path("etc/tmpfiles.d/tmp.conf"), "d /var/tmp 1777 - - mM:30d\n").unwrap();
-        let here = text(scene.directory.path());
-        let master = format!(
-            "root_dir: {here}/master\npki_dir: {here}/master/pki\ncachedir: {here}/master/cache\nuser: root\n\
-             log_file: {here}/log\nssh_log_file: {here}/ssh.log\nssh_run_pre_flight: True\n"
-        );
-        fs::create_dir(scene.path("config")).unwrap();
-        fs::write(scene.path("config/master"), master).unwrap();
-        // Not through a shell script that stands for a Python on this machine: salt-ssh fails on those.
-        let roster = format!(
-            "target:\n  host: 127.0.0.1\n  port: {}\n  user: root\n  priv: {here}/user\n  thin_dir: {here}/{THIN}\n  \
-             set_path: /usr/sbin:/usr/bin:/sbin:/bin\n",
-            scene.sshd.port
-        );
-        fs::write(scene.path("roster"), &roster).unwrap();
-        let ours = format!("{roster}  ssh_pre_flight: {}\n  ssh_pre_flight_args: {here}/{THIN}\n", text(&script()));
-        fs::write(scene.path("roster-ours"), ours).unwrap();
+        fs::write(scene.ssh.path("etc/tmpfiles.d/tmp.conf"), "d /var/tmp 1777 - - mM:30d\n").unwrap();
         scene
     }
 
-    fn path(&self, path: &str) -> PathBuf {
-        self.directory.path().join(path)
-    }
-
     fn thin(&self, path: &str) -> PathBuf {
-        self.path(THIN).join(path)
-    }
-
-    /// What salt-ssh answers to `test.ping`.
-    fn ping(&self, preflight: Preflight) -> Value {
-        self.call(preflight, &["target", "test.ping"])
-    }
-
-    /// What salt-ssh answers to these words.
-    fn call(&self, preflight: Preflight, words: &[&str]) -> Value {
-        let roster = if preflight == Preflight::Ours { "roster-ours" } else { "roster" };
-        let mut command = Command::new(&self.python);
-        command.args(["-E", "-s", "-B", "-c", ENTER, "-i", "--no-host-keys", "--out=json", "-c"]);
-        command.arg(self.path("config")).arg("--roster-file").arg(self.path(roster)).args(words);
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        let answer: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-        answer["target"].clone()
-    }
-
-    fn answers(&self, preflight: Preflight) {
-        assert_eq!(self.ping(preflight), Value::Bool(true));
-    }
-
-    /// What a call fails with.
-    fn fails(&self) -> String {
-        let answer = self.ping(Preflight::None);
-        assert_eq!(answer["retcode"], 1, "{answer}");
-        answer["stderr"].as_str().unwrap().to_owned()
+        self.ssh.path(THIN).join(path)
     }
 
     /// A month goes by in which calls read the stamp, the configuration and Python's bytecode, then the real cleaner comes.
     fn cleaned(&self) {
         let find = |what: &[&str]| {
-            done(Command::new("find").arg(self.path(THIN)).args(what), "findutils");
+            done(Command::new("find").arg(self.ssh.path(THIN)).args(what), "findutils");
         };
         find(&["-exec", "touch", "-h", "-d", "90 days ago", "{}", "+"]);
         find(&["-name", "*.pyc", "-exec", "touch", "{}", "+"]);
         find(&["-maxdepth", "1", "-type", "f", "-exec", "touch", "{}", "+"]);
-        let root = format!("--root={}", text(self.directory.path()));
+        let root = format!("--root={}", text(&self.ssh.path("")));
         done(Command::new("systemd-tmpfiles").args([&root, "--clean"]), "systemd");
         let (stamp, source) = (self.thin("code-checksum"), self.thin("pyall/salt/exceptions.py"));
         assert!(stamp.exists() && !source.exists(), "the cleaner took the stamp, or left the sources");
@@ -172,38 +58,38 @@ impl Scene {
 #[test]
 fn a_thin_tree_that_was_cleaned_by_age_is_deployed_anew_and_a_whole_one_is_left_alone() {
     let scene = Scene::new();
-    scene.answers(Preflight::None);
+    scene.ssh.answers(Preflight::None);
     scene.cleaned();
     // The control, as often as one likes: the stamp says that all is well.
     for _ in 0..2 {
-        let said = scene.fails();
+        let said = scene.ssh.fails();
         assert!(said.contains("No module named 'salt."), "{said}");
         assert!(scene.thin("code-checksum").exists());
     }
-    scene.answers(Preflight::Ours);
+    scene.ssh.answers(Preflight::Ours);
     assert!(scene.thin("pyall/salt/exceptions.py").exists());
 
-    scene.answers(Preflight::Ours);
+    scene.ssh.answers(Preflight::Ours);
     let whole = scene.marks();
     assert!(whole[1].is_some(), "no list was made");
-    scene.answers(Preflight::Ours);
+    scene.ssh.answers(Preflight::Ours);
     assert_eq!(scene.marks(), whole, "a whole tree was touched");
 
     scene.cleaned();
-    scene.answers(Preflight::Ours);
+    scene.ssh.answers(Preflight::Ours);
     assert_ne!(scene.marks()[0], whole[0], "it was not deployed anew");
 
     // One file is enough, and what its loss looks like is what operators know.
-    scene.answers(Preflight::Ours);
+    scene.ssh.answers(Preflight::Ours);
     fs::remove_file(scene.thin("pyall/salt/exceptions.py")).unwrap();
-    let said = scene.fails();
+    let said = scene.ssh.fails();
     assert!(said.contains("No module named 'salt.exceptions'"), "{said}");
-    scene.answers(Preflight::Ours);
+    scene.ssh.answers(Preflight::Ours);
 
     // A tree from before our time: nobody knows what was in it.
     fs::remove_file(scene.thin("pyall/salt/modules/cron.py")).unwrap();
     done(Command::new("touch").args(["-d", "2 days ago"]).arg(scene.thin("code-checksum")), "coreutils");
-    scene.answers(Preflight::Ours);
+    scene.ssh.answers(Preflight::Ours);
     assert!(scene.thin("pyall/salt/modules/cron.py").exists(), "an old tree without a list was believed");
 }
 
@@ -218,10 +104,10 @@ fn where_a_release_is_installed_salt_ssh_needs_no_tree() {
     fs::write(host.path("etc/salt/minion"), format!("root_dir: {}\nuser: root\n", text(&root))).unwrap();
     let run = format!("{SIDLE} --root {root} run {SALT} --release 3007.17-1 salt-call", root = text(&root));
     let words = format!("{run} -- -c {}/etc/salt --local --out=json test.version", text(&root));
-    let answer = scene.call(Preflight::None, &["-r", "target", &words]);
+    let answer = scene.ssh.call(Preflight::None, &["-r", "target", &words]);
     // It takes salt-call's own answer out of what a shell printed.
     assert_eq!(answer, "3007.17");
-    assert!(!scene.path(THIN).exists(), "a tree was deployed");
+    assert!(!scene.ssh.path(THIN).exists(), "a tree was deployed");
 }
 
 /// A small system in one program; which ones it has differs.

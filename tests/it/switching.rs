@@ -2,6 +2,7 @@
 
 use crate::support::eventually;
 use crate::support::stage::{Author, DEMO, Host, two_releases};
+use std::fs;
 
 #[test]
 fn a_switch_waits_for_the_running_job_and_the_way_back_brings_the_old_release() {
@@ -64,6 +65,24 @@ fn bad_releases_are_left(mode: &str) {
         assert_eq!(again.code, Some(10), "{behaviour}: {again:?}");
         assert!(again.stderr.contains("--force"), "{again:?}");
     }
+}
+
+#[test]
+fn a_release_that_lost_a_file_is_mended_before_it_is_switched_to() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let lost = host.path(&format!("opt/sidle/{DEMO}/versions/1.1-1/lib/demo-agent/lazy/greeting"));
+    fs::remove_file(&lost).unwrap();
+    assert_eq!(host.sidle(&["verify", DEMO, "1.1-1"]).code, Some(6));
+    host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    assert!(lost.exists());
+    assert_eq!(host.answering("mended"), "1.1");
+    // What no other release has can't be mended here.
+    fs::remove_file(host.path(&format!("opt/sidle/{DEMO}/versions/1.0-1/share/demo-agent/release"))).unwrap();
+    let refused = host.sidle(&["switch", DEMO, "1.0-1"]);
+    assert_eq!(refused.code, Some(6), "{refused:?}");
+    assert_eq!(host.current().as_deref(), Some("1.1-1"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::eventually;
 use super::mounts::Mounted;
+use super::salt::START_SECONDS;
 use super::stage::{Author, DEMO, Ran, SIDLE, sidle, text};
 use serde_json::Value;
 use sidle::os::proc_fs;
@@ -17,6 +18,9 @@ use tempfile::TempDir;
 pub const UNIT: &str = "sidle@demo-agent.service";
 /// Inside the root: this machine's C library, which the program under test was linked against.
 const LIBRARIES: &str = "sidle-test";
+
+/// What salt-ssh wants to find: its tree has no Python of its own, and it asks for `scp` before it sends one.
+const REACHED_BY_SALT_SSH: &str = "openssh-client+python3";
 
 /// What a machine is made of.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +63,8 @@ fn done(command: &mut Command) -> String {
 /// The file that holds a suite's root, made if it isn't there.
 fn archive(suite: &str) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/roots");
-    let output = Command::new(script).arg(suite).stderr(Stdio::inherit()).output().expect("scripts/roots starts");
+    let suite = if suite.contains('+') { suite.to_owned() } else { format!("{suite}+{REACHED_BY_SALT_SSH}") };
+    let output = Command::new(script).arg(&suite).stderr(Stdio::inherit()).output().expect("scripts/roots starts");
     assert!(output.status.success(), "scripts/roots {suite} failed");
     PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
 }
@@ -193,8 +198,13 @@ impl Machine {
         eprintln!("still there: {}", running.group.display());
     }
 
+    /// Its first process, as this machine numbers it.
+    pub fn init(&self) -> u32 {
+        self.running.as_ref().expect("it is booted").init
+    }
+
     fn entering(&self, words: &[&str]) -> Command {
-        let init = self.running.as_ref().expect("it is booted").init.to_string();
+        let init = self.init().to_string();
         let mut enter = command("nsenter");
         enter.args(["--target", &init, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--"]).args(words);
         enter.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
@@ -238,14 +248,14 @@ impl Machine {
 
     /// Waits until a healthy agent runs this release, alone.
     pub fn serves(&self, release: &str) {
-        eventually(30, &format!("{release} serves"), || {
+        eventually(START_SECONDS, &format!("{release} serves"), || {
             let status = self.status();
             let agent = &status["supervisor"]["agent"];
             let well = agent["release"] == release && agent["lacks"].is_null() && status["switch"].is_null();
             if well && status["current"] == release { Ok(()) } else { Err(status.to_string()) }
         });
         let listed = self.inside(&["sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"]);
-        assert!(listed.contains(&format!("/sidle/demo-agent/versions/{release}/bin/demo-agent")), "{listed}");
+        assert!(listed.contains(&format!("/sidle/{}/versions/{release}/bin/", self.made.package)), "{listed}");
     }
 
     /// Gives the agent a job: a shell script.

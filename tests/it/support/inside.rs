@@ -30,7 +30,12 @@ pub type Contents = BTreeMap<String, (char, u32, Vec<u8>)>;
 
 impl Inside {
     pub fn new(root: &[u8]) -> Self {
-        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        Self::below(Path::new("/dev/shm"), root)
+    }
+
+    /// The same in a directory of this one.
+    pub fn below(place: &Path, root: &[u8]) -> Self {
+        let directory = tempfile::tempdir_in(place).unwrap();
         let layout = Layout::new(directory.path());
         let keyring = Keyring::open_or_create(&layout.trust()).unwrap();
         keyring.lock().unwrap().pin(root, &Digest::of(root)).unwrap();

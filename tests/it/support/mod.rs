@@ -12,6 +12,7 @@ pub mod repositories;
 pub mod salt;
 pub mod scene;
 pub mod shims;
+pub mod ssh;
 pub mod stage;
 pub mod stream;
 pub mod team;

@@ -49,6 +49,14 @@ impl Mounted {
         })
     }
 
+    /// Unmounts what `ext4` made, lets somebody work on the image, and mounts it again. Nothing on it may be open.
+    pub fn offline(&self, work: impl FnOnce(&Path)) {
+        let image = self.point.with_file_name("image");
+        run("umount", &[text(&self.point)]);
+        work(&image);
+        run("mount", &["-o", "loop", text(&image), text(&self.point)]);
+    }
+
     /// `from` once more, at this mount.
     pub fn bind(from: &Path) -> Self {
         Self::new(&|_| ["--bind", text(from)].map(str::to_owned).to_vec())
