@@ -9,18 +9,39 @@
 //! until TCP's keepalive gives up (Salt's default: 300 s idle, then the kernel's probes); nor that a job round trip works.
 
 use super::config::{Master, Masters, MinionConfig};
-use crate::agent::{Health, Peer, Subject};
+use crate::agent::{Health, Need, Peer, Subject};
 use crate::os;
 use crate::os::proc_fs::{self, TcpConnection};
 use std::net::IpAddr;
 
-/// Whether main reaches its masters.
-pub fn health(config: &MinionConfig, main: u32) -> Health {
-    let Masters::Named(masters, need) = &config.masters else {
-        return Health::Unknown(
-            "the minion works without a master (master_type: disable): there is no connection that could prove its health".to_owned(),
-        );
+/// What a minion without a master is measured by: that its main process still does what it is told.
+const ITSELF: &str = "the minion itself";
+
+/// Whether main reaches its masters. One that works without a master (`master_type: disable`: schedule, beacons, engines) has no connection
+/// that could prove anything: there its guard, which lives on main's own loop, has to have followed the last round trip that was asked for.
+pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>) -> Health {
+    match &config.masters {
+        Masters::Named(masters, need) => with_round_trips(connected(masters, *need, main), subject),
+        Masters::None => alone(main, subject),
+    }
+}
+
+fn alone(main: u32, subject: Subject<'_>) -> Health {
+    let without = "the minion works without a master (master_type: disable)";
+    let Some(report) = subject.report else {
+        return Health::Unknown(format!("{without}, and no guard in it has told yet that it works"));
     };
+    let (proven, detail) = if report.pid != main {
+        (false, format!("its guard reports from process {}, not from {main}", report.pid))
+    } else if subject.prove.is_some_and(|prove| report.prove < prove) {
+        (false, "has not answered yet".to_owned())
+    } else {
+        (true, "its guard answers; there is no master to reach".to_owned())
+    };
+    Health::Known { peers: vec![Peer { name: ITSELF.to_owned(), proven, detail }], need: Need::All }
+}
+
+fn connected(masters: &[Master], need: Need, main: u32) -> Health {
     let connections = match proc_fs::tcp_connections(main) {
         Ok(Some(connections)) => connections,
         Ok(None) => return Health::Unknown(format!("the minion's main process {main} is gone")),
@@ -28,12 +49,12 @@ pub fn health(config: &MinionConfig, main: u32) -> Health {
     };
     let located: Vec<Located> = masters.iter().map(Located::of).collect();
     let peers = located.iter().map(|master| peer(master, &located, &connections)).collect();
-    Health::Known { peers, need: *need }
+    Health::Known { peers, need }
 }
 
 /// The same, where a master counts as proven only once it has answered the round trip that the guard was asked for. Connections
 /// outlive a master that hangs; an answer doesn't lie.
-pub fn with_round_trips(health: Health, subject: Subject<'_>) -> Health {
+fn with_round_trips(health: Health, subject: Subject<'_>) -> Health {
     let (Some(prove), Health::Known { peers, need }) = (subject.prove, &health) else { return health };
     let Some(report) = subject.report else {
         return Health::Unknown("the minion's guard has not reported yet".to_owned());

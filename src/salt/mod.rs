@@ -141,9 +141,9 @@ impl Agent for SaltMinion {
     }
 
     fn health(&self, subject: Subject<'_>) -> Health {
-        let looked = self.config().and_then(|config| Ok(masters::health(&config, Self::main(&config, subject)?)));
-        let health = looked.unwrap_or_else(|error| Health::Unknown(error.message));
-        masters::with_round_trips(health, subject)
+        let looked =
+            self.config().and_then(|config| Ok(masters::health(&config, Self::main(&config, subject)?, subject)));
+        looked.unwrap_or_else(|error| Health::Unknown(error.message))
     }
 
     fn user(&self) -> Option<String> {

@@ -1,6 +1,7 @@
 //! Promise 5 on real Salt: across a switch in overlap mode every job is run once and answered, and nothing that is one-per-host happens
 //! twice or not at all.
 
+mod alone;
 pub mod bad;
 mod broken;
 mod chain;

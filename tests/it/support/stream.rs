@@ -53,7 +53,7 @@ impl Marks {
         Self { directory, inside }
     }
 
-    /// Lines of a minion's configuration: its masters, the marking modules, scheduled jobs, a mine and a startup state.
+    /// Lines of a minion's configuration: its masters (it has none without any), the marking modules, scheduled jobs, a mine and a startup state.
     pub fn configuration(&self, masters: &[&Master]) -> String {
         for master in masters {
             master.file("started.sls", "started:\n  mark.made: []\n");
@@ -61,6 +61,7 @@ impl Marks {
         let name = |master: &&Master| format!("{}:{}", master.address, master.request_port);
         let names: Vec<String> = masters.iter().map(name).collect();
         let masters = match &names[..] {
+            [] => "master_type: disable\nfile_client: local\n".to_owned(),
             [_] => format!("master: {}\nmaster_port: {}\n", masters[0].address, masters[0].request_port),
             several => format!("master: {several:?}\n"),
         };
@@ -114,14 +115,16 @@ pub struct Mark {
     pub what: String,
     pub jid: String,
     pub name: String,
+    /// Of Salt.
+    pub release: String,
 }
 
 impl Mark {
     fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [what, jid, name, _pid, _parent, _release, _at] = words[..] else { return None };
-        let [what, jid, name] = [what, jid, name].map(str::to_owned);
-        Some(Self { what, jid, name })
+        let [what, jid, name, _pid, _parent, release, _at] = words[..] else { return None };
+        let [what, jid, name, release] = [what, jid, name, release].map(str::to_owned);
+        Some(Self { what, jid, name, release })
     }
 }
 
