@@ -2,8 +2,13 @@
 
 use super::stage::text;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
+
+/// How often and after what pause unmounting is tried.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A mounted file system; unmounted when dropped.
 pub struct Mounted {
@@ -74,10 +79,15 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A second panic while one unwinds would abort the other tests: what stays mounted is told instead.
-        let done = Command::new("umount").arg(&self.point).status();
-        if !done.is_ok_and(|status| status.success()) {
-            eprintln!("still mounted: {}", self.point.display());
+        // What was killed just now may have a file open for a moment more.
+        for _ in 0..TRIES {
+            let done = Command::new("umount").arg(&self.point).stderr(Stdio::null()).status();
+            if done.is_ok_and(|status| status.success()) {
+                return;
+            }
+            std::thread::sleep(PAUSE);
         }
+        // A second panic while one unwinds would abort the other tests: what stays mounted is told instead.
+        eprintln!("still mounted: {}", self.point.display());
     }
 }

@@ -89,7 +89,7 @@ pub struct Scene {
     supervisor: Option<Supervisor>,
     /// The minion's package, and its default instance.
     pub package: &'static str,
-    run: Option<Mounted>,
+    _run: Option<Mounted>,
     pub host: Host,
     pub marks: Marks,
     pub masters: Vec<Master>,
@@ -168,7 +168,7 @@ impl Scene {
         let run = wanted.run.map(|options| Mounted::tmpfs_at(&host.path("run"), options));
         let heard = if wanted.failover { 1 } else { all.len() };
         let package = wanted.package;
-        let mut scene = Self { supervisor: None, package, run, host, marks, masters: all, author, heard };
+        let mut scene = Self { supervisor: None, package, _run: run, host, marks, masters: all, author, heard };
         let supervisor = match wanted.named {
             Some(name) => {
                 scene.name_hosts(&[name]);
@@ -329,14 +329,15 @@ impl Scene {
 }
 
 /// A test that fails tells what everybody wrote, or nobody knows why. A minion takes ten seconds to end as it should, which other tests look
-/// at: here all are killed, except where a file system is still to be unmounted.
+/// at: here all are killed, before what they have open is unmounted.
 impl Drop for Scene {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.logs());
         }
-        if let Some(supervisor) = self.supervisor.as_mut().filter(|_| self.run.is_none()) {
+        if let Some(supervisor) = self.supervisor.as_mut() {
             supervisor.abandon();
         }
+        self.host.kill_what_runs();
     }
 }

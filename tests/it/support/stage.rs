@@ -365,9 +365,9 @@ pub fn two_releases() -> (Host, Author) {
     (host, author)
 }
 
-impl Drop for Host {
-    /// Ends what a killed supervisor has left: agents and their jobs, by their environment or their program, which name this root.
-    fn drop(&mut self) {
+impl Host {
+    /// Kills what a killed supervisor has left: agents and their jobs, by their environment or their program, which name this root.
+    pub fn kill_what_runs(&self) {
         let root = self.directory.path();
         for process in sidle::os::proc_fs::all().unwrap_or_default() {
             let named = sidle::os::proc_fs::environment_variable(process.pid, "SIDLE_ROOT").ok().flatten();
@@ -380,6 +380,12 @@ impl Drop for Host {
                 let _ = identity.signal(sidle::os::process::SignalNumber::KILL);
             }
         }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.kill_what_runs();
     }
 }
 
