@@ -85,8 +85,12 @@ impl Driver {
     /// are the baseline.
     fn check(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Outcome, DriveError> {
         if self.asked.number == 0 {
-            if let Err(error) = self.store.verify(&live.to) {
-                return Ok(Outcome::Failed(error.to_string()));
+            // Since it was asked for, days may have passed.
+            match self.mended(&live.to) {
+                Err(error) => return Ok(Outcome::Failed(error.to_string())),
+                Ok(mended) => {
+                    self.believe(self.journal.noted(&mended), now)?;
+                }
             }
             // A damaged release is a reason to leave it, not to stay: a process of it that runs goes on, and may still be gone back to.
             if let Some(Err(error)) = live.from.as_ref().map(|from| self.store.verify(from)) {

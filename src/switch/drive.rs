@@ -13,7 +13,8 @@ use crate::crash_point;
 use crate::failure::Report;
 use crate::os::clock;
 use crate::rehearsal::{ExtrasPolicy, Rehearsers};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
+use crate::version::Release;
 use jiff::Timestamp;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -207,14 +208,19 @@ impl Driver {
         if let Some(refusal) = self.held(request.purpose, now.wall)? {
             return Err(DriveError::Held(refusal));
         }
-        self.store.verify_or_repair(&request.to)?;
+        let mended = self.mended(&request.to)?;
         let verdicts = self.files.verdicts()?;
         if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&request.to), bad) {
             return Err(DriveError::Verdict { release: request.to, reason: verdict.reason.clone() });
         }
-        let journal = self.journal.requested(request, &clock::boot_id()?, now.wall)?;
+        let journal = self.journal.requested(request, &clock::boot_id()?, now.wall)?.noted(&mended);
         self.believe(journal, now)?;
         Ok(self.journal.last_id)
+    }
+
+    /// Makes sure that a release is whole, with what this host has. Gives what there is to tell of that.
+    pub(super) fn mended(&self, release: &Release) -> Result<Vec<String>, StoreError> {
+        Ok(self.store.verify_or_repair(release)?.map(|repaired| repaired.told(release)).into_iter().collect())
     }
 
     /// The refusal of a switch of this purpose, where a person holds the instance.

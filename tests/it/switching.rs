@@ -76,13 +76,30 @@ fn a_release_that_lost_a_file_is_mended_before_it_is_switched_to() {
     fs::remove_file(&lost).unwrap();
     assert_eq!(host.sidle(&["verify", DEMO, "1.1-1"]).code, Some(6));
     host.sidle(&["switch", DEMO, "1.1-1"]).ok();
-    assert!(lost.exists());
+    assert!(lost.exists() && host.last()["notes"].to_string().contains("mended before the start"), "{}", host.last());
     assert_eq!(host.answering("mended"), "1.1");
     // What no other release has can't be mended here.
     fs::remove_file(host.path(&format!("opt/sidle/{DEMO}/versions/1.0-1/share/demo-agent/release"))).unwrap();
     let refused = host.sidle(&["switch", DEMO, "1.0-1"]);
     assert_eq!(refused.code, Some(6), "{refused:?}");
     assert_eq!(host.current().as_deref(), Some("1.1-1"));
+}
+
+#[test]
+fn what_a_release_loses_between_the_wish_and_the_switch_is_mended_too() {
+    let (host, _author) = two_releases();
+    let supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    assert_eq!(supervisor.end(), Some(0));
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1"]).code, Some(4));
+    let lost = host.path(&format!("opt/sidle/{DEMO}/versions/1.1-1/lib/demo-agent/lazy/greeting"));
+    fs::remove_file(&lost).unwrap();
+    let _supervisor = host.supervise();
+    eventually(20, "the switch is over", || match host.current().as_deref() {
+        Some("1.1-1") => Ok(()),
+        other => Err(format!("{other:?} {}", host.status())),
+    });
+    assert!(lost.exists() && host.last()["notes"].to_string().contains("mended before the start"), "{}", host.last());
 }
 
 #[test]
