@@ -36,7 +36,7 @@ fn alone(main: u32, subject: Subject<'_>) -> Health {
     } else if subject.prove.is_some_and(|prove| report.prove < prove) {
         (false, "has not answered yet".to_owned())
     } else {
-        (true, "its guard answers; there is no master to reach".to_owned())
+        (true, "its main process runs, with its guard; there is no master to reach".to_owned())
     };
     Health::Known { peers: vec![Peer { name: ITSELF.to_owned(), proven, detail }], need: Need::All }
 }
@@ -169,6 +169,23 @@ mod tests {
     fn proven(masters: &[Master], ports: &[u16]) -> Vec<bool> {
         let located: Vec<Located> = masters.iter().map(Located::of).collect();
         located.iter().map(|one| peer(one, &located, &connected(ports)).proven).collect()
+    }
+
+    #[test]
+    fn without_a_master_the_guard_has_to_have_followed_from_the_process_that_is_main() {
+        let leader = crate::os::process::Identity::of(std::process::id()).unwrap().unwrap();
+        let text = r#"{"schema": 1, "leader": 1, "pid": 7, "start_time": 1, "wrapped": [], "overlap": null, "serial": 1,
+            "role": "active", "duties": true, "announced": true, "prove": 5, "jobs": [], "held": 0, "returning": 0,
+            "peers": [], "updated": 1.0}"#;
+        let report = crate::agent::gate::Report::parse(text.as_bytes()).unwrap();
+        let lacks = |main: u32, report: Option<&crate::agent::gate::Report>, prove: Option<u64>| {
+            alone(main, Subject { leader: &leader, report, prove }).lacks(&[])
+        };
+        assert_eq!(lacks(7, Some(&report), Some(5)), None);
+        assert_eq!(lacks(7, Some(&report), None), None);
+        assert!(lacks(7, Some(&report), Some(6)).is_some_and(|why| why.contains("has not answered yet")));
+        assert!(lacks(8, Some(&report), Some(5)).is_some_and(|why| why.contains("reports from process 7, not from 8")));
+        assert!(lacks(7, None, None).is_some_and(|why| why.contains("no guard in it has told yet")));
     }
 
     #[test]
