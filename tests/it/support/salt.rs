@@ -6,11 +6,13 @@ use sidle::agent::{Activity, Agent as _, AgentSettings, Health, Subject};
 use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
 use sidle::salt::SaltMinion;
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -38,7 +40,15 @@ pub fn packaged_tree(version: &str) -> PathBuf {
     kept(version, &["--without-guard"])
 }
 
+/// Asked once: the script reads all of the builder to find a tree's place.
+static KEPT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+
 fn kept(version: &str, options: &[&str]) -> PathBuf {
+    let mut all = KEPT.lock().unwrap();
+    all.entry(format!("{version} {options:?}")).or_insert_with(|| made(version, options)).clone()
+}
+
+fn made(version: &str, options: &[&str]) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/trees");
     let output = Command::new(script)
         .args(options)
