@@ -243,11 +243,10 @@ fn fingerprint(thing: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Walks every state that the world can come to; gives their number.
-fn explore(world: World, crashes: u8, cancels: u8) -> usize {
+/// Walks every state that the world can come to; gives their number. `written`: what was on disk in other worlds, which is much the same.
+fn explore(world: World, crashes: u8, cancels: u8, written: &mut HashSet<u64>) -> usize {
     let start = beginning(world, crashes, cancels);
     let mut seen = HashSet::from([fingerprint(&start)]);
-    let mut written = HashSet::new();
     let mut open = vec![start];
     while let Some(state) = open.pop() {
         let new = written.insert(fingerprint(&state.disk));
@@ -491,7 +490,10 @@ fn worlds() -> Vec<World> {
 
 fn everywhere(worlds: &[World], crashes: u8, cancels: u8) -> usize {
     let half = worlds.len().div_ceil(2);
-    let walk = |worlds: &[World]| worlds.iter().map(|world| explore(*world, crashes, cancels)).sum::<usize>();
+    let walk = |worlds: &[World]| {
+        let mut written = HashSet::new();
+        worlds.iter().map(|world| explore(*world, crashes, cancels, &mut written)).sum::<usize>()
+    };
     std::thread::scope(|scope| {
         let halves: Vec<_> = worlds.chunks(half).map(|worlds| scope.spawn(move || walk(worlds))).collect();
         halves.into_iter().map(|half| half.join().expect("a world failed; see above")).sum()
