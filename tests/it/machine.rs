@@ -106,7 +106,8 @@ fn timed(disk: &Journal, outcome: &Outcome) -> Vec<Outcome> {
 
 impl State {
     fn with(&self, host: Host, disk: Journal) -> Self {
-        Self { host, disk, ..self.clone() }
+        let Self { away, crashes, crashes_left, cancels_left, .. } = *self;
+        Self { host, disk, away, crashes, crashes_left, cancels_left }
     }
 
     /// The supervisor dies and comes back, and perhaps so does the host. Each crash is one of three.
@@ -121,14 +122,15 @@ impl State {
         power_cut.boot += 1;
         power_cut.ended_original = false;
         for host in [host.clone(), processes_died, power_cut] {
-            next.push(Self { host, away: true, crashes_left: self.crashes_left - 1, ..self.clone() });
+            let left = self.crashes_left - 1;
+            next.push(Self { away: true, crashes_left: left, ..self.with(host, self.disk.clone()) });
         }
     }
 
     fn come_back(&self) -> Self {
         let alive = |side| self.host.running(side).is_some();
         let disk = self.disk.resumed(&self.host.boot_id(), alive(Side::Former), alive(Side::Trial), NOW);
-        Self { disk, away: false, ..self.clone() }
+        Self { away: false, ..self.with(self.host.clone(), disk) }
     }
 
     /// What the supervisor keeps by itself between two acts.
@@ -165,7 +167,7 @@ impl State {
         }
         if self.cancels_left > 0 {
             let disk = self.disk.advanced(&Outcome::Cancelled, NOW);
-            next.push(Self { disk, cancels_left: self.cancels_left - 1, ..self.clone() });
+            next.push(Self { cancels_left: self.cancels_left - 1, ..self.with(self.host.clone(), disk) });
         }
         next
     }
