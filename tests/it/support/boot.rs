@@ -22,10 +22,13 @@ const LIBRARIES: &str = "sidle-test";
 /// What salt-ssh wants to find: its tree has no Python of its own, and it asks for `scp` before it sends one.
 const REACHED_BY_SALT_SSH: &str = "openssh-client+python3";
 
+/// A suite with RPM's package managers beside Debian's own.
+pub const ALL_PACKAGE_MANAGERS: &str = "bookworm+rpm+dnf+zypper+createrepo-c+debsums";
+
 /// What a machine is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Made {
-    /// The suite, with packages beside systemd: `bookworm+rpm`.
+    /// The suite, perhaps with packages beside systemd: `bookworm+rpm`.
     pub suite: &'static str,
     /// The package whose default instance its service runs.
     pub package: &'static str,

@@ -1,6 +1,6 @@
 //! A host that boots and has its minion from a package, as distributions build them; a master outside it; a stream of jobs from there.
 
-use super::boot::{Machine, Made};
+use super::boot::{ALL_PACKAGE_MANAGERS, Machine, Made};
 use super::eventually;
 use super::minions;
 use super::salt::{Master, START_SECONDS, packaged_tree, tree};
@@ -82,7 +82,7 @@ impl PackagedHost {
     pub fn with_master(kind: Kind, options: &str) -> Self {
         let author = minions::author();
         let master = Master::start_with(&tree(MASTER), true, options);
-        let suite = if kind == Kind::Deb { "bookworm" } else { "bookworm+rpm" };
+        let suite = if kind == Kind::Deb { "bookworm" } else { ALL_PACKAGE_MANAGERS };
         let made = Made { suite, package: SALT, shares_network: true };
         let mut machine = Machine::of(made, &author, &[author.salt(NEW)]);
         fs::create_dir(machine.path(PLACE)).unwrap();

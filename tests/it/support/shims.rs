@@ -1,6 +1,6 @@
 //! A host with the package managers, on which sidle runs an agent under the name of a packaged minion: what a shim is installed on.
 
-use super::boot::{Machine, Made};
+use super::boot::{ALL_PACKAGE_MANAGERS, Machine, Made};
 use super::packages::{Kind, script};
 use super::stage::{Author, VENV_SALT, text};
 use std::fs;
@@ -20,7 +20,6 @@ pub const BUILT_AT: &str = "1700000000";
 /// The package's unit, which the shim has, too.
 pub const UNIT: &str = "venv-salt-minion.service";
 
-const SUITE: &str = "bookworm+rpm+dnf+zypper+createrepo-c+debsums";
 const SETTINGS: &str =
     "probation = \"1s\"\nstart_timeout = \"10s\"\nstop_timeout = \"5s\"\nrestart_pause = \"100ms\"\n";
 /// What of it the package's minion is: something that runs.
@@ -37,7 +36,7 @@ impl ShimHost {
     /// The host, not booted yet: its package managers know no repository but the one in [`PLACE`].
     pub fn new(kind: Kind) -> Self {
         let author = Author::new();
-        let made = Made { suite: SUITE, package: VENV_SALT, shares_network: false };
+        let made = Made { suite: ALL_PACKAGE_MANAGERS, package: VENV_SALT, shares_network: false };
         let machine = Machine::of(made, &author, &[author.posing(VENV_SALT, "1.0")]);
         fs::write(machine.path("etc/sidle/sidle.toml"), SETTINGS).unwrap();
         let write = |file: &str, text: &str| {
