@@ -9,8 +9,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-/// So small that a test can fill it.
-const RUN: &str = "size=1m,nr_inodes=400";
+/// So small that a test can fill it. A job leaves two claims that are kept for an hour, an inode each: enough for half an hour of the stream, or a
+/// slow machine fills it before the test does.
+const RUN: &str = "size=1m,nr_inodes=8000";
 
 /// How long a fault lasts. Claims are held for 2 s by a process that drains: longer than that.
 const FAULT_SECONDS: u64 = 4;

@@ -67,10 +67,13 @@ fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_
     let stream = scene.stream_from(0, &plan);
     stream.run(AROUND_SECONDS);
     overlap(&scene, "switch", &[&format!("{OLD}-1")]);
-    stream.run(AROUND_SECONDS);
-    stream.end().assert_lossless("the second master is down before the switch");
+    stream.run(HIGHSTATE_SECONDS + AROUND_SECONDS);
+    let report = stream.end();
+    report.assert_lossless("the second master is down before the switch");
+    assert_eq!(scheduled(&report)[0], scheduled(&control)[0], "the second master is down");
     scene.masters[1].start_again();
-    quiet(&scene, "the second master is back", BACK_SECONDS);
+    let report = quiet(&scene, "the second master is back", HIGHSTATE_SECONDS + AROUND_SECONDS);
+    assert_eq!(scheduled(&report), scheduled(&control), "the second master is back");
 
     // Each of its returns would try masters that are away for a minute.
     let deleted = scene.master().call(ID, &["schedule.delete", "highstate"]);
