@@ -285,11 +285,17 @@ impl Driver {
     pub fn step(&mut self, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
         let Some(live) = self.journal.live.clone() else { return Ok(Step::Rests) };
         let act = live.phase.act();
+        let waited = now.since_boot.saturating_sub(self.entered);
+        // What comes up beside another process gives way to it. On a host that is always busy that may mean to get nothing, which is no fault of
+        // the release: for the second half of its time it gives way no more.
+        let comes_up = matches!(act, Act::Start(Side::Trial) | Act::Prove(Side::Trial));
+        if let Some(trial) = live.which(Side::Trial).filter(|_| comes_up && waited >= self.limits.start / 2) {
+            processes.serve(trial)?;
+        }
         let outcome = match gone(&live, processes) {
             Some(lost) => lost,
             None => self.perform(act, &live, processes, now)?,
         };
-        let waited = now.since_boot.saturating_sub(self.entered);
         let outcome = live.in_time(outcome, waited, now.wall, &self.limits);
         let journal = self.journal.advanced(&outcome, now.wall);
         self.believe(journal, now)

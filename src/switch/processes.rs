@@ -1,19 +1,21 @@
-//! The processes of one instance's agent: started through `sidle run`, found again after a crash of the supervisor, frozen, ended.
+//! The processes of one instance's agent: started through `sidle run`, found again after a crash of the supervisor, frozen; [`super::ends`] has how they
+//! end.
 //!
 //! A new process waits (on its standard input) until its identity is on disk; a supervisor that dies before has started nothing.
 //! Beside the file, every leader carries its own pid in `SIDLE_LEADER`: a deleted /run hides no process.
 
+use super::ends::Ends;
 use super::gatekeeper::Gatekeeper;
 use super::roles::Guarded;
 use super::running::{Running, told};
 use crate::agent::gate::{GATE_VARIABLE, Origin, ROLE_VARIABLE, Report, Role, Roles};
-use crate::agent::{Activity, AgentKind, AgentSettings, Health, Job, Registry};
+use crate::agent::{Activity, AgentKind, AgentSettings, Health, Registry};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
-use crate::os::process::{self, Identity, Input, Priority, Program, SignalNumber, own_program};
+use crate::os::process::{self, Identity, Input, Priority, Program, own_program};
 use crate::os::{OsError, children, clock, notify, proc_fs};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
@@ -42,17 +44,6 @@ pub const START_WORD: &str = "go\n";
 const PROCESSES_NAME: &str = "processes";
 const PROCESSES_LENGTH_MAXIMUM: u64 = 64 * 1024;
 
-/// How a process of the agent ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
-    /// Its record.
-    pub record: Record,
-    /// In words: `exited with code 1`.
-    pub how: String,
-    /// What it had not finished, as its guard told last.
-    pub unfinished: Vec<Job>,
-}
-
 #[derive(Serialize, Deserialize)]
 struct Saved {
     schema: u32,
@@ -77,9 +68,7 @@ pub struct Processes {
     configuration: Option<PathBuf>,
     pub(super) gate: Gatekeeper,
     pub(super) running: Vec<Running>,
-    /// The process that ended last, and how.
-    last_end: Option<(Record, String)>,
-    ends: Vec<End>,
+    pub(super) ends: Ends,
 }
 
 impl Processes {
@@ -99,8 +88,7 @@ impl Processes {
             configuration,
             gate: Gatekeeper::new(layout, instance),
             running: Vec::new(),
-            last_end: None,
-            ends: Vec::new(),
+            ends: Ends::default(),
         }
     }
 
@@ -125,7 +113,7 @@ impl Processes {
         for record in records {
             // A child that ended while this process became a newer program.
             if let Some(status) = children::take(&record.leader)? {
-                self.last_end = Some((record.clone(), told(status)));
+                self.ends.remember(&record, told(status));
             }
             if !record.all().any(|identity| identity.is_alive().unwrap_or(true)) {
                 continue;
@@ -212,6 +200,7 @@ impl Processes {
             return Err(OsError::new("start", &program.path, std::io::Error::other(told(status))));
         };
         self.gate.forget(leader.pid)?;
+        self.ends.forget(which);
         let mut record = Record::new(leader, release.clone(), trial_of, origin);
         // Its start costs seconds of work that the serving process may need.
         if role == Role::Standby && process::may_raise_priority() {
@@ -258,53 +247,6 @@ impl Processes {
         self.running.iter().map(|running| &running.record)
     }
 
-    /// How a process that is no longer there ended; None: nobody saw it.
-    pub fn how_ended(&mut self, which: Which<'_>) -> Option<&str> {
-        // It may have ended since the last look, and the end known so far is another's. What fails here fails again at the next turn.
-        let _ = self.reap();
-        let (record, how) = self.last_end.as_ref()?;
-        which.is(record.release.as_ref(), record.trial_of).then_some(how)
-    }
-
-    /// Takes note of processes that have ended; true when there was one.
-    pub fn reap(&mut self) -> Result<bool, OsError> {
-        let before = self.running.len();
-        let (gate, ends) = (&self.gate, &mut self.ends);
-        self.running.retain_mut(|running| {
-            let status = running.take_end();
-            if !running.ended && (status.is_some() || !running.leads()) {
-                running.ended = true;
-                let how = status.map_or_else(|| "ended".to_owned(), told);
-                let report = gate.report(running.record.leader.pid).filter(|_| running.guarded);
-                ends.push(End { record: running.record.clone(), how, unfinished: running.unfinished(report) });
-            }
-            running.lives()
-        });
-        let ended = self.running.len() != before;
-        if let Some(end) = self.ends.last() {
-            self.last_end = Some((end.record.clone(), end.how.clone()));
-        }
-        if ended {
-            self.save()?;
-        }
-        Ok(ended)
-    }
-
-    /// The processes that have ended since this was last asked for.
-    pub fn take_ends(&mut self) -> Vec<End> {
-        std::mem::take(&mut self.ends)
-    }
-
-    /// Ends what a leader that is gone has left of the agent itself, so that nothing works beside the next process.
-    pub fn end_remains(&mut self) -> Result<(), OsError> {
-        for running in self.running.iter().filter(|running| !running.leads()) {
-            for identity in running.record.all() {
-                identity.signal(SignalNumber::KILL)?;
-            }
-        }
-        Ok(())
-    }
-
     /// What a process does.
     pub fn activity(&mut self, which: Which<'_>) -> Option<Activity> {
         let report = self.report(which);
@@ -323,7 +265,7 @@ impl Processes {
         Some(Guarded { leader: running.record.leader.pid, origin: running.record.origin })
     }
 
-    /// Gives a process that serves its full priority.
+    /// Gives a process its full priority: it serves, or gets too little without.
     pub fn serve(&mut self, which: Which<'_>) -> Result<(), OsError> {
         let Some(running) = self.usable_mut(which).filter(|running| running.record.aside) else { return Ok(()) };
         running.record.leader.prioritise(Priority::Own)?;
@@ -379,53 +321,9 @@ impl Processes {
         self.usable(which).map_or(Ok(0), Running::below)
     }
 
-    /// Sends every process of the agent itself its end; true once all are gone. Jobs are not the agent itself and are left alone.
-    pub fn end_all(&mut self) -> Result<bool, OsError> {
-        self.end_all_but(&[])
-    }
-
-    /// The same for all but these, as far as they can be counted on.
-    pub fn end_all_but(&mut self, kept: &[Which<'_>]) -> Result<bool, OsError> {
-        self.reap()?;
-        let mut spared = BTreeSet::new();
-        for which in kept {
-            spared.extend(self.of(*which).map(|record| record.leader.pid));
-        }
-        let is_spared = |running: &Running| running.is_usable() && spared.contains(&running.record.leader.pid);
-        let reports: Vec<Option<Report>> =
-            self.running.iter().map(|running| self.gate.report(running.record.leader.pid)).collect();
-        let mut news = false;
-        for (running, report) in self.running.iter_mut().zip(&reports).filter(|(running, _)| !is_spared(running)) {
-            running.refresh_core(report.as_ref());
-            news |= !running.record.doomed;
-            running.record.doomed = true;
-        }
-        if news {
-            self.save()?;
-        }
-        crash_point!("end.recorded");
-        for running in self.running.iter().filter(|running| !is_spared(running)) {
-            for identity in running.record.all() {
-                identity.signal(SignalNumber::KILL)?;
-            }
-        }
-        crash_point!("end.killed");
-        self.reap()?;
-        Ok(self.running.iter().all(is_spared))
-    }
-
     /// Lets everything that was frozen run on.
     pub fn thaw_all(&self) -> Result<(), OsError> {
         self.running.iter().try_for_each(Running::thaw)
-    }
-
-    /// Asks every leader to end in its own way: for a stop of the service, not for a switch.
-    pub fn ask_to_end(&self) -> Result<(), OsError> {
-        for running in self.running.iter().filter(|running| running.record.foreign.is_none()) {
-            running.thaw()?;
-            running.record.leader.signal(SignalNumber::TERM)?;
-        }
-        Ok(())
     }
 
     /// The children that this program has started itself and asks for.
