@@ -148,15 +148,17 @@ impl Processes {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests start real processes")]
+
     use super::*;
     use crate::agent::gate::Origin;
     use crate::agent::{AgentError, AgentKind};
     use crate::layout::Layout;
-    use crate::os::proc_fs;
     use crate::os::process::Identity;
+    use crate::os::{clock, proc_fs};
     use std::path::Path;
     use std::process::{Child, Command};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     /// Something that runs until it is ended.
     fn sleeper() -> (Child, Identity) {
@@ -184,9 +186,9 @@ mod tests {
 
     fn kill(identity: &Identity) {
         identity.signal(SignalNumber::KILL).unwrap();
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = clock::since_boot() + Duration::from_secs(10);
         while identity.is_alive().unwrap() {
-            assert!(Instant::now() < end, "{:?} lives", proc_fs::all());
+            assert!(clock::since_boot() < end, "{:?} lives", proc_fs::all());
             std::thread::yield_now();
         }
     }

@@ -358,6 +358,7 @@ mod tests {
             if let Some(found) = rehearsing.poll(since + REHEARSAL_MAX / 2) {
                 break found.unwrap();
             }
+            std::thread::yield_now();
         };
         assert_eq!(found.blocking, ["||"], "it ended by itself, well");
     }
