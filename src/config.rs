@@ -2,8 +2,8 @@
 //!
 //! ```toml
 //! probation = "60s"          # how long a release has to stay healthy before it becomes the one
-//! start_timeout = "120s"     # until a release has to have reached its peers
-//! rehearsal_timeout = "120s" # until a rehearsal has to be over
+//! start_timeout = "120s"     # until a release has to have reached its peers; beside another process it has a low priority for half of it
+//! rehearsal_timeout = "120s" # until a rehearsal has to be over; each release's has a low priority for a quarter of it
 //! rehearsal = "refuse"       # what a rehearsal may do: refuse a switch, only report, or off
 //! extras = "refuse"          # what comes of packages laid over a release (salt-pip) that the next one would not see: refuse,
 //!                            # report, or rebuild: they are installed for the next one, too, by its own salt-pip
