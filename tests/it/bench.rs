@@ -68,7 +68,7 @@ fn across(scene: &Scene, what: &str, plan: &Plan, verb: &str, arguments: &[&str]
 fn bench_handover() {
     let switches: usize = std::env::var("SIDLE_BENCH_SWITCHES").map_or(10, |text| text.parse().unwrap());
     let scene = Scene::new(&[OLD, NEW, MASTER]);
-    let rate = scene.calibrate(&RATES);
+    let (rate, _) = scene.calibrate(&RATES);
     say(&format!("{rate} jobs a second, every 7th compound, every 20th of 12 s (but for idle)\n{}", Report::titles()));
     let stream = scene.stream(&Plan::of(rate));
     stream.run(CONTROL_SECONDS);

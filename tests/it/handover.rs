@@ -90,7 +90,7 @@ fn across_every_release_a_restart_and_the_way_back_no_job_is_lost_or_doubled_and
     let mut scene = Scene::new(&[OLD, NEW, NEWEST]);
     // What runs at a boot does run.
     scene.boot();
-    let rate = scene.calibrate(&RATES);
+    let (rate, _) = scene.calibrate(&RATES);
     let stream = scene.stream(&Plan::of(rate));
     stream.run(AROUND_SECONDS);
     let (new, newest, old) = (format!("{NEW}-1"), format!("{NEWEST}-1"), format!("{OLD}-1"));

@@ -21,12 +21,14 @@ const USER: &str = "daemon";
 /// The period of the beacon.
 const BEACON_SECONDS: f64 = 5.0;
 /// Between two of cron's calls: each loads all of Salt.
-const CRON_PAUSE: Duration = Duration::from_secs(2);
+const CRON_PAUSE: Duration = Duration::from_secs(6);
 
 impl Packaged {
     /// Adopts it in the middle of a stream, and gives the stream.
     fn adopt_under_load(&self) -> Stream {
-        let stream = self.scene.stream(&Plan::of(RATE));
+        // Of several masters each publishes.
+        let masters = u32::try_from(self.scene.masters.len()).unwrap();
+        let stream = self.scene.stream(&Plan::of(RATE / f64::from(masters)));
         stream.run(AROUND_SECONDS);
         let adopted = self.adopt(&[]);
         assert_eq!(adopted.code, Some(0), "{adopted:?}\n{}", self.logs());

@@ -5,7 +5,7 @@ use crate::support::come_first;
 use crate::support::salt::tree;
 use crate::support::scene::{ID, RATES, Scene, Wanted};
 use crate::support::stage::text;
-use crate::support::stream::{Plan, Report, calibrate};
+use crate::support::stream::{Plan, Report};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
@@ -79,7 +79,7 @@ fn a_release_that_fails_in_any_way_costs_no_answer_and_is_refused_the_second_tim
     let settings = format!("start_timeout = \"{START_SECONDS}s\"\n");
     let scene = Scene::with(&Wanted { settings: &settings, ..Wanted::of(&[OLD, NEWEST]) });
     install_bad(&scene);
-    let (rate, control) = calibrate(ID, &scene.marks, &[scene.master()], &RATES);
+    let (rate, control) = scene.calibrate(&RATES);
     let longest = 3.0 * control.longest_gap_seconds.unwrap();
     cannot_import(&scene, rate, longest);
     let bad = format!("{BAD}-1");

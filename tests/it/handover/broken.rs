@@ -1,7 +1,6 @@
 //! The gate's own files are lost, spoilt, or can't be written: jobs go on, none twice.
 
 use super::{AROUND_SECONDS, NEW, OLD, begin, ended, overlap, reaches};
-use crate::support::come_first;
 use crate::support::scene::{Scene, Wanted};
 use crate::support::stage::SALT;
 use crate::support::stream::Plan;
@@ -32,7 +31,6 @@ fn fill(directory: &Path) -> std::path::PathBuf {
 
 #[test]
 fn a_full_run_directory_lost_claims_and_truncated_roles_lose_no_job_and_double_none() {
-    come_first();
     let scene = Scene::with(&Wanted { run: Some(RUN), ..Wanted::of(&[OLD, NEW]) });
     let run = scene.host.path("run");
     let gate = run.join("sidle").join(SALT).join("gate");

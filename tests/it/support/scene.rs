@@ -5,7 +5,7 @@ use super::minions;
 use super::mounts::Mounted;
 use super::salt::{Master, Minion, START_SECONDS, tree};
 use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor, VENV_SALT};
-use super::stream::{Marks, Plan, Stream, calibrate};
+use super::stream::{Marks, Plan, Report, Stream, calibrate};
 use serde_json::Value;
 use sidle::os::process::SignalNumber;
 use std::fs;
@@ -291,12 +291,13 @@ impl Scene {
         Stream::begin(ID, &self.marks, &[&self.masters[master]], plan)
     }
 
-    /// The highest of `rates` that a minion of the slowest release carries on this machine, without sidle and beside an idle scene.
-    pub fn calibrate(&self, rates: &[f64]) -> f64 {
+    /// The highest of `rates` that a minion of the slowest release carries on this machine, without sidle and beside an idle scene; and its report
+    /// at it.
+    pub fn calibrate(&self, rates: &[f64]) -> (f64, Report) {
         let marks = Marks::new();
         let _minion = Minion::start(&tree(SLOWEST), "calibration", &marks.configuration(&[self.master()]));
         marks.started(1);
-        calibrate("calibration", &marks, &[self.master()], rates).0
+        calibrate("calibration", &marks, &[self.master()], rates)
     }
 
     /// What `sidle status` says about the instance.
