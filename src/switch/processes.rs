@@ -1,5 +1,5 @@
-//! The processes of one instance's agent: started through `sidle run`, found again after a crash of the supervisor, frozen; [`super::ends`] has how they
-//! end.
+//! The processes of one instance's agent: started through `sidle run`, found again after a crash of the supervisor, frozen. How they end is in
+//! [`super::ends`].
 //!
 //! A new process waits (on its standard input) until its identity is on disk; a supervisor that dies before has started nothing.
 //! Beside the file, every leader carries its own pid in `SIDLE_LEADER`: a deleted /run hides no process.

@@ -155,7 +155,8 @@ impl Rehearsing {
             Some(status) if status.success() => None,
             Some(status) => Some(format!("it {}", told(status))),
             None if now.saturating_sub(playing.since) < self.longest => {
-                // On a host that is always busy giving way may mean to get nothing: that is no fault of the release.
+                // On a host that is always busy giving way may mean to get nothing: that is no fault of the release. A quarter, since both
+                // releases' rehearsals have to fit into `longest` together.
                 if now.saturating_sub(playing.since) >= self.longest / 4
                     && let Some(identity) = playing.aside.take()
                 {
