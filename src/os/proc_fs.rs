@@ -250,11 +250,21 @@ pub fn holders(identity: FileIdentity) -> Result<Vec<(u32, String)>> {
     Ok(found)
 }
 
-/// A process's command line as one text, cut to what fits a message.
+/// A process's command line as one text, for people: its program without the directory, and no more than fits a message.
 pub fn title(pid: u32) -> String {
-    const TITLE_CHARACTERS_MAXIMUM: usize = 80;
-    let words = command_line(pid).ok().flatten().unwrap_or_default();
-    words.join(" ").chars().take(TITLE_CHARACTERS_MAXIMUM).collect()
+    shortened(&command_line(pid).ok().flatten().unwrap_or_default().join(" "))
+}
+
+fn shortened(command: &str) -> String {
+    const TITLE_CHARACTERS_MAXIMUM: usize = 120;
+    // setproctitle(3) leaves one word, with blanks: the program ends at the first of them either way.
+    let (program, arguments) = command.split_at(command.find(' ').unwrap_or(command.len()));
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let text = format!("{name}{arguments}");
+    match text.char_indices().nth(TITLE_CHARACTERS_MAXIMUM) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
 }
 
 /// How a process uses a directory tree: the entry of /proc that shows it, and the file.
@@ -328,6 +338,15 @@ mod tests {
         let connections = tcp_connections(own).unwrap().unwrap();
         assert!(connections.iter().any(|c| c.established && c.remote == stream.peer_addr().unwrap()));
         assert_eq!(process(u32::MAX - 1).unwrap(), None);
+    }
+
+    #[test]
+    fn a_title_is_the_program_without_its_directory_and_what_fits_of_the_rest() {
+        assert_eq!(shortened("/usr/bin/sidle --root /tmp/x/ install a"), "sidle --root /tmp/x/ install a");
+        assert_eq!(shortened("/a/python3 /b/salt-minion KeepAlive"), "python3 /b/salt-minion KeepAlive");
+        let long = shortened(&format!("sh {}", "ä".repeat(200)));
+        assert_eq!((long.chars().count(), long.ends_with("ä…")), (121, true));
+        assert_eq!(shortened(""), "");
     }
 
     #[test]

@@ -11,8 +11,7 @@ fn survives(suite: &'static str) {
     let author = Author::new();
     let bundles = [author.release("1.0", "good"), author.release("1.1", "good")];
     let mut machine = Machine::new(suite, &author, &bundles);
-    let settings = "probation = \"1s\"\nstart_timeout = \"10s\"\nstop_timeout = \"5s\"\nrestart_pause = \"100ms\"\n";
-    fs::write(machine.path("etc/sidle/sidle.toml"), settings).unwrap();
+    probation(&machine, 1);
     machine.boot();
     machine.inside(&["sidle", "switch", DEMO, "1.0-1"]);
     machine.serves("1.0-1");
@@ -22,14 +21,28 @@ fn survives(suite: &'static str) {
     service_is_reloaded(&machine);
     service_is_restarted(&machine);
     service_is_stopped_and_started(&machine);
-    for phase in ["proving", "probation"] {
-        power_is_cut(&mut machine, phase);
-        machine.serves("1.0-1");
-    }
+    // Each phase lasts until it is cut off: a release that never says that it is ready, and a long probation.
+    let behaviour = machine.path("etc/demo-agent/behaviour-1.1");
+    fs::write(&behaviour, "hang\n").unwrap();
+    power_is_cut(&mut machine, "proving");
+    fs::remove_file(behaviour).unwrap();
+    probation(&machine, 60);
+    machine.boot();
+    machine.serves("1.0-1");
+    power_is_cut(&mut machine, "probation");
+    probation(&machine, 1);
+    machine.boot();
+    machine.serves("1.0-1");
     // Committed: the new release has proven itself, and the old process only has a job to finish.
     machine.job("long", "sleep 60");
     power_is_cut(&mut machine, "retiring");
+    machine.boot();
     machine.serves("1.1-1");
+}
+
+fn probation(machine: &Machine, seconds: u64) {
+    let others = "start_timeout = \"10s\"\nstop_timeout = \"5s\"\nrestart_pause = \"100ms\"\n";
+    fs::write(machine.path("etc/sidle/sidle.toml"), format!("probation = \"{seconds}s\"\n{others}")).unwrap();
 }
 
 fn main_process(machine: &Machine) -> String {
@@ -103,7 +116,7 @@ fn service_is_stopped_and_started(machine: &Machine) {
     machine.done("started");
 }
 
-/// Begins a switch to 1.1, cuts the power in `phase`, and boots again.
+/// Begins a switch to 1.1, and cuts the power in `phase`.
 fn power_is_cut(machine: &mut Machine, phase: &str) {
     let begun = machine.inside(&["sh", "-c", "sidle switch demo-agent 1.1-1 --force --no-wait; test $? = 4"]);
     eventually(20, &format!("the switch is {phase}"), || match machine.status() {
@@ -111,7 +124,6 @@ fn power_is_cut(machine: &mut Machine, phase: &str) {
         status => Err(format!("{begun} {status}")),
     });
     machine.cut_power();
-    machine.boot();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The story that the README promises, told by `scripts/quickstart` on real Salt.
 
-use crate::support::stage::SIDLE;
+use crate::support::stage::{SIDLE, command_of};
 use std::fs;
 use std::process::Command;
 
@@ -31,7 +31,7 @@ fn quickstart_tells_the_whole_story_and_leaves_nothing_behind() {
     }
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "it left something in its directory");
     for process in sidle::os::proc_fs::all().unwrap() {
-        let command = sidle::os::proc_fs::title(process.pid);
+        let command = command_of(process.pid);
         assert!(!command.contains(place.path().to_str().unwrap()), "it left process {} ({command})", process.pid);
     }
 }

@@ -2,7 +2,7 @@
 //! crash loops. And a supervisor that has nothing to do does nothing.
 
 use crate::support::eventually;
-use crate::support::stage::{Author, DEMO, Host, SIDLE, Supervisor, text};
+use crate::support::stage::{Author, DEMO, Host, SIDLE, Supervisor, command_of, text};
 use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
@@ -332,7 +332,7 @@ fn as_the_first_process_of_a_container_it_reaps_orphans_and_ends_in_order() {
     let mut container = container.args(["supervise", DEMO]).stdin(Stdio::null()).spawn().unwrap();
     let first = eventually(10, "the first process is the supervisor", || {
         let children = proc_fs::children(container.id()).unwrap();
-        let child = children.first().filter(|child| proc_fs::title(child.pid).contains("supervise"));
+        let child = children.first().filter(|child| command_of(child.pid).contains("supervise"));
         child.map(|child| child.pid).ok_or_else(|| "not yet".to_owned())
     });
     assert_eq!(host.answering("one"), "1.0");
@@ -340,9 +340,8 @@ fn as_the_first_process_of_a_container_it_reaps_orphans_and_ends_in_order() {
     host.job("orphan", "sleep 0.3 & echo $$ >/dev/null");
     host.done("orphan");
     let ended = |pid| proc_fs::children(pid).unwrap().into_iter().filter(|child| !child.is_alive()).count();
-    let sleeps = || {
-        proc_fs::children(first).unwrap().iter().filter(|child| proc_fs::title(child.pid).contains("sleep 0.3")).count()
-    };
+    let sleeps =
+        || proc_fs::children(first).unwrap().iter().filter(|child| proc_fs::title(child.pid) == "sleep 0.3").count();
     eventually(5, "the orphan is its child", || if sleeps() == 1 { Ok(()) } else { Err(sleeps().to_string()) });
     eventually(5, "the orphan is waited for", || match (sleeps(), ended(first)) {
         (0, 0) => Ok(()),

@@ -176,7 +176,7 @@ impl Machine {
             let said = || fs::read_to_string(&log).unwrap_or_default();
             assert!(outer.try_wait().unwrap().is_none(), "it did not boot: {}", said());
             let children = proc_fs::children(outer.id()).unwrap();
-            let init = children.first().filter(|child| proc_fs::title(child.pid).contains("systemd"));
+            let init = children.first().filter(|child| proc_fs::title(child.pid).starts_with("systemd"));
             init.map(|child| child.pid).ok_or_else(said)
         });
         self.running = Some(Running { outer, init, group });

@@ -365,6 +365,11 @@ pub fn two_releases() -> (Host, Author) {
     (host, author)
 }
 
+/// The whole command line of a process, with blanks between its words.
+pub fn command_of(pid: u32) -> String {
+    sidle::os::proc_fs::command_line(pid).ok().flatten().unwrap_or_default().join(" ")
+}
+
 impl Host {
     /// Kills what a killed supervisor has left: agents and their jobs, by their environment or their program, which name this root.
     pub fn kill_what_runs(&self) {
@@ -372,7 +377,7 @@ impl Host {
         for process in sidle::os::proc_fs::all().unwrap_or_default() {
             let named = sidle::os::proc_fs::environment_variable(process.pid, "SIDLE_ROOT").ok().flatten();
             // Salt's titles are written over the environment.
-            let runs = sidle::os::proc_fs::title(process.pid).contains(text(root));
+            let runs = command_of(process.pid).contains(text(root));
             if !runs && named.is_none_or(|named| named != root) {
                 continue;
             }
