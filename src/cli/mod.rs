@@ -14,6 +14,7 @@ pub mod mirror;
 pub mod output;
 pub mod pack;
 pub mod status;
+pub mod supervise;
 pub mod switching;
 pub mod timing;
 pub mod trees;
@@ -108,7 +109,7 @@ enum Verb {
     #[command(hide = true)]
     MayStart(adopt::other_name::MayStartArguments),
     /// Runs an instance's agent and its switches
-    Supervise(switching::SuperviseArguments),
+    Supervise(supervise::SuperviseArguments),
     /// Decides which repository this host trusts
     #[command(subcommand)]
     Trust(trust::TrustVerb),
@@ -196,7 +197,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Adopt(arguments) => adopt::adopt(context, &arguments),
         Verb::Release(arguments) => adopt::release(context, &arguments),
         Verb::MayStart(arguments) => adopt::other_name::may_start(context, &arguments),
-        Verb::Supervise(arguments) => switching::supervise(context, &arguments),
+        Verb::Supervise(arguments) => supervise::supervise(context, &arguments),
         Verb::Trust(verb) => trust::trust(context, &verb),
         Verb::Pack(arguments) => pack::pack(context, &arguments),
         Verb::Inspect(arguments) => author::inspect(context, &arguments),

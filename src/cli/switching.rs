@@ -1,18 +1,16 @@
-//! The verbs that switch: switch, rollback, restart, cancel, supervise. They ask the supervisor where one lives, and write the wish down where
+//! The verbs that switch: switch, rollback, restart, cancel. They ask the supervisor where one lives, and write the wish down where
 //! none does; then they follow the journal, which needs no socket.
 
 use super::adopt::beside;
 use super::follow::{follow, words};
 use super::timing::Timing;
-use super::{Context, Ended, agents, caller, instance_of, no_configuration, rehearsers};
+use super::{Context, Ended, caller, instance_of, no_configuration};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
 use crate::store::Store;
 use crate::supervise::control::{Answer, Request, Wish, ask};
-use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
-use crate::switch::configuration::Keeping;
-use crate::switch::drive::{BadReleases, Driver, Moment, Rehearsals};
+use crate::switch::drive::{BadReleases, Driver, Moment};
 use crate::switch::files::{DriverLock, InstanceFiles};
 use crate::switch::snapshot::Snapshots;
 use crate::switch::{Mode, Purpose};
@@ -135,16 +133,6 @@ pub struct CancelArguments {
     /// The instance; the package's default one without this
     #[arg(long)]
     instance: Option<InstanceName>,
-}
-
-/// `sidle supervise INSTANCE`
-#[derive(Debug, Args)]
-pub struct SuperviseArguments {
-    /// The instance
-    instance: InstanceName,
-    /// Only looks whether settings and state can be used
-    #[arg(long)]
-    check: bool,
 }
 
 /// Switches to an installed release.
@@ -391,15 +379,23 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
         context.output.result(&format!("{instance} has no live switch"), json!({"switch": null}));
         return Ok(Ended::As(Class::NothingToDo));
     };
+    let too_late = |switch: u64| Report {
+        class: Class::Conflict,
+        message: format!("switch {switch} can't be taken back: it is committed"),
+        causes: Vec::new(),
+        hint: Some(format!("`sidle rollback {}` goes back, once it is over", arguments.package)),
+    };
+    if live.phase.is_committed() {
+        return Err(too_late(live.id));
+    }
     match reach(context, &files, &Request::Cancel)? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
-        Reached::Supervisor(Answer::Accepted { switch }) => {
-            follow(&files, switch, &context.output).map(|ended| match ended {
-                // What was asked for is what came.
-                Ended::As(Class::Failed) => Ended::Well,
-                other => other,
-            })
-        }
+        Reached::Supervisor(Answer::Accepted { switch }) => match follow(&files, switch, &context.output)? {
+            // What was asked for is what came.
+            Ended::As(Class::Failed | Class::RolledBack) => Ok(Ended::Well),
+            Ended::Well => Err(too_late(switch)),
+            Ended::As(class) => Ok(Ended::As(class)),
+        },
         Reached::Nobody(lock) => {
             let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
             let settings = crate::config::Settings::read(&context.layout)?;
@@ -408,37 +404,4 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
             Ok(Ended::Well)
         }
     }
-}
-
-/// Runs an instance's agent until told to end.
-pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<Ended, Report> {
-    let settings = crate::config::Settings::read(&context.layout)?;
-    let (package, configuration) = settings.instance(&context.layout, &arguments.instance)?;
-    if arguments.check {
-        let files = InstanceFiles::new(&context.layout, &arguments.instance, &package);
-        let usable = files.journal().and_then(|_| files.history()).and_then(|_| files.verdicts());
-        return Ok(usable.map(|_| Ended::Well)?);
-    }
-    let supervise = SuperviseSettings {
-        instance: arguments.instance.clone(),
-        package,
-        configuration,
-        limits: settings.limits,
-        stop: settings.limits.stop,
-        restart_pause_minimum: settings.restart_pause_minimum,
-        restart_pause_maximum: settings.restart_pause_maximum,
-        fall_back_within: settings.fall_back_within,
-        switch_deadline: settings.switch_deadline,
-        rehearsals: Rehearsals {
-            rehearsers,
-            policy: settings.rehearsal,
-            extras: settings.extras,
-            wheels: settings.extras_wheels.map(|path| context.layout.on_host(&path)),
-        },
-        host_look: settings.host_look,
-        scrub_every: settings.scrub_every,
-        keeping: Keeping { except: no_configuration, restore: settings.restore_configuration },
-    };
-    run_supervisor(&context.layout, supervise, agents)?;
-    Ok(Ended::Well)
 }

@@ -134,6 +134,32 @@ fn a_live_switch_can_be_taken_back_and_a_second_one_is_a_conflict() {
 }
 
 #[test]
+fn what_is_taken_back_on_probation_goes_back_well_and_what_is_committed_is_not_taken_back() {
+    let (host, _author) = two_releases();
+    fs::write(host.path("etc/sidle/conf.d/test.toml"), "probation = \"60s\"\n").unwrap();
+    let supervisor = host.supervise();
+    let first = host.sidle(&["switch", DEMO, "1.0-1", "--no-wait"]);
+    assert_eq!(first.code, Some(4), "{first:?}");
+    host.reaches("probation");
+    let cancelled = host.sidle(&["cancel", DEMO]);
+    assert!(cancelled.code == Some(0) && cancelled.stdout.contains("went back"), "{cancelled:?}");
+    assert_eq!(host.current(), None);
+    assert_eq!(supervisor.end(), Some(0));
+
+    fs::write(host.path("etc/sidle/conf.d/test.toml"), "probation = \"300ms\"\n").unwrap();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1", "--force"]).ok();
+    host.job("long", "sleep 5");
+    host.running("long");
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--mode", "overlap", "--no-wait"]).code, Some(4));
+    host.reaches("retiring");
+    let late = host.sidle(&["cancel", DEMO]);
+    assert_eq!(late.code, Some(12), "{late:?}");
+    assert!(late.stderr.contains("committed") && late.stderr.contains("sidle rollback demo-agent"), "{late:?}");
+    assert_eq!(host.current().as_deref(), Some("1.1-1"));
+}
+
+#[test]
 fn a_wish_without_a_supervisor_is_carried_out_by_the_next_one() {
     let (host, _author) = two_releases();
     assert_eq!(host.sidle(&["switch", DEMO, "1.0-1"]).code, Some(4));

@@ -172,11 +172,11 @@ impl Scene {
         let supervisor = match wanted.named {
             Some(name) => {
                 scene.name_hosts(&[name]);
-                scene.host.supervise_instance_by(&scene.program_with_own_hosts(), package)
+                scene.host.supervise_instance_by(&scene.program_with_own_hosts(), package, &[])
             }
             None if wanted.own_program => {
                 scene.put_program();
-                scene.host.supervise_instance_by(&scene.program(), package)
+                scene.host.supervise_instance_by(&scene.program(), package, &[])
             }
             None => scene.host.supervise_instance(package),
         };
@@ -210,8 +210,18 @@ impl Scene {
 
     /// Ends the supervisor as a crash does, and starts it again.
     pub fn crash(&mut self) {
+        self.crash_into(&[]);
+    }
+
+    /// The same; the next one has these variables in its environment.
+    pub fn crash_into(&mut self, variables: &[(&str, &str)]) {
         self.supervisor.take().expect("it runs").kill();
-        self.supervisor = Some(self.host.supervise_instance(self.package));
+        self.supervisor = Some(self.host.supervise_instance_by(Path::new(SIDLE), self.package, variables));
+    }
+
+    /// The one that runs.
+    pub fn supervisor(&self) -> &Supervisor {
+        self.supervisor.as_ref().expect("it runs")
     }
 
     fn program(&self) -> PathBuf {
@@ -226,7 +236,7 @@ impl Scene {
 
     /// Puts another program in place, and has the supervisor become it.
     pub fn renew(&self) {
-        let supervisor = self.supervisor.as_ref().expect("it runs");
+        let supervisor = self.supervisor();
         let link = format!("/proc/{}/exe", supervisor.pid());
         self.put_program();
         assert_ne!(fs::read_link(&link).unwrap(), self.program(), "the file was replaced");

@@ -252,12 +252,12 @@ impl Host {
 
     /// The same for another package's default instance.
     pub fn supervise_instance(&self, instance: &str) -> Supervisor {
-        self.supervise_instance_by(Path::new(SIDLE), instance)
+        self.supervise_instance_by(Path::new(SIDLE), instance, &[])
     }
 
-    /// The same with another copy of the program.
-    pub fn supervise_instance_by(&self, program: &Path, instance: &str) -> Supervisor {
-        let supervisor = self.supervisor_by(program, instance, &[]);
+    /// The same with another copy of the program, and variables in its environment.
+    pub fn supervise_instance_by(&self, program: &Path, instance: &str, variables: &[(&str, &str)]) -> Supervisor {
+        let supervisor = self.supervisor_by(program, instance, variables);
         eventually(20, "the supervisor listens", || {
             if self.path("run/sidle").join(instance).join("control").exists() { Ok(()) } else { Err(supervisor.log()) }
         });
@@ -271,7 +271,7 @@ impl Host {
 
     /// The same with another copy of the program.
     pub fn supervise_by(&self, program: &Path) -> Supervisor {
-        self.supervise_instance_by(program, DEMO)
+        self.supervise_instance_by(program, DEMO, &[])
     }
 
     fn supervisor_of(&self, instance: &str, variables: &[(&str, &str)]) -> Supervisor {
@@ -313,6 +313,14 @@ impl Host {
     pub fn running(&self, name: &str) {
         let file = self.path("etc/demo-agent/state/running").join(name);
         eventually(5, "the job runs", || if file.exists() { Ok(()) } else { Err("not yet".to_owned()) });
+    }
+
+    /// Waits until the live switch is in this phase.
+    pub fn reaches(&self, phase: &str) {
+        eventually(20, &format!("the switch is in {phase}"), || match self.status() {
+            status if status["switch"]["phase"] == phase => Ok(()),
+            status => Err(status.to_string()),
+        });
     }
 
     /// The last switch that ended, as the history has it.

@@ -1,0 +1,54 @@
+//! `sidle supervise`: runs an instance's agent.
+
+use super::{Context, Ended, agents, no_configuration, rehearsers};
+use crate::config::Settings;
+use crate::failure::Report;
+use crate::name::InstanceName;
+use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
+use crate::switch::configuration::Keeping;
+use crate::switch::drive::Rehearsals;
+use crate::switch::files::InstanceFiles;
+use clap::Args;
+
+/// `sidle supervise INSTANCE`
+#[derive(Debug, Args)]
+pub struct SuperviseArguments {
+    /// The instance
+    instance: InstanceName,
+    /// Only looks whether settings and state can be used
+    #[arg(long)]
+    check: bool,
+}
+
+/// Runs an instance's agent until told to end.
+pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<Ended, Report> {
+    let settings = Settings::read(&context.layout)?;
+    let (package, configuration) = settings.instance(&context.layout, &arguments.instance)?;
+    if arguments.check {
+        let files = InstanceFiles::new(&context.layout, &arguments.instance, &package);
+        let usable = files.journal().and_then(|_| files.history()).and_then(|_| files.verdicts());
+        return Ok(usable.map(|_| Ended::Well)?);
+    }
+    let supervise = SuperviseSettings {
+        instance: arguments.instance.clone(),
+        package,
+        configuration,
+        limits: settings.limits,
+        stop: settings.limits.stop,
+        restart_pause_minimum: settings.restart_pause_minimum,
+        restart_pause_maximum: settings.restart_pause_maximum,
+        fall_back_within: settings.fall_back_within,
+        switch_deadline: settings.switch_deadline,
+        rehearsals: Rehearsals {
+            rehearsers,
+            policy: settings.rehearsal,
+            extras: settings.extras,
+            wheels: settings.extras_wheels.map(|path| context.layout.on_host(&path)),
+        },
+        host_look: settings.host_look,
+        scrub_every: settings.scrub_every,
+        keeping: Keeping { except: no_configuration, restore: settings.restore_configuration },
+    };
+    run_supervisor(&context.layout, supervise, agents)?;
+    Ok(Ended::Well)
+}
