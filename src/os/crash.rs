@@ -1,8 +1,9 @@
-//! Named instants at which a test can kill the program. Compiled to nothing without the feature `crash-points`.
+//! Named instants at which a test can kill or stop the program. Compiled to nothing without the feature `crash-points`.
 
 /// An instant between two effects. With the feature `crash-points` and `SIDLE_CRASH_AT=name` (or `name#3`: the third pass) in the
 /// environment the process kills itself here, as `kill -9` would; `SIDLE_CRASH_TRACE=FILE` lists the names passed; with
-/// `SIDLE_CRASH_ONCE=FILE` only one of several processes dies.
+/// `SIDLE_CRASH_ONCE=FILE` only one of several processes dies. With `SIDLE_STOP_AT=name` it stops here, while there is a file at
+/// `SIDLE_STOP_WHILE`; SIGCONT lets it go on.
 #[macro_export]
 macro_rules! crash_point {
     ($name:expr) => {
@@ -24,6 +25,7 @@ pub fn pass(name: &str) {
             let _ = file.write_all(format!("{name}\n").as_bytes());
         }
     }
+    hold(name);
     let Some(wanted) = std::env::var_os("SIDLE_CRASH_AT") else { return };
     let wanted = wanted.to_string_lossy().into_owned();
     let (point, pass) = wanted.split_once('#').unwrap_or((&wanted, "1"));
@@ -37,5 +39,13 @@ pub fn pass(name: &str) {
         loop {
             std::thread::park();
         }
+    }
+}
+
+#[cfg(feature = "crash-points")]
+fn hold(name: &str) {
+    let wanted = std::env::var_os("SIDLE_STOP_AT").is_some_and(|wanted| wanted == name);
+    if wanted && std::env::var_os("SIDLE_STOP_WHILE").is_some_and(|file| std::path::Path::new(&file).exists()) {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
     }
 }

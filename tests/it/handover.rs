@@ -11,6 +11,7 @@ mod kinds;
 mod manage;
 mod masters;
 mod older;
+mod phases;
 mod supervisor;
 
 use crate::support::scene::{RATES, Scene};

@@ -1,38 +1,13 @@
 //! What operators do to a minion while a switch is under way reaches the right process and stays.
 
-use super::{NEW, OLD, begin, ended, overlap, phase, reaches, version};
+use super::{NEW, OLD, begin, ended, overlap, reaches, version};
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene};
-use crate::support::stage::{SALT, SIDLE, text};
-use crate::support::stream::{Plan, Stream};
-use std::collections::BTreeMap;
+use crate::support::stream::Plan;
 use std::fs;
-use std::process::Command;
 
 /// The long job that a retiring process has.
 const LONG_SECONDS: u32 = 60;
-
-/// Fires an event through `salt-call` of the current release.
-fn fire(scene: &Scene, name: &str) {
-    let (configuration, tag) = (scene.host.path("etc/salt"), format!("stream/{name}"));
-    // Without a configuration that it likes, salt-call tries for ever.
-    let mut command = Command::new("timeout");
-    command.args(["60", SIDLE, "--root", text(&scene.host.path("")), "run", SALT, "salt-call", "--"]);
-    let output = command.args(["-c", text(&configuration), "event.send", &tag]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("True"), "salt-call in {name}: {} {told}", output.status);
-}
-
-/// How often each event of `fire` came.
-fn fired(stream: &Stream) -> BTreeMap<String, u32> {
-    let mut counted = BTreeMap::new();
-    for event in stream.events() {
-        if let Some(name) = event["tag"].as_str().and_then(|tag| tag.strip_prefix("stream/")) {
-            *counted.entry(name.to_owned()).or_default() += 1;
-        }
-    }
-    counted
-}
 
 fn call(scene: &Scene, arguments: &[&str]) -> String {
     scene.master().call(ID, arguments)
@@ -69,7 +44,7 @@ fn kept(scene: &Scene, moment: &str) {
 }
 
 #[test]
-fn jobs_of_the_retiring_process_are_reached_changes_stay_and_salt_call_works_in_every_phase() {
+fn jobs_of_the_retiring_process_are_reached_and_changes_stay() {
     let scene = Scene::new(&[OLD, NEW]);
     let stream = scene.stream(&Plan { once: Some((1, LONG_SECONDS)), ..Plan::short(1.0) });
     let long = eventually(30, "the long job runs", || {
@@ -79,19 +54,8 @@ fn jobs_of_the_retiring_process_are_reached_changes_stay_and_salt_call_works_in_
     });
     // Another one, to be killed: not of the stream, so that its end is no loss.
     scene.master().publish(ID, &["test.sleep", "600"]);
-    fire(&scene, "before");
     begin(&scene, NEW);
-    // Each phase that can be seen: short ones go by unseen, and say nothing.
-    let mut phases = Vec::new();
-    eventually(120, "the switch retires the old process", || {
-        let seen = phase(&scene);
-        if let Some(seen) = seen.clone().filter(|seen| !phases.contains(seen)) {
-            fire(&scene, &seen);
-            phases.push(seen);
-        }
-        if seen.as_deref() == Some("retiring") { Ok(()) } else { Err(format!("{seen:?}")) }
-    });
-    println!("salt-call worked in {phases:?}");
+    reaches(&scene, "retiring");
     change(&scene, "during");
 
     assert!(version(&scene).contains(NEW), "new jobs are not held up by the one that runs");
@@ -106,17 +70,11 @@ fn jobs_of_the_retiring_process_are_reached_changes_stay_and_salt_call_works_in_
 
     let last = ended(&scene);
     assert_eq!(last["result"], "committed", "{last}");
-    fire(&scene, "after");
     change(&scene, "after");
     for moment in ["during", "after"] {
         // A file of configuration counts from the next start.
         overlap(&scene, "restart", &[]);
         kept(&scene, moment);
-    }
-    let events = fired(&stream);
-    let names = phases.iter().map(String::as_str).chain(["before", "after"]);
-    for name in names {
-        assert_eq!(events.get(name), Some(&1), "events of salt-call: {events:?}");
     }
     let report = stream.end();
     report.assert_lossless("a job of 60 s in the retiring process");
