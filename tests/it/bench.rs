@@ -15,8 +15,9 @@ const STOP_SECONDS: u64 = 90;
 /// How long jobs are published before and after what is measured.
 const AROUND_SECONDS: u64 = 5;
 
-/// How long nothing is done, for comparison.
+/// How long nothing is done, for comparison, and how long before that: 3007.17 keeps the process of each job for half a minute.
 const CONTROL_SECONDS: u64 = 30;
+const SETTLING_SECONDS: u64 = 35;
 
 /// Prints while it goes: the whole takes minutes, and the test's output is shown at its end only.
 fn say(line: &str) {
@@ -63,6 +64,16 @@ fn across(scene: &Scene, what: &str, plan: &Plan, verb: &str, arguments: &[&str]
     }
 }
 
+/// The same stream while nothing is done.
+fn control(scene: &Scene, version: &str, rate: f64) {
+    let before = scene.stream(&Plan::of(rate));
+    before.run(SETTLING_SECONDS);
+    before.end();
+    let stream = scene.stream(&Plan::of(rate));
+    stream.run(CONTROL_SECONDS);
+    row(&format!("{version}: no switch"), &stream.end());
+}
+
 #[test]
 #[ignore = "a measurement: `scripts/bench handover` runs it"]
 fn bench_handover() {
@@ -70,9 +81,7 @@ fn bench_handover() {
     let scene = Scene::new(&[OLD, NEW, MASTER]);
     let (rate, _) = scene.calibrate(&RATES);
     say(&format!("{rate} jobs a second, every 7th compound, every 20th of 12 s (but for idle)\n{}", Report::titles()));
-    let stream = scene.stream(&Plan::of(rate));
-    stream.run(CONTROL_SECONDS);
-    row(&format!("{OLD}: no switch"), &stream.end());
+    control(&scene, OLD, rate);
     let release = |version: &str| format!("{version}-1");
     // Jobs of 12 s that overlap would keep it busy for ever.
     let short = Plan::short(rate);
@@ -84,6 +93,7 @@ fn bench_handover() {
         &[&release(NEW), "--mode", "idle", "--deadline", "60s"],
     );
     across(&scene, &format!("{NEW}: restart --mode idle"), &short, "restart", &["--mode", "idle", "--deadline", "60s"]);
+    control(&scene, NEW, rate);
     let plan = Plan::of(rate);
     for number in 0..switches {
         let (what, verb, to) = match number % 4 {
@@ -94,6 +104,9 @@ fn bench_handover() {
         };
         let arguments: Vec<&str> = to.as_deref().into_iter().chain(["--mode", "overlap"]).collect();
         across(&scene, &what, &plan, verb, &arguments);
+        if number == 0 {
+            control(&scene, MASTER, rate);
+        }
     }
     drop(scene);
     for version in [OLD, NEW, MASTER] {
