@@ -56,11 +56,6 @@ fn zombies(supervisor: &Supervisor) -> Vec<u32> {
     children.into_iter().filter(|child| !child.is_alive()).map(|child| child.pid).collect()
 }
 
-fn running(host: &Host, name: &str) {
-    let file = host.path("etc/demo-agent/state/running").join(name);
-    eventually(5, "the job runs", || if file.exists() { Ok(()) } else { Err("not yet".to_owned()) });
-}
-
 /// The guards tell of a job at their next beat.
 fn reported(host: &Host, jobs: &[&str]) {
     eventually(5, "the jobs are reported", || {
@@ -92,7 +87,7 @@ fn a_supervisor_becomes_a_newer_program_and_its_agent_does_not_notice() {
     assert_eq!(host.agents(), before);
     // It was started by the program before; its end is told, and nothing is left of it, all the same.
     host.job("long", "exec sleep 3");
-    running(&host, "long");
+    host.running("long");
     reported(&host, &["long"]);
     kill(before[0]);
     started_again(&host, &before);
@@ -156,7 +151,7 @@ fn in_every_phase(mode: &str, killed: bool) {
     let mut supervisor = host.supervise_by(&program);
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     host.job("long", "sleep 1");
-    running(&host, "long");
+    host.running("long");
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--mode", mode, "--no-wait"]).code, Some(4));
     let mut seen: Vec<String> = Vec::new();
     eventually(60, "the switch ends", || {
@@ -219,14 +214,11 @@ fn both_agents_killed_in_an_overlap_come_back_as_one_and_what_they_had_not_finis
     let _supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     host.job("first", "sleep 60");
-    running(&host, "first");
+    host.running("first");
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
-    eventually(10, "the probation begins", || match host.status() {
-        status if status["switch"]["phase"] == "probation" => Ok(()),
-        status => Err(status.to_string()),
-    });
+    host.reaches("probation");
     host.job("second", "sleep 60");
-    running(&host, "second");
+    host.running("second");
     reported(&host, &["first", "second"]);
     let before = host.agents();
     for pid in &before {

@@ -149,7 +149,7 @@ fn what_is_taken_back_on_probation_goes_back_well_and_what_is_committed_is_not_t
     fs::write(host.path("etc/sidle/conf.d/test.toml"), "probation = \"300ms\"\n").unwrap();
     let _supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1", "--force"]).ok();
-    host.job("long", "sleep 5");
+    host.job("long", "sleep 30");
     host.running("long");
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--mode", "overlap", "--no-wait"]).code, Some(4));
     host.reaches("retiring");
