@@ -19,8 +19,14 @@ impl PackagedHost {
         let status = self.machine.status();
         assert_eq!(self.machine.agent(), Some(before), "{what}: {status}\n{}", self.logs());
         assert!(status["switch"].is_null(), "{what}: {status}");
-        self.answers(NEW);
+        self.serves_new(what);
         assert_eq!(self.minions(), 1, "{what}");
+    }
+
+    /// The new release answers the first time it is asked.
+    fn serves_new(&self, what: &str) {
+        let said = self.version();
+        assert!(said.contains(NEW), "{what}: {said}\n{}", self.logs());
     }
 
     fn systemctl(&self, verb: &str) -> String {
@@ -34,7 +40,7 @@ fn package_managers(kind: Kind) {
     let stream = host.stream(RATE);
     stream.run(AROUND_SECONDS);
     host.adopt();
-    host.answers(NEW);
+    host.serves_new("adopted");
     fs::write(host.machine.path("etc/salt/minion"), "# Changed by its owner.\nlog_level: info\n").unwrap();
     host.systemctl("restart");
     eventually(START_SECONDS, "the change is taken up", || match host.machine.status() {
@@ -61,7 +67,7 @@ fn package_managers(kind: Kind) {
     host.changes_nothing("removal", || drop(host.remove()));
     let refused = host.machine.try_inside(&["sidle", "release", "salt-minion"]);
     assert!(!refused.0 && refused.1.contains("install the package again"), "{refused:?}");
-    host.answers(NEW);
+    host.serves_new("after a refused release");
     stream.run(AROUND_SECONDS);
     stream.end().assert_lossless(&format!("{kind:?}: adopted, upgraded, replaced by a shim, removed"));
 }

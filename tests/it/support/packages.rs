@@ -146,6 +146,11 @@ impl PackagedHost {
         self.machine.inside(&["systemctl", "show", "--value", "--property", property, UNIT]).trim().to_owned()
     }
 
+    /// The minion's version, as its master learns it.
+    pub fn version(&self) -> String {
+        self.master.call(ID, &["test.version"])
+    }
+
     /// Waits until a minion of this version answers.
     pub fn answers(&self, version: &str) {
         eventually(START_SECONDS, &format!("{version} answers"), || {
