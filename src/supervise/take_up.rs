@@ -123,5 +123,6 @@ impl Supervisor {
 /// Whether a process is still the program that becomes the agent.
 fn is_still_to_load(leader: &Identity) -> Result<bool, OsError> {
     let command = proc_fs::command_line(leader.pid)?.unwrap_or_default();
-    Ok(command.iter().any(|word| word == AWAIT_ARGUMENT))
+    // Who started it goes on before the kernel has set its arguments.
+    Ok(command.is_empty() || command.iter().any(|word| word == AWAIT_ARGUMENT))
 }

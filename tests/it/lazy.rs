@@ -47,7 +47,7 @@ fn host(author: &Author, master: &Master) -> Host {
     .unwrap();
     let configuration = format!(
         "id: lazy\nmaster: 127.0.0.1\nmaster_port: {}\nuser: root\nmine_enabled: False\nroot_dir: {}\n",
-        master.request_port,
+        master.request_port(),
         host.path("").display()
     );
     fs::write(host.path("etc/salt/minion"), configuration).unwrap();

@@ -103,7 +103,7 @@ fn a_proxy_of_the_environment_leads_to_the_repository_unless_it_is_excepted() {
     assert_eq!(tunnel.asked(), [""; 0], "what is excepted, or is for other URLs, went through it");
     site.author.release("1.1", "good");
     install(&[("HTTPS_PROXY", &at), ("NO_PROXY", "other.example")]).ok();
-    let (asked, wanted) = (tunnel.asked(), format!("CONNECT 127.0.0.1:{}", site.nginx.port));
+    let (asked, wanted) = (tunnel.asked(), format!("CONNECT 127.0.0.1:{}", site.nginx.port()));
     assert!(!asked.is_empty() && asked.iter().all(|asked| *asked == wanted), "{asked:?}");
     drop(tunnel);
     site.author.release("1.2", "good");

@@ -16,7 +16,7 @@ const NEW: &str = "3007.17";
 const IDLE_AGAIN_SECONDS: u64 = 15;
 
 fn one_master(master: &Master) -> String {
-    format!("master: 127.0.0.1\nmaster_port: {}\n", master.request_port)
+    format!("master: 127.0.0.1\nmaster_port: {}\n", master.request_port())
 }
 
 fn proven(minion: &Minion) -> Vec<(String, bool)> {
@@ -166,10 +166,10 @@ fn of_two_masters_each_is_proven_by_its_own_connections() {
     let tree = tree(OLD);
     let first = Master::start(&tree, true);
     let mut second = first.start_twin();
-    let list = format!("[\"127.0.0.1:{}\", \"127.0.0.1:{}\"]", first.request_port, second.request_port);
+    let list = format!("[\"127.0.0.1:{}\", \"127.0.0.1:{}\"]", first.request_port(), second.request_port());
     let minion = Minion::start(&tree, "two", &format!("master: {list}\n"));
     minion.healthy();
-    let names = [first.request_port, second.request_port].map(|port| format!("127.0.0.1:{port}"));
+    let names = [first.request_port(), second.request_port()].map(|port| format!("127.0.0.1:{port}"));
     // A channel to a master may be made anew just now.
     let baseline = eventually(30, "both masters are proven", || match minion.health().proven() {
         proven if proven == names => Ok(proven),

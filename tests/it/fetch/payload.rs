@@ -15,7 +15,7 @@ fn fetch_goes_on_at_the_exact_byte_after_twenty_cuts() {
     // Inside the handshake, inside heads, and far into bodies.
     let places = [0, 700, 2_500, 3_000, 5_000, 70_000, 99_991, 123_457, 200_000, 262_144, 333_333, 400_000];
     let places: Vec<usize> = places.into_iter().chain((1..=8).map(|n| n * 450_001)).collect();
-    let cutter = Cutter::new(nginx.port, places.clone());
+    let cutter = Cutter::new(nginx.port(), places.clone());
     let mut settings =
         settings(vec![mirror_with_ca(&format!("https://127.0.0.1:{}", cutter.port()), &certificates.file("ca.pem"))]);
     settings.patience.attempts = 8;

@@ -33,7 +33,7 @@ impl Sick {
         let configuration = format!(
             "id: {ID}\nuser: root\nroot_dir: {}\nmaster: 127.0.0.1\nmaster_port: {}\nmine_enabled: False\n",
             host.path("").display(),
-            master.request_port
+            master.request_port()
         );
         fs::write(host.path("etc/salt/minion"), configuration).unwrap();
         Self { host, master, _author: author }
@@ -111,7 +111,7 @@ fn key_standings(version: &str) {
     sick.master.kill();
     sick.finds("master-unreachable");
     // Ports that are open and silent.
-    let ports = [sick.master.request_port, sick.master.request_port - 1];
+    let ports = [sick.master.publish_port(), sick.master.request_port()];
     let _silent = ports.map(|port| TcpListener::bind(("127.0.0.1", port)).unwrap());
     sick.finds("master-silent");
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests start programs and servers")]
 
 use super::eventually;
+use super::ports::Ports;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -50,51 +51,48 @@ impl Certificates {
 pub struct Nginx {
     directory: TempDir,
     process: Child,
-    pub port: u16,
+    ports: Ports,
 }
 
 impl Nginx {
     /// Serves `root`; `more` are further lines of the server's block.
     pub fn start(root: &Path, certificates: &Certificates, more: &str) -> Self {
         let (root, keys) = (root.display(), certificates.directory.path().display());
-        for _ in 0..10 {
-            let directory = tempfile::tempdir().unwrap();
-            let here = directory.path();
-            let port = free_port();
-            let configuration = format!(
-                "daemon off; master_process off; pid {0}/pid; error_log {0}/error.log;\nevents {{}}\nhttp {{\n\
-                 log_format seen '$request_method $uri|$status|$http_range|$body_bytes_sent|$http_authorization|$ssl_client_s_dn';\n\
-                 access_log {0}/access.log seen; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f;\n\
-                 uwsgi_temp_path {0}/u; scgi_temp_path {0}/s;\nserver {{\nlisten 127.0.0.1:{port} ssl; root {root};\n\
-                 ssl_certificate {keys}/server.pem; ssl_certificate_key {keys}/server.key;\n{more}\n}}\n}}\n",
-                here.display()
-            );
-            fs::write(here.join("nginx.conf"), configuration).unwrap();
-            let mut command = Command::new("nginx");
-            command.arg("-e").arg(here.join("error.log")).arg("-p").arg(here).arg("-c").arg(here.join("nginx.conf"));
-            let output = fs::File::create(here.join("output")).unwrap();
-            let mut process = command
-                .stdin(Stdio::null())
-                .stdout(output.try_clone().unwrap())
-                .stderr(output)
-                .spawn()
-                .expect("cannot start nginx: apt-get install nginx-light");
-            let listens = eventually(20, "nginx listens", || {
-                if process.try_wait().unwrap().is_some() {
-                    return Ok(false); // the port was taken in between
-                }
-                TcpStream::connect(("127.0.0.1", port)).map(|_| true).map_err(|error| error.to_string())
-            });
-            if listens {
-                return Self { directory, process, port };
-            }
-            eprintln!("{}", fs::read_to_string(here.join("output")).unwrap_or_default());
-        }
-        panic!("nginx does not start");
+        let (directory, ports) = (tempfile::tempdir().unwrap(), Ports::take());
+        let (here, port) = (directory.path(), ports.first());
+        let configuration = format!(
+            "daemon off; master_process off; pid {0}/pid; error_log {0}/error.log;\nevents {{}}\nhttp {{\n\
+             log_format seen '$request_method $uri|$status|$http_range|$body_bytes_sent|$http_authorization|$ssl_client_s_dn';\n\
+             access_log {0}/access.log seen; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f;\n\
+             uwsgi_temp_path {0}/u; scgi_temp_path {0}/s;\nserver {{\nlisten 127.0.0.1:{port} ssl; root {root};\n\
+             ssl_certificate {keys}/server.pem; ssl_certificate_key {keys}/server.key;\n{more}\n}}\n}}\n",
+            here.display()
+        );
+        fs::write(here.join("nginx.conf"), configuration).unwrap();
+        let mut command = Command::new("nginx");
+        command.arg("-e").arg(here.join("error.log")).arg("-p").arg(here).arg("-c").arg(here.join("nginx.conf"));
+        let output = fs::File::create(here.join("output")).unwrap();
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output)
+            .spawn()
+            .expect("cannot start nginx: apt-get install nginx-light");
+        eventually(20, "nginx listens", || {
+            let said = || fs::read_to_string(here.join("output")).unwrap_or_default();
+            assert!(process.try_wait().unwrap().is_none(), "nginx does not start: {}", said());
+            TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(|error| error.to_string())
+        });
+        Self { directory, process, ports }
+    }
+
+    /// Where it listens, on loopback.
+    pub fn port(&self) -> u16 {
+        self.ports.first()
     }
 
     pub fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port)
+        format!("https://127.0.0.1:{}", self.port())
     }
 
     /// The requests, at least so many, one line each: `GET /path|status|range|bytes|authorization|client`. It writes one down when its answer has
@@ -113,10 +111,6 @@ impl Drop for Nginx {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Accepts connections on a thread each until it is dropped.

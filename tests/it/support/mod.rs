@@ -6,6 +6,7 @@ pub mod minions;
 pub mod mirrors;
 pub mod mounts;
 pub mod packages;
+pub mod ports;
 pub mod programs;
 pub mod releases;
 pub mod repositories;

@@ -1,6 +1,7 @@
 //! A real Salt master on loopback and real minions, each in a private root that goes away with it.
 
 use super::eventually;
+use super::ports::Ports;
 use super::programs::Programs;
 use sidle::agent::{Activity, Agent as _, AgentSettings, Health, Subject};
 use sidle::os::proc_fs;
@@ -8,11 +9,11 @@ use sidle::os::process::{Identity, SignalNumber};
 use sidle::salt::SaltMinion;
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -120,9 +121,9 @@ pub struct Master {
     tree: PathBuf,
     process: Option<Tree>,
     programs: Programs,
+    ports: Arc<Ports>,
     /// Where it listens, on loopback.
     pub address: &'static str,
-    pub request_port: u16,
 }
 
 /// What a program needs that works on a master's own files beside it.
@@ -146,7 +147,7 @@ impl Master {
 
     /// The same with more lines of its configuration.
     pub fn start_with(tree: &Path, accept: bool, options: &str) -> Self {
-        Self::with_keys(tree, (accept, options), LOOPBACK, free_pair(), None)
+        Self::with_keys(tree, (accept, options), LOOPBACK, Arc::new(Ports::take()), None)
     }
 
     /// Starts another master with the same keys, as a minion of several masters wants it: it remembers one key for all.
@@ -156,12 +157,12 @@ impl Master {
 
     /// The same at another address of loopback. A minion sends what two masters of one name are to get to both of them.
     pub fn start_twin_at(&self, address: &'static str) -> Self {
-        Self::with_keys(&self.tree, (true, ""), address, free_pair(), Some(&self.keys()))
+        Self::with_keys(&self.tree, (true, ""), address, Arc::new(Ports::take()), Some(&self.keys()))
     }
 
     /// The same on this one's ports: a minion that fails over looks for its master by one port for all.
     pub fn start_heir_at(&self, address: &'static str) -> Self {
-        Self::with_keys(&self.tree, (true, ""), address, self.request_port - 1, Some(&self.keys()))
+        Self::with_keys(&self.tree, (true, ""), address, Arc::clone(&self.ports), Some(&self.keys()))
     }
 
     fn keys(&self) -> PathBuf {
@@ -172,15 +173,16 @@ impl Master {
         tree: &Path,
         (accept, options): (bool, &str),
         address: &'static str,
-        publish_port: u16,
+        ports: Arc<Ports>,
         keys: Option<&Path>,
     ) -> Self {
         let root = tempfile::Builder::new().prefix("m").tempdir().unwrap();
         let text = format!(
-            "root_dir: {}\ninterface: {address}\npublish_port: {publish_port}\nret_port: {}\nauto_accept: {}\nuser: root\n\
+            "root_dir: {}\ninterface: {address}\npublish_port: {}\nret_port: {}\nauto_accept: {}\nuser: root\n\
              worker_threads: 2\nlog_level: warning\npki_dir: {}\nfile_roots: {{base: [{}]}}\n{options}",
             root.path().display(),
-            publish_port + 1,
+            ports.first(),
+            ports.second(),
             if accept { "True" } else { "False" },
             root.path().join("keys").display(),
             root.path().join("files").display(),
@@ -192,8 +194,8 @@ impl Master {
         }
         fs::create_dir(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/master"), text).unwrap();
-        let (tree, programs, request_port) = (tree.to_owned(), Programs::of(tree), publish_port + 1);
-        let mut master = Self { root, tree, process: None, programs, address, request_port };
+        let (tree, programs) = (tree.to_owned(), Programs::of(tree));
+        let mut master = Self { root, tree, process: None, programs, ports, address };
         master.start_again();
         master
     }
@@ -204,8 +206,20 @@ impl Master {
         command.args(["-E", "-s", "-B", "-c", ENTER, "-c"]).arg(self.root.path().join("etc"));
         self.process = Some(Tree::start(&mut command, &self.root.path().join("out")));
         eventually(START_SECONDS, "the master listens", || {
-            std::net::TcpStream::connect((self.address, self.request_port)).map(drop).map_err(|error| error.to_string())
+            let both = [self.publish_port(), self.request_port()];
+            let refused = both.into_iter().find_map(|port| TcpStream::connect((self.address, port)).err());
+            refused.map_or(Ok(()), |error| Err(format!("{error}\n{}", self.log())))
         });
+    }
+
+    /// Where its minions hear of jobs.
+    pub fn publish_port(&self) -> u16 {
+        self.ports.first()
+    }
+
+    /// Where they sign in, and return.
+    pub fn request_port(&self) -> u16 {
+        self.ports.second()
     }
 
     /// What it has written.
@@ -279,16 +293,6 @@ impl Master {
     pub fn kill(&mut self) {
         self.process = None;
     }
-}
-
-fn free_pair() -> u16 {
-    (0..100)
-        .find_map(|_| {
-            let first = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = first.local_addr().unwrap().port();
-            TcpListener::bind(("127.0.0.1", port.checked_add(1)?)).ok().map(|_| port)
-        })
-        .expect("two neighbouring ports are free")
 }
 
 /// A minion.

@@ -141,7 +141,7 @@ impl Scene {
             [wanted.schedule, wanted.options, wanted.transport].concat(),
         );
         if wanted.failover {
-            let port = all[0].request_port - 1;
+            let port = all[0].publish_port();
             let lines = ["master_type: failover", "master_alive_interval: 5", &format!("publish_port: {port}"), ""];
             configuration.push_str(&lines.join("\n"));
         }

@@ -2,11 +2,12 @@
 
 use super::boot::Machine;
 use super::eventually;
+use super::ports::Ports;
 use super::salt;
 use super::stage::text;
 use serde_json::Value;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -47,7 +48,7 @@ pub enum Preflight {
 /// A server of its own on loopback, into which root's own key of this test leads.
 struct Sshd {
     child: Child,
-    port: u16,
+    ports: Ports,
 }
 
 impl Sshd {
@@ -56,7 +57,8 @@ impl Sshd {
             let path = directory.join(key);
             done(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path), "openssh-client");
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let ports = Ports::take();
+        let port = ports.first();
         let here = text(directory);
         let settings = format!(
             "ListenAddress 127.0.0.1:{port}\nHostKey {here}/host\nPidFile none\nAuthorizedKeysFile {here}/user.pub\n\
@@ -78,7 +80,7 @@ impl Sshd {
         fs::write(directory.join("sshd_config"), format!("{settings}ChrootDirectory {root}\n")).unwrap();
         command.args(["-D", "-f"]).arg(directory.join("sshd_config")).arg("-E").arg(directory.join("sshd.log"));
         let child = command.stdin(Stdio::null()).spawn().expect("cannot start sshd: apt-get install openssh-server");
-        let sshd = Self { child, port };
+        let sshd = Self { child, ports };
         eventually(20, "sshd listens", || {
             TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(|error| error.to_string())
         });
@@ -105,7 +107,7 @@ impl SaltSsh {
     pub fn new(version: &str, target: Target<'_>) -> Self {
         let directory = tempfile::Builder::new().prefix("ssh").tempdir().unwrap();
         let sshd = Sshd::start(directory.path(), target);
-        let port = sshd.port;
+        let port = sshd.ports.first();
         let python = salt::packaged_tree(version).join("bin/python3");
         let ssh = Self { directory, python, _sshd: sshd };
         let here = text(ssh.directory.path());

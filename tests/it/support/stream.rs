@@ -58,11 +58,11 @@ impl Marks {
         for master in masters {
             master.file("started.sls", "started:\n  mark.made: []\n");
         }
-        let name = |master: &&Master| format!("{}:{}", master.address, master.request_port);
+        let name = |master: &&Master| format!("{}:{}", master.address, master.request_port());
         let names: Vec<String> = masters.iter().map(name).collect();
         let masters = match &names[..] {
             [] => "master_type: disable\nfile_client: local\n".to_owned(),
-            [_] => format!("master: {}\nmaster_port: {}\n", masters[0].address, masters[0].request_port),
+            [_] => format!("master: {}\nmaster_port: {}\n", masters[0].address, masters[0].request_port()),
             several => format!("master: {several:?}\n"),
         };
         let directory = self.inside.display();
