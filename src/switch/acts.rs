@@ -60,7 +60,7 @@ impl Driver {
                     Lack::Own(missing) | Lack::Shared(missing) => Outcome::NotYet(missing),
                 }
             }),
-            Act::HandOver => Ok(self.hand_over(live, processes)),
+            Act::HandOver => Ok(self.hand_over(live, processes, now)),
             Act::Watch => Ok(match self.lacks(live, Side::Trial, processes, now, Proof::OfLate)? {
                 Lack::Nothing => Outcome::Done,
                 Lack::Own(missing) => Outcome::Failed(missing),
@@ -197,15 +197,20 @@ impl Driver {
         }
     }
 
-    /// Both processes follow the roles of this phase.
-    fn hand_over(&self, live: &Switch, processes: &Processes) -> Outcome {
-        for (side, name) in [(Side::Trial, "new"), (Side::Former, "old")] {
+    /// Both processes follow the roles of this phase. A new one that does not in all its time, while the old one does, hangs.
+    fn hand_over(&self, live: &Switch, processes: &Processes, now: Moment) -> Outcome {
+        let follows = |side| {
             let report = live.which(side).and_then(|which| processes.report(which));
-            if report.is_none_or(|report| report.serial < self.serial) {
-                return Outcome::NotYet(format!("the {name} process to follow the gate"));
-            }
+            report.is_some_and(|report| report.serial >= self.serial)
+        };
+        let is_over = now.since_boot.saturating_sub(self.entered) >= self.limits.start;
+        match (follows(Side::Former), follows(Side::Trial)) {
+            (true, true) => Outcome::Done,
+            (true, false) if is_over => Outcome::Failed("the new process does not follow the gate".to_owned()),
+            (true, false) => Outcome::NotYet("the new process to follow the gate".to_owned()),
+            (false, true) => Outcome::NotYet("the old process to follow the gate".to_owned()),
+            (false, false) => Outcome::NotYet("both processes to follow the gate".to_owned()),
         }
-        Outcome::Done
     }
 
     /// The process of `side` takes nothing any more, and has nothing left. The old one is ended at once.

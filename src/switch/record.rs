@@ -365,6 +365,8 @@ impl Switch {
         match outcome {
             Outcome::Cancelled => Cause::Person,
             Outcome::Lost(Side::Trial, _) if under_proof || handing => Cause::Release,
+            // Expired: the old one does not let go, or neither follows.
+            Outcome::Failed(_) if handing => Cause::Release,
             Outcome::Failed(_) | Outcome::Expired if under_proof && self.peers_down => Cause::Host,
             Outcome::Failed(_) | Outcome::Expired if under_proof || self.phase == Phase::Rehearsing => Cause::Release,
             // Done and not yet: the step counter ran out, since jobs always came at the wrong moment, or the supervisor died too often.

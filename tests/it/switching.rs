@@ -45,7 +45,8 @@ fn bad_releases_are_left(mode: &str) {
     let author = Author::new();
     let host = Host::new(&author);
     host.install(&author.release("1.0", "good")).ok();
-    let bad = [("1.1", "crash"), ("1.2", "exit0"), ("1.3", "hang"), ("1.4", "flap"), ("1.5", "silent")];
+    let bad =
+        [("1.1", "crash"), ("1.2", "exit0"), ("1.3", "hang"), ("1.4", "flap"), ("1.5", "silent"), ("1.6", "stuck")];
     for (version, behaviour) in bad {
         host.install(&author.release(version, behaviour)).ok();
     }

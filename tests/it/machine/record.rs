@@ -239,6 +239,13 @@ fn only_a_release_that_failed_by_itself_is_condemned() {
 }
 
 #[test]
+fn a_new_process_that_does_not_take_over_condemns_its_release_and_an_old_one_that_does_not_let_go_condemns_nothing() {
+    let cause = |outcome| in_phase(Phase::Handing).advanced(&outcome, at(1)).live.unwrap().failure.unwrap().cause;
+    assert_eq!(cause(failed()), Cause::Release);
+    assert_eq!(cause(Outcome::Expired), Cause::Host);
+}
+
+#[test]
 fn the_baseline_is_taken_while_the_old_process_answers() {
     let masters = vec!["master1".to_owned()];
     for phase in Phase::ALL {
