@@ -1,14 +1,14 @@
 //! The driver: performs the act of the journalled phase, writes down what came of it, and only then believes it.
 
 use super::acts::gone;
-use super::asked::Asked;
+use super::asked::{Asked, PROOF_WAIT};
 use super::configuration::Keeping;
 use super::error::DriveError;
 use super::files::{DriverLock, InstanceFiles};
 use super::preparing::Preparing;
 use super::processes::Processes;
 use super::roles::{self, Backlog};
-use super::{Act, Journal, Limits, Outcome, Purpose, Request, Side};
+use super::{Act, Journal, Limits, Outcome, Purpose, Request, Side, Switch};
 use crate::crash_point;
 use crate::failure::Report;
 use crate::os::clock;
@@ -285,7 +285,7 @@ impl Driver {
     pub fn step(&mut self, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
         let Some(live) = self.journal.live.clone() else { return Ok(Step::Rests) };
         let act = live.phase.act();
-        let waited = now.since_boot.saturating_sub(self.entered);
+        let mut waited = now.since_boot.saturating_sub(self.entered);
         // What comes up beside another process gives way to it. On a host that is always busy that may mean to get nothing, which is no fault of
         // the release: for the second half of its time it gives way no more.
         let comes_up = matches!(act, Act::Start(Side::Trial) | Act::Prove(Side::Trial));
@@ -296,8 +296,18 @@ impl Driver {
             Some(lost) => lost,
             None => self.perform(act, &live, processes, now)?,
         };
+        if act == Act::Watch && self.is_owed_an_answer(&live, processes, now) {
+            waited = waited.min(self.limits.probation.saturating_sub(Duration::from_nanos(1)));
+        }
         let outcome = live.in_time(outcome, waited, now.wall, &self.limits);
         let journal = self.journal.advanced(&outcome, now.wall);
         self.believe(journal, now)
+    }
+
+    /// A probation is not over while its own first round trip is on the way: however short it is, a process that hangs once it serves is found out.
+    fn is_owed_an_answer(&self, live: &Switch, processes: &Processes, now: Moment) -> bool {
+        let report = live.which(Side::Trial).and_then(|trial| processes.report(trial));
+        let answered = report.is_none_or(|report| report.prove >= self.asked.first);
+        self.asked.before == 0 && !answered && now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT
     }
 }

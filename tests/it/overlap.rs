@@ -9,7 +9,8 @@ fn a_running_job_is_finished_by_the_old_process_while_the_new_one_takes_the_othe
     let (host, _author) = two_releases();
     let _supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
-    host.job("long", "sleep 5");
+    let enough = host.path("enough");
+    host.job("long", &format!("until [ -e {} ]; do sleep 0.1; done", enough.display()));
     host.running("long");
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
     eventually(10, "the new release is current", || match host.current() {
@@ -19,6 +20,7 @@ fn a_running_job_is_finished_by_the_old_process_while_the_new_one_takes_the_othe
     assert_eq!(host.answering("meanwhile"), "1.1");
     assert!(host.path("etc/demo-agent/state/running/long").exists(), "the job was not waited for");
     assert_eq!(host.agents().len(), 2);
+    fs::write(enough, "").unwrap();
     let done = host.done("long");
     assert_eq!((done["exit"].as_str(), done["release"].as_str()), ("0", "1.0"));
     eventually(10, "the switch ends", || match host.status() {
@@ -117,7 +119,7 @@ fn a_deleted_gate_is_made_again_and_a_truncated_roles_file_misleads_nobody() {
     fs::write(host.path("run/sidle/demo-agent/gate/roles"), "sidle-gate 1\nser").unwrap();
     assert_eq!(host.done("long")["release"], "1.0");
     // Somebody may write there just then.
-    eventually(5, "the gate is deleted", || {
+    eventually(20, "the gate is deleted", || {
         fs::remove_dir_all(host.path("run/sidle/demo-agent/gate")).map_err(|error| error.to_string())
     });
     eventually(20, "the switch ends", || match host.status() {

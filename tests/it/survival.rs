@@ -58,7 +58,7 @@ fn zombies(supervisor: &Supervisor) -> Vec<u32> {
 
 /// The guards tell of a job at their next beat.
 fn reported(host: &Host, jobs: &[&str]) {
-    eventually(5, "the jobs are reported", || {
+    eventually(20, "the jobs are reported", || {
         let seats =
             fs::read_dir(host.path("run/sidle/demo-agent/gate/seats")).unwrap().flatten().map(|seat| seat.path());
         // What is not renamed yet is no report.
@@ -83,7 +83,7 @@ fn a_supervisor_becomes_a_newer_program_and_its_agent_does_not_notice() {
     let before = host.agents();
     supervisor.signal(SignalNumber::HUP);
     renewed(&supervisor, &program);
-    eventually(5, "the new program tells how the agent is", || match host.status() {
+    eventually(20, "the new program tells how the agent is", || match host.status() {
         status if status["supervisor"]["agent"]["leader"]["pid"] == before[0] => Ok(()),
         status => Err(status.to_string()),
     });
@@ -94,14 +94,14 @@ fn a_supervisor_becomes_a_newer_program_and_its_agent_does_not_notice() {
     reported(&host, &["long"]);
     kill(before[0]);
     started_again(&host, &before);
-    let status = eventually(5, "the end is told", || match host.status() {
+    let status = eventually(20, "the end is told", || match host.status() {
         status if status["supervisor"]["ended"]["pid"] == before[0] => Ok(status),
         status => Err(status.to_string()),
     });
     assert_eq!(status["supervisor"]["ended"]["how"], "was ended by signal 9", "{status}");
     assert_eq!(status["supervisor"]["ended"]["unfinished"][0]["id"], "long", "{status}");
     assert!(host.sidle(&["status", DEMO]).ok().contains("unfinished: job long"));
-    eventually(5, "orphaned jobs are waited for", || match zombies(&supervisor) {
+    eventually(20, "orphaned jobs are waited for", || match zombies(&supervisor) {
         zombies if zombies.is_empty() => Ok(()),
         zombies => Err(format!("{zombies:?}")),
     });
@@ -140,7 +140,7 @@ fn a_supervisor_stays_as_it_is_where_the_newer_program_does_not_work() {
     assert_eq!(host.agents(), before);
     supervisor.signal(SignalNumber::HUP);
     renewed(&supervisor, &program);
-    eventually(5, "nothing is wrong any more", || match host.status()["supervisor"]["trouble"].clone() {
+    eventually(20, "nothing is wrong any more", || match host.status()["supervisor"]["trouble"].clone() {
         trouble if trouble.is_null() => Ok(()),
         trouble => Err(trouble.to_string()),
     });
@@ -252,7 +252,7 @@ fn loop_crash(host: &Host) {
             agents => Err(format!("{agents:?}")),
         });
         kill(agents[0]);
-        eventually(5, "it is gone", || {
+        eventually(20, "it is gone", || {
             if host.agents() == agents { Err("not yet") } else { Ok(()) }.map_err(str::to_owned)
         });
     }
@@ -337,8 +337,8 @@ fn as_the_first_process_of_a_container_it_reaps_orphans_and_ends_in_order() {
     let ended = |pid| proc_fs::children(pid).unwrap().into_iter().filter(|child| !child.is_alive()).count();
     let sleeps =
         || proc_fs::children(first).unwrap().iter().filter(|child| proc_fs::title(child.pid) == "sleep 0.3").count();
-    eventually(5, "the orphan is its child", || if sleeps() == 1 { Ok(()) } else { Err(sleeps().to_string()) });
-    eventually(5, "the orphan is waited for", || match (sleeps(), ended(first)) {
+    eventually(20, "the orphan is its child", || if sleeps() == 1 { Ok(()) } else { Err(sleeps().to_string()) });
+    eventually(20, "the orphan is waited for", || match (sleeps(), ended(first)) {
         (0, 0) => Ok(()),
         seen => Err(format!("{seen:?}")),
     });

@@ -50,7 +50,7 @@ fn bad_releases_are_left(mode: &str) {
     for (version, behaviour) in bad {
         host.install(&author.release(version, behaviour)).ok();
     }
-    // Longer than it takes to flap, or to be missed.
+    // Longer than it takes to flap.
     std::fs::write(host.path("etc/sidle/conf.d/test.toml"), "probation = \"4s\"\n").unwrap();
     let _supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();

@@ -82,7 +82,7 @@ fn a_change_during_a_switch_is_taken_up_after_it() {
     let before = eventually(30, "the switch is over", || {
         if host.status()["switch"].is_null() { Ok(history()) } else { Err("not yet".to_owned()) }
     });
-    eventually(5, "the wish is dealt with", || {
+    eventually(20, "the wish is dealt with", || {
         if host.path("run/sidle/demo-agent/take-up").exists() { Err("not yet".to_owned()) } else { Ok(()) }
     });
     assert_eq!((history(), host.status()["switch"].is_null()), (before, true));

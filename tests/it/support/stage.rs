@@ -312,7 +312,7 @@ impl Host {
     /// Waits until a job runs.
     pub fn running(&self, name: &str) {
         let file = self.path("etc/demo-agent/state/running").join(name);
-        eventually(5, "the job runs", || if file.exists() { Ok(()) } else { Err("not yet".to_owned()) });
+        eventually(20, "the job runs", || if file.exists() { Ok(()) } else { Err("not yet".to_owned()) });
     }
 
     /// Waits until the live switch is in this phase.
