@@ -285,7 +285,7 @@ impl Driver {
     pub fn step(&mut self, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
         let Some(live) = self.journal.live.clone() else { return Ok(Step::Rests) };
         let act = live.phase.act();
-        let mut waited = now.since_boot.saturating_sub(self.entered);
+        let waited = now.since_boot.saturating_sub(self.entered);
         // What comes up beside another process gives way to it. On a host that is always busy that may mean to get nothing, which is no fault of
         // the release: for the second half of its time it gives way no more.
         let comes_up = matches!(act, Act::Start(Side::Trial) | Act::Prove(Side::Trial));
@@ -296,10 +296,12 @@ impl Driver {
             Some(lost) => lost,
             None => self.perform(act, &live, processes, now)?,
         };
-        if act == Act::Watch && self.is_owed_an_answer(&live, processes, now) {
-            waited = waited.min(self.limits.probation.saturating_sub(Duration::from_nanos(1)));
-        }
-        let outcome = live.in_time(outcome, waited, now.wall, &self.limits);
+        let outcome = match outcome {
+            Outcome::Done if act == Act::Watch && self.is_owed_an_answer(&live, processes, now) => {
+                Outcome::NotYet("the new process to reach its peers once more".to_owned())
+            }
+            outcome => live.in_time(outcome, waited, now.wall, &self.limits),
+        };
         let journal = self.journal.advanced(&outcome, now.wall);
         self.believe(journal, now)
     }
