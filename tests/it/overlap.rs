@@ -112,7 +112,7 @@ fn a_deleted_gate_is_made_again_and_a_truncated_roles_file_misleads_nobody() {
     let (host, _author) = two_releases();
     let _supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
-    host.job("long", "sleep 3");
+    host.job("long", "sleep 6");
     host.running("long");
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
     eventually(10, "both run", || if host.agents().len() == 2 { Ok(()) } else { Err(host.status().to_string()) });

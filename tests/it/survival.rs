@@ -89,7 +89,7 @@ fn a_supervisor_becomes_a_newer_program_and_its_agent_does_not_notice() {
     });
     assert_eq!(host.agents(), before);
     // It was started by the program before; its end is told, and nothing is left of it, all the same.
-    host.job("long", "exec sleep 3");
+    host.job("long", "exec sleep 5");
     host.running("long");
     reported(&host, &["long"]);
     kill(before[0]);
@@ -332,13 +332,17 @@ fn as_the_first_process_of_a_container_it_reaps_orphans_and_ends_in_order() {
     });
     assert_eq!(host.answering("one"), "1.0");
     // What a job leaves in the background loses its parent.
-    host.job("orphan", "sleep 0.3 & echo $$ >/dev/null");
+    let enough = host.path("enough");
+    host.job("orphan", &format!("sh -c 'until [ -e {} ]; do sleep 0.1; done' orphan & :", enough.display()));
     host.done("orphan");
     let ended = |pid| proc_fs::children(pid).unwrap().into_iter().filter(|child| !child.is_alive()).count();
-    let sleeps =
-        || proc_fs::children(first).unwrap().iter().filter(|child| proc_fs::title(child.pid) == "sleep 0.3").count();
-    eventually(20, "the orphan is its child", || if sleeps() == 1 { Ok(()) } else { Err(sleeps().to_string()) });
-    eventually(20, "the orphan is waited for", || match (sleeps(), ended(first)) {
+    let waits = || {
+        let children = proc_fs::children(first).unwrap();
+        children.iter().filter(|child| command_of(child.pid).ends_with(" orphan")).count()
+    };
+    eventually(20, "the orphan is its child", || if waits() == 1 { Ok(()) } else { Err(waits().to_string()) });
+    fs::write(enough, "").unwrap();
+    eventually(20, "the orphan is waited for", || match (waits(), ended(first)) {
         (0, 0) => Ok(()),
         seen => Err(format!("{seen:?}")),
     });

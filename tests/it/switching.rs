@@ -10,7 +10,7 @@ fn a_switch_waits_for_the_running_job_and_the_way_back_brings_the_old_release() 
     let supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     assert_eq!(host.current().as_deref(), Some("1.0-1"));
-    host.job("long", "sleep 2");
+    host.job("long", "sleep 4");
     host.running("long");
     let told = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "idle", "--reason", "because"]).ok();
     assert!(told.contains("waiting until no job runs") && told.contains("long"), "{told}");
