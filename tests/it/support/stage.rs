@@ -403,7 +403,7 @@ impl Drop for Host {
 }
 
 /// Short times, so that tests need no patience.
-const SETTINGS: &str = "probation = \"300ms\"\nstart_timeout = \"4s\"\nstop_timeout = \"4s\"\nrestart_pause = \"100ms\"\nrestart_pause_limit = \"1s\"\n";
+const SETTINGS: &str = "probation = \"300ms\"\nstart_timeout = \"8s\"\nstop_timeout = \"4s\"\nrestart_pause = \"100ms\"\nrestart_pause_limit = \"1s\"\n";
 
 /// A running supervisor; ended with its agent when dropped.
 pub struct Supervisor {
