@@ -2,6 +2,7 @@
 
 use super::super::adoption::{SaltAdopter, configuration_of};
 use super::super::config::MinionConfig;
+use super::super::jobs::Title;
 use crate::agent::adoption::Adopter as _;
 use crate::agent::examination::{Case, Group, Severity};
 use crate::os::proc_fs::{self, Process};
@@ -30,7 +31,9 @@ pub fn look(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
             Same::No => others += 1,
             Same::Gone => {}
             Same::Unknown(reason) => {
-                group.unknown(&format!("whether {told} is a second minion of this id"), reason, "run it as root");
+                let whether = format!("whether {told} is a second minion of this id");
+                let remedy = "run it as root; if root can't read it either, `systemctl status PID` names what started it, or it is left over: end it";
+                group.unknown(&whether, reason, remedy);
             }
         }
     }
@@ -41,9 +44,12 @@ pub fn look(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
     }
 }
 
-/// Salt's program, or Python that runs it.
+/// Salt's program, or Python that runs it; a job or an engine that outlived its minion takes no jobs.
 fn is_minion(pid: u32) -> bool {
     let words = proc_fs::command_line(pid).ok().flatten().unwrap_or_default();
+    if !matches!(Title::parse(&words.join(" ")), Title::Other(_)) {
+        return false;
+    }
     let words: Vec<&str> = words.iter().flat_map(|word| word.split(' ')).collect();
     let is_it = |word: &&str| {
         Path::new(word).file_name().is_some_and(|name| name == "salt-minion" || name == "venv-salt-minion")
