@@ -24,12 +24,18 @@ fn found(host: &Host) -> BTreeMap<String, String> {
 
 /// The findings in the answer of `sidle --json doctor`, by id, each with its severity.
 pub fn findings(ran: &Ran) -> BTreeMap<String, String> {
+    findings_but(ran, |_| false)
+}
+
+/// The same without those whose text is `not_of_it`.
+pub fn findings_but(ran: &Ran, not_of_it: impl Fn(&str) -> bool) -> BTreeMap<String, String> {
     let value = ran.json();
     assert_eq!(value["schema"], 1);
     let groups = value["examined"].as_array().unwrap().iter().flat_map(|one| one["groups"].as_array().unwrap());
     let findings = groups.flat_map(|group| group["findings"].as_array().unwrap());
     let word = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
-    findings.map(|finding| (word(finding, "id"), word(finding, "severity"))).collect()
+    let of_it = findings.filter(|finding| !not_of_it(&word(finding, "what")));
+    of_it.map(|finding| (word(finding, "id"), word(finding, "severity"))).collect()
 }
 
 /// What the machine under the test may add: temporary files in memory, or in a container.

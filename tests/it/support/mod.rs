@@ -2,6 +2,7 @@
 
 pub mod boot;
 pub mod inside;
+pub mod leftovers;
 pub mod minions;
 pub mod mirrors;
 pub mod mounts;

@@ -1,6 +1,7 @@
 //! A real Salt master on loopback and real minions, each in a private root that goes away with it.
 
 use super::eventually;
+use super::leftovers;
 use super::ports::Ports;
 use super::programs::Programs;
 use sidle::agent::{Activity, Agent as _, AgentSettings, Health, Subject};
@@ -295,6 +296,13 @@ impl Master {
     }
 }
 
+impl Drop for Master {
+    fn drop(&mut self) {
+        self.process = None;
+        leftovers::kill(self.root.path());
+    }
+}
+
 /// A minion.
 pub struct Minion {
     root: TempDir,
@@ -405,5 +413,13 @@ impl Minion {
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("out")).unwrap_or_default()
             + &fs::read_to_string(self.path("var/log/salt/minion")).unwrap_or_default()
+    }
+}
+
+impl Drop for Minion {
+    fn drop(&mut self) {
+        self.process = None;
+        // Jobs outlive a minion that was killed or told to end, by half a minute where 3007 is done with them.
+        leftovers::kill(self.root.path());
     }
 }

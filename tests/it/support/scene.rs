@@ -1,6 +1,7 @@
 //! A scene for switches of a real minion: a master, a host under sidle with releases of Salt on it, and marks of every execution.
 
 use super::eventually;
+use super::leftovers;
 use super::minions;
 use super::mounts::Mounted;
 use super::salt::{Master, Minion, START_SECONDS, tree};
@@ -208,14 +209,19 @@ impl Scene {
         self
     }
 
-    /// Ends the supervisor as a crash does, and starts it again.
+    /// Ends the supervisor as a crash does.
+    pub fn kill(&mut self) {
+        self.supervisor.take().expect("it runs").kill();
+    }
+
+    /// The same, and starts it again.
     pub fn crash(&mut self) {
         self.crash_into(&[]);
     }
 
     /// The same; the next one has these variables in its environment.
     pub fn crash_into(&mut self, variables: &[(&str, &str)]) {
-        self.supervisor.take().expect("it runs").kill();
+        self.kill();
         self.supervisor = Some(self.host.supervise_instance_by(Path::new(SIDLE), self.package, variables));
     }
 
@@ -349,6 +355,6 @@ impl Drop for Scene {
         if let Some(supervisor) = self.supervisor.as_mut() {
             supervisor.abandon();
         }
-        self.host.kill_what_runs();
+        leftovers::kill(&self.host.root());
     }
 }

@@ -1,6 +1,7 @@
 //! A stage for the demonstration agent: an author's key and repository, a private root, and the real program.
 
 use super::eventually;
+use super::leftovers;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -378,27 +379,9 @@ pub fn command_of(pid: u32) -> String {
     sidle::os::proc_fs::command_line(pid).ok().flatten().unwrap_or_default().join(" ")
 }
 
-impl Host {
-    /// Kills what a killed supervisor has left: agents and their jobs, by their environment or their program, which name this root.
-    pub fn kill_what_runs(&self) {
-        let root = self.directory.path();
-        for process in sidle::os::proc_fs::all().unwrap_or_default() {
-            let named = sidle::os::proc_fs::environment_variable(process.pid, "SIDLE_ROOT").ok().flatten();
-            // Salt's titles are written over the environment.
-            let runs = command_of(process.pid).contains(text(root));
-            if !runs && named.is_none_or(|named| named != root) {
-                continue;
-            }
-            if let Ok(Some(identity)) = sidle::os::process::Identity::of(process.pid) {
-                let _ = identity.signal(sidle::os::process::SignalNumber::KILL);
-            }
-        }
-    }
-}
-
 impl Drop for Host {
     fn drop(&mut self) {
-        self.kill_what_runs();
+        leftovers::kill(self.directory.path());
     }
 }
 
