@@ -196,8 +196,9 @@ fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
     has_schedule();
     let pauses: Vec<f64> = beacons.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.len() > 3, "{beacons:?}");
-    let within = BEACON_SECONDS * 0.5..=BEACON_SECONDS * 2.0;
-    assert!(pauses.iter().all(|pause| within.contains(pause)), "{pauses:?}");
+    // None left out; and none of a second process between: one that was late on its way has only the next one soon after it.
+    assert!(pauses.iter().all(|pause| *pause <= BEACON_SECONDS * 2.0), "{pauses:?}");
+    assert!(pauses.windows(2).all(|pair| pair[0] + pair[1] >= BEACON_SECONDS * 1.25), "{pauses:?}");
     assert_eq!(packaged.minions(), 1);
     drop(packaged.give_back());
 }
