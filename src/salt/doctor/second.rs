@@ -32,7 +32,7 @@ pub fn look(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
             Same::Gone => {}
             Same::Unknown(reason) => {
                 let whether = format!("whether {told} is a second minion of this id");
-                let remedy = "run it as root; if root can't read it either, `systemctl status PID` names what started it, or it is left over: end it";
+                let remedy = "run it as root; if root can't read it either, `systemctl status PID` names what started it: end what is left over";
                 group.unknown(&whether, reason, remedy);
             }
         }

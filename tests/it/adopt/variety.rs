@@ -185,7 +185,8 @@ fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
         drop(until);
         (cron.join().unwrap(), stream)
     });
-    let beacons: Vec<f64> = stream.events().iter().filter_map(beacon).collect();
+    let mut beacons: Vec<f64> = stream.events().iter().filter_map(beacon).collect();
+    beacons.sort_by(f64::total_cmp);
     let report = stream.end();
     assert_undisturbed(&report, "with beacons and cron");
     // First the package's program, then the release's, and never none.
@@ -196,16 +197,17 @@ fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
     has_schedule();
     let pauses: Vec<f64> = beacons.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.len() > 3, "{beacons:?}");
-    // None left out; and none of a second process between: one that was late on its way has only the next one soon after it.
-    assert!(pauses.iter().all(|pause| *pause <= BEACON_SECONDS * 2.0), "{pauses:?}");
-    assert!(pauses.windows(2).all(|pair| pair[0] + pair[1] >= BEACON_SECONDS * 1.25), "{pauses:?}");
+    let within = BEACON_SECONDS * 0.5..=BEACON_SECONDS * 2.0;
+    assert!(pauses.iter().all(|pause| within.contains(pause)), "{pauses:?}");
     assert_eq!(packaged.minions(), 1);
     drop(packaged.give_back());
 }
 
-/// When a beacon's event came, if it is one.
+/// When the minion made a beacon's event, in seconds, if it is one: the end of its tag. On a busy machine some are late at the master.
 fn beacon(event: &serde_json::Value) -> Option<f64> {
-    event["tag"].as_str()?.starts_with(&format!("salt/beacon/{ID}/status/")).then(|| event["at"].as_f64())?
+    let made = event["tag"].as_str()?.strip_prefix(&format!("salt/beacon/{ID}/status/"))?;
+    let made: jiff::civil::DateTime = made.parse().unwrap();
+    Some(made.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp().as_duration().as_secs_f64())
 }
 
 #[test]

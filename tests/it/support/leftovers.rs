@@ -6,7 +6,7 @@ use sidle::os::process::{Identity, SignalNumber};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Killed processes are gone within this, or the test says no more than that they are not.
+/// Killed processes are gone within this, unless the kernel holds them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What runs with this root in its environment, its program or its arguments.
@@ -26,8 +26,11 @@ pub fn kill(root: &Path) {
     let end = Instant::now() + PATIENCE;
     loop {
         let left = of(root);
-        if left.is_empty() || Instant::now() > end {
+        if left.is_empty() {
             return;
+        }
+        if Instant::now() > end {
+            return eprintln!("killed, and still there after {PATIENCE:?}: {left:?}");
         }
         for identity in left {
             let _ = identity.signal(SignalNumber::KILL);
