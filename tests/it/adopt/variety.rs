@@ -198,7 +198,11 @@ fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
     let pauses: Vec<f64> = beacons.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.len() > 3, "{beacons:?}");
     let within = BEACON_SECONDS * 0.5..=BEACON_SECONDS * 2.0;
-    assert!(pauses.iter().all(|pause| within.contains(pause)), "{pauses:?}");
+    assert!(pauses.iter().all(|pause| pause <= within.end()), "{pauses:?}");
+    // Where main was busy, Salt makes the next one when it would have been due all the same: together the two pauses are two periods.
+    let catches_up = |pair: &[f64]| pair[0] + pair[1] >= BEACON_SECONDS * 1.8;
+    assert!(pauses[0] >= *within.start(), "{pauses:?}");
+    assert!(pauses.windows(2).all(|pair| pair[1] >= *within.start() || catches_up(pair)), "{pauses:?}");
     assert_eq!(packaged.minions(), 1);
     drop(packaged.give_back());
 }
