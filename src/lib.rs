@@ -1,6 +1,6 @@
 //! sidle: side-by-side, verified, reversible upgrades of the agents that run a fleet.
 //!
-//! The architecture, floor by floor. A module names only floors below its own (`tests/it/architecture.rs` enforces it):
+//! The architecture, floor by floor. A module names only floors below its own (`tests/it/pure/architecture.rs` enforces it):
 //!
 //! ```text
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents

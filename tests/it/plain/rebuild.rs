@@ -3,9 +3,9 @@
 
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
 
-use super::support::inside::Inside;
-use super::support::repositories::RepoBuilder;
-use super::support::trees;
+use crate::support::inside::Inside;
+use crate::support::repositories::RepoBuilder;
+use crate::support::trees;
 use sidle::bundle::manifest::{self, Frame};
 use sidle::bundle::member::ReleaseId;
 use sidle::bundle::pack::{PAYLOAD_NAME, PackInput, Packed, pack};
@@ -97,7 +97,7 @@ impl Pair {
     }
 
     /// What a host has that installed both from bundles.
-    fn expected(&self) -> super::support::inside::Contents {
+    fn expected(&self) -> crate::support::inside::Contents {
         let host = self.host();
         host.install(&fs::read(&self.second.1).unwrap()).unwrap();
         host.store()
@@ -189,7 +189,7 @@ fn a_host_that_has_nothing_asks_for_every_frame_with_a_file() {
 fn held_files_that_are_damaged_gone_or_links_are_fetched_and_nothing_of_them_gets_in() {
     let pair = Pair::new();
     let expected = pair.expected();
-    let new = |store: super::support::inside::Contents| -> Vec<_> {
+    let new = |store: crate::support::inside::Contents| -> Vec<_> {
         store.into_iter().filter(|(path, _)| path.contains("versions/2.0-1")).collect()
     };
     for damage in ["flipped", "short", "long", "gone", "link", "big"] {

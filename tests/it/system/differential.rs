@@ -3,7 +3,7 @@
 
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make real files, and run python")]
 
-use crate::python_tuf::python;
+use super::python_tuf::python;
 use crate::support::team::refresh;
 use ed25519_dalek::{Signer as _, SigningKey};
 use jiff::{SignedDuration, Timestamp};

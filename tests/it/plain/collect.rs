@@ -1,7 +1,6 @@
 //! Collection takes nothing that is in use, however it is used, and names the holder.
 
 use crate::support::eventually;
-use crate::support::mounts::Mounted;
 use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, text};
 use serde_json::Value;
 use std::fs;
@@ -9,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// A host with releases 1.0 (of interest), 1.1 and 1.2, the newest being current.
-fn host() -> (Host, Author) {
+pub fn host() -> (Host, Author) {
     let author = Author::new();
     let host = Host::new(&author);
     for version in ["1.0", "1.1", "1.2"] {
@@ -19,28 +18,28 @@ fn host() -> (Host, Author) {
     (host, author)
 }
 
-fn tree(host: &Host, release: &str) -> PathBuf {
+pub fn tree(host: &Host, release: &str) -> PathBuf {
     host.path("opt/sidle/demo-agent/versions").join(release)
 }
 
 /// Why a release was kept; None: it wasn't.
-fn kept(ran: &Ran, release: &str) -> Option<String> {
+pub fn kept(ran: &Ran, release: &str) -> Option<String> {
     let kept = ran.json()["packages"][0]["kept"].as_array().unwrap().clone();
     let found = kept.into_iter().find(|one| one["release"] == release)?;
     Some(found["reason"].as_str().unwrap().to_owned())
 }
 
-fn removed(ran: &Ran) -> Vec<Value> {
+pub fn removed(ran: &Ran) -> Vec<Value> {
     let removed = ran.json()["packages"][0]["removed"].as_array().unwrap().clone();
     removed.into_iter().map(|one| one["release"].clone()).collect()
 }
 
-fn collect(host: &Host) -> Ran {
+pub fn collect(host: &Host) -> Ran {
     host.sidle(&["--json", "collect", DEMO, "--keep", "0"])
 }
 
 /// A process that is ended with the test.
-struct Process(Child);
+pub struct Process(pub Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -122,22 +121,8 @@ fn collect_sees_who_uses_a_release_without_a_lease() {
     assert!(reason.contains(&format!("process {} (sleep 1000)", process.0.id())) && reason.contains("cwd"), "{reason}");
 }
 
-#[test]
-fn collect_sees_a_bind_mount_and_the_processes_behind_it() {
-    let (host, _author) = host();
-    let mount_ = Mounted::bind(&tree(&host, "1.0-1"));
-    let reason = kept(&collect(&host), "1.0-1").expect("a mounted release was taken away");
-    assert!(reason.contains("mounted at") && reason.contains(text(&mount_.path())), "{reason}");
-    let process = Process(Command::new("sleep").arg("1000").current_dir(mount_.path()).spawn().unwrap());
-    let reason = kept(&collect(&host), "1.0-1").unwrap();
-    assert!(reason.contains(&format!("process {}", process.0.id())), "{reason}");
-    drop(process);
-    drop(mount_);
-    assert!(removed(&collect(&host)).contains(&Value::from("1.0-1")));
-}
-
 /// Runs collect with one flock call refused, the n-th, as a file system without locks does.
-fn without_locks(host: &Host, when: &str) -> Ran {
+pub fn without_locks(host: &Host, when: &str) -> Ran {
     let trace = host.path("trace");
     let output = Command::new("strace")
         .args(["-f", "-qq", "-o", text(&trace), "-e", "trace=flock"])
@@ -150,24 +135,6 @@ fn without_locks(host: &Host, when: &str) -> Ran {
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
-}
-
-#[test]
-fn collect_takes_nothing_where_locks_are_refused() {
-    let (host, _author) = host();
-    // The package's own lock is refused: nothing may be changed at all.
-    let ran = without_locks(&host, "1+");
-    assert_ne!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stdout.contains("cannot lock") && ran.stdout.contains("No locks available"), "{ran:?}");
-    assert!(tree(&host, "1.0-1").exists() && tree(&host, "1.1-1").exists());
-    // The package's lock is had, and those of the trees are refused.
-    let ran = without_locks(&host, "2+");
-    for release in ["1.0-1", "1.1-1"] {
-        let reason = kept(&ran, release).expect("a release was taken away without a lock");
-        assert!(reason.contains("can't be known") && reason.contains("No locks available"), "{reason}");
-        assert!(tree(&host, release).exists());
-    }
-    assert_eq!(ran.code, Some(3));
 }
 
 #[test]

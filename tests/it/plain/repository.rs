@@ -9,19 +9,19 @@ use sidle::failure::Class;
 use sidle::repository::{Added, PublishKeys, Repository, RepositoryError};
 use sidle::signer::FileSigner;
 use sidle::trust::publish::Lifetimes;
-use sidle::trust::{Expiry, Floor, Signer as _, TrustError, Warning, by_hand, minisign, target};
+use sidle::trust::{Expiry, Floor, Signer as _, TrustError, Warning, by_hand, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn tool(directory: &Path, program: &str, arguments: &[&str]) -> (bool, String) {
+pub fn tool(directory: &Path, program: &str, arguments: &[&str]) -> (bool, String) {
     let output = Command::new(program).args(arguments).current_dir(directory).output();
     let output = output.unwrap_or_else(|error| panic!("cannot start {program} ({error}): apt-get install {program}"));
     let text = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
 
-fn release_directory(repo: &RepoBuilder, id: &ReleaseId) -> PathBuf {
+pub fn release_directory(repo: &RepoBuilder, id: &ReleaseId) -> PathBuf {
     repo.path().join("targets").join(id.to_string())
 }
 
@@ -177,27 +177,4 @@ fn an_export_is_a_bundle_that_a_fresh_host_trusts_or_no_file_at_all() {
     fs::write(&payload, good).unwrap();
     assert!(matches!(export(&[first], 8).unwrap().as_slice(), [Warning::Late { .. }]));
     assert!(output.exists());
-}
-
-#[test]
-fn coreutils_and_minisign_agree_in_the_repository_and_in_an_unpacked_bundle() {
-    let repo = RepoBuilder::new(day(0));
-    let id = repo.add("1.0", "one");
-    repo.publish();
-    let bundle = repo.export(std::slice::from_ref(&id), "one.sidle");
-    let unpacked = tempfile::tempdir().unwrap();
-    let (listed, text) = tool(unpacked.path(), "tar", &["-xvf", bundle.to_str().unwrap()]);
-    assert!(listed && text.starts_with("sidle-bundle\n"), "{text}");
-    let public = unpacked.path().join("repository.pub");
-    fs::write(&public, minisign::public_key_file(&repo.offline.public())).unwrap();
-    let line = minisign::public_key_line(&repo.offline.public());
-    for directory in [release_directory(&repo, &id), unpacked.path().join("targets").join(id.to_string())] {
-        let (good, text) = tool(&directory, "sha256sum", &["--strict", "-c", "SHA256SUMS"]);
-        assert!(good && text.lines().count() == 2, "{text}");
-        let (good, text) = tool(&directory, "minisign", &["-V", "-m", "SHA256SUMS", "-p", public.to_str().unwrap()]);
-        assert!(good && text.contains("Trusted comment: sidle SHA256SUMS"), "{text}");
-        assert!(tool(&directory, "minisign", &["-V", "-m", "SHA256SUMS", "-P", &line]).0);
-        let other = minisign::public_key_line(&repo.online.public());
-        assert!(!tool(&directory, "minisign", &["-V", "-m", "SHA256SUMS", "-P", &other]).0);
-    }
 }

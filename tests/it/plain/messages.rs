@@ -2,7 +2,6 @@
 
 use crate::support::eventually;
 use crate::support::inside::bytes;
-use crate::support::mounts::Mounted;
 use crate::support::releases::release_of;
 use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, sidle, text};
 use crate::support::trees;
@@ -13,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 /// A refusal: its exit code, words of its message, and words of its hint. In JSON it says the same.
 #[track_caller]
-fn refused(ran: &Ran, code: i32, message: &[&str], hint: &[&str]) {
+pub fn refused(ran: &Ran, code: i32, message: &[&str], hint: &[&str]) {
     assert_eq!(ran.code, Some(code), "{ran:?}");
     let (told, advised) = ran.stderr.split_once("\n  hint: ").unwrap_or_else(|| panic!("no hint: {ran:?}"));
     assert!(told.starts_with("sidle: cannot "), "{told}");
@@ -26,12 +25,12 @@ fn refused(ran: &Ran, code: i32, message: &[&str], hint: &[&str]) {
     assert!(!ran.stderr.contains("os error") && !ran.stderr.contains("panicked"), "{}", ran.stderr);
 }
 
-fn on(root: &Path, arguments: &[&str]) -> Ran {
+pub fn on(root: &Path, arguments: &[&str]) -> Ran {
     sidle(&[&["--root", text(root)], arguments].concat(), &[])
 }
 
 /// Pins the author's root in a root of the test's.
-fn pin(root: &Path, author: &Author) -> Ran {
+pub fn pin(root: &Path, author: &Author) -> Ran {
     let metadata = author.repository().join("metadata/1.root.json");
     on(root, &["trust", "pin", text(&metadata), "--fingerprint", &author.fingerprint()])
 }
@@ -134,18 +133,7 @@ fn messages_about_roots_that_cannot_be_written() {
     refused(&on(&below, &["install", text(&bundle)]), 1, &["file", "Not a directory"], &["--root"]);
 }
 
-#[test]
-fn messages_of_a_mount_that_is_read_only() {
-    let author = Author::new();
-    let bundle = author.release("1.0", "good");
-    let mount = Mounted::tmpfs("size=4m");
-    pin(&mount.path(), &author).ok();
-    mount.make_read_only();
-    let ran = on(&mount.path(), &["install", text(&bundle)]);
-    refused(&ran, 1, &["Read-only file system"], &["mounted read-only", "--root"]);
-}
-
-fn large(author: &Author) -> std::path::PathBuf {
+pub fn large(author: &Author) -> std::path::PathBuf {
     release_of(author, "2.0", "", |tree| {
         trees::put(tree, "lib/data", &trees::noise(9, 3 << 20), 0o644);
         for number in 0..300 {
@@ -154,37 +142,21 @@ fn large(author: &Author) -> std::path::PathBuf {
     })
 }
 
-fn nothing_was_left(root: &Path) {
+pub fn nothing_was_left(root: &Path) {
     for relative in ["opt/sidle/demo-agent/staging", "opt/sidle/demo-agent/versions"] {
         let left = fs::read_dir(root.join(relative)).map_or(0, Iterator::count);
         assert_eq!(left, 0, "{relative}");
     }
 }
 
-#[test]
-fn messages_of_a_mount_without_space_or_inodes() {
-    let author = Author::new();
-    let bundle = large(&author);
-    let small = Mounted::tmpfs("size=2m");
-    pin(&small.path(), &author).ok();
-    let ran = on(&small.path(), &["install", text(&bundle)]);
-    refused(&ran, 8, &["MiB of space", "MiB are free"], &["sidle collect"]);
-    nothing_was_left(&small.path());
-    let few = Mounted::ext4(32, 128);
-    pin(&few.path(), &author).ok();
-    let ran = on(&few.path(), &["install", text(&bundle)]);
-    refused(&ran, 8, &["inodes", "are free"], &["sidle collect"]);
-    nothing_was_left(&few.path());
-}
-
 /// An install that has read most of its bundle and waits for the rest, the package's lock in its hand.
-struct Waiting {
-    child: Child,
-    writer: fs::File,
-    rest: Vec<u8>,
+pub struct Waiting {
+    pub child: Child,
+    pub writer: fs::File,
+    pub rest: Vec<u8>,
 }
 
-fn waiting(root: &Path, bundle: &Path) -> Waiting {
+pub fn waiting(root: &Path, bundle: &Path) -> Waiting {
     let directory = bundle.parent().unwrap();
     let pipe = directory.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -205,7 +177,7 @@ fn waiting(root: &Path, bundle: &Path) -> Waiting {
 }
 
 impl Waiting {
-    fn end(mut self) -> Ran {
+    pub fn end(mut self) -> Ran {
         // The program may refuse before it has read all.
         let _ = self.writer.write_all(&self.rest);
         drop(self.writer);
@@ -216,21 +188,6 @@ impl Waiting {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
     }
-}
-
-#[test]
-fn messages_of_a_mount_that_fills_up_while_it_is_installed_into() {
-    let author = Author::new();
-    let bundle = large(&author);
-    let mount = Mounted::tmpfs("size=12m");
-    pin(&mount.path(), &author).ok();
-    let waiting = waiting(&mount.path(), &bundle);
-    let filled = fs::write(mount.path().join("other"), trees::noise(1, 16 << 20));
-    assert!(filled.is_err(), "the file system was not filled");
-    refused(&waiting.end(), 8, &["No space left"], &["sidle collect"]);
-    nothing_was_left(&mount.path());
-    fs::remove_file(mount.path().join("other")).unwrap();
-    on(&mount.path(), &["install", text(&bundle)]).ok();
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
 
-mod access;
-mod compressed;
-mod payload;
-mod refresh;
+pub mod access;
+pub mod compressed;
+pub mod payload;
+pub mod refresh;
 
 use crate::support::repositories::RepoBuilder;
 use crate::support::trees::noise;
@@ -24,26 +24,26 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A published release whose payload has several frames of noise.
-struct Release {
-    repo: RepoBuilder,
-    manifest: Manifest,
+pub struct Release {
+    pub repo: RepoBuilder,
+    pub manifest: Manifest,
     /// The payload's bytes.
-    bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// Its target name.
-    name: String,
-    payload: Target,
+    pub name: String,
+    pub payload: Target,
     /// The manifest's target name, and it.
-    manifest_name: String,
-    manifest_target: Target,
+    pub manifest_name: String,
+    pub manifest_target: Target,
 }
 
-fn signed(bytes: &[u8]) -> Target {
+pub fn signed(bytes: &[u8]) -> Target {
     Target { length: bytes.len() as u64, hashes: Hashes { sha256: Some(Digest::of(bytes)), sha512: None } }
 }
 
 impl Release {
     /// About so many MiB.
-    fn new(mebibytes: usize) -> Self {
+    pub fn new(mebibytes: usize) -> Self {
         let repo = RepoBuilder::new(jiff::Timestamp::now());
         let content = noise(7, mebibytes << 20);
         let (packed, path) = repo.pack("1.0", &content);
@@ -55,28 +55,28 @@ impl Release {
         Self { repo, manifest: packed.manifest, bytes, name, payload, manifest_name, manifest_target }
     }
 
-    fn frames(&self) -> &[Frame] {
+    pub fn frames(&self) -> &[Frame] {
         &self.manifest.frames
     }
 
     /// The part of the payload that is this frame.
-    fn bytes_of(&self, frame: &Frame) -> &[u8] {
+    pub fn bytes_of(&self, frame: &Frame) -> &[u8] {
         let start = usize::try_from(frame.offset).unwrap();
         &self.bytes[start..start + usize::try_from(frame.length).unwrap()]
     }
 
     /// Where a target lies in the repository.
-    fn stored(&self, name: &str, signed: &Target) -> PathBuf {
+    pub fn stored(&self, name: &str, signed: &Target) -> PathBuf {
         self.repo.path().join("targets").join(target::stored(name, &signed.hashes, true))
     }
 
     /// A directory mirror of it.
-    fn directory(&self) -> Mirror {
+    pub fn directory(&self) -> Mirror {
         mirror(&format!("file://{}", self.repo.path().display()))
     }
 
     /// Puts every frame into a file of its own beside the payload in `root`.
-    fn publish_frames(&self) {
+    pub fn publish_frames(&self) {
         let directory = self.stored(&self.name, &self.payload).parent().unwrap().join("frames");
         fs::create_dir(&directory).unwrap();
         for frame in self.frames() {
@@ -85,22 +85,22 @@ impl Release {
     }
 
     /// A frame that is large.
-    fn large(&self) -> Vec<Frame> {
+    pub fn large(&self) -> Vec<Frame> {
         self.frames().iter().copied().filter(|frame| frame.length > 1 << 20).collect()
     }
 }
 
-fn mirror(url: &str) -> Mirror {
+pub fn mirror(url: &str) -> Mirror {
     Mirror { location: url.parse().unwrap(), access: Access::default() }
 }
 
-fn mirror_with_ca(url: &str, ca: &Path) -> Mirror {
+pub fn mirror_with_ca(url: &str, ca: &Path) -> Mirror {
     let access = Access { ca_files: vec![ca.to_owned()], authorities: Authorities::None, ..Access::default() };
     Mirror { location: url.parse().unwrap(), access }
 }
 
 /// Settings with short pauses.
-fn settings(mirrors: Vec<Mirror>) -> Settings {
+pub fn settings(mirrors: Vec<Mirror>) -> Settings {
     let mut settings = Settings { proxy: Proxy::None, ..Settings::of(mirrors) };
     settings.patience.pause = Duration::from_millis(10);
     settings.patience.total = Duration::from_secs(60);
@@ -108,25 +108,25 @@ fn settings(mirrors: Vec<Mirror>) -> Settings {
 }
 
 /// A host that fetches: its cache, and what it was told.
-struct Client {
-    cache: TempDir,
-    notices: RefCell<Vec<Notice>>,
+pub struct Client {
+    pub cache: TempDir,
+    pub notices: RefCell<Vec<Notice>>,
 }
 
 impl Client {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { cache: tempfile::tempdir().unwrap(), notices: RefCell::default() }
     }
 
     /// One run.
-    fn run<T>(&self, settings: &Settings, what: impl FnOnce(&mut Fetcher<'_>) -> T) -> T {
+    pub fn run<T>(&self, settings: &Settings, what: impl FnOnce(&mut Fetcher<'_>) -> T) -> T {
         let tell = |notice: &Notice| self.notices.borrow_mut().push(notice.clone());
         let cache = Dir::open(self.cache.path()).unwrap();
         what(&mut Fetcher::new(settings, &cache, &tell).unwrap())
     }
 
     /// Fetches frames; gives the bytes that came over the wire.
-    fn frames(&self, settings: &Settings, release: &Release, wanted: &[Frame]) -> Result<u64, String> {
+    pub fn frames(&self, settings: &Settings, release: &Release, wanted: &[Frame]) -> Result<u64, String> {
         self.run(settings, |fetcher| {
             let mut frames =
                 fetcher.frames(&release.name, &release.payload, wanted).map_err(|error| error.to_string())?;
@@ -140,7 +140,7 @@ impl Client {
     }
 
     /// The mirrors that were called evil.
-    fn evil(&self) -> Vec<String> {
+    pub fn evil(&self) -> Vec<String> {
         let evil = |notice: &Notice| match notice {
             Notice::Evil { mirror, .. } => Some(mirror.clone()),
             _ => None,
@@ -148,11 +148,11 @@ impl Client {
         self.notices.borrow().iter().filter_map(evil).collect()
     }
 
-    fn was_told(&self, what: impl Fn(&Notice) -> bool) -> bool {
+    pub fn was_told(&self, what: impl Fn(&Notice) -> bool) -> bool {
         self.notices.borrow().iter().any(what)
     }
 }
 
-fn target_of(client: &Client, settings: &Settings, release: &Release) -> Result<Vec<u8>, FetchError> {
+pub fn target_of(client: &Client, settings: &Settings, release: &Release) -> Result<Vec<u8>, FetchError> {
     client.run(settings, |fetcher| fetcher.target(&release.manifest_name, &release.manifest_target))
 }

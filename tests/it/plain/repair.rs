@@ -2,12 +2,10 @@
 
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
 
-use crate::rebuild::{EMPTY, Pair};
+use crate::plain::rebuild::{EMPTY, Pair};
 use crate::support::inside::Inside;
 use crate::support::mounts::Mounted;
 use crate::support::trees;
-use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
 use sidle::bundle::file::BundledPayload;
 use sidle::bundle::manifest::{EntryKind, Frame};
 use sidle::bundle::unpack::PayloadSource;
@@ -24,42 +22,42 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A host that has both releases of a pair.
-struct Host {
-    inside: Inside,
-    store: Store,
+pub struct Host {
+    pub inside: Inside,
+    pub store: Store,
 }
 
 impl Host {
-    fn new(pair: &Pair) -> Self {
+    pub fn new(pair: &Pair) -> Self {
         Self::with_second(pair, pair.host())
     }
 
     /// A host on a disk that has the second release alone.
-    fn on(disk: &Mounted, pair: &Pair) -> Self {
+    pub fn on(disk: &Mounted, pair: &Pair) -> Self {
         Self::with_second(pair, Inside::below(&disk.path(), &pair.repo.root()))
     }
 
-    fn with_second(pair: &Pair, inside: Inside) -> Self {
+    pub fn with_second(pair: &Pair, inside: Inside) -> Self {
         inside.install(&fs::read(&pair.second.1).unwrap()).unwrap();
         let store = inside.store_of("demo");
         Self { inside, store }
     }
 
-    fn tree(&self) -> PathBuf {
+    pub fn tree(&self) -> PathBuf {
         self.inside.path("opt/sidle/demo/versions/2.0-1")
     }
 
-    fn problems(&self, depth: Depth) -> Vec<(String, Defect)> {
+    pub fn problems(&self, depth: Depth) -> Vec<(String, Defect)> {
         let problems = self.store.check(&"2.0-1".parse().unwrap(), depth).unwrap();
         problems.into_iter().map(|problem| (problem.path, problem.defect)).collect()
     }
 
-    fn repair(&self, depth: Depth, payload: &mut dyn PayloadSource) -> Repaired {
+    pub fn repair(&self, depth: Depth, payload: &mut dyn PayloadSource) -> Repaired {
         let lock = self.store.lock().unwrap();
         self.store.repair(&lock, &"2.0-1".parse().unwrap(), (depth, Occasion::Request), payload).unwrap()
     }
 
-    fn has_other_owners(&self) -> bool {
+    pub fn has_other_owners(&self) -> bool {
         let mut directories = vec![self.tree()];
         while let Some(directory) = directories.pop() {
             for entry in fs::read_dir(directory).unwrap() {
@@ -76,14 +74,14 @@ impl Host {
     }
 
     /// The second release's tree.
-    fn release(&self) -> crate::support::inside::Contents {
+    pub fn release(&self) -> crate::support::inside::Contents {
         trees::contents(&self.tree())
     }
 }
 
 /// A thing that happens to an entry.
 #[derive(Debug, Clone, Copy)]
-enum Harm {
+pub enum Harm {
     Delete,
     Truncate,
     Flip,
@@ -97,7 +95,7 @@ enum Harm {
     Swap,
 }
 
-const HARMS: [Harm; 11] = [
+pub const HARMS: [Harm; 11] = [
     Harm::Delete,
     Harm::Truncate,
     Harm::Flip,
@@ -111,7 +109,7 @@ const HARMS: [Harm; 11] = [
     Harm::Swap,
 ];
 
-fn remove(path: &Path) {
+pub fn remove(path: &Path) {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path).unwrap(),
         Ok(_) => fs::remove_file(path).unwrap(),
@@ -119,7 +117,7 @@ fn remove(path: &Path) {
     }
 }
 
-fn harm(tree: &Path, path: &Path, other: &Path, harm: Harm) {
+pub fn harm(tree: &Path, path: &Path, other: &Path, harm: Harm) {
     let path = tree.join(path);
     let Ok(metadata) = fs::symlink_metadata(&path) else { return };
     let parent = path.parent().unwrap();
@@ -170,40 +168,8 @@ fn harm(tree: &Path, path: &Path, other: &Path, harm: Harm) {
     }
 }
 
-#[test]
-fn random_damage_is_found_by_both_checks_and_mended_to_the_signed_tree() {
-    let pair = Pair::new();
-    let host = Host::new(&pair);
-    let whole = host.release();
-    let manifest = &pair.second.2.manifest;
-    let paths: Vec<PathBuf> = manifest.entries.iter().map(|entry| entry.path.as_path().to_owned()).collect();
-    let rounds = 1000;
-    let one = (0..HARMS.len(), 0..paths.len(), 0..paths.len());
-    let strategy = prop::collection::vec(one, 1..5);
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    for round in 0..rounds {
-        let harms = strategy.new_tree(&mut runner).unwrap().current();
-        for (what, path, other) in &harms {
-            harm(&host.tree(), &paths[*path], &paths[*other], HARMS[*what]);
-        }
-        let (quick, full) = (host.problems(Depth::Quick), host.problems(Depth::Full));
-        assert_eq!(quick, full, "round {round}: {harms:?}");
-        if full.is_empty() {
-            // Two swaps of the same files are no damage.
-            assert!(host.release() == whole && !host.has_other_owners(), "round {round}: {harms:?}");
-            continue;
-        }
-        let repaired = host.repair(Depth::Quick, &mut pair.payload());
-        assert!(repaired.left.is_empty(), "round {round}: {harms:?}: {repaired:?}");
-        assert_eq!(host.release(), whole, "round {round}: {harms:?}");
-        assert!(host.problems(Depth::Full).is_empty(), "round {round}");
-        assert!(!host.has_other_owners(), "round {round}: {harms:?}");
-        remove(&host.inside.path("opt/sidle/demo/aside"));
-    }
-}
-
 /// Gives a file of an unmounted ext4 this time of its inode's last change, which no system call sets.
-fn forge_ctime(image: &Path, path: &Path, known: &fs::Metadata) {
+pub fn forge_ctime(image: &Path, path: &Path, known: &fs::Metadata) {
     // Its two lowest bits are those of the seconds that 32 bits don't hold, from 2038 on.
     let (seconds, extra) = (known.ctime(), known.ctime_nsec() << 2);
     let path = path.display();
@@ -213,43 +179,6 @@ fn forge_ctime(image: &Path, path: &Path, known: &fs::Metadata) {
     let mut debugfs = std::process::Command::new("debugfs");
     debugfs.arg("-w").arg("-f").arg(commands).arg(image).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     assert!(debugfs.output().expect("cannot start debugfs: apt-get install e2fsprogs").status.success());
-}
-
-#[test]
-fn mount_a_forged_ctime_hides_a_change_from_the_quick_check_and_not_from_the_full_one() {
-    let pair = Pair::new();
-    let disk = Mounted::ext4(64, 1024);
-    let host = Host::on(&disk, &pair);
-    let (path, whole) = (host.tree().join("lib/same1"), host.release());
-    let times = |path: &Path| {
-        let stat = fs::metadata(path).unwrap();
-        [(stat.ctime(), stat.ctime_nsec()), (stat.mtime(), stat.mtime_nsec())]
-    };
-    let (known, before) = (fs::metadata(&path).unwrap(), times(&path));
-    // What changed just before its index was written is hashed anyhow, until a later index knows it.
-    let index = host.inside.path("var/lib/sidle/demo/2.0-1/index");
-    crate::support::eventually(10, "the index is younger than the file by more than a clock's tick", || {
-        assert!(host.problems(Depth::Quick).is_empty());
-        let (taken, changed) = (fs::metadata(&index).unwrap(), known.ctime() * 1000 + known.ctime_nsec() / 1_000_000);
-        if taken.mtime() * 1000 + taken.mtime_nsec() / 1_000_000 > changed + 20 {
-            Ok(())
-        } else {
-            Err(format!("{taken:?}"))
-        }
-    });
-
-    harm(&host.tree(), Path::new("lib/same1"), Path::new(""), Harm::Flip);
-    let changed = [("lib/same1".to_owned(), Defect::Content)];
-    assert_eq!(host.problems(Depth::Quick), changed, "the control: the inode's time tells");
-    disk.offline(|image| forge_ctime(image, &Path::new("/").join(path.strip_prefix(disk.path()).unwrap()), &known));
-    assert_eq!((times(&path), fs::metadata(&path).unwrap().ino()), (before, known.ino()), "nothing was forged");
-
-    assert!(host.problems(Depth::Quick).is_empty(), "something else than the content tells");
-    assert_eq!(host.problems(Depth::Full), changed);
-    let repaired = host.repair(Depth::Full, &mut pair.payload());
-    assert!(repaired.left.is_empty() && repaired.mended == ["lib/same1"], "{repaired:?}");
-    assert_eq!(host.release(), whole);
-    assert!(host.problems(Depth::Full).is_empty());
 }
 
 #[test]
@@ -381,24 +310,6 @@ fn what_does_not_belong_is_set_aside_and_not_thrown_away() {
     assert_eq!(path, "lib/evil");
     assert_eq!(fs::read_to_string(place.join("hook.pth")).unwrap(), "import os");
     assert!(!host.tree().join("lib/evil").exists());
-}
-
-#[test]
-fn a_spoiled_index_is_made_anew_once_everything_was_found_sound() {
-    let pair = Pair::new();
-    let host = Host::new(&pair);
-    let index = host.inside.path("var/lib/sidle/demo/2.0-1/index");
-    let before = fs::read(&index).unwrap();
-    fs::write(&index, "spoiled").unwrap();
-    std::os::unix::fs::lchown(host.tree().join("lib/same1"), Some(12_345), None).unwrap();
-    assert_eq!(host.problems(Depth::Quick), [("lib/same1".to_owned(), Defect::Owner(12_345, 0))]);
-    assert_eq!(fs::read(&index).unwrap(), b"spoiled", "a damaged tree makes no index");
-    std::os::unix::fs::lchown(host.tree().join("lib/same1"), Some(0), None).unwrap();
-    crate::support::eventually(10, "the index is made anew", || {
-        assert!(host.problems(Depth::Quick).is_empty());
-        let length = fs::read(&index).unwrap().len();
-        if length == before.len() { Ok(()) } else { Err(length.to_string()) }
-    });
 }
 
 #[test]

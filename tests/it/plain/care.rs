@@ -9,18 +9,18 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-const MENDED_SECONDS: u64 = 20;
+pub const MENDED_SECONDS: u64 = 20;
 
 /// A host with two releases that share nearly all files, of which the second one is current.
-struct Site {
-    host: Host,
-    _author: Author,
+pub struct Site {
+    pub host: Host,
+    pub _author: Author,
 }
 
 impl Site {
-    fn new(settings: &str) -> Self {
+    pub fn new(settings: &str) -> Self {
         let author = Author::new();
         let many = |tree: &Path| {
             for number in 0..40 {
@@ -35,26 +35,26 @@ impl Site {
         Self { host, _author: author }
     }
 
-    fn tree(&self, release: &str) -> PathBuf {
+    pub fn tree(&self, release: &str) -> PathBuf {
         self.host.path(&format!("opt/sidle/{DEMO}/versions/{release}"))
     }
 
-    fn switch(&self, release: &str) {
+    pub fn switch(&self, release: &str) {
         self.host.sidle(&["switch", DEMO, release, "--mode", "now"]).ok();
     }
 
-    fn incidents(&self) -> Vec<Value> {
+    pub fn incidents(&self) -> Vec<Value> {
         self.host.sidle(&["--json", "history", DEMO]).json()["incidents"].as_array().unwrap().clone()
     }
 
-    fn agent(&self) -> u32 {
+    pub fn agent(&self) -> u32 {
         let agents = self.host.agents();
         assert_eq!(agents.len(), 1, "{agents:?}");
         agents[0]
     }
 
     /// Waits until the tree is as it was.
-    fn is_whole_again(&self, release: &str, whole: &crate::support::inside::Contents) {
+    pub fn is_whole_again(&self, release: &str, whole: &crate::support::inside::Contents) {
         eventually(MENDED_SECONDS, "the tree is whole again", || {
             let now = trees::contents(&self.tree(release));
             let differ = whole.iter().filter(|(path, entry)| now.get(*path) != Some(entry)).count();
@@ -117,31 +117,11 @@ fn strays_stand_against_nothing() {
 }
 
 /// Runs a command in a user namespace whose root may have no more than so many watches.
-fn with_watches(count: u32, program: &str) -> Command {
+pub fn with_watches(count: u32, program: &str) -> Command {
     let mut command = Command::new("unshare");
     let script = format!("echo {count} > /proc/sys/user/max_inotify_watches && exec \"$@\"");
     command.args(["--user", "--map-root-user", "sh", "-c", &script, "sh", program]);
     command
-}
-
-#[test]
-fn where_watches_run_out_status_says_that_the_tree_is_polled() {
-    let site = Site::new("");
-    let root = site.host.path("");
-    let log = fs::File::create(site.host.path("supervisor.log")).unwrap();
-    let mut command = with_watches(3, SIDLE);
-    command.arg("--root").arg(&root).args(["supervise", DEMO]);
-    let mut supervisor = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-    eventually(20, "the supervisor listens", || {
-        if site.host.path("run/sidle").join(DEMO).join("control").exists() { Ok(()) } else { Err(String::new()) }
-    });
-    site.switch("1.1-1");
-    eventually(20, "status says so", || match site.host.sidle(&["status", DEMO]).stdout {
-        told if told.contains("looked at every 60 s, since they can't be watched") => Ok(()),
-        told => Err(told),
-    });
-    supervisor.kill().unwrap();
-    supervisor.wait().unwrap();
 }
 
 #[test]

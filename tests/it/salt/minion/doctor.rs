@@ -1,6 +1,6 @@
 //! `sidle doctor` on a real minion and a real master: ports, what the master makes of the key, a second minion, and commands in the search path.
 
-use crate::doctor::{findings, findings_but};
+use crate::plain::doctor::{findings, findings_but};
 use crate::support::eventually;
 use crate::support::minions;
 use crate::support::salt::{Master, START_SECONDS, Tree, tree};

@@ -1,16 +1,15 @@
-//! Who is let in, who is believed, and where a mirror may send us.
+//! What of `plain::fetch::access` needs root or a package: see there.
 
-use super::*;
-use crate::support::mirrors::{Certificates, Handmade, Nginx};
+use crate::plain::fetch::access::*;
+use crate::plain::fetch::*;
+use crate::support::mirrors::{Certificates, Nginx};
+use sidle::fetch::settings::{Access, Authorities, Mirror};
+use sidle::fetch::{Fetcher, Notice};
+use sidle::os::dir::Dir;
 use std::cell::Cell;
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-
-fn secret(client: &Client, name: &str, text: &str) -> PathBuf {
-    let path = client.cache.path().join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    path
-}
+use std::path::{Path, PathBuf};
 
 #[test]
 fn fetch_shows_its_token_its_password_or_its_certificate() {
@@ -124,20 +123,4 @@ fn fetch_follows_few_redirects_none_to_plain_http_and_tells_strangers_nothing() 
     assert!(fetched("plain").unwrap_err().contains("from https to http"));
     assert!(fetched("round").unwrap_err().contains("more than 3 times"));
     assert_eq!(first.seen(9).len(), 9, "2 for home, 1 each for away, user and plain, 4 here");
-}
-
-#[test]
-fn fetch_goes_through_a_proxy_of_the_settings() {
-    let release = Release::new(1);
-    let root = release.repo.path();
-    let proxy = Handmade::new(move |asked, line| {
-        let path = asked.path.strip_prefix("http://repo.invalid/").unwrap();
-        line.serve(asked, fs::read(root.join(path)).ok().as_deref());
-    });
-    let settings = Settings {
-        proxy: Proxy::Through(proxy.url().parse().unwrap()),
-        ..settings(vec![mirror("http://repo.invalid")])
-    };
-    assert!(target_of(&Client::new(), &settings, &release).is_ok());
-    assert!(proxy.heads()[0].to_lowercase().contains("accept-encoding: identity"));
 }

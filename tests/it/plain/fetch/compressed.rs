@@ -1,7 +1,7 @@
 //! Metadata that comes as gzip, and the question whether there is a next root: what they spare, and what they open no way to.
 
 use super::*;
-use crate::support::mirrors::{Asked, Certificates, Handmade, Line, Nginx};
+use crate::support::mirrors::{Asked, Handmade, Line};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use sidle::repository::Rotation;
@@ -10,7 +10,7 @@ use sidle::trust::{Floor, MetadataFiles};
 use std::io::Write as _;
 
 /// As the README has it for nginx, and what a distribution's `mime.types` says of JSON; a server that would pack targets, too, if it were let.
-fn as_the_readme_says() -> String {
+pub fn as_the_readme_says() -> String {
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let ours = |line: &&str| line.starts_with("    gzip on;") || line.starts_with("    server_tokens off;");
     let lines: Vec<&str> = readme.lines().filter(ours).map(|line| line.split('#').next().unwrap()).collect();
@@ -18,13 +18,13 @@ fn as_the_readme_says() -> String {
     format!("{}\ntypes {{ application/json json zst; }}", lines.join("\n"))
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-fn renew_root(repo: &RepoBuilder) {
+pub fn renew_root(repo: &RepoBuilder) {
     let rotation = Rotation { role: "root".parse().unwrap(), add: Vec::new(), remove: Vec::new(), threshold: None };
     let mut repository = repo.open();
     repository.rotate(&rotation, &Lifetimes::default(), repo.now).unwrap();
@@ -34,14 +34,14 @@ fn renew_root(repo: &RepoBuilder) {
 }
 
 /// A refresh from the first root: what came, or what went wrong.
-fn refresh(client: &Client, settings: &Settings, release: &Release) -> Result<MetadataFiles, String> {
+pub fn refresh(client: &Client, settings: &Settings, release: &Release) -> Result<MetadataFiles, String> {
     let floor = Floor::new(release.repo.root());
     let refreshed = client.run(settings, |fetcher| fetcher.refresh(&floor, None, release.repo.now));
     refreshed.outcome.map(|_| refreshed.files).map_err(|error| error.to_string())
 }
 
 /// A proper server, but for the requests that `other` answers.
-fn server(release: &Release, other: impl Fn(&Asked, &mut Line, &[u8]) -> bool + Send + Sync + 'static) -> Handmade {
+pub fn server(release: &Release, other: impl Fn(&Asked, &mut Line, &[u8]) -> bool + Send + Sync + 'static) -> Handmade {
     let root = release.repo.path();
     Handmade::new(move |asked, line| {
         let file = fs::read(root.join(&asked.path[1..])).ok();
@@ -51,56 +51,8 @@ fn server(release: &Release, other: impl Fn(&Asked, &mut Line, &[u8]) -> bool + 
     })
 }
 
-fn method(head: &str) -> &str {
+pub fn method(head: &str) -> &str {
     head.split(' ').next().unwrap()
-}
-
-#[test]
-fn fetch_gets_metadata_packed_and_targets_as_they_are_signed() {
-    let release = Release::new(1);
-    let certificates = Certificates::new();
-    let nginx = Nginx::start(&release.repo.path(), &certificates, &as_the_readme_says());
-    let settings = settings(vec![mirror_with_ca(&nginx.url(), &certificates.file("ca.pem"))]);
-    let client = Client::new();
-    let files = refresh(&client, &settings, &release).unwrap();
-    target_of(&client, &settings, &release).unwrap();
-    let frame = *release.frames().last().unwrap();
-    assert_eq!(client.frames(&settings, &release, &[frame]).unwrap(), frame.length);
-    let seen = nginx.seen(6);
-    let sent = |name: &str| -> u64 {
-        let line = seen.iter().find(|line| line.split('|').next().unwrap().ends_with(name)).unwrap();
-        line.split('|').nth(3).unwrap().parse().unwrap()
-    };
-    for (name, bytes) in &files {
-        let published = fs::read(release.repo.path().join("metadata").join(name)).unwrap();
-        assert!(*bytes == published, "{name} is another");
-        assert!(sent(name) < bytes.len() as u64 * 9 / 10, "{name}: {} bytes of {}", sent(name), bytes.len());
-    }
-    assert_eq!(files.len(), 3);
-    assert_eq!(sent(".manifest.json.zst"), release.manifest_target.length);
-    assert_eq!(sent(".payload.tar.zst"), frame.length);
-}
-
-#[test]
-fn fetch_asks_for_a_next_root_without_the_page_that_denies_it() {
-    let release = Release::new(1);
-    let certificates = Certificates::new();
-    let nginx = Nginx::start(&release.repo.path(), &certificates, "");
-    let settings = settings(vec![mirror_with_ca(&nginx.url(), &certificates.file("ca.pem"))]);
-    refresh(&Client::new(), &settings, &release).unwrap();
-    let roots = |since: usize, at_least: usize| -> Vec<String> {
-        let seen = nginx.seen(since + at_least).into_iter().skip(since);
-        let line = |line: String| line.rsplitn(5, '|').last().unwrap().to_owned();
-        seen.filter(|line| line.contains("root.json")).map(line).collect()
-    };
-    assert_eq!(roots(0, 4), ["HEAD /metadata/2.root.json|404"]);
-    let page = nginx.seen(4)[0].split('|').nth(3).unwrap().to_owned();
-    assert_eq!(page, "0");
-    renew_root(&release.repo);
-    let since = nginx.seen(4).len();
-    assert!(refresh(&Client::new(), &settings, &release).unwrap().contains_key("2.root.json"));
-    let wanted = ["HEAD /metadata/2.root.json|200", "GET /metadata/2.root.json|200", "HEAD /metadata/3.root.json|404"];
-    assert_eq!(roots(since, 6), wanted);
 }
 
 #[test]
@@ -137,7 +89,7 @@ fn fetch_believes_nobody_who_refuses_the_question_for_a_next_root() {
 }
 
 /// Makes something else of a file's gzip.
-type Spoil = fn(&[u8]) -> Vec<u8>;
+pub type Spoil = fn(&[u8]) -> Vec<u8>;
 
 #[test]
 fn fetch_blames_a_mirror_for_gzip_that_is_none() {

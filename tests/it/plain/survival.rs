@@ -2,16 +2,15 @@
 //! crash loops. And a supervisor that has nothing to do does nothing.
 
 use crate::support::eventually;
-use crate::support::stage::{Author, DEMO, Host, SIDLE, Supervisor, command_of, text};
+use crate::support::stage::{Author, DEMO, Host, SIDLE, Supervisor};
 use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-fn two_releases() -> (Host, Author) {
+pub fn two_releases() -> (Host, Author) {
     let author = Author::new();
     let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
     let host = Host::new(&author);
@@ -21,7 +20,7 @@ fn two_releases() -> (Host, Author) {
 }
 
 /// A copy of the program, put in place by a rename, as package managers do.
-fn put_program(host: &Host) -> PathBuf {
+pub fn put_program(host: &Host) -> PathBuf {
     let (program, new) = (host.path("sidle"), host.path(".sidle-new"));
     fs::copy(SIDLE, &new).unwrap();
     fs::rename(&new, &program).unwrap();
@@ -29,35 +28,35 @@ fn put_program(host: &Host) -> PathBuf {
 }
 
 /// Whether it runs the very file that lies there.
-fn runs(supervisor: &Supervisor, program: &Path) -> bool {
+pub fn runs(supervisor: &Supervisor, program: &Path) -> bool {
     fs::read_link(format!("/proc/{}/exe", supervisor.pid())).unwrap() == program
 }
 
-fn renewed(supervisor: &Supervisor, program: &Path) {
+pub fn renewed(supervisor: &Supervisor, program: &Path) {
     eventually(10, "the supervisor is the new program", || {
         if runs(supervisor, program) { Ok(()) } else { Err(supervisor.log()) }
     });
 }
 
-fn kill(pid: u32) {
+pub fn kill(pid: u32) {
     let identity = Identity::of(pid).unwrap().expect("it lives");
     assert!(identity.signal(SignalNumber::KILL).unwrap());
 }
 
-fn started_again(host: &Host, before: &[u32]) {
+pub fn started_again(host: &Host, before: &[u32]) {
     eventually(10, "another agent runs", || match host.agents() {
         agents if agents.len() == 1 && agents != before => Ok(()),
         agents => Err(format!("{agents:?} {}", host.status())),
     });
 }
 
-fn zombies(supervisor: &Supervisor) -> Vec<u32> {
+pub fn zombies(supervisor: &Supervisor) -> Vec<u32> {
     let children = proc_fs::children(supervisor.pid()).unwrap();
     children.into_iter().filter(|child| !child.is_alive()).map(|child| child.pid).collect()
 }
 
 /// The guards tell of a job at their next beat.
-fn reported(host: &Host, jobs: &[&str]) {
+pub fn reported(host: &Host, jobs: &[&str]) {
     eventually(20, "the jobs are reported", || {
         let seats =
             fs::read_dir(host.path("run/sidle/demo-agent/gate/seats")).unwrap().flatten().map(|seat| seat.path());
@@ -148,7 +147,7 @@ fn a_supervisor_stays_as_it_is_where_the_newer_program_does_not_work() {
 }
 
 /// The supervisor is renewed, or killed and started again, whenever the switch enters a phase; the switch goes on, and serves meanwhile.
-fn in_every_phase(mode: &str, killed: bool) {
+pub fn in_every_phase(mode: &str, killed: bool) {
     let (host, _author) = two_releases();
     let program = put_program(&host);
     let mut supervisor = host.supervise_by(&program);
@@ -245,7 +244,7 @@ fn both_agents_killed_in_an_overlap_come_back_as_one_and_what_they_had_not_finis
 }
 
 /// Kills the agent until it is in a crash loop: the first one was not started again yet.
-fn loop_crash(host: &Host) {
+pub fn loop_crash(host: &Host) {
     for _ in 0..6 {
         let agents = eventually(10, "an agent runs", || match host.agents() {
             agents if agents.len() == 1 => Ok(agents),
@@ -313,44 +312,4 @@ fn a_supervisor_with_nothing_to_do_takes_little_memory_and_rests() {
     assert!(wakes <= QUIET.as_secs(), "{wakes} wakes in {QUIET:?}");
     let anonymous = of("smaps_rollup", "Anonymous:");
     assert!(anonymous <= 8 * 1024, "{anonymous} KiB of its own");
-}
-
-#[test]
-fn as_the_first_process_of_a_container_it_reaps_orphans_and_ends_in_order() {
-    let (host, _author) = two_releases();
-    let settled = host.supervise();
-    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
-    assert_eq!(settled.end(), Some(0));
-    let root = host.path("");
-    let mut container = Command::new("unshare");
-    container.args(["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", SIDLE, "--root", text(&root)]);
-    let mut container = container.args(["supervise", DEMO]).stdin(Stdio::null()).spawn().unwrap();
-    let first = eventually(10, "the first process is the supervisor", || {
-        let children = proc_fs::children(container.id()).unwrap();
-        let child = children.first().filter(|child| command_of(child.pid).contains("supervise"));
-        child.map(|child| child.pid).ok_or_else(|| "not yet".to_owned())
-    });
-    assert_eq!(host.answering("one"), "1.0");
-    // What a job leaves in the background loses its parent.
-    let enough = host.path("enough");
-    host.job("orphan", &format!("sh -c 'until [ -e {} ]; do sleep 0.1; done' orphan & :", enough.display()));
-    host.done("orphan");
-    let ended = |pid| proc_fs::children(pid).unwrap().into_iter().filter(|child| !child.is_alive()).count();
-    let waits = || {
-        let children = proc_fs::children(first).unwrap();
-        children.iter().filter(|child| command_of(child.pid).ends_with(" orphan")).count()
-    };
-    eventually(20, "the orphan is its child", || if waits() == 1 { Ok(()) } else { Err(waits().to_string()) });
-    fs::write(enough, "").unwrap();
-    eventually(20, "the orphan is waited for", || match (waits(), ended(first)) {
-        (0, 0) => Ok(()),
-        seen => Err(format!("{seen:?}")),
-    });
-    let supervisor = Identity::of(first).unwrap().unwrap();
-    assert!(supervisor.signal(SignalNumber::TERM).unwrap());
-    let code = eventually(10, "it ends", || match container.try_wait().unwrap() {
-        Some(status) => Ok(status.code()),
-        None => Err("it lives".to_owned()),
-    });
-    assert_eq!(code, Some(0));
 }

@@ -3,7 +3,7 @@
 mod environment;
 mod variety;
 
-use crate::handover::bad::{BAD, install_bad};
+use super::handover::bad::{BAD, install_bad};
 use crate::support::eventually;
 use crate::support::salt::{START_SECONDS, Tree, copy_renamed, packaged_tree};
 use crate::support::scene::{ID, Scene, Wanted};

@@ -1,0 +1,32 @@
+//! Real files, processes and servers on loopback, with the demonstration agent where one is needed: without root, and without a program
+//! that a machine with cargo and python3 may lack. `scripts/test` runs these.
+
+mod agent;
+mod attacks;
+pub mod bundle;
+mod by_hand;
+pub mod care;
+pub mod collect;
+mod configuration;
+mod crash;
+mod delegations;
+pub mod doctor;
+pub mod fetch;
+pub mod formats;
+mod ground;
+mod install;
+mod keyring;
+pub mod messages;
+pub mod overlap;
+pub mod place;
+pub mod readers;
+pub mod rebuild;
+pub mod repair;
+pub mod repository;
+mod signing;
+pub mod survival;
+mod switching;
+mod take_up;
+mod tamper;
+mod will;
+mod windows;

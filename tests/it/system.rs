@@ -1,0 +1,23 @@
+//! What needs root, or programs out of Debian's packages, or a minute of the whole machine.
+
+mod bundle;
+mod care;
+mod collect;
+mod differential;
+mod doctor;
+mod fetch_access;
+mod fetch_compressed;
+mod fetch_payload;
+mod formats;
+mod messages;
+mod mirror;
+mod online;
+mod overlap;
+mod place;
+mod python_tuf;
+mod readers;
+mod repair;
+mod repository;
+mod shim;
+mod signer;
+mod survival;

@@ -1,0 +1,39 @@
+//! What of `plain::collect` needs root or a package: see there.
+
+use crate::plain::collect::*;
+use crate::support::mounts::Mounted;
+use crate::support::stage::text;
+use serde_json::Value;
+use std::process::Command;
+
+#[test]
+fn collect_sees_a_bind_mount_and_the_processes_behind_it() {
+    let (host, _author) = host();
+    let mount_ = Mounted::bind(&tree(&host, "1.0-1"));
+    let reason = kept(&collect(&host), "1.0-1").expect("a mounted release was taken away");
+    assert!(reason.contains("mounted at") && reason.contains(text(&mount_.path())), "{reason}");
+    let process = Process(Command::new("sleep").arg("1000").current_dir(mount_.path()).spawn().unwrap());
+    let reason = kept(&collect(&host), "1.0-1").unwrap();
+    assert!(reason.contains(&format!("process {}", process.0.id())), "{reason}");
+    drop(process);
+    drop(mount_);
+    assert!(removed(&collect(&host)).contains(&Value::from("1.0-1")));
+}
+
+#[test]
+fn collect_takes_nothing_where_locks_are_refused() {
+    let (host, _author) = host();
+    // The package's own lock is refused: nothing may be changed at all.
+    let ran = without_locks(&host, "1+");
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("cannot lock") && ran.stdout.contains("No locks available"), "{ran:?}");
+    assert!(tree(&host, "1.0-1").exists() && tree(&host, "1.1-1").exists());
+    // The package's lock is had, and those of the trees are refused.
+    let ran = without_locks(&host, "2+");
+    for release in ["1.0-1", "1.1-1"] {
+        let reason = kept(&ran, release).expect("a release was taken away without a lock");
+        assert!(reason.contains("can't be known") && reason.contains("No locks available"), "{reason}");
+        assert!(tree(&host, release).exists());
+    }
+    assert_eq!(ran.code, Some(3));
+}
