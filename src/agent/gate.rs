@@ -6,6 +6,7 @@
 //! GATE/claims/NAME        empty, made by guards with O_CREAT|O_EXCL: whoever makes it has the job
 //! GATE/seats/SEAT.json    a guard's report, by rename
 //! GATE/handover/          what guards hand to each other, in their own form
+//! GATE/joblog             made by an operator who looks for a job: guards append what they do with each, while it is there
 //! ```
 //!
 //! A *seat* is the pid of the process that `sidle run` became. `roles`, an item a line:

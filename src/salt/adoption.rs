@@ -23,7 +23,7 @@ macro_rules! guard_file {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 19] = [
+pub const GUARD: [(&str, &str); 20] = [
     guard_file!("__init__.py"),
     guard_file!("claims.py"),
     guard_file!("damage.py"),
@@ -34,6 +34,7 @@ pub const GUARD: [(&str, &str); 19] = [
     guard_file!("guard.py"),
     guard_file!("handover.py"),
     guard_file!("hook.py"),
+    guard_file!("joblog.py"),
     guard_file!("jobs.py"),
     guard_file!("late.py"),
     guard_file!("masters.py"),

@@ -1,4 +1,5 @@
-//! `scripts/bench handover`: one stream of jobs across each way to restart or replace a minion, as a table. No test: it asserts nothing.
+//! `scripts/bench handover`: one stream of jobs across each way to restart or replace a minion, as a table. `scripts/bench losses`: what is lost
+//! while nothing is done. No tests: they assert nothing.
 
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
@@ -18,6 +19,9 @@ const AROUND_SECONDS: u64 = 5;
 /// How long nothing is done, for comparison, and how long before that: 3007.17 keeps the process of each job for half a minute.
 const CONTROL_SECONDS: u64 = 30;
 const SETTLING_SECONDS: u64 = 35;
+
+/// Jobs a second that every release carries for minutes.
+const LOSSES_RATE: f64 = 2.0;
 
 /// Prints while it goes: the whole takes minutes, and the test's output is shown at its end only.
 fn say(line: &str) {
@@ -112,4 +116,30 @@ fn bench_handover() {
     for version in [OLD, NEW, MASTER] {
         as_a_package(version, rate);
     }
+}
+
+#[test]
+#[ignore = "a measurement: `scripts/bench losses` runs it"]
+fn bench_losses() {
+    let minutes: u64 = std::env::var("SIDLE_BENCH_MINUTES").map_or(10, |text| text.parse().unwrap());
+    let releases = [OLD, NEW, MASTER];
+    let scene = Scene::new(&releases);
+    let mut jobs = 0.0;
+    say(&Report::titles());
+    for version in releases {
+        if version != OLD {
+            scene.switch(&[&format!("{version}-1"), "--mode", "idle", "--deadline", "60s"]).ok();
+            scene.answers();
+        }
+        let stream = scene.stream(&Plan::short(LOSSES_RATE));
+        stream.run(minutes * 60 / 3);
+        let report = stream.end();
+        row(&format!("{version}: nothing is done"), &report);
+        for finding in report.findings() {
+            say(&format!("    {finding}"));
+        }
+        jobs += f64::from(report.published);
+    }
+    // Of what was not seen in n tries, the rate is below 3/n with 95 % confidence.
+    say(&format!("where none is lost: Salt loses fewer than one job in {:.0} (95 %)", jobs / 3.0));
 }

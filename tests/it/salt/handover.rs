@@ -111,6 +111,7 @@ fn across_every_release_a_restart_and_the_way_back_no_job_is_lost_or_doubled_and
     }
     let report = stream.end();
     report.assert_lossless("3006.30, 3007.17, 3008.5, restart, 3006.30");
+    report.assert_watched();
     report.assert_steady_schedule("3006.30, 3007.17, 3008.5, restart, 3006.30");
     assert_eq!(report.starts.len(), steps.len(), "one start event per switch: {:?}", report.starts);
     let once = (report.mine_updates, report.startup_states, report.ticks.on_start);

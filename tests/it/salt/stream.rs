@@ -1,10 +1,15 @@
 //! The judge of switches is judged: a stream without a switch loses nothing, a restart as packages do it loses jobs, and two minions
-//! under one name run them twice; each is seen.
+//! under one name run them twice; each is seen, and so is a guard that loses jobs.
 
+use crate::support::evidence::Fate;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
-use crate::support::scene::RATES;
+use crate::support::scene::{RATES, Scene, Wanted};
+use crate::support::stage::text;
 use crate::support::stream::{Marks, Plan, Report, Stream, calibrate};
 use crate::support::{come_first, eventually};
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
 
 /// The release that ends soonest after SIGTERM: 3006 and 3007 take half a minute longer, and lose more.
 const RELEASE: &str = "3008.5";
@@ -55,4 +60,60 @@ fn what_a_restart_loses_and_what_a_second_minion_doubles_is_seen_and_a_stream_wi
     let doubled = stream.end();
     println!("{}", doubled.row("two minions of one name"));
     assert!(!doubled.executed_twice.is_empty() && !doubled.returned_twice.is_empty(), "{doubled:#?}");
+}
+
+/// The version under which the broken guard goes.
+const BROKEN: &str = "3008.99";
+
+/// What stands in `gate.py`, and what is put in its place: of ten jobs one is forgotten, and another one is claimed and forgotten then.
+const BREAKAGE: [(&str, &str); 2] = [
+    (
+        "        self.log(\"heard\", jid)\n",
+        "        self.log(\"heard\", jid)\n        if self.peers[peer].count % 10 == 3:\n            return DROP\n",
+    ),
+    (
+        "        return self._conclude(key, verdict)\n\n    def look_again",
+        "        verdict = self._conclude(key, verdict)\n        return DROP if self.peers[peer].count % 10 == 7 else verdict\n\n    def look_again",
+    ),
+];
+
+/// Installs a release whose guard loses jobs, out of a good one's tree.
+fn install_broken(scene: &Scene) {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("tree");
+    let copied = Command::new("cp").args(["-a", "--reflink=auto", text(&tree(RELEASE)), text(&copy)]).status().unwrap();
+    assert!(copied.success());
+    let found = Command::new("find").arg(&copy).args(["-path", "*/sidle_guard/gate.py"]).output().unwrap();
+    let gate = String::from_utf8(found.stdout).unwrap().trim().to_owned();
+    let mut text = fs::read_to_string(&gate).unwrap();
+    for (good, bad) in BREAKAGE {
+        assert_eq!(text.matches(good).count(), 1, "the guard has another form: {good}");
+        text = text.replace(good, bad);
+    }
+    fs::write(&gate, text).unwrap();
+    // What is compiled would be taken for it, unseen.
+    let compiled =
+        Command::new("find").arg(&copy).args(["-path", "*/sidle_guard/__pycache__/gate.*", "-delete"]).status();
+    assert!(compiled.unwrap().success());
+    scene.host.install(&scene.author.salt_from(BROKEN, &copy)).ok();
+}
+
+#[test]
+fn a_guard_that_loses_jobs_is_found_out_and_each_loss_has_its_name() {
+    let scene = Scene::idle(&Wanted::of(&[]));
+    install_broken(&scene);
+    scene.run(BROKEN);
+    let stream = scene.stream(&Plan::short(3.0));
+    stream.run(8);
+    let report = stream.end();
+    let findings = report.findings();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let fates: BTreeSet<Fate> = findings.iter().map(|finding| finding.fate).collect();
+    assert_eq!(fates, BTreeSet::from([Fate::Unclaimed, Fate::Unrun]), "{report:#?}");
+    assert!(findings.len() * 2 < report.jobs.len(), "what is not lost is whole: {report:#?}");
+    report.assert_watched();
+    let told = report.verdict().expect_err("a guard that loses jobs passes for a good one");
+    assert_eq!(told.matches("(never tolerated)").count(), findings.len(), "{told}");
 }

@@ -1,6 +1,7 @@
 //! What several tests stand on.
 
 pub mod boot;
+pub mod evidence;
 pub mod inside;
 pub mod leftovers;
 pub mod minions;

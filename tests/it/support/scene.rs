@@ -85,6 +85,11 @@ fn name_of(package: &str) -> &str {
     if package == SALT { "salt" } else { package }
 }
 
+/// The gate of its default instance.
+fn gate_of(host: &Host, package: &str) -> PathBuf {
+    host.path("run/sidle").join(package).join("gate")
+}
+
 /// A host with a running minion. The fields go in this order: first the agent, last what it speaks to.
 pub struct Scene {
     supervisor: Option<Supervisor>,
@@ -128,7 +133,7 @@ impl Scene {
             all.push(if wanted.failover { all[0].start_heir_at(address) } else { all[0].start_twin_at(address) });
         }
         let host = Host::new(&author);
-        let marks = Marks::new();
+        let mut marks = Marks::new();
         let place = host.path("etc").join(name_of(wanted.package));
         fs::create_dir_all(place.join("minion.d")).unwrap();
         fs::write(host.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
@@ -169,6 +174,7 @@ impl Scene {
         let run = wanted.run.map(|options| Mounted::tmpfs_at(&host.path("run"), options));
         let heard = if wanted.failover { 1 } else { all.len() };
         let package = wanted.package;
+        marks.watch(&gate_of(&host, package));
         let mut scene = Self { supervisor: None, package, _run: run, host, marks, masters: all, author, heard };
         let supervisor = match wanted.named {
             Some(name) => {
@@ -334,7 +340,7 @@ impl Scene {
 
     /// What the supervisor and the minion have written, and the gate as it is, for a failure's story.
     pub fn logs(&self) -> String {
-        let gate = self.host.path("run/sidle").join(self.package).join("gate");
+        let gate = gate_of(&self.host, self.package);
         let seats = fs::read_dir(gate.join("seats")).into_iter().flatten().flatten().map(|entry| entry.path());
         let minion = self.host.path("var/log").join(name_of(self.package)).join("minion");
         let files = seats.chain([gate.join("roles"), minion]);

@@ -9,6 +9,7 @@ OPTIONS is one JSON object. Runs with the Python of the master's tree.
 
 import collections
 import datetime
+import hashlib
 import json
 import os
 import select
@@ -161,6 +162,25 @@ def returns(cache, minion):
     return found
 
 
+def job_log(gate, since):
+    """The steps of each job in the guards' job log; None: nobody keeps one."""
+    if not gate or not os.path.exists(os.path.join(gate, "joblog")):
+        return None
+    found = collections.defaultdict(list)
+    with open(os.path.join(gate, "joblog"), encoding="utf-8") as file:
+        for line in file:
+            words = line.split()
+            if len(words) == 4 and float(words[0]) >= since:
+                found[words[3]].append({"what": words[2], "pid": int(words[1]), "at": float(words[0]) - since})
+    return found
+
+
+def is_claimed(gate, jid):
+    """Whether somebody has made a job's claim, as the guard names it, whichever master asked."""
+    name = hashlib.sha256(f"any\n{jid}".encode()).hexdigest()[:32]
+    return bool(gate) and os.path.exists(os.path.join(gate, "claims", name))
+
+
 def fired_at(mark):
     """When the scheduler fired: the jid has it. Some releases write it in UTC, some in local time."""
     naive = datetime.datetime.strptime(mark.jid[:20], "%Y%m%d%H%M%S%f")
@@ -193,7 +213,8 @@ def quantile(values, part):
 def report(options):
     """What became of every job published between options["since"] and options["until"].
 
-    options["masters"]: of each its job cache, and the logs of its publisher and its listener; options["marks"], options["minion"].
+    options["masters"]: of each its job cache, and the logs of its publisher and its listener; options["marks"], options["minion"];
+    options["gate"]: the directory of the minion's gate, or null.
     """
     since, until = options["since"], options["until"]
     found = marks(options["marks"], since)
@@ -202,10 +223,11 @@ def report(options):
     for mark in found:
         if mark.what == "run":
             begun[mark.jid].append(mark)
-    minion = options["minion"]
+    minion, gate = options["minion"], options["gate"]
+    steps = job_log(gate, since)
     caches = [returns(master["cache"], minion) for master in options["masters"]]
     result = {
-        "published": 0, "publish_failed": [], "executed": 0, "returned": 0, "lost": [], "executed_twice": [],
+        "jobs": [], "watched": steps is not None, "published": 0, "publish_failed": [], "executed": 0, "returned": 0, "lost": [], "executed_twice": [],
         "returned_twice": [], "returned_elsewhere": [], "unfinished": [], "per_master": [], "starts": [], "behind": 0,
     }  # fmt: skip
     known, answers, latencies, asked = set(), [], [], []
@@ -229,18 +251,23 @@ def report(options):
             jid = entry["jid"]
             known.add(jid)
             executions, answered = begun[jid], caches[number].get(jid)
+            elsewhere = any(jid in cache for other, cache in enumerate(caches) if other != number)
             brief = {"jid": jid, "name": entry["name"], "kind": entry["kind"], "at": entry["at"] - since,
-                     "executed": len(executions), "heard": len(came[jid]), "returned": answered is not None,
+                     "published": entry["published"], "error": "" if entry["published"] else entry.get("error", "refused"),
+                     "steps": (steps or {}).get(jid, []), "claim_file": is_claimed(gate, jid),
+                     "executed": len(executions), "finished": bool(done[jid]), "answers": len(came[jid]),
+                     "returned": answered is not None, "elsewhere": elsewhere,
                      "by": [f"{mark.release}/{mark.parent}" for mark in executions]}  # fmt: skip
+            result["jobs"].append(brief)
             if len(executions) > 1:
                 result["executed_twice"].append(brief)
             if len(came[jid]) > 1:
                 result["returned_twice"].append(brief)
-            if any(jid in cache for other, cache in enumerate(caches) if other != number):
+            if elsewhere:
                 result["returned_elsewhere"].append(brief)
             if not entry["published"]:
                 # It may have gone out all the same: that is no loss, but it must not have run twice.
-                result["publish_failed"].append({**brief, "error": entry.get("error", "refused")})
+                result["publish_failed"].append(brief)
                 continue
             result["published"] += 1
             asked.append(entry["at"])

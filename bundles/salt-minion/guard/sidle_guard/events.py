@@ -53,6 +53,7 @@ class Watch:
                 return None
             load = _unpack(package)
             if load.get("cmd") == "_return":
+                guard.job_log.write("sending", load.get("jid"))
                 return cls(guard.jobs, lambda: guard.jobs.returned(load.get("jid"), master))
         elif tag.startswith(SCHEDULED):
             load = _unpack(package)

@@ -46,13 +46,14 @@ class Peer:
 
 
 class Gate:
-    """The jobs of this process; `role` is asked for, `run(minion, data)` starts a job that was held."""
+    """The jobs of this process; `role` is asked for, `run(minion, data)` starts a job that was held, `log(step, jid)` is told."""
 
-    def __init__(self, claims, role, reports, run):
+    def __init__(self, claims, role, reports, run, log):
         self.claims = claims
         self.role = role
         self.reports = reports
         self.run = run
+        self.log = log
         self.held = {}
         self.peers = collections.defaultdict(Peer)
         self._verdicts = collections.OrderedDict()
@@ -77,8 +78,10 @@ class Gate:
                 self.held[key].loads.append((minion, data))
             return HOLD
         if key in self._verdicts:
+            self.log("again", jid)
             return DROP  # Delivered twice.
         self._note(peer, jid)
+        self.log("heard", jid)
         role = self.role()
         held = Held(claim_files.name(peer, jid), peer, jid, role == "closed")
         verdict = self._decide(held, role)
@@ -170,6 +173,7 @@ class Gate:
         return CLAIM
 
     def _conclude(self, key, verdict):
+        self.log("claimed" if verdict == CLAIM else "dropped", key[1])
         verdict = RUN if verdict == CLAIM else DROP
         self._verdicts[key] = verdict
         while len(self._verdicts) > MOST_VERDICTS:

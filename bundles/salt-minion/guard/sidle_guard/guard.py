@@ -10,6 +10,7 @@ from .claims import Claims
 from .decision import DROP
 from .duties import Duties
 from .gate import RUN, Gate
+from .joblog import NAME as JOB_LOG, JobLog
 from .jobs import Jobs
 from .report import Others, ReportFile
 from .roles import RolesFile
@@ -33,8 +34,9 @@ class Guard:
         self.roles_file = RolesFile(seat.path("roles"))
         self.claims = Claims(seat.path("claims"))
         self.others = Others(seat)
-        self.jobs = Jobs()
-        self.gate = Gate(self.claims, self.role, self._other_reports, self.run)
+        self.job_log = JobLog(seat.path(JOB_LOG))
+        self.jobs = Jobs(self.job_log.write)
+        self.gate = Gate(self.claims, self.role, self._other_reports, self.run, self.job_log.write)
         self.duties = Duties(self)
         self.proofs = proof.Proofs(self.loop, self.spawn)
         self.report_file = ReportFile(seat)

@@ -41,9 +41,10 @@ class Job:
 
 
 class Jobs:
-    """All of them."""
+    """All of them; `log(step, jid)` is told."""
 
-    def __init__(self):
+    def __init__(self, log):
+        self.log = log
         self.running = []
         self.starting = {}
         self.passing = 0
@@ -86,11 +87,13 @@ class Jobs:
             what = function_of_schedule(found["schedule"]) or found["schedule"]
             self.running.append(Job(found["scheduled"], what, process, schedule=found["schedule"]))
         else:
+            self.log("started", found["jid"])
             what, goes_on = self._known.pop(found["jid"], ("", False))
             self.running.append(Job(found["jid"], what, process, master=master, goes_on=goes_on))
 
     def returned(self, jid, master):
         """The master has acknowledged a return, or Salt gave it up."""
+        self.log("sent", jid)
         for job in self.running:
             if job.jid == str(jid) and not job.returned and master in (job.master, None):
                 job.returned = True

@@ -8,13 +8,14 @@ import shutil
 import pathlib
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from sidle_guard import claims, damage, events, gate, handover, jobs, masters, places, report, roles, seat  # noqa: E402
+from sidle_guard import claims, damage, events, gate, handover, joblog, jobs, masters, places, report, roles, seat  # noqa: E402
 from sidle_guard.decision import CLAIM, DROP, WAIT, decide, missed  # noqa: E402
 
 EARLY, LATE = "20260101000000000001", "20260101000000000002"
@@ -191,13 +192,13 @@ class GateTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.directory = os.path.join(folder.name, "claims")
-        self.role, self.ran, self.reports = "active", [], []
+        self.role, self.ran, self.reports, self.steps = "active", [], [], []
         self.minion = Minion()
         self.gate = self.make()
 
     def make(self):
         return gate.Gate(claims.Claims(self.directory), lambda: self.role, lambda: self.reports,
-                         lambda minion, data: self.ran.append(data))
+                         lambda minion, data: self.ran.append(data), lambda *step: self.steps.append(step))
 
     def arrive(self, jid, **more):
         return self.gate.arrive(self.minion, {"jid": jid, "fun": "test.ping", **more})
@@ -210,6 +211,18 @@ class GateTest(unittest.TestCase):
         self.assertEqual(self.arrive("1"), gate.RUN)
         self.assertEqual(self.arrive("1"), DROP)
         self.assertEqual(self.make().arrive(self.minion, {"jid": "1", "fun": "test.ping"}), DROP)
+
+    def test_every_step_is_told_to_the_job_log(self):
+        self.arrive("1")
+        self.arrive("1")
+        self.role = "standby"
+        self.arrive("2")
+        self.assertEqual(self.steps, [("heard", "1"), ("claimed", "1"), ("again", "1"), ("heard", "2")])
+        self.role = "closed"
+        self.arrive("3")
+        self.role = "active"
+        self.gate.look_again()
+        self.assertEqual(self.steps[4:], [("heard", "3"), ("dropped", "3"), ("claimed", "2")])
 
     def test_held_jobs_follow_a_new_role(self):
         self.role = "standby"
@@ -449,7 +462,8 @@ class JobsTest(unittest.TestCase):
     """What counts as running."""
 
     def setUp(self):
-        self.jobs = jobs.Jobs()
+        self.steps = []
+        self.jobs = jobs.Jobs(lambda *step: self.steps.append(step))
 
     def start(self, jid="1", **more):
         self.jobs.remember({"jid": jid, "fun": "test.sleep", **more}, None)
@@ -480,6 +494,11 @@ class JobsTest(unittest.TestCase):
         self.jobs.schedule_returned("a, b", 7)
         self.assertEqual(self.jobs.alive(), [])
 
+    def test_the_job_log_is_told_of_starts_and_returns(self):
+        self.start()
+        self.jobs.returned("1", "m")
+        self.assertEqual(self.steps, [("started", "1"), ("sent", "1")])
+
     def test_other_processes_are_no_jobs(self):
         self.jobs.add(Process("Engine(x)"), None, lambda name: None)
         self.assertEqual(self.jobs.alive(), [])
@@ -489,6 +508,48 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(self.jobs.alive(), [{"id": "1", "what": "test.ping", "pid": os.getpid()}])
         self.jobs.begun(token)
         self.assertEqual(self.jobs.alive(), [])
+
+
+class JobLogTest(unittest.TestCase):
+    """Off until somebody makes the file, and never more than it may be."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, joblog.NAME)
+        self.log = joblog.JobLog(self.path)
+
+    def lines(self):
+        with open(self.path, encoding="utf-8") as file:
+            return file.read().splitlines()
+
+    def test_nothing_is_written_until_somebody_makes_the_file(self):
+        self.log.write("heard", "1")
+        self.assertFalse(os.path.exists(self.path))
+        open(self.path, "w", encoding="utf-8").close()
+        self.log.write("claimed", "1")
+        ((at, pid, step, jid),) = [line.split(" ") for line in self.lines()]
+        self.assertEqual((int(pid), step, jid), (os.getpid(), "claimed", "1"))
+        self.assertLess(abs(float(at) - time.time()), 60)
+
+    def test_a_jid_of_any_form_is_one_word_of_one_line(self):
+        open(self.path, "w", encoding="utf-8").close()
+        for jid in ("1 2\n3", "\ud800", "9" * 5000, None):
+            self.log.write("heard", jid)
+        self.assertEqual([line.split(" ")[3] for line in self.lines()], ["1_2_3", "?", "9" * joblog.LONGEST_JID, "None"])
+
+    def test_it_ends_where_it_would_fill_the_gate(self):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.truncate(joblog.MOST_BYTES)
+        self.log.write("heard", "1")
+        self.assertEqual(os.path.getsize(self.path), joblog.MOST_BYTES)
+
+    def test_what_cannot_be_written_is_no_fault(self):
+        os.mkdir(self.path)
+        self.log.write("heard", "1")
+        os.rmdir(self.path)
+        os.mkfifo(self.path)
+        self.log.write("heard", "1")
 
 
 class EventsTest(unittest.TestCase):
@@ -508,6 +569,21 @@ class EventsTest(unittest.TestCase):
         with unittest.mock.patch.object(events, "_unpack", lambda package: load):
             events.forward(Guard, b"manage_schedule\n\n")
         return Guard.duties
+
+    def test_a_return_that_main_passes_on_is_told_to_the_job_log(self):
+        steps = []
+
+        class Guard:
+            jobs = globals()["jobs"].Jobs(lambda *step: steps.append(step))
+            job_log = unittest.mock.Mock(write=lambda *step: steps.append(step))
+
+        minion = unittest.mock.Mock(opts={"master": "m"})
+        tag = b"__master_req_channel_payload/1/m\n\n"
+        for load, told in (({"cmd": "_return", "jid": "7"}, [("sending", "7"), ("sent", "7")]), ({"cmd": "_mine"}, [])):
+            steps.clear()
+            with unittest.mock.patch.object(events, "_unpack", lambda package, load=load: load):
+                events.Watch.begin(Guard, minion, tag).end()
+            self.assertEqual(steps, told)
 
     def test_a_command_that_nobody_follows_yet_does_not_overrule_the_file(self):
         self.assertEqual(self.touched(None).touched_schedule, set())
