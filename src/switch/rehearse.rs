@@ -157,10 +157,10 @@ impl Rehearsing {
             None if now.saturating_sub(playing.since) < self.longest => {
                 // On a host that is always busy giving way may mean to get nothing: that is no fault of the release. A quarter, since both
                 // releases' rehearsals have to fit into `longest` together.
-                if now.saturating_sub(playing.since) >= self.longest / 4
-                    && let Some(identity) = playing.aside.take()
-                {
-                    let _ = identity.prioritise(Priority::Own);
+                if now.saturating_sub(playing.since) >= self.longest / 4 {
+                    if let Some(identity) = playing.aside.take() {
+                        let _ = identity.prioritise(Priority::Own);
+                    }
                 }
                 return Ok(false);
             }
