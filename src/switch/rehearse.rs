@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-/// How long each program may take: several times what a slow host needs, so that a custom module that waits for something that never
+/// How long each program may take where the settings say nothing: several times what a slow host needs, so that a custom module that waits for something that never
 /// comes can't hold the switch up for ever.
 pub const REHEARSAL_MAX: Duration = Duration::from_secs(120);
 
