@@ -52,6 +52,7 @@ use crate::os::{clock, file};
 use crate::rehearsal::ExtrasPolicy;
 use crate::switch::Limits;
 use crate::switch::drive::Policy;
+use crate::switch::rehearse::REHEARSAL_MAX;
 use crate::switch::windows::{Window, Windows};
 use crate::trust::{BY_HAND_GRACE, Expiry};
 use jiff::SignedDuration;
@@ -316,7 +317,7 @@ impl From<Fragment> for Settings {
             limits: Limits {
                 stop: or_seconds(fragment.stop_timeout, 30),
                 start: or_seconds(fragment.start_timeout, 120),
-                rehearsal: or_seconds(fragment.rehearsal_timeout, 120),
+                rehearsal: or_seconds(fragment.rehearsal_timeout, REHEARSAL_MAX.as_secs()),
                 rebuild: if rebuilds { or_seconds(fragment.extras_timeout, 10 * 60) } else { Duration::ZERO },
                 drain: or_seconds(fragment.drain_timeout, 30 * 60),
                 probation: or_seconds(fragment.probation, 60),

@@ -39,11 +39,6 @@ impl DemoAgent {
         Ok(Self { state: settings.config_directory.join(named.unwrap_or("state")), configuration })
     }
 
-    /// Its state directory.
-    pub fn state(&self) -> &PathBuf {
-        &self.state
-    }
-
     fn text(&self, name: &str) -> Result<Option<String>, OsError> {
         let bytes = file::read_if_exists(&self.state.join(name), FILE_BYTES_MAX)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))

@@ -128,11 +128,6 @@ impl Roles {
     pub fn serial_of(text: &str) -> u64 {
         text.lines().find_map(|line| line.strip_prefix("serial ")?.trim().parse().ok()).unwrap_or(0)
     }
-
-    /// The role of a process.
-    pub fn role_of(&self, leader: u32) -> Option<Role> {
-        self.seats.iter().find(|seat| seat.leader == leader).map(|seat| seat.role)
-    }
 }
 
 /// What a guard says of its process.
@@ -267,8 +262,6 @@ mod tests {
         );
         assert_eq!(Roles::serial_of(&text), 42);
         assert_eq!(Roles::serial_of("sidle-gate 1\nser"), 0);
-        assert_eq!(roles.role_of(1300), Some(Role::Active));
-        assert_eq!(roles.role_of(1), None);
     }
 
     #[test]

@@ -57,17 +57,6 @@ pub enum Holds {
     End,
 }
 
-impl Holds {
-    /// The first member that is in the frame, wholly or in part.
-    pub fn first_entry(&self) -> Option<usize> {
-        match self {
-            Self::Members(range) => Some(range.start),
-            Self::Part { entry, .. } => Some(*entry),
-            Self::End => None,
-        }
-    }
-}
-
 /// One planned frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {

@@ -53,9 +53,6 @@ pub const TEXT_MAXIMUM_BYTES: usize = 4096;
 /// Problems reported at once. Enough to repair a tree in one go; a hostile manifest can't fill the terminal.
 pub const PROBLEMS_MAXIMUM: usize = 50;
 
-/// Bytes of a recipe. It is written by hand.
-pub const RECIPE_MAXIMUM_BYTES: u64 = MIB;
-
 /// Releases in one bundle file. Stops a bundle whose head alone fills the memory.
 pub const BUNDLE_RELEASES_MAXIMUM: usize = 64;
 

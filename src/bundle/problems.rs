@@ -24,11 +24,6 @@ impl Problems {
         self.total == 0
     }
 
-    /// How many there are, listed or not.
-    pub fn total(&self) -> usize {
-        self.total
-    }
-
     /// The listed ones, in the order in which they were found.
     pub fn listed(&self) -> &[String] {
         &self.listed
@@ -71,7 +66,7 @@ mod tests {
         for _ in 0..1000 {
             problems.add("x", "bad");
         }
-        assert_eq!(problems.total(), 1001);
+        assert_eq!(problems.total, 1001);
         assert_eq!(problems.to_string().lines().count(), PROBLEMS_MAXIMUM + 2);
     }
 }

@@ -75,11 +75,6 @@ impl Member<'_> {
         }
     }
 
-    /// Bytes of the whole member: header, content, padding.
-    pub fn length(&self) -> u64 {
-        self.header_length() + self.content_length().next_multiple_of(BLOCK)
-    }
-
     /// The PAX records it needs, in the order of their keys; empty for nearly every member.
     fn records(&self) -> Vec<u8> {
         let mut records = Vec::new();
@@ -210,7 +205,8 @@ mod tests {
             let mut bytes = Vec::new();
             member.write_header(&mut bytes);
             prop_assert_eq!(bytes.len() as u64, member.header_length());
-            bytes.resize(usize::try_from(member.length()).unwrap(), 0);
+            let content_length = member.content_length().next_multiple_of(BLOCK);
+            bytes.resize(bytes.len() + usize::try_from(content_length).unwrap(), 0);
             bytes.extend_from_slice(&END);
             let mut archive = tar::Archive::new(bytes.as_slice());
             let mut entry = archive.entries().unwrap().next().unwrap().unwrap();

@@ -21,11 +21,6 @@ impl Output {
         Self { json, quiet, verbose }
     }
 
-    /// True where a program reads along.
-    pub fn is_json(&self) -> bool {
-        self.json
-    }
-
     /// True where a person wants to know more.
     pub fn is_verbose(&self) -> bool {
         self.verbose > 0

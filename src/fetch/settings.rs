@@ -91,16 +91,3 @@ impl Default for Patience {
         }
     }
 }
-
-impl Settings {
-    /// These mirrors, everything else as it is where the settings say nothing.
-    pub fn of(mirrors: Vec<Mirror>) -> Self {
-        Self {
-            mirrors,
-            proxy: Proxy::default(),
-            rate_limit: None,
-            splay: Duration::ZERO,
-            patience: Patience::default(),
-        }
-    }
-}

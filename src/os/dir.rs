@@ -149,15 +149,6 @@ impl Dir {
         Ok(fd.into())
     }
 
-    /// Opens a file to append to, making it with `mode` where it is missing.
-    pub fn open_file_to_append(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<File> {
-        let name = single(name.as_ref(), &self.path)?;
-        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode))
-            .map_err(|errno| self.error("open", name, errno))?;
-        Ok(fd.into())
-    }
-
     /// Reads a file of at most `limit` bytes.
     pub fn read(&self, name: impl AsRef<OsStr>, limit: u64) -> Result<Vec<u8>> {
         file::read_open(self.open_file(name.as_ref())?, &self.path.join(name.as_ref()), limit)

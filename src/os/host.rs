@@ -8,11 +8,6 @@ pub fn architecture() -> String {
     rustix::system::uname().machine().to_string_lossy().into_owned()
 }
 
-/// The host's name.
-pub fn name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
 /// Processors that this process may use, at least 1.
 pub fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)

@@ -27,11 +27,6 @@ impl Lock {
     pub fn keep_across_exec(&self) -> io::Result<()> {
         Ok(rustix::io::fcntl_setfd(&self.fd, rustix::io::FdFlags::empty())?)
     }
-
-    /// Gives the lock to whoever the descriptor goes to.
-    pub fn into_fd(self) -> OwnedFd {
-        self.fd
-    }
 }
 
 impl AsFd for Lock {

@@ -28,7 +28,7 @@ pub struct Rehearsal {
     pub vanishing: Option<extras::Vanishing>,
 }
 
-/// Lines that [`Rehearsal::lines`] gives at most: status shows them among other things.
+/// Lines that [`Rehearsal::told`] gives at most: status shows them among other things.
 const LINES_MAX: usize = 12;
 
 impl Rehearsal {
@@ -65,19 +65,6 @@ impl Rehearsal {
             told.push(format!("and {more} more"));
         }
         told
-    }
-
-    /// A few lines for people: the reasons first, then the notes; what doesn't fit is counted.
-    pub fn lines(&self) -> Vec<String> {
-        let reasons = self.blocking.iter().map(|reason| format!("refuses: {reason}"));
-        let notes = self.notes.iter().map(|note| format!("note: {note}"));
-        let mut lines: Vec<String> = reasons.chain(notes).collect();
-        if lines.len() > LINES_MAX {
-            let more = lines.len() - (LINES_MAX - 1);
-            lines.truncate(LINES_MAX - 1);
-            lines.push(format!("and {more} more"));
-        }
-        lines
     }
 }
 
@@ -161,15 +148,15 @@ mod tests {
     fn a_rehearsal_is_told_in_a_few_lines_the_reasons_first() {
         let said = |count: usize, what: &str| (0..count).map(|number| format!("{what} {number}")).collect();
         let rehearsal = Rehearsal { blocking: said(2, "reason"), notes: said(20, "note"), ..Rehearsal::default() };
-        let lines = rehearsal.lines();
+        let lines = rehearsal.told(false);
         assert_eq!(lines.len(), LINES_MAX);
-        assert_eq!(lines[..2], ["refuses: reason 0".to_owned(), "refuses: reason 1".to_owned()]);
+        assert_eq!(lines[..3], ["reason 0".to_owned(), "reason 1".to_owned(), "note 0".to_owned()]);
         assert_eq!(lines.last().map(String::as_str), Some("and 11 more"));
         assert_eq!(rehearsal.refusal().as_deref(), Some("reason 0 (and 1 more)"));
         let lost = || Rehearsal { extras: said(1, "extra"), notes: said(1, "note"), ..Rehearsal::default() };
         assert_eq!(lost().weighed(ExtrasPolicy::Refuse).refusal().as_deref(), Some("extra 0"));
         let told = lost().weighed(ExtrasPolicy::Report);
         assert_eq!((told.refusal(), told.told(true)), (None, vec!["extra 0".to_owned(), "note 0".to_owned()]));
-        assert!(Rehearsal::default().lines().is_empty() && Rehearsal::default().refusal().is_none());
+        assert!(Rehearsal::default().told(false).is_empty() && Rehearsal::default().refusal().is_none());
     }
 }

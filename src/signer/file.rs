@@ -100,11 +100,6 @@ impl FileSigner {
         }
         Ok(Self { key, path: path.to_owned() })
     }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 /// PKCS#8 version 1: OpenSSL 3.0 can't read version 2, which carries the public key.

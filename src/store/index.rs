@@ -64,14 +64,18 @@ impl Indexed {
         for number in [self.mode | kind << KIND_SHIFT, self.uid, self.gid, self.mtime.1, self.ctime.1] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        for number in [self.size, self.inode, self.mtime.0.cast_unsigned(), self.ctime.0.cast_unsigned()] {
+        for number in [self.size, self.inode] {
             bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for seconds in [self.mtime.0, self.ctime.0] {
+            bytes.extend_from_slice(&seconds.to_le_bytes());
         }
     }
 
     /// Reads what `write` has written; `bytes` has at least `STAT_BYTES`.
     fn read(bytes: &[u8]) -> Self {
         let long = |at: usize| u64::from(small(bytes, at)) | u64::from(small(bytes, at + 4)) << 32;
+        let seconds = |at: usize| i64::from_le_bytes(long(at).to_le_bytes());
         let mode = small(bytes, 0);
         let kind = match mode >> KIND_SHIFT {
             0 => FileKind::File,
@@ -86,8 +90,8 @@ impl Indexed {
             gid: small(bytes, 8),
             size: long(20),
             inode: long(28),
-            mtime: (long(36).cast_signed(), small(bytes, 12)),
-            ctime: (long(44).cast_signed(), small(bytes, 16)),
+            mtime: (seconds(36), small(bytes, 12)),
+            ctime: (seconds(44), small(bytes, 16)),
         }
     }
 }

@@ -98,8 +98,9 @@ impl Store {
 
     /// When a release was installed here; None: its receipt's time can't be read.
     pub fn installed_at(&self, release: &Release) -> Result<Option<Timestamp>> {
-        let stat = self.receipt(release)?.stat(MANIFEST_NAME)?;
-        Ok(stat.and_then(|stat| Timestamp::new(stat.mtime.0, stat.mtime.1.cast_signed()).ok()))
+        let Some(stat) = self.receipt(release)?.stat(MANIFEST_NAME)? else { return Ok(None) };
+        let nanoseconds = i32::try_from(stat.mtime.1).ok();
+        Ok(nanoseconds.and_then(|nanoseconds| Timestamp::new(stat.mtime.0, nanoseconds).ok()))
     }
 
     /// The index, and when it was written.

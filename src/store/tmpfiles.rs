@@ -33,15 +33,6 @@ pub enum Fate {
     Emptied(Rule),
 }
 
-impl Fate {
-    /// The rule that says so.
-    pub fn rule(&self) -> &Rule {
-        match self {
-            Self::Cleaned(rule) | Self::Emptied(rule) => rule,
-        }
-    }
-}
-
 /// One line of a fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -213,8 +204,10 @@ mod tests {
 
     fn fate(text: &str, path: &str) -> Option<String> {
         let fate = Rules::of(parse(text, Some(Path::new("f")))).fate(Path::new(path))?;
-        let word = if matches!(fate, Fate::Cleaned(_)) { "cleaned" } else { "emptied" };
-        Some(format!("{word} by {}", fate.rule().path))
+        Some(match fate {
+            Fate::Cleaned(rule) => format!("cleaned by {}", rule.path),
+            Fate::Emptied(rule) => format!("emptied by {}", rule.path),
+        })
     }
 
     #[test]

@@ -98,13 +98,9 @@ impl Processes {
         Ok(())
     }
 
-    /// Sends every process of the agent itself its end; true once all are gone. Jobs are not the agent itself and are left alone.
-    pub fn end_all(&mut self) -> Result<bool, OsError> {
-        self.end_all_but(&[])
-    }
-
-    /// The same for all but these, as far as they can be counted on. One that has ended by itself a moment ago, which nobody has taken note of
-    /// yet, is not ended here: what it had not finished is still to be told.
+    /// Sends every process of the agent itself its end, except `kept`, as far as they can be counted on; true once all others are gone. Jobs
+    /// are not the agent itself and are left alone. A process that has ended by itself a moment ago, which nobody has taken note of yet, is not
+    /// ended here: what it had not finished is still to be told.
     pub fn end_all_but(&mut self, kept: &[Which<'_>]) -> Result<bool, OsError> {
         let mut spared = BTreeSet::new();
         for which in kept {

@@ -159,7 +159,7 @@ impl InstanceFiles {
             return Ok(journal);
         }
         let current = Store::new(&self.layout, &self.package).current(&self.instance)?;
-        let last_id = self.history()?.entries().last().map_or(0, |entry| entry.id);
+        let last_id = self.history()?.last_id();
         Ok(Journal::new(self.instance.clone(), self.package.clone(), current, last_id))
     }
 

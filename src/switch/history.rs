@@ -1,7 +1,6 @@
 //! What is remembered of the switches that ended: one line of JSON each.
 
 use crate::agent::caller::Caller;
-use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::switch::machine::Mode;
 use crate::switch::phase::Phase;
@@ -158,11 +157,6 @@ impl std::error::Error for HistoryError {
 }
 
 impl HistoryError {
-    /// What kind of failure this is.
-    pub fn class(&self) -> Class {
-        Class::Failed
-    }
-
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         Some("move the file away: switches work without it, and a new one is begun".to_owned())

@@ -192,11 +192,6 @@ impl Journal {
         journal
     }
 
-    /// The release that the instance is meant to run now; None: none.
-    pub fn meant(&self) -> Option<&Release> {
-        self.live.as_ref().map_or(self.proven.as_ref(), Switch::meant)
-    }
-
     /// The process that is meant to serve now; None: none is.
     pub fn meant_which(&self) -> Option<Which<'_>> {
         match &self.live {

@@ -180,11 +180,6 @@ impl Switch {
         self.phase.serves(self.former())
     }
 
-    /// The release that is to serve in the present phase; None: none is.
-    pub fn meant(&self) -> Option<&Release> {
-        self.serves().and_then(|side| self.release(side))
-    }
-
     /// The process of a side.
     pub fn which(&self, side: Side) -> Option<Which<'_>> {
         if side == Side::Former && self.adopted.is_some() {

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-/// How long each program may take: several times what a slow host needs, so that a custom module that waits for something that never
+/// How long each program may take where the settings say nothing: several times what a slow host needs, so that a custom module that waits for something that never
 /// comes can't hold the switch up for ever.
 pub const REHEARSAL_MAX: Duration = Duration::from_secs(120);
 
@@ -157,10 +157,10 @@ impl Rehearsing {
             None if now.saturating_sub(playing.since) < self.longest => {
                 // On a host that is always busy giving way may mean to get nothing: that is no fault of the release. A quarter, since both
                 // releases' rehearsals have to fit into `longest` together.
-                if now.saturating_sub(playing.since) >= self.longest / 4
-                    && let Some(identity) = playing.aside.take()
-                {
-                    let _ = identity.prioritise(Priority::Own);
+                if now.saturating_sub(playing.since) >= self.longest / 4 {
+                    if let Some(identity) = playing.aside.take() {
+                        let _ = identity.prioritise(Priority::Own);
+                    }
                 }
                 return Ok(false);
             }

@@ -104,7 +104,7 @@ pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 pub fn hex_bytes(text: &str) -> Option<Vec<u8>> {
     let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let text = text.as_bytes();
-    if !text.len().is_multiple_of(2) || text.len() > SIGNATURE_BYTES_MAXIMUM * 2 {
+    if text.len() % 2 != 0 || text.len() > SIGNATURE_BYTES_MAXIMUM * 2 {
         return None;
     }
     text.chunks_exact(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect()

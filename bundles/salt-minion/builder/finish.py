@@ -62,7 +62,8 @@ def compile_sources(tree, part=None):
         worker.stdin.write("\0".join(sources[number::COMPILERS]))
         worker.stdin.close()
     failed = sorted(line for worker in workers for line in worker.stdout.read().splitlines())
-    if any([worker.wait() for worker in workers]) or len(failed) > len(sources) // 10:
+    # A list, so that every worker is waited for.
+    if any([worker.wait() for worker in workers]) or len(failed) > len(sources) // 10:  # noqa: C419
         raise Refusal("cannot compile the tree's modules", f"try {python[0]} by hand")
     for name in failed:
         say(f"warning: {name} does not compile with this Python, it stays as it is")

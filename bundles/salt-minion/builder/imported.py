@@ -59,7 +59,7 @@ def leaves(member, into):
         return astray or not within(os.path.normpath(os.path.join(os.path.dirname(place), member.linkname)), into)
     if member.islnk():
         return astray or not within(os.path.normpath(into / member.linkname), into)
-    return astray and place != str(into) or member.isdev()
+    return (astray and place != str(into)) or member.isdev()
 
 
 def within(path, directory):

@@ -19,7 +19,7 @@ def sidle_adoption():
             from sidle_guard import late
 
             late.arm(ADOPTION["gate"], ADOPTION["leader"])
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:  # noqa: BLE001
             _tell("{0}: {1}".format(type(error).__name__, error))
         finally:
             sys.path.remove(ADOPTION["guard"])

@@ -200,7 +200,7 @@ def layer():
             try:
                 name = re.sub("[-_.]+", "-", found.metadata["Name"]).lower()
                 version = str(found.version)
-            except Exception:  # A package without sound metadata: its directory's name has to do.
+            except Exception:  # noqa: BLE001 - a package without sound metadata: its directory's name has to do.
                 name, version = bounded(str(getattr(found, "_path", "") or "a package without a name")), ""
             packages.add(name)
             if is_extra:
@@ -467,7 +467,7 @@ def told(error):
     """An exception in one line."""
     try:
         text = str(error)
-    except Exception:  # A custom exception may not even be told.
+    except Exception:  # noqa: BLE001 - a custom exception may not even be told.
         text = ""
     name = type(error).__name__
     return bounded(f"{name}: {text}" if text else name)

@@ -103,7 +103,7 @@ def main(configuration, scratch, seconds, masters):
     for master in json.loads(masters):
         try:
             word, detail = standing(opts, master)
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:  # noqa: BLE001
             word, detail = "unknown", "%s: %s" % (type(error).__name__, error)
         told.append({"name": master["name"], "standing": word, "detail": detail})
     print(json.dumps(told))

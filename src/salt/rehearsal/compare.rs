@@ -179,9 +179,8 @@ fn configured(trial: &Report, baseline: Option<&Report>, findings: &mut Findings
 /// An older sign-in: what a master makes of it is the master's to say. 3 is the default of 3006.30, 3007.17 and 3008.5
 /// (`minimum_auth_version` in `salt/config/__init__.py`).
 fn sign_in(trial: &Report, former: &Report, findings: &mut Findings) {
-    if let (Some(trial), Some(former)) = (trial.sign_in, former.sign_in)
-        && trial < former
-    {
+    let (Some(trial), Some(former)) = (trial.sign_in, former.sign_in) else { return };
+    if trial < former {
         let text = format!(
             "it signs in with version {trial} where the running release uses {former}: \
              a master whose minimum_auth_version is above {trial} does not let it in"

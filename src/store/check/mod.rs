@@ -155,7 +155,8 @@ struct Seen {
 }
 
 fn time((seconds, nanoseconds): FileTime) -> Timestamp {
-    Timestamp::new(seconds, nanoseconds.cast_signed()).unwrap_or(Timestamp::MAX)
+    let nanoseconds = i32::try_from(nanoseconds).ok();
+    nanoseconds.and_then(|nanoseconds| Timestamp::new(seconds, nanoseconds).ok()).unwrap_or(Timestamp::MAX)
 }
 
 /// The stat index of a tree whose content was verified just now; `digest` is that of its compressed manifest.

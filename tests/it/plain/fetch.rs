@@ -12,7 +12,7 @@ use crate::support::trees::noise;
 use sidle::bundle::manifest::{Frame, Manifest};
 use sidle::bundle::unpack::FrameSource as _;
 use sidle::digest::Digest;
-use sidle::fetch::settings::{Access, Authorities, Mirror, Proxy};
+use sidle::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy};
 use sidle::fetch::{FetchError, Fetcher, Notice, Settings};
 use sidle::os::dir::Dir;
 use sidle::trust::metadata::Hashes;
@@ -101,10 +101,8 @@ pub fn mirror_with_ca(url: &str, ca: &Path) -> Mirror {
 
 /// Settings with short pauses.
 pub fn settings(mirrors: Vec<Mirror>) -> Settings {
-    let mut settings = Settings { proxy: Proxy::None, ..Settings::of(mirrors) };
-    settings.patience.pause = Duration::from_millis(10);
-    settings.patience.total = Duration::from_secs(60);
-    settings
+    let patience = Patience { pause: Duration::from_millis(10), total: Duration::from_secs(60), ..Patience::default() };
+    Settings { mirrors, proxy: Proxy::None, rate_limit: None, splay: Duration::ZERO, patience }
 }
 
 /// A host that fetches: its cache, and what it was told.

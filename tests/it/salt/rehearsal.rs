@@ -101,7 +101,7 @@ impl Host {
         println!(
             "{former:?} to {trial}, {:.1} s:\n{}",
             clock::since_boot().saturating_sub(now).as_secs_f32(),
-            found.lines().join("\n")
+            found.told(false).join("\n")
         );
         self.is_untouched(&before);
         assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0, "the rehearsal tidies up");

@@ -10,6 +10,7 @@ OPTIONS is one JSON object. Runs with the Python of the master's tree.
 import collections
 import datetime
 import hashlib
+import itertools
 import json
 import os
 import select
@@ -36,7 +37,7 @@ class Log:
     """A file of JSON lines, each there as soon as it is written."""
 
     def __init__(self, path):
-        self.file = open(path, "a", buffering=1, encoding="utf-8")
+        self.file = open(path, "a", buffering=1, encoding="utf-8")  # noqa: SIM115
 
     def write(self, **fields):
         self.file.write(json.dumps(fields, default=str) + "\n")
@@ -194,7 +195,7 @@ def ticks(found, since, until, cron_seconds):
     cron = collections.Counter(int(fired_at(mark) // cron_seconds) for mark in found if mark.name == "cron")
     expected = range(int(since // cron_seconds) + 1, int((until - TICK_MARGIN_SECONDS) // cron_seconds) + 1)
     fired = sorted(fired_at(mark) for mark in found if mark.name == "interval")
-    pauses = [later - earlier for earlier, later in zip(fired, fired[1:])]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(fired)]
     return {
         "cron_expected": len(expected),
         "cron_missing": [tick * cron_seconds - since for tick in expected if not cron[tick]],
@@ -287,7 +288,7 @@ def report(options):
         )
     # Between the first job and the last one somebody answers all the time.
     moments = sorted([*answers, *(asked and [min(asked), max(asked)])])
-    gaps = [(later - earlier, earlier - since) for earlier, later in zip(moments, moments[1:])]
+    gaps = [(later - earlier, earlier - since) for earlier, later in itertools.pairwise(moments)]
     longest = max(gaps, default=(None, None))
     delays = [delay for _, delay in sorted(latencies)]
     third = len(delays) // 3

@@ -11,7 +11,16 @@ from urllib.parse import quote
 
 from securesystemslib.signer import CryptoSigner
 from tuf.api.metadata import (
-    DelegatedRole, Delegations, Key, Metadata, MetaFile, Root, Snapshot, SuccinctRoles, TargetFile, Targets, Timestamp,
+    DelegatedRole,
+    Delegations,
+    Metadata,
+    MetaFile,
+    Root,
+    Snapshot,
+    SuccinctRoles,
+    TargetFile,
+    Targets,
+    Timestamp,
 )
 
 DIRECTORY = sys.argv[1]

@@ -22,7 +22,7 @@ def boot():
         # Programs that jobs start inherit the environment, and are not this minion.
         seat = Seat.taken_from(os.environ)
         hook.install(seat)
-    except Exception as error:  # pylint: disable=broad-except
+    except Exception as error:
         # Logging is not set up yet.
         sys.stderr.write(f"sidle-guard: cannot arm this minion: {error}\n")
         if beside_another:

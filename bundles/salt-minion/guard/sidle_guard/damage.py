@@ -60,17 +60,18 @@ def run(seat, minion, data, start):
     steps = _Steps(minion)
     try:
         return start()
-    except Exception as error:  # pylint: disable=broad-except
+    except Exception as first:
         if steps.begun or steps.answered:
             raise
+        error = first
         if wait_if_noticed(seat):
             try:
                 return start()
-            except Exception as again:  # pylint: disable=broad-except
+            except Exception as again:  # noqa: BLE001
                 error = again
         if not steps.answered:
             steps.answer(data, error)
-        raise error
+        raise error  # noqa: B904
 
 
 class _Steps:
@@ -104,5 +105,5 @@ class _Steps:
                 "jid": data["jid"], "fun": data["fun"], "fun_args": data.get("arg", []), "success": False, "retcode": 1,
                 "return": f"The job could not be run: {told}",
             })  # fmt: skip
-        except Exception:  # pylint: disable=broad-except
+        except Exception:
             log.exception("sidle-guard: cannot answer job %s, which could not be run", data.get("jid"))

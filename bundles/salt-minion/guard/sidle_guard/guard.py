@@ -105,7 +105,7 @@ class Guard:
         """Do something that must not harm the minion if it fails; a failure is logged once."""
         try:
             return act()
-        except Exception:  # pylint: disable=broad-except
+        except Exception:  # noqa: BLE001
             self._complain(what)
             return None
 
@@ -186,7 +186,7 @@ class Guard:
         """The gate's verdict on a job that arrived; in doubt an active process runs it."""
         try:
             return self.gate.arrive(minion, data)
-        except Exception:  # pylint: disable=broad-except
+        except Exception:  # noqa: BLE001
             self._complain("judge a job")
             return RUN if self._role == "active" else DROP
 
@@ -221,7 +221,7 @@ class Guard:
             if inspect.isawaitable(done):
                 await done
             self.silent.remove(minion)
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:  # noqa: BLE001
             log.warning("sidle-guard: cannot fire the start event yet: %s", error)
         finally:
             self._announcing.discard(id(minion))

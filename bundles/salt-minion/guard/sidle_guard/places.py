@@ -199,7 +199,7 @@ def wrap_config(module, places):
         try:
             if isinstance(opts.get("sock_dir"), str) and opts.get("__role") == "minion":
                 places.move(opts)
-        except Exception:  # pylint: disable=broad-except
+        except Exception:
             places.refused = places.refused or "the configuration could not be changed, see the minion's log"
             log.exception("sidle-guard: cannot change the configuration")
         return opts

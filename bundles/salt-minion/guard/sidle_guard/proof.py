@@ -70,7 +70,7 @@ class Proofs:
                 proven, detail = number, f"answered within {time.monotonic() - began:.3f} s"
             else:
                 detail = f"answered {COMMAND} with {str(answer)[:100]!r}"
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:  # noqa: BLE001
             detail = f"{type(error).__name__}: {error}"
         over[0] = True
         self._note(number, name, proven, detail)
@@ -91,5 +91,5 @@ class Proofs:
             done = close() if close else None
             if inspect.isawaitable(done):
                 await done
-        except Exception as error:  # pylint: disable=broad-except
+        except Exception as error:  # noqa: BLE001
             log.debug("sidle-guard: cannot close a channel: %s", error)

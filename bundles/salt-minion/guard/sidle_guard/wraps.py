@@ -39,7 +39,7 @@ def wrap_manager(module, seat, places):
             else:
                 guard = arm(self, seat, places)
                 armed.append(guard)
-        except Exception:  # pylint: disable=broad-except
+        except Exception:
             log.exception("sidle-guard: cannot arm this minion")
         if (guard is None or guard.overlap) and (guard.role() if guard else seat.first_role) != "active":
             # Unguarded, it would run every job a second time.

@@ -3,9 +3,9 @@
 import datetime
 import hashlib
 import os
-import subprocess
-import shutil
 import pathlib
+import shutil
+import subprocess
 import sys
 import tempfile
 import time

@@ -2,9 +2,9 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
-
 
 _LEADER = os.getpid()
 

@@ -22,7 +22,7 @@ fn rehearsed_again(host: &Host, environment: Vec<(OsString, OsString)>) -> Rehea
         }
         clock::sleep(std::time::Duration::from_millis(20));
     };
-    println!("{}", found.lines().join("\n"));
+    println!("{}", found.told(false).join("\n"));
     host.is_untouched(&before);
     found
 }

@@ -44,7 +44,7 @@ fn prepared(host: &Host) -> Rehearsal {
         }
         clock::sleep(std::time::Duration::from_millis(20));
     };
-    println!("{:.1} s:\n{}", clock::since_boot().saturating_sub(now).as_secs_f32(), found.lines().join("\n"));
+    println!("{:.1} s:\n{}", clock::since_boot().saturating_sub(now).as_secs_f32(), found.told(false).join("\n"));
     drop(preparing);
     for left in [run.path(), &root.join("state")] {
         assert_eq!(fs::read_dir(left).unwrap().count(), 0, "{} is tidy", left.display());
