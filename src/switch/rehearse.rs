@@ -344,27 +344,6 @@ mod tests {
     }
 
     #[test]
-    fn a_rehearsal_that_gets_nothing_gives_way_no_more() {
-        let run = tempfile::tempdir().unwrap();
-        let script = "echo up >\"$0/up\"; until test \"$(nice)\" -lt 10; do sleep 0.01; done";
-        let since = clock::since_boot();
-        let mut rehearsing = Rehearsing::start(&SHELL, scene(script, None), run.path(), REHEARSAL_MAX, since).unwrap();
-        let scratch = run.path().join(DIRECTORY_NAME).join(Role::Trial.name()).join("scratch");
-        while !scratch.join("up").exists() {
-            assert!(rehearsing.poll(since + REHEARSAL_MAX / 5).is_none(), "it gives way");
-            assert!(clock::since_boot() < since + REHEARSAL_MAX, "it does not start");
-        }
-        let found = loop {
-            assert!(clock::since_boot() < since + REHEARSAL_MAX, "it gives way for ever");
-            if let Some(found) = rehearsing.poll(since + REHEARSAL_MAX / 4) {
-                break found.unwrap();
-            }
-            std::thread::yield_now();
-        };
-        assert_eq!(found.blocking, ["||"], "it ended by itself, well");
-    }
-
-    #[test]
     fn a_rehearsal_that_cannot_start_is_a_failure_of_its_release() {
         struct Absent;
         impl Rehearser for Absent {
@@ -462,5 +441,31 @@ mod tests {
         assert!(!played(part("new", "crash\n"), Some(part("old", "crash\n"))).refuses());
         let bare = Part { tree: host.path().join("bare"), environment: Vec::new() };
         assert_eq!(played(bare, None), Rehearsal::default());
+    }
+
+    /// Taking back a low priority needs root.
+    mod system {
+        use super::*;
+
+        #[test]
+        fn a_rehearsal_that_gets_nothing_gives_way_no_more() {
+            let run = tempfile::tempdir().unwrap();
+            let script = "echo up >\"$0/up\"; until test \"$(nice)\" -lt 10; do sleep 0.01; done";
+            let since = clock::since_boot();
+            let mut rehearsing = Rehearsing::start(&SHELL, scene(script, None), run.path(), REHEARSAL_MAX, since).unwrap();
+            let scratch = run.path().join(DIRECTORY_NAME).join(Role::Trial.name()).join("scratch");
+            while !scratch.join("up").exists() {
+                assert!(rehearsing.poll(since + REHEARSAL_MAX / 5).is_none(), "it gives way");
+                assert!(clock::since_boot() < since + REHEARSAL_MAX, "it does not start");
+            }
+            let found = loop {
+                assert!(clock::since_boot() < since + REHEARSAL_MAX, "it gives way for ever");
+                if let Some(found) = rehearsing.poll(since + REHEARSAL_MAX / 4) {
+                    break found.unwrap();
+                }
+                std::thread::yield_now();
+            };
+            assert_eq!(found.blocking, ["||"], "it ended by itself, well");
+        }
     }
 }

@@ -1,4 +1,4 @@
 //! Values only: no process, no network, a second or a few. `scripts/check` runs these with the unit tests.
 
 mod architecture;
-mod machine;
+pub mod machine;

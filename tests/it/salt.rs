@@ -2,6 +2,7 @@
 
 mod adopt;
 mod caller;
+mod first;
 mod handover;
 mod lazy;
 mod minion;

@@ -9,6 +9,7 @@ mod fetch_access;
 mod fetch_compressed;
 mod fetch_payload;
 mod formats;
+mod machine;
 mod messages;
 mod mirror;
 mod online;

@@ -1,7 +1,8 @@
 //! The switch machine under every schedule: a model host of every kind of trouble, the real machine and journal, a driver that does
 //! nothing but "act, write, believe", and at every point a crash of the supervisor, a power cut, or a person who changes their mind.
 //!
-//! All schedules with two crashes, and all with one and a cancellation, are walked, not sampled: states already seen are not walked twice.
+//! All schedules of a world with two crashes, and all with one and a cancellation, are walked, not sampled: states already seen are not walked
+//! twice. Of the worlds some are walked here, and all in `system::machine`.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -538,28 +539,31 @@ fn worlds() -> Vec<World> {
     worlds
 }
 
-fn everywhere(worlds: &[World], crashes: u8, cancels: u8) -> usize {
+/// Walks every `one_in`th world; gives how many worlds and states that were.
+pub fn walk(one_in: usize, crashes: u8, cancels: u8) -> (usize, usize) {
+    let worlds: Vec<_> = worlds().into_iter().step_by(one_in).collect();
     let half = worlds.len().div_ceil(2);
     let walk = |worlds: &[World]| {
         let mut written = HashSet::new();
         worlds.iter().map(|world| explore(*world, crashes, cancels, &mut written)).sum::<usize>()
     };
-    std::thread::scope(|scope| {
+    let states = std::thread::scope(|scope| {
         let halves: Vec<_> = worlds.chunks(half).map(|worlds| scope.spawn(move || walk(worlds))).collect();
         halves.into_iter().map(|half| half.join().expect("a world failed; see above")).sum()
-    })
+    });
+    (worlds.len(), states)
+}
+
+/// Every so manieth world is walked here. A prime that divides no number of kinds: each former, trial and hitch meets each other in some of them.
+/// `system::machine` walks all worlds.
+const ONE_IN: usize = 31;
+
+#[test]
+fn some_worlds_converge_under_one_crash_and_a_cancellation() {
+    println!("worlds and states: {:?}", walk(ONE_IN, 1, 1));
 }
 
 #[test]
-fn every_world_converges_under_one_crash_and_a_cancellation() {
-    let worlds = worlds();
-    let states = everywhere(&worlds, 1, 1);
-    println!("{} worlds, {states} states", worlds.len());
-}
-
-#[test]
-fn every_world_converges_under_every_two_crashes() {
-    let worlds = worlds();
-    let states = everywhere(&worlds, 2, 0);
-    println!("{} worlds, {states} states", worlds.len());
+fn some_worlds_converge_under_every_two_crashes() {
+    println!("worlds and states: {:?}", walk(ONE_IN, 2, 0));
 }

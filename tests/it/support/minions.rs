@@ -15,16 +15,24 @@ const RELEASES: [&str; 3] = ["3006.30", "3007.17", "3008.5"];
 /// What another program has made is kept for so long: several checkouts may be tested in turn.
 const KEPT: Duration = Duration::from_secs(3 * 60 * 60);
 
+/// From one long-term release to the next: the upgrade that everybody makes. `scripts/quickstart` shows it.
+pub const LONG_TERM: [&str; 2] = ["3006.30", "3008.5"];
+
 /// An author of one's own, who has packed `RELEASES` already. The files are shared with others: they are replaced, never written to.
 pub fn author() -> Author {
-    let cache = Path::new(text(&tree(RELEASES[0]))).ancestors().nth(2).unwrap().to_owned();
-    let kept = cache.join(format!("author-{}", key()));
+    author_of(&RELEASES)
+}
+
+/// The same of these releases.
+pub fn author_of(releases: &[&str]) -> Author {
+    let cache = Path::new(text(&tree(releases[0]))).ancestors().nth(2).unwrap().to_owned();
+    let kept = cache.join(format!("author-{}", key(releases)));
     let lock = fs::File::create(cache.join("authors.lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     if !kept.is_dir() {
         remove_old(&cache);
         let author = Author::new();
-        for version in RELEASES {
+        for version in releases {
             author.salt(version);
         }
         let building = cache.join(".author");
@@ -38,10 +46,10 @@ pub fn author() -> Author {
 }
 
 /// What makes the packed releases what they are: the program, the trees, and the day, since metadata expires.
-fn key() -> String {
+fn key(releases: &[&str]) -> String {
     let program = fs::metadata(SIDLE).unwrap();
     let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 86_400;
-    let trees: Vec<PathBuf> = RELEASES.iter().map(|version| tree(version)).collect();
+    let trees: Vec<PathBuf> = releases.iter().map(|version| tree(version)).collect();
     let made = format!("{SIDLE} {} {} {} {day} {trees:?}", program.len(), program.mtime(), program.mtime_nsec());
     Digest::of(made.as_bytes()).to_string()[..16].to_owned()
 }

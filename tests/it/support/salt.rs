@@ -6,7 +6,7 @@ use super::ports::Ports;
 use super::programs::Programs;
 use sidle::agent::{Activity, Agent as _, AgentSettings, Health, Subject};
 use sidle::os::proc_fs;
-use sidle::os::process::{Identity, SignalNumber};
+use sidle::os::process::{self, Identity, SignalNumber};
 use sidle::salt::SaltMinion;
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,6 +40,11 @@ pub fn tree(version: &str) -> PathBuf {
 /// The same without a guard, as a distribution's package brings it.
 pub fn packaged_tree(version: &str) -> PathBuf {
     kept(version, &["--without-guard"])
+}
+
+/// Who runs the tests: masters, and minions that are nobody else's.
+pub fn own_user() -> String {
+    process::user_name(process::user())
 }
 
 /// Asked once: the script reads all of the builder to find a tree's place.
@@ -179,12 +184,13 @@ impl Master {
     ) -> Self {
         let root = tempfile::Builder::new().prefix("m").tempdir().unwrap();
         let text = format!(
-            "root_dir: {}\ninterface: {address}\npublish_port: {}\nret_port: {}\nauto_accept: {}\nuser: root\n\
+            "root_dir: {}\ninterface: {address}\npublish_port: {}\nret_port: {}\nauto_accept: {}\nuser: {}\n\
              worker_threads: 2\nlog_level: warning\npki_dir: {}\nfile_roots: {{base: [{}]}}\n{options}",
             root.path().display(),
             ports.first(),
             ports.second(),
             if accept { "True" } else { "False" },
+            own_user(),
             root.path().join("keys").display(),
             root.path().join("files").display(),
         );

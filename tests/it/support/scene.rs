@@ -4,7 +4,7 @@ use super::eventually;
 use super::leftovers;
 use super::minions;
 use super::mounts::Mounted;
-use super::salt::{Master, Minion, START_SECONDS, tree};
+use super::salt::{Master, Minion, START_SECONDS, own_user, tree};
 use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor, VENV_SALT};
 use super::stream::{Marks, Plan, Report, Stream, calibrate};
 use serde_json::Value;
@@ -36,7 +36,7 @@ const ADDRESSES: [&str; 2] = ["127.0.0.2", "127.0.0.3"];
 pub struct Wanted<'a> {
     /// The minion's package, and its default instance.
     pub package: &'static str,
-    /// Whom the minion gives up root for.
+    /// Whom the minion gives up root for; without root it stays who it is.
     pub user: &'a str,
     /// Installed; the first one runs.
     pub releases: &'a [&'a str],
@@ -127,7 +127,9 @@ impl Scene {
 
     /// The same, but nothing runs yet, though a supervisor does.
     pub fn idle(wanted: &Wanted<'_>) -> Self {
-        let author = minions::author();
+        // Two trees are sooner there than three.
+        let few = wanted.releases == minions::LONG_TERM;
+        let author = if few { minions::author_of(&minions::LONG_TERM) } else { minions::author() };
         let mut all = vec![Master::start_with(&tree(MASTER), true, wanted.transport)];
         for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
             all.push(if wanted.failover { all[0].start_heir_at(address) } else { all[0].start_twin_at(address) });
@@ -160,7 +162,7 @@ impl Scene {
             let is_venv = wanted.package == VENV_SALT;
             host.install(&if is_venv { author.venv_salt(release) } else { author.salt(release) }).ok();
         }
-        if wanted.user != "root" {
+        if wanted.user != own_user() {
             // Temporary directories are their owner's alone.
             for (path, mode) in [(host.path(""), 0o755), (marks.directory.path().to_owned(), 0o777)] {
                 fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

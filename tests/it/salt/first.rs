@@ -1,0 +1,34 @@
+//! The main promise on real Salt, without root and within a minute: what `scripts/test` runs of this tier.
+
+use crate::support::minions::LONG_TERM;
+use crate::support::salt::own_user;
+use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::stream::Plan;
+
+/// Jobs a second, few enough for a machine with other things to do; and how many there are at least.
+const RATE: f64 = 2.0;
+const JOBS_MINIMUM: u32 = 60;
+
+/// How long the stream goes on around each switch.
+const AROUND_SECONDS: u64 = 8;
+
+#[test]
+fn a_switch_to_the_next_long_term_release_and_the_way_back_lose_no_job_and_double_none() {
+    let user = own_user();
+    let [old, new] = LONG_TERM;
+    let scene = Scene::with(&Wanted { user: &user, ..Wanted::of(&LONG_TERM) });
+    let stream = scene.stream(&Plan::of(RATE));
+    stream.run(AROUND_SECONDS);
+    for (verb, arguments, version) in [("switch", &[&*format!("{new}-1")][..], new), ("rollback", &[], old)] {
+        let ran = scene.verb(verb, &[arguments, &["--mode", "overlap"]].concat());
+        assert_eq!(ran.code, Some(0), "{verb}: {ran:?}\n{}", scene.logs());
+        let last = &scene.history()[0];
+        assert_eq!((last["mode"].as_str(), last["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)), "{last}");
+        assert!(scene.master().call(ID, &["test.version"]).contains(version), "{verb} to {version}");
+        stream.run(AROUND_SECONDS);
+    }
+    let report = stream.end();
+    report.assert_lossless("from one long-term release to the next, and back");
+    report.assert_watched();
+    assert!(report.published >= JOBS_MINIMUM, "too few jobs to notice one in fifty: {}", report.published);
+}
