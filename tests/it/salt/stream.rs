@@ -9,6 +9,7 @@ use crate::support::stream::{Marks, Plan, Report, Stream, calibrate};
 use crate::support::{come_first, eventually};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The release that ends soonest after SIGTERM: 3006 and 3007 take half a minute longer, and lose more.
@@ -65,15 +66,25 @@ fn what_a_restart_loses_and_what_a_second_minion_doubles_is_seen_and_a_stream_wi
 /// The version under which the broken guard goes.
 const BROKEN: &str = "3008.99";
 
-/// What stands in `gate.py`, and what is put in its place: of ten jobs one is forgotten, and another one is claimed and forgotten then.
-const BREAKAGE: [(&str, &str); 2] = [
+/// What stands in the guard, and what is put in its place: of ten jobs one is forgotten, one is claimed and forgotten then, and of one the return is.
+const BREAKAGE: [(&str, &str, &str); 3] = [
     (
+        "gate",
         "        self.log(\"heard\", jid)\n",
         "        self.log(\"heard\", jid)\n        if self.peers[peer].count % 10 == 3:\n            return DROP\n",
     ),
     (
+        "gate",
         "        return self._conclude(key, verdict)\n\n    def look_again",
         "        verdict = self._conclude(key, verdict)\n        return DROP if self.peers[peer].count % 10 == 7 else verdict\n\n    def look_again",
+    ),
+    (
+        "wraps",
+        "begin(self, package)\n            try:\n                return await",
+        "begin(self, package)\n            is_return = watch and package.startswith(b\"__master_req\") and b\"_return\" in package\n\
+            \x20           guard.returns = getattr(guard, \"returns\", 0) + bool(is_return)\n\
+            \x20           if is_return and guard.returns % 10 == 5:\n                return None\n\
+            \x20           try:\n                return await",
     ),
 ];
 
@@ -83,18 +94,16 @@ fn install_broken(scene: &Scene) {
     let copy = directory.path().join("tree");
     let copied = Command::new("cp").args(["-a", "--reflink=auto", text(&tree(RELEASE)), text(&copy)]).status().unwrap();
     assert!(copied.success());
-    let found = Command::new("find").arg(&copy).args(["-path", "*/sidle_guard/gate.py"]).output().unwrap();
-    let gate = String::from_utf8(found.stdout).unwrap().trim().to_owned();
-    let mut text = fs::read_to_string(&gate).unwrap();
-    for (good, bad) in BREAKAGE {
-        assert_eq!(text.matches(good).count(), 1, "the guard has another form: {good}");
-        text = text.replace(good, bad);
+    let found = Command::new("find").arg(&copy).args(["-type", "d", "-name", "sidle_guard"]).output().unwrap();
+    let guard = PathBuf::from(String::from_utf8(found.stdout).unwrap().trim());
+    for (module, good, bad) in BREAKAGE {
+        let path = guard.join(format!("{module}.py"));
+        let whole = fs::read_to_string(&path).unwrap();
+        assert_eq!(whole.matches(good).count(), 1, "the guard has another form: {good}");
+        fs::write(&path, whole.replace(good, bad)).unwrap();
     }
-    fs::write(&gate, text).unwrap();
     // What is compiled would be taken for it, unseen.
-    let compiled =
-        Command::new("find").arg(&copy).args(["-path", "*/sidle_guard/__pycache__/gate.*", "-delete"]).status();
-    assert!(compiled.unwrap().success());
+    fs::remove_dir_all(guard.join("__pycache__")).unwrap();
     scene.host.install(&scene.author.salt_from(BROKEN, &copy)).ok();
 }
 
@@ -111,7 +120,7 @@ fn a_guard_that_loses_jobs_is_found_out_and_each_loss_has_its_name() {
         println!("{finding}");
     }
     let fates: BTreeSet<Fate> = findings.iter().map(|finding| finding.fate).collect();
-    assert_eq!(fates, BTreeSet::from([Fate::Unclaimed, Fate::Unrun]), "{report:#?}");
+    assert_eq!(fates, BTreeSet::from([Fate::Unclaimed, Fate::Unrun, Fate::Unreturned]), "{report:#?}");
     assert!(findings.len() * 2 < report.jobs.len(), "what is not lost is whole: {report:#?}");
     report.assert_watched();
     let told = report.verdict().expect_err("a guard that loses jobs passes for a good one");

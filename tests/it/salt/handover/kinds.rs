@@ -16,6 +16,7 @@ fn is_lossless(what: &str, wanted: &Wanted<'_>) {
     }
     let report = stream.end();
     report.assert_lossless(what);
+    report.assert_watched();
     report.assert_steady_schedule(what);
     let answered: Vec<&str> = report.releases.keys().map(String::as_str).collect();
     assert_eq!(answered, releases, "{what}: {:?}", report.releases);
