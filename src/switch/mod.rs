@@ -15,6 +15,7 @@
 //!
 //! - [`machine`] is the table: phase × outcome → phase. It knows no time and no file. [`phase`] says what each phase is.
 //! - [`record`] is one switch: what was asked for, how far it is, what went wrong, how long nobody was there.
+//! - [`story`] is what happened in it, step by step, and part of the record.
 //! - [`limits`] says how long a phase may last.
 //! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
 //! - [`history`] is one line for each switch that ended, [`verdicts`] what is held against releases.
@@ -73,6 +74,7 @@ pub mod roles;
 pub mod running;
 pub mod schedule;
 pub mod snapshot;
+pub mod story;
 pub mod verdicts;
 pub mod which;
 pub mod windows;
@@ -83,5 +85,6 @@ pub use limits::Limits;
 pub use machine::{Act, Former, Mode, Outcome, Side};
 pub use phase::Phase;
 pub use record::{Adopted, Cause, Failure, Purpose, Switch};
+pub use story::{Ending, Story, StoryStep};
 
 crate::reports!(error::DriveError, files::FilesError, JournalError, RequestError);
