@@ -24,6 +24,7 @@
 //! - [`snapshot`] is what a configuration directory was before a trial, [`configuration`] when it is put back.
 //! - [`drive`] is the driver, [`acts`] what it does; [`processes`], [`running`] and [`ends`] are the agent's processes, [`rehearse`] a
 //!   rehearsal, [`rehearsing`] when there is one, [`preparing`] what it may lead to: that extras are laid over the new release ([`rebuild`]).
+//! - [`telling`] logs what changes in the journal, and which processes end.
 //! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
 //!
 //! # What the driver does
@@ -75,6 +76,7 @@ pub mod running;
 pub mod schedule;
 pub mod snapshot;
 pub mod story;
+pub mod telling;
 pub mod verdicts;
 pub mod which;
 pub mod windows;
