@@ -16,6 +16,7 @@ pub mod output;
 pub mod pack;
 pub mod plain;
 pub mod status;
+pub mod story;
 pub mod supervise;
 pub mod switching;
 pub mod timing;
