@@ -29,6 +29,7 @@ mod handover;
 mod install;
 mod keyring;
 mod lazy;
+mod logs;
 mod machine;
 mod messages;
 mod mirror;
