@@ -162,7 +162,7 @@ fn the_history_tells_the_same_story_after_the_supervisor_was_killed_and_came_bac
 #[test]
 fn a_command_says_how_it_works_only_where_it_is_asked_to() {
     let (host, _author) = two_releases();
-    for arguments in [&["list"][..], &["status"], &["verify", DEMO, "1.0-1"], &["history", DEMO], &["collect", DEMO]] {
+    for arguments in [&["list"][..], &["status"], &["verify", DEMO, "1.0-1"], &["history", DEMO], &["trust", "show"]] {
         let silent = host.sidle(arguments);
         assert_eq!(silent.stderr, "", "{arguments:?}");
         let told = host.sidle(&[arguments, &["-v"]].concat());

@@ -427,11 +427,13 @@ fn the_longest_journal_and_history_can_be_read_again() {
     assert!((30_000..JOURNAL_LENGTH_MAXIMUM).contains(&(bytes.len() as u64)), "{}", bytes.len());
     assert_eq!(Journal::parse(&bytes).unwrap(), journal);
     let entry = Entry::of(&journal.live.unwrap()).unwrap();
-    let history = (1..=400).fold(History::default(), |history, id| {
-        let mut entry = entry.clone();
-        entry.id = id;
-        history.with(entry)
-    });
+    // More of them than may be read.
+    let one = String::from_utf8(History::default().with(entry.clone()).to_bytes()).unwrap();
+    let many: String = (1..=150).map(|id| one.replacen("\"id\":1,", &format!("\"id\":{id},"), 1)).collect();
+    assert!(many.len() as u64 > HISTORY_LENGTH_MAXIMUM, "{}", many.len());
+    let mut last = entry;
+    last.id = 400;
+    let history = History::parse(many.as_bytes()).unwrap().with(last);
     let bytes = history.to_bytes();
     assert!((HISTORY_LENGTH_MAXIMUM / 2..=HISTORY_LENGTH_MAXIMUM).contains(&(bytes.len() as u64)), "{}", bytes.len());
     assert!(history.find(1).is_none() && history.find(400).is_some());
