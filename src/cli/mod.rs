@@ -10,10 +10,13 @@ pub mod ground;
 pub mod hold;
 pub mod host;
 pub mod input;
+pub mod log;
 pub mod mirror;
 pub mod output;
 pub mod pack;
+pub mod plain;
 pub mod status;
+pub mod story;
 pub mod supervise;
 pub mod switching;
 pub mod timing;
@@ -29,12 +32,15 @@ use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
-use crate::os::{OsError, environment, file, memory, process};
+use crate::os::standard_error::Reader;
+use crate::os::{OsError, clock, environment, file, memory, process};
 use crate::rehearsal::Rehearser;
-use clap::{Args, Parser, Subcommand};
+use crate::switch::telling::seconds;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use output::Output;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tracing::{Level, debug};
 
 /// Upgrades the agents that run a fleet: side by side, verified, reversible.
 #[derive(Debug, Parser)]
@@ -58,7 +64,7 @@ pub struct Common {
     /// Prints errors only
     #[arg(long, short, global = true)]
     quiet: bool,
-    /// Prints more
+    /// Prints more, on standard error: what is done, and how
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
@@ -151,25 +157,60 @@ pub enum Ended {
 /// Parses the command line, does what it says, prints, and gives the exit code.
 pub fn main() -> ExitCode {
     memory::keep_large_blocks_apart();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        let verb = matches.subcommand_name().unwrap_or_default().to_owned();
+        Ok((Cli::from_arg_matches(&matches)?, verb))
+    });
+    let (cli, verb) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help and version are no errors; both are printed by clap.
             let _ = error.print();
             return if error.use_stderr() { exit::code(Class::Usage) } else { ExitCode::SUCCESS };
         }
     };
-    let output = Output::new(cli.common.json, cli.common.quiet, cli.common.verbose);
+    let output = Output::new(cli.common.json, cli.common.quiet);
+    log::install(cli.level(), cli.verb.reader());
+    let began = clock::since_boot();
+    debug!(version = env!("CARGO_PKG_VERSION"), root = %cli.common.root.display(), "sidle {verb} begins");
     let ended = absolute(&cli.common.root).map_err(Report::from).and_then(|root| {
         let context = Context { layout: Layout::new(&root), output: output.clone() };
         perform(cli.verb, &context)
     });
+    let class = match &ended {
+        Ok(Ended::Well) => None,
+        Ok(Ended::As(class)) => Some(*class),
+        Err(report) => Some(report.class),
+    };
+    let took = seconds(clock::since_boot().saturating_sub(began));
+    debug!(exit = class.map_or(0, exit::number), took, "sidle ends");
     match ended {
         Ok(Ended::Well) => ExitCode::SUCCESS,
         Ok(Ended::As(class)) => exit::code(class),
         Err(report) => {
             output.failure(&report);
             exit::code(report.class)
+        }
+    }
+}
+
+impl Cli {
+    /// What is logged: a supervisor tells what happens, a command what it has to handle.
+    fn level(&self) -> Level {
+        match (&self.verb, self.common.quiet, self.common.verbose) {
+            (_, true, _) => Level::ERROR,
+            (_, false, 1..) => Level::DEBUG,
+            (Verb::Supervise(_), false, 0) => Level::INFO,
+            (_, false, 0) => Level::WARN,
+        }
+    }
+}
+
+impl Verb {
+    fn reader(&self) -> Reader {
+        match self {
+            Self::Supervise(_) => Reader::MayMissLines,
+            _ => Reader::IsWaitedFor,
         }
     }
 }

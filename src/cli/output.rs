@@ -12,18 +12,12 @@ use std::io::{IsTerminal as _, Write as _};
 pub struct Output {
     json: bool,
     quiet: bool,
-    verbose: u8,
 }
 
 impl Output {
     /// As the options say.
-    pub fn new(json: bool, quiet: bool, verbose: u8) -> Self {
-        Self { json, quiet, verbose }
-    }
-
-    /// True where a person wants to know more.
-    pub fn is_verbose(&self) -> bool {
-        self.verbose > 0
+    pub fn new(json: bool, quiet: bool) -> Self {
+        Self { json, quiet }
     }
 
     /// The result of a command: `text` for people, `value` (an object, to which the schema number is added) for programs.

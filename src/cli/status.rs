@@ -4,6 +4,7 @@ use super::adopt::record::Adoption;
 use super::adopt::way_out;
 use super::follow::words;
 use super::ground::{self, HostChanges};
+use super::story::story;
 use super::trees::{Sample, Trees, exposition};
 use super::{Context, Ended, instance_of};
 use crate::failure::{Class, Report};
@@ -16,9 +17,10 @@ use crate::switch::hold::Hold;
 use crate::switch::{Entry, Journal, Phase};
 use crate::version::Release;
 use clap::Args;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// `sidle status [PACKAGE]`
 #[derive(Debug, Args)]
@@ -41,6 +43,9 @@ pub struct HistoryArguments {
     /// The instance; the package's default one without this
     #[arg(long)]
     instance: Option<InstanceName>,
+    /// Tells what happened in this one switch, step by step, also while it is under way
+    #[arg(long, value_name = "NUMBER")]
+    id: Option<u64>,
 }
 
 /// Tells how things are.
@@ -265,6 +270,9 @@ fn ways_out(
 pub fn history(context: &Context, arguments: &HistoryArguments) -> Result<Ended, Report> {
     let instance = instance_of(&arguments.package, arguments.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
+    if let Some(id) = arguments.id {
+        return story(context, &files, id);
+    }
     let (history, again) = (files.history()?, files.rehearsed_again()?);
     let switches = history.entries().iter().map(|entry| (entry.ended_at, line(entry)));
     let mut lines: Vec<(Timestamp, String)> =
@@ -281,16 +289,11 @@ pub fn history(context: &Context, arguments: &HistoryArguments) -> Result<Ended,
 
 fn line(entry: &Entry) -> String {
     let from = entry.from.as_ref().map_or_else(|| "nothing".to_owned(), Release::to_string);
-    let result = match entry.result {
-        Phase::Committed => "done".to_owned(),
-        other => other.to_string(),
-    };
     let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
     let reason = if entry.reason.is_empty() { String::new() } else { format!(" ({})", entry.reason) };
-    let outage = SignedDuration::from_millis(i64::try_from(entry.outage_milliseconds).unwrap_or(i64::MAX));
     let origin = entry.origin.as_ref().map_or_else(String::new, |origin| format!(", {origin}"));
     let told = format!(
-        "{}  #{} {} {} -> {} ({}) by {}{origin}{reason}: {result}{why}; outage {:.1} s",
+        "{}  #{} {} {} -> {} ({}) by {}{origin}{reason}: {}{why}; outage {}",
         moment(entry.ended_at),
         entry.id,
         entry.purpose,
@@ -298,9 +301,23 @@ fn line(entry: &Entry) -> String {
         entry.to,
         entry.mode,
         entry.by,
-        outage.as_secs_f64()
+        result(entry.result),
+        outage(entry.outage_milliseconds)
     );
     std::iter::once(told).chain(entry.notes.iter().cloned()).collect::<Vec<_>>().join("; ")
+}
+
+/// How a switch ended, in words.
+pub(super) fn result(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Committed => "done",
+        other => other.word(),
+    }
+}
+
+/// How long nobody was there, in words.
+pub(super) fn outage(milliseconds: u64) -> String {
+    format!("{:.1} s", Duration::from_millis(milliseconds).as_secs_f64())
 }
 
 /// UTC to the second, which sorts.

@@ -265,7 +265,11 @@ fn begin(
 ) -> Result<Ended, Report> {
     let settings = crate::config::Settings::read(&context.layout)?;
     let instance = instance_of(package, terms.instance.as_ref());
-    let wish = wish(&settings, &instance, terms, purpose, to)?;
+    let wish = wish(&settings, &instance, terms, purpose, to.clone()).inspect_err(|why| {
+        // Who looks into the log later sees it there; without a supervisor there is none.
+        let refused = Request::Refused { purpose, to, why: why.clone() };
+        let _ = ask(&context.layout, &instance, &refused);
+    })?;
     let files = InstanceFiles::new(&context.layout, &instance, package);
     beside::refuse(context, &files, &wish.to)?;
     match reach(context, &files, &Request::Switch(Box::new(wish.clone())))? {

@@ -15,6 +15,7 @@ use crate::os::{clock, random};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
+use tracing::debug;
 
 /// All mirrors, in the order of the settings.
 pub(super) struct Mirrors<'a> {
@@ -238,6 +239,7 @@ impl<'a> Mirrors<'a> {
     /// Asks a mirror for a file, or these bytes of it.
     pub(super) fn ask(&self, index: usize, path: &FilePath, ask: Ask) -> Result<Reply, Fault> {
         let ask = Ask { patience: self.meter.patience()?, ..ask };
+        debug!("mirror {} of the settings is asked for {path}", index + 1);
         match &self.all[index].place {
             Place::Http(http) => http.get(path, &ask),
             Place::Directory(root) => directory::get(root, path, &ask),

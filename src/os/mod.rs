@@ -23,6 +23,7 @@ pub mod random;
 pub mod signals;
 pub mod socket;
 pub mod space;
+pub mod standard_error;
 pub mod units;
 pub mod walk;
 pub mod watch;

@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tracing::debug;
 
 pub use rustix::process::Signal as SignalNumber;
 
@@ -152,6 +153,8 @@ impl Program {
     }
 
     fn command(&self, input: Input) -> Command {
+        // Neither arguments nor environment: they may hold what is secret.
+        debug!(program = %self.path.display(), "a program is started");
         let mut command = Command::new(&self.path);
         command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
         for name in &self.without {

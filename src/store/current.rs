@@ -6,6 +6,7 @@ use crate::layout::{self, Layout};
 use crate::name::InstanceName;
 use crate::version::Release;
 use std::path::{Path, PathBuf};
+use tracing::debug;
 
 impl Store {
     /// The release that an instance's link names; None before its first commit. A link that sidle didn't write is an error.
@@ -28,6 +29,7 @@ impl Store {
         let target: PathBuf = [layout::VERSIONS, &release.to_string()].iter().collect();
         directory.replace_symlink(&target, Layout::link_name(&self.package, instance))?;
         crash_point!("flip.after");
+        debug!(%instance, "`current` names {release} now");
         Ok(())
     }
 

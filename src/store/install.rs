@@ -23,6 +23,7 @@ use crate::os::{dir::Dir, host, walk};
 use crate::trust::{Authority, Floor, MetadataFiles, TrustedTargets, Warning, target};
 use crate::version::Release;
 use std::io::Read;
+use tracing::debug;
 
 /// Where to install, and how.
 pub struct Placement<'a> {
@@ -232,6 +233,7 @@ impl Store {
         staging.make_dir(&name, 0o755)?;
         let tree = staging.child(&name)?;
         crash_point!("install.staged");
+        debug!(package = %self.package, "{release} is unpacked into the place for staging");
         fill(&approved.manifest, self, &tree)?;
         crash_point!("install.unpacked");
         make_durable(&tree)?;
@@ -244,6 +246,7 @@ impl Store {
         let receipt = Receipt { manifest: &approved.manifest_bytes, authority: &approved.authority, index: &index };
         self.write_receipt(lock, &release, &receipt)?;
         crash_point!("install.done");
+        debug!(package = %self.package, "{release} is installed");
         Ok(())
     }
 }

@@ -30,6 +30,7 @@ use crate::os::lock::{self, Attempt, Lock};
 use crate::os::{clock, proc_fs};
 use crate::version::Release;
 use std::time::Duration;
+use tracing::debug;
 
 /// A result of the store.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -104,7 +105,10 @@ impl Store {
         loop {
             let attempt = lock::try_exclusive(receipts.lock_fd()?);
             match attempt.map_err(|source| StoreError::lock(receipts, source))? {
-                Attempt::Held(lock) => return Ok(lock),
+                Attempt::Held(lock) => {
+                    debug!(package = %self.package, "the package is locked for this command");
+                    return Ok(lock);
+                }
                 Attempt::Unsupported(source) => return Err(StoreError::lock(receipts, source)),
                 Attempt::Busy if clock::since_boot() < give_up_at => clock::sleep(LOCK_LOOK_AGAIN),
                 Attempt::Busy => {

@@ -67,7 +67,7 @@ impl Supervisor {
         }
         match self.driver.release(now) {
             Ok(()) => self.releasing = None,
-            Err(error) => self.trouble = Some(error.to_string()),
+            Err(error) => self.troubled(error.to_string()),
         }
         Duration::ZERO
     }

@@ -43,6 +43,25 @@ pub enum Request {
     },
     /// Take the live switch back.
     Cancel,
+    /// Nothing: the command itself has refused what was asked of it, which belongs into the log.
+    Refused {
+        /// What was asked for.
+        purpose: Purpose,
+        /// To which release.
+        to: Release,
+        /// Why not.
+        why: Report,
+    },
+}
+
+impl Request {
+    /// The switch that is wanted; None: it is about something else.
+    pub fn wish(&self) -> Option<&Wish> {
+        match self {
+            Self::Switch(wish) | Self::TakeUp(wish) | Self::Adopt { wish, .. } => Some(wish),
+            Self::Release { .. } | Self::Cancel | Self::Refused { .. } => None,
+        }
+    }
 }
 
 /// A wish for a switch, as it travels.

@@ -36,6 +36,8 @@ pub enum Event {
 pub struct Question {
     /// What is asked, or why it can't be understood.
     pub request: Result<Request, Report>,
+    /// The user who asks, as the kernel knows them.
+    pub by: String,
     stream: UnixStream,
 }
 
@@ -131,7 +133,9 @@ async fn changed(watch: Option<&pipe::Receiver>) {
 }
 
 async fn asked(mut stream: UnixStream) -> Event {
-    let allowed = socket::peer_user(&stream).is_ok_and(|user| user == 0 || user == process::user());
+    let user = socket::peer_user(&stream).ok();
+    let allowed = user.is_some_and(|user| user == 0 || user == process::user());
+    let by = user.map_or_else(|| "nobody knows whom".to_owned(), process::user_name);
     if !allowed {
         let refusal = Report {
             class: Class::Failed,
@@ -139,12 +143,12 @@ async fn asked(mut stream: UnixStream) -> Event {
             causes: Vec::new(),
             hint: Some("ask as the owner of the instance, or as root".to_owned()),
         };
-        return Event::Asked(Box::new(Question { request: Err(refusal), stream }));
+        return Event::Asked(Box::new(Question { request: Err(refusal), by, stream }));
     }
     let mut line = String::new();
     let read = async { BufReader::new((&mut stream).take(LINE_LENGTH_MAXIMUM)).read_line(&mut line).await };
     match tokio::time::timeout(QUESTION_WAIT, read).await {
-        Ok(Ok(_)) => Event::Asked(Box::new(Question { request: control::parse(&line), stream })),
+        Ok(Ok(_)) => Event::Asked(Box::new(Question { request: control::parse(&line), by, stream })),
         Ok(Err(_)) | Err(_) => Event::Timer,
     }
 }

@@ -12,6 +12,7 @@ use crate::switch::rehearsed::Rehearsed;
 use crate::version::Release;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tracing::warn;
 
 /// How often a rehearsal is looked at whose end wakes the supervisor anyway: it may hang.
 const REHEARSAL_LOOK: Duration = Duration::from_secs(1);
@@ -69,6 +70,7 @@ impl Supervisor {
         match self.find_out(now) {
             Ok(pause) => pause,
             Err(report) => {
+                warn!(instance = %self.settings.instance, why = %report, "it can't be found out whether the host has changed");
                 self.ground.trouble = Some(report.to_string());
                 self.ground.due = Some(now.since_boot.saturating_add(self.settings.host_look));
                 HEALTH_LOOK
@@ -87,8 +89,9 @@ impl Supervisor {
             let UnderWay { shift: Shift { release, ground, changes }, .. } = under_way;
             let lacks = ground::lacks(&self.driver.store().manifest(&release)?);
             let files = self.driver.files();
-            let again =
-                files.rehearsed_again()?.with(Rehearsed::new(release, now.wall, (ground, changes), lacks, came));
+            let rehearsed = Rehearsed::new(release, now.wall, (ground, changes), lacks, came);
+            self.tell_rehearsed_again(&rehearsed);
+            let again = files.rehearsed_again()?.with(rehearsed);
             files.write_rehearsed_again(self.driver.lock(), &again)?;
             // The other release may be due, too.
             self.ground.due = Some(now.since_boot);

@@ -36,7 +36,9 @@ impl Supervisor {
         };
         if status.lacks.is_none() && self.driver.journal().live.is_none() && !self.restart.is_loop() {
             self.trouble = None;
+            self.recovered();
         }
+        self.tell_health(&status);
         let pause = pause(&status);
         self.health = Some((now.since_boot, status));
         pause

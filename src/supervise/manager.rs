@@ -44,7 +44,7 @@ impl Supervisor {
         if let (Some(release), None) = (running.and_then(Which::release), &journal.live) {
             let wish = self.own_wish(Purpose::Restart, None, release.clone(), "the service was restarted");
             if let Err(report) = self.begin(wish, None, now) {
-                self.trouble = Some(report.to_string());
+                self.troubled(report.to_string());
             }
         }
         self.restarting = self.directory.remove_file(RESTART_NAME).is_err();

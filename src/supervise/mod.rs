@@ -5,6 +5,7 @@ pub mod choose;
 pub mod control;
 pub mod events;
 mod ground;
+mod log;
 mod look;
 pub mod manager;
 pub mod pace;
@@ -84,6 +85,7 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
     let directory = Dir::open_or_create(&layout.run(&settings.instance), 0o755)?;
     let mut supervisor = Supervisor::new(layout, settings, registry, directory.try_clone()?)?;
     let mut events = Events::new(socket::listen(&directory, control::SOCKET_NAME)?)?;
+    supervisor.tell_settings();
     signals::admit()?;
     let ended = runtime.block_on(async {
         let mut announced = false;
@@ -109,6 +111,7 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
     if !supervisor.restarting {
         directory.remove_file(status::STATUS_NAME)?;
     }
+    supervisor.tell_end();
     ended
 }
 
@@ -130,6 +133,8 @@ struct Supervisor {
     restart: Restart,
     health: Option<(Duration, AgentStatus)>,
     trouble: Option<String>,
+    /// The last trouble that is in the log; None: it is over.
+    told: Option<String>,
     written: Option<SupervisorStatus>,
     /// Since when something that is to be gone isn't.
     lingering: Option<Duration>,
@@ -199,6 +204,7 @@ impl Supervisor {
             restart,
             health: None,
             trouble: None,
+            told: None,
             written: None,
             lingering: None,
             ending: None,
@@ -224,7 +230,7 @@ impl Supervisor {
     /// supervisor (a full /run, say): it is told where it can be, and tried again.
     fn turn(&mut self, now: Moment) -> Duration {
         self.act(now).unwrap_or_else(|report| {
-            self.trouble = Some(report.to_string());
+            self.troubled(report.to_string());
             HEALTH_LOOK_SOON
         })
     }
@@ -233,6 +239,7 @@ impl Supervisor {
         if self.processes.reap()? {
             self.health = None;
         }
+        self.driver.tell_ends(&mut self.processes);
         let rehearsed = self.driver.children().into_iter().chain(self.ground.child()).chain(self.tree.children());
         children::take_others(&self.processes.children().into_iter().chain(rehearsed).collect())?;
         self.note_ends(now);
@@ -259,7 +266,7 @@ impl Supervisor {
             Ok(step) => step,
             // A full disk, say: nothing is believed that is not written, so the same act is due again.
             Err(error) => {
-                self.trouble = Some(error.to_string());
+                self.troubled(error.to_string());
                 Step::Waits
             }
         };
@@ -297,7 +304,7 @@ impl Supervisor {
                     return END_LOOK;
                 }
             }
-            Err(error) => self.trouble = Some(error.to_string()),
+            Err(error) => self.troubled(error.to_string()),
         }
         let Some(which) = kept else { return HEALTH_LOOK };
         if self.processes.of(which).is_some() {
@@ -308,15 +315,21 @@ impl Supervisor {
         if pause > Duration::ZERO {
             return pause;
         }
+        let _ = self.processes.how_ended(which);
+        self.driver.tell_ends(&mut self.processes);
         let how = self.processes.how_ended(which);
         let loops = which.release().and_then(|release| self.restart.trouble(release, how));
         let again = how.map(|how| format!("the agent {how} and was started again"));
         let started = self.start(which);
         let damaged = started.as_ref().err().filter(|report| report.class == Class::Integrity).map(ToString::to_string);
-        self.trouble = match started {
-            Err(report) => Some(report.to_string()),
-            Ok(mended) => loops.clone().or(again).or(mended),
-        };
+        match started {
+            Err(report) => self.needs_a_person(report.to_string()),
+            Ok(mended) => match (loops.clone(), again.or(mended)) {
+                (Some(loops), _) => self.needs_a_person(loops),
+                // In the log already: the end and the start, or the repair.
+                (None, other) => self.trouble = other,
+            },
+        }
         self.health = None;
         self.restart.begins(now.since_boot);
         if let Some(loops) = loops {
@@ -334,6 +347,7 @@ impl Supervisor {
         // Who it is that starts an adopted agent, it is not this supervisor.
         let Some(release) = which.release() else { return Ok(None) };
         let mended = store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
+        self.tell_mended(mended.as_deref());
         let manifest = store.manifest(release)?;
         self.processes.start(which, &manifest, Origin::Boot, Role::Active)?;
         Ok(mended)
@@ -345,10 +359,12 @@ impl Supervisor {
             Event::TreeChanged => self.tree_changed(now),
             Event::Renew => self.renewal = Renewal::Wanted,
             Event::Asked(question) => {
+                self.tell_question(&question);
                 let answer = match question.request.clone() {
                     Ok(request) => self.answer(request, now),
                     Err(report) => Answer::Refused(report),
                 };
+                self.tell_refusal(&question, &answer);
                 question.answer(&answer);
             }
             Event::Told => {
@@ -357,9 +373,10 @@ impl Supervisor {
                     return;
                 }
                 let first = self.ending.is_none();
+                self.tell_ending(first);
                 self.ending = Some(if first { now.since_boot } else { Duration::ZERO });
                 if let (true, Err(error)) = (first, self.processes.ask_to_end()) {
-                    self.trouble = Some(error.to_string());
+                    self.troubled(error.to_string());
                 }
             }
         }
@@ -380,6 +397,7 @@ impl Supervisor {
             Request::Adopt { wish, adopted } => self.adopt(*wish, *adopted, now),
             Request::Release { deadline_seconds } => self.release(Duration::from_secs(deadline_seconds), now),
             Request::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),
+            Request::Refused { .. } => Ok(self.driver.journal().last_id),
         };
         match done {
             Ok(switch) => Answer::Accepted { switch },

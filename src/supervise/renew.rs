@@ -6,6 +6,7 @@ use crate::failure::{Class, Report};
 use crate::os::process::{self, Input, Program, Said};
 use crate::os::signals;
 use std::time::Duration;
+use tracing::{info, warn};
 
 /// What makes `sidle supervise` look whether it could work, and nothing else.
 pub const CHECK_ARGUMENT: &str = "--check";
@@ -41,6 +42,7 @@ pub(super) async fn succeed(program: &Program, supervisor: &mut Supervisor, even
     if let Err(error) = held {
         supervisor.stays(&error.into());
     } else if matches!(event, Event::Timer | Event::Child | Event::Changed) {
+        info!(instance = %supervisor.settings.instance, "the supervisor becomes the program that lies at its path now");
         supervisor.stays(&program.execute(Input::Inherited).into());
     }
     if let Err(error) = signals::admit() {
@@ -61,7 +63,9 @@ impl Supervisor {
 
     /// It goes on as the program that it is.
     pub(super) fn stays(&mut self, report: &Report) {
-        self.renewal = Renewal::Failed(report.to_string());
+        let why = report.to_string();
+        warn!(instance = %self.settings.instance, why, "the supervisor stays the program that it is");
+        self.renewal = Renewal::Failed(why);
     }
 }
 

@@ -94,7 +94,7 @@ impl Supervisor {
         self.left = true;
         let (purpose, mode) = (Purpose::Rollback, Some(Mode::Now));
         if let Err(report) = self.begin(self.own_wish(purpose, mode, to, &loops), None, now) {
-            self.trouble = Some(format!("{loops}; {report}"));
+            self.needs_a_person(format!("{loops}; {report}"));
         }
     }
 
@@ -111,7 +111,7 @@ impl Supervisor {
         }
         let reason = format!("it could not be started: {damaged}");
         if let Err(report) = self.begin(self.own_wish(Purpose::Rollback, Some(Mode::Now), to, &reason), None, now) {
-            self.trouble = Some(format!("{damaged}; {report}"));
+            self.needs_a_person(format!("{damaged}; {report}"));
         }
     }
 

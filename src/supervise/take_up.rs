@@ -11,6 +11,7 @@ use crate::os::{OsError, proc_fs};
 use crate::switch::Purpose;
 use crate::switch::drive::Moment;
 use crate::switch::which::Which;
+use tracing::info;
 
 /// The mark of a wish that waits: for the live switch's end, since its process may have loaded what was there before.
 const TAKE_UP_NAME: &str = "take-up";
@@ -64,7 +65,10 @@ impl Supervisor {
                     self.settings.instance
                 ))
             }
-            Compared::Different => self.begin(wish, None, now),
+            Compared::Different => {
+                info!(instance = %self.settings.instance, "the agent's configuration is not what it runs with: it is taken up");
+                self.begin(wish, None, now)
+            }
         }
     }
 
@@ -78,7 +82,11 @@ impl Supervisor {
         if let Some(release) = release {
             let wish = self.own_wish(Purpose::Restart, None, release, "the configuration has changed");
             if let Err(report) = self.take_up(wish, now) {
-                self.trouble = Some(report.to_string()).filter(|_| report.class != Class::NothingToDo);
+                if report.class == Class::NothingToDo {
+                    self.trouble = None;
+                } else {
+                    self.troubled(report.to_string());
+                }
             }
         }
         if self.take_up == TakeUp::NotWanted && self.directory.remove_file(TAKE_UP_NAME).is_err() {

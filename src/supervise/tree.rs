@@ -16,6 +16,7 @@ use std::mem;
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
+use tracing::debug;
 
 /// How long changes may go on before the first look at them: whoever deletes a file mostly deletes more.
 const GATHER: Duration = Duration::from_millis(200);
@@ -34,8 +35,8 @@ const SCRUB_LOOK: Duration = Duration::from_secs(10 * 60);
 const SCRUB_SPREAD: u32 = 5;
 
 /// Exit codes of `sidle repair` that say that the tree is whole now: it was mended, and there was nothing to do.
-const WHOLE: [i32; 2] = [0, NOTHING_TO_DO];
-const NOTHING_TO_DO: i32 = 3;
+pub(super) const WHOLE: [i32; 2] = [0, NOTHING_TO_DO];
+pub(super) const NOTHING_TO_DO: i32 = 3;
 
 /// What is known of the running trees.
 #[derive(Debug, Default)]
@@ -130,7 +131,7 @@ impl Supervisor {
     /// Looks after the trees of what runs; gives how long it may rest.
     pub(super) fn watch_trees(&mut self, now: Moment) -> Duration {
         self.tend(now).unwrap_or_else(|report| {
-            self.trouble = Some(report.to_string());
+            self.troubled(report.to_string());
             self.tree.due = Some(now.since_boot.saturating_add(POLL));
             HEALTH_LOOK
         })
@@ -205,7 +206,9 @@ impl Supervisor {
         let is_whole = status.code().is_some_and(|code| WHOLE.contains(&code));
         self.tree.broken.retain(|broken| *broken != release);
         self.tree.failures = if is_whole { 0 } else { self.tree.failures.saturating_add(1) };
-        if self.tree.failures >= TRIES {
+        let is_lasting = self.tree.failures >= TRIES;
+        self.tell_repair(&release, status, is_lasting);
+        if is_lasting {
             self.tree.broken.push(release);
         }
         if self.tree.round.is_empty() {
@@ -233,6 +236,7 @@ impl Supervisor {
         }
         let package = self.settings.package.to_string();
         if let Some(release) = self.tree.round.pop() {
+            debug!(instance = %self.settings.instance, "the files of {release} are looked at");
             let arguments = ["repair", &package, &release.to_string(), "--watch"];
             self.tree.work = Some(Work { child: self.start_own(&arguments)?, release });
         }
@@ -241,10 +245,12 @@ impl Supervisor {
 
     fn scrub_when_due(&mut self, now: Moment) -> Result<(), Report> {
         if let Some(mut scrub) = self.tree.scrub.take() {
-            if scrub.try_wait().map_err(not_waited_for)?.is_none() {
-                self.tree.scrub = Some(scrub);
+            match scrub.try_wait().map_err(not_waited_for)? {
+                None => self.tree.scrub = Some(scrub),
+                Some(status) => self.tell_scrub(status),
             }
         } else if self.is_scrub_due(now)? {
+            debug!(instance = %self.settings.instance, "a scrub begins");
             self.tree.scrub = Some(self.start_own(&["scrub", self.settings.package.as_str()])?);
         }
         Ok(())

@@ -8,6 +8,7 @@ use super::files::{DriverLock, InstanceFiles};
 use super::preparing::Preparing;
 use super::processes::Processes;
 use super::roles::{self, Backlog};
+use super::telling;
 use super::{Act, Journal, Limits, Outcome, Purpose, Request, Side, Switch};
 use crate::crash_point;
 use crate::failure::Report;
@@ -18,6 +19,7 @@ use crate::version::Release;
 use jiff::Timestamp;
 use std::path::PathBuf;
 use std::time::Duration;
+use tracing::{debug, warn};
 
 /// The present, on both clocks.
 #[derive(Debug, Clone, Copy)]
@@ -97,6 +99,8 @@ pub struct Driver {
     pub(super) rehearsals: Option<Rehearsals>,
     pub(super) preparing: Option<Preparing>,
     pub(super) keeping: Option<Keeping>,
+    /// The act of the present phase, once it has been performed.
+    pub(super) performed: Option<Act>,
     /// Whether the side on its way out has been told to take nothing any more; begun anew with each phase.
     pub(super) backlog: Backlog,
 }
@@ -121,6 +125,7 @@ impl Driver {
             rehearsals,
             preparing,
             keeping,
+            performed: None,
             backlog,
         })
     }
@@ -170,6 +175,7 @@ impl Driver {
         crash_point!("journal.before");
         self.files.write_journal(&self.lock, &journal)?;
         crash_point!("journal.after");
+        telling::changes(&self.journal, &journal);
         let phase = |journal: &Journal| journal.live.as_ref().map(|live| (live.id, live.phase, live.setbacks));
         let moved = phase(&journal) != phase(&self.journal);
         if moved {
@@ -177,6 +183,7 @@ impl Driver {
             self.asked = Asked::default();
             self.backlog = Backlog::Possible;
             self.preparing = None;
+            self.performed = None;
         }
         self.journal = journal;
         Ok(if moved { Step::Moved } else { Step::Waits })
@@ -220,7 +227,16 @@ impl Driver {
 
     /// Makes sure that a release is whole, with what this host has. Gives what there is to tell of that.
     pub(super) fn mended(&self, release: &Release) -> Result<Vec<String>, StoreError> {
-        Ok(self.store.verify_or_repair(release)?.map(|repaired| repaired.told(release)).into_iter().collect())
+        let mended = self.store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
+        if let Some(mended) = &mended {
+            warn!(instance = %self.journal.instance, "{mended}");
+        }
+        Ok(mended.into_iter().collect())
+    }
+
+    /// Logs the processes that have ended since it was last asked to.
+    pub fn tell_ends(&self, processes: &mut Processes) {
+        telling::ends(processes, &self.journal);
     }
 
     /// The refusal of a switch of this purpose, where a person holds the instance.
@@ -292,10 +308,14 @@ impl Driver {
         if let Some(trial) = live.which(Side::Trial).filter(|_| comes_up && waited >= self.limits.start / 2) {
             processes.serve(trial)?;
         }
+        if self.performed.replace(act).is_none() {
+            debug!(instance = %live.instance, phase = %live.phase, act = ?act, "switch {} acts", live.id);
+        }
         let outcome = match gone(&live, processes) {
             Some(lost) => lost,
             None => self.perform(act, &live, processes, now)?,
         };
+        self.tell_ends(processes);
         let outcome = match outcome {
             Outcome::Done if act == Act::Watch && self.is_owed_an_answer(&live, processes, now) => {
                 Outcome::NotYet("the new process to reach its peers once more".to_owned())

@@ -22,6 +22,8 @@ pub struct End {
     pub how: String,
     /// What it had not finished, as its guard told last.
     pub unfinished: Vec<Job>,
+    /// Every process was asked to end: the service is stopped.
+    pub is_asked_for: bool,
 }
 
 /// What is known of processes that have ended.
@@ -29,6 +31,10 @@ pub struct End {
 pub(super) struct Ends {
     /// Those that nobody has taken note of yet.
     untold: Vec<End>,
+    /// Those that are not in the log yet.
+    unlogged: Vec<End>,
+    /// Every process was asked to end.
+    asked: bool,
     /// How the last ones ended, the latest at the end.
     known: Vec<(Record, String)>,
 }
@@ -40,6 +46,13 @@ impl Ends {
             self.known.remove(0);
         }
         self.known.push((record.clone(), how));
+    }
+
+    /// Tells of a process whose end is noticed only now.
+    pub(super) fn note(&mut self, record: &Record, how: String, unfinished: Vec<Job>) -> End {
+        let end = End { record: record.clone(), how, unfinished, is_asked_for: self.asked };
+        self.unlogged.push(end.clone());
+        end
     }
 
     /// One that is started now has not ended: what is known of those before it says nothing of it.
@@ -72,7 +85,8 @@ impl Processes {
                 let how = status.map_or_else(|| "ended".to_owned(), told);
                 let report = gate.report(running.record.leader.pid).filter(|_| running.guarded);
                 ends.remember(&running.record, how.clone());
-                ends.untold.push(End { record: running.record.clone(), how, unfinished: running.unfinished(report) });
+                let end = ends.note(&running.record.clone(), how, running.unfinished(report));
+                ends.untold.push(end);
             }
             running.lives()
         });
@@ -86,6 +100,11 @@ impl Processes {
     /// The processes that have ended since this was last asked for.
     pub fn take_ends(&mut self) -> Vec<End> {
         std::mem::take(&mut self.ends.untold)
+    }
+
+    /// The processes that have ended since the log was last told.
+    pub(super) fn take_unlogged(&mut self) -> Vec<End> {
+        std::mem::take(&mut self.ends.unlogged)
     }
 
     /// Ends what a leader that is gone has left of the agent itself, so that nothing works beside the next process.
@@ -133,7 +152,8 @@ impl Processes {
     }
 
     /// Asks every leader to end in its own way: for a stop of the service, not for a switch.
-    pub fn ask_to_end(&self) -> Result<(), OsError> {
+    pub fn ask_to_end(&mut self) -> Result<(), OsError> {
+        self.ends.asked = true;
         for running in self.running.iter().filter(|running| running.record.foreign.is_none()) {
             running.thaw()?;
             running.record.leader.signal(SignalNumber::TERM)?;

@@ -5,6 +5,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::switch::machine::Mode;
 use crate::switch::phase::Phase;
 use crate::switch::record::{Failure, Purpose, Switch};
+use crate::switch::story::Story;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,10 @@ pub const HISTORY_NAME: &str = "history";
 /// How many switches are remembered. The file is written whole, so that no crash leaves half a line; it must stay small.
 pub const HISTORY_ENTRIES_MAXIMUM: usize = 500;
 
-/// Longest history read: every entry with texts of the greatest length, in characters of four bytes.
+/// How many of the last switches keep their story: the file is read whole by everybody who asks how an instance is.
+pub const STORIES_MAXIMUM: usize = 100;
+
+/// Longest history read, and so the longest written: far beyond what people write, and short enough to be read at once.
 pub const HISTORY_LENGTH_MAXIMUM: u64 = 16 * 1024 * 1024;
 
 /// A switch that ended.
@@ -57,6 +61,9 @@ pub struct Entry {
     /// What was noticed on the way.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What happened, step by step; empty: not kept any more.
+    #[serde(default)]
+    pub story: Story,
 }
 
 impl Entry {
@@ -80,6 +87,7 @@ impl Entry {
             by: switch.by.clone(),
             origin: switch.origin.clone(),
             notes: switch.notes.clone(),
+            story: switch.story.clone(),
         })
     }
 }
@@ -106,7 +114,8 @@ impl History {
         self.entries.iter().map(|entry| entry.id).max().unwrap_or(0)
     }
 
-    /// This history with `entry`, unless it is there already: an act may happen twice. Beyond the maximum the oldest ones go.
+    /// This history with `entry`, unless it is there already: an act may happen twice. Beyond the maximum the oldest ones go, and what could not
+    /// be read again for its length goes, too: a history that nobody can read would end every switch before it is settled.
     #[must_use]
     pub fn with(mut self, entry: Entry) -> Self {
         if self.find(entry.id).is_none() {
@@ -114,16 +123,20 @@ impl History {
         }
         let surplus = self.entries.len().saturating_sub(HISTORY_ENTRIES_MAXIMUM);
         self.entries.drain(..surplus);
+        let untold = self.entries.len().saturating_sub(STORIES_MAXIMUM);
+        self.entries.iter_mut().take(untold).for_each(|entry| entry.story = Story::default());
+        let length = |entry: &Entry| entry_bytes(entry).len() as u64;
+        let mut length_all: u64 = self.entries.iter().map(length).sum();
+        while length_all > HISTORY_LENGTH_MAXIMUM && self.entries.len() > 1 {
+            length_all -= length(&self.entries.remove(0));
+        }
         self
     }
 
     /// The file's content, to be written whole and atomically.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for entry in &self.entries {
-            bytes.extend(serde_json::to_vec(entry).expect("an entry has no map keys but strings"));
-            bytes.push(b'\n');
-        }
+        self.entries.iter().for_each(|entry| bytes.extend(entry_bytes(entry)));
         bytes
     }
 
@@ -135,6 +148,12 @@ impl History {
         });
         Ok(Self { entries: entries.collect::<Result<_, _>>()? })
     }
+}
+
+fn entry_bytes(entry: &Entry) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(entry).expect("an entry has no map keys but strings");
+    bytes.push(b'\n');
+    bytes
 }
 
 /// Why a history can't be read.

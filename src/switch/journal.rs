@@ -7,6 +7,7 @@ use crate::switch::machine::{Mode, Outcome};
 use crate::switch::phase::Phase;
 use crate::switch::record::{Adopted, Purpose, Switch, shortened};
 use crate::switch::schedule::Schedule;
+use crate::switch::story::Story;
 use crate::switch::which::Which;
 use crate::version::Release;
 use jiff::Timestamp;
@@ -16,8 +17,8 @@ use std::fmt;
 /// The journal's file name in the instance's state directory.
 pub const JOURNAL_NAME: &str = "journal";
 
-/// Longest journal read. It holds one switch with bounded texts; more is not ours.
-pub const JOURNAL_LENGTH_MAXIMUM: u64 = 256 * 1024;
+/// Longest journal read. It holds one switch with bounded texts and a bounded story; more is not ours.
+pub const JOURNAL_LENGTH_MAXIMUM: u64 = 512 * 1024;
 
 /// The form written and read here.
 pub const JOURNAL_SCHEMA: u32 = 1;
@@ -119,6 +120,7 @@ impl Journal {
             failure: None,
             outage_since: None,
             outage_milliseconds: 0,
+            story: Story::default(),
         });
         Ok(journal)
     }

@@ -15,6 +15,7 @@
 //!
 //! - [`machine`] is the table: phase × outcome → phase. It knows no time and no file. [`phase`] says what each phase is.
 //! - [`record`] is one switch: what was asked for, how far it is, what went wrong, how long nobody was there.
+//! - [`story`] is what happened in it, step by step, and part of the record.
 //! - [`limits`] says how long a phase may last.
 //! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
 //! - [`history`] is one line for each switch that ended, [`verdicts`] what is held against releases.
@@ -23,6 +24,7 @@
 //! - [`snapshot`] is what a configuration directory was before a trial, [`configuration`] when it is put back.
 //! - [`drive`] is the driver, [`acts`] what it does; [`processes`], [`running`] and [`ends`] are the agent's processes, [`rehearse`] a
 //!   rehearsal, [`rehearsing`] when there is one, [`preparing`] what it may lead to: that extras are laid over the new release ([`rebuild`]).
+//! - [`telling`] logs what changes in the journal, and which processes end.
 //! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
 //!
 //! # What the driver does
@@ -73,6 +75,8 @@ pub mod roles;
 pub mod running;
 pub mod schedule;
 pub mod snapshot;
+pub mod story;
+pub mod telling;
 pub mod verdicts;
 pub mod which;
 pub mod windows;
@@ -83,5 +87,6 @@ pub use limits::Limits;
 pub use machine::{Act, Former, Mode, Outcome, Side};
 pub use phase::Phase;
 pub use record::{Adopted, Cause, Failure, Purpose, Switch};
+pub use story::{Ending, Story, StoryStep};
 
 crate::reports!(error::DriveError, files::FilesError, JournalError, RequestError);

@@ -24,6 +24,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
+use tracing::info;
 
 pub use super::running::{Frozen, Look, Record, described};
 pub use super::which::Which;
@@ -112,15 +113,20 @@ impl Processes {
         }
         for record in records {
             // A child that ended while this process became a newer program.
-            if let Some(status) = children::take(&record.leader)? {
+            let status = children::take(&record.leader)?;
+            if let Some(status) = status {
                 self.ends.remember(&record, told(status));
             }
             if !record.all().any(|identity| identity.is_alive().unwrap_or(true)) {
+                let how = status.map_or_else(|| "ended while nobody watched".to_owned(), told);
+                self.ends.note(&record, how, Vec::new());
                 continue;
             }
             // A foreign one is the journal's to name: see `recognise`.
             if let Some(manifest) = record.release.as_ref().and_then(&manifest) {
                 let running = self.observed(record, None, &manifest);
+                let (release, pid) = (&manifest.release(), running.record.leader.pid);
+                info!(instance = %self.instance, "process {pid} of {release} runs already, and is taken over");
                 self.running.push(running);
             }
         }
@@ -199,7 +205,8 @@ impl Processes {
             let status = child.wait().map_err(|source| OsError::new("wait for", &program.path, source))?;
             return Err(OsError::new("start", &program.path, std::io::Error::other(told(status))));
         };
-        self.gate.forget(leader.pid)?;
+        let pid = leader.pid;
+        self.gate.forget(pid)?;
         self.ends.forget(which);
         let mut record = Record::new(leader, release.clone(), trial_of, origin);
         // Its start costs seconds of work that the serving process may need.
@@ -212,6 +219,8 @@ impl Processes {
         self.running.push(running);
         self.save()?;
         crash_point!("start.recorded");
+        let takes = if trial_of.is_some() { "trial" } else { "serving" };
+        info!(instance = %self.instance, role = takes, gate = %role, switch = trial_of, "process {pid} of {release} is started");
         if let Some(mut starter) = starter {
             // A process that ended meanwhile shows as such at the next look.
             let _ = starter.write_all(START_WORD.as_bytes());

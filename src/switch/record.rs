@@ -10,6 +10,7 @@ use crate::switch::limits::Limits;
 use crate::switch::machine::{self, Course, Former, Found, Mode, Outcome, Side};
 use crate::switch::phase::Phase;
 use crate::switch::schedule::Schedule;
+use crate::switch::story::{Ending, Story};
 use crate::switch::which::Which;
 use crate::version::Release;
 use jiff::Timestamp;
@@ -155,6 +156,9 @@ pub struct Switch {
     pub outage_since: Option<Timestamp>,
     /// How long nobody was there, in outages that are over.
     pub outage_milliseconds: u64,
+    /// What happened so far.
+    #[serde(default)]
+    pub story: Story,
 }
 
 impl Switch {
@@ -281,9 +285,19 @@ impl Switch {
         if self.phase == Phase::Probation && next == Phase::Proving {
             switch.setbacks += 1;
         }
-        if self.phase.is_forth() && (next.is_back() || next.is_ended()) {
+        let goes_back = self.phase.is_forth() && (next.is_back() || next.is_ended());
+        if goes_back {
             switch.fail(self.cause(outcome), &self.account(outcome));
         }
+        let why = match outcome {
+            Outcome::Cancelled => None,
+            Outcome::Done if !goes_back => None,
+            Outcome::NotYet(text) if !goes_back => Some(text.clone()),
+            Outcome::Done | Outcome::NotYet(_) | Outcome::Failed(_) | Outcome::Lost(..) | Outcome::Expired => {
+                Some(self.account(outcome))
+            }
+        };
+        switch.tell(next, Ending::from(outcome), why.as_deref(), now);
         switch.enter(next, now);
         switch
     }
@@ -297,16 +311,23 @@ impl Switch {
         if found.former(self.former()) != self.former() {
             switch.part(self.phase, "it was gone when the supervisor came back");
         }
+        let mut text = match found {
+            Found::Alive { .. } => "the supervisor came back",
+            Found::Rebooted => "the host was started anew",
+        };
         if self.phase.is_trial() {
             switch.setbacks += 1;
             if next.is_back() {
-                let text = match found {
+                text = match found {
                     Found::Alive { trial: true, .. } => "the supervisor was interrupted too often",
                     Found::Alive { trial: false, .. } => "the new process was gone when the supervisor came back",
                     Found::Rebooted => "the host went down meanwhile",
                 };
                 switch.fail(Cause::Interruption, text);
             }
+        }
+        if !self.phase.is_ended() && (next != self.phase || switch != *self) {
+            switch.tell(next, Ending::Interrupted, Some(text), now);
         }
         if next == self.phase {
             switch.keep_time(now);
@@ -348,6 +369,12 @@ impl Switch {
         self.phase = next;
         self.phase_since = now;
         self.keep_time(now);
+    }
+
+    /// Adds to the story how the present phase ended, before the next one is entered.
+    fn tell(&mut self, next: Phase, ending: Ending, why: Option<&str>, now: Timestamp) {
+        let took = milliseconds(self.phase_since, now);
+        self.story.add((self.phase, next), (ending, why), now, took);
     }
 
     fn fail(&mut self, cause: Cause, text: &str) {

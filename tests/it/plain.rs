@@ -16,6 +16,7 @@ pub mod formats;
 mod ground;
 mod install;
 mod keyring;
+mod logs;
 pub mod messages;
 pub mod overlap;
 pub mod place;

@@ -16,6 +16,7 @@ use crate::os::host;
 use crate::version::Release;
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
+use tracing::debug;
 
 /// How long ago a change must have been before what was hashed after it is remembered: file systems give changes of one moment the same time,
 /// some in steps of two seconds (FAT, ext3 without nanoseconds have one).
@@ -119,6 +120,7 @@ impl Store {
     pub fn check(&self, release: &Release, depth: Depth) -> Result<Vec<Problem>> {
         let Some(mut seen) = self.compare(release, depth)? else { return Ok(Vec::new()) };
         let problems = std::mem::take(&mut seen.checked.problems);
+        debug!(package = %self.package, problems = problems.len(), "the files of {release} are compared with what was signed");
         if let Some(index) = seen.checked.renewed(&problems, &seen.manifest, seen.digest, seen.index) {
             self.renew_index(release, &index);
         }

@@ -208,6 +208,8 @@ impl State {
             !live.phase.is_ended() || live.phase == Phase::Committed || live.failure.is_some(),
             "it doesn't say why"
         );
+        let told = live.story.steps().last().map_or(live.phase, |step| step.to);
+        assert_eq!(told, live.phase, "its story ends elsewhere: {live:?}");
         assert_eq!(live.outage_since.is_some(), live.phase.is_outage(live.former()), "outage in {live:?}");
     }
 

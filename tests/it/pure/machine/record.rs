@@ -2,12 +2,14 @@
 
 use jiff::{Timestamp, ToSpan as _};
 use sidle::failure::Class;
-use sidle::switch::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM};
+use sidle::switch::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM, STORIES_MAXIMUM};
 use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
 use sidle::switch::machine::{self, Course, Former, Found, SETBACKS_MAXIMUM, STEPS_MAXIMUM};
 use sidle::switch::which::Which;
+use sidle::switch::story::STEPS_KEPT_MAXIMUM;
 use sidle::switch::{
-    Cause, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError, Side,
+    Cause, Ending, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
+    Side,
 };
 use sidle::version::Release;
 use std::collections::HashSet;
@@ -418,13 +420,68 @@ fn the_longest_journal_and_history_can_be_read_again() {
     let wordy = Request { reason: long.clone(), by: long.clone(), ..request(Purpose::Switch, "2.0-1") };
     let journal = blank(None).requested(wordy, "boot 1", at(0)).unwrap();
     let peers = (0..100).map(|number| format!("{number:0255}")).collect();
-    let journal = journal.measured(peers).advanced(&Outcome::Failed(long), at(1));
+    // Each boot is told of once more.
+    let journal = (0..200).fold(journal.measured(peers).noted(&vec![long.clone(); 100]), |journal, number| {
+        journal
+            .resumed(&format!("boot {number}"), false, false, at(1))
+            .advanced(&Outcome::Lost(Side::Former, long.clone()), at(1))
+    });
+    let mut journal = journal;
+    let filled = journal.live.as_ref().unwrap().story.steps().len();
+    assert_eq!(filled, STEPS_KEPT_MAXIMUM);
+    journal = journal.advanced(&Outcome::Failed(long), at(1));
     let bytes = journal.to_bytes();
     assert!((30_000..JOURNAL_LENGTH_MAXIMUM).contains(&(bytes.len() as u64)), "{}", bytes.len());
     assert_eq!(Journal::parse(&bytes).unwrap(), journal);
     let entry = Entry::of(&journal.live.unwrap()).unwrap();
-    let bytes = History::default().with(entry).to_bytes();
-    assert!((bytes.len() * HISTORY_ENTRIES_MAXIMUM) as u64 <= HISTORY_LENGTH_MAXIMUM, "{}", bytes.len());
+    // More of them than may be read.
+    let one = String::from_utf8(History::default().with(entry.clone()).to_bytes()).unwrap();
+    let many: String = (1..=150).map(|id| one.replacen("\"id\":1,", &format!("\"id\":{id},"), 1)).collect();
+    assert!(many.len() as u64 > HISTORY_LENGTH_MAXIMUM, "{}", many.len());
+    let mut last = entry;
+    last.id = 400;
+    let history = History::parse(many.as_bytes()).unwrap().with(last);
+    let bytes = history.to_bytes();
+    assert!((HISTORY_LENGTH_MAXIMUM / 2..=HISTORY_LENGTH_MAXIMUM).contains(&(bytes.len() as u64)), "{}", bytes.len());
+    assert!(history.find(1).is_none() && history.find(400).is_some());
+    assert_eq!(History::parse(&bytes).unwrap(), history);
+}
+
+#[test]
+fn a_story_tells_each_phase_why_it_ended_and_how_long_it_took() {
+    let journal = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(4));
+    let journal = journal.resumed("boot 1", false, true, at(7)).advanced(&failed(), at(9));
+    let story = journal.live.unwrap().story;
+    let told: Vec<_> =
+        story.steps().iter().map(|step| (step.from, step.to, step.outcome, step.took().as_secs())).collect();
+    assert_eq!(
+        told,
+        [
+            (Phase::Rehearsing, Phase::Waiting, Ending::Done, 1),
+            (Phase::Waiting, Phase::Freezing, Ending::Done, 1),
+            (Phase::Freezing, Phase::Stopping, Ending::Done, 1),
+            (Phase::Stopping, Phase::Starting, Ending::Done, 1),
+            // The supervisor was away; how it went on from there.
+            (Phase::Starting, Phase::Starting, Ending::Interrupted, 3),
+            (Phase::Starting, Phase::Retreating, Ending::Failed, 5),
+        ]
+    );
+    let whys: Vec<_> = story.steps()[4..].iter().map(|step| step.why.as_deref().unwrap()).collect();
+    assert_eq!(whys, ["the supervisor came back", "no peer answers"]);
+    assert!(story.steps()[..4].iter().all(|step| step.why.is_none()));
+}
+
+#[test]
+fn a_story_keeps_its_beginning_and_its_end() {
+    let stranded = in_phase(Phase::Reproving);
+    let outcomes = [failed(), Outcome::Done].into_iter().cycle().take(500).collect::<Vec<_>>();
+    let story = after(stranded, &outcomes).live.unwrap().story;
+    let numbers: Vec<u32> = story.steps().iter().map(|step| step.number).collect();
+    let half = u32::try_from(STEPS_KEPT_MAXIMUM).unwrap() / 2;
+    let last = story.last_number();
+    assert!(last > 300, "{last}");
+    assert_eq!(numbers, (1..=half).chain(last - half + 1..=last).collect::<Vec<_>>());
+    assert_eq!((story.after(last - 2).count(), story.after(0).count()), (2, STEPS_KEPT_MAXIMUM));
 }
 
 #[test]
@@ -446,6 +503,8 @@ fn a_switch_is_in_the_history_once_and_the_oldest_go_first() {
     assert_eq!((long.find(1), long.last_id()), (None, HISTORY_ENTRIES_MAXIMUM as u64 + 1));
     assert!(long.find(2).is_some());
     assert_eq!(History::default().last_id(), 0);
+    let told = long.entries().iter().filter(|entry| !entry.story.steps().is_empty()).count();
+    assert_eq!((told, long.entries().last().unwrap().story == entry.story), (STORIES_MAXIMUM, true));
     let mut torn = long.to_bytes();
     torn.truncate(torn.len() - 9);
     let error = History::parse(&torn).unwrap_err().to_string();

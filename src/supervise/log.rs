@@ -1,0 +1,161 @@
+//! What the supervisor logs beside its switches: how it begins and ends, whom it refuses what, what troubles it, what was mended.
+
+use super::Supervisor;
+use super::control::{Answer, Request};
+use super::events::Question;
+use super::status::AgentStatus;
+use super::tree::{NOTHING_TO_DO, WHOLE};
+use crate::failure::{Class, Report};
+use crate::switch::drive::Policy;
+use crate::switch::rehearsed::Rehearsed;
+use crate::switch::telling::seconds;
+use crate::version::Release;
+use std::process::ExitStatus;
+use tracing::{debug, error, info, warn};
+
+impl Supervisor {
+    /// The settings that it has taken up: numbers and choices, nothing that could be secret.
+    pub(super) fn tell_settings(&self) {
+        let settings = &self.settings;
+        let rehearsal = match settings.rehearsals.policy {
+            Policy::Refuse => "refuse",
+            Policy::Report => "report",
+            Policy::Off => "off",
+        };
+        info!(
+            instance = %settings.instance, version = env!("CARGO_PKG_VERSION"), probation = seconds(settings.limits.probation),
+            start_timeout = seconds(settings.limits.start), stop_timeout = seconds(settings.stop),
+            switch_deadline = seconds(settings.switch_deadline), rehearsal, scrub_every = seconds(settings.scrub_every),
+            restore_configuration = settings.keeping.restore, "the supervisor begins, with these settings"
+        );
+    }
+
+    /// It is told to end.
+    pub(super) fn tell_ending(&self, first: bool) {
+        let how = if first { "the agent is asked to end" } else { "once more: the agent is ended at once" };
+        info!(instance = %self.settings.instance, "the supervisor is told to end; {how}");
+    }
+
+    /// It ends.
+    pub(super) fn tell_end(&self) {
+        let agent = if self.restarting { "and leaves the agent to the next one" } else { "and so has the agent" };
+        info!(instance = %self.settings.instance, "the supervisor has ended, {agent}");
+    }
+
+    /// What somebody asks for. A switch that is accepted is told of by the journal's change.
+    pub(super) fn tell_question(&self, question: &Question) {
+        let (instance, by, wished) = (&self.settings.instance, question.by.as_str(), wished(&question.request));
+        match &question.request {
+            Ok(Request::Cancel | Request::Release { .. }) => info!(%instance, by, "{wished} is asked for"),
+            Ok(Request::Refused { why, .. }) => warn!(%instance, by, %why, "{wished} is refused"),
+            Ok(Request::Switch(_) | Request::TakeUp(_) | Request::Adopt { .. }) | Err(_) => {
+                debug!(%instance, by, "{wished} is asked for");
+            }
+        }
+    }
+
+    /// Whom what is refused, and why.
+    pub(super) fn tell_refusal(&self, question: &Question, answer: &Answer) {
+        let Answer::Refused(report) = answer else { return };
+        let (instance, by, wished) = (&self.settings.instance, question.by.as_str(), wished(&question.request));
+        let wish = question.request.as_ref().ok().and_then(Request::wish);
+        let named = wish.map(|wish| wish.by.as_str()).filter(|name| *name != by);
+        let origin = wish.and_then(|wish| wish.origin.as_ref()).map(ToString::to_string);
+        let reason = wish.map(|wish| wish.reason.as_str()).filter(|reason| !reason.is_empty());
+        let why = report.to_string();
+        if report.class == Class::NothingToDo {
+            info!(%instance, by, named, origin, why, reason, "{wished} is not needed");
+        } else {
+            warn!(%instance, by, named, origin, why, reason, "{wished} is refused");
+        }
+    }
+
+    /// What had to be mended before a start.
+    pub(super) fn tell_mended(&self, mended: Option<&str>) {
+        if let Some(mended) = mended {
+            warn!(instance = %self.settings.instance, "{mended}");
+        }
+    }
+
+    /// Something failed and is tried again.
+    pub(super) fn troubled(&mut self, text: String) {
+        if self.told.as_ref() != Some(&text) {
+            warn!(instance = %self.settings.instance, why = text, "something failed, and is tried again");
+        }
+        self.told = Some(text.clone());
+        self.trouble = Some(text);
+    }
+
+    /// The agent can't be run, and sidle alone can't mend that.
+    pub(super) fn needs_a_person(&mut self, text: String) {
+        if self.told.as_ref() != Some(&text) {
+            error!(instance = %self.settings.instance, why = text, "the agent does not run as it should; `sidle doctor` tells more");
+        }
+        self.told = Some(text.clone());
+        self.trouble = Some(text);
+    }
+
+    /// What was in the way no longer is.
+    pub(super) fn recovered(&mut self) {
+        if self.told.take().is_some() {
+            info!(instance = %self.settings.instance, "the agent is healthy again");
+        }
+    }
+
+    /// How the agent is, where that is not how it was.
+    pub(super) fn tell_health(&self, status: &AgentStatus) {
+        let as_before = |before: &AgentStatus| {
+            (&before.leader, &before.lacks, &before.reaches) == (&status.leader, &status.lacks, &status.reaches)
+        };
+        if !self.health.as_ref().is_some_and(|(_, before)| as_before(before)) {
+            let (instance, reaches) = (&self.settings.instance, status.reaches.join(", "));
+            debug!(%instance, reaches, lacks = status.lacks, "a look at process {} of {}", status.leader.pid, status.name());
+        }
+    }
+
+    /// What a look at the files of a running release came to.
+    pub(super) fn tell_repair(&self, release: &Release, status: ExitStatus, is_lasting: bool) {
+        let instance = &self.settings.instance;
+        match status.code() {
+            Some(NOTHING_TO_DO) => debug!(%instance, "the files of {release} are whole"),
+            Some(code) if WHOLE.contains(&code) => {
+                warn!(%instance, "files of {release} were damaged while it runs, and are mended: `sidle history` names them");
+            }
+            _ if is_lasting => {
+                error!(%instance, "files of {release} are damaged and can't be mended with what this host has: `sidle repair`");
+            }
+            _ => warn!(%instance, "files of {release} are damaged; mending them is tried again"),
+        }
+    }
+
+    /// What a scrub came to.
+    pub(super) fn tell_scrub(&self, status: ExitStatus) {
+        let instance = &self.settings.instance;
+        if status.success() {
+            info!(%instance, "a scrub has hashed every file of the installed releases; they are whole");
+        } else {
+            error!(%instance, "a scrub was not finished, or found what it can't mend: `sidle verify --full` tells more");
+        }
+    }
+
+    /// What came of rehearsing a release again on a host that has changed under it.
+    pub(super) fn tell_rehearsed_again(&self, again: &Rehearsed) {
+        let (instance, release, changes) = (&self.settings.instance, &again.release, again.changes.join("; "));
+        if again.loads() {
+            info!(%instance, changes, "the host has changed under {release}, which would come up again");
+        } else {
+            error!(%instance, changes, why = %again, "the host has changed under {release}, which would not come up again");
+        }
+    }
+}
+
+fn wished(request: &Result<Request, Report>) -> String {
+    match request {
+        Err(_) => "a request".to_owned(),
+        Ok(Request::Cancel) => "a cancellation".to_owned(),
+        Ok(Request::Refused { purpose, to, .. }) => format!("a {purpose} to {to}"),
+        Ok(Request::Release { .. }) => "giving the agent back".to_owned(),
+        Ok(Request::Adopt { wish, .. }) => format!("an adoption as {}", wish.to),
+        Ok(Request::Switch(wish) | Request::TakeUp(wish)) => format!("a {} to {}", wish.purpose, wish.to),
+    }
+}
