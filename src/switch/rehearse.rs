@@ -452,7 +452,8 @@ mod tests {
             let run = tempfile::tempdir().unwrap();
             let script = "echo up >\"$0/up\"; until test \"$(nice)\" -lt 10; do sleep 0.01; done";
             let since = clock::since_boot();
-            let mut rehearsing = Rehearsing::start(&SHELL, scene(script, None), run.path(), REHEARSAL_MAX, since).unwrap();
+            let mut rehearsing =
+                Rehearsing::start(&SHELL, scene(script, None), run.path(), REHEARSAL_MAX, since).unwrap();
             let scratch = run.path().join(DIRECTORY_NAME).join(Role::Trial.name()).join("scratch");
             while !scratch.join("up").exists() {
                 assert!(rehearsing.poll(since + REHEARSAL_MAX / 5).is_none(), "it gives way");
