@@ -278,11 +278,11 @@ impl Hasher for Mixer {
     }
 
     fn write_isize(&mut self, number: isize) {
-        self.mix(number.cast_unsigned() as u64);
+        self.mix(u64::from_ne_bytes((number as i64).to_ne_bytes()));
     }
 
     fn write_i64(&mut self, number: i64) {
-        self.mix(number.cast_unsigned());
+        self.mix(u64::from_ne_bytes(number.to_ne_bytes()));
     }
 
     fn finish(&self) -> u64 {

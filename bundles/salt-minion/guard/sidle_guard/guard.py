@@ -10,7 +10,8 @@ from .claims import Claims
 from .decision import DROP
 from .duties import Duties
 from .gate import RUN, Gate
-from .joblog import NAME as JOB_LOG, JobLog
+from .joblog import NAME as JOB_LOG
+from .joblog import JobLog
 from .jobs import Jobs
 from .report import Others, ReportFile
 from .roles import RolesFile
