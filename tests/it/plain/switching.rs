@@ -69,6 +69,23 @@ fn bad_releases_are_left(mode: &str) {
 }
 
 #[test]
+fn a_release_that_does_not_end_when_it_is_told_is_a_good_one_until_it_has_to_go() {
+    let author = Author::new();
+    let host = Host::new(&author);
+    host.install(&author.release("1.0", "good")).ok();
+    host.install(&author.release("1.1", "deaf")).ok();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    for mode in ["overlap", "idle"] {
+        host.sidle(&["switch", DEMO, "1.1-1", "--mode", mode, "--force"]).ok();
+        assert_eq!(host.answering(&format!("deaf-{mode}")), "1.1");
+        host.sidle(&["rollback", DEMO, "--mode", mode]).ok();
+        assert_eq!(host.answering(&format!("back-{mode}")), "1.0");
+        assert_eq!(host.agents().len(), 1, "{mode}: the deaf one is still there");
+    }
+}
+
+#[test]
 fn a_release_that_lost_a_file_is_mended_before_it_is_switched_to() {
     let (host, _author) = two_releases();
     let _supervisor = host.supervise();

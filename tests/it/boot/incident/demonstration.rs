@@ -5,15 +5,14 @@ use crate::support::ssh::Preflight;
 use crate::support::trees;
 use std::fs;
 
-const SUITE: &str = "bullseye";
-/// What works with its Python, 3.9: 3008.5 doesn't.
+/// What works with the Python of bullseye, 3.9: 3008.5 doesn't.
 const SALT_SSH: &str = "3007.17";
 /// The files that the releases have in common, but for the agent's own few.
 const FILES: u64 = 40;
 
 impl Site {
     /// A booted host on which 1.0 runs and 1.1 is installed; a bundle file of 1.2 lies in its root.
-    fn of_demonstration() -> Self {
+    fn of_demonstration(debian: &'static str) -> Self {
         let author = Author::new();
         let release = |version: &str| {
             author.release_with(version, |tree| {
@@ -22,7 +21,7 @@ impl Site {
                 }
             })
         };
-        let mut site = Self::new(SUITE, DEMO, &author, &[release("1.0"), release("1.1")]);
+        let mut site = Self::new(debian, DEMO, &author, &[release("1.0"), release("1.1")]);
         fs::copy(release("1.2"), site.machine.path("1.2.sidle")).unwrap();
         site.machine.boot();
         site.sh("sidle switch demo-agent 1.0-1");
@@ -104,20 +103,33 @@ fn the_host_boots_and_goes_on(mut site: Site) {
     }
 }
 
-/// The whole story.
-pub(super) fn replayed() {
-    let site = Site::of_demonstration();
-    let ssh = site.reached_by_salt_ssh(SALT_SSH);
-    ssh.answers(Preflight::None);
-    salt_ssh_is_fooled_and_a_store_at_its_place_is_not_touched(&site, &ssh, ["1.0-1", "1.1-1"]);
-    site.answers("beside", "true", &site.alive());
-
+/// The store goes to the bad place, and a third release with it.
+fn is_in_the_bad_place(site: &Site) -> Alive {
     site.store_is_forced_below_var_tmp("1.0-1");
     let said = site.exits(1, "sidle install /1.2.sidle");
     assert!(said.contains(&format!("removes what is old in {FORCED}/{DEMO}")), "{said}");
     site.sh("sidle install --force-place /1.2.sidle");
     let alive = site.alive();
     site.answers("before", "true", &alive);
+    alive
+}
+
+/// What the cleaner of this systemd does.
+pub(super) fn cleaned(debian: &'static str) {
+    let site = Site::of_demonstration(debian);
+    let alive = is_in_the_bad_place(&site);
+    what_was_cleaned_is_noticed_before_its_next_start(&site, &alive);
+}
+
+/// The whole story.
+pub(super) fn replayed(debian: &'static str) {
+    let site = Site::of_demonstration(debian);
+    let ssh = site.reached_by_salt_ssh(SALT_SSH);
+    ssh.answers(Preflight::None);
+    salt_ssh_is_fooled_and_a_store_at_its_place_is_not_touched(&site, &ssh, ["1.0-1", "1.1-1"]);
+    site.answers("beside", "true", &site.alive());
+
+    let alive = is_in_the_bad_place(&site);
     // One job lasts as long as all this.
     site.machine.job("through", "for n in $(seq 1200); do test ! -e /run/over || exit 0; sleep 0.1; done; exit 1");
     what_was_cleaned_is_noticed_before_its_next_start(&site, &alive);

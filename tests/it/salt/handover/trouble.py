@@ -1,7 +1,6 @@
 # What a bad release does, in place of a good one's start; /etc/salt/trouble says what. It stands in bin/salt-minion before Salt is loaded.
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -38,20 +37,13 @@ def _dies(is_time, seconds):
 def _trouble():
     with open(os.path.join(os.environ["SIDLE_ROOT"], "etc/salt/trouble"), encoding="utf-8") as file:
         kind = file.read().strip()
-    if kind == "crash":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif kind == "exit":
+    if kind == "exit":
         sys.exit(0)
     elif kind == "hang":
         while True:
             time.sleep(3600)
-    elif kind == "flap":
-        _dies(lambda report: any(peer["proven"] for peer in report.get("peers", ())), 0)
     elif kind == "collapse":
         _dies(lambda report: report.get("role") == "active", 1)
-    elif kind == "deaf":
-        # Inherited by all that it starts, and not undone by a handler.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 _trouble()
