@@ -2,3 +2,4 @@
 
 mod architecture;
 pub mod machine;
+mod rehearsal;

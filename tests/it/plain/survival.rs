@@ -2,22 +2,13 @@
 //! crash loops. And a supervisor that has nothing to do does nothing.
 
 use crate::support::eventually;
-use crate::support::stage::{Author, DEMO, Host, SIDLE, Supervisor};
+use crate::support::stage::{DEMO, Host, SIDLE, Supervisor, two_releases};
 use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-pub fn two_releases() -> (Host, Author) {
-    let author = Author::new();
-    let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
-    let host = Host::new(&author);
-    host.install(&old).ok();
-    host.install(&new).ok();
-    (host, author)
-}
 
 /// A copy of the program, put in place by a rename, as package managers do.
 pub fn put_program(host: &Host) -> PathBuf {

@@ -1,17 +1,8 @@
 //! A person's will: holds, windows, splay. What was asked for happens then, and what was forbidden doesn't.
 
 use crate::support::eventually;
-use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, text};
+use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, text, two_releases};
 use std::fs;
-
-fn two_releases() -> (Host, Author) {
-    let author = Author::new();
-    let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
-    let host = Host::new(&author);
-    host.install(&old).ok();
-    host.install(&new).ok();
-    (host, author)
-}
 
 #[track_caller]
 fn refused(ran: &Ran, words: &[&str]) {

@@ -203,23 +203,20 @@ fn a_rehearsal_names_what_salt_pip_installed_and_the_new_python_does_not_see() {
     assert!(same.extras.is_empty(), "{same:?}");
 }
 
+/// What `pure::rehearsal` compares: the reports of these releases on `site`.
 #[test]
-fn a_rehearsal_finds_what_the_older_release_never_had() {
-    let found = site().rehearsed(OLD, Some(NEW));
-    one(&found.blocking, "site_trace");
-    let fragile = one(&found.blocking, "site_fragile");
-    assert!(fragile.contains("fails when its grains are read: KeyError: 'gone'"), "{fragile}");
-    assert_eq!(found.blocking.len(), 2, "{:?}", found.blocking);
-    one(&found.notes, "don't count: site_broken");
-}
-
-#[test]
-fn a_rehearsal_without_a_former_release_counts_only_what_is_this_hosts_own() {
-    let found = site().rehearsed(NEW, None);
-    for part in ["site_vault", "site_sdb", "site_broken", "timezone.get_zone", "beacon wtmp"] {
-        one(&found.blocking, part);
+#[ignore = "writes into the source tree"]
+fn record_reports() {
+    let host = site();
+    for version in [OLD, NEW] {
+        let output = host.program(version, &script(), &[]);
+        Report::parse(&output.stdout).unwrap();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/pure/rehearsal/{version}.json.zst"));
+        // Of this machine nothing is kept.
+        let text = String::from_utf8(output.stdout).unwrap().replace(host.root.path().to_str().unwrap(), "");
+        let text = text.replace(tree(version).to_str().unwrap(), "/opt/sidle/salt-minion/current");
+        fs::write(path, zstd::encode_all(text.as_bytes(), 19).unwrap()).unwrap();
     }
-    assert_eq!((found.blocking.len(), found.notes.len()), (5, 0), "{found:?}");
 }
 
 #[test]
@@ -274,10 +271,7 @@ fn a_rehearsal_that_is_sealed_keeps_even_custom_code_from_changing_the_host() {
     let before = host.everything();
     for version in [OLD, NEW] {
         let report = host.report(version, &[]);
-        if report.sealed.len() < 2 {
-            println!("not tested: this kernel or user can't seal it off");
-            return;
-        }
+        assert_eq!(report.sealed.len(), 2, "this kernel or user can't seal it off, so nothing is tested");
         let reason = |kind, name| report.error(kind, name).unwrap().reason.as_str();
         assert!(reason("module", "site_writer").contains("Read-only file system"), "{:?}", report.errors);
         assert!(reason("grains", "site_caller.call").contains("unreachable"), "{:?}", report.errors);

@@ -1,8 +1,7 @@
 //! What of `plain::survival` needs root or a package: see there.
 
-use crate::plain::survival::*;
 use crate::support::eventually;
-use crate::support::stage::{DEMO, SIDLE, command_of, text};
+use crate::support::stage::{DEMO, SIDLE, command_of, text, two_releases};
 use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
