@@ -119,35 +119,10 @@ fn shown(files: &InstanceFiles, journal: &Journal) -> Result<(), Report> {
 
 /// A live switch in one line.
 pub(super) fn words(live: &Switch) -> String {
-    let phase = match live.phase {
-        Phase::Scheduled => "scheduled",
-        Phase::Checking => "checking the files of both releases",
-        Phase::Rehearsing => "rehearsing: loading this host's configuration and modules",
-        Phase::Waiting => "waiting until no job runs",
-        Phase::Freezing => "looking once more",
-        Phase::Stopping => "stopping the old process",
-        Phase::Starting => "starting the new process",
-        Phase::Proving => "waiting until the new process reaches its peers",
-        Phase::Handing => "handing the jobs over to the new process",
-        Phase::Probation => "on probation",
-        Phase::Flipping => "making it current",
-        Phase::Retiring => "current; the old process finishes what it has",
-        Phase::Returning => "going back: the old process takes the jobs again, the new one finishes what it has",
-        Phase::Retreating => "going back: ending the new process",
-        Phase::Restarting => "going back: starting the release that worked",
-        Phase::Reproving => "going back: waiting until it reaches its peers",
-        Phase::Stranded => "stranded: the release that worked does not come up; it is tried again and again",
-        Phase::Committed
-        | Phase::RolledBack
-        | Phase::Refused
-        | Phase::Cancelled
-        | Phase::Expired
-        | Phase::Abandoned => "ending",
-    };
     let scheduled = live.schedule.as_ref().filter(|_| live.phase == Phase::Scheduled).map(ToString::to_string);
     let waiting = scheduled.as_ref().or(live.waiting_for.as_ref());
     let waits = waiting.map_or_else(String::new, |waiting| format!(" ({waiting})"));
-    format!("{} to {}: {phase}{waits}", live.purpose, live.to)
+    format!("{} to {}: {}{waits}", live.purpose, live.to, live.phase.doing())
 }
 
 fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {

@@ -59,6 +59,35 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// What is done in it, for people.
+    pub fn doing(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Checking => "checking the files of both releases",
+            Self::Rehearsing => "rehearsing: loading this host's configuration and modules with the new release",
+            Self::Waiting => "waiting until no job runs",
+            Self::Freezing => "pausing the old process, and looking once more for jobs",
+            Self::Stopping => "stopping the old process",
+            Self::Starting => "starting the new process",
+            Self::Proving => "waiting until the new process reaches its peers",
+            Self::Handing => "handing the jobs over to the new process",
+            Self::Probation => "on probation: the new process has to stay healthy",
+            Self::Flipping => "making the new release current",
+            Self::Retiring => "the new release is current; the old process finishes its jobs",
+            Self::Returning => "going back: the old process takes the jobs again, the new one finishes its own",
+            Self::Retreating => "going back: ending the new process",
+            Self::Restarting => "going back: starting the release that worked",
+            Self::Reproving => "going back: waiting until the release that worked reaches its peers",
+            Self::Stranded => "stranded: the release that worked does not come up; it is tried again and again",
+            Self::Committed => "done",
+            Self::RolledBack => "undone",
+            Self::Refused => "refused",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+            Self::Abandoned => "abandoned",
+        }
+    }
+
     /// Every phase, in the order of the way forth and then back.
     pub const ALL: [Self; 23] = [
         Self::Scheduled,

@@ -220,7 +220,7 @@ impl Processes {
         self.save()?;
         crash_point!("start.recorded");
         let takes = if trial_of.is_some() { "trial" } else { "serving" };
-        info!(instance = %self.instance, role = takes, gate = %role, switch = trial_of, "process {pid} of {release} is started");
+        info!(instance = %self.instance, role = takes, switch = trial_of, "process {pid} of {release} is started");
         if let Some(mut starter) = starter {
             // A process that ended meanwhile shows as such at the next look.
             let _ = starter.write_all(START_WORD.as_bytes());

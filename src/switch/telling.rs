@@ -68,6 +68,7 @@ fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
         || if live.adopted.is_some() { "the adopted agent" } else { "nothing" }.to_owned(),
         Release::to_string,
     );
+    let doing = step.to.doing();
     match step.to {
         Phase::Stranded => tell!(
             error,
@@ -75,19 +76,19 @@ fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
              `sidle status {}`",
             live.package
         ),
-        Phase::RolledBack => tell!(warn, "switch {id} is rolled back from {to}: {back} is current"),
+        Phase::RolledBack => tell!(warn, "switch {id} failed and is rolled back from {to}: {back} runs again"),
         Phase::Refused => tell!(warn, "switch {id} to {to} is refused, nothing was changed"),
         Phase::Expired => tell!(warn, "switch {id} to {to} has expired, nothing was changed"),
         Phase::Abandoned => tell!(warn, "switch {id} to {to} is abandoned"),
         Phase::Cancelled => tell!(info, "switch {id} to {to} is cancelled, nothing was changed"),
-        Phase::Committed => tell!(info, "switch {id} is over: {to} is current"),
-        Phase::Flipping if step.from != step.to => tell!(info, "switch {id} is committed: {to} becomes current"),
+        Phase::Committed => tell!(info, "switch {id} is done: {to} is current, and the old process has ended"),
+        Phase::Flipping if step.from != step.to => tell!(info, "switch {id} is committed: {to} has passed, and becomes current"),
         next if next.is_back() && !step.from.is_back() => {
-            tell!(warn, "switch {id} leaves {to} and goes back to {back}");
+            tell!(warn, "switch {id} fails: {to} is left, going back to {back}");
         }
-        _ if step.outcome == Ending::Interrupted => tell!(warn, "switch {id} goes on after an interruption"),
-        _ if step.outcome == Ending::Failed => tell!(warn, "switch {id} tries again"),
-        _ => tell!(info, "switch {id} goes on"),
+        _ if step.outcome == Ending::Interrupted => tell!(warn, "switch {id} goes on after an interruption: {doing}"),
+        _ if step.outcome == Ending::Failed => tell!(warn, "switch {id} tries again: {doing}"),
+        _ => tell!(info, "switch {id}: {doing}"),
     }
 }
 
@@ -113,7 +114,7 @@ pub(super) fn ends(processes: &mut Processes, journal: &Journal) {
         let unfinished = Some(unfinished.join(", ")).filter(|jobs| !jobs.is_empty());
         let (instance, pid, how) = (&journal.instance, record.leader.pid, &end.how);
         if record.doomed || end.is_asked_for {
-            info!(%instance, role, lived, "process {pid} of {release} {how}, as sidle wanted");
+            info!(%instance, role, lived, "process {pid} of {release} {how}: stopped by sidle");
         } else {
             warn!(%instance, role, lived, unfinished, "process {pid} of {release} {how} by itself");
         }

@@ -55,7 +55,7 @@ fn a_switch_that_is_rolled_back_is_told_step_by_step_each_once_and_in_order() {
         only(&log, &["INFO", "from=rehearsing", "to=waiting", "outcome=done"]),
         only(&log, &["INFO", "from=waiting", "to=freezing", "outcome=done"]),
         only(&log, &["INFO", "from=freezing", "to=stopping", "outcome=done"]),
-        only(&log, &["INFO", "of 1.0-1 was ended by signal 9, as sidle wanted", "role=serving", "lived="]),
+        only(&log, &["INFO", "of 1.0-1 was ended by signal 9: stopped by sidle", "role=serving", "lived="]),
         only(&log, &["INFO", "from=stopping", "to=starting", "outcome=done"]),
         only(&log, &["INFO", "of 1.1-1 is started", "role=trial", "switch=2"]),
         only(&log, &["INFO", "from=starting", "to=proving", "outcome=done"]),
@@ -64,7 +64,7 @@ fn a_switch_that_is_rolled_back_is_told_step_by_step_each_once_and_in_order() {
         only(&log, &["INFO", "from=retreating", "to=restarting"]),
         only(&log, &["INFO", "of 1.0-1 is started", "role=serving"]),
         only(&log, &["INFO", "from=restarting", "to=reproving"]),
-        only(&log, &["WARN", "switch 2 is rolled back from 1.1-1: 1.0-1 is current", "downtime="]),
+        only(&log, &["WARN", "switch 2 failed and is rolled back from 1.1-1: 1.0-1 runs again", "downtime="]),
     ];
     assert!(told.is_sorted(), "{told:?}\n{log}");
     only(&log, &["rolled back"]);

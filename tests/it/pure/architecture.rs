@@ -208,3 +208,16 @@ fn architecture_files_have_one_job_and_say_it() {
     }
     assert_eq!(found, Vec::<String>::new());
 }
+
+/// The table of promises names tests that there are.
+#[test]
+fn every_test_that_the_list_of_promises_names_is_there() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let list = fs::read_to_string(tests.join("README.md")).unwrap();
+    let named: Vec<&str> = list.split('`').filter(|word| word.contains("::")).collect();
+    assert!(named.len() > 50, "{named:?}");
+    for name in named {
+        let file = tests.join("it").join(name.replace("::", "/")).with_extension("rs");
+        assert!(file.is_file(), "tests/README.md names {name}, and there is no {}", file.display());
+    }
+}

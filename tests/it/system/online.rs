@@ -17,9 +17,9 @@ const FLEET: usize = 200;
 const FLEET_LIMIT: u64 = 256 * 1024;
 /// What a process may take.
 const MEMORY_KIBIBYTES: u64 = 32 * 1024;
-/// The same for one that unpacks large frames: one of them, what it unpacks to, and the program. A released program takes 32 MB at most, whatever
-/// the bundle's size (`scripts/bench fetch` measures it); the one under test has 4 MB more of code.
-const LARGE_MEMORY_KIBIBYTES: u64 = (32_000 + 4_000) * 1000 / 1024;
+/// How much more than the files in hand: allocators and threads differ from run to run. A released program takes 32 MB at most, whatever the
+/// bundle's size (`scripts/bench fetch` measures it); the one under test, which is not optimised, has many megabytes more of code.
+const GROWTH_KIBIBYTES: u64 = 4 * 1024;
 
 /// An author's repository behind a real web server.
 struct Site {
@@ -346,14 +346,19 @@ fn two_hundred_clients_fetch_at_once_and_none_exceeds_its_limit_or_32_mib() {
 #[test]
 fn memory_does_not_grow_with_the_bundle() {
     let site = Site::new();
-    site.author.release_with("1.0", |tree| {
-        for number in 0..20 {
-            trees::put(tree, &format!("share/large{number}"), &trees::noise(number, 12 << 20), 0o644);
-        }
-    });
-    let host = site.host("");
-    let output = measured(&host, &["install", DEMO]).output().unwrap();
-    let memory = memory_of(&output);
-    assert!(memory <= LARGE_MEMORY_KIBIBYTES, "{memory} KiB");
-    assert!(Path::new(&host.path(&format!("opt/sidle/{DEMO}/versions/1.0-1/share/large19"))).exists());
+    let memory = |version: &str, files: u64| {
+        site.author.release_with(version, |tree| {
+            for number in 0..files {
+                trees::put(tree, &format!("share/large{number}"), &trees::noise(number, 12 << 20), 0o644);
+            }
+        });
+        let host = site.host("");
+        let output = measured(&host, &["install", &format!("{DEMO}@{version}-1")]).output().unwrap();
+        let last = format!("opt/sidle/{DEMO}/versions/{version}-1/share/large{}", files - 1);
+        assert!(Path::new(&host.path(&last)).exists());
+        memory_of(&output)
+    };
+    // Each thread has one in hand.
+    let (few, many) = (memory("1.0", 2), memory("1.1", 20));
+    assert!(many <= few + GROWTH_KIBIBYTES, "{few} KiB for two files, {many} KiB for twenty");
 }
