@@ -122,7 +122,7 @@ fn the_history_tells_the_same_story_after_the_supervisor_was_killed_and_came_bac
     let log = own(&supervisor.log());
     let logged: Vec<(String, String)> = log
         .lines()
-        .filter(|line| line.contains("switch 2 "))
+        .filter(|line| line.contains("switch 2 ") || line.contains("switch 2: "))
         .filter_map(|line| {
             let word = |name: &str| Some(line.split_once(name)?.1.split(' ').next()?.to_owned());
             Some((word(" from=")?, word(" to=")?))
