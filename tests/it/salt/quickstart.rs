@@ -17,7 +17,7 @@ fn quickstart_tells_the_whole_story_and_leaves_nothing_behind() {
         "is current, under sidle supervise",
         "began: test.sleep",
         "beside it",
-        "waiting until no job runs (test.sleep",
+        "waiting until no job runs",
         "returned True from the release that began it",
         "began: test.sleep",
         "after sidle rollback test.version answers",
