@@ -83,7 +83,7 @@ fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
         Phase::Cancelled => tell!(info, "switch {id} to {to} is cancelled, nothing was changed"),
         Phase::Committed => tell!(info, "switch {id} is done: {to} is current, and the old process has ended"),
         Phase::Flipping if step.from != step.to => {
-            tell!(info, "switch {id} is committed: {to} has passed, and becomes current")
+            tell!(info, "switch {id} is committed: {to} has passed, and becomes current");
         }
         next if next.is_back() && !step.from.is_back() => {
             tell!(warn, "switch {id} fails: {to} is left, going back to {back}");
