@@ -59,8 +59,9 @@ def publish(options):
             due = time.time()
         name = f"{options['name']}-{number}"
         kind, function, arguments = job(options, number, name)
-        # Chosen here, so that a job whose publication failed half-way is known when it turns up.
-        jid = salt.utils.jid.gen_jid(client.opts)
+        # Chosen here, so that a job whose publication failed half-way is known when it turns up. Its last digit is the publisher's: two that publish
+        # in the same microsecond would give one id to two jobs, of which a minion runs one.
+        jid = salt.utils.jid.gen_jid(client.opts)[:-1] + options["name"][-1]
         fields = {"jid": jid, "name": name, "kind": kind, "at": time.time()}
         try:
             told = client.run_job(
