@@ -315,7 +315,7 @@ pub(super) fn result(phase: Phase) -> &'static str {
     }
 }
 
-/// How long nobody was there, in words.
+/// The downtime, in words.
 pub(super) fn outage(milliseconds: u64) -> String {
     format!("{:.1} s", Duration::from_millis(milliseconds).as_secs_f64())
 }

@@ -14,7 +14,7 @@ const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
 /// How long a line waits for a reader that is slow. After one that did not come in time no line waits, until one is read again.
 const READER_WAIT: Duration = Duration::from_millis(100);
 
-/// Who waits for whom.
+/// Whether the writer waits for a slow reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
     /// The writer waits: a person pages through what a command says.

@@ -45,9 +45,9 @@ pub enum Request {
     Cancel,
     /// Nothing: the command itself has refused what was asked of it, which belongs into the log.
     Refused {
-        /// What was asked for.
+        /// The purpose of the refused switch.
         purpose: Purpose,
-        /// To which release.
+        /// The release that it was to lead to.
         to: Release,
         /// Why not.
         why: Report,
