@@ -10,6 +10,7 @@
 //! extras_wheels = "/srv/wheels"  # a directory of packages that they are rebuilt out of; default: from where pip's configuration says
 //! extras_timeout = "10m"     # until that has to be done
 //! drain_timeout = "30m"      # how long a process on trial that is left may take to finish its jobs
+//! retire_timeout = "30m"     # how long a switch waits for the old process's last jobs; they go on after that, and the switch is over
 //! stop_timeout = "30s"       # until an ended process has to be gone
 //! switch_deadline = "30m"    # how long a switch waits for running jobs, then changes nothing
 //! restart_pause = "1s"       # before an agent that ended is started again; doubles …
@@ -75,6 +76,7 @@ struct Fragment {
     stop_timeout: Option<Text>,
     rehearsal_timeout: Option<Text>,
     drain_timeout: Option<Text>,
+    retire_timeout: Option<Text>,
     rehearsal: Option<Policy>,
     extras: Option<ExtrasPolicy>,
     extras_wheels: Option<PathBuf>,
@@ -160,6 +162,7 @@ impl Fragment {
             extras_wheels: over.extras_wheels.or(self.extras_wheels),
             extras_timeout: over.extras_timeout.or(self.extras_timeout),
             drain_timeout: over.drain_timeout.or(self.drain_timeout),
+            retire_timeout: over.retire_timeout.or(self.retire_timeout),
             switch_deadline: over.switch_deadline.or(self.switch_deadline),
             restart_pause: over.restart_pause.or(self.restart_pause),
             restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
@@ -320,6 +323,7 @@ impl From<Fragment> for Settings {
                 rehearsal: or_seconds(fragment.rehearsal_timeout, REHEARSAL_MAX.as_secs()),
                 rebuild: if rebuilds { or_seconds(fragment.extras_timeout, 10 * 60) } else { Duration::ZERO },
                 drain: or_seconds(fragment.drain_timeout, 30 * 60),
+                retire: or_seconds(fragment.retire_timeout, 30 * 60),
                 probation: or_seconds(fragment.probation, 60),
                 pause_minimum: Duration::from_secs(30),
                 pause_maximum: Duration::from_secs(15 * 60),

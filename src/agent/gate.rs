@@ -115,6 +115,13 @@ pub struct Roles {
 }
 
 impl Roles {
+    /// The same, with processes that only finish what they have.
+    #[must_use]
+    pub fn with_closed(mut self, finishing: impl Iterator<Item = (u32, Origin)>) -> Self {
+        self.seats.extend(finishing.map(|(leader, origin)| Seat { leader, role: Role::Closed, origin }));
+        self
+    }
+
     /// The file's content.
     pub fn to_text(&self, serial: u64) -> String {
         let mut lines = vec![format!("sidle-gate {PROTOCOL}"), format!("serial {serial}")];
@@ -182,6 +189,12 @@ pub struct ReportedPeer {
     pub first: Option<String>,
     /// The last job that came from it.
     pub last: Option<String>,
+    /// Whether the process has received all that this peer sent before another process of the gate listened to it.
+    #[serde(default)]
+    pub caught_up: bool,
+    /// How many of its jobs another process had to take, since this one has not heard of them.
+    #[serde(default)]
+    pub unheard: u64,
 }
 
 impl Report {
@@ -221,17 +234,20 @@ impl Report {
         }
     }
 
-    /// Whether every job that may still arrive here has reached `other`, too: this process has seen all that was published before the
-    /// first that came to the other one. Jobs are ordered by their names (a Salt jid is a time of its master's clock).
-    pub fn has_caught_up_with(&self, other: &Self) -> bool {
-        self.peers.iter().all(|mine| {
-            let theirs = other.peers.iter().find(|theirs| theirs.name == mine.name);
-            match (&mine.last, theirs.and_then(|theirs| theirs.first.as_ref())) {
-                (Some(last), Some(first)) => last >= first,
-                // Nothing has come since the other one listens, or ever: nothing is on its way that the other one won't get.
-                (None, _) | (Some(_), None) => true,
-            }
-        })
+    /// The peers from which this process may still receive what `other` never gets: what they sent before `other` listened to them is not all
+    /// read here, or `other` does not listen to them at all. A peer that did not answer the round trip `asked` for sends nothing.
+    pub fn behind(&self, other: &Self, asked: u64) -> Vec<&str> {
+        let behind = self.peers.iter().filter(|mine| {
+            let listens = other.peers.iter().any(|theirs| theirs.name == mine.name && theirs.address.is_some());
+            let answers = self.prove < asked || mine.proven.is_some_and(|number| number >= asked);
+            mine.address.is_some() && !mine.caught_up && (listens || answers)
+        });
+        behind.map(|peer| peer.name.as_str()).collect()
+    }
+
+    /// The peers whose jobs another process had to take, since this one has not heard of them.
+    pub fn deaf_to(&self) -> Vec<&str> {
+        self.peers.iter().filter(|peer| peer.unheard > 0).map(|peer| peer.name.as_str()).collect()
     }
 }
 
@@ -239,11 +255,13 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn report(first: Option<&str>, last: Option<&str>) -> Report {
-        let peer = serde_json::json!({"name": "m", "address": null, "proven": 3, "first": first, "last": last});
+    /// A report with one peer, whose fields are changed by `peer`.
+    fn report(peer: &serde_json::Value) -> Report {
+        let mut one = serde_json::json!({"name": "m", "address": "tcp://m", "proven": 3, "first": null, "last": null});
+        one.as_object_mut().unwrap().extend(peer.as_object().unwrap().clone());
         let report = serde_json::json!({"schema": 1, "leader": 1, "pid": 2, "start_time": 3, "wrapped": ["w"], "overlap": null,
             "serial": 4, "role": "active", "duties": true, "announced": true, "prove": 3, "jobs": [], "held": 0, "returning": 0,
-            "peers": [peer], "updated": 100.5});
+            "peers": [one], "updated": 100.5});
         Report::parse(report.to_string().as_bytes()).unwrap()
     }
 
@@ -265,16 +283,27 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_closed_only_when_it_has_seen_all_that_the_other_one_never_got() {
-        assert!(report(Some("1"), Some("5")).has_caught_up_with(&report(Some("5"), Some("9"))));
-        assert!(!report(Some("1"), Some("4")).has_caught_up_with(&report(Some("5"), Some("9"))));
-        assert!(report(Some("1"), Some("4")).has_caught_up_with(&report(None, None)));
-        assert!(report(None, None).has_caught_up_with(&report(Some("5"), Some("9"))));
+    fn a_process_is_behind_until_it_says_that_it_has_caught_up() {
+        let (there, not_there) = (report(&serde_json::json!({})), report(&serde_json::json!({"address": null})));
+        let behind = |peer: serde_json::Value, other: &Report, asked| report(&peer).behind(other, asked).len();
+        let nothing = || serde_json::json!({});
+        assert_eq!(behind(nothing(), &there, 3), 1, "a guard that says nothing of it proves nothing");
+        assert_eq!(behind(serde_json::json!({"caught_up": true}), &there, 3), 0);
+        assert_eq!(
+            behind(serde_json::json!({"address": null}), &there, 3),
+            0,
+            "what is not connected receives nothing"
+        );
+        assert_eq!(behind(nothing(), &not_there, 3), 1, "a peer that only this process reaches");
+        assert_eq!(behind(serde_json::json!({"proven": 2}), &not_there, 3), 0, "a peer that is down");
+        assert_eq!(behind(serde_json::json!({"proven": 2}), &not_there, 4), 1, "it has not had the time to answer");
+        assert_eq!(report(&serde_json::json!({"unheard": 2})).deaf_to(), ["m"]);
+        assert!(there.deaf_to().is_empty());
     }
 
     #[test]
     fn what_is_unfinished_is_named() {
-        let mut seen = report(None, None);
+        let mut seen = report(&serde_json::json!({}));
         assert_eq!(seen.unfinished(), None);
         seen.returning = 1;
         assert_eq!(seen.unfinished().unwrap(), "1 return on the way");
@@ -287,7 +316,7 @@ mod tests {
     #[test]
     fn a_report_that_was_cut_off_says_nothing_and_an_unarmed_guard_forbids() {
         assert_eq!(Report::parse(b"{\"leader\": 1"), None);
-        let mut seen = report(None, None);
+        let mut seen = report(&serde_json::json!({}));
         assert_eq!(seen.forbids_overlap(), None);
         assert!(seen.is_fresh(101.0) && !seen.is_fresh(120.0));
         seen.wrapped.clear();

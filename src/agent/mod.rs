@@ -177,6 +177,25 @@ pub trait Agent: Send {
     /// What the agent is doing now. `core` may be frozen while this looks: it must not wait for an answer from the agent.
     fn activity(&self, subject: Subject<'_>) -> Activity;
 
+    /// What the agent is doing as its own processes and files tell, beside another one of the same host: what its guard may not know of. None of the
+    /// other one's work counts. An agent whose guard knows everything has nothing to add.
+    fn at_work(&self, subject: Subject<'_>) -> Activity {
+        let _ = subject;
+        Activity::Idle
+    }
+
+    /// The processes below the agent that end with it once it has no work left; what a job has left running on purpose is not among them. None:
+    /// everything below it.
+    fn helpers(&self, subject: Subject<'_>) -> Option<Vec<Identity>> {
+        let _ = subject;
+        None
+    }
+
+    /// Whether jobs run inside of the agent's own process, where nobody sees them from outside.
+    fn runs_jobs_inside(&self) -> bool {
+        false
+    }
+
     /// Whether the agent reaches its peers.
     fn health(&self, subject: Subject<'_>) -> Health;
 

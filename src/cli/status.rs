@@ -166,8 +166,16 @@ impl Seen {
         if let Some(ended) = self.supervisor.as_ref().and_then(|status| status.ended.as_ref()) {
             lines.push(format!("  ended      {}: {ended}", moment(ended.at)));
         }
+        let finishing = self.supervisor.iter().flat_map(|status| &status.finishing);
+        lines.extend(finishing.map(|process| format!("  finishing  {process}")));
         if let Some(live) = &self.journal.live {
             lines.push(format!("  switch     {}", words(live)));
+            if live.phase == Phase::Retiring {
+                lines.push(
+                    "             another switch or a rollback may begin: the old process finishes its jobs by itself"
+                        .to_owned(),
+                );
+            }
             lines.push(format!(
                 "             since {}, deadline {}",
                 ago(live.phase_since, self.now),

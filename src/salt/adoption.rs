@@ -43,6 +43,8 @@ pub const GUARD: [(&str, &str); 20] = [
     guard_file!("report.py"),
     guard_file!("roles.py"),
     guard_file!("seat.py"),
+    guard_file!("shape.py"),
+    guard_file!("subscriptions.py"),
     guard_file!("wraps.py"),
 ];
 

@@ -1,6 +1,7 @@
 //! The Salt minion as an agent: what it runs, whom it reaches, which of its processes are itself.
 
 pub mod adoption;
+pub mod beside;
 pub mod caller;
 pub mod config;
 pub mod doctor;
@@ -138,6 +139,27 @@ impl Agent for SaltMinion {
     fn activity(&self, subject: Subject<'_>) -> Activity {
         let looked = self.config().and_then(|config| Ok(jobs::activity(&config, Self::main(&config, subject)?)));
         looked.unwrap_or_else(|error| Activity::Unknown(error.message))
+    }
+
+    fn at_work(&self, subject: Subject<'_>) -> Activity {
+        let looked = self.config().and_then(|config| {
+            let main = Self::main(&config, subject)?;
+            beside::at_work(&config, subject.leader, main).map_err(|message| AgentError { message })
+        });
+        match looked {
+            Ok(jobs) if jobs.is_empty() => Activity::Idle,
+            Ok(jobs) => Activity::Busy(jobs),
+            Err(error) => Activity::Unknown(error.message),
+        }
+    }
+
+    fn helpers(&self, subject: Subject<'_>) -> Option<Vec<Identity>> {
+        let main = self.config().and_then(|config| Self::main(&config, subject)).ok()?;
+        beside::helpers(main).ok()
+    }
+
+    fn runs_jobs_inside(&self) -> bool {
+        self.config().is_ok_and(|config| !config.multiprocessing)
     }
 
     fn health(&self, subject: Subject<'_>) -> Health {

@@ -1,6 +1,6 @@
 //! How the agent is: looked at now and then, and told to whoever asks.
 
-use super::pace::{HEALTH_LOOK, HEALTH_LOOK_SOON};
+use super::pace::{FINISHED_LOOK, HEALTH_LOOK, HEALTH_LOOK_SOON};
 use super::status::{AgentStatus, SupervisorStatus};
 use super::{Supervisor, tell};
 use crate::os::{OsError, memory};
@@ -44,6 +44,12 @@ impl Supervisor {
         pause
     }
 
+    /// Ends old processes that have finished their last jobs; gives when to look again.
+    pub(super) fn end_finished(&mut self, now: Moment) -> Result<Duration, OsError> {
+        self.processes.end_finished(now.since_boot)?;
+        Ok(if self.processes.finishing().is_empty() { HEALTH_LOOK } else { FINISHED_LOOK })
+    }
+
     /// Writes the status file when something changed.
     pub(super) fn report(&mut self, _now: Moment) -> Result<(), OsError> {
         let agent = self.health.as_ref().map(|(_, status)| status.clone());
@@ -59,6 +65,7 @@ impl Supervisor {
         let trouble = Some(troubles.join("; ")).filter(|text| !text.is_empty());
         let status = SupervisorStatus::new(self.own.clone(), agent, trouble, self.ended.clone());
         let status = status.with_unwatched(self.tree.unwatched().map(str::to_owned));
+        let status = status.with_finishing(self.processes.finishing());
         if self.written.as_ref() != Some(&status) {
             status.write(&self.directory)?;
             let words = match (&status.agent, &status.trouble) {

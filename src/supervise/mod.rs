@@ -11,6 +11,7 @@ pub mod manager;
 pub mod pace;
 pub mod renew;
 pub mod restart;
+mod sole;
 pub mod status;
 mod take_up;
 mod tree;
@@ -22,7 +23,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
-use crate::os::{OsError, children, clock, notify, proc_fs, signals, socket};
+use crate::os::{OsError, children, clock, notify, signals, socket};
 use crate::store::Store;
 use crate::switch::configuration::Keeping;
 use crate::switch::drive::{BadReleases, Before, Driver, Moment, Rehearsals, Step};
@@ -74,9 +75,6 @@ pub struct SuperviseSettings {
     pub keeping: Keeping,
 }
 
-/// How long a command may hold the right to drive: longer than writing a wish down takes.
-const DRIVE_WAIT: Duration = Duration::from_secs(2);
-const DRIVE_LOOK: Duration = Duration::from_millis(20);
 /// Runs an instance until it is told to end.
 pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registry) -> Result<(), Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -161,23 +159,7 @@ struct Supervisor {
 impl Supervisor {
     fn new(layout: &Layout, settings: SuperviseSettings, registry: Registry, directory: Dir) -> Result<Self, Report> {
         let files = InstanceFiles::new(layout, &settings.instance, &settings.package);
-        let give_up_at = clock::since_boot().saturating_add(DRIVE_WAIT);
-        let lock = loop {
-            let lock = files.try_drive()?;
-            if lock.is_some() || clock::since_boot() >= give_up_at {
-                break lock;
-            }
-            clock::sleep(DRIVE_LOOK);
-        };
-        let Some(lock) = lock else {
-            let holder = proc_fs_holder(layout, &settings.instance);
-            return Err(Report {
-                class: Class::Locked,
-                message: format!("cannot supervise {}: it is supervised already{holder}", settings.instance),
-                causes: Vec::new(),
-                hint: Some(format!("`sidle status {}` tells how it is", settings.package)),
-            });
-        };
+        let lock = sole::drive_alone(&files, layout, &settings)?;
         children::adopt_orphans();
         let mut processes =
             Processes::new(layout, &settings.package, &settings.instance, registry, settings.configuration.clone());
@@ -247,6 +229,7 @@ impl Supervisor {
             return Ok(Duration::ZERO);
         }
         self.processes.end_remains()?;
+        let until_finished = self.end_finished(now)?;
         if self.driver.journal().live.as_ref().is_some_and(|live| live.adopted.is_some() && live.phase.is_beside()) {
             self.processes.end_unguarded()?;
         }
@@ -283,7 +266,7 @@ impl Supervisor {
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =
             self.driver.journal().live.as_ref().map(|live| pace::of_step(live, now).min(limit(live.phase)));
-        Ok(until_step.into_iter().chain([until_restart, until_look]).min().unwrap_or(HEALTH_LOOK))
+        Ok(until_step.into_iter().chain([until_restart, until_look, until_finished]).min().unwrap_or(HEALTH_LOOK))
     }
 
     /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
@@ -413,6 +396,7 @@ impl Supervisor {
     }
 
     fn begin(&mut self, wish: Wish, adopted: Option<Adopted>, now: Moment) -> Result<u64, Report> {
+        self.driver.make_room(&mut self.processes, now)?;
         let manifest = self.driver.store().manifest(&wish.to)?;
         let running = adopted.as_ref().map_or_else(|| self.driver.journal().meant_which(), |_| Some(Which::Foreign));
         let choice = choose::choose(wish.mode, running, &self.processes, &manifest)?;
@@ -439,11 +423,4 @@ impl Supervisor {
         let waiting = self.driver.journal().live.as_ref().is_some_and(|live| live.phase == Phase::Waiting);
         if waiting { self.processes.watches() } else { Vec::new() }
     }
-}
-
-fn proc_fs_holder(layout: &Layout, instance: &InstanceName) -> String {
-    let stat = Dir::open(&layout.instance(instance)).and_then(|directory| directory.stat_self());
-    let holders = stat.and_then(|stat| proc_fs::holders((stat.device, stat.inode))).unwrap_or_default();
-    let other = holders.into_iter().find(|(pid, _)| *pid != std::process::id());
-    other.map_or_else(String::new, |(pid, title)| format!(", by process {pid} ({title})"))
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub const HEALTH_LOOK: Duration = Duration::from_secs(15);
 /// The same while it is not healthy.
 pub const HEALTH_LOOK_SOON: Duration = Duration::from_secs(2);
+/// How often an old process is looked at that finishes its last jobs.
+pub const FINISHED_LOOK: Duration = Duration::from_secs(1);
 /// How often an ending process is looked at.
 pub const END_LOOK: Duration = Duration::from_millis(50);
 

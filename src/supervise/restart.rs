@@ -85,6 +85,10 @@ impl Supervisor {
     /// A release that never stays is left for the one before it, once: when it has just become the current one, or when the host has changed
     /// under it and that is known to be why.
     pub(super) fn leave_for_the_one_before(&mut self, loops: &str, now: Moment) {
+        // The switch that made it current may still wait for the old process's last jobs.
+        if let Err(error) = self.driver.make_room(&mut self.processes, now) {
+            self.troubled(error.to_string());
+        }
         let history = self.driver.files().history().unwrap_or_default();
         let journal = self.driver.journal();
         let to = way_back(journal, &history, self.settings.fall_back_within, now.wall);

@@ -6,6 +6,7 @@ use crate::name::InstanceName;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
+use crate::switch::finishing::Finishing;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,9 @@ pub struct SupervisorStatus {
     /// How the agent ended last; None: it has not, since the host was started.
     #[serde(default)]
     pub ended: Option<Ended>,
+    /// Old processes that finish their last jobs.
+    #[serde(default)]
+    pub finishing: Vec<Finishing>,
     /// How the running trees are looked after, and why so, where no watch could be had.
     #[serde(default)]
     pub unwatched: Option<String>,
@@ -96,9 +100,16 @@ impl SupervisorStatus {
             agent,
             trouble,
             ended,
+            finishing: Vec::new(),
             unwatched: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
+    }
+
+    /// This status with the old processes that finish their last jobs.
+    #[must_use]
+    pub fn with_finishing(self, finishing: Vec<Finishing>) -> Self {
+        Self { finishing, ..self }
     }
 
     /// This status with how the running trees are looked after.

@@ -4,10 +4,10 @@ use super::asked::{Asked, PROOF_WAIT, Proof};
 use super::drive::{Driver, Moment};
 use super::error::DriveError;
 use super::processes::{Frozen, Look, Processes, Which, described};
-use super::roles::{self, Backlog};
+use super::roles;
 use super::{Act, Entry, Former, Mode, Outcome, Phase, Side, Switch};
 use crate::agent::Health;
-use crate::agent::gate::{Origin, Report, Role};
+use crate::agent::gate::{Origin, Report};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
 use crate::store::StoreError;
@@ -52,9 +52,10 @@ impl Driver {
                 }
                 Ok(self.start(live, side, processes))
             }
-            Act::Prove(side) => Ok(if let Some(why) = unguardable(live, side, processes) {
-                Outcome::Failed(why)
-            } else {
+            Act::Prove(_) | Act::HandOver | Act::Watch if unguardable(live, processes).is_some() => {
+                Ok(Outcome::Failed(unguardable(live, processes).unwrap_or_default()))
+            }
+            Act::Prove(side) => Ok({
                 match self.lacks(live, side, processes, now, Proof::OfThisPhase)? {
                     Lack::Nothing => Outcome::Done,
                     Lack::Own(missing) | Lack::Shared(missing) => Outcome::NotYet(missing),
@@ -62,7 +63,7 @@ impl Driver {
             }),
             Act::HandOver => Ok(self.hand_over(live, processes, now)),
             Act::Watch => Ok(match self.lacks(live, Side::Trial, processes, now, Proof::OfLate)? {
-                Lack::Nothing => Outcome::Done,
+                Lack::Nothing => self.hears(live, processes, now),
                 Lack::Own(missing) => Outcome::Failed(missing),
                 Lack::Shared(missing) => Outcome::NotYet(missing),
             }),
@@ -213,58 +214,6 @@ impl Driver {
         }
     }
 
-    /// The process of `side` takes nothing any more, and has nothing left. The old one is ended at once.
-    fn drain(
-        &mut self,
-        live: &Switch,
-        side: Side,
-        processes: &mut Processes,
-        now: Moment,
-    ) -> Result<Outcome, DriveError> {
-        let other = if side == Side::Former { Side::Trial } else { Side::Former };
-        let Some(leaving) = live.which(side) else { return Ok(Outcome::Done) };
-        processes.thaw(leaving)?;
-        let fresh = |report: &Report| report.is_fresh(now.since_boot.as_secs_f64());
-        let report = processes.report(leaving);
-        // A guard that never came up has let nothing in.
-        if report.is_none() && side == Side::Trial {
-            return Ok(Outcome::Done);
-        }
-        let Some(report) = report.filter(fresh) else {
-            // Its guard hangs with it, or is not there: what runs below it are the jobs that are left.
-            let waited = now.since_boot.saturating_sub(self.entered);
-            return match processes.below(leaving)? {
-                0 if waited > PROOF_WAIT => Self::finish(side, live, processes),
-                0 => Ok(Outcome::NotYet("its guard to say something".to_owned())),
-                count => Ok(Outcome::NotYet(format!("{count} processes of its jobs, while its guard says nothing"))),
-            };
-        };
-        let staying = live.which(other).and_then(|which| processes.report(which));
-        if staying.filter(fresh).is_some_and(|staying| report.has_caught_up_with(&staying)) {
-            self.backlog = Backlog::Seen;
-        }
-        if report.role != Role::Closed || report.serial < self.serial {
-            return Ok(Outcome::NotYet("it to take nothing any more".to_owned()));
-        }
-        if let Some(work) = report.unfinished() {
-            return Ok(Outcome::NotYet(work));
-        }
-        match (side, processes.freeze(leaving, Look::Beside)?) {
-            (_, Frozen::Busy(work)) => Ok(Outcome::NotYet(work)),
-            (_, Frozen::Idle) => Self::finish(side, live, processes),
-        }
-    }
-
-    /// Ends the old process; the one on trial is ended by the phase that follows.
-    fn finish(side: Side, live: &Switch, processes: &mut Processes) -> Result<Outcome, DriveError> {
-        if side == Side::Trial {
-            return Ok(Outcome::Done);
-        }
-        let kept: Vec<Which<'_>> = live.which(Side::Trial).into_iter().collect();
-        let gone = processes.end_all_but(&kept)?;
-        Ok(if gone { Outcome::Done } else { Outcome::NotYet("the old process to be gone".to_owned()) })
-    }
-
     /// What the process of a side lacks to be healthy, and whose doing that is.
     fn lacks(
         &mut self,
@@ -390,8 +339,29 @@ pub(super) fn gone(live: &Switch, processes: &mut Processes) -> Option<Outcome> 
     None
 }
 
-/// Why the process of a side must not be beside another one: a guard that could not be armed leaves an agent that takes every job.
-fn unguardable(live: &Switch, side: Side, processes: &Processes) -> Option<String> {
-    let beside = live.former() == Former::Beside && side == Side::Trial;
-    live.which(side).filter(|_| beside).and_then(|which| processes.report(which))?.forbids_overlap()
+/// Why the process on trial must not be beside another one: its guard says so, or is not there while the agent works. It would take every job a
+/// second time.
+fn unguardable(live: &Switch, processes: &mut Processes) -> Option<String> {
+    let trial = live.which(Side::Trial).filter(|_| live.former() == Former::Beside)?;
+    if let Some(report) = processes.report(trial) {
+        return report.forbids_overlap();
+    }
+    let reached = processes.health(trial, None)?.proven();
+    (!reached.is_empty()).then(|| {
+        format!(
+            "it is connected to {} while its guard says nothing: it would do every job a second time",
+            reached.join(", ")
+        )
+    })
+}
+
+/// A report that is not too old to be believed.
+pub(super) trait FreshReport {
+    fn fresh(self, now: Moment) -> Option<Report>;
+}
+
+impl FreshReport for Option<Report> {
+    fn fresh(self, now: Moment) -> Option<Report> {
+        self.filter(|report| report.is_fresh(now.since_boot.as_secs_f64()))
+    }
 }

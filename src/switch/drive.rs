@@ -103,6 +103,10 @@ pub struct Driver {
     pub(super) performed: Option<Act>,
     /// Whether the side on its way out has been told to take nothing any more; begun anew with each phase.
     pub(super) backlog: Backlog,
+    /// Since when the guard of the side on its way out says nothing.
+    pub(super) silent_since: Option<Duration>,
+    /// Since when the new process has not heard of jobs that the old one had to take.
+    pub(super) deaf_since: Option<Duration>,
 }
 
 impl Driver {
@@ -127,6 +131,8 @@ impl Driver {
             keeping,
             performed: None,
             backlog,
+            silent_since: None,
+            deaf_since: None,
         })
     }
 
@@ -182,6 +188,8 @@ impl Driver {
             self.entered = now.since_boot;
             self.asked = Asked::default();
             self.backlog = Backlog::Possible;
+            self.silent_since = None;
+            self.deaf_since = None;
             self.preparing = None;
             self.performed = None;
         }
@@ -278,6 +286,7 @@ impl Driver {
             }
             None => roles::alone(self.journal.meant_which().and_then(guarded), self.asked.number),
         };
+        let roles = roles.with_closed(processes.draining());
         if let Some(which) = self.journal.meant_which() {
             processes.serve(which)?;
         }
@@ -319,6 +328,9 @@ impl Driver {
         let outcome = match outcome {
             Outcome::Done if act == Act::Watch && self.is_owed_an_answer(&live, processes, now) => {
                 Outcome::NotYet("the new process to reach its peers once more".to_owned())
+            }
+            Outcome::Done if act == Act::Watch && waited >= self.limits.probation => {
+                self.still_unread(&live, processes, now).unwrap_or(Outcome::Done)
             }
             outcome => live.in_time(outcome, waited, now.wall, &self.limits),
         };

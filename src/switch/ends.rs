@@ -125,7 +125,9 @@ impl Processes {
         for which in kept {
             spared.extend(self.of(*which).map(|record| record.leader.pid));
         }
-        let is_spared = |running: &Running| running.is_usable() && spared.contains(&running.record.leader.pid);
+        let is_spared = |running: &Running| {
+            running.is_finishing() || (running.is_usable() && spared.contains(&running.record.leader.pid))
+        };
         let reports: Vec<Option<Report>> =
             self.running.iter().map(|running| self.gate.report(running.record.leader.pid)).collect();
         let mut news = false;
@@ -154,6 +156,9 @@ impl Processes {
     /// Asks every leader to end in its own way: for a stop of the service, not for a switch.
     pub fn ask_to_end(&mut self) -> Result<(), OsError> {
         self.ends.asked = true;
+        for running in &mut self.running {
+            running.record.finishing = false;
+        }
         for running in self.running.iter().filter(|running| running.record.foreign.is_none()) {
             running.thaw()?;
             running.record.leader.signal(SignalNumber::TERM)?;

@@ -18,6 +18,8 @@ pub struct Limits {
     pub rebuild: Duration,
     /// How long a process on trial that is being left may take to finish the jobs that it has.
     pub drain: Duration,
+    /// How long a switch waits for the last jobs of the old process; then that finishes them by itself.
+    pub retire: Duration,
     /// How long a release has to stay healthy before it becomes the one.
     pub probation: Duration,
     /// The first pause of a stranded switch; each further one is twice as long.

@@ -235,7 +235,7 @@ impl Processes {
             .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
     }
 
-    fn usable_mut(&mut self, which: Which<'_>) -> Option<&mut Running> {
+    pub(super) fn usable_mut(&mut self, which: Which<'_>) -> Option<&mut Running> {
         self.running
             .iter_mut()
             .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
@@ -323,6 +323,18 @@ impl Processes {
         let frozen = running.judge(report.as_ref(), look)?;
         self.save()?;
         Ok(frozen)
+    }
+
+    /// What a process still does although its guard doesn't say so; None: nothing.
+    pub fn unreported(&mut self, which: Which<'_>) -> Option<String> {
+        let report = self.report(which);
+        self.usable_mut(which)?.unreported(report.as_ref())
+    }
+
+    /// Whether the jobs of a process are part of it, and can't be seen from outside.
+    pub fn runs_jobs_inside(&mut self, which: Which<'_>) -> bool {
+        self.usable_mut(which)
+            .is_some_and(|running| running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside))
     }
 
     /// The processes that descend from a process's leader and are not the agent itself.

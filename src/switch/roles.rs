@@ -56,7 +56,9 @@ fn reserve(phase: Phase, backlog: Backlog) -> Role {
     match (phase, backlog) {
         // It has not been shown to work.
         (Phase::Starting | Phase::Proving, Backlog::Possible | Backlog::Seen) => Role::Standby,
-        (Phase::Retiring | Phase::Returning | Phase::Retreating, Backlog::Seen) => Role::Closed,
+        // In retreating it is ended at any moment, with what it would take now.
+        (Phase::Retiring | Phase::Returning, Backlog::Seen)
+        | (Phase::Retreating, Backlog::Possible | Backlog::Seen) => Role::Closed,
         // On probation of the other one it is the safety net.
         (_, Backlog::Possible | Backlog::Seen) => Role::Draining,
     }

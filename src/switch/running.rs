@@ -45,6 +45,9 @@ pub struct Record {
     /// It gives way to the process beside it until it serves.
     #[serde(default)]
     pub aside: bool,
+    /// It belongs to no switch any more: it takes nothing, and finishes what it has.
+    #[serde(default)]
+    pub finishing: bool,
 }
 
 impl Record {
@@ -67,6 +70,7 @@ impl Record {
             trial_of: None,
             origin: Origin::Boot,
             aside: false,
+            finishing: false,
         }
     }
 
@@ -161,7 +165,7 @@ impl Running {
 
     /// It can be counted on.
     pub(super) fn is_usable(&self) -> bool {
-        !self.record.doomed && self.leads()
+        !self.record.doomed && !self.record.finishing && self.leads()
     }
 
     /// The user that the agent works as, where that isn't this process's own.
@@ -214,7 +218,9 @@ impl Running {
         let work = if !self.stands_still()? {
             Some("it does not stand still yet".to_owned())
         } else if look == Look::Beside {
-            report.map_or(Some("its guard says nothing".to_owned()), Report::unfinished)
+            report
+                .map_or(Some("its guard says nothing".to_owned()), Report::unfinished)
+                .or_else(|| self.unreported(report))
         } else {
             described(&self.activity(report))
         };
@@ -222,10 +228,32 @@ impl Running {
             self.thaw()?;
             return Ok(Frozen::Busy(work));
         }
-        let below = proc_fs::descendants(self.record.leader.pid)?;
-        let below = below.iter().filter(|process| process.is_alive()).map(|process| Identity::of(process.pid));
-        self.record.remains = below.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        self.record.remains = self.helpers(report, look)?;
         Ok(Frozen::Idle)
+    }
+
+    /// What is below it and ends with it. Below one that is idle there is nothing else.
+    fn helpers(&mut self, report: Option<&Report>, look: Look) -> Result<Vec<Identity>, OsError> {
+        let leader = self.record.leader.clone();
+        let subject = Subject { leader: &leader, report, prove: None };
+        if look == Look::Beside {
+            if let Some(helpers) = self.observer().ok().and_then(|agent| agent.helpers(subject)) {
+                return Ok(helpers);
+            }
+        }
+        let below = proc_fs::descendants(leader.pid)?;
+        let below = below.iter().filter(|process| process.is_alive()).map(|process| Identity::of(process.pid));
+        Ok(below.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    /// What it still does although its guard doesn't say so, in the operator's words; None: nothing.
+    pub(super) fn unreported(&mut self, report: Option<&Report>) -> Option<String> {
+        let leader = self.record.leader.clone();
+        let subject = Subject { leader: &leader, report, prove: None };
+        match self.observer().map(|agent| agent.at_work(subject)) {
+            Ok(activity) => described(&activity),
+            Err(reason) => Some(reason),
+        }
     }
 
     /// How many processes descend from the leader and are not the agent itself.

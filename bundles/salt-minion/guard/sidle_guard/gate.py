@@ -11,6 +11,8 @@ log = logging.getLogger(__name__)
 RUN, HOLD = "run", "hold"
 # Verdicts are kept for sub-jobs and repeated deliveries, which follow at once.
 MOST_VERDICTS = 10000
+# A process that hears nothing is found out by one.
+MOST_RESCUED = 20
 # For so long what runs here is claimed again where its claim is lost: longer than anybody holds a job.
 REMEMBERED_SECONDS = 60.0
 # For so long a job is held whose claim another process may owe, at most.
@@ -27,11 +29,13 @@ STARTUP = "req"
 class Held:
     """A job that is not decided yet, with what depends on it."""
 
-    def __init__(self, claim, peer, jid, closed):
+    def __init__(self, claim, peer, jid, closed, level=False):
         self.claim = claim
         self.peer = peer
         self.jid = jid
         self.closed = closed
+        # It was published after the other process's subscription stood.
+        self.level = level
         self.since = time.monotonic()
         self.loads = []
 
@@ -43,20 +47,25 @@ class Peer:
         self.first = None
         self.last = None
         self.count = 0
+        # Jobs that were taken for nobody else took them, although the other process should have heard of them.
+        self.rescued: collections.deque[str] = collections.deque(maxlen=MOST_RESCUED)
 
 
 class Gate:
-    """The jobs of this process; `role` is asked for, `run(minion, data)` starts a job that was held, `log(step, jid)` is told."""
+    """The jobs of this process; `role` is asked for, `run(minion, data)` starts a job that was held, `log(step, jid)` is told,
+    `level(peer)`: whether what comes now from a master comes to the other process, too."""
 
-    def __init__(self, claims, role, reports, run, log):
+    def __init__(self, claims, role, reports, run, log, level=lambda peer: False):
         self.claims = claims
         self.role = role
         self.reports = reports
         self.run = run
         self.log = log
+        self.level = level
         self.held = {}
         self.peers = collections.defaultdict(Peer)
         self._verdicts = collections.OrderedDict()
+        self._judged = collections.OrderedDict()
         # The claims of what was taken here lately, by when; `_owed`: those that are not on disk.
         self._mine = collections.OrderedDict()
         self._owed = set()
@@ -66,6 +75,7 @@ class Gate:
     def arrive(self, minion, data):
         """Decide on a job that Salt has received; RUN, HOLD (it is kept here) or DROP."""
         jid = str(data["jid"])
+        self.admit(jid)
         if jid == STARTUP or any(key in data for key in FROM_QUEUE):
             return RUN
         peer = str(minion.opts.get("master_uri"))
@@ -83,13 +93,33 @@ class Gate:
         self._note(peer, jid)
         self.log("heard", jid)
         role = self.role()
-        held = Held(claim_files.name(peer, jid), peer, jid, role == "closed")
+        held = Held(claim_files.name(peer, jid), peer, jid, role == "closed", self.level(peer))
         verdict = self._decide(held, role)
         if verdict == WAIT:
             held.loads.append((minion, data))
             self.held[key] = held
             return HOLD
         return self._conclude(key, verdict)
+
+    def admit(self, jid):
+        """A job with that id may have a process: it came through here, or was on its way before the guard was there."""
+        self._judged[str(jid)] = None
+        while len(self._judged) > MOST_VERDICTS:
+            self._judged.popitem(last=False)
+
+    def has_judged(self, jid):
+        """Whether a job with that id came through here."""
+        return str(jid) in self._judged
+
+    def heard(self, peer, jid):
+        """Whether that master's job was received here, whatever became of it."""
+        return (peer, jid) in self._verdicts or (peer, jid) in self.held
+
+    def unheard(self, peer):
+        """How many jobs of a master another process had to take, since this one has not heard of them."""
+        rescued = {jid for report in self.reports() for found in report.get("peers", ())
+                   if found.get("address") == peer for jid in found.get("rescued", ())}
+        return sum(not self.heard(peer, jid) for jid in rescued)
 
     def look_again(self):
         """Decide what can be decided by now, among the jobs that are held."""
@@ -170,7 +200,16 @@ class Gate:
             self.claims.owe(True)
         for claim in both:
             self._remember(claim, claim in taken)
+        if role != "active" and not lost and held.level:
+            self.peers[held.peer].rescued.append(held.jid)
         return CLAIM
+
+    def take_unjudged(self, jid):
+        """Whether a job that did not come through here may start all the same: it is nobody else's, and is so no more."""
+        try:
+            return self.claims.take(claim_files.name(ANY_PEER, jid))
+        except OSError:
+            return True  # The active process runs what it has where nobody can claim.
 
     def _conclude(self, key, verdict):
         self.log("claimed" if verdict == CLAIM else "dropped", key[1])

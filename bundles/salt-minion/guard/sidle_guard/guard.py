@@ -15,6 +15,7 @@ from .joblog import JobLog
 from .jobs import Jobs
 from .report import Others, ReportFile
 from .roles import RolesFile
+from .subscriptions import Subscriptions
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
@@ -31,13 +32,16 @@ class Guard:
         self.opts = manager.opts
         self.loop = manager.io_loop
         self.overlap = places.refused
+        # Why this process can't be trusted beside another: a job was about to run that the gate was not asked for.
+        self.bypassed = None
         self.originals = {}
         self.roles_file = RolesFile(seat.path("roles"))
         self.claims = Claims(seat.path("claims"))
         self.others = Others(seat)
         self.job_log = JobLog(seat.path(JOB_LOG))
         self.jobs = Jobs(self.job_log.write)
-        self.gate = Gate(self.claims, self.role, self._other_reports, self.run, self.job_log.write)
+        self.gate = Gate(self.claims, self.role, self._other_reports, self.run, self.job_log.write, self.is_level)
+        self.subscriptions = Subscriptions(self.gate.heard, masters.is_one_of_a_list(self.opts))
         self.duties = Duties(self)
         self.proofs = proof.Proofs(self.loop, self.spawn)
         self.report_file = ReportFile(seat)
@@ -97,10 +101,16 @@ class Guard:
         roles = self.roles()
         return roles is not None and len(roles.seats) > 1
 
-    def _other_reports(self):
+    def _other_leaders(self):
         roles = self.roles()
-        others = [leader for leader in roles.seats if leader != self.seat.leader] if roles else []
-        return [report for report in map(self.others.report, others) if report]
+        return [leader for leader in roles.seats if leader != self.seat.leader] if roles else []
+
+    def _other_reports(self):
+        return [report for report in map(self.others.report, self._other_leaders()) if report]
+
+    def is_level(self, address):
+        """Whether this process has read all that a master published before the other one listened to it."""
+        return self.subscriptions.caught_up(address, self._other_leaders())
 
     def attempt(self, what, act):
         """Do something that must not harm the minion if it fails; a failure is logged once."""
@@ -156,6 +166,8 @@ class Guard:
         else:
             self.duties.follow(role, roles, time.monotonic())
             self.gate.look_again()
+            addresses = [minion.opts.get("master_uri") for minion in self.named_minions().values()]
+            self.subscriptions.look(addresses, bool(self.jobs.starting), self._other_reports() if self.beside_others() else [])
             self._announce(roles)
         if self.inherited and self.jobs.all_known():
             self.inherited = False
@@ -166,12 +178,17 @@ class Guard:
     # Jobs.
 
     def run(self, minion, data):
-        """Give a job that was held back to Salt."""
-        self.spawn(lambda: self.execute(minion, data))
-
-    async def execute(self, minion, data):
-        """Salt's own handling of a job that is ours."""
+        """Give a job that was held back to Salt. It is on record before it starts: the report of this very look names it, and a process
+        with a job in its report is not ended."""
         token = self.note(minion, data)
+        try:
+            self.spawn(lambda: self.execute(minion, data, token))
+        except Exception:
+            self.jobs.begun(token)
+            raise
+
+    async def execute(self, minion, data, token):
+        """Salt's own handling of a job that is ours."""
         try:
             done = self.original("salt.minion.Minion._handle_decoded_payload")(minion, data)
             if inspect.isawaitable(done):
@@ -190,6 +207,22 @@ class Guard:
         except Exception:  # noqa: BLE001
             self._complain("judge a job")
             return RUN if self._role == "active" else DROP
+
+    def suspect(self, jid):
+        """A job starts, or returns, that the gate was not asked for: this Salt goes round it, and must not run beside another."""
+        if self.bypassed is None:
+            self.bypassed = f"job {jid} was started without asking the gate: the guard does not fit this Salt"
+            log.error("sidle-guard: %s", self.bypassed)
+            self.attempt("write the report", self.write_report)
+
+    def may_start(self, jid):
+        """Whether the process of a job may be started; one that goes round the gate is stopped at the last door."""
+        if self.overlap or self.gate.has_judged(jid):
+            return True
+        self.suspect(jid)
+        if self.role() != "active":
+            return False
+        return not self.beside_others() or self.gate.take_unjudged(jid)
 
     # The start event.
 
@@ -255,9 +288,10 @@ class Guard:
                 "name": name, "address": address, "proven": self.proofs.proven.get(name),
                 "detail": self.proofs.details.get(name, "not asked" if name in connected else "not connected"),
                 "first": seen.first if seen else None, "last": seen.last if seen else None,
-                "count": seen.count if seen else 0})
+                "count": seen.count if seen else 0, "rescued": list(seen.rescued) if seen else [],
+                "caught_up": self.is_level(address), "unheard": self.gate.unheard(address)})
         self.report_file.write({
-            "wrapped": sorted(self.originals), "overlap": self.overlap,
+            "wrapped": sorted(self.originals), "overlap": self.overlap or self.bypassed,
             "serial": roles.serial if roles else 0, "role": self._role, "duties": bool(self.overlap) or self.duties.reported,
             "announced": self.announced, "prove": self.proofs.finished, "jobs": self.jobs.alive(),
             "held": len(self.gate.held), "returning": self.jobs.returning, "peers": peers,

@@ -124,6 +124,12 @@ class Jobs:
         return told + [{"id": job.jid, "what": job.what, "pid": job.pid} for job in self.running]
 
 
+def published_jid(process):
+    """The id of the published job whose process or thread this is, as Salt names it; None: it is no such job's."""
+    found = NAME.match(getattr(process, "name", ""))
+    return found and found["jid"]
+
+
 def _alive(process):
     try:
         return process.is_alive()

@@ -47,7 +47,7 @@ def arm(gate, leader):
         try:
             wraps.wrap_all(guard)
         except wraps.Missing as missing:
-            guard.overlap = f"this Salt ({sys.modules['salt.version'].__version__}) has no {missing}"
+            guard.overlap = wraps.unknown(missing)
     if guard.overlap:
         # Nothing was touched, nothing will be.
         guard.write_report()
@@ -95,7 +95,9 @@ def _take_over(guard):
     for found in gc.get_objects():
         kind = _pending(found)
         if kind == PAYLOAD:
-            guard.jobs.running.append(Job(*_described(found), Pending(found), goes_on=True, known=False))
+            jid, what = _described(found)
+            guard.gate.admit(jid)
+            guard.jobs.running.append(Job(jid, what, Pending(found), goes_on=True, known=False))
         elif kind == BUS:
             guard.jobs.inherited.append(Pending(found, LONGEST_PASSING_SECONDS))
 

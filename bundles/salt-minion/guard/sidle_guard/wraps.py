@@ -10,9 +10,10 @@ import logging
 import multiprocessing.util
 import sys
 
-from . import damage, events
+from . import damage, events, shape
 from .gate import RUN
 from .guard import Guard
+from .jobs import published_jid
 
 log = logging.getLogger(__name__)
 # Tornado's coroutines may yield an empty list where they would yield a future: it is done at once.
@@ -21,6 +22,10 @@ DONE = []
 
 class Missing(Exception):
     """This Salt has no such function: it is not one that the guard knows."""
+
+
+class RoundTheGate(Exception):
+    """A job's process was about to start without having been judged, beside another minion: it is another process's job."""
 
 
 def wrap_manager(module, seat, places):
@@ -61,10 +66,15 @@ def arm(manager, seat, places):
         try:
             wrap_all(guard)
         except Missing as missing:
-            guard.overlap = f"this Salt ({sys.modules['salt.version'].__version__}) has no {missing}"
+            guard.overlap = unknown(missing)
     guard.begin()
     multiprocessing.util.Finalize(None, guard.end, exitpriority=10)
     return guard
+
+
+def unknown(missing):
+    """Why a minion of this Salt can't run beside another."""
+    return f"the guard does not know this Salt ({sys.modules['salt.version'].__version__}): it has no {missing}"
 
 
 def wrap_all(guard):
@@ -81,12 +91,16 @@ class _Wrapper:
 
     def wrap_all(self):
         """The list of what the guard needs of Salt."""
+        import salt.channel.client
         import salt.engines
         import salt.minion
         import salt.utils.process
         import salt.utils.schedule
 
         minion = salt.minion.Minion
+        otherwise = shape.first_difference(minion)
+        if otherwise:
+            raise Missing(otherwise)
         self._plan(minion, "__init__", self._init)
         self._plan(minion, "_handle_decoded_payload", self._handle_decoded_payload)
         self._plan(minion, "_target", self._target)
@@ -106,6 +120,8 @@ class _Wrapper:
         self._plan(salt.utils.schedule.Schedule, "persist", self._persist)
         self._plan(salt.utils.schedule.Schedule, "handle_func", self._handle_func)
         self._plan(salt.utils.process.SubprocessList, "add", self._add_process)
+        self._plan(salt.utils.process.SignalHandlingProcess, "start", self._start_process)
+        self._plan(salt.channel.client.AsyncPubChannel, "_decode_payload", self._decode_payload)
         self._plan(salt.engines, "start_engines", self._start_engines)
         for owner, name, wrapper in self.plan:
             setattr(owner, name, wrapper)
@@ -164,6 +180,53 @@ class _Wrapper:
                 guard.attempt("note a job's process", lambda: note_process(guard, self, process))
 
         return add
+
+    def _start_process(self, original):
+        guard = self.guard
+
+        def start(self, *arguments, **options):
+            jid = published_jid(self) if guard.acts() else None
+            if jid is not None and not guard.may_start(jid):
+                raise RoundTheGate(f"job {jid} is not started: {guard.bypassed}")
+            return original(self, *arguments, **options)
+
+        return start
+
+    # The subscription.
+
+    def _decode_payload(self, original):
+        guard = self.guard
+
+        def begin(channel):
+            minion = next((found for found in guard.minions() if getattr(found, "pub_channel", None) is channel), None)
+            address = minion.opts.get("master_uri") if minion else None
+            guard.subscriptions.begin(address)
+            return address
+
+        async def later(self, payload):
+            if not guard.acts():
+                return await original(self, payload)
+            address = begin(self)
+            try:
+                return await original(self, payload)
+            finally:
+                guard.subscriptions.end(address)
+
+        def at_once(self, payload):
+            if not guard.acts():
+                return original(self, payload)
+            address = begin(self)
+            done = None
+            try:
+                done = original(self, payload)
+            finally:
+                if hasattr(done, "add_done_callback"):
+                    done.add_done_callback(lambda _: guard.subscriptions.end(address))
+                else:
+                    guard.subscriptions.end(address)
+            return done
+
+        return later if inspect.iscoroutinefunction(original) else at_once
 
     # In a job's own process.
 
@@ -347,6 +410,9 @@ class _Wrapper:
 def note_process(guard, processes, process, known=True):
     """A job has a process; `known`: the guard has seen its beginning."""
     minion = next((found for found in guard.minions() if found.subprocess_list is processes), None)
+    jid = published_jid(process)
+    if known and jid is not None and not guard.overlap and not guard.gate.has_judged(jid):
+        guard.suspect(jid)
 
     def function_of(name):
         schedule = guard.schedule()

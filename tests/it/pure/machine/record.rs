@@ -22,6 +22,7 @@ const LIMITS: Limits = Limits {
     rehearsal: Duration::from_secs(120),
     rebuild: Duration::ZERO,
     drain: Duration::from_secs(1_800),
+    retire: Duration::from_secs(1_800),
     probation: Duration::from_secs(60),
     pause_minimum: Duration::from_secs(5),
     pause_maximum: Duration::from_secs(300),

@@ -1,0 +1,49 @@
+"""Whether this Salt goes the ways that the guard stands at: a function of the right name that nobody calls guards nothing."""
+
+import types
+
+# How a publication becomes a process, and how a child's return gets to the master: the function, what it must mention, and through how many
+# other functions of the minion at most.
+EXPECTED = (
+    ("_handle_payload", "_handle_decoded_payload", 0),
+    ("_handle_decoded_payload", "ProcessPayload(jid=", 3),
+    ("_handle_decoded_payload", "subprocess_list", 3),
+    ("_handle_decoded_payload", "SignalHandlingProcess", 3),
+    ("_send_req_sync", "__master_req_channel_payload", 0),
+    ("handle_event", "__master_req_channel_payload", 0),
+    ("handle_event", "__schedule_return", 0),
+)
+
+
+def first_difference(minion_class):
+    """What this Salt has not where the guard expects it; None: nothing."""
+    for name, word, depth in EXPECTED:
+        if not _mentions(minion_class, name, word, depth):
+            return f"{word!r} in {minion_class.__module__}.{minion_class.__name__}.{name}"
+    return None
+
+
+def _mentions(owner, name, word, depth):
+    function = getattr(owner, name, None)
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return False
+    words = set(_words(code))
+    if any(word in found for found in words):
+        return True
+    helpers = [found for found in words if found != name and found in vars(owner)]
+    return depth > 0 and any(_mentions(owner, helper, word, depth - 1) for helper in helpers)
+
+
+def _words(code):
+    """The names and texts in a function, and in the functions inside of it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, (tuple, frozenset)):
+            yield from (part for part in constant if isinstance(part, str))
+        elif isinstance(constant, types.CodeType):
+            yield from _words(constant)

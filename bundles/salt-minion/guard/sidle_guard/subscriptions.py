@@ -1,0 +1,86 @@
+"""How far the publications of each master have been read here, compared with another process of this minion.
+
+Nothing relates what two subscribers have read: that the other process has heard nothing does not mean that nothing is on its way to this one.
+A main loop that is behind holds minutes of publications in its socket. This process has caught up with another one when
+
+- it has read the first publication that the other has read (a publisher sends to each subscriber in order), or
+- nothing has come out of its socket for a while, in a loop that ran, all of it after the other's subscription stood: a socket with something
+  in it is read in the next round of the loop.
+"""
+
+import time
+
+# Longer than libzmq's thread takes to go on reading, and than a publication is on its way.
+QUIET_SECONDS = 2.0
+# A loop that was blocked for longer has not looked at its sockets meanwhile.
+LONGEST_GAP_SECONDS = 0.5
+
+
+class Subscription:
+    """What is known of one master's publications."""
+
+    def __init__(self):
+        # Publications that are being decoded: that may take a sign-in.
+        self.decoding = 0
+        self.stirred = True
+        self.quiet_since = 0.0
+        # Since when each other process's subscription is known to stand, by its leader.
+        self.stood = {}
+        # The leaders of the processes that this one has caught up with.
+        self.level = set()
+
+
+class Subscriptions:
+    """Those of all masters, by address; `heard(address, jid)` tells what has been read here."""
+
+    def __init__(self, heard, one_of_a_list=False, clock=time.monotonic):
+        self.heard = heard
+        # Failover: another process may listen to another master of the list, and serves the minion by that.
+        self.one_of_a_list = one_of_a_list
+        self.clock = clock
+        self._known = {}
+        self._looked = 0.0
+
+    def _of(self, address):
+        return self._known.setdefault(address, Subscription())
+
+    def begin(self, address):
+        """A publication has come out of the socket."""
+        found = self._of(address)
+        found.decoding += 1
+        found.stirred = True
+
+    def end(self, address):
+        """It has been decoded, or could not be."""
+        found = self._of(address)
+        found.decoding -= 1
+        found.stirred = True
+
+    def look(self, addresses, starting, reports):
+        """Once a round: `addresses` are connected; `starting`: Salt is just being given a job, and may read nothing until it has it."""
+        now = self.clock()
+        gap = now - self._looked > LONGEST_GAP_SECONDS
+        self._looked = now
+        for address in addresses:
+            found = self._of(address)
+            if gap or starting or found.stirred or found.decoding:
+                found.quiet_since = now
+                found.stirred = False
+            for report in reports:
+                self._compare(address, found, report, now)
+
+    def _compare(self, address, found, report, now):
+        leader = report.get("leader")
+        proven = [peer for peer in report.get("peers", ()) if peer.get("address") and peer.get("proven") is not None]
+        theirs = next((peer for peer in proven if peer["address"] == address), None)
+        if theirs is None and not (proven and self.one_of_a_list):
+            return
+        stood = found.stood.setdefault(leader, now)
+        first = theirs.get("first") if theirs else None
+        if (first is not None and self.heard(address, first)) or now - max(stood, found.quiet_since) >= QUIET_SECONDS:
+            found.level.add(leader)
+
+    def caught_up(self, address, leaders):
+        """Whether all that was published before the subscription of one of these stood has been read here."""
+        found = self._known.get(address)
+        return found is not None and any(leader in found.level for leader in leaders)

@@ -1,0 +1,209 @@
+"""Every job of a switch is run once, whatever comes between any two steps: python3 -m unittest discover -s bundles/salt-minion/guard
+
+Each world is one combination of: which master publishes what and when, how far the old process is behind, when the new one listens to each master,
+what blocks it, which of the two steps first, who is killed. The supervisor looks after every single step.
+"""
+
+import itertools
+import logging
+import unittest
+
+from tests.world import LONGEST_SECONDS, NEW, STEP_SECONDS, World
+
+# After the end of a switch: longer than anybody holds a job.
+REST_SECONDS = 4.0
+
+
+def play(world, plan, probation=1.0, connects=lambda address: 0.5, needed=None, offsets=(0, 0), new_first=False, events=()):
+    """One switch: `plan` has what is published, as (seconds since the switch began, jid, master, seconds that Salt stands still for it), and
+    `events` what else happens, as (seconds, act). Gives what is wrong at the end; None: nothing."""
+    for address in world.masters:
+        world.old.connect(address)
+    world.old.guard.proofs.proven = dict.fromkeys(world.masters, 1)
+    for _ in range(6):
+        world.old.step()
+    needed = set(world.masters) if needed is None else needed
+    todo = sorted([(at, 0, entry) for at, *entry in plan] + [(at, 1, act) for at, act in events], key=lambda one: one[:2])
+    began = world.clock.now
+    begun, rested = False, 0.0
+    while world.clock.now - began < LONGEST_SECONDS:
+        now = world.clock.now - began
+        while todo and todo[0][0] + 1.0 <= now:
+            _, kind, what = todo.pop(0)
+            world.publish(*what) if kind == 0 else what(world)
+        if now >= 1.0 and not begun:
+            begun = True
+            world.begin(connects)
+            world.old.next, world.new.next = offsets
+        if begun:
+            world.connect_due()
+        mains = [main for main in ((world.new, world.old) if new_first else (world.old, world.new)) if main]
+        for _ in range(3):
+            for main in mains:
+                main.step()
+                world.look(probation, needed)
+        world.clock.now += STEP_SECONDS
+        if world.phase == "done" and not todo:
+            rested += STEP_SECONDS
+            if rested >= REST_SECONDS:
+                break
+    return world.wrong()
+
+
+def jid(number):
+    return f"202601010000000{number:05d}"
+
+
+ORDERS = list(itertools.product((0, 1, 2), (0, 1, 2), (False, True)))
+MOMENTS = (-0.5, 0.25, 0.5, 1.0, 1.75, 2.5, 4.0, 6.5)
+
+
+class WorldTest(unittest.TestCase):
+    """Each job once, and every switch comes to an end."""
+
+    def setUp(self):
+        logging.disable(logging.CRITICAL)
+        self.addCleanup(logging.disable, logging.NOTSET)
+
+    def check(self, masters=1, mutate=lambda world: None, done=True, **options):
+        world = World(masters)
+        mutate(world)
+        wrong = play(world, **options)
+        if wrong is None and done and world.phase != "done":
+            wrong = f"stuck in {world.phase}"
+        return wrong
+
+    def all_right(self, **options):
+        wrong = self.check(**options)
+        if wrong:
+            self.fail(f"{wrong}: {options}")
+
+    def test_one_or_two_jobs_at_any_moment(self):
+        for first, second in itertools.product(MOMENTS, repeat=2):
+            for offset in ((0, 0, False), (2, 1, True), (1, 2, False)):
+                self.all_right(plan=[(first, jid(1), "tcp://m0", 0.0), (second, jid(2), "tcp://m0", 0.0)],
+                               offsets=offset[:2], new_first=offset[2])
+
+    def test_three_jobs_of_two_masters(self):
+        for moments in itertools.combinations_with_replacement(MOMENTS, 3):
+            for number, masters in enumerate(itertools.product((0, 1), repeat=3)):
+                order = ORDERS[(number * 7) % len(ORDERS)]
+                self.all_right(masters=2, offsets=order[:2], new_first=order[2], plan=[
+                    (moment, jid(job), f"tcp://m{master}", 0.0) for job, (moment, master) in enumerate(zip(moments, masters, strict=True))])
+
+    def test_an_old_process_that_is_behind(self):
+        for behind, moment, probation in itertools.product((1.0, 3.0, 8.0), MOMENTS, (1.0, 5.0)):
+            self.all_right(probation=probation, plan=[
+                (0.0, jid(1), "tcp://m0", behind), (0.1, jid(2), "tcp://m0", behind), (moment, jid(3), "tcp://m0", 0.0)])
+
+    def test_a_new_process_that_stands_still(self):
+        for length, start, moment in itertools.product((1.0, 2.5, 4.0), (1.0, 2.0, 3.0), MOMENTS):
+            for order in ORDERS[::4]:
+                def block(world, length=length):
+                    world.new.blocked_until = world.clock.now + length
+
+                self.all_right(plan=[(moment, jid(1), "tcp://m0", 0.0)], events=[(start, block)], offsets=order[:2], new_first=order[2])
+
+    def test_two_masters_one_of_which_comes_late(self):
+        for late, moment, needed in itertools.product((0.5, 3.0, 9.0), MOMENTS, ({"tcp://m0"}, {"tcp://m0", "tcp://m1"})):
+            self.all_right(masters=2, needed=needed, connects=lambda address, late=late: late if address == "tcp://m1" else 0.5, plan=[
+                (moment, jid(1), "tcp://m1", 0.0), (moment, jid(2), "tcp://m0", 0.0), (moment + 4.0, jid(3), "tcp://m1", 0.0)])
+
+    def test_ids_that_are_no_times_and_times_out_of_order(self):
+        for names in itertools.permutations((jid(5), jid(0), jid(2))):
+            for moment in MOMENTS:
+                self.all_right(plan=[(moment + number / 4, name, "tcp://m0", 1.0) for number, name in enumerate(names)])
+        for moment in MOMENTS:
+            self.all_right(plan=[(moment, "deploy-42", "tcp://m0", 0.0), (5.0, jid(1), "tcp://m0", 0.0)])
+
+    def test_a_claim_for_which_there_is_no_room(self):
+        for full, moment in itertools.product((0.5, 1.5, 3.0), MOMENTS):
+            def fill(world, full=True):
+                world.directory.full = full
+
+            self.all_right(plan=[(moment, jid(1), "tcp://m0", 0.0)],
+                           events=[(full, fill), (full + 2.0, lambda world: fill(world, full=False))])
+
+    def test_the_directory_of_claims_is_lost(self):
+        def lose(world):
+            world.directory.names.clear()
+            world.directory.number += 1
+
+        for at, moment in itertools.product((1.0, 2.0, 3.0), MOMENTS):
+            self.all_right(plan=[(moment, jid(1), "tcp://m0", 0.0)], events=[(at, lose)])
+
+    def test_who_is_killed_takes_no_more_than_what_it_had(self):
+        for at, moment in itertools.product((1.5, 2.5, 3.5), MOMENTS):
+            def kill(world):
+                had = {held.jid for held in world.old.guard.gate.held.values()} | {
+                    data["jid"] for socket in world.old.sockets.values() for data in socket}
+                world.excused |= {jid for jid in had if not world.new.guard.gate.heard("tcp://m0", jid)}
+                world.old.kill()
+                world.assign({NEW: "active"})
+                world.phase = "done"
+
+            self.all_right(plan=[(moment, jid(1), "tcp://m0", 0.0), (moment, jid(2), "tcp://m0", 0.0)], events=[(at, kill)])
+
+    def test_a_process_that_hears_nothing_is_not_committed(self):
+        def deafen(world):
+            world.deafened = True
+            publish = world.publish
+
+            def published(jid, address, refresh=0.0):
+                publish(jid, address, refresh)
+                if world.new:
+                    world.new.sockets[address].clear()
+
+            world.publish = published
+
+        for moment in (4.0, 4.5):
+            world = World()
+            deafen(world)
+            wrong = play(world, [(moment + number, jid(number), "tcp://m0", 0.0) for number in range(4)], probation=8.0)
+            self.assertEqual((wrong, world.phase), (None, "probation"))
+
+    # What the world finds: each of these was so once.
+
+    def test_it_finds_a_job_that_is_on_record_only_once_it_runs(self):
+        def late(world):
+            def run(self, minion, data):
+                async def execute():
+                    await self.execute(minion, data, self.note(minion, data))
+
+                self.spawn(execute)
+
+            world.old.guard.gate.run = run.__get__(world.old.guard)
+
+        def block(world):
+            world.new.blocked_until = world.clock.now + 6.0
+
+        found = [self.check(mutate=late, plan=[(moment, jid(1), "tcp://m0", 0.0)], probation=0.5, events=[(start, block)], offsets=order[:2])
+                 for moment in MOMENTS for start in (1.5, 1.75, 2.0, 2.25) for order in ORDERS[::2]]
+        self.assertTrue(any(wrong and wrong.startswith("lost") for wrong in found), "the world has become blind for it")
+
+    @staticmethod
+    def by_order(mine, theirs):
+        """The rule that was: silence of the other proves that nothing is on its way, and ids are an order."""
+        for peer in mine["peers"]:
+            first = next((other["first"] for other in theirs["peers"] if other["name"] == peer["name"]), None)
+            if first is not None and peer["last"] is not None and peer["last"] < first:
+                return False
+        return True
+
+    def test_it_finds_that_silence_of_the_other_proves_nothing(self):
+        def blind(world):
+            world.caught_up_rule = self.by_order
+
+        wrong = self.check(mutate=blind, plan=[(0.0, jid(number), "tcp://m0", 4.0) for number in range(3)])
+        self.assertTrue(wrong and wrong.startswith("lost"), wrong)
+
+    def test_it_finds_that_ids_are_no_order(self):
+        def blind(world):
+            world.caught_up_rule = self.by_order
+
+        behind = [(number / 10, jid(5 + number), "tcp://m0", 3.0) for number in range(4)]
+        wrong = self.check(mutate=blind, plan=[*behind, (0.45, jid(0), "tcp://m0", 0.0), (1.0, jid(2), "tcp://m0", 0.0)])
+        self.assertTrue(wrong and wrong.startswith("lost"), wrong)
+        wrong = self.check(mutate=blind, plan=[(0.0, jid(5), "tcp://m0", 0.0), (1.0, "zz-42", "tcp://m0", 0.0), (1.25, jid(6), "tcp://m0", 0.0)])
+        self.assertTrue(wrong and wrong.startswith("stuck"), wrong)
+

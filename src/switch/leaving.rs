@@ -1,0 +1,200 @@
+//! How the process that is on its way out is closed, and ended or left to finish alone; and whether the new one hears what the old one hears.
+
+use super::acts::FreshReport as _;
+use super::asked::{Asked, PROOF_WAIT, Proof};
+use super::drive::{Driver, Moment};
+use super::error::DriveError;
+use super::processes::{Frozen, Look, Processes, Which};
+use super::roles::Backlog;
+use super::{Former, Outcome, Phase, Side, Switch};
+use crate::agent::gate::{Report, Role};
+use std::time::Duration;
+
+/// How long the new process may take to hear of a job that the old one had to take: longer than a refresh of its modules blocks it.
+const HEARING_WAIT: Duration = Duration::from_secs(15);
+
+/// How long a commit waits for an old process that has minutes of publications to read. One that falls behind for ever has no room for a switch.
+const CATCH_UP_MAXIMUM: Duration = Duration::from_secs(10 * 60);
+
+impl Driver {
+    /// Closes the process of `side` once it has read what the other one never got, and ends it once it has nothing left. The old one is
+    /// ended at once.
+    pub(super) fn drain(
+        &mut self,
+        live: &Switch,
+        side: Side,
+        processes: &mut Processes,
+        now: Moment,
+    ) -> Result<Outcome, DriveError> {
+        let Some(leaving) = live.which(side) else { return Ok(Outcome::Done) };
+        processes.thaw(leaving)?;
+        let report = processes.report(leaving);
+        // A guard that never came up has let nothing in.
+        if report.is_none() && side == Side::Trial {
+            return Ok(Outcome::Done);
+        }
+        let Some(report) = report.fresh(now) else { return self.drain_in_silence(live, side, processes, now) };
+        self.silent_since = None;
+        let behind = self.close_when_read(live, side, &report, processes, now);
+        let open = report.role != Role::Closed || report.serial < self.serial;
+        let work = if open {
+            let behind = behind.map(|names| format!("the old process to read what {names} published"));
+            Some(behind.unwrap_or_else(|| "it to take nothing any more".to_owned()))
+        } else {
+            report.unfinished().or_else(|| processes.unreported(leaving))
+        };
+        let work = match work {
+            Some(work) => work,
+            None => match processes.freeze(leaving, Look::Beside)? {
+                Frozen::Idle => return Self::finish(side, live, processes),
+                Frozen::Busy(work) => work,
+            },
+        };
+        if !open && side == Side::Former && self.is_left_alone(live, now) {
+            return self.leave(leaving, &work, processes, now);
+        }
+        Ok(Outcome::NotYet(work))
+    }
+
+    /// Its guard hangs with it, or is not there: what runs below it are the jobs that are left. A machine that slept has stale reports for a moment.
+    fn drain_in_silence(
+        &mut self,
+        live: &Switch,
+        side: Side,
+        processes: &mut Processes,
+        now: Moment,
+    ) -> Result<Outcome, DriveError> {
+        let Some(leaving) = live.which(side) else { return Ok(Outcome::Done) };
+        let since = *self.silent_since.get_or_insert(now.since_boot);
+        let silent = now.since_boot.saturating_sub(since) > PROOF_WAIT;
+        let work = match processes.below(leaving)? {
+            0 if processes.runs_jobs_inside(leaving) => {
+                Some("its guard to say something: its jobs are threads, and can't be seen from outside".to_owned())
+            }
+            0 => processes.unreported(leaving),
+            count => Some(format!("{count} processes of its jobs, while its guard says nothing")),
+        };
+        match work {
+            None if silent => Self::finish(side, live, processes),
+            None => Ok(Outcome::NotYet("its guard to say something".to_owned())),
+            Some(work) if silent && side == Side::Former && self.is_left_alone(live, now) => {
+                self.leave(leaving, &work, processes, now)
+            }
+            Some(work) => Ok(Outcome::NotYet(work)),
+        }
+    }
+
+    /// Tells the process to take nothing any more, once it has received all that the staying one never gets; gives the peers that it is behind
+    /// with. They are asked for a round trip first: of one that is down nothing comes.
+    fn close_when_read(
+        &mut self,
+        live: &Switch,
+        side: Side,
+        report: &Report,
+        processes: &Processes,
+        now: Moment,
+    ) -> Option<String> {
+        if self.backlog == Backlog::Seen {
+            return None;
+        }
+        let answered = report.prove >= self.asked.number;
+        if self.asked.is_due(now, answered, Proof::OfLate) {
+            self.asked = if self.asked.number == 0 { Asked::at(now) } else { self.asked.again(now) };
+        }
+        let other = if side == Side::Former { Side::Trial } else { Side::Former };
+        let staying = live.which(other).and_then(|which| processes.report(which)).fresh(now)?;
+        let asked = if now.since_boot.saturating_sub(self.entered) < PROOF_WAIT {
+            self.asked.first
+        } else {
+            // Who could not answer in all that time is not answered for.
+            self.asked.first.min(report.prove)
+        };
+        let behind = report.behind(&staying, asked);
+        if behind.is_empty() || (side == Side::Former && self.is_left_alone(live, now)) {
+            self.backlog = Backlog::Seen;
+            return None;
+        }
+        Some(behind.join(", "))
+    }
+
+    /// Whether an old process has had its time. One that sidle did not start is its service's, and can't be left.
+    fn is_left_alone(&self, live: &Switch, now: Moment) -> bool {
+        live.adopted.is_none() && now.since_boot.saturating_sub(self.entered) >= self.limits.retire
+    }
+
+    /// The switch is over; the old process finishes by itself what it has.
+    fn leave(
+        &mut self,
+        leaving: Which<'_>,
+        work: &str,
+        processes: &mut Processes,
+        now: Moment,
+    ) -> Result<Outcome, DriveError> {
+        let pid = processes.of(leaving).map_or(0, |record| record.leader.pid);
+        self.note(&format!("the old process {pid} goes on until it has finished: {work}"), now)?;
+        processes.leave(leaving)?;
+        Ok(Outcome::Done)
+    }
+
+    /// Makes room for another switch, where the present one only waits for the last jobs of the old process: they go on without it.
+    pub fn make_room(&mut self, processes: &mut Processes, now: Moment) -> Result<(), DriveError> {
+        let Some(live) = self.journal.live.clone().filter(|live| live.phase == Phase::Retiring) else { return Ok(()) };
+        let Some(leaving) = live.which(Side::Former).filter(|_| live.adopted.is_none()) else { return Ok(()) };
+        let report = processes.report(leaving).fresh(now);
+        let closed = report.filter(|report| report.role == Role::Closed && report.serial >= self.serial);
+        let Some(report) = closed else { return Ok(()) };
+        let work = report.unfinished().unwrap_or_else(|| "nothing is known of".to_owned());
+        let done = self.leave(leaving, &work, processes, now)?;
+        self.believe(self.journal.advanced(&done, now.wall), now)?;
+        // The commit is written down; what is left is its line in the history.
+        self.step(processes, now)?;
+        Ok(())
+    }
+
+    /// Ends the process on trial, which the phase that follows does; or the old one, here.
+    fn finish(side: Side, live: &Switch, processes: &mut Processes) -> Result<Outcome, DriveError> {
+        if side == Side::Trial {
+            return Ok(Outcome::Done);
+        }
+        let kept: Vec<Which<'_>> = live.which(Side::Trial).into_iter().collect();
+        let gone = processes.end_all_but(&kept)?;
+        Ok(if gone { Outcome::Done } else { Outcome::NotYet("the old process to be gone".to_owned()) })
+    }
+
+    /// Whether the new process hears what the old one beside it hears: the old one takes a job that nobody took, and tells so.
+    pub(super) fn hears(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Outcome {
+        let deaf_to = live.which(Side::Trial).and_then(|trial| processes.report(trial));
+        let deaf_to = deaf_to.map(|report| report.deaf_to().join(", ")).filter(|names| !names.is_empty());
+        let Some(names) = deaf_to.filter(|_| live.former() == Former::Beside) else {
+            self.deaf_since = None;
+            return Outcome::Done;
+        };
+        let since = *self.deaf_since.get_or_insert(now.since_boot);
+        if now.since_boot.saturating_sub(since) < HEARING_WAIT {
+            return Outcome::NotYet(format!(
+                "the new process to hear of jobs from {names} that the old one had to take"
+            ));
+        }
+        Outcome::Failed(format!("the new process hears no jobs from {names}: the old one had to take them"))
+    }
+
+    /// What the old process has still to read before the new one may become the one: what it is behind with nobody else hears of. None:
+    /// nothing, or it has had its time.
+    pub(super) fn still_unread(&self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
+        let report = |side| live.which(side).and_then(|which| processes.report(which)).fresh(now);
+        let (old, new) = (report(Side::Former)?, report(Side::Trial)?);
+        let reached: Vec<&str> =
+            new.peers.iter().filter(|peer| peer.address.is_some()).map(|peer| peer.name.as_str()).collect();
+        let behind: Vec<&str> =
+            old.behind(&new, self.asked.first).into_iter().filter(|name| reached.contains(name)).collect();
+        if behind.is_empty() || live.former() != Former::Beside {
+            return None;
+        }
+        let names = behind.join(", ");
+        let waited = now.since_boot.saturating_sub(self.entered);
+        if waited >= self.limits.probation.saturating_add(CATCH_UP_MAXIMUM) {
+            return Some(Outcome::Expired);
+        }
+        Some(Outcome::NotYet(format!("the old process to read what {names} published before the new one listened")))
+    }
+}
