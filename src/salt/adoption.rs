@@ -23,7 +23,7 @@ macro_rules! guard_file {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 20] = [
+pub const GUARD: [(&str, &str); 22] = [
     guard_file!("__init__.py"),
     guard_file!("claims.py"),
     guard_file!("damage.py"),
