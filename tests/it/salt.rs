@@ -2,6 +2,7 @@
 
 mod adopt;
 mod caller;
+mod edges;
 mod first;
 mod handover;
 mod lazy;

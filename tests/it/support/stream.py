@@ -51,6 +51,7 @@ def publish(options):
     client = salt.client.LocalClient(c_path=options["config"], auto_reconnect=True)
     log.write(ready=time.time())
     number, due = 0, time.time()
+    refreshes = itertools.cycle(REFRESHES)
     while not ended(due - time.time()):
         number += 1
         due += 1 / options["rate"]
@@ -72,6 +73,20 @@ def publish(options):
             fields.update(published=False, error=f"{type(error).__name__}: {error}")
             client = again(options, client)
         log.write(**fields)
+        if options["refresh_every"] and number % options["refresh_every"] == 0:
+            refresh(client, options, next(refreshes))
+
+
+# Each has the minion's main process load something anew, which takes it up to some seconds.
+REFRESHES = ("saltutil.refresh_grains", "saltutil.refresh_pillar", "saltutil.refresh_modules", "saltutil.refresh_beacons")
+
+
+def refresh(client, options, function):
+    """A job that nobody asks about afterwards: it only keeps the minion's main process from reading."""
+    try:
+        client.run_job(options["minion"], function, [], timeout=PUBLISH_SECONDS, listen=False)
+    except Exception:  # noqa: S110 # the master is down: then there is nothing to refresh
+        pass
 
 
 def again(options, client):

@@ -157,6 +157,8 @@ pub struct Plan {
     /// Every so manieth job is a long one; 0: none.
     pub long_every: u32,
     pub long_seconds: u32,
+    /// After every so manieth job one that has the minion's main process load something anew; 0: none.
+    pub refresh_every: u32,
     /// One job of this many seconds, as the job of this number.
     pub once: Option<(u32, u32)>,
 }
@@ -164,7 +166,7 @@ pub struct Plan {
 impl Plan {
     /// Mostly short jobs, every seventh compound, every twentieth of 12 s.
     pub fn of(rate: f64) -> Self {
-        Self { rate, compound_every: 7, long_every: 20, long_seconds: 12, once: None }
+        Self { rate, compound_every: 7, long_every: 20, long_seconds: 12, refresh_every: 0, once: None }
     }
 
     /// Short and compound jobs only.
@@ -208,7 +210,7 @@ impl Stream {
                     "config": place.configuration, "log": stream.log(log, number), "minion": minion, "name": format!("m{number}"),
                     "rate": plan.rate, "compound_every": plan.compound_every, "long_every": plan.long_every,
                     "long_seconds": plan.long_seconds, "once_number": plan.once.map(|once| once.0),
-                    "once_seconds": plan.once.map(|once| once.1),
+                    "once_seconds": plan.once.map(|once| once.1), "refresh_every": plan.refresh_every,
                 });
                 let errors = fs::File::create(stream.log(&format!("{verb}-errors"), number)).unwrap();
                 let mut command = program(place, verb, &options);
@@ -283,7 +285,7 @@ impl Stream {
     }
 
     /// Ends the publishers: their standard input ends. The listeners end with the stream.
-    fn stop(&mut self) {
+    pub fn stop(&mut self) {
         let publishers = self.processes.split_off(self.masters.len());
         end(publishers);
     }

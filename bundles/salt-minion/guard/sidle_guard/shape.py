@@ -30,20 +30,21 @@ def _mentions(owner, name, word, depth):
     code = getattr(function, "__code__", None)
     if code is None:
         return False
-    words = set(_words(code))
-    if any(word in found for found in words):
+    names, texts = set(), set()
+    _collect(code, names, texts)
+    if word in names or any(word in text for text in texts):
         return True
-    helpers = [found for found in words if found != name and found in vars(owner)]
+    helpers = [found for found in names if found != name and found in vars(owner)]
     return depth > 0 and any(_mentions(owner, helper, word, depth - 1) for helper in helpers)
 
 
-def _words(code):
+def _collect(code, names, texts):
     """The names and texts in a function, and in the functions inside of it."""
-    yield from code.co_names
+    names.update(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, str):
-            yield constant
+            texts.add(constant)
         elif isinstance(constant, (tuple, frozenset)):
-            yield from (part for part in constant if isinstance(part, str))
+            texts.update(part for part in constant if isinstance(part, str))
         elif isinstance(constant, types.CodeType):
-            yield from _words(constant)
+            _collect(constant, names, texts)

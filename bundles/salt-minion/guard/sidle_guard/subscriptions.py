@@ -4,16 +4,19 @@ Nothing relates what two subscribers have read: that the other process has heard
 A main loop that is behind holds minutes of publications in its socket. This process has caught up with another one when
 
 - it has read the first publication that the other has read (a publisher sends to each subscriber in order), or
-- nothing has come out of its socket for a while, in a loop that ran, all of it after the other's subscription stood: a socket with something
-  in it is read in the next round of the loop.
+- nothing has come out of its socket at some looks in a row, in a loop that ran, some time after the other's subscription stood: a socket with
+  something in it is read in the next round of the loop.
 """
 
 import time
 
-# Longer than libzmq's thread takes to go on reading, and than a publication is on its way.
-QUIET_SECONDS = 2.0
-# A loop that was blocked for longer has not looked at its sockets meanwhile.
-LONGEST_GAP_SECONDS = 0.5
+# Longer than a publication is on its way.
+STANDING_SECONDS = 2.0
+# So many looks in a row at which nothing has come out of the socket: longer than libzmq's thread takes to go on reading, and short enough to be found
+# between two jobs of a busy master.
+QUIET_LOOKS = 3
+# A loop that was blocked for longer between two looks may not have read its sockets.
+LONGEST_GAP_SECONDS = 0.3
 
 
 class Subscription:
@@ -23,7 +26,7 @@ class Subscription:
         # Publications that are being decoded: that may take a sign-in.
         self.decoding = 0
         self.stirred = True
-        self.quiet_since = 0.0
+        self.quiet_looks = 0
         # Since when each other process's subscription is known to stand, by its leader.
         self.stood = {}
         # The leaders of the processes that this one has caught up with.
@@ -63,9 +66,9 @@ class Subscriptions:
         self._looked = now
         for address in addresses:
             found = self._of(address)
-            if gap or starting or found.stirred or found.decoding:
-                found.quiet_since = now
-                found.stirred = False
+            quiet = not (gap or starting or found.stirred or found.decoding)
+            found.quiet_looks = found.quiet_looks + 1 if quiet else 0
+            found.stirred = False
             for report in reports:
                 self._compare(address, found, report, now)
 
@@ -77,7 +80,8 @@ class Subscriptions:
             return
         stood = found.stood.setdefault(leader, now)
         first = theirs.get("first") if theirs else None
-        if (first is not None and self.heard(address, first)) or now - max(stood, found.quiet_since) >= QUIET_SECONDS:
+        quiet = now - stood >= STANDING_SECONDS and found.quiet_looks >= QUIET_LOOKS
+        if quiet or (first is not None and self.heard(address, first)):
             found.level.add(leader)
 
     def caught_up(self, address, leaders):

@@ -1,0 +1,28 @@
+//! Where two processes part: what was published before the new one listened, what the old one still does, a new one that hears nothing, and Salt
+//! releases that go round the guard. No job is lost or doubled there either.
+
+mod backlog;
+mod deaf;
+mod leaving;
+mod strangers;
+
+use crate::support::scene::Scene;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+const OLD: &str = "3006.30";
+const NEW: &str = "3007.17";
+
+/// Copies a tree that is to be changed.
+fn copied(from: &Path, to: &Path) {
+    let status = Command::new("cp").args(["-a", "--reflink=auto"]).args([from, to]).status().unwrap();
+    assert!(status.success());
+}
+
+/// The last switch, as history has it, and why it failed.
+fn last(scene: &Scene) -> (Value, String) {
+    let last = scene.history()[0].clone();
+    let why = last["failure"]["text"].as_str().unwrap_or_default().to_owned();
+    (last, why)
+}

@@ -1,0 +1,49 @@
+//! A minion that is behind: its main process loads its modules anew, again and again, and reads a publication in between. What it has not read when the
+//! new process begins to listen is its to do.
+
+use super::{NEW, OLD};
+use crate::support::eventually;
+use crate::support::scene::{Scene, Wanted};
+use crate::support::stream::Plan;
+
+/// Publications a second, each second one of which keeps main for a third of a second or more; and for how long: it is behind by about
+/// as much then as the test takes to find out.
+const RATE: f64 = 6.0;
+const SECONDS: u64 = 12;
+
+/// How long the switch may take: all of the backlog is read first.
+const PATIENCE_SECONDS: u64 = 400;
+
+/// For a longer one, by hand: seconds of publications.
+const SECONDS_VARIABLE: &str = "SIDLE_BACKLOG_SECONDS";
+
+#[test]
+fn what_the_old_process_has_not_read_when_the_new_one_listens_is_run_all_the_same() {
+    let seconds = std::env::var(SECONDS_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
+    let settings = "probation = \"1s\"\nstart_timeout = \"120s\"\nrehearsal = \"off\"\n";
+    let scene = Scene::with(&Wanted { settings, ..Wanted::of(&[OLD, NEW]) });
+    let mut stream = scene.stream(&Plan { refresh_every: 1, compound_every: 0, ..Plan::short(RATE) });
+    stream.run(seconds);
+    let behind = stream.look();
+    println!("after {seconds} s: {} jobs published, {} answered", behind.published, behind.returned);
+    assert!(behind.published > behind.returned + 10, "it keeps up: nothing would be shown");
+    let asked = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap", "--no-wait"]);
+    assert_eq!(asked.code, Some(4), "{asked:?}");
+    // Silence from here on: the new process hears nothing, and that proves nothing.
+    eventually(120, "the new process is started", || match scene.status()["switch"]["phase"].as_str() {
+        Some("proving" | "handing" | "probation") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    stream.stop();
+    let begun = stream.age();
+    eventually(PATIENCE_SECONDS, "the switch ends", || match scene.status()["switch"]["phase"].as_str() {
+        None => Ok(()),
+        Some(phase) => Err(phase.to_owned()),
+    });
+    let last = scene.history()[0].clone();
+    println!("{:.1} s after the silence began: {} {}", stream.age() - begun, last["result"], last["notes"]);
+    let report = stream.end();
+    println!("{}", report.row("a minion that is behind"));
+    report.assert_lossless("a minion that is behind");
+    assert_eq!(last["result"], "committed", "{last}\n{}", scene.logs());
+}

@@ -1,0 +1,88 @@
+//! Salt releases that the guard was not made for: the ways that it stands at are gone, or lead elsewhere. An overlap with them is refused or ended and
+//! says why, no job runs twice, and `idle` works.
+
+use super::{NEW, OLD, copied, last};
+use crate::support::salt::tree;
+use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::stream::Plan;
+use std::fs;
+use std::path::Path;
+
+/// What is changed in salt/minion.py, and what the reason says of it.
+const CHANGES: [(&str, &[(&str, &str)], &str); 4] = [
+    ("a method renamed", &[("_handle_decoded_payload", "_handle_decoded_load")], "the guard does not know this Salt"),
+    (
+        "a body moved",
+        &[(
+            "await self._handle_decoded_payload(payload[\"load\"])",
+            "await self._handle_decoded_payload_impl(payload[\"load\"])",
+        )],
+        "the guard does not know this Salt",
+    ),
+    ("tags changed", &[("__master_req_channel_payload", "__request_to_master")], "the guard does not know this Salt"),
+    (
+        // In a way that nobody sees before a job comes.
+        "another way round",
+        &[(
+            "await self._handle_decoded_payload(payload[\"load\"])",
+            "await getattr(self, \"_handle_decoded_payload\" + \"_impl\")(payload[\"load\"])",
+        )],
+        "was started without asking the gate",
+    ),
+];
+
+/// What was compiled would be taken for what is changed: its times are not compared.
+pub fn forget_compiled(source: &Path) {
+    let stem = source.file_stem().unwrap().to_str().unwrap().to_owned();
+    for entry in fs::read_dir(source.parent().unwrap().join("__pycache__")).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&format!("{stem}.")) {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
+fn changed(to: &Path, changes: &[(&str, &str)]) {
+    copied(&tree(NEW), to);
+    let path = to.join("lib/python3.11/site-packages/salt/minion.py");
+    let mut text = fs::read_to_string(&path).unwrap();
+    for (good, bad) in changes {
+        assert!(text.contains(good), "Salt has another form: {good}");
+        text = text.replace(good, bad);
+    }
+    fs::write(&path, text).unwrap();
+    forget_compiled(&path);
+}
+
+#[test]
+fn a_salt_that_goes_round_the_guard_doubles_no_job_beside_another_and_idle_works() {
+    let settings = "probation = \"4s\"\nrehearsal = \"off\"\nstart_timeout = \"40s\"\n";
+    let scene = Scene::with(&Wanted { settings, ..Wanted::of(&[OLD]) });
+    for (number, (what, changes, reason)) in CHANGES.into_iter().enumerate() {
+        let version = format!("3007.9{number}");
+        let directory = tempfile::tempdir().unwrap();
+        let copy = directory.path().join("tree");
+        changed(&copy, changes);
+        scene.host.install(&scene.author.salt_from(&version, &copy)).ok();
+        let stream = scene.stream(&Plan::short(2.0));
+        stream.run(1);
+        let tried = scene.switch(&[&format!("{version}-1"), "--mode", "overlap"]);
+        let (last, why) = last(&scene);
+        println!("{what}: exit code {:?}: {why}", tried.code);
+        assert_eq!(tried.code, Some(5), "{what}: {tried:?}\n{}", scene.logs());
+        assert!(last["result"] == "rolled-back" && why.contains(reason), "{what}: {last}");
+        stream.run(2);
+        let report = stream.end();
+        report.assert_lossless(what);
+        let status = scene.verb("status", &[]).stdout;
+        assert!(status.contains(reason), "{what}: {status}");
+        assert!(scene.master().call(ID, &["test.version"]).contains(OLD));
+    }
+    // One of them, alone: it is as good as any.
+    let ran = scene.switch(&["3007.91-1", "--mode", "idle", "--force"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
+    assert!(scene.master().call(ID, &["test.version"]).contains(NEW));
+    let ran = scene.switch(&[&format!("{OLD}-1"), "--force"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
+    let (last, _) = last(&scene);
+    assert!(last["mode"] == "idle" && last["notes"].to_string().contains("can't overlap"), "{last}");
+}
