@@ -91,11 +91,25 @@ pub struct Space {
 }
 
 /// What gives each job to one of two processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
     /// The version of the gate's protocol that it speaks; 0: one that this sidle can't read.
     #[serde(default)]
     pub protocol: u32,
+    /// The first parts of the agent's versions that it was tried with: `3006` stands for 3006.0 and all that follow it up to 3007. Beside another
+    /// process no other version may run. Empty: every version is its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<String>,
+}
+
+impl Guard {
+    /// Whether it was tried with this version of the agent.
+    pub fn is_tried_with(&self, version: &str) -> bool {
+        let fits = |tried: &String| {
+            version.strip_prefix(tried.as_str()).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        self.tried.is_empty() || self.tried.iter().any(fits)
+    }
 }
 
 /// How the service of a release runs.
@@ -353,5 +367,22 @@ impl Space {
             }
         }
         space
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_is_tried_with_the_versions_that_begin_with_what_it_names() {
+        let tried =
+            |parts: &[&str]| Guard { protocol: 1, tried: parts.iter().map(|part| (*part).to_owned()).collect() };
+        let guard = tried(&["3006", "3007.1"]);
+        assert!(
+            ["3006", "3006.30", "3006.0rc1", "3007.1", "3007.1.2"].iter().all(|version| guard.is_tried_with(version))
+        );
+        assert!(["3007.17", "3008.5", "30060.1", "300"].iter().all(|version| !guard.is_tried_with(version)));
+        assert!(tried(&[]).is_tried_with("1.0"), "an agent that brings its own");
     }
 }

@@ -364,7 +364,7 @@ fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Fra
         space: Space::of(&plan.entries, recipe.requires.overlap_memory_bytes),
         commands: recipe.commands.clone(),
         service: recipe.service.clone(),
-        guard: recipe.guard,
+        guard: recipe.guard.clone(),
         extras: manifest::Reserved,
         sbom: manifest::Reserved,
         payload,

@@ -63,10 +63,16 @@ pub fn choose(
 fn obstacle(running: Option<Which<'_>>, processes: &Processes, to: &Manifest) -> Option<Obstacle> {
     let impossible = |why: String| Some(Obstacle::Impossible(why));
     let release = to.release();
-    match to.guard {
+    match &to.guard {
         None => return impossible(format!("{release} has no guard")),
         Some(guard) if guard.protocol != PROTOCOL => {
             return impossible(format!("the guard of {release} speaks protocol {}, not {PROTOCOL}", guard.protocol));
+        }
+        Some(guard) if !guard.is_tried_with(&to.version.to_string()) => {
+            return impossible(format!(
+                "the guard of {release} was tried with {} only, so nobody knows whether it keeps jobs from running twice",
+                guard.tried.join(", ")
+            ));
         }
         Some(_) => {}
     }

@@ -1,7 +1,7 @@
 //! The driver: performs the act of the journalled phase, writes down what came of it, and only then believes it.
 
 use super::acts::gone;
-use super::asked::{Asked, PROOF_WAIT};
+use super::asked::Asked;
 use super::configuration::Keeping;
 use super::error::DriveError;
 use super::files::{DriverLock, InstanceFiles};
@@ -9,7 +9,7 @@ use super::preparing::Preparing;
 use super::processes::Processes;
 use super::roles::{self, Backlog};
 use super::telling;
-use super::{Act, Journal, Limits, Outcome, Purpose, Request, Side, Switch};
+use super::{Act, Journal, Limits, Outcome, Purpose, Request, Side};
 use crate::crash_point;
 use crate::failure::Report;
 use crate::os::clock;
@@ -326,22 +326,13 @@ impl Driver {
         };
         self.tell_ends(processes);
         let outcome = match outcome {
-            Outcome::Done if act == Act::Watch && self.is_owed_an_answer(&live, processes, now) => {
-                Outcome::NotYet("the new process to reach its peers once more".to_owned())
-            }
-            Outcome::Done if act == Act::Watch && waited >= self.limits.probation => {
-                self.still_unread(&live, processes, now).unwrap_or(Outcome::Done)
-            }
+            Outcome::Done if act == Act::Watch => match self.not_proven_yet(&live, processes, now) {
+                Some(other) => other,
+                None => live.in_time(Outcome::Done, waited, now.wall, &self.limits),
+            },
             outcome => live.in_time(outcome, waited, now.wall, &self.limits),
         };
         let journal = self.journal.advanced(&outcome, now.wall);
         self.believe(journal, now)
-    }
-
-    /// A probation is not over while its own first round trip is on the way: however short it is, a process that hangs once it serves is found out.
-    fn is_owed_an_answer(&self, live: &Switch, processes: &Processes, now: Moment) -> bool {
-        let report = live.which(Side::Trial).and_then(|trial| processes.report(trial));
-        let answered = report.is_none_or(|report| report.prove >= self.asked.first);
-        self.asked.before == 0 && !answered && now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT
     }
 }

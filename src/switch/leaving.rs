@@ -161,26 +161,47 @@ impl Driver {
         Ok(if gone { Outcome::Done } else { Outcome::NotYet("the old process to be gone".to_owned()) })
     }
 
-    /// Whether the new process hears what the old one beside it hears: the old one takes a job that nobody took, and tells so.
-    pub(super) fn hears(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Outcome {
+    /// What a new process that is healthy lacks still to become the one, however long it was on probation: an answer of this probation, jobs that
+    /// the old one hears and it doesn't, and what the old one has still to read. None: nothing.
+    pub(super) fn not_proven_yet(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
+        let unheard = self.hears_not(live, processes, now);
+        let waits = |why: &str| Some(Outcome::NotYet(why.to_owned()));
+        if unheard.is_some() {
+            return unheard;
+        }
+        if self.is_owed_an_answer(live, processes, now) {
+            return waits("the new process to reach its peers once more");
+        }
+        let waited = now.since_boot.saturating_sub(self.entered);
+        if waited >= self.limits.probation { self.still_unread(live, processes, now) } else { None }
+    }
+
+    /// A probation is not over while its own first round trip is on the way: however short it is, a process that hangs once it serves is found out.
+    fn is_owed_an_answer(&self, live: &Switch, processes: &Processes, now: Moment) -> bool {
+        let report = live.which(Side::Trial).and_then(|trial| processes.report(trial));
+        let answered = report.is_none_or(|report| report.prove >= self.asked.first);
+        self.asked.before == 0 && !answered && now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT
+    }
+
+    /// The new process does not hear what the old one beside it hears: the old one takes a job that nobody took, and tells so. None: it does.
+    fn hears_not(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
         let deaf_to = live.which(Side::Trial).and_then(|trial| processes.report(trial));
         let deaf_to = deaf_to.map(|report| report.deaf_to().join(", ")).filter(|names| !names.is_empty());
         let Some(names) = deaf_to.filter(|_| live.former() == Former::Beside) else {
             self.deaf_since = None;
-            return Outcome::Done;
+            return None;
         };
         let since = *self.deaf_since.get_or_insert(now.since_boot);
-        if now.since_boot.saturating_sub(since) < HEARING_WAIT {
-            return Outcome::NotYet(format!(
-                "the new process to hear of jobs from {names} that the old one had to take"
-            ));
-        }
-        Outcome::Failed(format!("the new process hears no jobs from {names}: the old one had to take them"))
+        Some(if now.since_boot.saturating_sub(since) < HEARING_WAIT {
+            Outcome::NotYet(format!("the new process to hear of jobs from {names} that the old one had to take"))
+        } else {
+            Outcome::Failed(format!("the new process hears no jobs from {names}: the old one had to take them"))
+        })
     }
 
     /// What the old process has still to read before the new one may become the one: what it is behind with nobody else hears of. None:
     /// nothing, or it has had its time.
-    pub(super) fn still_unread(&self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
+    fn still_unread(&self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
         let report = |side| live.which(side).and_then(|which| processes.report(which)).fresh(now);
         let (old, new) = (report(Side::Former)?, report(Side::Trial)?);
         let reached: Vec<&str> =

@@ -2,7 +2,7 @@
 
 use crate::bundle::file::{BundleReader, BundledRelease, Head};
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
-use crate::bundle::manifest::{Manifest, decompress};
+use crate::bundle::manifest::{Guard, Manifest, decompress};
 use crate::bundle::member::MetadataName;
 use crate::cli::facts::{Facts, size};
 use crate::cli::{Context, Ended, input, usage};
@@ -167,9 +167,15 @@ fn details(manifest: &Manifest) -> Vec<(&'static str, String)> {
         details.push(("overlap memory", size(manifest.space.overlap_memory_bytes)));
     }
     if let Some(guard) = &manifest.guard {
-        details.push(("guard", format!("protocol {}: it can overlap", guard.protocol)));
+        details.push(("guard", guarded(guard)));
     }
     details
+}
+
+fn guarded(guard: &Guard) -> String {
+    let tried =
+        if guard.tried.is_empty() { String::new() } else { format!(" (tried with {})", guard.tried.join(", ")) };
+    format!("protocol {}: it can overlap{tried}", guard.protocol)
 }
 
 fn manifest_value(manifest: &Manifest) -> Value {

@@ -88,6 +88,21 @@ fn what_cannot_overlap_is_said_before_and_done_when_idle_where_nothing_else_was_
 }
 
 #[test]
+fn a_version_that_the_guard_was_not_tried_with_is_switched_to_when_idle_and_history_says_why() {
+    let author = Author::new();
+    let host = Host::new(&author);
+    host.install(&author.release("1.0", "good")).ok();
+    host.install(&author.untried("1.1")).ok();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let refused = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "overlap"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("was tried with 9 only"), "{refused:?}");
+    host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    let entry = host.last();
+    assert!(entry["mode"] == "idle" && entry["notes"].to_string().contains("was tried with 9 only"), "{entry}");
+}
+
+#[test]
 fn an_old_process_that_dies_beside_the_new_one_leaves_the_new_one_alone() {
     let (host, _author) = two_releases();
     fs::write(host.path("etc/sidle/conf.d/test.toml"), "probation = \"3s\"\n").unwrap();

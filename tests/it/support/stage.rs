@@ -103,6 +103,13 @@ impl Author {
         self.packed_from(version, &tree, |recipe| recipe)
     }
 
+    /// A good release whose guard was tried with another version of the agent.
+    pub fn untried(&self, version: &str) -> PathBuf {
+        self.packed(version, "good", |recipe| {
+            recipe.replace("[guard]\nprotocol = 1\n", "[guard]\nprotocol = 1\ntried = [\"9\"]\n")
+        })
+    }
+
     /// A good release without a guard.
     pub fn unguarded(&self, version: &str) -> PathBuf {
         self.packed(version, "good", |recipe| recipe.replace("[guard]\nprotocol = 1\n", ""))

@@ -8,25 +8,25 @@ use crate::support::stream::Plan;
 use std::fs;
 use std::path::Path;
 
-/// What is changed in salt/minion.py, and what the reason says of it.
-const CHANGES: [(&str, &[(&str, &str)], &str); 4] = [
-    ("a method renamed", &[("_handle_decoded_payload", "_handle_decoded_load")], "the guard does not know this Salt"),
+/// What is done, the text in salt/minion.py and what it becomes, and what the reason says of it.
+const CHANGES: [(&str, (&str, &str), &str); 4] = [
+    ("a method renamed", ("_handle_decoded_payload", "_handle_decoded_load"), "the guard does not know this Salt"),
     (
         "a body moved",
-        &[(
+        (
             "await self._handle_decoded_payload(payload[\"load\"])",
             "await self._handle_decoded_payload_impl(payload[\"load\"])",
-        )],
+        ),
         "the guard does not know this Salt",
     ),
-    ("tags changed", &[("__master_req_channel_payload", "__request_to_master")], "the guard does not know this Salt"),
+    ("tags changed", ("__master_req_channel_payload", "__request_to_master"), "the guard does not know this Salt"),
     (
         // In a way that nobody sees before a job comes.
         "another way round",
-        &[(
+        (
             "await self._handle_decoded_payload(payload[\"load\"])",
             "await getattr(self, \"_handle_decoded_payload\" + \"_impl\")(payload[\"load\"])",
-        )],
+        ),
         "was started without asking the gate",
     ),
 ];
@@ -41,15 +41,12 @@ pub fn forget_compiled(source: &Path) {
     }
 }
 
-fn changed(to: &Path, changes: &[(&str, &str)]) {
+fn changed(to: &Path, (good, bad): (&str, &str)) {
     copied(&tree(NEW), to);
     let path = to.join("lib/python3.11/site-packages/salt/minion.py");
-    let mut text = fs::read_to_string(&path).unwrap();
-    for (good, bad) in changes {
-        assert!(text.contains(good), "Salt has another form: {good}");
-        text = text.replace(good, bad);
-    }
-    fs::write(&path, text).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(good), "Salt has another form: {good}");
+    fs::write(&path, text.replace(good, bad)).unwrap();
     forget_compiled(&path);
 }
 
@@ -57,11 +54,11 @@ fn changed(to: &Path, changes: &[(&str, &str)]) {
 fn a_salt_that_goes_round_the_guard_doubles_no_job_beside_another_and_idle_works() {
     let settings = "probation = \"4s\"\nrehearsal = \"off\"\nstart_timeout = \"40s\"\n";
     let scene = Scene::with(&Wanted { settings, ..Wanted::of(&[OLD]) });
-    for (number, (what, changes, reason)) in CHANGES.into_iter().enumerate() {
+    for (number, (what, change, reason)) in CHANGES.into_iter().enumerate() {
         let version = format!("3007.9{number}");
         let directory = tempfile::tempdir().unwrap();
         let copy = directory.path().join("tree");
-        changed(&copy, changes);
+        changed(&copy, change);
         scene.host.install(&scene.author.salt_from(&version, &copy)).ok();
         let stream = scene.stream(&Plan::short(2.0));
         stream.run(1);
