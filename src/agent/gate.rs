@@ -159,6 +159,12 @@ pub struct Report {
     pub held: u64,
     /// How many returns are on their way out.
     pub returning: u64,
+    /// How many jobs wait in queues of its own that no other process takes jobs from.
+    #[serde(default)]
+    pub queued: u64,
+    /// Which queues it takes jobs from, in the agent's words; None: its guard does not say.
+    #[serde(default)]
+    pub queue_layout: Option<String>,
     /// Its peers.
     pub peers: Vec<ReportedPeer>,
     /// When it was written, seconds since boot.
@@ -214,10 +220,11 @@ impl Report {
             return Some(format!("{}{more}", told.join(", ")));
         }
         let plural = |count: u64| if count == 1 { "" } else { "s" };
-        match (self.held, self.returning) {
-            (0, 0) => None,
-            (0, returning) => Some(format!("{returning} return{} on the way", plural(returning))),
-            (held, _) => Some(format!("{held} job{} to be decided on", plural(held))),
+        match (self.held, self.returning, self.queued) {
+            (0, 0, 0) => None,
+            (0, 0, queued) => Some(format!("{queued} queued job{} that only it can run", plural(queued))),
+            (0, returning, _) => Some(format!("{returning} return{} on the way", plural(returning))),
+            (held, _, _) => Some(format!("{held} job{} to be decided on", plural(held))),
         }
     }
 
@@ -276,6 +283,8 @@ mod tests {
     fn what_is_unfinished_is_named() {
         let mut seen = report(None, None);
         assert_eq!(seen.unfinished(), None);
+        seen.queued = 2;
+        assert_eq!(seen.unfinished().unwrap(), "2 queued jobs that only it can run");
         seen.returning = 1;
         assert_eq!(seen.unfinished().unwrap(), "1 return on the way");
         seen.held = 2;

@@ -42,6 +42,11 @@ class Duties:
         self._signature = None
 
     @property
+    def due(self):
+        """Whether this process acts on them now: one that was blocked as they went elsewhere has yet to give them up."""
+        return self.held and self.guard.role() == "active"
+
+    @property
     def reported(self):
         """They count as given up once no engine of this process is left."""
         return self.held or bool(self._ending)
@@ -64,6 +69,7 @@ class Duties:
         if self.held and now - self._cared >= CARE_SECONDS:
             # Salt makes its sockets a moment after the start: until then at every look.
             self._cared = now if self.guard.attempt("show the default places", self.guard.places.show) else 0.0
+            self.guard.attempt("look after the queues' locks", self.guard.queues.care)
             if now - self._cleaned >= CLEANING_SECONDS:
                 self._cleaned = now
                 self.guard.claims.clean()
@@ -83,6 +89,7 @@ class Duties:
         guard = self.guard
         self.held = True
         self._cared = 0.0
+        guard.attempt("look for queues of others", guard.queues.take_up)
         guard.attempt("show the default places", guard.places.show)
         guard.attempt("take over schedule and beacons", lambda: self._take_over(roles))
         waiting, self.engines = self.engines, []
