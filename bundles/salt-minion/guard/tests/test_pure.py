@@ -145,13 +145,42 @@ class ClaimsTest(unittest.TestCase):
         with tempfile.NamedTemporaryFile() as file, self.assertRaises(OSError):
             claims.Claims(file.name).take("a")
 
-    def test_old_claims_go(self):
+    def clean(self, folder, after):
+        """The claims that are left by a cleaner so many seconds from now, whatever the time of day."""
+        now = seat.seconds_since_boot()
+        with unittest.mock.patch.object(claims, "seconds_since_boot", lambda: now + after):
+            claims.Claims(folder).clean()
+        return sorted(os.listdir(folder))
+
+    def test_claims_are_kept_for_an_hour_after_they_were_seen_also_by_another_cleaner(self):
         with tempfile.TemporaryDirectory() as folder:
             directory = claims.Claims(folder)
-            directory.take("old"), directory.take("new")
-            os.utime(os.path.join(folder, "old"), (0, 0))
-            directory.clean()
-            self.assertEqual(os.listdir(folder), ["new"])
+            directory.take("old")
+            self.assertEqual(self.clean(folder, 0), ["old"])
+            directory.take("new")
+            self.assertEqual(self.clean(folder, 3590), ["new", "old"])
+            self.assertEqual(self.clean(folder, 3610), ["new"])
+            self.assertEqual(self.clean(folder, 7100), ["new"])
+            self.assertEqual(self.clean(folder, 7200), [])
+
+    def test_a_clock_that_jumps_neither_removes_a_claim_nor_keeps_it(self):
+        day = 86400
+        for made_at in (0, time.time() - day, time.time() + day):
+            with tempfile.TemporaryDirectory() as folder:
+                claims.Claims(folder).take("a")
+                os.utime(os.path.join(folder, "a"), (made_at, made_at))
+                self.assertEqual(self.clean(folder, 0), ["a"])
+                self.assertEqual(self.clean(folder, 3500), ["a"])
+                # A guard of before goes by this time.
+                self.assertEqual(os.stat(os.path.join(folder, "a")).st_mtime, made_at)
+                self.assertEqual(self.clean(folder, 3601), [])
+
+    def test_claims_of_another_boot_are_seen_anew(self):
+        with tempfile.TemporaryDirectory() as folder:
+            claims.Claims(folder).take("a")
+            self.assertEqual(self.clean(folder, 10**6), ["a"])
+            self.assertEqual(self.clean(folder, 0), ["a"])
+            self.assertEqual(self.clean(folder, 3601), [])
 
 
 class DecisionTest(unittest.TestCase):
