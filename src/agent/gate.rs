@@ -4,6 +4,7 @@
 //! ```text
 //! GATE/roles              text, written by the supervisor by rename
 //! GATE/claims/NAME        empty, made by guards with O_CREAT|O_EXCL: whoever makes it has the job
+//! GATE/claims.owed        locked by a guard that has run jobs whose claims could not be made (no space)
 //! GATE/seats/SEAT.json    a guard's report, by rename
 //! GATE/handover/          what guards hand to each other, in their own form
 //! GATE/joblog             made by an operator who looks for a job: guards append what they do with each, while it is there
@@ -36,6 +37,8 @@ pub const ROLES_NAME: &str = "roles";
 pub const ROLES_LENGTH_MAXIMUM: u64 = 16 * 1024;
 /// The directory of claims.
 pub const CLAIMS_NAME: &str = "claims";
+/// What a guard locks that owes claims. It can't make it itself where it works as another user than the supervisor.
+pub const OWED_NAME: &str = "claims.owed";
 /// The directory of reports.
 pub const SEATS_NAME: &str = "seats";
 /// Until when jobs wait for files that are being mended: seconds since boot. Once it is past, or the file is gone, they don't.
