@@ -72,6 +72,27 @@ pub fn jobs(config: &MinionConfig, layout: Option<Layout>) -> Result<Vec<Job>, O
     Ok(jobs)
 }
 
+/// Where jobs lie that this minion will not run, and how many: of masters that it no longer has, or set aside by the guard.
+pub fn left(config: &MinionConfig) -> Result<Vec<(PathBuf, usize)>, OsError> {
+    let mut left = Vec::new();
+    let all = masters(config)?
+        .into_iter()
+        .map(|name| (config.cache_directory.join("queues").join(&name), is_configured(config, &name)));
+    for (place, is_its_own) in all.chain([(config.cache_directory.clone(), true)]) {
+        for name in NAMES {
+            let path = place.join(name);
+            let Some(queue) = Dir::open_if_exists(&path)? else { continue };
+            let files = queue.names()?.into_iter().map(|file| file.to_string_lossy().into_owned());
+            let is_left = |file: &String| file.starts_with("left_") || (!is_its_own && file.starts_with("queued_"));
+            let count = files.filter(|file| file.strip_suffix(".p").is_some() && is_left(file)).count();
+            if count > 0 {
+                left.push((path, count));
+            }
+        }
+    }
+    Ok(left)
+}
+
 /// All directories of queues that it may have.
 pub fn directories(config: &MinionConfig) -> Vec<PathBuf> {
     // What can't be looked at is not watched; the look itself says why.
@@ -85,13 +106,18 @@ fn places(config: &MinionConfig, layout: Option<Layout>) -> Result<Vec<PathBuf>,
         places.push(config.cache_directory.clone());
     }
     if matches!(layout, None | Some(Layout::ByMaster)) {
-        let all = config.cache_directory.join("queues");
-        let entries = Dir::open_if_exists(&all)?.map_or_else(|| Ok(Vec::new()), |all| all.entries())?;
-        let masters = entries.into_iter().filter(|(_, kind)| *kind == FileKind::Directory);
-        let masters = masters.map(|(name, _)| name.to_string_lossy().into_owned());
-        places.extend(masters.filter(|name| is_configured(config, name)).map(|name| all.join(name)));
+        let masters = masters(config)?.into_iter().filter(|name| is_configured(config, name));
+        places.extend(masters.map(|name| config.cache_directory.join("queues").join(name)));
     }
     Ok(places)
+}
+
+/// The directories of masters that there ever were.
+fn masters(config: &MinionConfig) -> Result<Vec<String>, OsError> {
+    let all = Dir::open_if_exists(&config.cache_directory.join("queues"))?;
+    let entries = all.map_or_else(|| Ok(Vec::new()), |all| all.entries())?;
+    let directories = entries.into_iter().filter(|(_, kind)| *kind == FileKind::Directory);
+    Ok(directories.map(|(name, _)| name.to_string_lossy().into_owned()).collect())
 }
 
 /// Whether a directory is that of a master that the minion has: `_sanitize_master_id` of `salt/utils/state.py`.
@@ -177,8 +203,14 @@ mod tests {
     fn queues_of_masters_that_are_no_longer_configured_block_nothing() {
         let root = tempfile::tempdir().unwrap();
         put(&root.path().join("queues/old-master/state_queue"), "queued_1_11.p");
-        assert!(ids(&config(root.path(), &["new-master"]), None).is_empty());
-        assert_eq!(ids(&config(root.path(), &["old-master"]), None), ["11"]);
+        let [new, old] = ["new-master", "old-master"].map(|name| config(root.path(), &[name]));
+        assert!(ids(&new, None).is_empty());
+        assert_eq!(ids(&old, None), ["11"]);
+        // But they are named.
+        assert!(left(&old).unwrap().is_empty());
+        put(&root.path().join("job_queue"), "left_queued_1_12.p");
+        let queues = ["queues/old-master/state_queue", "job_queue"].map(|name| (root.path().join(name), 1));
+        assert_eq!(left(&new).unwrap(), queues);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Jobs that wait in Salt's queues on disk. Its releases keep them in different places, and none takes over what another one has queued.
 
-use super::{OLD, ended_within, overlap, reaches, version};
+use super::{NEWEST, OLD, ended_within, overlap, phase, reaches, version};
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::text;
@@ -94,4 +94,25 @@ fn states_that_wait_when_a_minion_is_ended_at_once_are_run_once_by_a_release_tha
     assert_eq!([waiting(&own), waiting(&others)], [0, 0]);
     let found = fs::read_to_string(&file).unwrap();
     assert_eq!(found.lines().filter(|line| !line.starts_with("first")).count(), 2, "{found}");
+}
+
+#[test]
+fn a_lock_that_a_minion_was_ended_with_keeps_no_state_waiting() {
+    let scene = Scene::with(&Wanted::of(&[OLD, NEWEST]));
+    let lock = queues(&scene)[1].with_file_name("queue.lock");
+    fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    let asked = scene.switch(&[&format!("{NEWEST}-1"), "--mode", "now", "--no-wait"]);
+    assert_eq!(asked.code, Some(4), "{asked:?}");
+    eventually(120, "the old process has ended", || match phase(&scene).as_deref() {
+        Some("starting" | "proving" | "probation") => Ok(()),
+        seen => {
+            // As if it were taken just now: one that stays is removed after a minute.
+            fs::write(&lock, "").unwrap();
+            Err(format!("{seen:?}"))
+        }
+    });
+    assert_eq!(ended_within(120, &scene)["result"], "committed", "{}", scene.logs());
+    assert!(!lock.exists(), "no start after a kill may take it for another one's");
+    let answer = scene.master().call(ID, &["state.single", "test.nop", "name=x", "queue=True"]);
+    assert!(answer.contains("'result': True"), "{answer}");
 }
