@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from . import handover
+from . import events, handover
 from .seat import replace_file, seconds_since_boot
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,8 @@ class Duties:
         self.touched_schedule = set()
         self.touched_beacons = set()
         self.owes_schedule_file = False
+        # Refreshes that came before there was anything to refresh.
+        self.missed = {}
         self._signature = None
 
     @property
@@ -95,6 +97,7 @@ class Duties:
         waiting, self.engines = self.engines, []
         for opts, arguments, options in waiting:
             guard.attempt("start engines", lambda: self.start_engines(opts, *arguments, **options))
+        guard.attempt("refresh", lambda: events.catch_up(guard))
         for minion in guard.minions():
             # A tick that fell due in between must not wait for another second: `once` would be over then.
             if hasattr(minion, "schedule"):
@@ -130,6 +133,8 @@ class Duties:
                 intervals = getattr(getattr(minion, "beacons", None), "interval_map", None)
                 if isinstance(intervals, dict):
                     intervals.update(handed.get("beacon_intervals", {}))
+                if handed.get("beacon_memory") and hasattr(minion, "beacons"):
+                    handover.remember_beacons(minion.beacons.beacons, handed["beacon_memory"])
         self.known_beacons = set(configured.get("beacons") or ())
         if self.owes_schedule_file:
             schedule.persist()
@@ -203,6 +208,9 @@ class Duties:
             if getattr(minion, "beacons_leader", False):
                 content["beacons"] = minion.opts.get("beacons") or {}
                 content["beacon_intervals"] = getattr(getattr(minion, "beacons", None), "interval_map", {})
+                if hasattr(minion, "beacons"):
+                    memory = guard.attempt("hand over what beacons remember", lambda: handover.beacon_memory(minion.beacons.beacons))
+                    content["beacon_memory"] = memory or {}
         os.makedirs(guard.seat.path("handover"), exist_ok=True)
         # Pillar may hold secrets, and jobs have them as arguments.
         replace_file(guard.seat.path("handover", f"{guard.seat.leader}.json"), handover.encode(content), 0o600)
