@@ -4,6 +4,7 @@
 //! ```text
 //! GATE/roles              text, written by the supervisor by rename
 //! GATE/claims/NAME        empty, made by guards with O_CREAT|O_EXCL: whoever makes it has the job
+//! GATE/claims.owed        locked by a guard that has run jobs whose claims could not be made (no space)
 //! GATE/seats/SEAT.json    a guard's report, by rename
 //! GATE/handover/          what guards hand to each other, in their own form
 //! GATE/joblog             made by an operator who looks for a job: guards append what they do with each, while it is there
@@ -36,6 +37,8 @@ pub const ROLES_NAME: &str = "roles";
 pub const ROLES_LENGTH_MAXIMUM: u64 = 16 * 1024;
 /// The directory of claims.
 pub const CLAIMS_NAME: &str = "claims";
+/// What a guard locks that owes claims. It can't make it itself where it works as another user than the supervisor.
+pub const OWED_NAME: &str = "claims.owed";
 /// The directory of reports.
 pub const SEATS_NAME: &str = "seats";
 /// Until when jobs wait for files that are being mended: seconds since boot. Once it is past, or the file is gone, they don't.
@@ -166,6 +169,12 @@ pub struct Report {
     pub held: u64,
     /// How many returns are on their way out.
     pub returning: u64,
+    /// How many jobs wait in queues of its own that no other process takes jobs from.
+    #[serde(default)]
+    pub queued: u64,
+    /// Which queues it takes jobs from, in the agent's words; None: its guard does not say.
+    #[serde(default)]
+    pub queue_layout: Option<String>,
     /// Its peers.
     pub peers: Vec<ReportedPeer>,
     /// When it was written, seconds since boot.
@@ -227,10 +236,11 @@ impl Report {
             return Some(format!("{}{more}", told.join(", ")));
         }
         let plural = |count: u64| if count == 1 { "" } else { "s" };
-        match (self.held, self.returning) {
-            (0, 0) => None,
-            (0, returning) => Some(format!("{returning} return{} on the way", plural(returning))),
-            (held, _) => Some(format!("{held} job{} to be decided on", plural(held))),
+        match (self.held, self.returning, self.queued) {
+            (0, 0, 0) => None,
+            (0, 0, queued) => Some(format!("{queued} queued job{} that only it can run", plural(queued))),
+            (0, returning, _) => Some(format!("{returning} return{} on the way", plural(returning))),
+            (held, _, _) => Some(format!("{held} job{} to be decided on", plural(held))),
         }
     }
 
@@ -305,6 +315,8 @@ mod tests {
     fn what_is_unfinished_is_named() {
         let mut seen = report(&serde_json::json!({}));
         assert_eq!(seen.unfinished(), None);
+        seen.queued = 2;
+        assert_eq!(seen.unfinished().unwrap(), "2 queued jobs that only it can run");
         seen.returning = 1;
         assert_eq!(seen.unfinished().unwrap(), "1 return on the way");
         seen.held = 2;

@@ -97,11 +97,6 @@ impl MinionConfig {
     pub fn jobs_directory(&self) -> PathBuf {
         self.cache_directory.join("proc")
     }
-
-    /// Where the disk queues are, one directory per master.
-    pub fn queues_directory(&self) -> PathBuf {
-        self.cache_directory.join("queues")
-    }
 }
 
 /// The name in Salt's compiled-in paths (`salt/_syspaths.py`): Uyuni's bundle has its own, and its configuration in the directory

@@ -11,18 +11,12 @@
 
 use super::entry::{self, Entry};
 use super::lingering;
+use super::queues::{self, Layout};
 use crate::agent::{Activity, Job};
+use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::proc_fs::{self, Process, TcpConnection};
-use crate::os::{self, OsError};
 use crate::salt::config::{Masters, MinionConfig};
-use std::path::Path;
-
-/// A disk queue holds what waits for a free process; more than this is not counted one by one.
-const QUEUED_NAMED_MAX: usize = 20;
-
-/// How long a half-written queue file counts as a job on its way: one left by a crash must not block for ever.
-const QUEUE_WRITE_SECONDS: i64 = 10;
 
 /// What a child of main is, by its title.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,16 +78,17 @@ impl Title {
     }
 }
 
-/// What the minion whose main process is `main` is doing. Asks the agent nothing, so main may be frozen.
-pub fn activity(config: &MinionConfig, main: u32) -> Activity {
-    match look(config, main) {
+/// What the minion whose main process is `main` is doing; `layout`: of its queues, where that is known. Asks the agent nothing, so main
+/// may be frozen.
+pub fn activity(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Activity {
+    match look(config, main, layout) {
         Ok(jobs) if jobs.is_empty() => Activity::Idle,
         Ok(jobs) => Activity::Busy(jobs),
         Err(reason) => Activity::Unknown(reason),
     }
 }
 
-fn look(config: &MinionConfig, main: u32) -> Result<Vec<Job>, String> {
+fn look(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<Vec<Job>, String> {
     let said = |error: OsError| error.to_string();
     // Children before entries: a job that ends between the two looks leaves its zombie or nothing. A job that begins is a child first.
     let children = proc_fs::children(main).map_err(said)?;
@@ -105,7 +100,7 @@ fn look(config: &MinionConfig, main: u32) -> Result<Vec<Job>, String> {
     })?;
     let entries = entry::read(&directory)?;
     let connections = connections(main)?;
-    let mut jobs = queued(&config.queues_directory()).map_err(said)?;
+    let mut jobs = queues::jobs(config, layout).map_err(said)?;
     for entry in &entries {
         if entry.is_live().map_err(said)? {
             jobs.push(entry.job());
@@ -162,37 +157,6 @@ fn shortened(title: &str) -> String {
     format!("…{}", title.chars().skip(count - CHARACTERS_MAX).collect::<String>())
 }
 
-/// Jobs that wait on disk: `queues/<master>/{job_queue,state_queue}/queued_<microseconds>_<jid>.p`, `running_…` while main hands one
-/// to a process. They survive a restart, but only where the next release reads the same queue: they are waited for.
-fn queued(queues: &Path) -> Result<Vec<Job>, OsError> {
-    let mut jobs = Vec::new();
-    let Some(queues) = Dir::open_if_exists(queues)? else { return Ok(jobs) };
-    for (master, _) in queues.entries()?.into_iter().filter(|(_, kind)| *kind == os::dir::FileKind::Directory) {
-        let Some(master) = queues.child_if_exists(&master)? else { continue };
-        for name in ["job_queue", "state_queue"] {
-            let Some(queue) = master.child_if_exists(name)? else { continue };
-            for file in queue.names()? {
-                let file = file.to_string_lossy().into_owned();
-                if let Some(jid) = queued_jid(&queue, &file)?.filter(|_| jobs.len() < QUEUED_NAMED_MAX) {
-                    jobs.push(Job { id: jid, what: format!("a job in the {}", name.replace('_', " ")), pid: None });
-                }
-            }
-        }
-    }
-    Ok(jobs)
-}
-
-fn queued_jid(queue: &Dir, file: &str) -> Result<Option<String>, OsError> {
-    let Some(rest) = file.strip_prefix("queued_").or_else(|| file.strip_prefix("running_")) else { return Ok(None) };
-    let jid = |rest: &str| rest.split_once('_').map_or(rest, |(_, jid)| jid).to_owned();
-    if let Some(rest) = rest.strip_suffix(".p") {
-        return Ok(Some(jid(rest)));
-    }
-    let Some(rest) = rest.strip_suffix(".p.tmp") else { return Ok(None) };
-    let fresh = queue.stat(file)?.is_some_and(|stat| os::clock::now().as_second() - stat.mtime.0 < QUEUE_WRITE_SECONDS);
-    Ok(fresh.then(|| jid(rest)))
-}
-
 /// Bytes that a master has not acknowledged: since 3005 every return goes through main, and would be lost with it.
 fn unsent(config: &MinionConfig, connections: &[TcpConnection]) -> Vec<Job> {
     let Masters::Named(masters, _) = &config.masters else { return Vec::new() };
@@ -225,20 +189,5 @@ mod tests {
         assert_eq!(title("Engine(salt.loaded.int.engines.test)"), Title::Engine);
         assert!(matches!(title("ProcessPayload(jid=2026"), Title::Other(_)), "a title cut short names no jid");
         assert!(matches!(title(""), Title::Other(_)));
-    }
-
-    #[test]
-    fn jobs_on_disk_are_found_and_half_written_ones_too() {
-        let root = tempfile::tempdir().unwrap();
-        assert!(queued(&root.path().join("queues")).unwrap().is_empty());
-        let queue = Dir::open_or_create(&root.path().join("queues/127.0.0.1/job_queue"), 0o700).unwrap();
-        assert!(queued(&root.path().join("queues")).unwrap().is_empty());
-        queue.write_atomic("queued_1700000000000000_20261121.p", b"", 0o600).unwrap();
-        queue.write_atomic("queued_1700000000000001_20261122.p.tmp", b"", 0o600).unwrap();
-        queue.write_atomic("other", b"", 0o600).unwrap();
-        let jobs = queued(&root.path().join("queues")).unwrap();
-        let ids: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
-        assert_eq!(ids, ["20261121", "20261122"]);
-        assert_eq!(jobs[0].what, "a job in the job queue");
     }
 }

@@ -10,6 +10,7 @@ pub mod includes;
 pub mod jobs;
 pub mod lingering;
 pub mod masters;
+pub mod queues;
 pub mod rehearsal;
 pub mod yaml;
 
@@ -137,7 +138,9 @@ impl Agent for SaltMinion {
     }
 
     fn activity(&self, subject: Subject<'_>) -> Activity {
-        let looked = self.config().and_then(|config| Ok(jobs::activity(&config, Self::main(&config, subject)?)));
+        let layout = subject.report.and_then(|report| queues::Layout::reported(report.queue_layout.as_deref()?));
+        let looked =
+            self.config().and_then(|config| Ok(jobs::activity(&config, Self::main(&config, subject)?, layout)));
         looked.unwrap_or_else(|error| Activity::Unknown(error.message))
     }
 
@@ -180,12 +183,7 @@ impl Agent for SaltMinion {
     fn watches(&self) -> Vec<PathBuf> {
         let Ok(config) = self.config() else { return Vec::new() };
         let mut watched = vec![config.jobs_directory()];
-        let queues = config.queues_directory();
-        if let Ok(Some(directory)) = crate::os::dir::Dir::open_if_exists(&queues) {
-            for master in directory.names().unwrap_or_default() {
-                watched.extend(["job_queue", "state_queue"].map(|name| queues.join(&master).join(name)));
-            }
-        }
+        watched.extend(queues::directories(&config));
         watched.retain(|path| matches!(crate::os::dir::Dir::open_if_exists(path), Ok(Some(_))));
         watched
     }

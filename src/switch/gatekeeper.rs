@@ -1,8 +1,8 @@
 //! The gate's files: writes roles, reads what the guards report. The forms are [`crate::agent::gate`]'s.
 
 use crate::agent::gate::{
-    CLAIMS_NAME, HANDOVER_NAME, MENDING_NAME, REPORT_LENGTH_MAXIMUM, ROLES_LENGTH_MAXIMUM, ROLES_NAME, Report, Roles,
-    SEATS_NAME,
+    CLAIMS_NAME, HANDOVER_NAME, MENDING_NAME, OWED_NAME, REPORT_LENGTH_MAXIMUM, ROLES_LENGTH_MAXIMUM, ROLES_NAME,
+    Report, Roles, SEATS_NAME,
 };
 use crate::crash_point;
 use crate::layout::Layout;
@@ -15,6 +15,7 @@ use std::time::Duration;
 const GATE_NAME: &str = "gate";
 const DIRECTORY_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
+const LOCK_MODE: u32 = 0o600;
 
 /// The gate of one instance. What lies there is a cache of what the journal says: it may vanish at any time and is made again.
 #[derive(Debug)]
@@ -44,7 +45,14 @@ impl Gatekeeper {
                 directory.set_owner(owner)?;
             }
         }
-        Ok(())
+        // While there is room: it is for when there is none. Without it jobs go on, so nothing fails for it.
+        if gate.stat(OWED_NAME)?.is_none() {
+            let _ = gate.create_file(OWED_NAME, LOCK_MODE);
+        }
+        match (gate.stat(OWED_NAME)?, owner) {
+            (Some(file), Some(owner)) => gate.set_owner_of(OWED_NAME, owner, file.gid),
+            (Some(_) | None, _) => Ok(()),
+        }
     }
 
     /// Writes the roles where they are not there already, and gives the serial number under which the guards know them.
@@ -100,4 +108,26 @@ impl Gatekeeper {
 
 fn report_name(leader: u32) -> String {
     format!("{leader}.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::process;
+
+    #[test]
+    fn a_guard_that_works_as_another_user_finds_what_it_can_lock_when_there_is_no_room_for_claims() {
+        let root = tempfile::tempdir().unwrap();
+        let mut gatekeeper = Gatekeeper::new(&Layout::new(root.path()), &"salt-minion".parse().unwrap());
+        // Only root can give files away.
+        let user = if process::user() == 0 { 1 } else { process::user() };
+        for _ in 0..2 {
+            gatekeeper.prepare(Some(user)).unwrap();
+            let gate = Dir::open(gatekeeper.path()).unwrap();
+            for name in [OWED_NAME, CLAIMS_NAME] {
+                assert_eq!(gate.stat(name).unwrap().unwrap().uid, user, "{name}");
+            }
+            assert_eq!(gate.stat(OWED_NAME).unwrap().unwrap().mode & 0o777, LOCK_MODE);
+        }
+    }
 }

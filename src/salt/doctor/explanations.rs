@@ -35,6 +35,13 @@ pub const ALL: &[Explanation] = &[
         &["An instance is already running. Exiting the Salt Minion"],
     ),
     explanation(
+        "queued-jobs-left",
+        "jobs lie in a queue on disk (`queue=True`, `process_count_max`) from which this minion will not run them: it no longer has their master, they \
+         were queued before another release ran here, or were just begun as the minion was killed",
+        "publish again what is still wanted, and remove the files",
+        &["sidle-guard: the job in …"],
+    ),
+    explanation(
         "minion-key-missing",
         "the minion has no key yet: it makes one at its first start, which then waits at the master to be accepted",
         "start the minion, then `salt-key -a ID` on the master",

@@ -3,6 +3,7 @@
 mod explanations;
 mod key;
 mod ports;
+mod queued;
 mod second;
 
 use super::config::{Masters, MinionConfig};
@@ -34,6 +35,7 @@ impl Examiner for SaltExaminer {
             }
             Ok(config) => {
                 second::look(&mut minion, case, &config);
+                queued::look(&mut minion, &config);
                 if let Masters::Named(named, need) = &config.masters {
                     let listening = ports::look(&mut masters, named, *need, case);
                     key::look(&mut masters, case, &listening);

@@ -12,6 +12,7 @@ mod manage;
 mod masters;
 mod older;
 mod phases;
+mod queues;
 mod supervisor;
 
 use crate::support::scene::{RATES, Scene};

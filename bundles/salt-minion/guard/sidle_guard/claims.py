@@ -3,10 +3,12 @@
 import fcntl
 import hashlib
 import os
-import time
+
+from .seat import seconds_since_boot
 
 # The other process may still hold what came an hour ago; nobody holds anything longer.
 KEPT_SECONDS = 3600
+SECOND = 10**9
 # Beside the directory of claims: locked by a process that owes some.
 OWING = ".owed"
 
@@ -97,15 +99,29 @@ class Claims:
         return False
 
     def clean(self):
-        """Remove claims that nobody can ask for any more."""
-        oldest = time.time() - KEPT_SECONDS
+        """Remove claims that nobody can ask for any more.
+
+        The time of day may jump by hours. So the cleaner notes in a claim's time of access when it saw it first: seconds since
+        boot, below zero, where no time of day is. That needs no room, and the next cleaner goes on from there.
+        """
         try:
             with os.scandir(self.directory) as entries:
-                old = [entry.path for entry in entries if entry.stat(follow_symlinks=False).st_mtime < oldest]
-            for path in old:
-                os.unlink(path)
+                for entry in list(entries):
+                    self._clean(entry, int(seconds_since_boot()))
         except OSError:
             pass  # The next round does it.
+
+    @staticmethod
+    def _clean(entry, now):
+        try:
+            claim = entry.stat(follow_symlinks=False)
+            age = now + claim.st_atime_ns // SECOND if claim.st_atime_ns < 0 else -1
+            if age < 0:
+                os.utime(entry.path, ns=(-max(now, 1) * SECOND, claim.st_mtime_ns), follow_symlinks=False)
+            elif age >= KEPT_SECONDS:
+                os.unlink(entry.path)
+        except OSError:
+            pass  # It is gone, or another user's.
 
 
 def _is_at(descriptor, path):

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from . import handover
+from . import events, handover
 from .seat import replace_file, seconds_since_boot
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,14 @@ class Duties:
         self.touched_schedule = set()
         self.touched_beacons = set()
         self.owes_schedule_file = False
+        # Refreshes that came before there was anything to refresh.
+        self.missed = {}
         self._signature = None
+
+    @property
+    def due(self):
+        """Whether this process acts on them now: one that was blocked as they went elsewhere has yet to give them up."""
+        return self.held and self.guard.role() == "active"
 
     @property
     def reported(self):
@@ -64,6 +71,7 @@ class Duties:
         if self.held and now - self._cared >= CARE_SECONDS:
             # Salt makes its sockets a moment after the start: until then at every look.
             self._cared = now if self.guard.attempt("show the default places", self.guard.places.show) else 0.0
+            self.guard.attempt("look after the queues' locks", self.guard.queues.care)
             if now - self._cleaned >= CLEANING_SECONDS:
                 self._cleaned = now
                 self.guard.claims.clean()
@@ -83,11 +91,13 @@ class Duties:
         guard = self.guard
         self.held = True
         self._cared = 0.0
+        guard.attempt("look for queues of others", guard.queues.take_up)
         guard.attempt("show the default places", guard.places.show)
         guard.attempt("take over schedule and beacons", lambda: self._take_over(roles))
         waiting, self.engines = self.engines, []
         for opts, arguments, options in waiting:
             guard.attempt("start engines", lambda: self.start_engines(opts, *arguments, **options))
+        guard.attempt("refresh", lambda: events.catch_up(guard))
         for minion in guard.minions():
             # A tick that fell due in between must not wait for another second: `once` would be over then.
             if hasattr(minion, "schedule"):
@@ -123,6 +133,8 @@ class Duties:
                 intervals = getattr(getattr(minion, "beacons", None), "interval_map", None)
                 if isinstance(intervals, dict):
                     intervals.update(handed.get("beacon_intervals", {}))
+                if handed.get("beacon_memory") and hasattr(minion, "beacons"):
+                    handover.remember_beacons(minion.beacons.beacons, handed["beacon_memory"])
         self.known_beacons = set(configured.get("beacons") or ())
         if self.owes_schedule_file:
             schedule.persist()
@@ -196,6 +208,9 @@ class Duties:
             if getattr(minion, "beacons_leader", False):
                 content["beacons"] = minion.opts.get("beacons") or {}
                 content["beacon_intervals"] = getattr(getattr(minion, "beacons", None), "interval_map", {})
+                if hasattr(minion, "beacons"):
+                    memory = guard.attempt("hand over what beacons remember", lambda: handover.beacon_memory(minion.beacons.beacons))
+                    content["beacon_memory"] = memory or {}
         os.makedirs(guard.seat.path("handover"), exist_ok=True)
         # Pillar may hold secrets, and jobs have them as arguments.
         replace_file(guard.seat.path("handover", f"{guard.seat.leader}.json"), handover.encode(content), 0o600)

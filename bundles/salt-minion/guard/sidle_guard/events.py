@@ -1,5 +1,6 @@
 """The minion's local bus: returns on their way to the master, and commands that both processes need."""
 
+import functools
 import logging
 import os
 import socket
@@ -14,6 +15,8 @@ PASSED_ON = (REQUEST, SCHEDULED, "fire_master", "__beacons_return", "_salt_error
 # Commands that change what main keeps in memory: a job in one process means the minion, not that process.
 SHARED = ("module_refresh", "pillar_refresh", "grains_refresh", "beacons_refresh", "matchers_refresh",
           "resource_refresh", "environ_setenv", "manage_schedule", "manage_beacons")
+# Of these: what a minion object that connects just now may have read already, and would not read again.
+REFRESHES = ("module_refresh", "pillar_refresh", "grains_refresh", "matchers_refresh", "resource_refresh")
 SHARED_FUNCTIONS = {
     "manage_schedule": {"add", "delete", "modify", "enable", "disable", "enable_job", "disable_job",
                         "postpone_job", "skip_job", "reload"},
@@ -71,6 +74,9 @@ def forward(guard, package):
     tag = _tag(package)
     if not tag.startswith(SHARED):
         return
+    if tag.startswith(REFRESHES) and not guard.duties.held and len(guard.minions()) < len(guard.peer_names()):
+        # Main hands events to minion objects that are connected; this one is about to be, with what it has read before.
+        guard.duties.missed[tag] = package
     data = _unpack(package)
     kind = next((name for name in SHARED_FUNCTIONS if tag.startswith(name)), None)
     if kind and data.get("func") not in SHARED_FUNCTIONS[kind]:
@@ -82,6 +88,13 @@ def forward(guard, package):
     for leader in guard.roles().seats:
         if leader != guard.seat.leader:
             _send(os.path.join(guard.places.bus_of(leader), guard.places.sockets[1]), tag, {**data, FORWARDED: True})
+
+
+def catch_up(guard):
+    """Follow the refreshes that nobody here was there for."""
+    missed, guard.duties.missed = guard.duties.missed, {}
+    for package in missed.values():
+        guard.spawn(functools.partial(guard.original("salt.minion.MinionManager.handle_event"), guard.manager, package))
 
 
 def _heeds(guard, kind):

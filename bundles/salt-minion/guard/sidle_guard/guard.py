@@ -13,6 +13,7 @@ from .gate import RUN, Gate
 from .joblog import NAME as JOB_LOG
 from .joblog import JobLog
 from .jobs import Jobs
+from .queues import Queues
 from .report import Others, ReportFile
 from .roles import RolesFile
 from .subscriptions import Subscriptions
@@ -43,6 +44,7 @@ class Guard:
         self.gate = Gate(self.claims, self.role, self._other_reports, self.run, self.job_log.write, self.is_level)
         self.subscriptions = Subscriptions(self.gate.heard, masters.is_one_of_a_list(self.opts))
         self.duties = Duties(self)
+        self.queues = Queues(self)
         self.proofs = proof.Proofs(self.loop, self.spawn)
         self.report_file = ReportFile(seat)
         # Minion objects whose start event waits; `announced`: none has to wait any more.
@@ -295,6 +297,8 @@ class Guard:
             "serial": roles.serial if roles else 0, "role": self._role, "duties": bool(self.overlap) or self.duties.reported,
             "announced": self.announced, "prove": self.proofs.finished, "jobs": self.jobs.alive(),
             "held": len(self.gate.held), "returning": self.jobs.returning, "peers": peers,
+            # After the jobs: what one of them queues as it ends is in one of the two.
+            "queued": self.queues.left(), "queues": self.queues.directories(), "queue_layout": self.queues.layout,
         }, urgent=self.beside_others())
 
     def end(self):

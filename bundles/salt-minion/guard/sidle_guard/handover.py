@@ -14,6 +14,10 @@ DATETIME = "__sidle_datetime__"
 # What `salt.utils.schedule.Schedule.eval` and the commands that postpone and skip write into a job.
 WRITTEN_BY_EVAL = frozenset(("run", "name", "jid_include", "maxrunning", "splay", "skip_during_range", "enabled"))
 POSTPONED = frozenset(("run_explicit", "skip_explicit"))
+# What beacons remember of their last look, where it can be handed on: names in their modules, and in the context that they share.
+# Others keep open files, which nobody can hand on, or nothing.
+BEACON_NAMES = {"service": "LAST_STATUS", "load": "LAST_STATUS"}
+BEACON_CONTEXT = ("log.loc", "btmp.loc", "wtmp.loc", "beacon.pkg")
 # Salt's own jobs (__mine_interval, __master_alive…): each process makes them for itself.
 INTERNAL = "__"
 
@@ -103,6 +107,40 @@ def _enabled_as(job, configured):
     if hasattr(job, "items") and "enabled" in configured:
         job["enabled"] = configured["enabled"]
     return job
+
+
+def _is_plain(value):
+    """Whether a file gives it back as it is."""
+    if type(value) is dict:
+        return all(type(key) is str and _is_plain(found) for key, found in value.items())
+    return value is None or type(value) in (str, int, float, bool)
+
+
+def _variables(loader, beacon):
+    """The names in a beacon's module; None: it has no such beacon."""
+    function = loader.get(f"{beacon}.beacon")
+    return getattr(getattr(function, "func", function), "__globals__", None)
+
+
+def beacon_memory(loader):
+    """What these beacons know by having looked: without it each would tell once more what has not changed."""
+    context = loader.pack.get("__context__") or {}
+    found = {key: context[key] for key in BEACON_CONTEXT if key in context}
+    modules = {beacon: (_variables(loader, beacon) or {}).get(name) for beacon, name in BEACON_NAMES.items()}
+    return {"context": {key: value for key, value in found.items() if _is_plain(value)},
+            "modules": {beacon: value for beacon, value in modules.items() if value and _is_plain(value)}}
+
+
+def remember_beacons(loader, memory):
+    """Let these beacons go on from there."""
+    context = loader.pack.get("__context__")
+    if context is not None:
+        context.update(memory.get("context", {}))
+    for beacon, value in memory.get("modules", {}).items():
+        known = (_variables(loader, beacon) or {}).get(BEACON_NAMES.get(beacon))
+        if type(known) is dict and type(value) is dict:
+            known.clear()
+            known.update(value)
 
 
 def take_counters(jobs, handed, started_by_switch):

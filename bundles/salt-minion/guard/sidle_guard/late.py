@@ -75,7 +75,7 @@ def _take_over(guard):
     """What has been so since before the guard was there."""
     guard.announced = True
     guard.bus_is_captured = guard.inherited = True
-    guard.duties.held = True
+    guard.duties.held = guard.queues.had_duties = True
     guard.opts["sock_dir"] = guard.places.sock_dir
     for minion in guard.minions():
         minion._sidle_master = configured_name(guard.opts, minion.opts)

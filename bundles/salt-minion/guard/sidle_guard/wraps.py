@@ -113,9 +113,9 @@ class _Wrapper:
         # Salt before 3006.2x has no queues on disk.
         for name in ("process_process_queue", "process_state_queue"):
             if hasattr(minion, name):
-                self._plan(minion, name, self._with_duties)
+                self._plan(minion, name, self._pop_queue)
         if hasattr(minion, "_cleanup_orphaned_queue_files"):
-            self._plan(minion, "_cleanup_orphaned_queue_files", self._not_in_a_switch)
+            self._plan(minion, "_cleanup_orphaned_queue_files", self._not_beside_others)
         self._plan(salt.utils.schedule, "clean_proc_dir", self._not_in_a_switch)
         self._plan(salt.utils.schedule.Schedule, "persist", self._persist)
         self._plan(salt.utils.schedule.Schedule, "handle_func", self._handle_func)
@@ -264,17 +264,8 @@ class _Wrapper:
                 return original(self, opts, *arguments, **options)
             master = opts.get("master")
             self._sidle_master = master if isinstance(master, str) else None
-            # The lock of the queues on disk: one that was left by a crash is removed at a start, but
-            # in a switch it is the other process's.
-            state = sys.modules.get("salt.utils.state")
-            lock_path = getattr(state, "queue_lock_path", None)
-            if lock_path and guard.started_by_switch():
-                state.queue_lock_path = lambda opts: lock_path(opts) + ".none"
-            try:
+            with guard.queues.locks_kept():
                 return original(self, opts, *arguments, **options)
-            finally:
-                if lock_path:
-                    state.queue_lock_path = lock_path
 
         return init
 
@@ -296,6 +287,14 @@ class _Wrapper:
     def _state_run(self, original):
         return self._not_in_a_switch(original)
 
+    def _not_beside_others(self, original):
+        guard = self.guard
+
+        def alone(*arguments, **options):
+            return None if guard.acts() and guard.queues.someone_lives_beside() else original(*arguments, **options)
+
+        return alone
+
     def _not_in_a_switch(self, original):
         guard = self.guard
 
@@ -308,13 +307,17 @@ class _Wrapper:
 
     # Duties.
 
-    def _with_duties(self, original):
+    def _pop_queue(self, original):
         guard = self.guard
 
-        def with_duties(self, *arguments, **options):
-            return original(self, *arguments, **options) if guard.duties.held or not guard.acts() else None
+        def pop_queue(self, *arguments, **options):
+            if guard.acts():
+                pops = guard.attempt("decide on the queues", lambda: guard.queues.pops(self))
+                if not (guard.duties.due if pops is None else pops):
+                    return None
+            return original(self, *arguments, **options)
 
-        return with_duties
+        return pop_queue
 
     def _process_schedule(self, original):
         guard = self.guard
@@ -322,7 +325,7 @@ class _Wrapper:
         def process_schedule(minion, loop_interval):
             if not guard.acts():
                 return original(minion, loop_interval)
-            if guard.duties.held:
+            if guard.duties.due:
                 loop_interval = original(minion, loop_interval)
                 guard.duties.keep_counters()
             return loop_interval
@@ -333,7 +336,7 @@ class _Wrapper:
         guard = self.guard
 
         def process_beacons(self, functions):
-            return original(self, functions) if guard.duties.held or not guard.acts() else []
+            return original(self, functions) if not guard.acts() or guard.duties.due else []
 
         return process_beacons
 

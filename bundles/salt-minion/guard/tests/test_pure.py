@@ -145,13 +145,42 @@ class ClaimsTest(unittest.TestCase):
         with tempfile.NamedTemporaryFile() as file, self.assertRaises(OSError):
             claims.Claims(file.name).take("a")
 
-    def test_old_claims_go(self):
+    def clean(self, folder, after):
+        """The claims that are left by a cleaner so many seconds from now, whatever the time of day."""
+        now = seat.seconds_since_boot()
+        with unittest.mock.patch.object(claims, "seconds_since_boot", lambda: now + after):
+            claims.Claims(folder).clean()
+        return sorted(os.listdir(folder))
+
+    def test_claims_are_kept_for_an_hour_after_they_were_seen_also_by_another_cleaner(self):
         with tempfile.TemporaryDirectory() as folder:
             directory = claims.Claims(folder)
-            directory.take("old"), directory.take("new")
-            os.utime(os.path.join(folder, "old"), (0, 0))
-            directory.clean()
-            self.assertEqual(os.listdir(folder), ["new"])
+            directory.take("old")
+            self.assertEqual(self.clean(folder, 0), ["old"])
+            directory.take("new")
+            self.assertEqual(self.clean(folder, 3590), ["new", "old"])
+            self.assertEqual(self.clean(folder, 3610), ["new"])
+            self.assertEqual(self.clean(folder, 7100), ["new"])
+            self.assertEqual(self.clean(folder, 7200), [])
+
+    def test_a_clock_that_jumps_neither_removes_a_claim_nor_keeps_it(self):
+        day = 86400
+        for made_at in (0, time.time() - day, time.time() + day):
+            with tempfile.TemporaryDirectory() as folder:
+                claims.Claims(folder).take("a")
+                os.utime(os.path.join(folder, "a"), (made_at, made_at))
+                self.assertEqual(self.clean(folder, 0), ["a"])
+                self.assertEqual(self.clean(folder, 3500), ["a"])
+                # A guard of before goes by this time.
+                self.assertEqual(os.stat(os.path.join(folder, "a")).st_mtime, made_at)
+                self.assertEqual(self.clean(folder, 3601), [])
+
+    def test_claims_of_another_boot_are_seen_anew(self):
+        with tempfile.TemporaryDirectory() as folder:
+            claims.Claims(folder).take("a")
+            self.assertEqual(self.clean(folder, 10**6), ["a"])
+            self.assertEqual(self.clean(folder, 0), ["a"])
+            self.assertEqual(self.clean(folder, 3601), [])
 
 
 class DecisionTest(unittest.TestCase):
@@ -448,6 +477,38 @@ class HandoverTest(unittest.TestCase):
         self.assertEqual(merged, {"load": [{"interval": 1}], "ps": [{}]})
 
 
+class BeaconsTest(unittest.TestCase):
+    """What beacons know by having looked goes along, where it can."""
+
+    class Loader(dict):
+        """As much of Salt's as is looked at: functions by name, what their modules share, and a module with its own names."""
+
+        def __init__(self, context, status):
+            self.pack = {"__context__": context}
+            self.names = {"LAST_STATUS": status}
+            exec("def beacon(): pass", self.names)
+            super().__init__({"service.beacon": self.names["beacon"]})
+
+    def handed(self, memory):
+        return handover.decode(handover.encode({"schema": handover.SCHEMA, "beacon_memory": memory}))["beacon_memory"]
+
+    def test_a_service_that_has_not_changed_is_not_told_of_again_and_a_log_is_read_on(self):
+        former = self.Loader({"log.loc": 42, "beacon.pkg": {"a": "installed"}}, {"cron": {"running": True, "time": 1.5}})
+        fresh = self.Loader({}, {})
+        handover.remember_beacons(fresh, self.handed(handover.beacon_memory(former)))
+        self.assertEqual(fresh.pack["__context__"], former.pack["__context__"])
+        self.assertEqual(fresh.names["LAST_STATUS"], former.names["LAST_STATUS"])
+
+    def test_what_no_file_gives_back_as_it_was_and_what_is_not_known_stays_where_it_is(self):
+        former = self.Loader({"log.loc": object(), "beacon.pkg": {1: "x"}, "mine": 1}, {"cron": {"running": {True}}})
+        self.assertEqual(handover.beacon_memory(former), {"context": {}, "modules": {}})
+        former.pack["__context__"] = None
+        self.assertEqual(handover.beacon_memory(former), {"context": {}, "modules": {}})
+        # Of a guard that knew more.
+        handover.remember_beacons(former, {"modules": {"other": {"a": 1}, "service": [1]}, "context": {"log.loc": 1}})
+        self.assertEqual(former.names["LAST_STATUS"], {"cron": {"running": {True}}})
+
+
 class Process:
     """A child."""
 
@@ -569,6 +630,34 @@ class EventsTest(unittest.TestCase):
         with unittest.mock.patch.object(events, "_unpack", lambda package: load):
             events.forward(Guard, b"manage_schedule\n\n")
         return Guard.duties
+
+    def test_a_refresh_that_comes_before_there_is_anything_to_refresh_is_followed_with_the_duties(self):
+        followed = []
+
+        class Guard:
+            duties = unittest.mock.Mock(held=False, missed={})
+            manager = "manager"
+            connected = ()
+            minions = staticmethod(lambda: Guard.connected)
+            peer_names = staticmethod(lambda: ["m"])
+            beside_others = staticmethod(lambda: False)
+            spawn = staticmethod(lambda start: start())
+            original = staticmethod(lambda name: lambda *arguments: followed.append((name.rpartition(".")[2], *arguments)))
+
+        def come():
+            with unittest.mock.patch.object(events, "_unpack", lambda package: {}):
+                events.forward(Guard, b"pillar_refresh\n\nx")
+                events.forward(Guard, b"grains_refresh\n\ny")
+                events.forward(Guard, b"pillar_refresh\n\nx")
+
+        for connected, held, expected in ((["minion"], False, []), ([], True, []), ([], False, [b"pillar_refresh\n\nx", b"grains_refresh\n\ny"])):
+            Guard.connected, Guard.duties.held = connected, held
+            del followed[:]
+            come()
+            events.catch_up(Guard)
+            self.assertEqual(followed, [("handle_event", "manager", package) for package in expected])
+            events.catch_up(Guard)
+            self.assertEqual(len(followed), len(expected), "once")
 
     def test_a_return_that_main_passes_on_is_told_to_the_job_log(self):
         steps = []

@@ -139,6 +139,7 @@ class Main:
         made.duties = types.SimpleNamespace(follow=lambda *_: None, held=True, reported=False)
         made.proofs = types.SimpleNamespace(
             demand=lambda number, names, minions: self._prove(number, minions), proven={}, details={}, finished=0)
+        made.queues = types.SimpleNamespace(left=lambda: 0, directories=list, layout=None)
         made.announced = True
         return made
 

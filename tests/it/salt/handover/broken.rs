@@ -7,6 +7,7 @@ use crate::support::stage::SALT;
 use crate::support::stream::Plan;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// So small that a test can fill it. A job leaves two claims that are kept for an hour, an inode each: enough for half an hour of the stream, or a
@@ -30,9 +31,24 @@ fn fill(directory: &Path) -> std::path::PathBuf {
     unreachable!("the file system has no end");
 }
 
+/// Whether some process has a lock on the file, in the way of `lockf`.
+fn is_locked(path: &Path) -> bool {
+    let inode = fs::metadata(path).unwrap().ino();
+    fs::read_to_string("/proc/locks").unwrap().lines().any(|lock| lock.contains(&format!(":{inode} ")))
+}
+
 #[test]
 fn a_full_run_directory_lost_claims_and_truncated_roles_lose_no_job_and_double_none() {
-    let scene = Scene::with(&Wanted { run: Some(RUN), ..Wanted::of(&[OLD, NEW]) });
+    faults_of_the_gate("root");
+}
+
+#[test]
+fn nor_do_they_with_a_minion_that_works_as_another_user_than_root() {
+    faults_of_the_gate("daemon");
+}
+
+fn faults_of_the_gate(user: &str) {
+    let scene = Scene::with(&Wanted { run: Some(RUN), user, ..Wanted::of(&[OLD, NEW]) });
     let run = scene.host.path("run");
     let gate = run.join("sidle").join(SALT).join("gate");
     let plan = Plan::short(2.0);
@@ -62,6 +78,7 @@ fn a_full_run_directory_lost_claims_and_truncated_roles_lose_no_job_and_double_n
     reaches(&scene, "probation");
     let filling = fill(&run);
     std::thread::sleep(std::time::Duration::from_secs(FAULT_SECONDS));
+    assert!(is_locked(&gate.join("claims.owed")), "who runs jobs without claims says so: {}", scene.logs());
     fs::remove_dir_all(filling).unwrap();
     println!("full in probation: {}", ended(&scene)["result"]);
     stream.run(AROUND_SECONDS);

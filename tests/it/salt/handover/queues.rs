@@ -1,0 +1,118 @@
+//! Jobs that wait in Salt's queues on disk. Its releases keep them in different places, and none takes over what another one has queued.
+
+use super::{NEWEST, OLD, ended_within, overlap, phase, reaches, version};
+use crate::support::eventually;
+use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::stage::text;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Its queues are directly in `cachedir`; those of `OLD` are in `cachedir/queues`, a directory for each master.
+const OTHER_LAYOUT: &str = "3006.25";
+
+/// Longer than a switch takes to its last phase.
+const SLOW_SECONDS: u64 = 30;
+
+/// Both queues of states.
+fn queues(scene: &Scene) -> [PathBuf; 2] {
+    let cache = scene.host.path("var/cache/salt/minion");
+    let master = cache.join("queues").join(scene.master().address);
+    [cache.join("state_queue"), master.join("state_queue")]
+}
+
+/// How many jobs wait in a queue.
+fn waiting(queue: &Path) -> usize {
+    let names = fs::read_dir(queue).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("queued_")).count()
+}
+
+/// Publishes a state that writes its name, and the release that it runs in, into the file; behind other states it waits its turn.
+fn publish(scene: &Scene, file: &Path, name: &str, seconds: u64) {
+    // The parent of the shell is the process of the job.
+    let command = format!("sleep {seconds}; echo {name} $(readlink /proc/$PPID/exe) >> {}", text(file));
+    scene.master().publish(ID, &["state.single", "cmd.run", &format!("name={command}"), "queue=True"]);
+}
+
+/// A slow state, and two that wait behind it in this queue.
+fn publish_three(scene: &Scene, file: &Path, queue: &Path) {
+    publish(scene, file, "first", SLOW_SECONDS);
+    eventually(30, "the first state runs", || {
+        let running = scene.master().call(ID, &["saltutil.running"]);
+        if running.contains("state.single") { Ok(()) } else { Err(running) }
+    });
+    for (number, name) in ["second", "third"].into_iter().enumerate() {
+        publish(scene, file, name, 1);
+        eventually(30, &format!("the {name} state waits"), || match waiting(queue) {
+            count if count == number + 1 => Ok(()),
+            count => Err(format!("{count} wait")),
+        });
+    }
+}
+
+/// Each of the three has run once, in this release, and nothing waits anywhere.
+fn assert_each_once(scene: &Scene, file: &Path, release: &str) {
+    let found = fs::read_to_string(file).unwrap_or_default();
+    let names: Vec<&str> = found.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    assert_eq!(names, ["first", "second", "third"], "{found}\n{}", scene.logs());
+    assert!(found.lines().all(|line| line.contains(&format!("/{release}-1/"))), "{found}");
+    assert_eq!(queues(scene).map(|queue| waiting(&queue)), [0, 0]);
+}
+
+#[test]
+fn states_that_wait_in_a_queue_which_the_other_release_does_not_read_are_run_once_before_the_switch_ends_up_and_down() {
+    let scene = Scene::with(&Wanted::of(&[OTHER_LAYOUT, OLD]));
+    let [own, others] = queues(&scene);
+    let (up, down) = (scene.host.path("up"), scene.host.path("down"));
+
+    publish_three(&scene, &up, &own);
+    overlap(&scene, "switch", &[&format!("{OLD}-1")]);
+    assert_each_once(&scene, &up, OTHER_LAYOUT);
+
+    publish_three(&scene, &down, &others);
+    overlap(&scene, "rollback", &[]);
+    assert_each_once(&scene, &down, OLD);
+    assert!(version(&scene).contains(OTHER_LAYOUT));
+}
+
+#[test]
+fn states_that_wait_when_a_minion_is_ended_at_once_are_run_once_by_a_release_that_has_its_queue_elsewhere() {
+    let scene = Scene::with(&Wanted { settings: "probation = \"20s\"\n", ..Wanted::of(&[OTHER_LAYOUT, OLD]) });
+    let [own, others] = queues(&scene);
+
+    let file = scene.host.path("now");
+    publish_three(&scene, &file, &own);
+    let asked = scene.switch(&[&format!("{OLD}-1"), "--mode", "now", "--no-wait"]);
+    assert_eq!(asked.code, Some(4), "{asked:?}");
+    reaches(&scene, "probation");
+    eventually(60, "the states that waited are run by the new release", || {
+        let found = fs::read_to_string(&file).unwrap_or_default();
+        let done =
+            |name: &str| found.lines().any(|line| line.starts_with(name) && line.contains(&format!("/{OLD}-1/")));
+        if done("second") && done("third") { Ok(()) } else { Err(found) }
+    });
+    assert_eq!(ended_within(120, &scene)["result"], "committed", "{}", scene.logs());
+    assert_eq!([waiting(&own), waiting(&others)], [0, 0]);
+    let found = fs::read_to_string(&file).unwrap();
+    assert_eq!(found.lines().filter(|line| !line.starts_with("first")).count(), 2, "{found}");
+}
+
+#[test]
+fn a_lock_that_a_minion_was_ended_with_keeps_no_state_waiting() {
+    let scene = Scene::with(&Wanted::of(&[OLD, NEWEST]));
+    let lock = queues(&scene)[1].with_file_name("queue.lock");
+    fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    let asked = scene.switch(&[&format!("{NEWEST}-1"), "--mode", "now", "--no-wait"]);
+    assert_eq!(asked.code, Some(4), "{asked:?}");
+    eventually(120, "the old process has ended", || match phase(&scene).as_deref() {
+        Some("starting" | "proving" | "probation") => Ok(()),
+        seen => {
+            // As if it were taken just now: one that stays is removed after a minute.
+            fs::write(&lock, "").unwrap();
+            Err(format!("{seen:?}"))
+        }
+    });
+    assert_eq!(ended_within(120, &scene)["result"], "committed", "{}", scene.logs());
+    assert!(!lock.exists(), "no start after a kill may take it for another one's");
+    let answer = scene.master().call(ID, &["state.single", "test.nop", "name=x", "queue=True"]);
+    assert!(answer.contains("'result': True"), "{answer}");
+}
