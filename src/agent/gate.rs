@@ -216,9 +216,21 @@ impl Report {
         let plural = |count: u64| if count == 1 { "" } else { "s" };
         match (self.held, self.returning) {
             (0, 0) => None,
-            (0, returning) => Some(format!("{returning} return{} on the way", plural(returning))),
+            (0, _) => Some(format!("{} on the way", self.returning())),
             (held, _) => Some(format!("{held} job{} to be decided on", plural(held))),
         }
+    }
+
+    /// How many returns are on their way out, in words.
+    pub fn returning(&self) -> String {
+        format!("{} return{}", self.returning, if self.returning == 1 { "" } else { "s" })
+    }
+
+    /// It has returns alone left, and reached no peer in the last round trip: they have nobody to go to.
+    pub fn returns_nowhere(&self) -> bool {
+        let answered = |peer: &ReportedPeer| peer.proven.is_some_and(|proven| proven >= self.prove);
+        let alone = self.jobs.is_empty() && self.held == 0 && self.returning > 0;
+        alone && self.prove > 0 && !self.peers.is_empty() && !self.peers.iter().any(answered)
     }
 
     /// Whether every job that may still arrive here has reached `other`, too: this process has seen all that was published before the
@@ -270,6 +282,17 @@ mod tests {
         assert!(!report(Some("1"), Some("4")).has_caught_up_with(&report(Some("5"), Some("9"))));
         assert!(report(Some("1"), Some("4")).has_caught_up_with(&report(None, None)));
         assert!(report(None, None).has_caught_up_with(&report(Some("5"), Some("9"))));
+    }
+
+    #[test]
+    fn returns_that_have_nobody_to_go_to_are_told_from_others() {
+        let mut seen = report(None, None);
+        seen.returning = 2;
+        assert!(!seen.returns_nowhere(), "its peer has answered");
+        seen.prove = 4;
+        assert!(seen.returns_nowhere() && seen.returning() == "2 returns");
+        seen.held = 1;
+        assert!(!seen.returns_nowhere(), "a job is more than a return");
     }
 
     #[test]

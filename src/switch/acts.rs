@@ -11,6 +11,10 @@ use crate::agent::gate::{Origin, Report, Role};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
 use crate::store::StoreError;
+use std::time::Duration;
+
+/// How long returns are waited for that have nobody to go to: as long as Salt waits for an answer to one of them.
+const RETURN_WAIT: Duration = Duration::from_secs(60);
 
 impl Driver {
     /// Performs an act once.
@@ -152,6 +156,13 @@ impl Driver {
         }
         if report.role != Role::Closed || report.serial < self.serial {
             return Ok(Outcome::NotYet("it to take nothing any more".to_owned()));
+        }
+        let waited = now.since_boot.saturating_sub(self.entered);
+        if side == Side::Former && report.returns_nowhere() && waited >= RETURN_WAIT {
+            let note =
+                format!("{} could not be delivered: the old process reaches none of its peers", report.returning());
+            self.believe(self.journal.noted(&[note]), now)?;
+            return Self::finish(side, live, processes);
         }
         if let Some(work) = report.unfinished() {
             return Ok(Outcome::NotYet(work));

@@ -1,7 +1,7 @@
 //! An agent that is not well: it reaches nobody, or it hangs. A restart brings it back in seconds, and costs no job that runs.
 
 use crate::support::eventually;
-use crate::support::stage::{DEMO, Host, Supervisor, two_releases};
+use crate::support::stage::{Author, DEMO, Host, Supervisor, two_releases};
 use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -107,4 +107,21 @@ fn whoever_restarts_an_agent_that_is_not_well_gets_a_restart_and_not_a_digest() 
     let well = only_agent(&host);
     assert_eq!(take_up().code, Some(3));
     assert_eq!(only_agent(&host), well);
+}
+
+#[test]
+fn a_supervisor_that_is_stopped_while_a_new_process_comes_up_does_not_wait_for_that_one() {
+    let author = Author::new();
+    let host = Host::new(&author);
+    host.install(&author.release("1.0", "good")).ok();
+    host.install(&author.release("1.1", "mute")).ok();
+    fs::write(host.path("etc/sidle/conf.d/long.toml"), "start_timeout = \"60s\"\nstop_timeout = \"60s\"\n").unwrap();
+    let supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--no-wait"]).code, Some(4));
+    host.reaches("proving");
+    let asked = Instant::now();
+    assert_eq!(supervisor.end(), Some(0));
+    assert!(asked.elapsed() < SECONDS, "{:?}", asked.elapsed());
+    assert_eq!(host.agents(), Vec::<u32>::new());
 }
