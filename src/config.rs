@@ -13,6 +13,7 @@
 //! retire_timeout = "30m"     # how long a switch waits for the old process's last jobs; they go on after that, and the switch is over
 //! stop_timeout = "30s"       # until an ended process has to be gone
 //! switch_deadline = "30m"    # how long a switch waits for running jobs, then changes nothing
+//! job_splay = "60s"         # a switch that a job of the agent asks for, of a whole fleet at once, begins at a random time within this
 //! restart_pause = "1s"       # before an agent that ended is started again; doubles …
 //! restart_pause_limit = "60s"  # … up to this
 //! fall_back_within = "10m"   # a release that never stays is left for the one before, if it became current no longer ago
@@ -86,6 +87,7 @@ struct Fragment {
     restart_pause_limit: Option<Text>,
     fall_back_within: Option<Text>,
     host_look: Option<Text>,
+    job_splay: Option<Text>,
     scrub_every: Option<Text>,
     scrub_rate: Option<Bytes>,
     keep_extra: Option<usize>,
@@ -168,6 +170,7 @@ impl Fragment {
             restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
             fall_back_within: over.fall_back_within.or(self.fall_back_within),
             host_look: over.host_look.or(self.host_look),
+            job_splay: over.job_splay.or(self.job_splay),
             scrub_every: over.scrub_every.or(self.scrub_every),
             scrub_rate: over.scrub_rate.or(self.scrub_rate),
             keep_extra: over.keep_extra.or(self.keep_extra),
@@ -196,6 +199,8 @@ pub struct Settings {
     pub fall_back_within: Duration,
     /// How often it is looked whether the host has changed under the releases.
     pub host_look: Duration,
+    /// Within what time a switch begins that a job of the agent asks for.
+    pub job_splay: Duration,
     /// What a rehearsal may do.
     pub rehearsal: Policy,
     /// What comes of extras that would vanish.
@@ -333,6 +338,7 @@ impl From<Fragment> for Settings {
             restart_pause_maximum: or_seconds(fragment.restart_pause_limit, 60),
             fall_back_within: or_seconds(fragment.fall_back_within, 10 * 60),
             host_look: or_seconds(fragment.host_look, 10 * 60),
+            job_splay: or_seconds(fragment.job_splay, 60),
             rehearsal: fragment.rehearsal.unwrap_or_default(),
             extras,
             extras_wheels: fragment.extras_wheels,

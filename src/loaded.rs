@@ -17,6 +17,9 @@ const NOTE_LENGTH_MAXIMUM: u64 = 4096;
 struct Note {
     leader: Identity,
     configuration: Option<Digest>,
+    /// What it proved itself with when it was first seen to be healthy.
+    #[serde(default)]
+    credentials: Option<Digest>,
 }
 
 fn note_of(directory: &Dir, name: &str) -> Option<Note> {
@@ -34,8 +37,30 @@ pub fn note(layout: &Layout, instance: &InstanceName, configuration: Option<Dige
     }
     let leader = Identity::own()?;
     let name = leader.pid.to_string();
-    let bytes = serde_json::to_vec(&Note { leader, configuration }).expect("a note has no map keys but strings");
+    let bytes = serde_json::to_vec(&Note { leader, configuration, credentials: None })
+        .expect("a note has no map keys but strings");
     directory.write_atomic(name, &bytes, 0o600)
+}
+
+/// Notes what a process that is healthy has proven itself with, unless that is noted already.
+pub fn note_credentials(
+    layout: &Layout,
+    instance: &InstanceName,
+    leader: &Identity,
+    credentials: Digest,
+) -> Result<(), OsError> {
+    let Some(directory) = Dir::open_if_exists(&layout.run(instance).join(LOADED_NAME))? else { return Ok(()) };
+    let name = leader.pid.to_string();
+    let note = note_of(&directory, &name).filter(|note| note.leader == *leader && note.credentials.is_none());
+    let Some(note) = note else { return Ok(()) };
+    let bytes = serde_json::to_vec(&Note { credentials: Some(credentials), ..note });
+    directory.write_atomic(name, &bytes.expect("a note has no map keys but strings"), 0o600)
+}
+
+/// What a process has proven itself with; None: that is not noted.
+pub fn credentials(layout: &Layout, instance: &InstanceName, leader: &Identity) -> Option<Digest> {
+    let directory = Dir::open_if_exists(&layout.run(instance).join(LOADED_NAME)).ok()??;
+    note_of(&directory, &leader.pid.to_string()).filter(|note| note.leader == *leader)?.credentials
 }
 
 /// With what a process was started.

@@ -239,9 +239,21 @@ impl Report {
         match (self.held, self.returning, self.queued) {
             (0, 0, 0) => None,
             (0, 0, queued) => Some(format!("{queued} queued job{} that only it can run", plural(queued))),
-            (0, returning, _) => Some(format!("{returning} return{} on the way", plural(returning))),
+            (0, _, _) => Some(format!("{} on the way", self.returning())),
             (held, _, _) => Some(format!("{held} job{} to be decided on", plural(held))),
         }
+    }
+
+    /// How many returns are on their way out, in words.
+    pub fn returning(&self) -> String {
+        format!("{} return{}", self.returning, if self.returning == 1 { "" } else { "s" })
+    }
+
+    /// It has returns alone left, and reached no peer in the last round trip: they have nobody to go to.
+    pub fn returns_nowhere(&self) -> bool {
+        let answered = |peer: &ReportedPeer| peer.proven.is_some_and(|proven| proven >= self.prove);
+        let alone = self.jobs.is_empty() && self.held == 0 && self.returning > 0;
+        alone && self.prove > 0 && !self.peers.is_empty() && !self.peers.iter().any(answered)
     }
 
     /// The peers from which this process may still receive what `other` never gets: what they sent before `other` listened to them is not all
@@ -309,6 +321,17 @@ mod tests {
         assert_eq!(behind(serde_json::json!({"proven": 2}), &not_there, 4), 1, "it has not had the time to answer");
         assert_eq!(report(&serde_json::json!({"unheard": 2})).deaf_to(), ["m"]);
         assert!(there.deaf_to().is_empty());
+    }
+
+    #[test]
+    fn returns_that_have_nobody_to_go_to_are_told_from_others() {
+        let mut seen = report(&serde_json::json!({}));
+        seen.returning = 2;
+        assert!(!seen.returns_nowhere(), "its peer has answered");
+        seen.prove = 4;
+        assert!(seen.returns_nowhere() && seen.returning() == "2 returns");
+        seen.held = 1;
+        assert!(!seen.returns_nowhere(), "a job is more than a return");
     }
 
     #[test]

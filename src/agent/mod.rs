@@ -106,6 +106,14 @@ impl Health {
         }
     }
 
+    /// The same, where these peers don't count as proven, whatever was seen of them.
+    #[must_use]
+    pub fn without(self, unfindable: &[Peer]) -> Self {
+        let Self::Known { peers, need } = self else { return self };
+        let lost = |peer: &Peer| unfindable.iter().find(|lost| lost.name == peer.name).cloned();
+        Self::Known { peers: peers.into_iter().map(|peer| lost(&peer).unwrap_or(peer)).collect(), need }
+    }
+
     /// None when healthy, else what is missing. `baseline` names the peers that the release before had proven: a master that was
     /// down before the switch is no reason to call the new release bad. Without a baseline the agent's own need decides.
     pub fn lacks(&self, baseline: &[String]) -> Option<String> {
@@ -199,6 +207,12 @@ pub trait Agent: Send {
     /// Whether the agent reaches its peers.
     fn health(&self, subject: Subject<'_>) -> Health;
 
+    /// The peers that a process started now could not even look for, and why: a name that does not resolve. One that runs already may
+    /// reach them still.
+    fn unfindable(&self) -> Vec<Peer> {
+        Vec::new()
+    }
+
     /// The user that the agent gives up root for, as its configuration has it: the gate's files must be that user's.
     fn user(&self) -> Option<String> {
         None
@@ -208,6 +222,12 @@ pub trait Agent: Send {
     /// None: that can't be told of this kind of agent.
     fn configuration(&self) -> Result<Option<Digest>, AgentError> {
         Ok(None)
+    }
+
+    /// What the agent proves to its peers who it is with, and they to it, as one digest, as it lies there now. An agent loads it when it starts, and
+    /// may have made it itself then. None: that can't be told.
+    fn credentials(&self) -> Option<Digest> {
+        None
     }
 
     /// Directories whose changes can mean that `activity` changed; they wake the waiting switch early. Those that don't exist are left out.

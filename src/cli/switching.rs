@@ -338,6 +338,8 @@ fn wish(
     purpose: Purpose,
     to: Release,
 ) -> Result<Wish, Report> {
+    let origin = caller();
+    let asked = (purpose, origin.is_some());
     Ok(Wish {
         purpose,
         mode: terms.mode.map(Mode::from),
@@ -345,9 +347,9 @@ fn wish(
         deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
         reason: terms.reason.clone(),
         by: process::user_name(process::user()),
-        origin: caller(),
+        origin,
         force: terms.force,
-        when: terms.timing.when(settings, instance, purpose, clock::now())?,
+        when: terms.timing.when(settings, instance, asked, clock::now())?,
     })
 }
 

@@ -19,21 +19,24 @@ pub struct Timing {
     /// Begin now although no maintenance window is open
     #[arg(long, conflicts_with = "at_window")]
     outside_window: bool,
-    /// Wait a random part of this first, so that a fleet doesn't begin at once: 10m
+    /// Wait a random part of this first, so that a fleet doesn't begin at once: 10m. Out of a job of the agent it is `job_splay` (60s) without this,
+    /// for a job comes to a whole fleet; a rollback doesn't wait
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     splay: Option<Duration>,
 }
 
 impl Timing {
-    /// When a switch that is asked for at `now` begins. Outside the windows it is refused, unless a person says what to do then.
+    /// When a switch that is asked for at `now` begins. Outside the windows it is refused, unless a person says what to do then. `by_job`: a job of the
+    /// agent itself asks.
     pub fn when(
         &self,
         settings: &Settings,
         instance: &InstanceName,
-        purpose: Purpose,
+        (purpose, by_job): (Purpose, bool),
         now: Timestamp,
     ) -> Result<When, Report> {
-        let splay_seconds = self.splay.map_or(0, |splay| splay.as_secs());
+        let unasked = if by_job && purpose != Purpose::Rollback { settings.job_splay } else { Duration::ZERO };
+        let splay_seconds = self.splay.unwrap_or(unasked).as_secs();
         let when = When { opens: None, closes: None, splay_seconds };
         if self.outside_window {
             return Ok(when);
@@ -69,6 +72,33 @@ impl Timing {
                 causes: Vec::new(),
                 hint: Some("add --at-window to have it wait for that, or --outside-window to do it now".to_owned()),
             }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+
+    #[test]
+    fn what_a_job_asks_for_begins_within_the_settings_splay_unless_it_says_when_or_goes_back() {
+        let root = tempfile::tempdir().unwrap();
+        let settings = Settings::read(&Layout::new(root.path())).unwrap();
+        let instance = "salt-minion".parse().unwrap();
+        let splay = |splay: Option<u64>, asked| {
+            let timing = Timing { at_window: false, outside_window: false, splay: splay.map(Duration::from_secs) };
+            timing.when(&settings, &instance, asked, Timestamp::UNIX_EPOCH).unwrap().splay_seconds
+        };
+        for (said, asked, seconds) in [
+            (None, (Purpose::Switch, true), 60),
+            (None, (Purpose::Restart, true), 60),
+            (None, (Purpose::Rollback, true), 0),
+            (None, (Purpose::Switch, false), 0),
+            (Some(0), (Purpose::Switch, true), 0),
+            (Some(900), (Purpose::Rollback, true), 900),
+        ] {
+            assert_eq!(splay(said, asked), seconds, "{said:?} {asked:?}");
         }
     }
 }

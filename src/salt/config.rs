@@ -5,10 +5,15 @@ use super::yaml::Value;
 use crate::agent::Need;
 use crate::digest::Digest;
 use crate::os;
+use crate::os::dir::{Dir, FileKind};
+use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 /// A minion id is a host name; its file holds nothing else.
 const ID_BYTES_MAX: u64 = 4096;
+
+/// A minion's grains, one of its engines or keys. A bigger one is an error, since what it holds would not be known.
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// What a minion itself writes when its schedule is changed by a job: it has what is in there.
 const OWN_SCHEDULE_NAME: &str = "_schedule.conf";
@@ -48,6 +53,8 @@ pub struct MinionConfig {
     pub cache_directory: PathBuf,
     /// Where its own extensions come to; grains below it are loaded by main.
     pub extension_directory: PathBuf,
+    /// Where its keys are, and its master's.
+    pub key_directory: PathBuf,
     /// Where its event sockets are.
     pub socket_directory: PathBuf,
     /// The file that holds main's process number.
@@ -78,6 +85,7 @@ impl MinionConfig {
             cache_directory: place("cachedir", format!("/var/cache/{name}/minion"))?,
             // Not below a `cachedir` that was moved: Salt composes its default before it reads any option.
             extension_directory: place("extension_modules", format!("/var/cache/{name}/minion/extmods"))?,
+            key_directory: place("pki_dir", format!("/etc/{name}/pki/minion"))?,
             socket_directory: place("sock_dir", format!("/var/run/{name}/minion"))?,
             pid_file: place("pidfile", "/var/run/salt-minion.pid".to_owned())?,
             masters: masters(&options)?,
@@ -87,10 +95,26 @@ impl MinionConfig {
         })
     }
 
-    /// All options that a minion started now would have, as one digest.
+    /// Everything that a minion started now would load once and for all, as one digest: its options, its id, its own grains, and the engines that
+    /// were synced to it.
     pub fn digest(directory: &Path) -> Result<Digest, ConfigError> {
         let options = includes::read_without(directory, Some(OWN_SCHEDULE_NAME))?;
-        Ok(Digest::of(format!("{options:?} {:?}", cached_id(directory)?).as_bytes()))
+        let grains = content(&directory.join("grains"))?;
+        let engines = content_of_all(&Self::read(directory)?.extension_directory.join("engines"))?;
+        // What a host does not have leaves no trace.
+        let more =
+            [("grains", grains), ("engines", engines)].into_iter().filter_map(|(name, digest)| Some((name, digest?)));
+        let more = more.map(|(name, digest)| format!(" {name} {digest}")).collect::<Vec<_>>().concat();
+        Ok(Digest::of(format!("{options:?} {:?}{more}", cached_id(directory)?).as_bytes()))
+    }
+
+    /// What the minion signs in with, as one digest: its own keys, and the master's. They are loaded at the start and made by it, so that they say
+    /// something once it is healthy.
+    pub fn credentials(&self) -> Result<Digest, ConfigError> {
+        let digest = |name| Ok(format!("{:?}\n", content(&self.key_directory.join(name))?));
+        let all: Vec<String> =
+            ["minion.pem", "minion.pub", "minion_master.pub"].into_iter().map(digest).collect::<Result<_, _>>()?;
+        Ok(Digest::of(all.concat().as_bytes()))
     }
 
     /// Where the entries of running jobs are.
@@ -113,6 +137,24 @@ fn rooted(root: &Path, path: &Path) -> PathBuf {
     }
     let below: PathBuf = path.components().filter(|component| matches!(component, Component::Normal(_))).collect();
     root.join(below)
+}
+
+/// The digest of a file; None: there is none.
+fn content(path: &Path) -> Result<Option<Digest>, ConfigError> {
+    let bytes = os::file::read_if_exists(path, FILE_BYTES_MAX).map_err(ConfigError::Read)?;
+    Ok(bytes.map(|bytes| Digest::of(&bytes)))
+}
+
+/// The digest of all files of a directory; None: it has none.
+fn content_of_all(directory: &Path) -> Result<Option<Digest>, ConfigError> {
+    let Some(found) = Dir::open_if_exists(directory).map_err(ConfigError::Read)? else { return Ok(None) };
+    let entries = found.entries().map_err(ConfigError::Read)?;
+    let files = entries.into_iter().filter(|(_, kind)| *kind == FileKind::File).map(|(name, _)| name);
+    let mut names: Vec<_> = files.collect();
+    names.sort();
+    let told = |name: &OsString| Ok(format!("{name:?} {:?}\n", content(&directory.join(name))?));
+    let all: Vec<String> = names.iter().map(told).collect::<Result<_, _>>()?;
+    Ok((!all.is_empty()).then(|| Digest::of(all.concat().as_bytes())))
 }
 
 fn cached_id(directory: &Path) -> Result<Option<String>, ConfigError> {
@@ -269,6 +311,39 @@ mod tests {
         assert_eq!(named("master: [a, b:7]\npublish_port: 4506\n").len(), 2);
         assert_eq!(named("master: a, b\nmaster_type: failover\n").len(), 2);
         assert_eq!(config("master_type: disable\n").unwrap().masters, Masters::None);
+    }
+
+    #[test]
+    fn a_minions_grains_and_synced_engines_are_part_of_what_it_loads_and_its_keys_of_what_it_signs_in_with() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            let directory = Dir::open_or_create(path.parent().unwrap(), 0o755).unwrap();
+            directory.write_atomic(path.file_name().unwrap(), text.as_bytes(), 0o644).unwrap();
+        };
+        let place = root.path().display();
+        put("minion", &format!("extension_modules: {place}/ext\npki_dir: {place}/pki\nid: a\n"));
+        let look = || {
+            let config = MinionConfig::read(root.path()).unwrap();
+            (MinionConfig::digest(root.path()).unwrap(), config.credentials().unwrap())
+        };
+        let mut before = look();
+        put("ext/modules/own.py", "pass");
+        assert_eq!(look(), before, "a module is loaded anew whenever it changes");
+        for (name, text) in
+            [("grains", "role: web\n"), ("ext/engines/e.py", "1"), ("ext/engines/e.py", "2"), ("grains", "{}\n")]
+        {
+            put(name, text);
+            assert_ne!(look().0, before.0, "{name}");
+            assert_eq!(look().1, before.1, "{name}");
+            before = look();
+        }
+        for name in ["pki/minion.pem", "pki/minion_master.pub"] {
+            put(name, "key");
+            assert_eq!(look().0, before.0, "{name}");
+            assert_ne!(look().1, before.1, "{name}");
+            before = look();
+        }
     }
 
     #[test]

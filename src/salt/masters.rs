@@ -9,19 +9,27 @@
 //! until TCP's keepalive gives up (Salt's default: 300 s idle, then the kernel's probes); nor that a job round trip works.
 
 use super::config::{Master, Masters, MinionConfig};
+use super::names::Names;
+use crate::agent::gate::Report;
 use crate::agent::{Health, Need, Peer, Subject};
-use crate::os;
 use crate::os::proc_fs::{self, TcpConnection};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// What a minion without a master is measured by: that its main process still does what it is told.
 const ITSELF: &str = "the minion itself";
 
 /// Whether main reaches its masters. One that works without a master (`master_type: disable`: schedule, beacons, engines) has no connection
 /// that could prove anything: there its guard, which lives on main's own loop, has to have followed the last round trip that was asked for.
-pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>) -> Health {
+///
+/// Where a guard tells to which address main is connected, that counts, and not what a name means by now: a master whose name has moved since
+/// is still the one that this process hears.
+pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>, names: &Names) -> Health {
     match &config.masters {
-        Masters::Named(masters, need) => with_round_trips(connected(masters, *need, main), subject),
+        Masters::Named(masters, need) => {
+            let report = subject.report.filter(|report| report.pid == main);
+            let located = masters.iter().map(|master| Located::of(master, report, names)).collect::<Vec<_>>();
+            with_round_trips(connected(&located, *need, main), subject)
+        }
         Masters::None => alone(main, subject),
     }
 }
@@ -41,14 +49,23 @@ fn alone(main: u32, subject: Subject<'_>) -> Health {
     Health::Known { peers: vec![Peer { name: ITSELF.to_owned(), proven, detail }], need: Need::All }
 }
 
-fn connected(masters: &[Master], need: Need, main: u32) -> Health {
+/// The masters that a minion started now could not even look for, and why.
+pub fn unfindable(config: &MinionConfig, names: &Names) -> Vec<Peer> {
+    let Masters::Named(masters, _) = &config.masters else { return Vec::new() };
+    let lost = |master: &Master| {
+        let detail = names.resolve(&master.host).err()?;
+        Some(Peer { name: master.name.clone(), proven: false, detail })
+    };
+    masters.iter().filter_map(lost).collect()
+}
+
+fn connected(located: &[Located], need: Need, main: u32) -> Health {
     let connections = match proc_fs::tcp_connections(main) {
         Ok(Some(connections)) => connections,
         Ok(None) => return Health::Unknown(format!("the minion's main process {main} is gone")),
         Err(error) => return Health::Unknown(error.to_string()),
     };
-    let located: Vec<Located> = masters.iter().map(Located::of).collect();
-    let peers = located.iter().map(|master| peer(master, &located, &connections)).collect();
+    let peers = located.iter().map(|master| peer(master, located, &connections)).collect();
     Health::Known { peers, need }
 }
 
@@ -64,6 +81,9 @@ fn with_round_trips(health: Health, subject: Subject<'_>) -> Health {
         let answered = said.and_then(|said| said.proven).is_some_and(|number| number >= prove);
         let detail = match said {
             _ if !peer.proven || answered => peer.detail.clone(),
+            Some(said) if said.proven.is_some_and(|number| number > 0) && report.prove < prove => {
+                "has not answered the last question yet: the minion is too busy".to_owned()
+            }
             Some(said) if !said.detail.is_empty() => said.detail.clone(),
             Some(_) | None => "has not answered yet".to_owned(),
         };
@@ -78,8 +98,12 @@ struct Located<'config> {
 }
 
 impl<'config> Located<'config> {
-    fn of(master: &'config Master) -> Self {
-        Self { master, addresses: os::net::resolve(&master.host).map_err(|error| error.to_string()) }
+    /// Where main itself says that it is connected to it; else where it would look for it.
+    fn of(master: &'config Master, report: Option<&Report>, names: &Names) -> Self {
+        let said = report.and_then(|report| report.peers.iter().find(|peer| peer.name == master.name));
+        let told = said.and_then(|said| address(said.address.as_deref()?));
+        let addresses = told.map_or_else(|| names.resolve(&master.host), |address| Ok(vec![address]));
+        Self { master, addresses }
     }
 
     fn is_at(&self, address: IpAddr) -> bool {
@@ -89,6 +113,12 @@ impl<'config> Located<'config> {
     fn shares_an_address(&self, other: &Self) -> bool {
         self.addresses.as_ref().is_ok_and(|addresses| addresses.iter().any(|address| other.is_at(*address)))
     }
+}
+
+/// `tcp://ADDRESS:PORT`, as Salt has a master's.
+fn address(uri: &str) -> Option<IpAddr> {
+    let place = uri.split_once("://").map_or(uri, |(_, place)| place);
+    place.parse::<SocketAddr>().ok().map(|address| address.ip().to_canonical())
 }
 
 fn peer(master: &Located, all: &[Located], connections: &[TcpConnection]) -> Peer {
@@ -167,7 +197,8 @@ mod tests {
     }
 
     fn proven(masters: &[Master], ports: &[u16]) -> Vec<bool> {
-        let located: Vec<Located> = masters.iter().map(Located::of).collect();
+        let names = Names::default();
+        let located: Vec<Located> = masters.iter().map(|master| Located::of(master, None, &names)).collect();
         located.iter().map(|one| peer(one, &located, &connected(ports)).proven).collect()
     }
 
@@ -186,6 +217,53 @@ mod tests {
         assert!(lacks(7, Some(&report), Some(6)).is_some_and(|why| why.contains("has not answered yet")));
         assert!(lacks(8, Some(&report), Some(5)).is_some_and(|why| why.contains("reports from process 7, not from 8")));
         assert!(lacks(7, None, None).is_some_and(|why| why.contains("no guard in it has told yet")));
+    }
+
+    fn report(prove: u64, peers: &str) -> Report {
+        let text = format!(
+            r#"{{"schema": 1, "leader": 1, "pid": 7, "start_time": 1, "wrapped": [], "overlap": null, "serial": 1,
+            "role": "active", "duties": true, "announced": true, "prove": {prove}, "jobs": [], "held": 0, "returning": 0,
+            "peers": {peers}, "updated": 1.0}}"#
+        );
+        Report::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_master_whose_name_has_moved_is_looked_for_where_the_minion_is_connected_and_without_a_question_to_the_resolver()
+     {
+        let moved = Master { host: "no such name".to_owned(), ..master(4506, None) };
+        let report = report(
+            3,
+            r#"[{"name": "127.0.0.1:4506", "address": "tcp://127.0.0.1:4506", "proven": 3, "first": null, "last": null}]"#,
+        );
+        let names = Names::default();
+        let located = [Located::of(&moved, Some(&report), &names)];
+        let seen = peer(&located[0], &located, &connected(&[4505, 4506]));
+        assert!(seen.proven && names.asked() == 0, "{} {}", seen.detail, names.asked());
+        let seen = peer(&located[0], &located, &connected(&[4506]));
+        assert!(!seen.proven, "its publisher is needed still: {}", seen.detail);
+        for (uri, wanted) in [
+            ("tcp://[::1]:4506", Some("::1")),
+            ("tcp://[::ffff:127.0.0.1]:1", Some("127.0.0.1")),
+            ("tcp://salt:4506", None),
+        ] {
+            assert_eq!(address(uri), wanted.map(|text| text.parse().unwrap()), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_minion_that_answers_too_late_is_called_busy_and_not_cut_off() {
+        let leader = crate::os::process::Identity::of(std::process::id()).unwrap().unwrap();
+        let answers = r#"[{"name": "m", "address": "tcp://127.0.0.1:4506", "proven": 4, "first": null, "last": null, "detail": "answered within 0.019 s"}]"#;
+        let report = report(4, answers);
+        let peer = Peer { name: "m".to_owned(), proven: true, detail: "connected".to_owned() };
+        let health = Health::Known { peers: vec![peer], need: Need::All };
+        let lacks = |prove| {
+            with_round_trips(health.clone(), Subject { leader: &leader, report: Some(&report), prove: Some(prove) })
+                .lacks(&[])
+        };
+        assert_eq!(lacks(4), None);
+        assert!(lacks(9).is_some_and(|why| why.contains("too busy") && !why.contains("0.019")));
     }
 
     #[test]
@@ -211,7 +289,7 @@ mod tests {
     #[test]
     fn a_name_that_does_not_resolve_is_not_proven() {
         let unknown = Master { host: "no such name".to_owned(), ..master(4506, None) };
-        let located = [Located::of(&unknown)];
+        let located = [Located::of(&unknown, None, &Names::default())];
         let seen = peer(&located[0], &located, &connected(&[4505, 4506]));
         assert!(!seen.proven && seen.detail.starts_with("cannot resolve"), "{}", seen.detail);
     }

@@ -10,16 +10,18 @@ pub mod includes;
 pub mod jobs;
 pub mod lingering;
 pub mod masters;
+pub mod names;
 pub mod queues;
 pub mod rehearsal;
 pub mod yaml;
 
-use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Subject};
+use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Peer, Subject};
 use crate::digest::Digest;
 use crate::os::file;
 use crate::os::proc_fs;
 use crate::os::process::Identity;
 use config::MinionConfig;
+use names::Names;
 use std::path::PathBuf;
 
 /// A pid file holds a number.
@@ -51,12 +53,13 @@ pub const NO_CONFIGURATION: &[&str] = &[
 #[derive(Debug)]
 pub struct SaltMinion {
     settings: AgentSettings,
+    names: Names,
 }
 
 impl SaltMinion {
     /// An observer of the minion configured in `settings`. An error names the file and line that can't be understood.
     pub fn new(settings: &AgentSettings) -> Result<Self, AgentError> {
-        let minion = Self { settings: settings.clone() };
+        let minion = Self { settings: settings.clone(), names: Names::default() };
         minion.config()?;
         Ok(minion)
     }
@@ -166,9 +169,14 @@ impl Agent for SaltMinion {
     }
 
     fn health(&self, subject: Subject<'_>) -> Health {
-        let looked =
-            self.config().and_then(|config| Ok(masters::health(&config, Self::main(&config, subject)?, subject)));
+        let looked = self
+            .config()
+            .and_then(|config| Ok(masters::health(&config, Self::main(&config, subject)?, subject, &self.names)));
         looked.unwrap_or_else(|error| Health::Unknown(error.message))
+    }
+
+    fn unfindable(&self) -> Vec<Peer> {
+        self.config().map_or_else(|_| Vec::new(), |config| masters::unfindable(&config, &self.names))
     }
 
     fn user(&self) -> Option<String> {
@@ -178,6 +186,10 @@ impl Agent for SaltMinion {
     fn configuration(&self) -> Result<Option<Digest>, AgentError> {
         let digest = MinionConfig::digest(&self.settings.config_directory);
         digest.map(Some).map_err(|error| AgentError { message: error.to_string() })
+    }
+
+    fn credentials(&self) -> Option<Digest> {
+        self.config().ok()?.credentials().ok()
     }
 
     fn watches(&self) -> Vec<PathBuf> {

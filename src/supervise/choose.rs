@@ -4,8 +4,8 @@ use crate::agent::gate::PROTOCOL;
 use crate::bundle::manifest::Manifest;
 use crate::failure::{Class, Report};
 use crate::os::host;
-use crate::switch::Mode;
 use crate::switch::processes::{Processes, Which};
+use crate::switch::{Mode, Purpose};
 
 /// The mode, and what whoever asked should know of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +26,11 @@ enum Obstacle {
 
 /// Chooses. `wished`: what was asked for; None: whatever costs least. `running`: the process that serves now; `to`: the manifest of the
 /// release that is to serve.
+///
+/// A restart of a process that never said anything, and below which nothing runs, waits for nothing: it will not become idle in a way that
+/// could be seen, and there is nothing to lose.
 pub fn choose(
-    wished: Option<Mode>,
+    (wished, purpose): (Option<Mode>, Purpose),
     running: Option<Which<'_>>,
     processes: &Processes,
     to: &Manifest,
@@ -39,6 +42,12 @@ pub fn choose(
     // Nobody is there to lose anything.
     if running.is_none_or(|running| processes.of(running).is_none()) {
         return Ok(Choice { mode: Mode::Idle, note: None });
+    }
+    let restarts = wished.is_none() && purpose == Purpose::Restart;
+    if let Some(hung) = running.filter(|running| restarts && says_nothing(*running, processes)) {
+        let note =
+            format!("the running {hung} does not wait: its guard has said nothing yet, and no job runs below it");
+        return Ok(Choice { mode: Mode::Now, note: Some(note) });
     }
     match obstacle(running, processes, to) {
         None => Ok(Choice { mode, note: None }),
@@ -58,6 +67,12 @@ pub fn choose(
             ),
         }),
     }
+}
+
+/// A process with a guard that has not reported, and with nothing below it but itself.
+fn says_nothing(running: Which<'_>, processes: &Processes) -> bool {
+    let silent = processes.guarded(running).is_some() && processes.report(running).is_none();
+    silent && processes.below(running).is_ok_and(|count| count == 0)
 }
 
 fn obstacle(running: Option<Which<'_>>, processes: &Processes, to: &Manifest) -> Option<Obstacle> {

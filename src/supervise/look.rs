@@ -38,6 +38,9 @@ impl Supervisor {
             self.trouble = None;
             self.recovered();
         }
+        if status.lacks.is_none() {
+            self.note_credentials(which);
+        }
         self.tell_health(&status);
         let pause = pause(&status);
         self.health = Some((now.since_boot, status));

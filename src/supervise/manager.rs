@@ -1,13 +1,15 @@
 //! The service manager: why it ends this supervisor. One that is ended in order to be started again leaves its agent to its successor.
 
-use super::Supervisor;
+use super::{END_LOOK, Supervisor};
+use crate::failure::Report;
 use crate::os::dir::Dir;
 use crate::os::environment;
 use crate::os::notify::NOTIFY_SOCKET;
 use crate::os::process::{Program, Said};
 use crate::os::{OsError, file, process};
-use crate::switch::Purpose;
+use crate::switch::drive::Moment;
 use crate::switch::which::Which;
+use crate::switch::{Former, Purpose, Side};
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,8 +35,32 @@ impl Supervisor {
         left
     }
 
+    /// The service is stopped: every process is asked to end. One on trial that has never served has nothing to end in good order, and would only keep
+    /// the service manager waiting, while nobody serves.
+    pub(super) fn ask_to_end(&mut self) -> Result<(), OsError> {
+        let journal = self.driver.journal().clone();
+        let live = journal.live.as_ref().filter(|live| live.former() == Former::Beside);
+        let serving = live.filter(|live| live.serves() == Some(Side::Former)).and_then(|live| live.which(Side::Former));
+        if let Some(serving) = serving {
+            self.processes.end_all_but(&[serving])?;
+        }
+        self.processes.ask_to_end()
+    }
+
+    /// The service is stopped: the agent had its time to end by itself, then it is ended.
+    pub(super) fn end(&mut self, since: Duration, now: Moment) -> Result<Duration, Report> {
+        let patient = now.since_boot.saturating_sub(since) < self.settings.stop;
+        // What is being adopted is the host's still, and alone again.
+        let own = self.processes.records().any(|record| record.foreign.is_none());
+        self.over = !own || (!patient && self.processes.end_all_but(&[Which::Foreign])?);
+        if self.processes.of(Which::Foreign).is_some() {
+            self.driver.assign(&mut self.processes).map_err(Report::from)?;
+        }
+        Ok(END_LOOK)
+    }
+
     /// The service was restarted: the agent is, too, at the cost of no job where that can be had.
-    pub(super) fn restart_as_told(&mut self, now: crate::switch::drive::Moment) {
+    pub(super) fn restart_as_told(&mut self, now: Moment) {
         if !self.restarting {
             return;
         }

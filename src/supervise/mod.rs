@@ -151,6 +151,8 @@ struct Supervisor {
     left_damaged: Option<Release>,
     /// A changed configuration is to be taken up after the live switch.
     take_up: TakeUp,
+    /// The healthy process whose credentials are noted.
+    noted: Option<Identity>,
     ground: GroundWatch,
     tree: TreeWatch,
     registry: Registry,
@@ -198,6 +200,7 @@ impl Supervisor {
             left: false,
             left_damaged: None,
             take_up,
+            noted: None,
             ground: GroundWatch::default(),
             tree: TreeWatch::default(),
             registry,
@@ -243,7 +246,7 @@ impl Supervisor {
         let until_restart = self.keep_running(now);
         let step = match self.driver.assign(&mut self.processes) {
             Ok(()) => self.driver.step(&mut self.processes, now),
-            Err(error) => self.driver.hindered(error, now),
+            Err(error) => self.driver.hindered(error, &mut self.processes, now),
         };
         let step = match step {
             Ok(step) => step,
@@ -262,6 +265,7 @@ impl Supervisor {
             return Ok(Duration::ZERO);
         }
         let until_look = self.look(now).min(self.give_back(now)).min(self.watch_ground(now)).min(self.watch_trees(now));
+        let until_look = until_look.min(self.until_answer());
         self.report(now)?;
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =
@@ -358,7 +362,7 @@ impl Supervisor {
                 let first = self.ending.is_none();
                 self.tell_ending(first);
                 self.ending = Some(if first { now.since_boot } else { Duration::ZERO });
-                if let (true, Err(error)) = (first, self.processes.ask_to_end()) {
+                if let (true, Err(error)) = (first, self.ask_to_end()) {
                     self.troubled(error.to_string());
                 }
             }
@@ -399,23 +403,11 @@ impl Supervisor {
         self.driver.make_room(&mut self.processes, now)?;
         let manifest = self.driver.store().manifest(&wish.to)?;
         let running = adopted.as_ref().map_or_else(|| self.driver.journal().meant_which(), |_| Some(Which::Foreign));
-        let choice = choose::choose(wish.mode, running, &self.processes, &manifest)?;
+        let choice = choose::choose((wish.mode, wish.purpose), running, &self.processes, &manifest)?;
         let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
         let mut request = wish.request(choice.mode, choice.note.into_iter().collect(), now.wall)?;
         request.adopted = adopted;
         Ok(self.driver.request(request, bad, now)?)
-    }
-
-    /// The service is stopped: the agent had its time to end by itself, then it is ended.
-    fn end(&mut self, since: Duration, now: Moment) -> Result<Duration, Report> {
-        let patient = now.since_boot.saturating_sub(since) < self.settings.stop;
-        // What is being adopted is the host's still, and alone again.
-        let own = self.processes.records().any(|record| record.foreign.is_none());
-        self.over = !own || (!patient && self.processes.end_all_but(&[Which::Foreign])?);
-        if self.processes.of(Which::Foreign).is_some() {
-            self.driver.assign(&mut self.processes).map_err(Report::from)?;
-        }
-        Ok(END_LOOK)
     }
 
     /// What wakes a waiting switch early.

@@ -1,16 +1,20 @@
-//! A restart only for a changed configuration: what service managers and configuration management ask for, whether something changed or not.
+//! A restart only for a changed configuration, or of what is not healthy: what service managers and configuration management ask for, whether
+//! something changed or not.
 
 use super::Supervisor;
 use super::control::Wish;
-use crate::agent::AgentSettings;
+use crate::agent::{AgentError, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::loaded::{self, Loaded};
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
 use crate::os::{OsError, proc_fs};
 use crate::switch::Purpose;
+use crate::switch::asked::PROOF_WAIT;
 use crate::switch::drive::Moment;
 use crate::switch::which::Which;
+use jiff::SignedDuration;
+use std::time::Duration;
 use tracing::info;
 
 /// The mark of a wish that waits: for the live switch's end, since its process may have loaded what was there before.
@@ -29,11 +33,23 @@ enum Compared {
     TooEarly,
 }
 
+/// How long a process may take to reach its peers before a restart of what is not healthy makes sense.
+const SETTLE_WAIT: SignedDuration = SignedDuration::from_secs(30);
+/// How often it is looked whether the peers have answered.
+const ANSWER_LOOK: Duration = Duration::from_millis(250);
+
 /// Whether the running process is to be compared with its configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TakeUp {
     NotWanted,
+    /// It is to be, once it has begun to load, or after the live switch.
     Later,
+    /// It runs with the configuration that is there; whether it reaches its peers was asked at `since`, since boot.
+    Asked {
+        number: u64,
+        since: Duration,
+        wish: Box<Wish>,
+    },
 }
 
 impl TakeUp {
@@ -56,7 +72,14 @@ impl Supervisor {
         }
         let nothing = |message| Err(Report { class: Class::NothingToDo, message, causes: Vec::new(), hint: None });
         match self.compare()? {
-            Compared::Same(why) => nothing(why),
+            Compared::Same(why) => {
+                let why = if self.ask(&wish, now)? {
+                    format!("{why}; it is restarted if it does not reach its peers")
+                } else {
+                    why
+                };
+                nothing(why)
+            }
             Compared::TooEarly => {
                 self.directory.write_atomic(TAKE_UP_NAME, b"", 0o644)?;
                 self.take_up = TakeUp::Later;
@@ -72,9 +95,49 @@ impl Supervisor {
         }
     }
 
+    /// Asks the running process whether it reaches its peers: who restarts a minion whose configuration is the same may have a reason. False: it
+    /// is just starting, or can't be asked.
+    fn ask(&mut self, wish: &Wish, now: Moment) -> Result<bool, OsError> {
+        let Some(which) = self.driver.journal().meant_which() else { return Ok(false) };
+        let age = self.processes.of(which).map(|record| now.wall.duration_since(record.started_at));
+        if age.is_none_or(|age| age.abs() < SETTLE_WAIT) {
+            return Ok(false);
+        }
+        self.directory.write_atomic(TAKE_UP_NAME, b"", 0o644)?;
+        let number = self.driver.ask(now);
+        self.take_up = TakeUp::Asked { number, since: now.since_boot, wish: Box::new(wish.clone()) };
+        Ok(true)
+    }
+
+    /// What the process lacks that was asked; None: nothing. It is waited for.
+    fn lacks_since(&mut self, number: u64, since: Duration, now: Moment) -> Option<Result<(), String>> {
+        let journal = self.driver.journal().clone();
+        let which = journal.meant_which()?;
+        let guarded = self.processes.guarded(which).is_some();
+        let answered = self.processes.report(which).is_some_and(|report| report.prove >= number);
+        if guarded && !answered && now.since_boot.saturating_sub(since) < PROOF_WAIT {
+            return None;
+        }
+        let health = self.processes.health(which, guarded.then_some(number));
+        // One that is gone is started again anyhow.
+        Some(health.and_then(|health| health.lacks(&[])).map_or(Ok(()), Err))
+    }
+
+    /// How soon it is to be looked again.
+    pub(super) fn until_answer(&self) -> Duration {
+        if matches!(self.take_up, TakeUp::Asked { .. }) { ANSWER_LOOK } else { Duration::MAX }
+    }
+
     /// Does what was left for the time after the live switch.
     pub(super) fn take_up_as_told(&mut self, now: Moment) {
         if self.take_up == TakeUp::NotWanted || self.driver.journal().live.is_some() {
+            return;
+        }
+        if let TakeUp::Asked { number, since, wish } = self.take_up.clone() {
+            match self.lacks_since(number, since, now) {
+                None => return,
+                Some(lacks) => self.take_up_unhealthy(*wish, lacks.err(), now),
+            }
             return;
         }
         self.take_up = TakeUp::NotWanted;
@@ -89,8 +152,40 @@ impl Supervisor {
                 }
             }
         }
+        self.forget_take_up();
+    }
+
+    /// Restarts the process that was asked, where it lacks something.
+    fn take_up_unhealthy(&mut self, wish: Wish, lacks: Option<String>, now: Moment) {
+        self.take_up = TakeUp::NotWanted;
+        if let Some(lacks) = lacks {
+            info!(instance = %self.settings.instance, "a restart was asked for, and the agent is not healthy ({lacks}): it is restarted");
+            let note = format!("restarted with the same configuration, since it was not healthy: {lacks}");
+            let begun = self.begin(wish, None, now);
+            if let Err(report) = begun.and_then(|_| self.driver.note(&note, now).map_err(Report::from)) {
+                self.troubled(report.to_string());
+            }
+        }
+        self.forget_take_up();
+    }
+
+    fn forget_take_up(&mut self) {
         if self.take_up == TakeUp::NotWanted && self.directory.remove_file(TAKE_UP_NAME).is_err() {
             self.take_up = TakeUp::Later;
+        }
+    }
+
+    /// Keeps what a healthy process has proven itself with, for the next comparison. That it can't be kept makes a restart, at worst.
+    pub(super) fn note_credentials(&mut self, which: Which<'_>) {
+        let Some(leader) = self.processes.of(which).map(|record| record.leader.clone()) else { return };
+        if self.noted.as_ref() == Some(&leader) {
+            return;
+        }
+        if let Some(credentials) = self.processes.credentials(which) {
+            let (layout, instance) = (self.driver.files().layout(), &self.settings.instance);
+            if loaded::note_credentials(layout, instance, &leader, credentials).is_ok() {
+                self.noted = Some(leader);
+            }
         }
     }
 
@@ -109,7 +204,8 @@ impl Supervisor {
         let settings = AgentSettings::new(&self.processes.configuration(&manifest));
         let agent = (self.registry)(manifest.agent, &settings);
         // A process that can't be started again is not ended for it.
-        let present = agent.and_then(|agent| agent.configuration()).map_err(|error| Report {
+        let present = agent.as_ref().map_err(|error| AgentError { message: error.message.clone() });
+        let present = present.and_then(|agent| agent.configuration()).map_err(|error| Report {
             class: Class::Failed,
             message: format!("cannot restart {instance}: its configuration can't be loaded"),
             causes: vec![error.message],
@@ -123,6 +219,10 @@ impl Supervisor {
             Loaded::Unknown if still_to_load => return Ok(Compared::TooEarly),
             Loaded::Unknown => false,
         };
+        let layout = self.driver.files().layout();
+        let known = loaded::credentials(layout, instance, &record.leader);
+        let renewed = known.is_some_and(|known| agent.ok().and_then(|agent| agent.credentials()) != Some(known));
+        let same = same && !renewed;
         let text = || format!("{instance} runs with the configuration that is there");
         Ok(if same { Compared::Same(text()) } else { Compared::Different })
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 /// How long a round trip may take: longer than a guard's own limit, and than a guard that hangs is waited for.
 pub const PROOF_WAIT: Duration = Duration::from_secs(12);
-/// How often a process on trial is asked for a round trip.
-const PROOF_INTERVAL: Duration = Duration::from_secs(10);
+/// How often a process on trial is asked for a round trip: thousands of hosts may switch at once, and share their peers.
+const PROOF_INTERVAL: Duration = Duration::from_secs(30);
 /// The same while it has not yet made one.
 const PROOF_INTERVAL_SOON: Duration = Duration::from_secs(1);
 
@@ -44,6 +44,11 @@ impl Asked {
     pub fn again(self, now: Moment) -> Self {
         let new = Self::at(now);
         if self.number == 0 { new } else { Self { first: self.first, before: self.number, ..new } }
+    }
+
+    /// What an answer has to be to count for the running process: to the last question or the one before, since a busy process answers late.
+    pub fn floor(&self) -> u64 {
+        if self.before == 0 { self.number } else { self.before }
     }
 
     /// Whether it is time for another one. `answered`: the newest one was, or failed.

@@ -9,7 +9,7 @@ use super::preparing::Preparing;
 use super::processes::Processes;
 use super::roles::{self, Backlog};
 use super::telling;
-use super::{Act, Journal, Limits, Outcome, Purpose, Request, Side};
+use super::{Act, Journal, Limits, Outcome, Phase, Purpose, Request, Side};
 use crate::crash_point;
 use crate::failure::Report;
 use crate::os::clock;
@@ -275,6 +275,12 @@ impl Driver {
         self.believe(journal, now)
     }
 
+    /// Asks every process for a round trip to its peers; gives its number.
+    pub fn ask(&mut self, now: Moment) -> u64 {
+        self.asked = self.asked.again(now);
+        self.asked.number
+    }
+
     /// Gives each process its role at the gate, as the journal has it.
     pub fn assign(&mut self, processes: &mut Processes) -> Result<(), DriveError> {
         let guarded = |which| processes.guarded(which);
@@ -296,13 +302,35 @@ impl Driver {
         Ok(())
     }
 
-    /// The gate can't be moved (a full /run, say). A switch that has not touched anything yet ends here; one that has is tried again.
-    pub fn hindered(&mut self, error: DriveError, now: Moment) -> Result<Step, DriveError> {
-        let untouched = self.journal.live.as_ref().is_some_and(|live| live.phase.is_before_stop());
-        if !untouched {
-            return Err(error);
-        }
-        let journal = self.journal.advanced(&Outcome::Failed(error.to_string()), now.wall);
+    /// The gate can't be moved (a full /run, say). A switch that has not touched anything yet ends here; one that has waits for the gate as long as
+    /// its phase may last, and then goes back: whoever served goes on serving. To end the process on trial needs no gate.
+    pub fn hindered(&mut self, error: DriveError, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
+        let Some(live) = self.journal.live.clone() else { return Err(error) };
+        let waited = now.since_boot.saturating_sub(self.entered);
+        let outcome = match live.phase {
+            Phase::Scheduled | Phase::Checking | Phase::Rehearsing | Phase::Waiting | Phase::Freezing => {
+                Outcome::Failed(error.to_string())
+            }
+            Phase::Returning if waited >= self.limits.stop => Outcome::Failed(error.to_string()),
+            Phase::Starting | Phase::Proving | Phase::Handing | Phase::Probation | Phase::Returning => {
+                live.in_time(Outcome::NotYet(error.to_string()), waited, now.wall, &self.limits)
+            }
+            Phase::Retreating => return self.step(processes, now),
+            Phase::Stopping
+            | Phase::Flipping
+            | Phase::Retiring
+            | Phase::Restarting
+            | Phase::Reproving
+            | Phase::Stranded
+            | Phase::Committed
+            | Phase::RolledBack
+            | Phase::Refused
+            | Phase::Cancelled
+            | Phase::Expired
+            | Phase::Abandoned => return Err(error),
+        };
+        // A gate that can't be moved says nothing of the release.
+        let journal = self.journal.with_peers_down(true).advanced(&outcome, now.wall);
         self.believe(journal, now)
     }
 

@@ -88,6 +88,17 @@ impl Gatekeeper {
         }
     }
 
+    /// Why nobody can write anything into the gate: its file system is full. None: it is not, or that can't be known.
+    pub fn no_room(&self) -> Option<String> {
+        let space = Dir::open_if_exists(&self.path).ok()??.space().ok()?;
+        let path = self.path.display();
+        match (space.free_bytes, space.free_inodes) {
+            (_, Some(0)) => Some(format!("no inode is free on the file system of {path}")),
+            (0, _) => Some(format!("no byte is free on the file system of {path}")),
+            _ => None,
+        }
+    }
+
     /// What the guard of a process reports; None: nothing, or nothing that can be read.
     pub fn report(&self, leader: u32) -> Option<Report> {
         let seats = Dir::open_if_exists(&self.path.join(SEATS_NAME)).ok()??;

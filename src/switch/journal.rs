@@ -162,6 +162,16 @@ impl Journal {
         journal
     }
 
+    /// This journal with the peers that the new process is measured by from now on, where nothing before it has shown which can be reached.
+    #[must_use]
+    pub fn needing(&self, baseline: Vec<String>) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut() {
+            live.baseline = baseline;
+        }
+        journal
+    }
+
     /// This journal with what is known of the peers: whether both processes have lost what the new one lacks.
     #[must_use]
     pub fn with_peers_down(&self, down: bool) -> Self {

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// How long the new process may take to hear of a job that the old one had to take: longer than a refresh of its modules blocks it.
 const HEARING_WAIT: Duration = Duration::from_secs(15);
 
+/// How long returns are waited for that have nobody to go to: as long as Salt waits for an answer to one of them.
+const RETURN_WAIT: Duration = Duration::from_secs(60);
+
 /// How long a commit waits for an old process that has minutes of publications to read. One that falls behind for ever has no room for a switch.
 const CATCH_UP_MAXIMUM: Duration = Duration::from_secs(10 * 60);
 
@@ -37,6 +40,13 @@ impl Driver {
         self.silent_since = None;
         let behind = self.close_when_read(live, side, &report, processes, now);
         let open = report.role != Role::Closed || report.serial < self.serial;
+        let waited = now.since_boot.saturating_sub(self.entered);
+        if !open && side == Side::Former && report.returns_nowhere() && waited >= RETURN_WAIT {
+            let note =
+                format!("{} could not be delivered: the old process reaches none of its peers", report.returning());
+            self.note(&note, now)?;
+            return Self::finish(side, live, processes);
+        }
         let work = if open {
             let behind = behind.map(|names| format!("the old process to read what {names} published"));
             Some(behind.unwrap_or_else(|| "it to take nothing any more".to_owned()))

@@ -69,6 +69,7 @@ pub mod machine;
 pub mod phase;
 pub mod preparing;
 pub mod processes;
+pub mod proving;
 pub mod rebuild;
 pub mod record;
 pub mod rehearse;

@@ -9,9 +9,10 @@ use super::gatekeeper::Gatekeeper;
 use super::roles::Guarded;
 use super::running::{Running, told};
 use crate::agent::gate::{GATE_VARIABLE, Origin, ROLE_VARIABLE, Report, Role, Roles};
-use crate::agent::{Activity, AgentKind, AgentSettings, Health, Registry};
+use crate::agent::{Activity, Agent, AgentKind, AgentSettings, Health, Peer, Registry};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
+use crate::digest::Digest;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
@@ -268,6 +269,17 @@ impl Processes {
         self.usable_mut(which).map(|running| running.health(report.as_ref(), prove))
     }
 
+    /// The peers that a process started now could not even look for.
+    pub fn unfindable(&mut self, which: Which<'_>) -> Vec<Peer> {
+        let observer = self.usable_mut(which).and_then(|running| running.observer().ok());
+        observer.map_or_else(Vec::new, Agent::unfindable)
+    }
+
+    /// What a process's agent proves itself with, as it lies there now.
+    pub fn credentials(&mut self, which: Which<'_>) -> Option<Digest> {
+        self.usable_mut(which)?.observer().ok()?.credentials()
+    }
+
     /// A process that has a guard, as the roles name it.
     pub fn guarded(&self, which: Which<'_>) -> Option<Guarded> {
         let running = self.usable(which).filter(|running| running.guarded)?;
@@ -280,6 +292,11 @@ impl Processes {
         running.record.leader.prioritise(Priority::Own)?;
         running.record.aside = false;
         self.save()
+    }
+
+    /// Why a process that says nothing may not be able to: the file system of the gate is full.
+    pub fn no_room(&self) -> Option<String> {
+        self.gate.no_room()
     }
 
     /// What a process's guard reports; None: it has none, or that one says nothing.

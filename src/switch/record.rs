@@ -24,6 +24,9 @@ pub const TEXT_LENGTH_MAXIMUM: usize = 1_000;
 /// How many notes a switch keeps, for the same reason.
 const NOTES_MAXIMUM: usize = 16;
 
+/// How the account of what has expired begins.
+const LATE: &str = "not in time";
+
 /// Why a switch was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -223,6 +226,16 @@ impl Switch {
         (came_back && own_fault && self.purpose != Purpose::Restart).then_some(&self.to)
     }
 
+    /// The release that did not come up in time, once the switch has ended: that may be the host's doing, but hardly twice.
+    pub fn late(&self) -> Option<&Release> {
+        let is_late = |failure: &Failure| {
+            let comes_up = matches!(failure.phase, Phase::Starting | Phase::Proving);
+            comes_up && failure.cause == Cause::Host && failure.text.starts_with(LATE)
+        };
+        let late = self.phase == Phase::RolledBack && self.failure.as_ref().is_some_and(is_late);
+        (late && !self.peers_down && self.purpose != Purpose::Restart).then_some(&self.to)
+    }
+
     /// The release to be remembered as declined, once the switch has ended: a person left it by a rollback.
     pub fn declined(&self) -> Option<&Release> {
         let left = self.phase == Phase::Committed && self.purpose == Purpose::Rollback;
@@ -390,7 +403,10 @@ impl Switch {
             // Expired: the old one does not let go, or neither follows.
             Outcome::Failed(_) if handing => Cause::Release,
             Outcome::Failed(_) | Outcome::Expired if under_proof && self.peers_down => Cause::Host,
-            Outcome::Failed(_) | Outcome::Expired if under_proof || self.phase == Phase::Rehearsing => Cause::Release,
+            Outcome::Failed(_) if under_proof || self.phase == Phase::Rehearsing => Cause::Release,
+            // Slow is not bad: a cold disk, a delay that the configuration asks for, a network that is just coming up. One that was there and is
+            // there no more is.
+            Outcome::Expired if under_proof && self.setbacks > 0 => Cause::Release,
             // Done and not yet: the step counter ran out, since jobs always came at the wrong moment, or the supervisor died too often.
             Outcome::Failed(_) | Outcome::Lost(..) | Outcome::Expired | Outcome::Done | Outcome::NotYet(_) => {
                 Cause::Host
@@ -403,8 +419,8 @@ impl Switch {
             Outcome::Failed(text) | Outcome::Lost(_, text) => text.clone(),
             Outcome::Cancelled => "taken back".to_owned(),
             Outcome::Expired => match &self.waiting_for {
-                Some(text) => format!("not in time: {text}"),
-                None => "not in time".to_owned(),
+                Some(text) => format!("{LATE}: {text}"),
+                None => LATE.to_owned(),
             },
             Outcome::Done | Outcome::NotYet(_) => format!("gave up after {} steps", self.steps),
         }

@@ -28,11 +28,14 @@ pub struct Verdicts {
     pub bad: BTreeMap<Release, Verdict>,
     /// Releases that a person left by a rollback.
     pub declined: BTreeMap<Release, Verdict>,
+    /// Releases that did not come up in time here, once: that may be the host's doing. The second time they are bad.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub late: BTreeMap<Release, Verdict>,
 }
 
 impl Default for Verdicts {
     fn default() -> Self {
-        Self { schema: 1, bad: BTreeMap::new(), declined: BTreeMap::new() }
+        Self { schema: 1, bad: BTreeMap::new(), declined: BTreeMap::new(), late: BTreeMap::new() }
     }
 }
 
@@ -44,8 +47,15 @@ impl Verdicts {
         if switch.phase == super::Phase::Committed {
             self.bad.remove(&switch.to);
             self.declined.remove(&switch.to);
+            self.late.remove(&switch.to);
         }
-        if let Some(release) = switch.condemned() {
+        let late = switch.late().cloned();
+        let again = late.clone().filter(|release| self.late.contains_key(release));
+        if let Some(release) = late {
+            let reason = switch.failure.as_ref().map_or_else(String::new, |failure| failure.text.clone());
+            self.late.insert(release, Verdict { at, reason });
+        }
+        if let Some(release) = switch.condemned().or(again.as_ref()) {
             let reason = switch
                 .failure
                 .as_ref()

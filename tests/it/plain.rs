@@ -24,6 +24,7 @@ pub mod readers;
 pub mod rebuild;
 pub mod repair;
 pub mod repository;
+mod sick;
 mod signing;
 pub mod survival;
 mod switching;

@@ -32,7 +32,7 @@ fn a_switch_waits_for_the_running_job_and_the_way_back_brings_the_old_release() 
 }
 
 #[test]
-fn a_release_that_does_not_come_up_never_becomes_current_and_is_refused_the_second_time() {
+fn a_release_that_does_not_come_up_never_becomes_current_and_is_refused_from_then_on() {
     bad_releases_are_left("idle");
 }
 
@@ -62,6 +62,10 @@ fn bad_releases_are_left(mode: &str) {
         assert_eq!(host.current().as_deref(), Some("1.0-1"), "{behaviour}");
         assert_eq!(host.answering(&format!("after-{behaviour}")), "1.0");
         assert!(mode == "idle" || host.agents() == before, "{behaviour}: the old process was touched");
+        if behaviour == "hang" || (behaviour, mode) == ("silent", "idle") {
+            // It may only have been slow: it has a second try.
+            assert_eq!(host.sidle(&["switch", DEMO, &release, "--mode", mode]).code, Some(5), "{behaviour}");
+        }
         let again = host.sidle(&["switch", DEMO, &release, "--mode", mode]);
         assert_eq!(again.code, Some(10), "{behaviour}: {again:?}");
         assert!(again.stderr.contains("--force"), "{again:?}");

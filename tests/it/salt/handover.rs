@@ -10,6 +10,7 @@ mod failover;
 mod kinds;
 mod manage;
 mod masters;
+mod moved;
 mod older;
 mod phases;
 mod queues;

@@ -171,6 +171,11 @@ impl Master {
         Self::with_keys(&self.tree, (true, ""), address, Arc::clone(&self.ports), Some(&self.keys()))
     }
 
+    /// Another master, with keys of its own.
+    pub fn start_at(other: &Self, address: &'static str) -> Self {
+        Self::with_keys(&other.tree, (true, ""), address, Arc::new(Ports::take()), None)
+    }
+
     fn keys(&self) -> PathBuf {
         self.root.path().join("keys")
     }

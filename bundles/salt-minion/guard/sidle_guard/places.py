@@ -14,6 +14,7 @@ import shutil
 import sys
 
 from .duties import config_signature
+from .roles import RolesFile
 from .seat import start_time
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,9 @@ class Places:
         if self._is_main() and self.prepared_by != os.getpid():
             self.prepared_by = os.getpid()
             self._prepare(opts.get("user"))
+        if self._started_by_switch():
+            # Salt sleeps that long before it does anything, for the sake of masters after a power cut. A switch has its own `--splay`.
+            opts["random_startup_delay"] = 0
         opts["sock_dir"] = self.sock_dir
         opts["pidfile"] = os.path.join(self.sock_dir, "minion.pid")
 
@@ -97,6 +101,8 @@ class Places:
             self.refused = "master_type is disable: there is no master to prove it with"
         elif opts.get("ipc_mode") == "tcp":
             self.refused = "ipc_mode is tcp: two processes cannot have the same ports"
+        elif opts.get("source_ret_port") or opts.get("source_publish_port"):
+            self.refused = "source_ret_port or source_publish_port is set: two processes cannot connect from the same port"
         elif longest > LONGEST_SOCKET_PATH:
             self.refused = f"sock_dir is too long: {own} leaves no room for the names of sockets"
         if self.refused is not None:
@@ -106,6 +112,12 @@ class Places:
             self.loaded_signature = config_signature(self.conf_file, opts)
             self.default_sock_dir, self.sock_dir, self.sockets = default, own, sockets
             self.default_pidfile = self.default_pidfile or opts.get("pidfile")
+
+    def _started_by_switch(self):
+        """Also in idle, where this process is alone from the beginning."""
+        roles = RolesFile(self.seat.path("roles")).read()
+        place = roles.seats.get(self.seat.leader) if roles else None
+        return place.origin == "switch" if place else self.seat.first_role == "standby"
 
     def _is_main(self):
         """Salt's keep-alive parent reads the configuration, too, right after it has started the main process, and jobs may:

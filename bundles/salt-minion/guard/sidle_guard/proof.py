@@ -77,9 +77,10 @@ class Proofs:
         await self._close(channel)
 
     def _note(self, number, name, proven, detail):
+        if proven:
+            # What succeeded stays, also where a newer question has been asked meanwhile: its number says when that was.
+            self.proven[name] = max(proven, self.proven.get(name) or 0)
         if number == self.number:
-            # What succeeded before stays: its number says when that was.
-            self.proven[name] = proven or self.proven.get(name)
             self.details[name] = detail
             self._asked[name] = "done"
 

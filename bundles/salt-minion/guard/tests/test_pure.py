@@ -15,7 +15,21 @@ import unittest.mock
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from sidle_guard import claims, damage, events, gate, handover, joblog, jobs, masters, places, report, roles, seat  # noqa: E402
+from sidle_guard import (  # noqa: E402
+    claims,
+    damage,
+    events,
+    gate,
+    handover,
+    joblog,
+    jobs,
+    masters,
+    places,
+    proof,
+    report,
+    roles,
+    seat,
+)
 from sidle_guard.decision import CLAIM, DROP, WAIT, decide, missed  # noqa: E402
 
 EARLY, LATE = "20260101000000000001", "20260101000000000002"
@@ -749,6 +763,52 @@ class SeatTest(unittest.TestCase):
             self.assertEqual(places._take_pidfile_argument(words), "/p")
             self.assertEqual(words, ["salt-minion", "-d"])
 
+
+
+class PlacesTest(unittest.TestCase):
+    """What a loaded configuration becomes."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(dir="/tmp")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def moved(self, role, line, **more):
+        """The options of a process of that role, and why it can't overlap; `line`: how the roles name it."""
+        gate_folder = os.path.join(self.folder, "gate")
+        os.makedirs(gate_folder, exist_ok=True)
+        with open(os.path.join(gate_folder, "roles"), "w", encoding="utf-8") as file:
+            file.write("\n".join(["sidle-gate 1", "serial 1", *line, ""]))
+        place = places.Places(seat.Seat(gate_folder, 7, role))
+        opts = {"id": "m", "sock_dir": os.path.join(self.folder, "s"), "pidfile": os.path.join(self.folder, "p"),
+                "conf_file": os.path.join(self.folder, "minion"), "random_startup_delay": 300, **more}
+        place.move(opts)
+        return opts, place.refused
+
+    def test_only_a_boot_waits_for_the_sake_of_the_masters(self):
+        for role, line, delay in (("active", [], 300), ("active", ["seat 7 active boot"], 300),
+                                  ("active", ["seat 7 active switch"], 0), ("standby", [], 0),
+                                  ("standby", ["seat 7 active boot"], 300)):
+            with self.subTest(role=role, line=line):
+                self.assertEqual(self.moved(role, line)[0]["random_startup_delay"], delay)
+
+    def test_two_processes_do_not_connect_from_one_port(self):
+        self.assertIsNone(self.moved("standby", [])[1])
+        for name in ("source_ret_port", "source_publish_port"):
+            self.assertIn("same port", self.moved("standby", [], **{name: 4510})[1])
+
+
+class ProofsTest(unittest.TestCase):
+    """Round trips that overtake each other."""
+
+    def test_an_answer_that_comes_after_the_next_question_tells_of_its_own_time(self):
+        proofs = proof.Proofs(None, lambda start: None)
+        proofs.demand(5, ["m"], {"m": None})
+        proofs.demand(9, ["m"], {"m": None})
+        proofs._note(5, "m", 5, "answered")
+        self.assertEqual((proofs.proven["m"], proofs.finished), (5, 0))
+        proofs._note(9, "m", None, "no answer")
+        proofs.demand(9, ["m"], {"m": None})
+        self.assertEqual((proofs.proven["m"], proofs.finished, proofs.details["m"]), (5, 9, "no answer"))
 
 if __name__ == "__main__":
     unittest.main()

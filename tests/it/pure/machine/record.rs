@@ -6,6 +6,7 @@ use sidle::switch::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM, ST
 use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
 use sidle::switch::machine::{self, Course, Former, Found, SETBACKS_MAXIMUM, STEPS_MAXIMUM};
 use sidle::switch::story::STEPS_KEPT_MAXIMUM;
+use sidle::switch::verdicts::Verdicts;
 use sidle::switch::which::Which;
 use sidle::switch::{
     Cause, Ending, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
@@ -190,7 +191,7 @@ fn a_failure_tells_where_whose_and_what_and_the_first_one_stands() {
     assert_eq!(not_yet.live.as_ref().unwrap().waiting_for.as_deref(), Some("master1: no route"));
     let expired = not_yet.advanced(&Outcome::Expired, at(130));
     let found = failure(&expired);
-    assert_eq!((found.phase, found.cause), (Phase::Proving, Cause::Release));
+    assert_eq!((found.phase, found.cause), (Phase::Proving, Cause::Host));
     assert_eq!(found.text, "not in time: master1: no route");
     assert_eq!(expired.live.as_ref().unwrap().waiting_for, not_yet.live.as_ref().unwrap().waiting_for);
     let mut probation = in_phase(Phase::Probation);
@@ -246,6 +247,26 @@ fn only_a_release_that_failed_by_itself_is_condemned() {
     assert_eq!(upgraded.declined(), None);
     let not_back_yet = in_phase(Phase::Restarting).live.unwrap();
     assert_eq!((not_back_yet.condemned(), not_back_yet.declined()), (None, None));
+}
+
+#[test]
+fn to_be_slow_condemns_no_release_but_to_be_there_no_more_does() {
+    let cause = |phase, setbacks| {
+        let mut journal = in_phase(phase);
+        journal.live.as_mut().unwrap().setbacks = setbacks;
+        journal.advanced(&Outcome::Expired, at(1)).live.unwrap().failure.unwrap().cause
+    };
+    assert_eq!((cause(Phase::Starting, 0), cause(Phase::Proving, 0)), (Cause::Host, Cause::Host));
+    assert_eq!(cause(Phase::Proving, 1), Cause::Release, "it had come up before");
+    let mut slow = in_phase(Phase::Proving).advanced(&Outcome::Expired, at(1)).live.unwrap();
+    slow.phase = Phase::RolledBack;
+    assert_eq!((slow.condemned(), slow.late()), (None, Some(&slow.to)));
+    let once = Verdicts::default().after(&slow);
+    assert!(!once.bad.contains_key(&slow.to));
+    let read = Verdicts::parse(&once.to_bytes()).unwrap();
+    assert!(read.after(&slow).bad[&slow.to].reason.contains("not in time"), "a host is hardly slow twice");
+    slow.peers_down = true;
+    assert_eq!(slow.late(), None, "nobody would have come up");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Releases that do not come up, or do not stay: no job is left without an answer, and the host stays on what worked. Every other way to fail is
 //! the demonstration agent's (`plain::switching`); here are the two that need Salt: one that never comes up, and one that dies with jobs in its hands.
 
-use super::{AROUND_SECONDS, NEW, NEWEST, OLD, version};
+use super::{AROUND_SECONDS, NEW, NEWEST, OLD, ended, version};
 use crate::support::come_first;
 use crate::support::evidence::{Fate, Finding};
 use crate::support::salt::tree;
@@ -80,7 +80,7 @@ fn assert_gap(report: &Report, what: &str, longest: f64) {
 }
 
 #[test]
-fn a_release_that_fails_costs_no_answer_and_is_refused_the_second_time() {
+fn a_release_that_fails_costs_no_answer_and_is_refused_the_second_time_if_it_died() {
     come_first();
     let settings = format!("start_timeout = \"{START_SECONDS}s\"\n");
     let scene = Scene::with(&Wanted { settings: &settings, ..Wanted::of(&[OLD, NEWEST]) });
@@ -119,7 +119,14 @@ fn a_release_that_fails_costs_no_answer_and_is_refused_the_second_time() {
         assert_eq!(last["result"], "rolled-back", "{kind}: {last}");
         assert!(!why(&last).is_empty() && why(&last) == why(&status["last"]), "{kind}: {last}\n{status}");
         println!("{kind}: {}", why(&last));
-        let again = scene.switch(&[&bad, "--mode", "overlap"]);
-        assert_eq!(again.code, Some(10), "{kind}: {again:?}");
+        let again = scene.switch(&[&bad, "--mode", "overlap", "--no-wait"]);
+        if kind == "hang" {
+            // It may only have been slow.
+            assert_eq!(again.code, Some(4), "{kind}: {again:?}");
+            scene.verb("cancel", &[]);
+            ended(&scene);
+        } else {
+            assert_eq!(again.code, Some(10), "{kind}: {again:?}");
+        }
     }
 }
