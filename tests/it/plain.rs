@@ -11,6 +11,7 @@ mod configuration;
 mod crash;
 mod delegations;
 pub mod doctor;
+pub mod durability;
 pub mod fetch;
 pub mod formats;
 mod ground;

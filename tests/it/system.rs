@@ -5,6 +5,7 @@ mod care;
 mod collect;
 mod differential;
 mod doctor;
+mod durability;
 mod fetch_access;
 mod fetch_compressed;
 mod fetch_payload;

@@ -177,11 +177,14 @@ impl Adoption {
             if self.unit_kept && units.stat(&kept)?.is_some() && stand_in::lies(&units, &self.unit)? == Lies::Nothing {
                 units.rename(&kept, &units, &self.unit)?;
             }
+            // Before it is off the record: a power cut must not leave what nobody knows of any more.
+            units.sync()?;
         }
         for path in &self.commands {
             if let (Some(directory), Some(name)) = (path.parent(), path.file_name()) {
                 if let Some(directory) = Dir::open_if_exists(directory)? {
                     directory.remove_file(name)?;
+                    directory.sync()?;
                 }
             }
         }
@@ -196,7 +199,8 @@ impl Adoption {
         let Some(adoptions) = layout.adoption(instance).parent().map(Dir::open_if_exists).transpose()?.flatten() else {
             return Ok(());
         };
-        adoptions.remove_tree(instance.as_str())
+        adoptions.remove_tree(instance.as_str())?;
+        adoptions.sync()
     }
 
     /// The commands that start the package's agent again, without sidle.

@@ -213,6 +213,11 @@ impl Host {
         host
     }
 
+    /// An empty root.
+    pub fn bare() -> Self {
+        Self { directory: tempfile::Builder::new().prefix("host").tempdir().unwrap() }
+    }
+
     /// Another root with the same content. Nothing may be running on this one.
     pub fn copy(&self) -> Self {
         let directory = tempfile::Builder::new().prefix("host").tempdir().unwrap();
