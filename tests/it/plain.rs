@@ -8,7 +8,7 @@ mod by_hand;
 pub mod care;
 pub mod collect;
 mod configuration;
-mod crash;
+pub mod crash;
 mod delegations;
 pub mod doctor;
 pub mod durability;

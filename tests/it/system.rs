@@ -16,6 +16,7 @@ mod mirror;
 mod online;
 mod overlap;
 mod place;
+mod power;
 mod python_tuf;
 mod readers;
 mod repair;

@@ -2,6 +2,7 @@
 //! after a cut is made anew. In each `current` is a whole release that worked, nothing half-written counts as installed, and the next command
 //! goes on. Without the syncs the same looks must fail: what is never seen to fail shows nothing.
 
+use crate::support::inside::Contents;
 use crate::support::replay::{Cut, Record, Syncs};
 use crate::support::stage::{Author, DEMO, Host, text};
 use crate::support::{eventually, trees};
@@ -122,6 +123,17 @@ fn tidy(host: &Host, releases: &[&str]) -> Result<(), String> {
     if staging.is_empty() { Ok(()) } else { Err(format!("left in staging: {staging:?}")) }
 }
 
+/// What is wrong after an install of 1.0 that was cut off, or was said to be done.
+pub fn after_install(host: &Host, bundle: &Path, is_end: bool) -> Result<(), String> {
+    let found = installed(host)?;
+    if is_end {
+        same("after it was said to be installed", &found, &vec!["1.0-1".to_owned()])?;
+    }
+    said(host, &["trust", "show"], &[0])?;
+    said(host, &["install", text(bundle)], &[0, 3])?;
+    tidy(host, &["1.0-1"])
+}
+
 pub fn install(extent: Extent) {
     let author = Author::new();
     let bundle = author.release("1.0", "good");
@@ -129,16 +141,34 @@ pub fn install(extent: Extent) {
     let record = recorded(&host, |variables| {
         host.sidle_with(&["install", text(&bundle)], variables).ok();
     });
-    let look = |host: &Host, is_end: bool| {
-        let found = installed(host)?;
-        if is_end {
-            same("after it was said to be installed", &found, &vec!["1.0-1".to_owned()])?;
-        }
-        said(host, &["trust", "show"], &[0])?;
-        said(host, &["install", text(&bundle)], &[0, 3])?;
-        tidy(host, &["1.0-1"])
-    };
+    let look = |host: &Host, is_end: bool| after_install(host, &bundle, is_end);
     Act { record, look: &look }.survives(extent, &[Syncs::None, Syncs::OfContent, Syncs::OfNames]);
+}
+
+pub const TREE: &str = "opt/sidle/demo-agent/versions/1.0-1";
+
+/// Damages a release in three ways.
+pub fn damage(host: &Host) {
+    fs::remove_dir_all(host.path(TREE).join("share")).unwrap();
+    fs::write(host.path(TREE).join("bin/demo-agent"), "broken").unwrap();
+    fs::write(host.path(TREE).join("sitecustomize.py"), "foreign").unwrap();
+}
+
+/// What is wrong after a repair of such a release, which has to end as it was signed.
+pub fn after_repair(host: &Host, bundle: &Path, signed: &Contents, is_end: bool) -> Result<(), String> {
+    if is_end {
+        said(host, &["verify", DEMO, "1.0-1", "--full"], &[0])?;
+    }
+    // What is in the tree under its name is what was there, or what was signed: nothing half-written.
+    let agent = fs::read(host.path(TREE).join("bin/demo-agent")).unwrap_or_default();
+    if agent != b"broken" && agent != signed["bin/demo-agent"].2 {
+        return Err(format!("half of a file was moved in: {} bytes", agent.len()));
+    }
+    said(host, &["repair", DEMO, "--from", text(bundle)], &[0, 3])?;
+    if trees::contents(&host.path(TREE)) != *signed {
+        return Err("it is not what was signed".to_owned());
+    }
+    tidy(host, &["1.0-1"])
 }
 
 pub fn repair(extent: Extent) {
@@ -146,31 +176,26 @@ pub fn repair(extent: Extent) {
     let bundle = author.release("1.0", "good");
     let host = Host::new(&author);
     host.install(&bundle).ok();
-    let tree = |host: &Host| host.path("opt/sidle/demo-agent/versions/1.0-1");
-    let signed = trees::contents(&tree(&host));
-    fs::remove_dir_all(tree(&host).join("share")).unwrap();
-    fs::write(tree(&host).join("bin/demo-agent"), "broken").unwrap();
-    fs::write(tree(&host).join("sitecustomize.py"), "foreign").unwrap();
-    let mend: &[&str] = &["repair", DEMO, "--from", text(&bundle)];
+    let signed = trees::contents(&host.path(TREE));
+    damage(&host);
     let record = recorded(&host, |variables| {
-        host.sidle_with(mend, variables).ok();
+        host.sidle_with(&["repair", DEMO, "--from", text(&bundle)], variables).ok();
     });
-    let look = |host: &Host, is_end: bool| {
-        if is_end {
-            said(host, &["verify", DEMO, "1.0-1", "--full"], &[0])?;
-        }
-        // What is in the tree under its name is what was there, or what was signed: nothing half-written.
-        let agent = fs::read(tree(host).join("bin/demo-agent")).unwrap_or_default();
-        if agent != b"broken" && agent != signed["bin/demo-agent"].2 {
-            return Err(format!("half of a file was moved in: {} bytes", agent.len()));
-        }
-        said(host, mend, &[0, 3])?;
-        if trees::contents(&tree(host)) != signed {
-            return Err("it is not what was signed".to_owned());
-        }
-        tidy(host, &["1.0-1"])
-    };
+    let look = |host: &Host, is_end: bool| after_repair(host, &bundle, &signed, is_end);
     Act { record, look: &look }.survives(extent, &[Syncs::None, Syncs::OfNames]);
+}
+
+/// Of three releases the newest stays.
+pub const COLLECT: &[&str] = &["collect", DEMO, "--keep", "1"];
+
+/// What is wrong after a collection.
+pub fn after_collect(host: &Host, is_end: bool) -> Result<(), String> {
+    let found = installed(host)?;
+    if is_end {
+        same("after it was said to be collected", &found, &vec!["1.2-1".to_owned()])?;
+    }
+    said(host, COLLECT, &[0, 3])?;
+    tidy(host, &["1.2-1"])
 }
 
 pub fn collect(extent: Extent) {
@@ -179,31 +204,54 @@ pub fn collect(extent: Extent) {
     for version in ["1.0", "1.1", "1.2"] {
         host.install(&author.release(version, "good")).ok();
     }
-    let collect: &[&str] = &["collect", DEMO, "--keep", "1"];
     let record = recorded(&host, |variables| {
-        host.sidle_with(collect, variables).ok();
+        host.sidle_with(COLLECT, variables).ok();
     });
-    let look = |host: &Host, is_end: bool| {
-        let found = installed(host)?;
-        if is_end {
-            same("after it was said to be collected", &found, &vec!["1.2-1".to_owned()])?;
-        }
-        said(host, collect, &[0, 3])?;
-        tidy(host, &["1.2-1"])
-    };
-    Act { record, look: &look }.survives(extent, &[Syncs::None, Syncs::OfContent]);
+    Act { record, look: &after_collect }.survives(extent, &[Syncs::None, Syncs::OfContent]);
 }
 
-/// The record of a switch from 1.0 to 1.1, and what was said at its end.
-pub fn switch(extent: Extent) {
-    let author = Author::new();
-    let host = Host::new(&author);
+/// A host on which 1.0 has worked, and 1.1 lies beside it.
+pub fn settled(author: &Author) -> Host {
+    let host = Host::new(author);
     for version in ["1.0", "1.1"] {
         host.install(&author.release(version, "good")).ok();
     }
     let supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     assert_eq!(supervisor.end(), Some(0));
+    host
+}
+
+/// What is wrong after a switch from 1.0 to 1.1, as files tell.
+pub fn after_switch(host: &Host, is_end: bool) -> Result<(), String> {
+    let current =
+        fs::read_link(host.path("opt/sidle/demo-agent/current")).map_err(|error| format!("no current: {error}"))?;
+    let current = current.strip_prefix("versions").unwrap().to_str().unwrap().to_owned();
+    if is_end {
+        same("after the switch was said to be done, `current`", &current.as_str(), &"1.1-1")?;
+    }
+    same("installed", &installed(host)?, &vec!["1.0-1".to_owned(), "1.1-1".to_owned()])?;
+    let status = said(host, &["--json", "status", DEMO], &[0, 4])?;
+    let status: serde_json::Value = serde_json::from_str(&status).map_err(|error| error.to_string())?;
+    same("status", &status["instances"][0]["current"].as_str().unwrap_or_default(), &current.as_str())?;
+    said(host, &["--json", "history", DEMO], &[0]).map(drop)
+}
+
+/// The same as a boot tells.
+pub fn after_boot(host: &Host) -> Result<(), String> {
+    let supervisor = host.supervise();
+    eventually(20, "an agent runs, and no switch is left", || match host.status() {
+        status if status["switch"].is_null() && host.agents().len() == 1 => Ok(()),
+        status => Err(status.to_string()),
+    });
+    let now = host.current().unwrap();
+    same("what answers", &format!("{}-1", host.answering("job")), &now)?;
+    same("the supervisor's end", &supervisor.end(), &Some(0))
+}
+
+pub fn switch(extent: Extent) {
+    let author = Author::new();
+    let host = settled(&author);
     let record = recorded(&host, |variables| {
         let supervisor = host.supervise_with(variables);
         eventually(20, "the agent runs", || if host.agents().len() == 1 { Ok(()) } else { Err(supervisor.log()) });
@@ -212,54 +260,10 @@ pub fn switch(extent: Extent) {
     });
     let (looked, often) = (AtomicUsize::new(0), if extent == Extent::Every { 10 } else { 30 });
     let look = |host: &Host, is_end: bool| {
-        let current =
-            fs::read_link(host.path("opt/sidle/demo-agent/current")).map_err(|error| format!("no current: {error}"))?;
-        let current = current.strip_prefix("versions").unwrap().to_str().unwrap().to_owned();
-        if is_end {
-            same("after the switch was said to be done, `current`", &current.as_str(), &"1.1-1")?;
-        }
-        same("installed", &installed(host)?, &vec!["1.0-1".to_owned(), "1.1-1".to_owned()])?;
-        let status = said(host, &["--json", "status", DEMO], &[0, 4])?;
-        let status: serde_json::Value = serde_json::from_str(&status).map_err(|error| error.to_string())?;
-        same(
-            "the proven release of status",
-            &status["instances"][0]["current"].as_str().unwrap_or_default(),
-            &current.as_str(),
-        )?;
-        said(host, &["--json", "history", DEMO], &[0])?;
-        if looked.fetch_add(1, Ordering::SeqCst) % often != 0 {
-            return Ok(());
-        }
-        let supervisor = host.supervise();
-        eventually(20, "an agent runs, and no switch is left", || match host.status() {
-            status if status["switch"].is_null() && host.agents().len() == 1 => Ok(()),
-            status => Err(status.to_string()),
-        });
-        let now = host.current().unwrap();
-        same("what answers", &format!("{}-1", host.answering("job")), &now)?;
-        same("the supervisor's end", &supervisor.end(), &Some(0))
+        after_switch(host, is_end)?;
+        if looked.fetch_add(1, Ordering::SeqCst) % often == 0 { after_boot(host) } else { Ok(()) }
     };
     Act { record, look: &look }.survives(extent, &[Syncs::None, Syncs::OfContent, Syncs::OfNames]);
-}
-
-#[test]
-fn an_install_cut_off_at_any_instant_leaves_a_whole_release_or_none() {
-    install(Extent::Some(40));
-}
-
-#[test]
-fn a_repair_cut_off_at_any_instant_moves_nothing_in_that_is_half_written() {
-    repair(Extent::Some(40));
-}
-
-#[test]
-fn a_collection_cut_off_at_any_instant_leaves_whole_releases_only() {
-    collect(Extent::Some(40));
-}
-
-#[test]
-fn a_switch_cut_off_at_any_instant_leaves_a_release_that_worked() {
-    switch(Extent::Some(30));
 }
 
 /// An administrator's own unit file: the one thing of a host that an adoption moves away.

@@ -220,7 +220,12 @@ impl Host {
 
     /// Another root with the same content. Nothing may be running on this one.
     pub fn copy(&self) -> Self {
-        let directory = tempfile::Builder::new().prefix("host").tempdir().unwrap();
+        self.copy_to(&std::env::temp_dir())
+    }
+
+    /// The same below a directory.
+    pub fn copy_to(&self, place: &Path) -> Self {
+        let directory = tempfile::Builder::new().prefix("host").tempdir_in(place).unwrap();
         let from = self.directory.path().join(".");
         assert!(Command::new("cp").arg("-a").arg(from).arg(directory.path()).status().unwrap().success());
         Self { directory }
