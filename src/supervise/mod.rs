@@ -14,6 +14,7 @@ pub mod restart;
 pub mod status;
 mod take_up;
 mod tree;
+mod unreadable;
 
 use crate::agent::Registry;
 use crate::agent::gate::{Origin, Role};
@@ -22,7 +23,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
-use crate::os::{OsError, children, clock, notify, proc_fs, signals, socket};
+use crate::os::{OsError, children, clock, notify, signals, socket};
 use crate::store::Store;
 use crate::switch::configuration::Keeping;
 use crate::switch::drive::{BadReleases, Before, Driver, Moment, Rehearsals, Step};
@@ -170,7 +171,7 @@ impl Supervisor {
             clock::sleep(DRIVE_LOOK);
         };
         let Some(lock) = lock else {
-            let holder = proc_fs_holder(layout, &settings.instance);
+            let holder = unreadable::holder(layout, &settings.instance);
             return Err(Report {
                 class: Class::Locked,
                 message: format!("cannot supervise {}: it is supervised already{holder}", settings.instance),
@@ -288,6 +289,9 @@ impl Supervisor {
 
     /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
     fn keep_running(&mut self, now: Moment) -> Duration {
+        if self.leaves_all_as_it_is() {
+            return HEALTH_LOOK;
+        }
         let journal = self.driver.journal().clone();
         let kept = match &journal.live {
             Some(live) => live.phase.keeps().map(|side| live.which(side)),
@@ -439,11 +443,4 @@ impl Supervisor {
         let waiting = self.driver.journal().live.as_ref().is_some_and(|live| live.phase == Phase::Waiting);
         if waiting { self.processes.watches() } else { Vec::new() }
     }
-}
-
-fn proc_fs_holder(layout: &Layout, instance: &InstanceName) -> String {
-    let stat = Dir::open(&layout.instance(instance)).and_then(|directory| directory.stat_self());
-    let holders = stat.and_then(|stat| proc_fs::holders((stat.device, stat.inode))).unwrap_or_default();
-    let other = holders.into_iter().find(|(pid, _)| *pid != std::process::id());
-    other.map_or_else(String::new, |(pid, title)| format!(", by process {pid} ({title})"))
 }

@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod durability;
 pub mod fetch;
 pub mod formats;
+mod golden;
 mod ground;
 mod install;
 mod keyring;

@@ -10,6 +10,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::{OsError, units};
+use crate::saved;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -66,13 +67,11 @@ impl Adoption {
         let Some(directory) = Dir::open_if_exists(&layout.adoption(instance))? else { return Ok(None) };
         let Some(bytes) = directory.read_if_exists(RECORD_NAME, RECORD_LENGTH_MAXIMUM)? else { return Ok(None) };
         let path = directory.path().join(RECORD_NAME);
-        serde_json::from_slice(&bytes).map(Some).map_err(|error| Report {
+        saved::parse(&bytes, SCHEMA).map(Some).map_err(|error| Report {
             class: Class::Failed,
             message: format!("cannot understand {}", path.display()),
             causes: vec![error.to_string()],
-            hint: Some(
-                "it says how the package's agent is given back; see the manual for doing that by hand".to_owned(),
-            ),
+            hint: error.hint("it says how the package's agent is given back; see the manual for doing that by hand"),
         })
     }
 
