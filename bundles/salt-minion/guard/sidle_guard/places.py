@@ -97,6 +97,9 @@ class Places:
             self.refused = "master_type is disable: there is no master to prove it with"
         elif opts.get("ipc_mode") == "tcp":
             self.refused = "ipc_mode is tcp: two processes cannot have the same ports"
+        elif opts.get("resume_jobs_on_restart"):
+            # No released Salt has it; one that does runs what the other process is still at.
+            self.refused = "resume_jobs_on_restart is set: the new process would run the old one's jobs a second time"
         elif longest > LONGEST_SOCKET_PATH:
             self.refused = f"sock_dir is too long: {own} leaves no room for the names of sockets"
         if self.refused is not None:
