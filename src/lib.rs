@@ -9,7 +9,7 @@
 //! 3  fetch store salt demo signer keyring repository   siblings do not import each other
 //! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
-//! 0  name version digest failure layout
+//! 0  name version digest failure layout saved
 //! ```
 //!
 //! A datum's way: a tree is *packed* into a payload and a manifest (`bundle`), *published* in a repository (`repository`, `trust`), exported into
@@ -34,6 +34,7 @@ pub mod rehearsal;
 pub mod repository;
 pub mod run;
 pub mod salt;
+pub mod saved;
 pub mod signer;
 pub mod store;
 pub mod supervise;

@@ -12,9 +12,9 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
 use crate::store::{self, Store};
 use crate::supervise::status::SupervisorStatus;
-use crate::switch::files::InstanceFiles;
+use crate::switch::files::{FilesError, InstanceFiles};
 use crate::switch::hold::Hold;
-use crate::switch::{Entry, Journal, Phase};
+use crate::switch::{Entry, History, Journal, Phase};
 use crate::version::Release;
 use clap::Args;
 use jiff::Timestamp;
@@ -93,6 +93,8 @@ struct Seen {
     ground: HostChanges,
     trees: Trees,
     last: Option<Entry>,
+    /// What is there and can't be read, in words.
+    unread: Vec<String>,
     /// What still works when sidle itself is gone.
     way_out: Vec<String>,
     now: Timestamp,
@@ -119,7 +121,26 @@ impl Seen {
         }
         let now = clock::now();
         let current = store.current(instance)?;
-        let journal = files.journal()?;
+        let mut unread = Vec::new();
+        let mut told = |error: FilesError| {
+            let hint = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
+            unread.push(format!("{error}{hint}"));
+        };
+        let journal = match files.journal() {
+            Ok(journal) => journal,
+            Err(error) => {
+                told(error);
+                files.journal_of_current()?
+            }
+        };
+        let hold = files.hold().unwrap_or_else(|error| {
+            told(error);
+            None
+        });
+        let history = files.history().unwrap_or_else(|error| {
+            told(error);
+            History::default()
+        });
         // What is to be there when it is needed: what a boot starts, and what a rollback does.
         let looked: BTreeSet<&Release> =
             current.iter().chain(&journal.previous).filter(|release| installed.contains(release)).collect();
@@ -133,9 +154,11 @@ impl Seen {
             way_out: ways_out(context, &store, (package, instance), current.as_ref())?,
             current,
             supervisor: SupervisorStatus::read(&context.layout, instance)?,
-            ground: HostChanges::look(&files, &store)?,
-            hold: files.hold()?.filter(|hold| hold.is_on(now)),
-            last: files.history()?.entries().last().cloned(),
+            // Of what can't be read there is no more to tell than that.
+            ground: if unread.is_empty() { HostChanges::look(&files, &store)? } else { HostChanges::default() },
+            hold: hold.filter(|hold| hold.is_on(now)),
+            last: history.entries().last().cloned(),
+            unread,
             now,
         })
     }
@@ -160,6 +183,7 @@ impl Seen {
         }
         lines.extend(self.ground.lines.iter().map(|text| format!("  host       {text}")));
         lines.extend(self.ground.warnings.iter().map(|text| format!("  WARNING    {text}")));
+        lines.extend(self.unread.iter().map(|text| format!("  trouble    {text}")));
         if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
             lines.push(format!("  trouble    {trouble}"));
         }
@@ -243,6 +267,7 @@ impl Seen {
             "installed": self.installed,
             "supervisor": self.supervisor,
             "hold": self.hold,
+            "unread": self.unread,
             "trees": self.trees.value(),
             "host_changes": self.ground.lines,
             "warnings": self.ground.warnings,

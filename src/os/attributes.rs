@@ -1,7 +1,7 @@
 //! Files with their owner, mode and extended attributes (labels, access lists): read, and written back whole.
 
 use super::dir::Dir;
-use super::{OsError, Result};
+use super::{OsError, Result, file};
 use rustix::fs::{Gid, Mode, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub fn write_atomic(directory: &Dir, name: &OsStr, bytes: &[u8], attributes: &At
     temporary.push(".sidle-new");
     directory.remove_file(&temporary)?;
     let mut file = directory.create_file(&temporary, 0o600)?;
-    let written = file.write_all(bytes).and_then(|()| apply(&file, attributes)).and_then(|()| file.sync_all());
+    let written = file.write_all(bytes).and_then(|()| apply(&file, attributes)).and_then(|()| file::sync(&file));
     if let Err(source) = written {
         directory.remove_file(&temporary)?;
         return Err(OsError::new("write", &directory.path().join(name), source));

@@ -3,7 +3,7 @@
 pub use super::file_stat::{FileKind, FileStat};
 use super::space::Space;
 use super::{OsError, Result, file};
-use crate::crash_point;
+use crate::{crash_point, effect};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -96,8 +96,10 @@ impl Dir {
     /// Makes the directory `name` with exactly `mode`, whatever the umask; an existing one is an error.
     pub fn make_dir(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<()> {
         let name = single(name.as_ref(), &self.path)?;
-        let created = rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode & 0o700));
+        // Its final mode from the first instant, where the umask allows: a crash before the next call leaves it usable.
+        let created = rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode));
         created.map_err(|errno| self.error("create directory", name, errno))?;
+        effect!(MakeDirectory(self.as_fd(), name, mode));
         let child = self.child(name)?;
         rustix::fs::fchmod(&child.fd, Mode::from_raw_mode(mode))
             .map_err(|errno| self.error("set the mode of", name, errno))
@@ -137,6 +139,7 @@ impl Dir {
             .map_err(|errno| self.error("create", name, errno))?;
         rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))
             .map_err(|errno| self.error("set the mode of", name, errno))?;
+        effect!(CreateFile(self.as_fd(), name, mode, fd.as_fd()));
         Ok(fd.into())
     }
 
@@ -166,7 +169,7 @@ impl Dir {
         self.remove_file(&temporary)?;
         let mut file = self.create_file(&temporary, mode)?;
         crash_point!("write_atomic.created");
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        let written = file.write_all(bytes).and_then(|()| file::sync(&file));
         if let Err(source) = written {
             self.remove_file(&temporary)?;
             return Err(self.error("write", name, source));
@@ -192,7 +195,9 @@ impl Dir {
     /// Makes the link `name` to `target`; an existing entry is an error.
     pub fn make_symlink(&self, target: &Path, name: impl AsRef<OsStr>) -> Result<()> {
         let name = single(name.as_ref(), &self.path)?;
-        rustix::fs::symlinkat(target, &self.fd, name).map_err(|errno| self.error("create link", name, errno))
+        rustix::fs::symlinkat(target, &self.fd, name).map_err(|errno| self.error("create link", name, errno))?;
+        effect!(MakeLink(self.as_fd(), name, target));
+        Ok(())
     }
 
     /// Where the link `name` points; None where there is no entry.
@@ -209,7 +214,9 @@ impl Dir {
     pub fn rename(&self, from: impl AsRef<OsStr>, directory: &Self, to: impl AsRef<OsStr>) -> Result<()> {
         let from = single(from.as_ref(), &self.path)?;
         let to = single(to.as_ref(), &directory.path)?;
-        rustix::fs::renameat(&self.fd, from, &directory.fd, to).map_err(|errno| self.error("move", from, errno))
+        rustix::fs::renameat(&self.fd, from, &directory.fd, to).map_err(|errno| self.error("move", from, errno))?;
+        effect!(Rename((self.as_fd(), from), (directory.as_fd(), to)));
+        Ok(())
     }
 
     /// Moves the entry `from` to a name that must be free.
@@ -224,7 +231,11 @@ impl Dir {
                 }
                 self.rename(from, directory, to)
             }
-            result => result.map_err(|errno| self.error("move", from, errno)),
+            result => {
+                result.map_err(|errno| self.error("move", from, errno))?;
+                effect!(Rename((self.as_fd(), from), (directory.as_fd(), to)));
+                Ok(())
+            }
         }
     }
 
@@ -288,7 +299,11 @@ impl Dir {
 
     fn unlink(&self, name: &OsStr, flags: AtFlags) -> Result<()> {
         match rustix::fs::unlinkat(&self.fd, name, flags) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Ok(()) => {
+                effect!(Remove(self.as_fd(), name));
+                Ok(())
+            }
+            Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(self.error("remove", name, errno)),
         }
     }
@@ -318,14 +333,18 @@ impl Dir {
     pub fn sync(&self) -> Result<()> {
         match rustix::fs::fsync(&self.fd) {
             // Some file systems have nothing to sync for a directory and say so.
-            Ok(()) | Err(Errno::INVAL) => Ok(()),
-            Err(errno) => Err(OsError::new("sync", &self.path, errno)),
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(errno) => return Err(OsError::new("sync", &self.path, errno)),
         }
+        effect!(Sync(self.as_fd()));
+        Ok(())
     }
 
     /// Makes all of this file system survive a power cut.
     pub fn sync_filesystem(&self) -> Result<()> {
-        rustix::fs::syncfs(&self.fd).map_err(|errno| OsError::new("sync the file system of", &self.path, errno))
+        rustix::fs::syncfs(&self.fd).map_err(|errno| OsError::new("sync the file system of", &self.path, errno))?;
+        effect!(SyncAll);
+        Ok(())
     }
 
     /// Bytes and inodes left where this directory is.

@@ -1,6 +1,7 @@
 //! Input files that a person named, and output files that a person asked for: paths as given, links followed.
 
 use super::{OsError, Result};
+use crate::effect;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt as _;
@@ -56,6 +57,13 @@ pub(super) fn read_open(file: File, path: &Path, limit: u64) -> Result<Vec<u8>> 
         return Err(OsError::new("read", path, source));
     }
     Ok(bytes)
+}
+
+/// Makes a file's content survive a power cut; its name is its directory's.
+pub fn sync(file: &File) -> io::Result<()> {
+    file.sync_all()?;
+    effect!(Sync(std::os::fd::AsFd::as_fd(file)));
+    Ok(())
 }
 
 /// The file's canonical path, links resolved.

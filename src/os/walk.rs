@@ -43,9 +43,7 @@ pub fn sync_files(root: &Dir) -> Result<()> {
     for entry in walk(root)?.into_iter().filter(|entry| entry.stat.kind == FileKind::File) {
         let parent = root.beneath(entry.path.parent().unwrap_or(Path::new("")))?;
         let name = entry.path.file_name().unwrap_or_default();
-        parent
-            .open_file(name)?
-            .sync_all()
+        super::file::sync(&parent.open_file(name)?)
             .map_err(|source| super::OsError::new("sync", &root.path().join(&entry.path), source))?;
     }
     Ok(())

@@ -36,7 +36,8 @@ impl Store {
     /// Removes an instance's link: nothing is to be started at boot.
     pub fn unlink(&self, _lock: &PackageLock, instance: &InstanceName) -> Result<()> {
         let Some(directory) = self.directory()? else { return Ok(()) };
-        Ok(directory.remove_file(Layout::link_name(&self.package, instance))?)
+        directory.remove_file(Layout::link_name(&self.package, instance))?;
+        Ok(directory.sync()?)
     }
 
     /// The releases that any instance's link of this package names.

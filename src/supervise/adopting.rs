@@ -15,7 +15,8 @@ const RELEASE_LOOK: Duration = Duration::from_millis(250);
 
 /// Finds the process again that a live adoption takes over from.
 pub(super) fn recognise(files: &InstanceFiles, store: &Store, processes: &mut Processes) -> Result<(), Report> {
-    let Some(live) = files.journal()?.live else { return Ok(()) };
+    // One that can't be read is the driver's to tell of.
+    let Some(live) = files.journal().ok().and_then(|journal| journal.live) else { return Ok(()) };
     let Some(adopted) = &live.adopted else { return Ok(()) };
     let configuration = processes.configuration(&store.manifest(&live.to)?);
     Ok(processes.recognise(adopted, &configuration)?)

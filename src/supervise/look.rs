@@ -57,9 +57,11 @@ impl Supervisor {
     pub(super) fn report(&mut self, _now: Moment) -> Result<(), OsError> {
         let agent = self.health.as_ref().map(|(_, status)| status.clone());
         let tree = self.tree.trouble();
-        let troubles: Vec<&str> = self
-            .trouble
+        let unreadable =
+            self.driver.unreadable().map(|report| format!("{report}; `current` runs, and nothing is switched"));
+        let troubles: Vec<&str> = unreadable
             .iter()
+            .chain(&self.trouble)
             .map(String::as_str)
             .chain(self.renewal.failure())
             .chain(self.ground.trouble())

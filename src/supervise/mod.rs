@@ -15,6 +15,7 @@ mod sole;
 pub mod status;
 mod take_up;
 mod tree;
+mod unreadable;
 
 use crate::agent::Registry;
 use crate::agent::gate::{Origin, Role};
@@ -275,6 +276,9 @@ impl Supervisor {
 
     /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
     fn keep_running(&mut self, now: Moment) -> Duration {
+        if self.leaves_all_as_it_is() {
+            return HEALTH_LOOK;
+        }
         let journal = self.driver.journal().clone();
         let kept = match &journal.live {
             Some(live) => live.phase.keeps().map(|side| live.which(side)),

@@ -4,7 +4,7 @@ use super::acts::gone;
 use super::asked::Asked;
 use super::configuration::Keeping;
 use super::error::DriveError;
-use super::files::{DriverLock, InstanceFiles};
+use super::files::{DriverLock, FilesError, InstanceFiles};
 use super::preparing::Preparing;
 use super::processes::Processes;
 use super::roles::{self, Backlog};
@@ -19,7 +19,7 @@ use crate::version::Release;
 use jiff::Timestamp;
 use std::path::PathBuf;
 use std::time::Duration;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 /// The present, on both clocks.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +101,8 @@ pub struct Driver {
     pub(super) keeping: Option<Keeping>,
     /// The act of the present phase, once it has been performed.
     pub(super) performed: Option<Act>,
+    /// Why nothing may be written down: the journal is there, and can't be read. `journal` is what `current` says then.
+    pub(super) unreadable: Option<Report>,
     /// Whether the side on its way out has been told to take nothing any more; begun anew with each phase.
     pub(super) backlog: Backlog,
     /// Since when the guard of the side on its way out says nothing.
@@ -112,7 +114,15 @@ pub struct Driver {
 impl Driver {
     /// The driver of an instance whose lock is held. Reads the journal; does nothing yet.
     pub fn new(files: InstanceFiles, lock: DriverLock, limits: Limits, now: Moment) -> Result<Self, DriveError> {
-        let journal = files.journal()?;
+        let (journal, unreadable) = match files.journal() {
+            Ok(journal) => (journal, None),
+            Err(error @ FilesError::Corrupt { .. }) => {
+                let report = Report::from(error);
+                error!(instance = %files.instance(), "{report}; `current` is run all the same, and nothing is switched");
+                (files.journal_of_current()?, Some(report))
+            }
+            Err(error) => return Err(error.into()),
+        };
         let store = Store::new(files.layout(), files.package());
         let (serial, asked, backlog) = (0, Asked::default(), Backlog::Possible);
         let entered = now.since_boot;
@@ -130,6 +140,7 @@ impl Driver {
             preparing,
             keeping,
             performed: None,
+            unreadable,
             backlog,
             silent_since: None,
             deaf_since: None,
@@ -151,6 +162,11 @@ impl Driver {
     /// The journal as it is on disk.
     pub fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    /// Why it drives nothing: the journal can't be read.
+    pub fn unreadable(&self) -> Option<&Report> {
+        self.unreadable.as_ref()
     }
 
     /// The files of the instance.
@@ -177,6 +193,9 @@ impl Driver {
     pub(super) fn believe(&mut self, journal: Journal, now: Moment) -> Result<Step, DriveError> {
         if journal == self.journal {
             return Ok(Step::Waits);
+        }
+        if let Some(report) = &self.unreadable {
+            return Err(DriveError::Unreadable(report.clone()));
         }
         crash_point!("journal.before");
         self.files.write_journal(&self.lock, &journal)?;
@@ -220,6 +239,12 @@ impl Driver {
     /// Accepts a request: the target is installed and whole, or mended now, and nothing is held against it. It is written down; nothing else
     /// happens yet.
     pub fn request(&mut self, request: Request, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
+        if let Some(report) = &self.unreadable {
+            return Err(DriveError::Unreadable(report.clone()));
+        }
+        // What the switch's end will add to: found now, not then.
+        self.files.history()?;
+        self.files.grounds()?;
         if let Some(refusal) = self.held(request.purpose, now.wall)? {
             return Err(DriveError::Held(refusal));
         }
@@ -283,6 +308,10 @@ impl Driver {
 
     /// Gives each process its role at the gate, as the journal has it.
     pub fn assign(&mut self, processes: &mut Processes) -> Result<(), DriveError> {
+        // Two that a switch of a newer program has put beside each other keep the roles that it gave them.
+        if self.unreadable.is_some() && processes.records().count() > 1 {
+            return Ok(());
+        }
         let guarded = |which| processes.guarded(which);
         let roles = match &self.journal.live {
             Some(live) => {

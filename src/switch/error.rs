@@ -26,6 +26,8 @@ pub enum DriveError {
     },
     /// A person holds the instance.
     Held(Report),
+    /// The journal can't be read: nothing is begun.
+    Unreadable(Report),
     /// The release isn't there or isn't whole.
     Store(StoreError),
 }
@@ -38,7 +40,7 @@ impl DriveError {
             Self::Os(error) => error.class(),
             Self::Request(error) => error.class(),
             Self::Verdict { .. } => Class::Held,
-            Self::Held(report) => report.class,
+            Self::Held(report) | Self::Unreadable(report) => report.class,
             Self::Store(error) => error.class(),
         }
     }
@@ -50,7 +52,7 @@ impl DriveError {
             Self::Os(error) => error.hint(),
             Self::Request(error) => error.hint(),
             Self::Verdict { .. } => Some("to try it all the same, add --force".to_owned()),
-            Self::Held(report) => report.hint.clone(),
+            Self::Held(report) | Self::Unreadable(report) => report.hint.clone(),
             Self::Store(error) => error.hint(),
         }
     }
@@ -65,7 +67,7 @@ impl fmt::Display for DriveError {
             Self::Verdict { release, reason } => {
                 write!(formatter, "cannot switch to {release}: it failed on this host: {reason}")
             }
-            Self::Held(report) => report.fmt(formatter),
+            Self::Held(report) | Self::Unreadable(report) => report.fmt(formatter),
             Self::Store(error) => error.fmt(formatter),
         }
     }

@@ -12,6 +12,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::lock::{self, Attempt, Lock};
+use crate::saved::SavedError;
 use crate::store::{Store, StoreError};
 use std::fmt;
 use std::path::PathBuf;
@@ -163,6 +164,12 @@ impl InstanceFiles {
         Ok(Journal::new(self.instance.clone(), self.package.clone(), current, last_id))
     }
 
+    /// What a journal would say of `current` alone: where the real one can't be read, the release that has worked is run all the same.
+    pub fn journal_of_current(&self) -> Result<Journal, FilesError> {
+        let current = Store::new(&self.layout, &self.package).current(&self.instance)?;
+        Ok(Journal::new(self.instance.clone(), self.package.clone(), current, 0))
+    }
+
     /// Writes the journal, whole or not at all.
     pub fn write_journal(&self, _lock: &DriverLock, journal: &Journal) -> Result<(), FilesError> {
         Ok(self.directory_to_write()?.write_atomic(JOURNAL_NAME, &journal.to_bytes(), FILE_MODE)?)
@@ -182,13 +189,13 @@ impl InstanceFiles {
 
     /// The releases that failed here or were left by a person.
     pub fn verdicts(&self) -> Result<Verdicts, FilesError> {
-        let hint = |_: &serde_json::Error| Some("move the file away: no release is then remembered as bad".to_owned());
+        let hint = |error: &SavedError| error.hint("move the file away: no release is then remembered as bad");
         Ok(self.read(VERDICTS_NAME, VERDICTS_LENGTH_MAXIMUM, Verdicts::parse, hint)?.unwrap_or_default())
     }
 
     /// What the proven releases stood on.
     pub fn grounds(&self) -> Result<Grounds, FilesError> {
-        let hint = |_: &String| Some("move the file away: it is begun anew with the next switch".to_owned());
+        let hint = |error: &SavedError| error.hint("move the file away: it is begun anew with the next switch");
         Ok(self.read(GROUNDS_NAME, GROUNDS_LENGTH_MAXIMUM, Grounds::parse, hint)?.unwrap_or_default())
     }
 
@@ -199,7 +206,7 @@ impl InstanceFiles {
 
     /// What came of rehearsing releases again on a host that had changed.
     pub fn rehearsed_again(&self) -> Result<RehearsedAgain, FilesError> {
-        let hint = |_: &String| Some("move the file away: releases are then rehearsed again once more".to_owned());
+        let hint = |error: &SavedError| error.hint("move the file away: releases are then rehearsed again once more");
         let found = self.read(REHEARSED_NAME, REHEARSED_LENGTH_MAXIMUM, RehearsedAgain::parse, hint)?;
         Ok(found.unwrap_or_default())
     }
@@ -211,7 +218,7 @@ impl InstanceFiles {
 
     /// The hold on the instance, expired or not; None: there is none.
     pub fn hold(&self) -> Result<Option<Hold>, FilesError> {
-        let hint = |_: &String| Some("`sidle unhold` removes the file; then hold the instance again".to_owned());
+        let hint = |error: &SavedError| error.hint("`sidle unhold` removes the file; then hold the instance again");
         self.read(HOLD_NAME, HOLD_LENGTH_MAXIMUM, Hold::parse, hint)
     }
 

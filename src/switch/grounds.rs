@@ -1,5 +1,6 @@
 //! What the releases of an instance stood on when they were proven.
 
+use crate::saved::{self, SavedError};
 use crate::store::ground::Ground;
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
@@ -46,8 +47,7 @@ impl Grounds {
     }
 
     /// Reads the file's content.
-    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let grounds: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        if grounds.schema == SCHEMA { Ok(grounds) } else { Err(format!("it has form {}", grounds.schema)) }
+    pub fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
+        saved::parse(bytes, SCHEMA)
     }
 }

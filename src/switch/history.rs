@@ -2,6 +2,7 @@
 
 use crate::agent::caller::Caller;
 use crate::name::{InstanceName, PackageName};
+use crate::saved::{self, SavedError};
 use crate::switch::machine::Mode;
 use crate::switch::phase::Phase;
 use crate::switch::record::{Failure, Purpose, Switch};
@@ -14,6 +15,8 @@ use std::fmt;
 /// The history's file name in the instance's state directory.
 pub const HISTORY_NAME: &str = "history";
 
+const SCHEMA: u32 = 1;
+
 /// How many switches are remembered. The file is written whole, so that no crash leaves half a line; it must stay small.
 pub const HISTORY_ENTRIES_MAXIMUM: usize = 500;
 
@@ -25,6 +28,7 @@ pub const HISTORY_LENGTH_MAXIMUM: u64 = 16 * 1024 * 1024;
 
 /// A switch that ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     schema: u32,
     /// The number of the switch.
@@ -70,7 +74,7 @@ impl Entry {
     /// The entry of an ended switch; None while it is under way.
     pub fn of(switch: &Switch) -> Option<Self> {
         switch.phase.is_ended().then(|| Self {
-            schema: 1,
+            schema: SCHEMA,
             id: switch.id,
             instance: switch.instance.clone(),
             package: switch.package.clone(),
@@ -143,9 +147,8 @@ impl History {
     /// Reads the file's content; an empty one is the history of an instance that was never switched.
     pub fn parse(bytes: &[u8]) -> Result<Self, HistoryError> {
         let lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
-        let entries = lines.map(|(index, line)| {
-            serde_json::from_slice(line).map_err(|source| HistoryError { line: index + 1, source })
-        });
+        let entries = lines
+            .map(|(index, line)| saved::parse(line, SCHEMA).map_err(|source| HistoryError { line: index + 1, source }));
         Ok(Self { entries: entries.collect::<Result<_, _>>()? })
     }
 }
@@ -160,12 +163,12 @@ fn entry_bytes(entry: &Entry) -> Vec<u8> {
 #[derive(Debug)]
 pub struct HistoryError {
     line: usize,
-    source: serde_json::Error,
+    source: SavedError,
 }
 
 impl fmt::Display for HistoryError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "cannot read line {} of the history of switches", self.line)
+        write!(formatter, "cannot read line {} of the history of switches: {}", self.line, self.source)
     }
 }
 
@@ -178,6 +181,6 @@ impl std::error::Error for HistoryError {
 impl HistoryError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
-        Some("move the file away: switches work without it, and a new one is begun".to_owned())
+        self.source.hint("move the file away: switches work without it, and a new one is begun")
     }
 }

@@ -3,6 +3,7 @@
 use super::record::Purpose;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
+use crate::saved::{self, SavedError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -88,13 +89,8 @@ impl Hold {
     }
 
     /// Reads the file's content.
-    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let hold: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        if hold.schema == SCHEMA {
-            Ok(hold)
-        } else {
-            Err(format!("it has form {}, this program knows form {SCHEMA}", hold.schema))
-        }
+    pub fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
+        saved::parse(bytes, SCHEMA)
     }
 }
 

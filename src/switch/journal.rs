@@ -3,6 +3,7 @@
 use crate::agent::caller::Caller;
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
+use crate::saved::{self, SavedError};
 use crate::switch::machine::{Mode, Outcome};
 use crate::switch::phase::Phase;
 use crate::switch::record::{Adopted, Purpose, Switch, shortened};
@@ -246,15 +247,7 @@ impl Journal {
 
     /// Reads the file's content. A journal that contradicts itself is refused: acting on it could end the wrong process.
     pub fn parse(bytes: &[u8]) -> Result<Self, JournalError> {
-        #[derive(Deserialize)]
-        struct Head {
-            schema: u32,
-        }
-        let head: Head = serde_json::from_slice(bytes).map_err(JournalError::Form)?;
-        if head.schema != JOURNAL_SCHEMA {
-            return Err(JournalError::Schema(head.schema));
-        }
-        let journal: Self = serde_json::from_slice(bytes).map_err(JournalError::Form)?;
+        let journal: Self = saved::parse(bytes, JOURNAL_SCHEMA).map_err(JournalError::Saved)?;
         journal.contradiction().map_or(Ok(journal), |text| Err(JournalError::Contradiction(text)))
     }
 
@@ -336,10 +329,8 @@ impl RequestError {
 /// Why a journal can't be used.
 #[derive(Debug)]
 pub enum JournalError {
-    /// It is no JSON, or not of this form.
-    Form(serde_json::Error),
-    /// It was written in another form.
-    Schema(u32),
+    /// It is broken, or a newer program wrote it.
+    Saved(SavedError),
     /// It contradicts itself.
     Contradiction(&'static str),
 }
@@ -347,13 +338,7 @@ pub enum JournalError {
 impl fmt::Display for JournalError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Form(_) => formatter.write_str("cannot read the journal of switches"),
-            Self::Schema(found) => {
-                write!(
-                    formatter,
-                    "cannot read the journal of switches: it has form {found}, this program knows form {JOURNAL_SCHEMA}"
-                )
-            }
+            Self::Saved(error) => write!(formatter, "cannot read the journal of switches: {error}"),
             Self::Contradiction(what) => write!(formatter, "cannot use the journal of switches: {what}"),
         }
     }
@@ -362,8 +347,8 @@ impl fmt::Display for JournalError {
 impl std::error::Error for JournalError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Form(error) => Some(error),
-            Self::Schema(_) | Self::Contradiction(_) => None,
+            Self::Saved(error) => Some(error),
+            Self::Contradiction(_) => None,
         }
     }
 }
@@ -376,12 +361,10 @@ impl JournalError {
 
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
+        let broken = "move the file away: a new journal is begun from `current`, which names a release that has worked";
         match self {
-            Self::Schema(_) => Some("use the version of sidle that wrote it, or a newer one".to_owned()),
-            Self::Form(_) | Self::Contradiction(_) => Some(
-                "move the file away: a new journal is begun from `current`, which names a release that has worked"
-                    .to_owned(),
-            ),
+            Self::Saved(error) => error.hint(broken),
+            Self::Contradiction(_) => Some(broken.to_owned()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What came of rehearsing releases again, because the host had changed under them since they were proven.
 
 use crate::rehearsal::Rehearsal;
+use crate::saved::{self, SavedError};
 use crate::store::ground::Ground;
 use crate::version::Release;
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ const FINDINGS_MAXIMUM: usize = 12;
 
 /// A release that was rehearsed again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rehearsed {
     /// The release.
     pub release: Release,
@@ -110,9 +112,8 @@ impl RehearsedAgain {
     }
 
     /// Reads the file's content.
-    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let again: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        if again.schema == SCHEMA { Ok(again) } else { Err(format!("it has form {}", again.schema)) }
+    pub fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
+        saved::parse(bytes, SCHEMA)
     }
 }
 
@@ -140,6 +141,6 @@ mod tests {
         let last = again.of(&release, &ground(59)).unwrap();
         assert_eq!((last.loads(), last.to_string().as_str()), (false, "would fail now: no libssl (and 2 more)"));
         assert_eq!(RehearsedAgain::parse(&again.to_bytes()).unwrap(), again);
-        assert!(RehearsedAgain::parse(b"{\"schema\":2,\"entries\":[]}").unwrap_err().contains("form 2"));
+        assert!(RehearsedAgain::parse(b"{\"schema\":2,\"entries\":[]}").unwrap_err().to_string().contains("form 2"));
     }
 }

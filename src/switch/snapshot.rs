@@ -13,6 +13,7 @@ use crate::failure::{Class, Report};
 use crate::os::attributes::{self, Attributes};
 use crate::os::dir::{Dir, FileKind};
 use crate::os::{OsError, walk};
+use crate::saved::{self, SavedError};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -213,16 +214,14 @@ impl Snapshots {
         let place = self.state.join(SNAPSHOTS_NAME).join(switch.to_string());
         let Some(directory) = Dir::open_if_exists(&place)? else { return Ok(None) };
         let bytes = directory.read("index", INDEX_BYTES_MAX)?;
-        let corrupt = |why: String| Report {
+        let broken = "remove that directory: a rollback then leaves the configuration as it is, and says so";
+        let corrupt = |error: SavedError| Report {
             class: Class::Failed,
-            message: format!("cannot use {}: {why}", place.join("index").display()),
+            message: format!("cannot use {}: {error}", place.join("index").display()),
             causes: Vec::new(),
-            hint: Some(
-                "remove that directory: a rollback then leaves the configuration as it is, and says so".to_owned(),
-            ),
+            hint: error.hint(broken),
         };
-        let snapshot: Snapshot = serde_json::from_slice(&bytes).map_err(|error| corrupt(error.to_string()))?;
-        if snapshot.schema == SCHEMA { Ok(Some(snapshot)) } else { Err(corrupt("it has another form".to_owned())) }
+        saved::parse(&bytes, SCHEMA).map(Some).map_err(corrupt)
     }
 
     /// The newest snapshot that was taken while `release` ran: its configuration when it was left last.

@@ -1,6 +1,7 @@
 //! What an instance remembers of releases: bad (failed here) and declined (left by a person).
 
 use super::record::Switch;
+use crate::saved::{self, SavedError};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,11 @@ pub const VERDICTS_NAME: &str = "verdicts";
 /// Longest file read: some hundred releases with their reasons.
 pub const VERDICTS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
 
+const SCHEMA: u32 = 1;
+
 /// Why a release is not gone to by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Verdict {
     /// Since when.
     pub at: Timestamp,
@@ -22,6 +26,7 @@ pub struct Verdict {
 
 /// The verdicts of one instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Verdicts {
     schema: u32,
     /// Releases that did not come up or did not stay up here.
@@ -35,7 +40,7 @@ pub struct Verdicts {
 
 impl Default for Verdicts {
     fn default() -> Self {
-        Self { schema: 1, bad: BTreeMap::new(), declined: BTreeMap::new(), late: BTreeMap::new() }
+        Self { schema: SCHEMA, bad: BTreeMap::new(), declined: BTreeMap::new(), late: BTreeMap::new() }
     }
 }
 
@@ -75,7 +80,7 @@ impl Verdicts {
     }
 
     /// Reads the file's content.
-    pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(bytes)
+    pub fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
+        saved::parse(bytes, SCHEMA)
     }
 }

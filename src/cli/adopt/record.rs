@@ -10,6 +10,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::{OsError, units};
+use crate::saved;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -66,13 +67,11 @@ impl Adoption {
         let Some(directory) = Dir::open_if_exists(&layout.adoption(instance))? else { return Ok(None) };
         let Some(bytes) = directory.read_if_exists(RECORD_NAME, RECORD_LENGTH_MAXIMUM)? else { return Ok(None) };
         let path = directory.path().join(RECORD_NAME);
-        serde_json::from_slice(&bytes).map(Some).map_err(|error| Report {
+        saved::parse(&bytes, SCHEMA).map(Some).map_err(|error| Report {
             class: Class::Failed,
             message: format!("cannot understand {}", path.display()),
             causes: vec![error.to_string()],
-            hint: Some(
-                "it says how the package's agent is given back; see the manual for doing that by hand".to_owned(),
-            ),
+            hint: error.hint("it says how the package's agent is given back; see the manual for doing that by hand"),
         })
     }
 
@@ -177,11 +176,14 @@ impl Adoption {
             if self.unit_kept && units.stat(&kept)?.is_some() && stand_in::lies(&units, &self.unit)? == Lies::Nothing {
                 units.rename(&kept, &units, &self.unit)?;
             }
+            // Before it is off the record: a power cut must not leave what nobody knows of any more.
+            units.sync()?;
         }
         for path in &self.commands {
             if let (Some(directory), Some(name)) = (path.parent(), path.file_name()) {
                 if let Some(directory) = Dir::open_if_exists(directory)? {
                     directory.remove_file(name)?;
+                    directory.sync()?;
                 }
             }
         }
@@ -196,7 +198,8 @@ impl Adoption {
         let Some(adoptions) = layout.adoption(instance).parent().map(Dir::open_if_exists).transpose()?.flatten() else {
             return Ok(());
         };
-        adoptions.remove_tree(instance.as_str())
+        adoptions.remove_tree(instance.as_str())?;
+        adoptions.sync()
     }
 
     /// The commands that start the package's agent again, without sidle.

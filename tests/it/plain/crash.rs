@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// The instants that a run passed, each with how often: first and last pass of each are the ones to be killed at.
-fn instants(trace: &Path) -> Vec<String> {
+pub fn instants(trace: &Path) -> Vec<String> {
     let mut passes: BTreeMap<String, usize> = BTreeMap::new();
     for name in fs::read_to_string(trace).unwrap_or_default().lines() {
         *passes.entry(name.to_owned()).or_default() += 1;
@@ -221,7 +221,7 @@ fn settled(author: &Author, bundles: &[PathBuf]) -> Host {
 }
 
 /// Runs a supervisor with `variables` and asks for the switch, unless one is under way. True when the supervisor was killed.
-fn supervised(host: &Host, verb: &[&str], variables: &[(&str, &str)]) -> bool {
+pub fn supervised(host: &Host, verb: &[&str], variables: &[(&str, &str)]) -> bool {
     let mut supervisor = host.supervise_with(variables);
     let mut asked = false;
     eventually(60, "the supervisor is killed, or the switch ends", || {

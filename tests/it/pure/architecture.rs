@@ -10,7 +10,7 @@ const LINES_MAXIMUM: usize = 450;
 /// The floor whose modules meet only through floor 2.
 const SIBLINGS: u32 = 3;
 /// Macros are exported at the crate's root; they belong to these modules.
-const MACROS: [(&str, &str); 2] = [("crash_point", "os"), ("reports", "failure")];
+const MACROS: [(&str, &str); 3] = [("crash_point", "os"), ("effect", "os"), ("reports", "failure")];
 
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")

@@ -166,6 +166,40 @@ fn the_script_takes_the_stamp_from_what_lost_a_file_or_a_link_and_from_nothing_e
 }
 
 #[test]
+fn the_script_has_a_relenv_tree_that_lost_a_file_unpacked_out_of_a_new_archive() {
+    let directory = TempDir::new().unwrap();
+    let tree = directory.path().join(".ab12cd_root_salt_relenv");
+    for shell in ["dash", "bash", BUSYBOX] {
+        let _ = fs::remove_dir_all(&tree);
+        // As salt-ssh of 3008.5 leaves it: no stamp, the archive, and files as old as the release is.
+        fs::create_dir_all(tree.join("lib/python3.11/site-packages/salt")).unwrap();
+        fs::create_dir_all(tree.join("running_data/pki")).unwrap();
+        let source = "lib/python3.11/site-packages/salt/exceptions.py";
+        for name in [source, "salt-call", "salt-relenv.tar.xz", "minion", "ext_version", "running_data/pki/key"] {
+            fs::write(tree.join(name), name).unwrap();
+        }
+        done(
+            Command::new("touch").args(["-d", "300 days ago"]).arg(tree.join("salt-call")).arg(tree.join(source)),
+            "coreutils",
+        );
+        assert_eq!(look(shell, &tree), "", "{shell}: one that was unpacked just now is believed");
+        assert!(tree.join(".sidle-files").exists());
+        // What each call writes anew, and what nobody needs any more.
+        fs::write(tree.join("minion"), "another").unwrap();
+        fs::remove_file(tree.join("salt-relenv.tar.xz")).unwrap();
+        assert_eq!(look(shell, &tree), "", "{shell}: a whole tree is whole");
+        fs::write(tree.join("salt-relenv.tar.xz"), "an old archive").unwrap();
+        fs::remove_file(tree.join(source)).unwrap();
+        let said = look(shell, &tree);
+        assert!(said.contains("is to be deployed anew: 1 of its files are gone"), "{shell}: {said}");
+        // Without either, salt-ssh brings an archive and unpacks it.
+        assert!(
+            !tree.join("salt-call").exists() && !tree.join("salt-relenv.tar.xz").exists() && tree.join("lib").exists()
+        );
+    }
+}
+
+#[test]
 fn the_script_touches_no_tree_of_another_user_and_follows_no_link() {
     let directory = TempDir::new().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();

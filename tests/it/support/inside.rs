@@ -2,6 +2,7 @@
 
 use super::repositories::metadata_of;
 use super::trees;
+use jiff::Timestamp;
 use serde_json::Value;
 use sidle::bundle::member::ReleaseId;
 use sidle::bundle::unpack::PayloadSource;
@@ -48,13 +49,13 @@ impl Inside {
     }
 
     pub fn install(&self, bundle: &[u8]) -> Result<Installed, Report> {
+        self.install_on(sidle::os::clock::now(), bundle)
+    }
+
+    /// The same at another time.
+    pub fn install_on(&self, now: Timestamp, bundle: &[u8]) -> Result<Installed, Report> {
         let keyring = Keyring::open(&self.layout.trust())?;
-        let authority = Judge {
-            keyring: &keyring,
-            now: sidle::os::clock::now(),
-            expiry: Expiry::BY_HAND,
-            adoption: Adoption::Store,
-        };
+        let authority = Judge { keyring: &keyring, now, expiry: Expiry::BY_HAND, adoption: Adoption::Store };
         let host = Fitness::look();
         let place = self.placement(&host);
         Ok(install(bundle, &authority, None, &place)?)

@@ -11,6 +11,7 @@ pub mod packages;
 pub mod ports;
 pub mod programs;
 pub mod releases;
+pub mod replay;
 pub mod repositories;
 pub mod salt;
 pub mod scene;

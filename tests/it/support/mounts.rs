@@ -9,6 +9,8 @@ use tempfile::TempDir;
 /// How often and after what pause unmounting is tried.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
+/// xfs takes no less. The image is sparse.
+const JOURNALED_BYTES: u64 = 320 << 20;
 
 /// A mounted file system; unmounted when dropped.
 pub struct Mounted {
@@ -54,7 +56,30 @@ impl Mounted {
         })
     }
 
-    /// Unmounts what `ext4` made, lets somebody work on the image, and mounts it again. Nothing on it may be open.
+    /// A file system with a journal on a loop device: `ext4` or `xfs`, as small as both may be.
+    pub fn journaled(kind: &str) -> Self {
+        Self::new(&|directory| {
+            let image = directory.join("image");
+            std::fs::File::create(&image).unwrap().set_len(JOURNALED_BYTES).unwrap();
+            run(&format!("mkfs.{kind}"), &["-q", text(&image)]);
+            ["-t", kind, "-o", "loop", text(&image)].map(str::to_owned).to_vec()
+        })
+    }
+
+    /// A power cut: whatever is not on the disk yet is lost, and nothing can be written any more. `offline` brings the file system back.
+    #[expect(unsafe_code, reason = "no library has a safe call for it")]
+    pub fn cut_power(&self) {
+        use rustix::ioctl::{Setter, ioctl, opcode};
+        // FS_IOC_SHUTDOWN of linux/fs.h (XFS_IOC_GOINGDOWN, EXT4_IOC_SHUTDOWN), and its flag NOLOGFLUSH: the journal's memory is lost, too.
+        const SHUTDOWN: rustix::ioctl::Opcode = opcode::read::<u32>(b'X', 125);
+        const NOLOGFLUSH: u32 = 2;
+        let point = std::fs::File::open(&self.point).unwrap();
+        // SAFETY: the call reads one u32, which outlives it.
+        unsafe { ioctl(&point, Setter::<SHUTDOWN, u32>::new(NOLOGFLUSH)) }
+            .expect("this test needs file systems that can be shut down");
+    }
+
+    /// Unmounts what `ext4` and `journaled` made, lets somebody work on the image, and mounts it again. Nothing on it may be open.
     pub fn offline(&self, work: impl FnOnce(&Path)) {
         let image = self.point.with_file_name("image");
         run("umount", &[text(&self.point)]);

@@ -220,9 +220,19 @@ impl Host {
         host
     }
 
+    /// An empty root.
+    pub fn bare() -> Self {
+        Self { directory: tempfile::Builder::new().prefix("host").tempdir().unwrap() }
+    }
+
     /// Another root with the same content. Nothing may be running on this one.
     pub fn copy(&self) -> Self {
-        let directory = tempfile::Builder::new().prefix("host").tempdir().unwrap();
+        self.copy_to(&std::env::temp_dir())
+    }
+
+    /// The same below a directory.
+    pub fn copy_to(&self, place: &Path) -> Self {
+        let directory = tempfile::Builder::new().prefix("host").tempdir_in(place).unwrap();
         let from = self.directory.path().join(".");
         assert!(Command::new("cp").arg("-a").arg(from).arg(directory.path()).status().unwrap().success());
         Self { directory }

@@ -1,6 +1,7 @@
 """A stream of jobs: publishes them, listens for what comes of them, and reports what became of each.
 
     publish OPTIONS    publishes until standard input ends; one JSON line a job into OPTIONS["log"]
+    batch OPTIONS      runs a job as a batch (`salt -b 1`) now and then until standard input ends; one JSON line for each into OPTIONS["log"]
     listen OPTIONS     writes the events of the master's bus into OPTIONS["log"] until standard input ends
     report OPTIONS     prints one JSON object: see `report`
 
@@ -23,6 +24,10 @@ BEHIND_SECONDS = 1.0
 PUBLISH_SECONDS = 5
 # Scheduled jobs at the end of the stream may not have run yet.
 TICK_MARGIN_SECONDS = 5
+# How long after a batch the next one begins.
+BATCH_SECONDS = 20
+# What of a minion's main process takes longest: modules and configuration are loaded anew.
+REFRESHES = [f"saltutil.refresh_{what}" for what in ("grains", "pillar", "modules", "beacons")]
 # The tests' cron job: `* * * * * */10`.
 CRON_SECONDS = 10
 
@@ -105,9 +110,31 @@ def job(options, number, name):
         return "long", "mark.sleep", [options["once_seconds"], name]
     if options["long_every"] and number % options["long_every"] == 2:
         return "long", "mark.sleep", [options["long_seconds"], name]
+    if options["mixed"] and number % 5 == 1:
+        return "refresh", ["mark.run", REFRESHES[number // 5 % len(REFRESHES)]], [[name], []]
+    if options["mixed"] and number % 5 == 4:
+        return "queued", ["mark.run", "state.single"], [[name], ["test.nop", f"name={name}", "queue=True"]]
     if options["compound_every"] and number % options["compound_every"] == 3:
         return "compound", ["test.echo", "mark.run"], [[name], [name]]
     return "short", "mark.run", [name]
+
+
+def batch(options):
+    import salt.client
+
+    log = Log(options["log"])
+    client = salt.client.LocalClient(c_path=options["config"], auto_reconnect=True)
+    log.write(ready=time.time())
+    for number in itertools.count(1):
+        if not options["mixed"] or ended(BATCH_SECONDS):
+            return
+        name = f"batch-{options['name']}-{number}"
+        try:
+            answers = list(client.cmd_batch(options["minion"], "mark.run", [name], batch="1"))
+            log.write(batch=name, answered=any(answer.get(options["minion"]) == name for answer in answers))
+        except Exception as error:  # whatever it is, the stream goes on
+            log.write(batch=name, answered=False, error=f"{type(error).__name__}: {error}")
+            client = again(options, client)
 
 
 def listen(options):
@@ -223,6 +250,20 @@ def ticks(found, since, until, cron_seconds):
     }
 
 
+def is_batch(mark):
+    return mark.name.startswith("batch-")
+
+
+def batches(masters, found):
+    """What became of the batches, whose job ids are Salt's own: asked for, answered, executed, and executed more than once."""
+    told = [entry for master in masters for entry in lines(master["batches"]) if "batch" in entry]
+    runs = collections.Counter(mark.name for mark in found if mark.what == "run" and is_batch(mark))
+    return {
+        "asked": len(told), "answered": sum(entry["answered"] for entry in told), "executed": len(runs),
+        "twice": sorted(name for name, count in runs.items() if count > 1),
+    }  # fmt: skip
+
+
 def quantile(values, part):
     return sorted(values)[min(int(len(values) * part), len(values) - 1)] if values else None
 
@@ -312,7 +353,8 @@ def report(options):
         longest_gap_seconds=longest[0], longest_gap_at=longest[1],
         p50_seconds=quantile(delays, 0.5), p99_seconds=quantile(delays, 0.99),
         first_third_p50_seconds=quantile(delays[:third], 0.5), last_third_p50_seconds=quantile(delays[-third:], 0.5),
-        unasked=sorted(jid for jid in begun if jid not in known and begun[jid]),
+        unasked=sorted(jid for jid in begun if jid not in known and any(not is_batch(mark) for mark in begun[jid])),
+        batches=batches(options["masters"], found),
         releases=dict(collections.Counter(runs[0].release for runs in begun.values() if runs)),
         startup_states=sum(mark.what == "startup" for mark in found),
         mine_updates=sum(mark.what == "mine" for mark in found),
@@ -322,4 +364,4 @@ def report(options):
 
 
 if __name__ == "__main__":
-    {"publish": publish, "listen": listen, "report": report}[sys.argv[1]](json.loads(sys.argv[2]))
+    {"publish": publish, "batch": batch, "listen": listen, "report": report}[sys.argv[1]](json.loads(sys.argv[2]))

@@ -161,12 +161,14 @@ pub struct Plan {
     pub refresh_every: u32,
     /// One job of this many seconds, as the job of this number.
     pub once: Option<(u32, u32)>,
+    /// Two of five refresh something or queue a state, too; and batches beside them.
+    pub mixed: bool,
 }
 
 impl Plan {
     /// Mostly short jobs, every seventh compound, every twentieth of 12 s.
     pub fn of(rate: f64) -> Self {
-        Self { rate, compound_every: 7, long_every: 20, long_seconds: 12, refresh_every: 0, once: None }
+        Self { rate, compound_every: 7, long_every: 20, long_seconds: 12, refresh_every: 0, once: None, mixed: false }
     }
 
     /// Short and compound jobs only.
@@ -203,14 +205,15 @@ impl Stream {
             since: now(),
         };
         // Listeners first: no answer may come unheard.
-        for (verb, log) in [("listen", "events"), ("publish", "published")] {
+        let verbs = [("listen", "events"), ("publish", "published"), ("batch", "batches")];
+        for (verb, log) in verbs.into_iter().take(if plan.mixed { 3 } else { 2 }) {
             stream.since = now();
             for (number, place) in stream.masters.clone().iter().enumerate() {
                 let options = json!({
                     "config": place.configuration, "log": stream.log(log, number), "minion": minion, "name": format!("m{number}"),
                     "rate": plan.rate, "compound_every": plan.compound_every, "long_every": plan.long_every,
                     "long_seconds": plan.long_seconds, "once_number": plan.once.map(|once| once.0),
-                    "once_seconds": plan.once.map(|once| once.1), "refresh_every": plan.refresh_every,
+                    "once_seconds": plan.once.map(|once| once.1), "refresh_every": plan.refresh_every, "mixed": plan.mixed,
                 });
                 let errors = fs::File::create(stream.log(&format!("{verb}-errors"), number)).unwrap();
                 let mut command = program(place, verb, &options);
@@ -250,8 +253,13 @@ impl Stream {
 
     /// The events of the masters' buses so far.
     pub fn events(&self) -> Vec<Value> {
-        let texts = (0..self.masters.len()).map(|number| fs::read_to_string(self.log("events", number)).unwrap());
-        texts.flat_map(|text| text.lines().flat_map(serde_json::from_str).collect::<Vec<_>>()).collect()
+        (0..self.masters.len()).flat_map(|number| self.events_of(number)).collect()
+    }
+
+    /// The same of one master.
+    pub fn events_of(&self, master: usize) -> Vec<Value> {
+        let text = fs::read_to_string(self.log("events", master)).unwrap();
+        text.lines().flat_map(serde_json::from_str).collect()
     }
 
     /// Seconds since the stream began, as reports have them.
@@ -291,7 +299,7 @@ impl Stream {
     }
 
     fn report(&self, until: f64) -> Report {
-        let master = |(number, place): (usize, &MasterPlace)| json!({"cache": place.cache, "published": self.log("published", number), "events": self.log("events", number)});
+        let master = |(number, place): (usize, &MasterPlace)| json!({"cache": place.cache, "published": self.log("published", number), "events": self.log("events", number), "batches": self.log("batches", number)});
         let masters: Vec<Value> = self.masters.iter().enumerate().map(master).collect();
         let options = json!({
             "masters": masters, "marks": self.marks, "gate": self.gate, "minion": self.minion, "since": self.since, "until": until,
@@ -354,6 +362,15 @@ pub struct Ticks {
     pub on_start: u32,
 }
 
+/// What became of the batches of a mixed plan.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Batches {
+    pub asked: u32,
+    pub answered: u32,
+    pub executed: u32,
+    pub twice: Vec<String>,
+}
+
 /// Jobs, so many that a failure's story has only their number.
 #[derive(Clone, Deserialize)]
 pub struct Jobs(Vec<JobSeen>);
@@ -411,6 +428,7 @@ pub struct Report {
     /// Jobs executed by each release.
     pub releases: BTreeMap<String, u32>,
     pub ticks: Ticks,
+    pub batches: Batches,
 }
 
 impl Report {

@@ -103,6 +103,9 @@ class Places:
             self.refused = "ipc_mode is tcp: two processes cannot have the same ports"
         elif opts.get("source_ret_port") or opts.get("source_publish_port"):
             self.refused = "source_ret_port or source_publish_port is set: two processes cannot connect from the same port"
+        elif opts.get("resume_jobs_on_restart"):
+            # No released Salt has it; one that does runs what the other process is still at.
+            self.refused = "resume_jobs_on_restart is set: the new process would run the old one's jobs a second time"
         elif longest > LONGEST_SOCKET_PATH:
             self.refused = f"sock_dir is too long: {own} leaves no room for the names of sockets"
         if self.refused is not None:

@@ -736,6 +736,22 @@ class SeatTest(unittest.TestCase):
         self.assertEqual(masters.configured({"master": "a, b", "master_type": "distributed"}), ["a", "b"])
         self.assertEqual(masters.configured({"master": "a", "master_type": "disable"}), [])
 
+    def test_what_two_processes_of_one_minion_would_do_twice_or_fight_for_refuses_the_overlap(self):
+        def refusal(**options):
+            with tempfile.TemporaryDirectory() as folder:
+                place = places.Places(seat.Seat(os.path.join(folder, "gate"), os.getpid(), "active"))
+                opts = {"sock_dir": os.path.join(folder, "sockets"), "id": "a", "__role": "minion", **options}
+                with unittest.mock.patch.object(sys, "argv", ["salt-minion"]):
+                    place.move(opts)
+                self.assertEqual(place.refused is None, opts["sock_dir"] == place.sock_dir, "it stays where it is, or moves")
+                return place.refused
+
+        self.assertIsNone(refusal())
+        self.assertIsNone(refusal(resume_jobs_on_restart=False))
+        self.assertIn("resume_jobs_on_restart", refusal(resume_jobs_on_restart=True))
+        self.assertIn("ipc_mode", refusal(ipc_mode="tcp"))
+        self.assertIn("master_type", refusal(master_type="disable"))
+
     def test_only_the_main_process_makes_its_directories(self):
         with tempfile.TemporaryDirectory() as folder:
             opts = {"sock_dir": os.path.join(folder, "sockets"), "id": "a", "__role": "minion", "user": "root"}

@@ -2,6 +2,7 @@
 
 use jiff::{Timestamp, ToSpan as _};
 use sidle::failure::Class;
+use sidle::saved::SavedError;
 use sidle::switch::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM, STORIES_MAXIMUM};
 use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
 use sidle::switch::machine::{self, Course, Former, Found, SETBACKS_MAXIMUM, STEPS_MAXIMUM};
@@ -409,10 +410,13 @@ fn a_journal_that_contradicts_itself_is_not_acted_on() {
     let text = String::from_utf8(sound.to_bytes()).unwrap();
     assert!(matches!(
         Journal::parse(text.replace("\"schema\":1", "\"schema\":2").as_bytes()),
-        Err(JournalError::Schema(2))
+        Err(JournalError::Saved(SavedError::Newer(_)))
     ));
-    assert!(matches!(Journal::parse(&text.as_bytes()[..40]), Err(JournalError::Form(_))));
-    assert!(matches!(Journal::parse(text.replace("setbacks", "set").as_bytes()), Err(JournalError::Form(_))));
+    assert!(matches!(Journal::parse(&text.as_bytes()[..40]), Err(JournalError::Saved(SavedError::Form(_)))));
+    assert!(matches!(
+        Journal::parse(text.replace("setbacks", "set").as_bytes()),
+        Err(JournalError::Saved(SavedError::Newer(_)))
+    ));
     assert!(Journal::parse(b"").is_err());
 }
 
@@ -424,10 +428,14 @@ fn a_spoilt_file_is_told_with_its_cause_and_a_remedy() {
         (error.to_string(), error.source().is_some(), error.hint().unwrap())
     };
     let move_away = "move the file away: a new journal is begun from `current`, which names a release that has worked";
-    let (form, schema) = ("cannot read the journal of switches", "it has form 2, this program knows form 1");
-    assert_eq!(told("{"), (form.to_owned(), true, move_away.to_owned()));
-    let newer = "use the version of sidle that wrote it, or a newer one".to_owned();
-    assert_eq!(told(&text.replace("\"schema\":1", "\"schema\":2")), (format!("{form}: {schema}"), false, newer));
+    let form = "cannot read the journal of switches";
+    let cut_off = format!("{form}: EOF while parsing an object at line 1 column 1");
+    assert_eq!(told("{"), (cut_off, true, move_away.to_owned()));
+    let newer = "install the version of sidle that wrote it, or a newer one; the file is left as it is".to_owned();
+    let schema = format!("{form}: written by a newer sidle: it has form 2, this program knows form 1");
+    assert_eq!(told(&text.replace("\"schema\":1", "\"schema\":2")), (schema, true, newer.clone()));
+    let field = format!("{form}: written by a newer sidle: unknown field `parted_at`");
+    assert_eq!(told(&text.replace("\"last_id\":1", "\"last_id\":1,\"parted_at\":2")), (field, true, newer));
     let contradiction = "cannot use the journal of switches: its live switch is not the last one".to_owned();
     assert_eq!(told(&text.replace("\"last_id\":1", "\"last_id\":2")), (contradiction, false, move_away.to_owned()));
     let history = History::parse(b"{").unwrap_err();
@@ -530,5 +538,6 @@ fn a_switch_is_in_the_history_once_and_the_oldest_go_first() {
     let mut torn = long.to_bytes();
     torn.truncate(torn.len() - 9);
     let error = History::parse(&torn).unwrap_err().to_string();
-    assert_eq!(error, format!("cannot read line {HISTORY_ENTRIES_MAXIMUM} of the history of switches"));
+    let line = format!("cannot read line {HISTORY_ENTRIES_MAXIMUM} of the history of switches: EOF while parsing");
+    assert!(error.starts_with(&line), "{error}");
 }

@@ -1,0 +1,33 @@
+//! `plain::durability` after every single step, with more ways to shuffle: a minute of both cores.
+
+use crate::plain::durability::{Extent, adopt, collect, give_back, install, repair, switch};
+
+#[test]
+fn an_install_cut_off_after_every_step_leaves_a_whole_release_or_none() {
+    install(Extent::Every);
+}
+
+#[test]
+fn a_repair_cut_off_after_every_step_moves_nothing_in_that_is_half_written() {
+    repair(Extent::Every);
+}
+
+#[test]
+fn a_collection_cut_off_after_every_step_leaves_whole_releases_only() {
+    collect(Extent::Every);
+}
+
+#[test]
+fn a_switch_cut_off_after_every_step_leaves_a_release_that_worked() {
+    switch(Extent::Every);
+}
+
+#[test]
+fn an_adoption_cut_off_after_every_step_can_be_taken_back() {
+    adopt(Extent::Every);
+}
+
+#[test]
+fn an_adoption_given_back_and_cut_off_after_every_step_leaves_no_stand_in_that_nobody_knows_of() {
+    give_back(Extent::Every);
+}
