@@ -42,14 +42,9 @@ impl Driver {
                 }
                 Ok(self.start(live, side, processes))
             }
-            Act::Prove(_) | Act::HandOver | Act::Watch if unguardable(live, processes).is_some() => {
-                Ok(Outcome::Failed(unguardable(live, processes).unwrap_or_default()))
-            }
-            Act::Prove(side) => Ok({
-                match self.lacks(live, side, processes, now, Proof::OfThisPhase)? {
-                    Lack::Nothing => Outcome::Done,
-                    Lack::Own(missing) | Lack::Shared(missing) => Outcome::NotYet(missing),
-                }
+            Act::Prove(side) => Ok(match self.lacks(live, side, processes, now, Proof::OfThisPhase)? {
+                Lack::Nothing => Outcome::Done,
+                Lack::Own(missing) | Lack::Shared(missing) => Outcome::NotYet(missing),
             }),
             Act::HandOver => self.hand_over(live, processes, now),
             Act::Watch => Ok(match self.lacks(live, Side::Trial, processes, now, Proof::OfLate)? {
@@ -188,22 +183,6 @@ pub(super) fn gone(live: &Switch, processes: &mut Processes) -> Option<Outcome> 
         }
     }
     None
-}
-
-/// Why the process on trial must not be beside another one: its guard says so, or is not there while the agent works. It would take every job a
-/// second time.
-fn unguardable(live: &Switch, processes: &mut Processes) -> Option<String> {
-    let trial = live.which(Side::Trial).filter(|_| live.former() == Former::Beside)?;
-    if let Some(report) = processes.report(trial) {
-        return report.forbids_overlap();
-    }
-    let reached = processes.health(trial, None)?.proven();
-    (!reached.is_empty()).then(|| {
-        format!(
-            "it is connected to {} while its guard says nothing: it would do every job a second time",
-            reached.join(", ")
-        )
-    })
 }
 
 /// A report that is not too old to be believed.

@@ -107,6 +107,8 @@ pub struct Driver {
     pub(super) backlog: Backlog,
     /// Since when the guard of the side on its way out says nothing.
     pub(super) silent_since: Option<Duration>,
+    /// The process on trial whose guard has reported: a report that is gone since then is somebody's who cleaned up.
+    pub(super) reported: Option<u32>,
     /// Since when the new process has not heard of jobs that the old one had to take.
     pub(super) deaf_since: Option<Duration>,
 }
@@ -143,6 +145,7 @@ impl Driver {
             unreadable,
             backlog,
             silent_since: None,
+            reported: None,
             deaf_since: None,
         })
     }
@@ -377,8 +380,8 @@ impl Driver {
         if self.performed.replace(act).is_none() {
             debug!(instance = %live.instance, phase = %live.phase, act = ?act, "switch {} acts", live.id);
         }
-        let outcome = match gone(&live, processes) {
-            Some(lost) => lost,
+        let outcome = match gone(&live, processes).or_else(|| self.goes_round(&live, processes)) {
+            Some(ending) => ending,
             None => self.perform(act, &live, processes, now)?,
         };
         self.tell_ends(processes);

@@ -171,6 +171,27 @@ impl Driver {
         Ok(if gone { Outcome::Done } else { Outcome::NotYet("the old process to be gone".to_owned()) })
     }
 
+    /// The process on trial must not be beside another one: its guard says so, or has never said anything while the agent works. It would do every job
+    /// a second time. None: it may.
+    pub(super) fn goes_round(&mut self, live: &Switch, processes: &mut Processes) -> Option<Outcome> {
+        let serves_soon = matches!(live.phase, Phase::Proving | Phase::Handing | Phase::Probation);
+        let trial = live.which(Side::Trial).filter(|_| serves_soon && live.former() == Former::Beside)?;
+        let leader = processes.of(trial).map(|record| record.leader.pid);
+        if let Some(report) = processes.report(trial) {
+            self.reported = leader;
+            return report.forbids_overlap().map(Outcome::Failed);
+        }
+        if self.reported == leader {
+            return None;
+        }
+        let reached = processes.health(trial, None)?.proven().join(", ");
+        (!reached.is_empty()).then(|| {
+            Outcome::Failed(format!(
+                "it is connected to {reached} while its guard says nothing: it would do every job a second time"
+            ))
+        })
+    }
+
     /// What a new process that is healthy lacks still to become the one, however long it was on probation: an answer of this probation, jobs that
     /// the old one hears and it doesn't, and what the old one has still to read. None: nothing.
     pub(super) fn not_proven_yet(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
