@@ -145,7 +145,7 @@ fn jobs_as_threads_scheduled_jobs_queued_jobs_and_leftovers() {
     let queue = threads.path("var/cache/salt/minion/queues/127.0.0.1/job_queue");
     fs::create_dir_all(&queue).unwrap();
     fs::write(queue.join("queued_1700000000000000_20231114221320000000.p"), b"").unwrap();
-    let jobs = threads.busy_with("job queue");
+    let jobs = threads.busy_with("job_queue");
     assert_eq!(jobs[0].id, "20231114221320000000");
     fs::remove_file(queue.join("queued_1700000000000000_20231114221320000000.p")).unwrap();
     threads.idle(1);

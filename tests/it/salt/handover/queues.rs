@@ -116,3 +116,22 @@ fn a_lock_that_a_minion_was_ended_with_keeps_no_state_waiting() {
     let answer = scene.master().call(ID, &["state.single", "test.nop", "name=x", "queue=True"]);
     assert!(answer.contains("'result': True"), "{answer}");
 }
+
+#[test]
+fn states_that_wait_in_a_queue_which_both_releases_read_are_run_once_by_the_new_one() {
+    let scene = Scene::with(&Wanted::of(&[OLD, NEWEST]));
+    let file = scene.host.path("both");
+    publish_three(&scene, &file, &queues(&scene)[1]);
+    overlap(&scene, "switch", &[&format!("{NEWEST}-1")]);
+    let found = eventually(60, "all have run", || match fs::read_to_string(&file).unwrap_or_default() {
+        found if found.lines().count() >= 3 => Ok(found),
+        found => Err(found),
+    });
+    let releases = [("first", OLD), ("second", NEWEST), ("third", NEWEST)];
+    let is_so = |(line, (name, release)): (&str, &(&str, &str))| {
+        line.starts_with(name) && line.contains(&format!("/{release}-1/"))
+    };
+    assert_eq!(found.lines().count(), releases.len(), "{found}");
+    assert!(found.lines().zip(&releases).all(is_so), "{found}");
+    assert_eq!(queues(&scene).map(|queue| waiting(&queue)), [0, 0]);
+}
