@@ -1,6 +1,6 @@
 //! The driver's acts: what each phase of a switch does, and what it comes to.
 
-use super::asked::{PROOF_WAIT, Proof};
+use super::asked::{Asked, PROOF_WAIT, Proof};
 use super::drive::{Driver, Moment};
 use super::error::DriveError;
 use super::processes::{Frozen, Look, Processes, Which, described};
@@ -159,10 +159,16 @@ impl Driver {
         }
         let waited = now.since_boot.saturating_sub(self.entered);
         if side == Side::Former && report.returns_nowhere() && waited >= RETURN_WAIT {
-            let note =
-                format!("{} could not be delivered: the old process reaches none of its peers", report.returning());
-            self.believe(self.journal.noted(&[note]), now)?;
-            return Self::finish(side, live, processes);
+            // Its peers may be back: it is asked once more.
+            if self.asked.number == 0 {
+                self.asked = Asked::at(now);
+            }
+            if report.prove >= self.asked.number {
+                let note =
+                    format!("{} could not be delivered: the old process reaches none of its peers", report.returning());
+                self.believe(self.journal.noted(&[note]), now)?;
+                return Self::finish(side, live, processes);
+            }
         }
         if let Some(work) = report.unfinished() {
             return Ok(Outcome::NotYet(work));

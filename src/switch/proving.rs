@@ -214,7 +214,10 @@ impl Driver {
                 return Ok(Lack::Own(format!("its guard has said nothing for {silent:.0} s")));
             }
         }
-        let Some(missing) = health.lacks(&live.baseline) else { return Ok(Lack::Nothing) };
+        let Some(missing) = health.lacks(&live.baseline) else {
+            self.tell_of_a_move(live, (side, proof), &health.proven(), now)?;
+            return Ok(Lack::Nothing);
+        };
         if proof == Proof::OfThisPhase && self.is_served_enough(live, &health, &missing, now)? {
             return Ok(Lack::Nothing);
         }
@@ -228,6 +231,23 @@ impl Driver {
         let down = matches!(lack, Lack::Shared(_));
         self.believe(self.journal.with_peers_down(down), now)?;
         Ok(lack)
+    }
+
+    /// An agent that needs one of several peers may come up with another one than the process before it: jobs come from there from now on.
+    fn tell_of_a_move(
+        &mut self,
+        live: &Switch,
+        (side, proof): (Side, Proof),
+        reached: &[String],
+        now: Moment,
+    ) -> Result<(), DriveError> {
+        let moves = !live.baseline.is_empty() && !reached.iter().any(|name| live.baseline.contains(name));
+        if moves && side == Side::Trial && proof == Proof::OfThisPhase {
+            let (new, old) = (reached.join(", "), live.baseline.join(", "));
+            let note = format!("it moves: the new process has come to {new}, the one before was with {old}");
+            self.believe(self.journal.noted(&[note]), now)?;
+        }
+        Ok(())
     }
 
     /// Nobody has shown which peers can be reached, and the others had their time: one that is down is no reason to reach none. From now on
