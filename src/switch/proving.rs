@@ -226,7 +226,7 @@ impl Driver {
             Some(full) => {
                 Lack::Shared(format!("{full}, so that the new process cannot say how it is: make room there"))
             }
-            None => self.compared(live, side, processes, floor, now, (&health, missing)),
+            None => self.compared(live, side, processes, (floor, proof), now, (&health, missing)),
         };
         let down = matches!(lack, Lack::Shared(_));
         self.believe(self.journal.with_peers_down(down), now)?;
@@ -275,7 +275,7 @@ impl Driver {
         live: &Switch,
         side: Side,
         processes: &mut Processes,
-        floor: Option<u64>,
+        (floor, proof): (Option<u64>, Proof),
         now: Moment,
         (health, missing): (&Health, String),
     ) -> Lack {
@@ -284,7 +284,8 @@ impl Driver {
         // While it still asks its peers, its connections speak for it.
         let answered = processes.report(former).is_none_or(|report| Some(report.prove) >= floor);
         let patient = now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT;
-        let floor = floor.filter(|_| answered || !patient);
+        // On probation it is not asked.
+        let floor = floor.filter(|_| proof == Proof::OfThisPhase && (answered || !patient));
         let Some(former) = processes.health(former, floor) else { return Lack::Own(missing) };
         let reached = former.proven();
         let needed: Vec<String> = live.baseline.iter().filter(|name| reached.contains(name)).cloned().collect();

@@ -45,7 +45,7 @@ fn a_run_that_is_full_in_the_middle_of_a_switch_is_named_and_held_against_no_rel
     host.reaches("proving");
     let full = host.path("run/full");
     fs::create_dir(&full).unwrap();
-    let filled = (0..).take_while(|number| fs::write(full.join(number.to_string()), "").is_ok()).count();
+    let filled = (0..1000).take_while(|number| fs::write(full.join(number.to_string()), "").is_ok()).count();
     assert!(filled > 50, "{filled}");
     // What is removed meanwhile may not come back.
     eventually(90, "it goes back by itself", || {

@@ -63,9 +63,12 @@ fn by_configuration(release: &str) {
     fs::remove_file(&key).unwrap();
     let place = scene.configuration().join("minion");
     let text = fs::read_to_string(&place).unwrap();
-    let text: String =
-        text.lines().filter(|line| !line.starts_with("master")).map(|line| format!("{line}\n")).collect();
-    fs::write(&place, format!("master: {}\nmaster_port: {}\n{text}", third.address, third.request_port())).unwrap();
+    let rest: Vec<&str> = text.lines().filter(|line| !line.starts_with("master")).collect();
+    fs::write(
+        &place,
+        format!("master: {}\nmaster_port: {}\n{}\n", third.address, third.request_port(), rest.join("\n")),
+    )
+    .unwrap();
     restarted(&scene, "another master with other keys, and a deaf minion", &[], SECONDS_WITH_RETURNS);
     Scene::answers_to(&third);
     assert!(key.exists());
@@ -80,7 +83,7 @@ fn by_name(release: &str) {
     assert!(status["supervisor"]["agent"]["lacks"].is_null(), "what runs is well: {status}");
     restarted(&scene, "the name has another address", &[], SECONDS);
     Scene::answers_to(&heir);
-    points_to(&scene.masters[0].address);
+    points_to(scene.masters[0].address);
     drop(heir);
     let last = restarted(&scene, "the name has another address, and the old one is gone", &[], SECONDS_WITH_RETURNS);
     println!("{}", last["notes"]);
