@@ -19,6 +19,7 @@
 //! seat 1300 active switch
 //! announce 1300                 this process may say that it is up
 //! prove 17                      each process makes one round trip to each peer for each new number
+//! prover 1300                   this process alone does; without such a line all do
 //! ```
 
 use super::Job;
@@ -115,6 +116,8 @@ pub struct Roles {
     pub announce: Option<u32>,
     /// The round trip that is asked for.
     pub prove: u64,
+    /// Who alone is asked; None: all.
+    pub prover: Option<u32>,
 }
 
 impl Roles {
@@ -131,6 +134,7 @@ impl Roles {
         lines.extend(self.seats.iter().map(|Seat { leader, role, origin }| format!("seat {leader} {role} {origin}")));
         lines.extend(self.announce.map(|leader| format!("announce {leader}")));
         lines.push(format!("prove {}", self.prove));
+        lines.extend(self.prover.map(|leader| format!("prover {leader}")));
         lines.join("\n") + "\n"
     }
 
@@ -294,7 +298,10 @@ mod tests {
             seats: vec![seat(1234, Role::Draining, Origin::Boot), seat(1300, Role::Active, Origin::Switch)],
             announce: Some(1300),
             prove: 17,
+            prover: None,
         };
+        let alone = Roles { prover: Some(1300), ..roles.clone() }.to_text(42);
+        assert!(alone.ends_with("prove 17\nprover 1300\n"), "{alone}");
         let text = roles.to_text(42);
         assert_eq!(
             text,

@@ -102,9 +102,9 @@ impl MinionConfig {
         let grains = content(&directory.join("grains"))?;
         let engines = content_of_all(&Self::read(directory)?.extension_directory.join("engines"))?;
         // What a host does not have leaves no trace.
-        let more =
-            [("grains", grains), ("engines", engines)].into_iter().filter_map(|(name, digest)| Some((name, digest?)));
-        let more = more.map(|(name, digest)| format!(" {name} {digest}")).collect::<Vec<_>>().concat();
+        let more = [("grains", grains), ("engines", engines)]
+            .map(|(name, digest)| digest.map_or_else(String::new, |digest| format!(" {name} {digest}")));
+        let more = more.concat();
         Ok(Digest::of(format!("{options:?} {:?}{more}", cached_id(directory)?).as_bytes()))
     }
 

@@ -335,7 +335,8 @@ impl Driver {
     }
 
     /// The gate can't be moved (a full /run, say). A switch that has not touched anything yet ends here; one that has waits for the gate as long as
-    /// its phase may last, and then goes back: whoever served goes on serving. To end the process on trial needs no gate.
+    /// its phase may last, and then goes back: whoever served goes on serving. To end the process on trial needs no gate,
+    /// nor does the end of a switch.
     pub fn hindered(&mut self, error: DriveError, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
         let Some(live) = self.journal.live.clone() else { return Err(error) };
         let waited = now.since_boot.saturating_sub(self.entered);
@@ -347,19 +348,19 @@ impl Driver {
             Phase::Starting | Phase::Proving | Phase::Handing | Phase::Probation | Phase::Returning => {
                 live.in_time(Outcome::NotYet(error.to_string()), waited, now.wall, &self.limits)
             }
-            Phase::Retreating => return self.step(processes, now),
-            Phase::Stopping
-            | Phase::Flipping
-            | Phase::Retiring
-            | Phase::Restarting
-            | Phase::Reproving
-            | Phase::Stranded
+            Phase::Retreating
             | Phase::Committed
             | Phase::RolledBack
             | Phase::Refused
             | Phase::Cancelled
             | Phase::Expired
-            | Phase::Abandoned => return Err(error),
+            | Phase::Abandoned => return self.step(processes, now),
+            Phase::Stopping
+            | Phase::Flipping
+            | Phase::Retiring
+            | Phase::Restarting
+            | Phase::Reproving
+            | Phase::Stranded => return Err(error),
         };
         // A gate that can't be moved says nothing of the release.
         let journal = self.journal.with_peers_down(true).advanced(&outcome, now.wall);

@@ -85,7 +85,7 @@ impl Processes {
         if let Some(leader) = self.of(Which::Foreign).map(|record| record.leader.pid) {
             // Alone from now on, whatever the roles said last.
             let seat = Seat { leader, role: Role::Active, origin: Origin::Boot };
-            self.assign(&Roles { seats: vec![seat], announce: Some(leader), prove: 0 })?;
+            self.assign(&Roles { seats: vec![seat], announce: Some(leader), prove: 0, prover: None })?;
         }
         self.running.retain(|running| running.record.foreign.is_none());
         self.save()

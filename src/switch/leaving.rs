@@ -42,10 +42,15 @@ impl Driver {
         let open = report.role != Role::Closed || report.serial < self.serial;
         let waited = now.since_boot.saturating_sub(self.entered);
         if !open && side == Side::Former && report.returns_nowhere() && waited >= RETURN_WAIT {
-            let note =
-                format!("{} could not be delivered: the old process reaches none of its peers", report.returning());
-            self.note(&note, now)?;
-            return Self::finish(side, live, processes);
+            // Its peers may be back: it is asked once more.
+            if self.asked.at < self.entered.saturating_add(RETURN_WAIT) {
+                self.asked = self.asked.again(now);
+            } else if report.prove >= self.asked.number {
+                let note =
+                    format!("{} could not be delivered: the old process reaches none of its peers", report.returning());
+                self.note(&note, now)?;
+                return Self::finish(side, live, processes);
+            }
         }
         let work = if open {
             let behind = behind.map(|names| format!("the old process to read what {names} published"));

@@ -22,9 +22,10 @@
 //! - [`hold`] is a person's word that an instance stays as it is, [`windows`] when switches may begin, [`schedule`] when one does.
 //! - [`grounds`] is what of the host each proven release stood on, [`rehearsed`] what came of a rehearsal after that had changed.
 //! - [`snapshot`] is what a configuration directory was before a trial, [`configuration`] when it is put back.
-//! - [`drive`] is the driver, [`acts`] what it does, [`leaving`] how the old process is closed and ended; [`processes`], [`running`] and [`ends`] are the agent's processes, [`rehearse`] a
-//!   rehearsal, [`rehearsing`] when there is one, [`preparing`] what it may lead to: that extras are laid over the new release ([`rebuild`]).
-//! - [`finishing`] are old processes that belong to no switch any more, and have jobs left.
+//! - [`drive`] is the driver, [`acts`] what it does, [`proving`] what a new process is measured by, [`leaving`] how the old one is closed and ended;
+//!   [`processes`], [`running`] and [`ends`] are the agent's processes, [`finishing`] old ones that belong to no switch any more and have jobs left,
+//!   [`rehearse`] a rehearsal, [`rehearsing`] when there is one, [`preparing`] what it may lead to: that extras are laid over the new release
+//!   ([`rebuild`]).
 //! - [`telling`] logs what changes in the journal, and which processes end.
 //! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
 //!

@@ -214,7 +214,10 @@ impl Driver {
                 return Ok(Lack::Own(format!("its guard has said nothing for {silent:.0} s")));
             }
         }
-        let Some(missing) = health.lacks(&live.baseline) else { return Ok(Lack::Nothing) };
+        let Some(missing) = health.lacks(&live.baseline) else {
+            self.tell_of_a_move(live, (side, proof), &health.proven(), now)?;
+            return Ok(Lack::Nothing);
+        };
         if proof == Proof::OfThisPhase && self.is_served_enough(live, &health, &missing, now)? {
             return Ok(Lack::Nothing);
         }
@@ -223,11 +226,28 @@ impl Driver {
             Some(full) => {
                 Lack::Shared(format!("{full}, so that the new process cannot say how it is: make room there"))
             }
-            None => self.compared(live, side, processes, floor, now, (&health, missing)),
+            None => self.compared(live, side, processes, (floor, proof), now, (&health, missing)),
         };
         let down = matches!(lack, Lack::Shared(_));
         self.believe(self.journal.with_peers_down(down), now)?;
         Ok(lack)
+    }
+
+    /// An agent that needs one of several peers may come up with another one than the process before it: jobs come from there from now on.
+    fn tell_of_a_move(
+        &mut self,
+        live: &Switch,
+        (side, proof): (Side, Proof),
+        reached: &[String],
+        now: Moment,
+    ) -> Result<(), DriveError> {
+        let moves = !live.baseline.is_empty() && !reached.iter().any(|name| live.baseline.contains(name));
+        if moves && side == Side::Trial && proof == Proof::OfThisPhase {
+            let (new, old) = (reached.join(", "), live.baseline.join(", "));
+            let note = format!("it moves: the new process has come to {new}, the one before was with {old}");
+            self.believe(self.journal.noted(&[note]), now)?;
+        }
+        Ok(())
     }
 
     /// Nobody has shown which peers can be reached, and the others had their time: one that is down is no reason to reach none. From now on
@@ -255,7 +275,7 @@ impl Driver {
         live: &Switch,
         side: Side,
         processes: &mut Processes,
-        floor: Option<u64>,
+        (floor, proof): (Option<u64>, Proof),
         now: Moment,
         (health, missing): (&Health, String),
     ) -> Lack {
@@ -264,7 +284,8 @@ impl Driver {
         // While it still asks its peers, its connections speak for it.
         let answered = processes.report(former).is_none_or(|report| Some(report.prove) >= floor);
         let patient = now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT;
-        let floor = floor.filter(|_| answered || !patient);
+        // On probation it is not asked.
+        let floor = floor.filter(|_| proof == Proof::OfThisPhase && (answered || !patient));
         let Some(former) = processes.health(former, floor) else { return Lack::Own(missing) };
         let reached = former.proven();
         let needed: Vec<String> = live.baseline.iter().filter(|name| reached.contains(name)).cloned().collect();

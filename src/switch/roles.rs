@@ -42,13 +42,15 @@ pub fn roles(live: &Switch, former: Option<Guarded>, trial: Option<Guarded>, bac
     };
     let settled = matches!(live.phase, Phase::Retiring) || live.phase.is_ended();
     let announce = first.filter(|_| settled).map(|guarded| guarded.leader);
-    Roles { seats, announce, prove }
+    // On probation the old process has shown what it can, and a fleet's masters are asked often enough.
+    let prover = trial.filter(|_| live.phase == Phase::Probation).map(|guarded| guarded.leader);
+    Roles { seats, announce, prove, prover }
 }
 
 /// The roles without a live switch.
 pub fn alone(process: Option<Guarded>, prove: u64) -> Roles {
     let seat = process.map(|guarded| Seat { leader: guarded.leader, role: Role::Active, origin: guarded.origin });
-    Roles { seats: seat.into_iter().collect(), announce: process.map(|guarded| guarded.leader), prove }
+    Roles { seats: seat.into_iter().collect(), announce: process.map(|guarded| guarded.leader), prove, prover: None }
 }
 
 /// What the side that doesn't serve may do.

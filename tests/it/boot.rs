@@ -34,6 +34,7 @@ fn survives(suite: &'static str) {
     supervisor_is_renewed(&machine);
     service_is_reloaded(&machine);
     service_is_restarted(&machine);
+    service_of_a_deaf_agent_is_restarted(&machine);
     service_is_stopped_and_started(&machine);
     // Each phase lasts until it is cut off: a release that never says that it is ready, and a long probation.
     let behaviour = machine.path("etc/demo-agent/behaviour-1.1");
@@ -115,6 +116,24 @@ fn service_is_restarted(machine: &Machine) {
     machine.inside(&["systemctl", "restart", UNIT]);
     assert_ne!(main_process(machine), supervisor);
     machine.done("restart");
+    machine.serves("1.0-1");
+    last_switch(machine, agent);
+}
+
+/// An agent that reaches nobody: the usual reflex helps, and costs no job that runs.
+fn service_of_a_deaf_agent_is_restarted(machine: &Machine) {
+    let agent = machine.agent();
+    machine.job("deaf", "sleep 8");
+    let deaf = format!("{}\n", agent.unwrap());
+    fs::write(machine.path("etc/demo-agent/unheard"), deaf).unwrap();
+    let asked = std::time::Instant::now();
+    machine.inside(&["systemctl", "restart", UNIT]);
+    eventually(20, "another process serves", || match machine.agent() {
+        other if other.is_some() && other != agent => Ok(()),
+        other => Err(format!("{other:?} {}", machine.status())),
+    });
+    println!("a deaf agent is served for after {:.1} s", asked.elapsed().as_secs_f32());
+    machine.done("deaf");
     machine.serves("1.0-1");
     last_switch(machine, agent);
 }

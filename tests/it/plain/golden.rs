@@ -164,7 +164,7 @@ fn the_gate_of_the_first_version_is_read_and_written_as_it_was() {
     assert_eq!((report.serial, report.wrapped.len(), report.peers[0].name.as_str()), (73, 1, "demo"));
     let seat =
         sidle::agent::gate::Seat { leader: 19003, role: Role::Active, origin: sidle::agent::gate::Origin::Switch };
-    let same = Roles { seats: vec![seat], announce: Some(19003), prove: 0 };
+    let same = Roles { seats: vec![seat], announce: Some(19003), prove: 0, prover: None };
     // Guards of older releases read it, byte by byte.
     assert_eq!(same.to_text(73), roles);
     assert_eq!(Roles::serial_of(&roles), 73);

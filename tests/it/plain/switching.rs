@@ -62,16 +62,13 @@ fn bad_releases_are_left(mode: &str) {
         assert_eq!(host.current().as_deref(), Some("1.0-1"), "{behaviour}");
         assert_eq!(host.answering(&format!("after-{behaviour}")), "1.0");
         assert!(mode == "idle" || host.agents() == before, "{behaviour}: the old process was touched");
-        let mut again = host.sidle(&["switch", DEMO, &release, "--mode", mode]);
-        let slow = behaviour == "hang" || (behaviour, mode) == ("silent", "idle");
-        assert!(
-            !slow || again.code == Some(5),
-            "it may only have been slow, and has a second try: {behaviour}: {again:?}"
-        );
-        if slow || (again.code == Some(5) && behaviour == "stuck") {
-            // On a busy machine it may have come to its time before it was stuck.
-            again = host.sidle(&["switch", DEMO, &release, "--mode", mode]);
+        // Beside an old process it is seen that they do not take over.
+        let may_be_slow = behaviour == "hang" || (mode == "idle" && ["silent", "stuck"].contains(&behaviour));
+        if may_be_slow {
+            // It may only have been slow: it has a second try.
+            assert_eq!(host.sidle(&["switch", DEMO, &release, "--mode", mode]).code, Some(5), "{behaviour}");
         }
+        let again = host.sidle(&["switch", DEMO, &release, "--mode", mode]);
         assert_eq!(again.code, Some(10), "{behaviour}: {again:?}");
         assert!(again.stderr.contains("--force"), "{again:?}");
     }

@@ -174,7 +174,7 @@ class Guard:
         if self.inherited and self.jobs.all_known():
             self.inherited = False
             self.attempt("leave the default places to others", self.places.let_go)
-        if roles:
+        if roles and (not roles.provers or self.seat.leader in roles.provers):
             self.proofs.demand(roles.prove, self.peer_names(), self.named_minions())
 
     # Jobs.

@@ -24,6 +24,8 @@ class Roles(NamedTuple):
     seats: dict
     announce: frozenset
     prove: int
+    # Who alone is to prove; empty: every process.
+    provers: frozenset = frozenset()
 
 
 def parse(text):
@@ -31,7 +33,7 @@ def parse(text):
     lines = text.split("\n")
     if lines[0] != HEADER:
         raise ValueError(f"cannot read roles: the first line is not {HEADER!r}")
-    serial, prove, seats, announce = 0, 0, {}, set()
+    serial, prove, seats, announce, provers = 0, 0, {}, set(), set()
     for line in lines[1:]:
         match line.split(" "):
             case ["serial", number]:
@@ -44,9 +46,11 @@ def parse(text):
                 announce.add(int(leader))
             case ["prove", number]:
                 prove = int(number)
+            case ["prover", leader]:
+                provers.add(int(leader))
             case _:
                 pass  # A later supervisor may say more.
-    return Roles(serial, seats, frozenset(announce), prove)
+    return Roles(serial, seats, frozenset(announce), prove, frozenset(provers))
 
 
 class RolesFile:

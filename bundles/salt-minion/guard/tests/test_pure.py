@@ -117,6 +117,10 @@ class RolesTest(unittest.TestCase):
         self.assertEqual((found.serial, found.prove, found.announce), (42, 17, {1300}))
         self.assertEqual(found.seats, {1234: ("draining", "boot"), 1300: ("active", "switch")})
 
+    def test_one_process_alone_may_be_asked_to_prove(self):
+        self.assertEqual(roles.parse("sidle-gate 1\nprove 3\n").provers, frozenset())
+        self.assertEqual(roles.parse("sidle-gate 1\nprove 3\nprover 7\n").provers, frozenset({7}))
+
     def test_unknown_lines_are_ignored(self):
         self.assertEqual(roles.parse(self.TEXT + "weather fine today\n\n"), roles.parse(self.TEXT))
 

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::ops::Range;
 use std::thread;
+use std::time::Instant;
 
 /// Jobs a second: what the slowest release carries on a busy machine of two cores.
 const RATE: f64 = 1.0;
@@ -180,4 +181,25 @@ pub(super) fn replayed(suite: &'static str, versions: [&str; 2], salt: &str) {
     scene.site.machine.cut_power();
     scene.site.machine.boot();
     scene.answers(1);
+}
+
+/// Its master is gone, and the configuration names another one: nobody is reached until the service is restarted, as anybody would.
+pub fn moved(suite: &'static str, versions: [&str; 2], salt: &str) {
+    let mut scene = Scene::new(suite, versions, salt);
+    let other = scene.master.start_twin();
+    let place = scene.site.machine.path("etc/salt/minion");
+    let port = |master: &Master| format!("master_port: {}\n", master.request_port());
+    let text = fs::read_to_string(&place).unwrap();
+    assert!(text.contains(&port(&scene.master)), "{text}");
+    fs::write(&place, text.replace(&port(&scene.master), &port(&other))).unwrap();
+    scene.master.kill();
+    let deaf = scene.site.alive();
+    let asked = Instant::now();
+    scene.site.sh(&format!("systemctl restart {}", scene.site.unit()));
+    eventually(START_SECONDS, "the other master is answered", || match other.call_within("5", ID, &["test.ping"]) {
+        answer if answer.contains("True") => Ok(()),
+        answer => Err(format!("{answer}\n{}", scene.logs())),
+    });
+    println!("a deaf minion answers {:.1} s after systemctl restart", asked.elapsed().as_secs_f32());
+    assert_ne!(scene.site.alive().agent, deaf.agent);
 }

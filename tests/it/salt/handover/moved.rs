@@ -63,9 +63,12 @@ fn by_configuration(release: &str) {
     fs::remove_file(&key).unwrap();
     let place = scene.configuration().join("minion");
     let text = fs::read_to_string(&place).unwrap();
-    let rest = text.lines().filter(|line| !line.starts_with("master"));
-    let text = rest.map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
-    fs::write(&place, format!("master: {}\nmaster_port: {}\n{text}", third.address, third.request_port())).unwrap();
+    let rest: Vec<&str> = text.lines().filter(|line| !line.starts_with("master")).collect();
+    fs::write(
+        &place,
+        format!("master: {}\nmaster_port: {}\n{}\n", third.address, third.request_port(), rest.join("\n")),
+    )
+    .unwrap();
     restarted(&scene, "another master with other keys, and a deaf minion", &[], SECONDS_WITH_RETURNS);
     Scene::answers_to(&third);
     assert!(key.exists());
@@ -106,4 +109,21 @@ fn a_master_whose_name_moves_serves_after_a_restart_of_3006() {
 #[test]
 fn a_master_whose_name_moves_serves_after_a_restart_of_3008() {
     by_name(NEWEST);
+}
+
+/// A new host comes up while one of its masters is down. Plain Salt serves the other one.
+#[test]
+fn a_first_switch_serves_the_masters_that_are_there_and_condemns_nothing() {
+    let scene = Scene::idle(&Wanted { settings: SETTINGS, ..Wanted::of(&[OLD]) });
+    let place = scene.configuration().join("minion");
+    let (master, text) = (&scene.masters[0], fs::read_to_string(&place).unwrap());
+    let one = format!("master: {}\nmaster_port: {}\n", master.address, master.request_port());
+    let nobody = format!("{SECOND}:1");
+    let both = format!("master: ['{}:{}', '{nobody}']\n", master.address, master.request_port());
+    assert!(text.contains(&one), "{text}");
+    fs::write(&place, text.replace(&one, &both)).unwrap();
+    scene.run(OLD);
+    let last = scene.history()[0].clone();
+    let notes = last["notes"].to_string();
+    assert!(notes.contains("alone") && notes.contains(&format!("{nobody}: not connected")), "{last}");
 }
