@@ -17,6 +17,12 @@ fn answers_from(scene: &Scene, version: &str) {
     assert!(answer.contains(version), "{answer}");
 }
 
+/// Whether a process has this in its command line.
+fn runs(command: &str) -> bool {
+    let processes = sidle::os::proc_fs::all().unwrap();
+    processes.iter().any(|process| crate::support::stage::command_of(process.pid).contains(command))
+}
+
 /// A job whose process is there.
 fn begins(scene: &Scene, arguments: &[&str]) {
     scene.master().publish(ID, arguments);
@@ -32,8 +38,9 @@ fn what_a_job_left_running_in_the_background_survives_the_end_of_the_old_process
     let scene = Scene::with(&Wanted::of(&[NEW, OLD]));
     let done = scene.host.path("background-done");
     let command = format!("sleep 30; touch {}", done.display());
-    let told = scene.master().call(ID, &["cmd.run", &command, "bg=True", "python_shell=True"]);
-    assert!(told.contains(ID), "{told}");
+    scene.master().call(ID, &["cmd.run", &command, "bg=True", "python_shell=True"]);
+    let told = || "it does not".to_owned();
+    eventually(10, "the command runs", || if runs(&command) { Ok(()) } else { Err(told()) });
     let ran = scene.switch(&[&format!("{OLD}-1"), "--mode", "overlap"]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
     assert!(!done.exists(), "the switch took so long that it shows nothing: {}", scene.history()[0]);
@@ -78,16 +85,13 @@ fn a_job_that_never_ends_holds_up_neither_a_rollback_nor_the_next_switch() {
 #[test]
 fn after_its_time_a_switch_is_over_and_the_last_job_of_the_old_process_is_answered_all_the_same() {
     let scene = Scene::with(&Wanted { settings: "retire_timeout = \"2s\"\n", ..Wanted::of(&[OLD, NEW]) });
-    let stream = scene.stream(&Plan { once: Some((2, 60)), ..Plan::short(1.0) });
+    let stream = scene.stream(&Plan { once: Some((2, 90)), ..Plan::short(1.0) });
     stream.run(4);
-    let begun = stream.age();
     let ran = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap"]);
-    let took = stream.age() - begun;
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
-    assert!(took < 50.0, "it was waited for: {took:.1} s");
     let last = scene.history()[0].clone();
     assert!(last["notes"].to_string().contains("goes on until it has finished: mark.sleep"), "{last}");
-    assert_eq!(finishing(&scene).len(), 1, "{}", scene.status());
+    assert_eq!(finishing(&scene).len(), 1, "the job was waited for: {}", scene.status());
     answers_from(&scene, NEW);
     let report = stream.end();
     report.assert_lossless("a job that outlives its switch");
