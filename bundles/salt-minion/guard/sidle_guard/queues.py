@@ -62,6 +62,8 @@ class Queues:
         # What the processes before this one have reported; None: not looked at yet, or done with.
         self._former = None
         self._forgotten = False
+        # What lay there before this process had run any job; None: not looked at.
+        self._found = None
         self._settled = set()
         # Locks and popped jobs, by when they were seen first.
         self._since = {}
@@ -86,6 +88,12 @@ class Queues:
     def directories(self):
         """Those that this process pops when it has the duties."""
         return sorted({directory for minion in self.guard.minions() for directory in self.of(minion.opts)})
+
+    def note(self, opts):
+        """Before the first minion object of this process: what waits already, in all places."""
+        if self._found is None:
+            places = [opts["cachedir"], *glob.glob(os.path.join(glob.escape(opts["cachedir"]), "queues", "*"))]
+            self._found = set(waiting([os.path.join(place, name) for place in places for name in NAMES], lambda path: True))
 
     # Who.
 
@@ -211,7 +219,7 @@ class Queues:
             return
         self._settled.add(own)
         if self._forgotten:
-            for path in waiting(own, lambda path: True):
+            for path in (self._found or set()).intersection(waiting(own, lambda path: True)):
                 log.error("sidle-guard: the job in %s was queued before another release ran here, and is not run any more", path)
                 _set_aside(path)
         for report in self._dead():

@@ -264,6 +264,7 @@ class _Wrapper:
                 return original(self, opts, *arguments, **options)
             master = opts.get("master")
             self._sidle_master = master if isinstance(master, str) else None
+            guard.attempt("look for queued jobs", lambda: guard.queues.note(opts))
             with guard.queues.locks_kept():
                 return original(self, opts, *arguments, **options)
 

@@ -139,14 +139,26 @@ class QueuesTest(unittest.TestCase):
     def test_a_trial_has_no_part_in_what_lies_in_its_queues_from_another_time(self):
         old, new = self.pair(queues.BY_MASTER, queues.ONE)
         self.put("state_queue", "queued_1_11.p")
+        new.queues.note(new.salt.opts)
         for role in ("standby", "draining", "closed"):
             self.switch(old, new, ("active", role))
             self.assertEqual((new.queues.left(), new.queues.pops(new.salt), old.queues.pops(old.salt)), (0, False, True), role)
-        # Nor has it once it serves: that was weeks ago.
+        # Nor has it once it serves: that was weeks ago. What its own jobs have queued since then waits.
+        self.put("state_queue", "queued_2_22.p")
         new.queues.take_up()
         self.switch(old, new, ("draining", "active"))
         self.assertTrue(new.queues.pops(new.salt))
-        self.assertEqual(os.listdir(os.path.join(self.cache, "state_queue")), ["left_queued_1_11.p"])
+        self.assertEqual(sorted(os.listdir(os.path.join(self.cache, "state_queue"))), ["left_queued_1_11.p", "queued_2_22.p"])
+
+    def test_that_is_so_in_each_place(self):
+        old, new = self.pair(queues.ONE, queues.BY_MASTER)
+        self.put("queues/m/job_queue", "queued_1_11.p"), self.put("queues/m/state_queue", "running_1_12.p")
+        new.queues.note(new.salt.opts)
+        self.switch(old, new, ("active", "standby"))
+        new.queues.take_up()
+        self.switch(old, new, ("draining", "active"))
+        self.assertTrue(new.queues.pops(new.salt))
+        self.assertEqual(queues.waiting(new.queues.directories(), lambda path: True), [])
 
     def test_of_two_on_their_way_out_none_relies_on_the_other(self):
         old, new = self.pair(queues.ONE, queues.ONE)
@@ -182,10 +194,26 @@ class QueuesTest(unittest.TestCase):
             new.queues.take_up()
         self.assertIn("queued_2_22.p", told.output[0])
 
+    def test_what_waits_is_kept_by_one_that_has_the_duties_once_more(self):
+        old, new = self.pair(queues.ONE, queues.BY_MASTER)
+        waits = self.put("state_queue", "queued_1_11.p")
+        old.by_switch = True
+        old.queues.note(old.salt.opts)
+        new.queues.take_up()
+        self.switch(old, new, ("draining", "active"))
+        old.queues.take_up()
+        self.switch(old, new, ("active", "draining"))
+        self.assertTrue(old.queues.pops(old.salt))
+        self.assertTrue(os.path.exists(waits))
+
     def test_after_a_boot_everything_is_as_salt_does_it(self):
+        gone = self.process(self.GONE, queues.BY_MASTER)
+        gone.queues.take_up()
+        gone.say()
         guard = self.process(self.NEW, queues.ONE)
         guard.by_switch = False
         self.put("state_queue", "queued_1_11.p")
+        guard.queues.note(guard.salt.opts)
         guard.queues.take_up()
         self.assertTrue(guard.queues.pops(guard.salt))
         self.assertEqual(os.listdir(os.path.join(self.cache, "state_queue")), ["queued_1_11.p"])
