@@ -382,6 +382,9 @@ impl Supervisor {
                 hint: Some("ask again once it is started again".to_owned()),
             });
         }
+        if let Some(report) = self.driver.unreadable() {
+            return Answer::Refused(report.clone());
+        }
         let done = match request {
             Request::Switch(wish) => self.begin(*wish, None, now),
             Request::TakeUp(wish) => self.take_up(*wish, now),

@@ -30,7 +30,7 @@ const COURSE: [(&str, Option<&str>); 10] = [
 ];
 
 /// Jobs a second of each master.
-const RATE: f64 = 0.5;
+const RATE: f64 = 0.4;
 
 /// A switch that takes longer than this is stuck.
 const STUCK: Duration = Duration::from_secs(400);

@@ -10,6 +10,7 @@ use sidle::agent::AgentKind;
 use sidle::cli::adopt::record::{Adoption, Stage};
 use sidle::cli::adopt::stand_in::MARK;
 use sidle::layout::Layout;
+use sidle::switch::verdicts::Verdicts;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -111,7 +112,7 @@ fn installed(host: &Host) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, wanted: &T) -> Result<(), String> {
+fn same<T: PartialEq + std::fmt::Debug + ?Sized>(what: &str, found: &T, wanted: &T) -> Result<(), String> {
     if found == wanted { Ok(()) } else { Err(format!("{what}: {found:?} instead of {wanted:?}")) }
 }
 
@@ -142,6 +143,28 @@ pub fn install(extent: Extent) {
         host.sidle_with(&["install", text(&bundle)], variables).ok();
     });
     let look = |host: &Host, is_end: bool| after_install(host, &bundle, is_end);
+    Act { record, look: &look }.survives(extent, &[Syncs::None, Syncs::OfContent, Syncs::OfNames]);
+}
+
+/// The same frame by frame from a repository, beside what is there.
+pub fn install_from_a_repository(extent: Extent) {
+    let author = Author::new();
+    let host = Host::new(&author);
+    host.install(&author.release("1.0", "good")).ok();
+    author.release("1.1", "good");
+    let url = format!("file://{}", author.repository().display());
+    let install: &[&str] = &["install", DEMO, "--repository", &url];
+    let record = recorded(&host, |variables| {
+        host.sidle_with(install, variables).ok();
+    });
+    let look = |host: &Host, is_end: bool| {
+        let found = installed(host)?;
+        let both = ["1.0-1".to_owned(), "1.1-1".to_owned()];
+        same("installed", &found[..], if is_end || found.len() > 1 { &both[..] } else { &both[..1] })?;
+        said(host, &["trust", "show"], &[0])?;
+        said(host, install, &[0, 3])?;
+        tidy(host, &["1.0-1", "1.1-1"])
+    };
     Act { record, look: &look }.survives(extent, &[Syncs::None, Syncs::OfContent, Syncs::OfNames]);
 }
 
@@ -266,6 +289,30 @@ pub fn switch(extent: Extent) {
     Act { record, look: &look }.survives(extent, &[Syncs::None, Syncs::OfContent, Syncs::OfNames]);
 }
 
+/// A switch that fails: what is remembered of the release was on the disk before it was said.
+pub fn failed_switch(extent: Extent) {
+    let author = Author::new();
+    let host = settled(&author);
+    host.install(&author.release("1.2", "crash")).ok();
+    let record = recorded(&host, |variables| {
+        let supervisor = host.supervise_with(variables);
+        eventually(20, "the agent runs", || if host.agents().len() == 1 { Ok(()) } else { Err(supervisor.log()) });
+        assert_eq!(host.sidle(&["switch", DEMO, "1.2-1"]).code, Some(5));
+        assert_eq!(supervisor.end(), Some(0));
+    });
+    let look = |host: &Host, is_end: bool| {
+        let current = fs::read_link(host.path("opt/sidle/demo-agent/current")).map_err(|error| error.to_string())?;
+        same("current", &current.to_str(), &Some("versions/1.0-1"))?;
+        said(host, &["verify", DEMO, "1.0-1", "--full"], &[0])?;
+        said(host, &["--json", "status", DEMO], &[0, 4])?;
+        let verdicts = fs::read(host.path("var/lib/sidle/instances/demo-agent/verdicts"));
+        let verdicts = verdicts.map_or(Ok(Verdicts::default()), |bytes| Verdicts::parse(&bytes));
+        let is_bad = verdicts.map_err(|error| error.to_string())?.bad.contains_key(&"1.2-1".parse().unwrap());
+        if is_end { same("1.2-1 is remembered as bad", &is_bad, &true) } else { Ok(()) }
+    };
+    Act { record, look: &look }.survives(extent, &[Syncs::None, Syncs::OfContent, Syncs::OfNames]);
+}
+
 /// An administrator's own unit file: the one thing of a host that an adoption moves away.
 const UNIT: &str = "[Unit]\nDescription=an administrator's own\n";
 
@@ -362,4 +409,34 @@ fn an_adoption_cut_off_at_any_instant_can_be_taken_back() {
 #[test]
 fn an_adoption_given_back_and_cut_off_at_any_instant_leaves_no_stand_in_that_nobody_knows_of() {
     give_back(Extent::Some(100));
+}
+
+#[test]
+fn an_install_cut_off_at_any_instant_leaves_a_whole_release_or_none() {
+    install(Extent::Some(25));
+}
+
+#[test]
+fn an_install_from_a_repository_cut_off_at_any_instant_leaves_a_whole_release_or_none() {
+    install_from_a_repository(Extent::Some(15));
+}
+
+#[test]
+fn a_repair_cut_off_at_any_instant_moves_nothing_in_that_is_half_written() {
+    repair(Extent::Some(15));
+}
+
+#[test]
+fn a_collection_cut_off_at_any_instant_leaves_whole_releases_only() {
+    collect(Extent::Some(10));
+}
+
+#[test]
+fn a_switch_cut_off_at_any_instant_leaves_a_release_that_worked() {
+    switch(Extent::Some(20));
+}
+
+#[test]
+fn a_failed_switch_cut_off_at_any_instant_leaves_the_release_that_worked_and_its_verdict() {
+    failed_switch(Extent::Some(15));
 }

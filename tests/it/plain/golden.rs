@@ -217,7 +217,13 @@ fn a_journal_of_a_newer_program_switches_nothing_and_current_runs_all_the_same()
             Some(trouble) if trouble.contains("written by a newer sidle") => Ok(()),
             other => Err(format!("{other:?}")),
         });
-        for verb in [&["switch", DEMO, "1.1-1"][..], &["restart", DEMO], &["rollback", DEMO], &["cancel", DEMO]] {
+        for verb in [
+            &["switch", DEMO, "1.1-1"][..],
+            &["restart", DEMO],
+            &["restart", DEMO, "--if-changed"],
+            &["rollback", DEMO],
+            &["cancel", DEMO],
+        ] {
             let refused = host.sidle(verb);
             assert_eq!(refused.code, Some(1), "{refused:?}");
             assert!(refused.stderr.contains("written by a newer sidle"), "{refused:?}");

@@ -173,6 +173,29 @@ impl Record {
                 self.steps.push(step);
             }
         }
+        // What no effect tells of would be in no state: then all of them would be fiction.
+        let there = Self::of(root);
+        assert_eq!(self.told_of(&now), there.told_of(&there.before), "the record tells of all that was done");
+    }
+
+    /// Every file and link that is sidle's, with its content.
+    fn told_of(&self, disk: &Disk) -> BTreeMap<PathBuf, Vec<u8>> {
+        let (mut found, mut ahead) = (BTreeMap::new(), vec![(PathBuf::new(), ROOT)]);
+        while let Some((path, node)) = ahead.pop() {
+            // The agent's own files, and what the test itself writes.
+            if ["etc/demo-agent", "supervisor.log"].iter().any(|others| path.starts_with(others)) {
+                continue;
+            }
+            match &self.kinds[node].0 {
+                Kind::Directory => {
+                    let names = disk.names.get(&node).into_iter().flatten();
+                    ahead.extend(names.map(|(name, child)| (path.join(name), *child)));
+                }
+                Kind::File => drop(found.insert(path, disk.content.get(&node).cloned().unwrap_or_default())),
+                Kind::Link(target) => drop(found.insert(path, target.clone().into_os_string().into_encoded_bytes())),
+            }
+        }
+        found
     }
 
     fn step(&mut self, now: &Disk, root: &Path, line: Line) -> Option<Step> {

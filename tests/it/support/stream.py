@@ -26,7 +26,8 @@ PUBLISH_SECONDS = 5
 TICK_MARGIN_SECONDS = 5
 # How long after a batch the next one begins.
 BATCH_SECONDS = 20
-# What of a minion's main process takes longest: modules and configuration are loaded anew.
+# What takes the main process of a minion longest, seconds on a busy machine, in which it reads nothing: so many jobs have one of these, or a queued state.
+MIXED_EVERY = 12
 REFRESHES = [f"saltutil.refresh_{what}" for what in ("grains", "pillar", "modules", "beacons")]
 # The tests' cron job: `* * * * * */10`.
 CRON_SECONDS = 10
@@ -110,9 +111,9 @@ def job(options, number, name):
         return "long", "mark.sleep", [options["once_seconds"], name]
     if options["long_every"] and number % options["long_every"] == 2:
         return "long", "mark.sleep", [options["long_seconds"], name]
-    if options["mixed"] and number % 5 == 1:
-        return "refresh", ["mark.run", REFRESHES[number // 5 % len(REFRESHES)]], [[name], []]
-    if options["mixed"] and number % 5 == 4:
+    if options["mixed"] and number % MIXED_EVERY == 1:
+        return "refresh", ["mark.run", REFRESHES[number // MIXED_EVERY % len(REFRESHES)]], [[name], []]
+    if options["mixed"] and number % MIXED_EVERY == 4:
         return "queued", ["mark.run", "state.single"], [[name], ["test.nop", f"name={name}", "queue=True"]]
     if options["compound_every"] and number % options["compound_every"] == 3:
         return "compound", ["test.echo", "mark.run"], [[name], [name]]

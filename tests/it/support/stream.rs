@@ -161,7 +161,7 @@ pub struct Plan {
     pub refresh_every: u32,
     /// One job of this many seconds, as the job of this number.
     pub once: Option<(u32, u32)>,
-    /// Two of five refresh something or queue a state, too; and batches beside them.
+    /// Two of twelve refresh something or queue a state, too; and batches beside them.
     pub mixed: bool,
 }
 

@@ -1,6 +1,8 @@
 //! `plain::durability` after every single step, with more ways to shuffle: a minute of both cores.
 
-use crate::plain::durability::{Extent, adopt, collect, give_back, install, repair, switch};
+use crate::plain::durability::{
+    Extent, adopt, collect, failed_switch, give_back, install, install_from_a_repository, repair, switch,
+};
 
 #[test]
 fn an_install_cut_off_after_every_step_leaves_a_whole_release_or_none() {
@@ -30,4 +32,14 @@ fn an_adoption_cut_off_after_every_step_can_be_taken_back() {
 #[test]
 fn an_adoption_given_back_and_cut_off_after_every_step_leaves_no_stand_in_that_nobody_knows_of() {
     give_back(Extent::Every);
+}
+
+#[test]
+fn an_install_from_a_repository_cut_off_after_every_step_leaves_a_whole_release_or_none() {
+    install_from_a_repository(Extent::Every);
+}
+
+#[test]
+fn a_failed_switch_cut_off_after_every_step_leaves_the_release_that_worked_and_its_verdict() {
+    failed_switch(Extent::Every);
 }
