@@ -168,7 +168,7 @@ class Guard:
         else:
             self.duties.follow(role, roles, time.monotonic())
             self.gate.look_again()
-            addresses = [minion.opts.get("master_uri") for minion in self.named_minions().values()]
+            addresses = {minion.opts.get("master_uri"): name for name, minion in self.named_minions().items()}
             self.subscriptions.look(addresses, bool(self.jobs.starting), self._other_reports() if self.beside_others() else [])
             self._announce(roles)
         if self.inherited and self.jobs.all_known():

@@ -60,7 +60,7 @@ class Subscriptions:
         found.stirred = True
 
     def look(self, addresses, starting, reports):
-        """Once a round: `addresses` are connected; `starting`: Salt is just being given a job, and may read nothing until it has it."""
+        """Once a round: `addresses` are those of the connected masters, with their names in the configuration; `starting`: Salt is just being given a job, and may read nothing until it has it."""
         now = self.clock()
         gap = now - self._looked > LONGEST_GAP_SECONDS
         self._looked = now
@@ -70,13 +70,15 @@ class Subscriptions:
             found.quiet_looks = found.quiet_looks + 1 if quiet else 0
             found.stirred = False
             for report in reports:
-                self._compare(address, found, report, now)
+                self._compare(address, addresses[address], found, report, now)
 
-    def _compare(self, address, found, report, now):
+    def _compare(self, address, name, found, report, now):
         leader = report.get("leader")
         proven = [peer for peer in report.get("peers", ()) if peer.get("address") and peer.get("proven") is not None]
         theirs = next((peer for peer in proven if peer["address"] == address), None)
-        if theirs is None and not (proven and self.one_of_a_list):
+        # A master that the other process is not meant to listen to: what it has published until now is read here, and no more.
+        apart = self.one_of_a_list or all(peer.get("name") != name for peer in report.get("peers", ()))
+        if theirs is None and not (proven and apart):
             return
         stood = found.stood.setdefault(leader, now)
         first = theirs.get("first") if theirs else None
