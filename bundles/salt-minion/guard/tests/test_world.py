@@ -14,9 +14,10 @@ from tests.world import LONGEST_SECONDS, NEW, STEP_SECONDS, World
 REST_SECONDS = 4.0
 
 
-def play(world, plan, probation=1.0, connects=lambda address: 0.5, needed=None, offsets=(0, 0), new_first=False, events=()):
+def play(world, plan, probation=1.0, connects=lambda address: 0.5, needed=None, offsets=(0, 0), new_first=False, events=(),
+         configured=None):
     """One switch: `plan` has what is published, as (seconds since the switch began, jid, master, seconds that Salt stands still for it), and
-    `events` what else happens, as (seconds, act). Gives what is wrong at the end; None: nothing."""
+    `events` what else happens, as (seconds, act); `configured`: the masters that the new process's configuration names. Gives what is wrong at the end; None: nothing."""
     for address in world.masters:
         world.old.connect(address)
     world.old.guard.proofs.proven = dict.fromkeys(world.masters, 1)
@@ -33,7 +34,7 @@ def play(world, plan, probation=1.0, connects=lambda address: 0.5, needed=None, 
             world.publish(*what) if kind == 0 else what(world)
         if now >= 1.0 and not begun:
             begun = True
-            world.begin(connects)
+            world.begin(connects, configured)
             world.old.next, world.new.next = offsets
         if begun:
             world.connect_due()
@@ -108,6 +109,11 @@ class WorldTest(unittest.TestCase):
         for late, moment, needed in itertools.product((0.5, 3.0, 9.0), MOMENTS, ({"tcp://m0"}, {"tcp://m0", "tcp://m1"})):
             self.all_right(masters=2, needed=needed, connects=lambda address, late=late: late if address == "tcp://m1" else 0.5, plan=[
                 (moment, jid(1), "tcp://m1", 0.0), (moment, jid(2), "tcp://m0", 0.0), (moment + 4.0, jid(3), "tcp://m1", 0.0)])
+
+    def test_a_master_that_is_configured_away_is_read_to_its_end(self):
+        for behind in (0.0, 2.0, 6.0):
+            self.all_right(masters=2, needed={"tcp://m0"}, configured=["tcp://m0"], plan=[
+                (-0.5, jid(0), "tcp://m1", behind), (0.0, jid(1), "tcp://m1", behind), (0.25, jid(2), "tcp://m1", 0.0)])
 
     def test_ids_that_are_no_times_and_times_out_of_order(self):
         for names in itertools.permutations((jid(5), jid(0), jid(2))):

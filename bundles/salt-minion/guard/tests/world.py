@@ -109,9 +109,10 @@ class Minion:
 class Main:
     """One main process: its loop runs a callback, reads a publication, or looks at the gate, a step at a time."""
 
-    def __init__(self, world, leader, first_role):
+    def __init__(self, world, leader, first_role, masters=None):
         self.world, self.leader = world, leader
-        self.minions = [Minion(address) for address in world.masters]
+        self.masters = world.masters if masters is None else masters
+        self.minions = [Minion(address) for address in self.masters]
         self.sockets = {address: collections.deque() for address in world.masters}
         self.callbacks = collections.deque()
         self.processes = []
@@ -124,7 +125,7 @@ class Main:
     def _guard(self, first_role):
         loop = types.SimpleNamespace(spawn_callback=self.callbacks.append, call_later=lambda *_: None)
         # No master's name is configured: each connected minion object is a peer.
-        manager = types.SimpleNamespace(opts={"master": list(self.world.masters)}, io_loop=loop, minions=self.minions)
+        manager = types.SimpleNamespace(opts={"master": list(self.masters)}, io_loop=loop, minions=self.minions)
         places = types.SimpleNamespace(refused=None, sock_dir=None, show=lambda: True, sweep=lambda _: None, loaded_signature=None)
         made = guard.Guard(manager, seat.Seat("gate", self.leader, first_role), places)
         made.originals = {"salt.minion.Minion._handle_decoded_payload": self._start, "_": None}
@@ -271,10 +272,11 @@ class World:
     def waited(self):
         return self.clock.now - self.entered
 
-    def begin(self, connects):
-        """The new process comes up beside the old one; `connects(address)`: after how many seconds it listens to a master."""
-        self.new = Main(self, NEW, "standby")
-        self.connecting = {address: self.clock.now + connects(address) for address in self.masters}
+    def begin(self, connects, masters=None):
+        """The new process comes up beside the old one; `connects(address)`: after how many seconds it listens to a master. `masters`: those that
+        its configuration names; default: all."""
+        self.new = Main(self, NEW, "standby", masters)
+        self.connecting = {address: self.clock.now + connects(address) for address in self.new.masters}
         self.assign({OLD: "active", NEW: "standby"}, prove=1)
         self.enter("proving")
 
