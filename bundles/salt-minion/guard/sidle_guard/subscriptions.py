@@ -76,8 +76,9 @@ class Subscriptions:
         leader = report.get("leader")
         proven = [peer for peer in report.get("peers", ()) if peer.get("address") and peer.get("proven") is not None]
         theirs = next((peer for peer in proven if peer["address"] == address), None)
-        # A master that the other process is not meant to listen to: what it has published until now is read here, and no more.
-        apart = self.one_of_a_list or all(peer.get("name") != name for peer in report.get("peers", ()))
+        # A master that the other process is not meant to listen to, or whose name is another's by now: what it has published until now is read here,
+        # and no more.
+        apart = self.one_of_a_list or all(peer.get("address") for peer in report.get("peers", ()) if peer.get("name") == name)
         if theirs is None and not (proven and apart):
             return
         stood = found.stood.setdefault(leader, now)
