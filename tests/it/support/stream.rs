@@ -207,7 +207,10 @@ impl Stream {
         // Listeners first: no answer may come unheard.
         let verbs = [("listen", "events"), ("publish", "published"), ("batch", "batches")];
         for (verb, log) in verbs.into_iter().take(if plan.mixed { 3 } else { 2 }) {
-            stream.since = now();
+            // Batches come last: what was published before them counts.
+            if verb != "batch" {
+                stream.since = now();
+            }
             for (number, place) in stream.masters.clone().iter().enumerate() {
                 let options = json!({
                     "config": place.configuration, "log": stream.log(log, number), "minion": minion, "name": format!("m{number}"),
