@@ -53,7 +53,7 @@ fn alone(main: u32, subject: Subject<'_>) -> Health {
 pub fn unfindable(config: &MinionConfig, names: &Names) -> Vec<Peer> {
     let Masters::Named(masters, _) = &config.masters else { return Vec::new() };
     let lost = |master: &Master| {
-        let detail = names.resolve(&master.host).err()?;
+        let detail = names.resolve_afresh(&master.host).err()?;
         Some(Peer { name: master.name.clone(), proven: false, detail })
     };
     masters.iter().filter_map(lost).collect()

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// How long an answer counts. A name that has just been mended is found within it.
 const ANSWER_AGE_MAXIMUM: Duration = Duration::from_secs(10);
 
+/// The same where a new process is about to ask for itself: what is remembered helps it nothing.
+const FRESH_AGE_MAXIMUM: Duration = Duration::from_secs(1);
+
 /// An answer, or why there was none, and when that was, since boot.
 type Answer = (Duration, Result<Vec<IpAddr>, String>);
 
@@ -22,9 +25,18 @@ pub struct Names {
 impl Names {
     /// The addresses of a host name, or why there are none.
     pub fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+        self.resolve_within(host, ANSWER_AGE_MAXIMUM)
+    }
+
+    /// The same as the resolver says it now.
+    pub fn resolve_afresh(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+        self.resolve_within(host, FRESH_AGE_MAXIMUM)
+    }
+
+    fn resolve_within(&self, host: &str, age: Duration) -> Result<Vec<IpAddr>, String> {
         let now = clock::since_boot();
         if let Some((at, answer)) = self.answers.borrow().get(host) {
-            if now.saturating_sub(*at) < ANSWER_AGE_MAXIMUM {
+            if now.saturating_sub(*at) < age {
                 return answer.clone();
             }
         }
