@@ -91,7 +91,7 @@ def refresh(client, options, function):
     """A job that nobody asks about afterwards: it only keeps the minion's main process from reading."""
     try:
         client.run_job(options["minion"], function, [], timeout=PUBLISH_SECONDS, listen=False)
-    except Exception:  # noqa: S110 # the master is down: then there is nothing to refresh
+    except Exception:  # the master is down: then there is nothing to refresh
         pass
 
 
