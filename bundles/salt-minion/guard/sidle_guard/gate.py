@@ -115,9 +115,9 @@ class Gate:
         """Whether that master's job was received here, whatever became of it."""
         return (peer, jid) in self._verdicts or (peer, jid) in self.held
 
-    def unheard(self, peer):
-        """How many jobs of a master another process had to take, since this one has not heard of them."""
-        rescued = {jid for report in self.reports() for found in report.get("peers", ())
+    def unheard(self, peer, reports):
+        """How many jobs of a master another process had to take, as its report says, since this one has not heard of them."""
+        rescued = {jid for report in reports for found in report.get("peers", ())
                    if found.get("address") == peer for jid in found.get("rescued", ())}
         return sum(not self.heard(peer, jid) for jid in rescued)
 

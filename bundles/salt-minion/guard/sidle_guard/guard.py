@@ -41,7 +41,7 @@ class Guard:
         self.others = Others(seat)
         self.job_log = JobLog(seat.path(JOB_LOG))
         self.jobs = Jobs(self.job_log.write)
-        self.gate = Gate(self.claims, self.role, self._other_reports, self.run, self.job_log.write, self.is_level)
+        self.gate = Gate(self.claims, self.role, self._rivals_reports, self.run, self.job_log.write, self.is_level)
         self.subscriptions = Subscriptions(self.gate.heard, masters.is_one_of_a_list(self.opts))
         self.duties = Duties(self)
         self.queues = Queues(self)
@@ -103,16 +103,23 @@ class Guard:
         roles = self.roles()
         return roles is not None and len(roles.seats) > 1
 
-    def _other_leaders(self):
+    def _rivals(self):
+        """The other processes that take jobs: not those that only finish what they have."""
         roles = self.roles()
-        return [leader for leader in roles.seats if leader != self.seat.leader] if roles else []
+        seats = roles.seats.items() if roles else ()
+        return [leader for leader, place in seats if leader != self.seat.leader and place.role != "closed"]
+
+    def _rivals_reports(self):
+        return [report for report in map(self.others.report, self._rivals()) if report]
 
     def _other_reports(self):
-        return [report for report in map(self.others.report, self._other_leaders()) if report]
+        roles = self.roles()
+        others = [leader for leader in roles.seats if leader != self.seat.leader] if roles else []
+        return [report for report in map(self.others.report, others) if report]
 
     def is_level(self, address):
         """Whether this process has read all that a master published before the other one listened to it."""
-        return self.subscriptions.caught_up(address, self._other_leaders())
+        return self.subscriptions.caught_up(address, self._rivals())
 
     def attempt(self, what, act):
         """Do something that must not harm the minion if it fails; a failure is logged once."""
@@ -169,7 +176,7 @@ class Guard:
             self.duties.follow(role, roles, time.monotonic())
             self.gate.look_again()
             addresses = {minion.opts.get("master_uri"): name for name, minion in self.named_minions().items()}
-            self.subscriptions.look(addresses, bool(self.jobs.starting), self._other_reports() if self.beside_others() else [])
+            self.subscriptions.look(addresses, bool(self.jobs.starting), self._rivals_reports())
             self._announce(roles)
         if self.inherited and self.jobs.all_known():
             self.inherited = False
@@ -291,7 +298,7 @@ class Guard:
                 "detail": self.proofs.details.get(name, "not asked" if name in connected else "not connected"),
                 "first": seen.first if seen else None, "last": seen.last if seen else None,
                 "count": seen.count if seen else 0, "rescued": list(seen.rescued) if seen else [],
-                "caught_up": self.is_level(address), "unheard": self.gate.unheard(address)})
+                "caught_up": self.is_level(address), "unheard": self.gate.unheard(address, self._other_reports())})
         self.report_file.write({
             "wrapped": sorted(self.originals), "overlap": self.overlap or self.bypassed,
             "serial": roles.serial if roles else 0, "role": self._role, "duties": bool(self.overlap) or self.duties.reported,

@@ -88,6 +88,6 @@ class Subscriptions:
             found.level.add(leader)
 
     def caught_up(self, address, leaders):
-        """Whether all that was published before the subscription of one of these stood has been read here."""
+        """Whether all that was published before the subscriptions of these stood has been read here; without anybody nothing is known of that."""
         found = self._known.get(address)
-        return found is not None and any(leader in found.level for leader in leaders)
+        return found is not None and bool(leaders) and all(leader in found.level for leader in leaders)

@@ -8,7 +8,7 @@ import itertools
 import logging
 import unittest
 
-from tests.world import LONGEST_SECONDS, NEW, STEP_SECONDS, World
+from tests.world import LONGEST_SECONDS, NEW, OLD, STEP_SECONDS, World
 
 # After the end of a switch: longer than anybody holds a job.
 REST_SECONDS = 4.0
@@ -114,6 +114,17 @@ class WorldTest(unittest.TestCase):
         for behind in (0.0, 2.0, 6.0):
             self.all_right(masters=2, needed={"tcp://m0"}, configured=["tcp://m0"], plan=[
                 (-0.5, jid(0), "tcp://m1", behind), (0.0, jid(1), "tcp://m1", behind), (0.25, jid(2), "tcp://m1", 0.0)])
+
+    def test_an_older_process_that_only_finishes_its_jobs_proves_nothing(self):
+        def finishing(world):
+            world.finishing = {50: "closed"}
+            world.assign({OLD: "active"})
+            world.reports[50] = {"leader": 50, "role": "closed", "peers": [
+                {"name": "tcp://m0", "address": "tcp://m0", "proven": 1, "first": jid(1), "rescued": []}]}
+
+        for behind, moment in itertools.product((2.0, 6.0), MOMENTS):
+            self.all_right(mutate=finishing, plan=[(-0.9, jid(1), "tcp://m0", 0.0), (0.0, jid(2), "tcp://m0", behind),
+                                                   (0.1, jid(3), "tcp://m0", behind), (moment, jid(4), "tcp://m0", 0.0)])
 
     def test_ids_that_are_no_times_and_times_out_of_order(self):
         for names in itertools.permutations((jid(5), jid(0), jid(2))):

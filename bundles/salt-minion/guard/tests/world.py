@@ -242,6 +242,8 @@ class World:
         self.new = None
         self.phase, self.entered, self.ended = "before", self.clock.now, False
         self.caught_up_rule = None
+        # Seats of older processes that only finish what they have.
+        self.finishing = {}
 
     def report_of(self, leader):
         return self.reports.get(leader)
@@ -262,6 +264,7 @@ class World:
     # The supervisor.
 
     def assign(self, seats, prove=None):
+        seats = {**seats, **self.finishing}
         content = {leader: roles.Place(role, "boot" if leader == OLD else "switch") for leader, role in seats.items()}
         if content != self.roles.seats or prove not in (None, self.roles.prove):
             self.roles = roles.Roles(self.roles.serial + 1, content, frozenset(), self.roles.prove if prove is None else prove)
