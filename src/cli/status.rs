@@ -195,10 +195,11 @@ impl Seen {
         if let Some(live) = &self.journal.live {
             lines.push(format!("  switch     {}", words(live)));
             if live.phase == Phase::Retiring {
-                lines.push(
-                    "             another switch or a rollback may begin: the old process finishes its jobs by itself"
-                        .to_owned(),
-                );
+                let told = [
+                    "another switch or a rollback may begin: the old process finishes its jobs by itself",
+                    "to end a job that hangs, kill its process",
+                ];
+                lines.extend(told.map(|text| format!("             {text}")));
             }
             lines.push(format!(
                 "             since {}, deadline {}",

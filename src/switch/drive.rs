@@ -245,9 +245,8 @@ impl Driver {
         if let Some(report) = &self.unreadable {
             return Err(DriveError::Unreadable(report.clone()));
         }
-        // What the switch's end will add to: found now, not then.
+        // What the switch's end has to add to: found now, not then.
         self.files.history()?;
-        self.files.grounds()?;
         if let Some(refusal) = self.held(request.purpose, now.wall)? {
             return Err(DriveError::Held(refusal));
         }

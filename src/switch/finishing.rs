@@ -13,6 +13,9 @@ use std::fmt;
 use std::time::Duration;
 use tracing::info;
 
+/// How long such a process may say nothing before only what is below it counts: a main loop can be blocked for long.
+const SILENCE_MAXIMUM_SECONDS: f64 = 60.0;
+
 /// An old process that finishes its last jobs, as status tells of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finishing {
@@ -76,8 +79,11 @@ impl Processes {
         let mut news = false;
         for running in self.running.iter_mut().filter(|running| running.is_finishing()) {
             let pid = running.record.leader.pid;
-            let report = self.gate.report(pid).filter(|report| report.is_fresh(now.as_secs_f64()));
+            let report = self.gate.report(pid);
+            let age = report.as_ref().map_or(f64::MAX, |report| now.as_secs_f64() - report.updated);
+            let report = report.filter(|report| report.is_fresh(now.as_secs_f64()));
             let done = match &report {
+                None if age < SILENCE_MAXIMUM_SECONDS => false,
                 Some(report) => report.role == Role::Closed && report.unfinished().is_none(),
                 None => running.below()? == 0 && !running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside),
             };

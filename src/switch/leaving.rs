@@ -13,11 +13,23 @@ use std::time::Duration;
 /// How long the new process may take to hear of a job that the old one had to take: longer than a refresh of its modules blocks it.
 const HEARING_WAIT: Duration = Duration::from_secs(15);
 
+/// How long an old process may say nothing that had work left when it last spoke, or something to read: a main loop can be blocked for long.
+const SILENCE_MAXIMUM: Duration = Duration::from_secs(60);
+
 /// How long returns are waited for that have nobody to go to: as long as Salt waits for an answer to one of them.
 const RETURN_WAIT: Duration = Duration::from_secs(60);
 
 /// How long a commit waits for an old process that has minutes of publications to read. One that falls behind for ever has no room for a switch.
 const CATCH_UP_MAXIMUM: Duration = Duration::from_secs(10 * 60);
+
+/// How a process was when its guard spoke last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastSeen {
+    /// It had nothing left.
+    Done,
+    /// It had, or it never spoke.
+    AtWork,
+}
 
 impl Driver {
     /// Closes the process of `side` once it has read what the other one never got, and ends it once it has nothing left. The old one is
@@ -36,7 +48,12 @@ impl Driver {
         if report.is_none() && side == Side::Trial {
             return Ok(Outcome::Done);
         }
-        let Some(report) = report.fresh(now) else { return self.drain_in_silence(live, side, processes, now) };
+        let last = if report.as_ref().is_some_and(|report| report.unfinished().is_none()) {
+            LastSeen::Done
+        } else {
+            LastSeen::AtWork
+        };
+        let Some(report) = report.fresh(now) else { return self.drain_in_silence(live, side, last, processes, now) };
         self.silent_since = None;
         let behind = self.close_when_read(live, side, &report, processes, now);
         let open = report.role != Role::Closed || report.serial < self.serial;
@@ -76,12 +93,15 @@ impl Driver {
         &mut self,
         live: &Switch,
         side: Side,
+        last: LastSeen,
         processes: &mut Processes,
         now: Moment,
     ) -> Result<Outcome, DriveError> {
         let Some(leaving) = live.which(side) else { return Ok(Outcome::Done) };
         let since = *self.silent_since.get_or_insert(now.since_boot);
-        let silent = now.since_boot.saturating_sub(since) > PROOF_WAIT;
+        let patience =
+            if last == LastSeen::Done && self.backlog == Backlog::Seen { PROOF_WAIT } else { SILENCE_MAXIMUM };
+        let silent = now.since_boot.saturating_sub(since) > patience;
         let work = match processes.below(leaving)? {
             0 if processes.runs_jobs_inside(leaving) => {
                 Some("its guard to say something: its jobs are threads, and can't be seen from outside".to_owned())
@@ -158,7 +178,7 @@ impl Driver {
         let report = processes.report(leaving).fresh(now);
         let closed = report.filter(|report| report.role == Role::Closed && report.serial >= self.serial);
         let Some(report) = closed else { return Ok(()) };
-        let work = report.unfinished().unwrap_or_else(|| "nothing is known of".to_owned());
+        let work = report.unfinished().unwrap_or_else(|| "its last steps".to_owned());
         let done = self.leave(leaving, &work, processes, now)?;
         self.believe(self.journal.advanced(&done, now.wall), now)?;
         // The commit is written down; what is left is its line in the history.
