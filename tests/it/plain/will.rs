@@ -71,12 +71,14 @@ fn a_corrupt_hold_is_an_error_and_never_none() {
         "{\"schema\":2,\"at\":\"2026-01-01T00:00:00Z\",\"by\":\"x\",\"reason\":\"\",\"until\":null,\"scope\":\"forth\"}",
     ] {
         fs::write(&path, content).unwrap();
+        // What a newer program wrote is not to be thrown away.
+        let remedy = if content.contains(":2") { "the version of sidle that wrote it" } else { "sidle unhold" };
         let told = host.sidle(&["status", DEMO]).ok();
-        assert!(told.contains("instances/demo-agent/hold") && told.contains("sidle unhold"), "{told}");
+        assert!(told.contains("instances/demo-agent/hold") && told.contains(remedy), "{told}");
         for arguments in [&["switch", DEMO, "1.0-1"][..], &["list"]] {
             let ran = host.sidle(arguments);
             assert_eq!(ran.code, Some(1), "{content:?}: {ran:?}");
-            assert!(ran.stderr.contains("instances/demo-agent/hold") && ran.stderr.contains("sidle unhold"), "{ran:?}");
+            assert!(ran.stderr.contains("instances/demo-agent/hold") && ran.stderr.contains(remedy), "{ran:?}");
         }
     }
     host.sidle(&["unhold", DEMO]).ok();
