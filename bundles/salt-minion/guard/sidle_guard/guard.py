@@ -165,6 +165,7 @@ class Guard:
             self.loop.call_later(POLL_SECONDS, self._tick)
 
     def _look(self):
+        self.jobs.look()
         role = self.role()
         roles = self.roles()
         if self.overlap:

@@ -371,6 +371,7 @@ class _Wrapper:
         guard = self.guard
 
         def begin(minion, package):
+            guard.jobs.bus_stirs()
             if guard.hears_by(minion):
                 guard.attempt("forward an event", lambda: events.forward(guard, package))
             return guard.attempt("watch a return", lambda: events.Watch.begin(guard, minion, package))
@@ -400,11 +401,13 @@ class _Wrapper:
 
         async def later(self, package):
             if guard.acts():
+                guard.jobs.bus_stirs()
                 guard.attempt("forward an event", lambda: events.forward(guard, package))
             return await original(self, package)
 
         def at_once(self, package):
             if guard.acts():
+                guard.jobs.bus_stirs()
                 guard.attempt("forward an event", lambda: events.forward(guard, package))
             return original(self, package)
 

@@ -565,6 +565,34 @@ class JobsTest(unittest.TestCase):
         process.alive = False
         self.jobs.alive()
         self.jobs.running[0].ended -= jobs.LAST_WORDS_SECONDS
+        self.assertEqual(len(self.jobs.alive()), 1)
+        self.rest()
+        self.assertEqual(self.jobs.alive(), [])
+
+    def rest(self):
+        for _ in range(jobs.QUIET_LOOKS + 1):
+            self.jobs.look()
+
+    def test_what_a_child_said_last_may_wait_on_the_bus_for_long(self):
+        process = self.start()
+        self.rest()
+        process.alive = False
+        self.jobs.alive()
+        self.jobs.running[0].ended -= 30
+        for _ in range(3):
+            self.jobs.bus_stirs()
+            self.jobs.look()
+            self.assertEqual(len(self.jobs.alive()), 1, "main is still reading")
+        self.rest()
+        self.assertEqual(self.jobs.alive(), [])
+
+    def test_a_bus_that_is_never_quiet_is_not_listened_to_for_ever(self):
+        process = self.start()
+        process.alive = False
+        self.jobs.alive()
+        self.jobs.bus_stirs()
+        self.jobs.look()
+        self.jobs.running[0].ended -= jobs.LAST_WORDS_MAXIMUM_SECONDS
         self.assertEqual(self.jobs.alive(), [])
 
     def test_scheduled_jobs_return_by_their_process(self):
