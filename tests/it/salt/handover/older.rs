@@ -69,6 +69,9 @@ fn the_way_down_is_open_after_a_highstate_and_costs_nothing_where_the_master_let
     assert!(asked.stdout.contains("minimum_auth_version"), "{asked:?}");
     assert_eq!(last["outage_milliseconds"], 0, "{last}");
     assert!(version(&scene).contains(OLD));
-    let again = scene.switch(&[&target, "--mode", "overlap"]);
-    assert_eq!(again.code, Some(10), "{again:?}");
+    // It may only have been slow: it has a second try.
+    for expected in [5, 10] {
+        let again = scene.switch(&[&target, "--mode", "overlap"]);
+        assert_eq!(again.code, Some(expected), "{again:?}");
+    }
 }
