@@ -76,7 +76,7 @@ const BREAKAGE: [(&str, &str, &str); 3] = [
     (
         "gate",
         "        return self._conclude(key, verdict)\n\n    def admit",
-        "        verdict = self._conclude(key, verdict)\n        return DROP if self.peers[peer].count % 10 == 7 else verdict\n\n    def look_again",
+        "        verdict = self._conclude(key, verdict)\n        return DROP if self.peers[peer].count % 10 == 7 else verdict\n\n    def admit",
     ),
     (
         "wraps",
