@@ -23,7 +23,7 @@ macro_rules! guard_file {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 23] = [
+pub const GUARD: [(&str, &str); 24] = [
     guard_file!("__init__.py"),
     guard_file!("claims.py"),
     guard_file!("damage.py"),
@@ -41,6 +41,7 @@ pub const GUARD: [(&str, &str); 23] = [
     guard_file!("places.py"),
     guard_file!("proof.py"),
     guard_file!("queues.py"),
+    guard_file!("quiet.py"),
     guard_file!("report.py"),
     guard_file!("roles.py"),
     guard_file!("seat.py"),

@@ -16,6 +16,9 @@ const HEARING_WAIT: Duration = Duration::from_secs(15);
 /// How long an old process may say nothing that had work left when it last spoke, or something to read: a main loop can be blocked for long.
 const SILENCE_MAXIMUM: Duration = Duration::from_secs(60);
 
+/// What to do with a release that must not run beside another one.
+const ALONE: &str = "`--mode idle` never has two processes";
+
 /// How long returns are waited for that have nobody to go to: as long as Salt waits for an answer to one of them.
 const RETURN_WAIT: Duration = Duration::from_secs(60);
 
@@ -204,7 +207,7 @@ impl Driver {
         let leader = processes.of(trial).map(|record| record.leader.pid);
         if let Some(report) = processes.report(trial) {
             self.reported = leader;
-            return report.forbids_overlap().map(Outcome::Failed);
+            return report.forbids_overlap().map(|why| Outcome::Failed(format!("{why}; {ALONE}")));
         }
         if self.reported == leader {
             return None;
@@ -212,7 +215,7 @@ impl Driver {
         let reached = processes.health(trial, None)?.proven().join(", ");
         (!reached.is_empty()).then(|| {
             Outcome::Failed(format!(
-                "it is connected to {reached} while its guard says nothing: it would do every job a second time"
+                "it is connected to {reached} while its guard says nothing: it would do every job a second time; {ALONE}"
             ))
         })
     }

@@ -5,11 +5,10 @@ import os
 import re
 import time
 
+from .quiet import Quiet
+
 # What a child wrote just before it ended may still lie in a socket: so long at least, and until main has nothing more to read on its bus.
 LAST_WORDS_SECONDS = 1.0
-# So many looks in a row without an event from the bus, in a loop that ran: it reads one a round.
-QUIET_LOOKS = 3
-LONGEST_GAP_SECONDS = 0.3
 # A bus that is never quiet is not listened to for ever.
 LAST_WORDS_MAXIMUM_SECONDS = 120.0
 # Names of functions are kept for jobs that are about to start; more than these don't start at once.
@@ -59,20 +58,12 @@ class Jobs:
         # What was on its way before the guard was there.
         self.inherited = []
         self._known = collections.OrderedDict()
-        self._stirred = True
-        self._quiet_looks = 0
-        self._looked = 0.0
-
-    def bus_stirs(self):
-        """An event has come out of main's bus."""
-        self._stirred = True
+        # Main's bus: it reads one event a round.
+        self.bus = Quiet()
 
     def look(self):
-        """Once a round of the guard: whether the bus was quiet since the last one."""
-        now = time.monotonic()
-        quiet = not self._stirred and now - self._looked <= LONGEST_GAP_SECONDS
-        self._quiet_looks = self._quiet_looks + 1 if quiet else 0
-        self._looked, self._stirred = now, False
+        """Once a round of the guard."""
+        self.bus.look(time.monotonic())
 
     def remember(self, data, returners):
         """A job is about to be given to Salt: keep what its process's name doesn't say."""
@@ -141,8 +132,7 @@ class Jobs:
     def alive(self):
         """What still runs, as the report says it."""
         now = time.monotonic()
-        quiet = self._quiet_looks >= QUIET_LOOKS
-        self.running = [job for job in self.running if not job.is_over(now, quiet)]
+        self.running = [job for job in self.running if not job.is_over(now, self.bus.lasts)]
         told = [{"id": jid, "what": what, "pid": os.getpid()} for jid, what in self.starting.values()]
         return told + [{"id": job.jid, "what": job.what, "pid": job.pid} for job in self.running]
 

@@ -4,19 +4,15 @@ Nothing relates what two subscribers have read: that the other process has heard
 A main loop that is behind holds minutes of publications in its socket. This process has caught up with another one when
 
 - it has read the first publication that the other has read (a publisher sends to each subscriber in order), or
-- nothing has come out of its socket at some looks in a row, in a loop that ran, some time after the other's subscription stood: a socket with
-  something in it is read in the next round of the loop.
+- its socket is quiet some time after the other's subscription stood.
 """
 
 import time
 
+from .quiet import Quiet
+
 # Longer than a publication is on its way.
 STANDING_SECONDS = 2.0
-# So many looks in a row at which nothing has come out of the socket: longer than libzmq's thread takes to go on reading, and short enough to be found
-# between two jobs of a busy master.
-QUIET_LOOKS = 3
-# A loop that was blocked for longer between two looks may not have read its sockets.
-LONGEST_GAP_SECONDS = 0.3
 
 
 class Subscription:
@@ -25,8 +21,7 @@ class Subscription:
     def __init__(self):
         # Publications that are being decoded: that may take a sign-in.
         self.decoding = 0
-        self.stirred = True
-        self.quiet_looks = 0
+        self.quiet = Quiet()
         # Since when each other process's subscription is known to stand, by its leader.
         self.stood = {}
         # The leaders of the processes that this one has caught up with.
@@ -42,7 +37,6 @@ class Subscriptions:
         self.one_of_a_list = one_of_a_list
         self.clock = clock
         self._known = {}
-        self._looked = 0.0
 
     def _of(self, address):
         return self._known.setdefault(address, Subscription())
@@ -51,24 +45,21 @@ class Subscriptions:
         """A publication has come out of the socket."""
         found = self._of(address)
         found.decoding += 1
-        found.stirred = True
+        found.quiet.stir()
 
     def end(self, address):
         """It has been decoded, or could not be."""
         found = self._of(address)
         found.decoding -= 1
-        found.stirred = True
+        found.quiet.stir()
 
     def look(self, addresses, starting, reports):
-        """Once a round: `addresses` are those of the connected masters, with their names in the configuration; `starting`: Salt is just being given a job, and may read nothing until it has it."""
+        """Once a round: `addresses` are those of the connected masters, with their names in the configuration; `starting`: Salt is just being
+        given a job, and may read nothing until it has it."""
         now = self.clock()
-        gap = now - self._looked > LONGEST_GAP_SECONDS
-        self._looked = now
         for address in addresses:
             found = self._of(address)
-            quiet = not (gap or starting or found.stirred or found.decoding)
-            found.quiet_looks = found.quiet_looks + 1 if quiet else 0
-            found.stirred = False
+            found.quiet.look(now, starting or found.decoding > 0)
             for report in reports:
                 self._compare(address, addresses[address], found, report, now)
 
@@ -83,8 +74,8 @@ class Subscriptions:
             return
         stood = found.stood.setdefault(leader, now)
         first = theirs.get("first") if theirs else None
-        quiet = now - stood >= STANDING_SECONDS and found.quiet_looks >= QUIET_LOOKS
-        if quiet or (first is not None and self.heard(address, first)):
+        read = now - stood >= STANDING_SECONDS and found.quiet.lasts
+        if read or (first is not None and self.heard(address, first)):
             found.level.add(leader)
 
     def caught_up(self, address, leaders):

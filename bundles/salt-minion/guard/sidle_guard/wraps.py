@@ -163,10 +163,7 @@ class _Wrapper:
             try:
                 done = original(self, data)
             finally:
-                if hasattr(done, "add_done_callback"):
-                    done.add_done_callback(lambda _: guard.jobs.begun(token))
-                else:
-                    guard.jobs.begun(token)
+                when_done(done, lambda: guard.jobs.begun(token))
             return done
 
         return later if inspect.iscoroutinefunction(original) else at_once
@@ -220,10 +217,7 @@ class _Wrapper:
             try:
                 done = original(self, payload)
             finally:
-                if hasattr(done, "add_done_callback"):
-                    done.add_done_callback(lambda _: guard.subscriptions.end(address))
-                else:
-                    guard.subscriptions.end(address)
+                when_done(done, lambda: guard.subscriptions.end(address))
             return done
 
         return later if inspect.iscoroutinefunction(original) else at_once
@@ -371,7 +365,7 @@ class _Wrapper:
         guard = self.guard
 
         def begin(minion, package):
-            guard.jobs.bus_stirs()
+            guard.jobs.bus.stir()
             if guard.hears_by(minion):
                 guard.attempt("forward an event", lambda: events.forward(guard, package))
             return guard.attempt("watch a return", lambda: events.Watch.begin(guard, minion, package))
@@ -388,10 +382,7 @@ class _Wrapper:
             watch = guard.acts() and begin(self, package)
             done = original(self, package)
             if watch:
-                if hasattr(done, "add_done_callback"):
-                    done.add_done_callback(lambda _: watch.end())
-                else:
-                    watch.end()
+                when_done(done, watch.end)
             return done
 
         return later if inspect.iscoroutinefunction(original) else at_once
@@ -401,17 +392,25 @@ class _Wrapper:
 
         async def later(self, package):
             if guard.acts():
-                guard.jobs.bus_stirs()
+                guard.jobs.bus.stir()
                 guard.attempt("forward an event", lambda: events.forward(guard, package))
             return await original(self, package)
 
         def at_once(self, package):
             if guard.acts():
-                guard.jobs.bus_stirs()
+                guard.jobs.bus.stir()
                 guard.attempt("forward an event", lambda: events.forward(guard, package))
             return original(self, package)
 
         return later if inspect.iscoroutinefunction(original) else at_once
+
+
+def when_done(done, act):
+    """Act once one of Salt's functions has done its work: now, or when its future says so."""
+    if hasattr(done, "add_done_callback"):
+        done.add_done_callback(lambda _: act())
+    else:
+        act()
 
 
 def note_process(guard, processes, process, known=True):

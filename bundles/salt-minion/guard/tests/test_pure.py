@@ -26,6 +26,7 @@ from sidle_guard import (  # noqa: E402
     masters,
     places,
     proof,
+    quiet,
     report,
     roles,
     seat,
@@ -570,7 +571,7 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(self.jobs.alive(), [])
 
     def rest(self):
-        for _ in range(jobs.QUIET_LOOKS + 1):
+        for _ in range(quiet.LOOKS + 1):
             self.jobs.look()
 
     def test_what_a_child_said_last_may_wait_on_the_bus_for_long(self):
@@ -580,7 +581,7 @@ class JobsTest(unittest.TestCase):
         self.jobs.alive()
         self.jobs.running[0].ended -= 30
         for _ in range(3):
-            self.jobs.bus_stirs()
+            self.jobs.bus.stir()
             self.jobs.look()
             self.assertEqual(len(self.jobs.alive()), 1, "main is still reading")
         self.rest()
@@ -590,7 +591,7 @@ class JobsTest(unittest.TestCase):
         process = self.start()
         process.alive = False
         self.jobs.alive()
-        self.jobs.bus_stirs()
+        self.jobs.bus.stir()
         self.jobs.look()
         self.jobs.running[0].ended -= jobs.LAST_WORDS_MAXIMUM_SECONDS
         self.assertEqual(self.jobs.alive(), [])
