@@ -207,6 +207,13 @@ pub trait Agent: Send {
     /// Whether the agent reaches its peers.
     fn health(&self, subject: Subject<'_>) -> Health;
 
+    /// The peers that any process at or below the leader is connected to: of an agent that tells nothing of itself, and may share its files with another
+    /// one.
+    fn connected(&self, leader: &Identity) -> Vec<String> {
+        let _ = leader;
+        Vec::new()
+    }
+
     /// The peers that a process started now could not even look for, and why: a name that does not resolve. One that runs already may
     /// reach them still.
     fn unfindable(&self) -> Vec<Peer> {

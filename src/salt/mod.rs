@@ -175,6 +175,14 @@ impl Agent for SaltMinion {
         looked.unwrap_or_else(|error| Health::Unknown(error.message))
     }
 
+    fn connected(&self, leader: &Identity) -> Vec<String> {
+        let Ok(config) = self.config() else { return Vec::new() };
+        let below = proc_fs::descendants(leader.pid).unwrap_or_default();
+        let pids = below.iter().map(|process| process.pid).chain([leader.pid]);
+        let reached = pids.map(|pid| masters::health(&config, pid, Subject::unguarded(leader), &self.names).proven());
+        reached.into_iter().find(|names| !names.is_empty()).unwrap_or_default()
+    }
+
     fn unfindable(&self) -> Vec<Peer> {
         self.config().map_or_else(|_| Vec::new(), |config| masters::unfindable(&config, &self.names))
     }

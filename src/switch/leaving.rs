@@ -212,7 +212,7 @@ impl Driver {
         if self.reported == leader {
             return None;
         }
-        let reached = processes.health(trial, None)?.proven().join(", ");
+        let reached = processes.connected(trial).join(", ");
         (!reached.is_empty()).then(|| {
             Outcome::Failed(format!(
                 "it is connected to {reached} while its guard says nothing: it would do every job a second time; {ALONE}"

@@ -342,6 +342,13 @@ impl Processes {
         Ok(frozen)
     }
 
+    /// The peers that a process is connected to, whatever it tells of itself.
+    pub fn connected(&mut self, which: Which<'_>) -> Vec<String> {
+        let Some(running) = self.usable_mut(which) else { return Vec::new() };
+        let leader = running.record.leader.clone();
+        running.observer().map_or_else(|_| Vec::new(), |agent| agent.connected(&leader))
+    }
+
     /// What a process still does although its guard doesn't say so; None: nothing.
     pub fn unreported(&mut self, which: Which<'_>) -> Option<String> {
         let report = self.report(which);

@@ -83,3 +83,20 @@ fn a_salt_that_goes_round_the_guard_doubles_no_job_beside_another_and_idle_works
     let (last, _) = last(&scene);
     assert!(last["mode"] == "idle" && last["notes"].to_string().contains("can't overlap"), "{last}");
 }
+
+#[test]
+fn a_release_whose_guard_is_not_there_is_ended_as_soon_as_it_is_connected() {
+    let settings = "rehearsal = \"off\"\nstart_timeout = \"120s\"\n";
+    let scene = Scene::with(&Wanted { settings, ..Wanted::of(&[OLD]) });
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("tree");
+    copied(&tree(NEW), &copy);
+    let packages = copy.join("lib/python3.11/site-packages");
+    fs::remove_file(packages.join("sidle_guard.pth")).unwrap();
+    scene.host.install(&scene.author.salt_from("3007.97", &copy)).ok();
+    let tried = scene.switch(&["3007.97-1", "--mode", "overlap"]);
+    assert_eq!(tried.code, Some(5), "{tried:?}\n{}", scene.logs());
+    let (last, why) = last(&scene);
+    assert!(why.contains("while its guard says nothing: it would do every job a second time"), "{last}");
+    assert!(scene.master().call(ID, &["test.version"]).contains(OLD));
+}
