@@ -49,7 +49,7 @@ const SETTINGS: &str = "start_timeout = \"150s\"\n";
 const BEACON_SECONDS: f64 = 5.0;
 
 /// Between two switches.
-const PAUSE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What goes wrong in a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -347,6 +347,7 @@ fn bench_soak() {
     )]
     let switches = number("SIDLE_BENCH_SWITCHES").unwrap_or(20.0) as usize;
     let rate = number("SIDLE_SOAK_RATE").unwrap_or(RATE);
+    let limit = number("SIDLE_SOAK_MINUTES").map_or(Duration::MAX, |minutes| Duration::from_secs_f64(minutes * 60.0));
     let root = rustix::process::geteuid().is_root();
     let beacons_of = format!("beacons:\n  status:\n    - loadavg: [all]\n    - interval: {BEACON_SECONDS}\n");
     let user = crate::support::salt::own_user();
@@ -384,6 +385,9 @@ fn bench_soak() {
             break;
         }
         ended.push(end);
+        if begun.elapsed() > limit {
+            break;
+        }
         sleep(PAUSE);
         stream.run(0);
         if index % 10 == 9 {
