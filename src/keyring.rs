@@ -7,7 +7,7 @@ use crate::crash_point;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
 use crate::os::dir::Dir;
-use crate::os::lock::{self, Attempt, Lock};
+use crate::os::lock::{Attempt, Holder, LOCK, Lock, LockFile};
 use crate::os::{OsError, clock};
 use crate::trust::by_hand::{self, MetadataFiles, Verification};
 use crate::trust::metadata::{self, Body, Header, Root, Signed, Snapshot, Targets};
@@ -120,14 +120,17 @@ impl Keyring {
 
     /// Waits (at most 10 s) for the lock that changes need.
     pub fn lock(&self) -> Result<LockedKeyring<'_>, KeyringError> {
+        let file = LockFile::new(&self.directory, LOCK);
         let deadline = clock::since_boot() + LOCK_WAIT_MAXIMUM;
         loop {
-            let attempt = lock::try_exclusive(self.directory.lock_fd()?);
-            match attempt.map_err(|source| OsError::new("lock", self.directory.path(), source))? {
+            match file.try_exclusive()? {
                 Attempt::Held(lock) => return Ok(LockedKeyring { keyring: self, _lock: lock }),
                 Attempt::Busy if clock::since_boot() < deadline => clock::sleep(LOCK_RETRY),
-                Attempt::Busy => return Err(KeyringError::Locked { path: self.directory.path().to_owned() }),
-                Attempt::Unsupported(source) => return Err(OsError::new("lock", self.directory.path(), source).into()),
+                Attempt::Busy => {
+                    let holder = file.holders()?.into_iter().next();
+                    return Err(KeyringError::Locked { path: self.directory.path().to_owned(), holder });
+                }
+                Attempt::Unsupported(source) => return Err(OsError::new("lock", &file.path(), source).into()),
             }
         }
     }
@@ -222,7 +225,7 @@ impl LockedKeyring<'_> {
     fn store(&self, trusted: &Trusted) -> Result<(), KeyringError> {
         let directory = &self.keyring.directory;
         let mut files = BTreeMap::new();
-        let mut kept = vec![OsString::from(INDEX)];
+        let mut kept = vec![OsString::from(INDEX), OsString::from(LOCK)];
         for (role, bytes) in trusted.floor.files() {
             let digest = Digest::of(bytes);
             let name = stored_name(role, &digest);
@@ -332,6 +335,8 @@ pub enum KeyringError {
     Locked {
         /// The trust store.
         path: PathBuf,
+        /// Who holds it, where it could be seen.
+        holder: Option<Holder>,
     },
     /// A stored file is not as it was stored.
     Damaged {
@@ -394,7 +399,10 @@ impl fmt::Display for KeyringError {
             Self::OtherPinned { path, pinned, offered } => {
                 write!(out, "cannot pin the root {offered}: {} has {pinned} pinned", path.display())
             }
-            Self::Locked { path } => write!(out, "cannot change {}: another command is changing it", path.display()),
+            Self::Locked { path, holder } => {
+                let by = holder.as_ref().map_or_else(String::new, |holder| format!(", {holder}"));
+                write!(out, "cannot change {}: another command is changing it{by}", path.display())
+            }
             Self::Damaged { path, reason } => write!(out, "cannot trust {}: {reason}", path.display()),
             Self::Trust(error) => error.fmt(out),
         }

@@ -13,6 +13,10 @@ pub struct Layout {
 pub const VERSIONS: &str = "versions";
 /// Name of the directory in which releases come and go; emptied by recovery.
 pub const STAGING: &str = "staging";
+/// Name of the directory of leases, beside the receipts: a file per release, which everything that runs from it holds.
+pub const LEASES: &str = "leases";
+/// Name of the lock that a start shares and a removal holds alone, beside the receipts.
+pub const STARTS: &str = "starts";
 /// Name of the default instance's link.
 pub const CURRENT: &str = "current";
 

@@ -9,7 +9,7 @@ use crate::fetch::{Fetcher, MirrorWanted, Mirrored};
 use crate::keyring::{Adoption, Judge, Keyring, Pin};
 use crate::os::clock;
 use crate::os::dir::Dir;
-use crate::os::lock::{self, Attempt};
+use crate::os::lock::{Attempt, LockFile};
 use crate::trust::metadata::{Root, Signed};
 use crate::trust::{Expiry, Floor, MetadataFiles, pattern, verify};
 use clap::Args;
@@ -38,6 +38,9 @@ pub struct MirrorArguments {
     fetch: FetchArguments,
 }
 
+/// A copy is for everybody to read, so that its lock has a name that tells whose it is.
+const LOCK_NAME: &str = ".sidle-lock";
+
 /// `sidle mirror`: exit 3 where the copy is complete already.
 pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, Report> {
     for glob in arguments.include.iter().chain(&arguments.exclude) {
@@ -54,11 +57,15 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
     let judge = Judge { keyring: &keyring, now, expiry: Expiry::Strict, adoption: Adoption::Store };
     let targets = judge.verification(&metadata)?.targets?;
     let into = Dir::open_or_create(&arguments.directory, 0o755)?;
-    let held = lock::try_exclusive(into.lock_fd()?);
-    let Ok(Attempt::Held(_lock)) = held else {
+    let file = LockFile::new(&into, LOCK_NAME);
+    let Attempt::Held(_lock) = file.try_exclusive()? else {
+        let by = file.holders()?.into_iter().next().map_or_else(String::new, |holder| format!(", {holder}"));
         return Err(Report {
             class: Class::Locked,
-            message: format!("cannot copy into {}: another command is at work in it", arguments.directory.display()),
+            message: format!(
+                "cannot copy into {}: another command is at work in it{by}",
+                arguments.directory.display()
+            ),
             causes: Vec::new(),
             hint: Some("wait for the other command, then try again".to_owned()),
         });

@@ -3,15 +3,17 @@
 use super::{Patient, Running, Supervised, configuration_now};
 use crate::agent::AgentKind;
 use crate::agent::examination::{Group, Severity};
+use crate::layout;
 use crate::loaded::{self, Loaded};
 use crate::os::dir::Dir;
-use crate::os::{OsError, lock, proc_fs};
+use crate::os::lock::{self, LOCK, LockFile};
+use crate::os::{OsError, proc_fs};
 use crate::store::Store;
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::on_record;
 use crate::switch::{Journal, Phase};
 use crate::version::Release;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Looks at them. `agent`: what runs, and where its configuration is.
 pub fn look(
@@ -166,8 +168,9 @@ fn held(group: &mut Group, patient: &Patient<'_>, files: &InstanceFiles) {
 
 /// The package's lock, and leases on releases that nobody wants any more. No lock is taken for it.
 fn locks(group: &mut Group, patient: &Patient<'_>, store: &Store, journal: Option<&Journal>) -> Result<(), OsError> {
-    let (layout, package) = (patient.layout, patient.package);
-    for lock in locks_on(&layout.receipts(package))?.iter().filter(|lock| lock.exclusive) {
+    let package = patient.package;
+    let Some(receipts) = Dir::open_if_exists(&patient.layout.receipts(package))? else { return Ok(()) };
+    for lock in locks_on(&LockFile::new(&receipts, LOCK))?.iter().filter(|lock| lock.exclusive) {
         let what = format!("{} holds the lock of {package}", named(lock.pid));
         let remedy = "wait for it; a command that hangs may be ended: what it left is cleared away by the next one";
         group.find(Severity::Note, "package-locked", what, remedy);
@@ -180,11 +183,12 @@ fn locks(group: &mut Group, patient: &Patient<'_>, store: &Store, journal: Optio
     let mut leases = 0;
     // What can't be read of the store is told of there.
     for release in store.releases().unwrap_or_default() {
-        let path = layout.versions(package).join(release.to_string());
-        let held = locks_on(&path)?;
+        let Some(directory) = receipts.child_if_exists(layout::LEASES)? else { break };
+        let lease = LockFile::new(&directory, release.to_string());
+        let held = locks_on(&lease)?;
         leases += held.len();
         for lock in held.iter().filter(|_| !wanted(&release)) {
-            let what = format!("{release} is neither current nor previous, and leased by {}", holder(&path, lock.pid));
+            let what = format!("{release} is neither current nor previous, and leased by {}", holder(&lease, lock.pid));
             let remedy = "it can't be collected until that process ends; one that a job left behind may be ended";
             group.find(Severity::Note, "release-in-use", what, remedy);
         }
@@ -193,10 +197,8 @@ fn locks(group: &mut Group, patient: &Patient<'_>, store: &Store, journal: Optio
     Ok(())
 }
 
-fn locks_on(path: &Path) -> Result<Vec<lock::Found>, OsError> {
-    let Some(directory) = Dir::open_if_exists(path)? else { return Ok(Vec::new()) };
-    let stat = directory.stat_self()?;
-    lock::held((stat.device, stat.inode))
+fn locks_on(file: &LockFile<'_>) -> Result<Vec<lock::Found>, OsError> {
+    file.identity()?.map_or_else(|| Ok(Vec::new()), lock::held)
 }
 
 /// The process that took a lock, and for how long it may have had it at most.
@@ -212,12 +214,8 @@ fn named(pid: Option<u32>) -> String {
 }
 
 /// Who holds a lease: whoever took it, or what that has left it to.
-fn holder(path: &Path, pid: Option<u32>) -> String {
+fn holder(lease: &LockFile<'_>, pid: Option<u32>) -> String {
     let lives = pid.is_some_and(|pid| proc_fs::process(pid).ok().flatten().is_some_and(|process| process.is_alive()));
-    let stat = Dir::open(path).and_then(|directory| directory.stat_self()).ok();
-    let heirs = stat.filter(|_| !lives).and_then(|stat| proc_fs::holders((stat.device, stat.inode)).ok());
-    match heirs.unwrap_or_default().first() {
-        Some((pid, _)) => named(Some(*pid)),
-        None => named(pid),
-    }
+    let heirs = if lives { Vec::new() } else { lease.holders().unwrap_or_default() };
+    named(heirs.first().map(|heir| heir.pid).or(pid))
 }

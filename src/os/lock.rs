@@ -1,9 +1,24 @@
 //! flock: the lock that the kernel drops when its last holder is gone, however it went.
+//!
+//! Whoever can open a file can lock it: flock(2) asks for no right to write. So a lock that sidle waits for, or believes, is on a file that only
+//! those can open who may change the directory in which it lies.
 
-use rustix::fs::FlockOperation;
+use super::dir::{Dir, FileKind};
+use super::proc_fs::{self, FileIdentity};
+use super::{OsError, process};
+use crate::effect;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+/// The name of a directory's own lock file.
+pub const LOCK: &str = "lock";
+
+/// Somebody who deletes a lock file again and again must not keep a command for ever.
+const ATTEMPTS_MAXIMUM: usize = 16;
 
 /// What came of trying to lock.
 #[derive(Debug)]
@@ -35,14 +50,138 @@ impl AsFd for Lock {
     }
 }
 
-/// Tries to lock `fd` together with others who share it. Never waits.
-pub fn try_shared(fd: OwnedFd) -> io::Result<Attempt> {
-    attempt(fd, FlockOperation::NonBlockingLockShared)
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Process number.
+    pub pid: u32,
+    /// Its command line.
+    pub title: String,
+    /// The user it runs as.
+    pub user: String,
 }
 
-/// Tries to lock `fd` for itself alone. Never waits.
-pub fn try_exclusive(fd: OwnedFd) -> io::Result<Attempt> {
-    attempt(fd, FlockOperation::NonBlockingLockExclusive)
+impl fmt::Display for Holder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "process {} ({}) of user {}", self.pid, self.title, self.user)
+    }
+}
+
+/// A file for a lock, which its owner alone can open; where its directory's group may write, the group can, too.
+#[derive(Debug)]
+pub struct LockFile<'a> {
+    directory: &'a Dir,
+    name: String,
+}
+
+impl<'a> LockFile<'a> {
+    /// The lock file `name` of `directory`. Touches nothing.
+    pub fn new(directory: &'a Dir, name: impl Into<String>) -> Self {
+        Self { directory, name: name.into() }
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join(&self.name)
+    }
+
+    /// Tries to hold it together with others who share it. Never waits; makes the file where there is none.
+    pub fn try_shared(&self) -> super::Result<Attempt> {
+        self.attempt(FlockOperation::NonBlockingLockShared)
+    }
+
+    /// Tries to hold it alone. Never waits; makes the file where there is none.
+    pub fn try_exclusive(&self) -> super::Result<Attempt> {
+        self.attempt(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Device and inode; None where there is no such file.
+    pub fn identity(&self) -> super::Result<Option<FileIdentity>> {
+        Ok(self.directory.stat(&self.name)?.map(|stat| (stat.device, stat.inode)))
+    }
+
+    /// The other processes that hold it, or inherited it; those first that took it.
+    pub fn holders(&self) -> super::Result<Vec<Holder>> {
+        let Some(identity) = self.identity()? else { return Ok(Vec::new()) };
+        let takers: Vec<u32> = held(identity)?.iter().filter_map(|found| found.pid).collect();
+        let own = std::process::id();
+        let mut found: Vec<Holder> = proc_fs::holders(identity)?
+            .into_iter()
+            .filter(|(pid, _)| *pid != own)
+            .map(|(pid, title)| Holder {
+                pid,
+                title,
+                user: proc_fs::user(pid).map_or_else(unknown, process::user_name),
+            })
+            .collect();
+        found.sort_by_key(|holder| !takers.contains(&holder.pid));
+        Ok(found)
+    }
+
+    fn attempt(&self, operation: FlockOperation) -> super::Result<Attempt> {
+        for _ in 0..ATTEMPTS_MAXIMUM {
+            let fd = self.open()?;
+            let stat = rustix::fs::fstat(&fd).map_err(|errno| self.error("look at", errno))?;
+            let attempt = attempt(fd, operation).map_err(|source| self.error("lock", source))?;
+            // A file that was deleted meanwhile locks nothing: the next one makes another.
+            if self.identity()? == Some((stat.st_dev, stat.st_ino)) {
+                return Ok(attempt);
+            }
+        }
+        Err(self.error("lock", Errno::BUSY))
+    }
+
+    fn error(&self, verb: &str, source: impl Into<io::Error>) -> OsError {
+        OsError::new(verb, &self.path(), source)
+    }
+
+    /// A file system that is read-only or full still has the file that was made before.
+    fn open(&self) -> super::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let open =
+            |more| rustix::fs::openat(self.directory, self.name.as_str(), flags | more, Mode::from_raw_mode(0o600));
+        let fd = match open(OFlags::empty()) {
+            Err(Errno::NOENT) => {
+                let made = open(OFlags::CREATE).map_err(|errno| self.error("create", errno))?;
+                effect!(CreateFile(self.directory.as_fd(), self.name.as_ref(), 0o600, made.as_fd()));
+                made
+            }
+            found => found.map_err(|errno| self.error("open", errno))?,
+        };
+        self.close_to_others(&fd)?;
+        Ok(fd)
+    }
+
+    fn close_to_others(&self, fd: &OwnedFd) -> super::Result<()> {
+        let stat = rustix::fs::fstat(fd).map_err(|errno| self.error("look at", errno))?;
+        let parent = self.directory.stat_self()?;
+        if FileKind::of(rustix::fs::FileType::from_raw_mode(stat.st_mode)) != FileKind::File {
+            return Err(self.error("lock", Errno::INVAL));
+        }
+        let own = process::user();
+        if ![own, parent.uid].contains(&stat.st_uid) {
+            let owner = process::user_name(stat.st_uid);
+            return Err(self.error("lock", io::Error::other(format!("it belongs to {owner}: remove it"))));
+        }
+        let wanted = 0o600 | if parent.mode & 0o020 == 0 { 0 } else { 0o060 };
+        if stat.st_mode & 0o7777 != wanted && stat.st_uid == own {
+            // A group that may write in the directory is the directory's, whatever the maker's own is.
+            let group = (stat.st_gid != parent.gid).then(|| rustix::fs::Gid::from_raw(parent.gid));
+            let _ = rustix::fs::fchown(fd, None, group);
+            let changed = rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted));
+            changed.map_err(|errno| self.error("set the mode of", errno))?;
+        }
+        Ok(())
+    }
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+/// Tries to lock `fd`, which others may be able to open, together with those who share it: a sign for other programs, and no more. Never waits.
+pub fn try_shared(fd: OwnedFd) -> io::Result<Attempt> {
+    attempt(fd, FlockOperation::NonBlockingLockShared)
 }
 
 /// A lock that some process holds.
@@ -55,14 +194,14 @@ pub struct Found {
 }
 
 /// The locks on a file, as the kernel lists them: looking takes none, so that nobody who wants one is kept from it.
-pub fn held(identity: super::proc_fs::FileIdentity) -> super::Result<Vec<Found>> {
+pub fn held(identity: FileIdentity) -> super::Result<Vec<Found>> {
     let path = std::path::Path::new("/proc/locks");
     let text = std::fs::read_to_string(path).map_err(|source| super::OsError::new("read", path, source))?;
     Ok(text.lines().filter_map(|line| parse(line, identity)).collect())
 }
 
 /// `1: FLOCK  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF` (`proc_locks(5)`); one that waits has an arrow.
-fn parse(line: &str, (device, inode): super::proc_fs::FileIdentity) -> Option<Found> {
+fn parse(line: &str, (device, inode): FileIdentity) -> Option<Found> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     if fields.next()? != "FLOCK" {
         return None;
@@ -91,17 +230,42 @@ fn attempt(fd: OwnedFd, operation: FlockOperation) -> io::Result<Attempt> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn mode(path: &std::path::Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
 
     #[test]
-    fn a_lock_is_seen_from_outside() {
+    fn a_lock_is_seen_from_outside_and_its_file_is_closed_to_others() {
         let directory = tempfile::tempdir().unwrap();
-        let dir = super::super::dir::Dir::open(directory.path()).unwrap();
-        let stat = dir.stat_self().unwrap();
-        let seen = || held((stat.device, stat.inode)).unwrap();
-        assert_eq!(seen(), []);
-        let lock = try_exclusive(dir.lock_fd().unwrap()).unwrap();
+        let dir = Dir::open(directory.path()).unwrap();
+        let file = LockFile::new(&dir, LOCK);
+        assert_eq!(file.identity().unwrap(), None);
+        let taken = file.try_exclusive().unwrap();
+        let Attempt::Held(lock) = taken else { panic!("{taken:?}") };
+        let seen = || held(file.identity().unwrap().unwrap()).unwrap();
         assert_eq!(seen(), [Found { exclusive: true, pid: Some(std::process::id()) }]);
+        assert_eq!(mode(&file.path()), 0o600);
+        assert!(matches!(file.try_shared().unwrap(), Attempt::Busy), "another description of the same file");
         drop(lock);
         assert_eq!(seen(), []);
+    }
+
+    #[test]
+    fn a_lock_file_that_others_could_open_is_closed_and_one_that_is_no_file_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let dir = Dir::open(directory.path()).unwrap();
+        std::fs::write(directory.path().join(LOCK), "").unwrap();
+        std::fs::set_permissions(directory.path().join(LOCK), std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(matches!(LockFile::new(&dir, LOCK).try_exclusive().unwrap(), Attempt::Held(_)));
+        assert_eq!(mode(&directory.path().join(LOCK)), 0o600);
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o775)).unwrap();
+        assert!(matches!(LockFile::new(&dir, "team").try_exclusive().unwrap(), Attempt::Held(_)));
+        assert_eq!(mode(&directory.path().join("team")), 0o660);
+        std::os::unix::fs::symlink("/etc/passwd", directory.path().join("link")).unwrap();
+        assert!(LockFile::new(&dir, "link").try_exclusive().is_err());
+        std::fs::create_dir(directory.path().join("directory")).unwrap();
+        assert!(LockFile::new(&dir, "directory").try_exclusive().is_err());
     }
 }

@@ -250,6 +250,11 @@ pub fn holders(identity: FileIdentity) -> Result<Vec<(u32, String)>> {
     Ok(found)
 }
 
+/// The user that `pid` acts as; None where there is no such process.
+pub fn user(pid: u32) -> Option<u32> {
+    std::fs::metadata(path_of(pid, "")).ok().map(|found| found.uid())
+}
+
 /// A process's command line as one text, for people: its program without the directory, and no more than fits a message.
 pub fn title(pid: u32) -> String {
     shortened(&command_line(pid).ok().flatten().unwrap_or_default().join(" "))

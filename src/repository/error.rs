@@ -5,6 +5,7 @@ use crate::bundle::file::BundleError;
 use crate::bundle::manifest::ManifestError;
 use crate::failure::Class;
 use crate::os::OsError;
+use crate::os::lock::Holder;
 use crate::trust::{KeyId, Role, SignError, TrustError};
 use std::fmt;
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub enum RepositoryError {
     Locked {
         /// Where.
         path: PathBuf,
+        /// Who holds its lock, where it could be seen.
+        holder: Option<Holder>,
     },
     /// A file of it is not as it was written.
     Damaged {
@@ -210,8 +213,9 @@ impl fmt::Display for RepositoryError {
             Self::NoRepository { path } => {
                 write!(out, "cannot find a repository in {}: it has no metadata/1.root.json", path.display())
             }
-            Self::Locked { path } => {
-                write!(out, "cannot change the repository {}: another command is at work in it", path.display())
+            Self::Locked { path, holder } => {
+                let by = holder.as_ref().map_or_else(String::new, |holder| format!(", {holder}"));
+                write!(out, "cannot change the repository {}: another command is at work in it{by}", path.display())
             }
             Self::Damaged { path, reason } => write!(out, "cannot use {}: {reason}", path.display()),
             Self::Conflict { path, id } => {

@@ -48,7 +48,7 @@ use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::lock::{self, Attempt, Lock};
+use crate::os::lock::{Attempt, LOCK, Lock, LockFile};
 use published::Published;
 use state::State;
 use std::path::Path;
@@ -137,11 +137,16 @@ impl Repository {
     }
 }
 
+/// The lock lies with the author's own state, which is not for others.
 fn lock(directory: &Dir) -> Result<Lock, RepositoryError> {
-    let failed = |source| OsError::new("lock", directory.path(), source);
-    match lock::try_exclusive(directory.lock_fd()?).map_err(failed)? {
+    let author = directory.child_or_create(AUTHOR, DIRECTORY_MODE)?;
+    let file = LockFile::new(&author, LOCK);
+    match file.try_exclusive()? {
         Attempt::Held(lock) => Ok(lock),
-        Attempt::Busy => Err(RepositoryError::Locked { path: directory.path().to_owned() }),
-        Attempt::Unsupported(source) => Err(failed(source).into()),
+        Attempt::Busy => {
+            let holder = file.holders()?.into_iter().next();
+            Err(RepositoryError::Locked { path: directory.path().to_owned(), holder })
+        }
+        Attempt::Unsupported(source) => Err(OsError::new("lock", &file.path(), source).into()),
     }
 }

@@ -1,9 +1,10 @@
 //! Takes old releases away: never the current, the previous, one named by a live switch, or one in use.
 
-use super::lease::{Claim, Holder, claim};
+use super::lease::{Claim, Claimed, Holder, claim};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::crash_point;
 use crate::layout;
+use crate::os::dir::Dir;
 use crate::version::Release;
 use std::collections::BTreeMap;
 
@@ -76,12 +77,12 @@ impl Store {
         collected: &mut Collected,
     ) -> Result<()> {
         let tree = self.tree(&release)?;
-        match claim(&tree)? {
+        match self.claim_installed(&release, &tree)? {
             Claim::InUse(holders) => collected.kept.push((release, Kept::InUse(holders))),
-            Claim::Free(_claim) => {
+            Claim::Free(claimed) => {
                 let bytes = tree.content_bytes()?;
                 if effect == Effect::Apply {
-                    self.take_away(lock, &release)?;
+                    self.take_away(lock, &release, claimed)?;
                 }
                 collected.removed.push((release, bytes));
             }
@@ -105,20 +106,26 @@ impl Store {
         if self.linked()?.contains(release) {
             return in_use(vec![Holder::Wanted("current".to_owned())]);
         }
-        match claim(&tree)? {
+        match self.claim_installed(release, &tree)? {
             Claim::InUse(holders) => in_use(holders),
-            Claim::Free(_claim) => {
+            Claim::Free(claimed) => {
                 let bytes = tree.content_bytes()?;
                 if effect == Effect::Apply {
-                    self.take_away(lock, release)?;
+                    self.take_away(lock, release, claimed)?;
                 }
                 Ok(bytes)
             }
         }
     }
 
-    /// The tree leaves `versions/` by one rename; from then on recovery finishes what a crash interrupts. The caller holds the claim.
-    fn take_away(&self, lock: &PackageLock, release: &Release) -> Result<()> {
+    fn claim_installed(&self, release: &Release, tree: &Dir) -> Result<Claim> {
+        // A release that is installed has a receipt.
+        let receipts = Dir::open(&self.layout().receipts(self.package()))?;
+        claim(&receipts, release, tree)
+    }
+
+    /// The tree leaves `versions/` by one rename; from then on recovery finishes what a crash interrupts, and others may be started again.
+    fn take_away(&self, lock: &PackageLock, release: &Release, claimed: Claimed) -> Result<()> {
         let (Some(directory), Some(versions)) = (self.directory()?, self.versions()?) else { return Ok(()) };
         let name = release.to_string();
         crash_point!("collect.claimed");
@@ -126,6 +133,8 @@ impl Store {
         staging.remove_tree(&name)?;
         versions.rename(&name, &staging, &name)?;
         versions.sync()?;
+        claimed.forget()?;
+        drop(claimed);
         crash_point!("collect.moved");
         if let Some(receipts) = self.receipts()? {
             receipts.remove_tree(&name)?;

@@ -5,7 +5,7 @@ use super::lease::Holder;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::OsError;
-use crate::os::dir::Dir;
+use crate::os::lock::Holder as Holding;
 use crate::version::Release;
 use std::fmt;
 use std::io;
@@ -15,12 +15,19 @@ use std::io;
 pub enum StoreError {
     /// The system refused.
     Os(OsError),
-    /// Another command changes this package now; its pid and command line where they could be seen.
+    /// Another command changes this package now.
     Locked {
         /// The package.
         package: PackageName,
-        /// Process and command line.
-        holder: Option<(u32, String)>,
+        /// Who holds the lock, where it could be seen.
+        holder: Option<Holding>,
+    },
+    /// The release is being removed, and that takes too long.
+    BeingRemoved {
+        /// The release.
+        release: Release,
+        /// Who removes it, where it could be seen.
+        holder: Option<Holding>,
     },
     /// The release isn't installed.
     NotInstalled {
@@ -80,15 +87,15 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(super) fn lock(directory: &Dir, source: io::Error) -> Self {
-        Self::Os(OsError::new("lock", directory.path(), source))
+    pub(super) fn lock(path: &std::path::Path, source: io::Error) -> Self {
+        Self::Os(OsError::new("lock", path, source))
     }
 
     /// What kind of failure this is.
     pub fn class(&self) -> Class {
         match self {
             Self::Os(error) => error.class(),
-            Self::Locked { .. } => Class::Locked,
+            Self::Locked { .. } | Self::BeingRemoved { .. } => Class::Locked,
             Self::NotInstalled { .. } | Self::Corrupt { .. } | Self::NothingFits { .. } | Self::NotLooked { .. } => {
                 Class::Failed
             }
@@ -103,7 +110,7 @@ impl StoreError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Os(error) => error.hint(),
-            Self::Locked { .. } => Some("wait for it to finish, then try again".to_owned()),
+            Self::Locked { .. } | Self::BeingRemoved { .. } => Some("wait for it to finish, then try again".to_owned()),
             Self::NotInstalled { package, .. } => {
                 Some(format!("`sidle list {package}` shows what is installed; `sidle install FILE` adds a release"))
             }
@@ -128,6 +135,10 @@ impl StoreError {
 /// At most this many problems are told in one message.
 const PROBLEMS_SHOWN_MAXIMUM: usize = 5;
 
+fn by(holder: Option<&Holding>) -> String {
+    holder.map_or_else(String::new, |holder| format!(", {holder}"))
+}
+
 fn listed<T: fmt::Display>(items: &[T]) -> String {
     let mut shown: Vec<String> = items.iter().take(PROBLEMS_SHOWN_MAXIMUM).map(T::to_string).collect();
     if items.len() > PROBLEMS_SHOWN_MAXIMUM {
@@ -140,11 +151,11 @@ impl fmt::Display for StoreError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Os(error) => error.fmt(formatter),
-            Self::Locked { package, holder: Some((pid, title)) } => {
-                write!(formatter, "cannot change {package}: another command is at work on it, process {pid} ({title})")
+            Self::Locked { package, holder } => {
+                write!(formatter, "cannot change {package}: another command is at work on it{}", by(holder.as_ref()))
             }
-            Self::Locked { package, holder: None } => {
-                write!(formatter, "cannot change {package}: another command is at work on it")
+            Self::BeingRemoved { release, holder } => {
+                write!(formatter, "cannot start {release}: another command removes a release{}", by(holder.as_ref()))
             }
             Self::NotInstalled { package, release, installed } if installed.is_empty() => {
                 write!(formatter, "cannot find release {release} of {package}: no release of it is installed")

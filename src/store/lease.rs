@@ -1,26 +1,23 @@
-//! Leases: a shared lock on the version directory's own descriptor, inherited by the agent and all that it starts. What is leased, run
-//! from, stood in, mapped or mounted elsewhere is in use, and what can't be known is in use, too.
+//! Leases: a shared lock on a file that only root can open, inherited by the agent and all that it starts. What is leased, run from, stood in,
+//! mapped or mounted elsewhere is in use, and what can't be known is in use, too. A start and a removal exclude each other by a lock of their own.
 
 use super::{Result, Store, StoreError};
+use crate::layout;
 use crate::os::dir::{Dir, FileKind};
-use crate::os::lock::{self, Attempt, Lock};
+use crate::os::lock::{self, Attempt, Lock, LockFile};
 use crate::os::proc_fs::{self, FileIdentity};
-use crate::os::{file, mounts, walk};
+use crate::os::{OsError, clock, file, mounts, walk};
 use crate::version::Release;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Who or what keeps a release from being taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holder {
     /// A process with the leased descriptor.
-    Lease {
-        /// Process number.
-        pid: u32,
-        /// Its command line.
-        title: String,
-    },
+    Lease(lock::Holder),
     /// Somebody leases it, and it could not be seen who.
     UnknownLease,
     /// A process that runs from, stands in or has mapped a file of the tree.
@@ -45,7 +42,7 @@ pub enum Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lease { pid, title } => write!(formatter, "process {pid} ({title}) holds its lease"),
+            Self::Lease(holder) => write!(formatter, "{holder} holds its lease"),
             Self::UnknownLease => formatter.write_str("a process that can't be seen from here holds its lease"),
             Self::Process { pid, title, how, path } => {
                 write!(formatter, "process {pid} ({title}) uses {} ({how})", path.display())
@@ -60,7 +57,11 @@ impl fmt::Display for Holder {
 /// A release that can't be taken away while this value, or a process that inherited it, lives.
 #[derive(Debug)]
 pub struct Lease {
-    lock: Lock,
+    /// None: this user may not open the lease's file. A process that runs from the tree is found by root without it.
+    lease: Option<Lock>,
+    /// The sign on the tree's own directory, for systemd-tmpfiles, which leaves alone what is locked. Any user can lock that directory, too:
+    /// nothing here asks for it.
+    sign: Option<Lock>,
 }
 
 impl Lease {
@@ -68,63 +69,153 @@ impl Lease {
     pub fn keep_across_exec(&self) -> Result<()> {
         let failed =
             |source| StoreError::Os(crate::os::OsError::new("keep the lease in", "the new program".as_ref(), source));
-        self.lock.keep_across_exec().map_err(failed)
+        let both = self.lease.iter().chain(&self.sign);
+        both.into_iter().try_for_each(|lock| lock.keep_across_exec().map_err(failed))
     }
 }
 
+/// How long a start waits for a removal, which looks at all processes and renames one directory.
+const REMOVAL_WAIT: Duration = Duration::from_secs(10);
+const REMOVAL_LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 impl Store {
-    /// Leases an installed release. Fails while it is being taken away.
+    /// Leases an installed release. Waits for a removal under way, and fails when that takes too long.
     pub fn lease(&self, release: &Release) -> Result<Lease> {
+        let receipts = self.receipts()?;
+        // No release is moved away while its lease is taken.
+        let start = match &receipts {
+            Some(receipts) => share_starts(receipts, release)?,
+            None => None,
+        };
         let tree = self.tree(release)?;
-        match lock::try_shared(tree.lock_fd()?).map_err(|source| StoreError::lock(&tree, source))? {
-            Attempt::Held(lock) => {
-                // It may have been moved away between opening and locking; what is at its place now must be what was locked.
-                let (held, there) = (tree.stat_self()?, self.tree(release)?.stat_self()?);
-                if (held.device, held.inode) == (there.device, there.inode) {
-                    Ok(Lease { lock })
-                } else {
-                    Err(StoreError::InUse { release: release.clone(), holders: vec![Holder::UnknownLease] })
-                }
+        let lease = match receipts.filter(|_| start.is_some()) {
+            Some(receipts) => leased(&receipts, release)?,
+            None => None,
+        };
+        let sign = match lock::try_shared(tree.lock_fd()?) {
+            Ok(Attempt::Held(sign)) => Some(sign),
+            Ok(Attempt::Busy | Attempt::Unsupported(_)) | Err(_) => None,
+        };
+        Ok(Lease { lease, sign })
+    }
+}
+
+/// None where this user may not: a stranger who runs a release's program.
+fn share_starts(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
+    let file = LockFile::new(receipts, layout::STARTS);
+    let give_up_at = clock::since_boot().saturating_add(REMOVAL_WAIT);
+    loop {
+        match file.try_shared() {
+            Ok(Attempt::Held(lock)) => return Ok(Some(lock)),
+            Ok(Attempt::Busy) if clock::since_boot() < give_up_at => clock::sleep(REMOVAL_LOOK_AGAIN),
+            Ok(Attempt::Busy) => {
+                return Err(StoreError::BeingRemoved {
+                    release: release.clone(),
+                    holder: file.holders()?.into_iter().next(),
+                });
             }
-            Attempt::Busy => Err(StoreError::InUse {
-                release: release.clone(),
-                holders: vec![Holder::Unknown("it is being taken away".to_owned())],
-            }),
-            Attempt::Unsupported(source) => Err(StoreError::lock(&tree, source)),
+            Ok(Attempt::Unsupported(source)) => return Err(StoreError::lock(&file.path(), source)),
+            Err(error) if cannot_be_leased(&error) => return Ok(None),
+            Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// What keeps a process from making a lease's file, and must not keep an agent from being started: another user's store, a disk that is full or
+/// was made read-only. What runs from the tree is found by what it has open, too.
+fn cannot_be_leased(error: &OsError) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
+}
+
+fn leased(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
+    let attempt = receipts
+        .child_or_create(layout::LEASES, super::OPEN_DIRECTORY)
+        .and_then(|leases| LockFile::new(&leases, release.to_string()).try_shared());
+    match attempt {
+        // Held by one alone: an agent's user has changed the lock that its process inherited. That is in use, too.
+        Ok(Attempt::Held(lock)) => Ok(Some(lock)),
+        Ok(Attempt::Busy) => Ok(None),
+        Ok(Attempt::Unsupported(source)) => Err(StoreError::lock(&receipts.path().join(layout::LEASES), source)),
+        Err(error) if cannot_be_leased(&error) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// What came of asking for a release alone.
 #[derive(Debug)]
 pub enum Claim {
-    /// Nobody uses it, and nobody can begin to while the lock is held.
-    Free(Lock),
+    /// Nobody uses it, and nobody can begin to while this is held.
+    Free(Claimed),
     /// These use it.
     InUse(Vec<Holder>),
 }
 
-/// Claims a tree for its removal: the exclusive lock without waiting, and then no process and no mount on it.
-pub fn claim(tree: &Dir) -> Result<Claim> {
-    let lock = match lock::try_exclusive(tree.lock_fd()?).map_err(|source| StoreError::lock(tree, source))? {
-        Attempt::Held(lock) => lock,
-        Attempt::Busy => return Ok(Claim::InUse(lease_holders(tree)?)),
-        Attempt::Unsupported(source) => {
-            let reason = format!("the file system of {} can't lock: {source}", tree.path().display());
-            return Ok(Claim::InUse(vec![Holder::Unknown(reason)]));
-        }
-    };
-    let holders = users(tree)?;
-    Ok(if holders.is_empty() { Claim::Free(lock) } else { Claim::InUse(holders) })
+/// A release that nobody uses, and that nobody can begin to use.
+#[derive(Debug)]
+pub struct Claimed {
+    leases: Option<Dir>,
+    release: Release,
+    _starts: Lock,
+    _lease: Option<Lock>,
 }
 
-fn lease_holders(tree: &Dir) -> Result<Vec<Holder>> {
-    let stat = tree.stat_self()?;
-    let own = std::process::id();
-    let found = proc_fs::holders((stat.device, stat.inode))?;
-    let found: Vec<Holder> =
-        found.into_iter().filter(|(pid, _)| *pid != own).map(|(pid, title)| Holder::Lease { pid, title }).collect();
-    Ok(if found.is_empty() { vec![Holder::UnknownLease] } else { found })
+impl Claimed {
+    /// Forgets the lease of a release that is there no more.
+    pub(super) fn forget(&self) -> Result<()> {
+        match &self.leases {
+            Some(leases) => Ok(leases.remove_file(self.release.to_string())?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Claims a release's tree for its removal: no start under way, no lease, no process and no mount on it. Never waits.
+pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir) -> Result<Claim> {
+    let starts = match asked(&LockFile::new(receipts, layout::STARTS))? {
+        Ok(lock) => lock,
+        Err(holders) => return Ok(Claim::InUse(holders)),
+    };
+    let leases = receipts.child_if_exists(layout::LEASES)?;
+    let file = leases.as_ref().map(|leases| LockFile::new(leases, release.to_string()));
+    let lease = match file {
+        Some(file) if file.identity()?.is_some() => match asked(&file)? {
+            Ok(lock) => {
+                // Who inherited the lease could unlock it; that it is open is what counts.
+                let holders = leaseholders(&file)?;
+                if !holders.is_empty() {
+                    return Ok(Claim::InUse(holders));
+                }
+                Some(lock)
+            }
+            Err(holders) => return Ok(Claim::InUse(holders)),
+        },
+        Some(_) | None => None,
+    };
+    let holders = users(tree)?;
+    if !holders.is_empty() {
+        return Ok(Claim::InUse(holders));
+    }
+    Ok(Claim::Free(Claimed { leases, release: release.clone(), _starts: starts, _lease: lease }))
+}
+
+/// The lock, or who keeps it.
+fn asked(file: &LockFile<'_>) -> Result<std::result::Result<Lock, Vec<Holder>>> {
+    Ok(match file.try_exclusive()? {
+        Attempt::Held(lock) => Ok(lock),
+        Attempt::Busy => {
+            let found = leaseholders(file)?;
+            Err(if found.is_empty() { vec![Holder::UnknownLease] } else { found })
+        }
+        Attempt::Unsupported(source) => {
+            let reason = format!("the file system of {} can't lock: {source}", file.path().display());
+            Err(vec![Holder::Unknown(reason)])
+        }
+    })
+}
+
+fn leaseholders(file: &LockFile<'_>) -> Result<Vec<Holder>> {
+    Ok(file.holders()?.into_iter().map(Holder::Lease).collect())
 }
 
 /// Processes and mounts that use the tree without a lease: started by hand, left over, or from inside a container.

@@ -25,9 +25,9 @@ pub use error::StoreError;
 
 use crate::layout::{self, Layout};
 use crate::name::PackageName;
+use crate::os::clock;
 use crate::os::dir::{Dir, FileKind};
-use crate::os::lock::{self, Attempt, Lock};
-use crate::os::{clock, proc_fs};
+use crate::os::lock::{Attempt, LOCK, Lock, LockFile};
 use crate::version::Release;
 use std::time::Duration;
 use tracing::debug;
@@ -99,23 +99,19 @@ impl Store {
         Ok(lock)
     }
 
-    /// The lock is on the receipts' directory itself: there is no lock file that somebody could delete under a holder.
     fn wait_for_lock(&self, receipts: &Dir) -> Result<Lock> {
+        let file = LockFile::new(receipts, LOCK);
         let give_up_at = clock::since_boot() + LOCK_WAIT;
         loop {
-            let attempt = lock::try_exclusive(receipts.lock_fd()?);
-            match attempt.map_err(|source| StoreError::lock(receipts, source))? {
+            match file.try_exclusive()? {
                 Attempt::Held(lock) => {
                     debug!(package = %self.package, "the package is locked for this command");
                     return Ok(lock);
                 }
-                Attempt::Unsupported(source) => return Err(StoreError::lock(receipts, source)),
+                Attempt::Unsupported(source) => return Err(StoreError::lock(&file.path(), source)),
                 Attempt::Busy if clock::since_boot() < give_up_at => clock::sleep(LOCK_LOOK_AGAIN),
                 Attempt::Busy => {
-                    let stat = receipts.stat_self()?;
-                    let own = std::process::id();
-                    let holders = proc_fs::holders((stat.device, stat.inode)).unwrap_or_default();
-                    let holder = holders.into_iter().find(|(pid, _)| *pid != own);
+                    let holder = file.holders().unwrap_or_default().into_iter().next();
                     return Err(StoreError::Locked { package: self.package.clone(), holder });
                 }
             }

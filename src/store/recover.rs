@@ -21,10 +21,11 @@ impl Store {
             if linked.contains(&release) {
                 continue;
             }
-            if let Claim::Free(_claim) = claim(&versions.child(&name)?)? {
+            if let Claim::Free(claimed) = claim(&receipts, &release, &versions.child(&name)?)? {
                 let staging = directory.child(layout::STAGING)?;
                 staging.remove_tree(&name)?;
                 versions.rename(&name, &staging, &name)?;
+                claimed.forget()?;
                 crash_point!("recover.unaccounted");
             }
         }

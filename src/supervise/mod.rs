@@ -162,7 +162,7 @@ struct Supervisor {
 impl Supervisor {
     fn new(layout: &Layout, settings: SuperviseSettings, registry: Registry, directory: Dir) -> Result<Self, Report> {
         let files = InstanceFiles::new(layout, &settings.instance, &settings.package);
-        let lock = sole::drive_alone(&files, layout, &settings)?;
+        let lock = sole::drive_alone(&files, &settings)?;
         children::adopt_orphans();
         let mut processes =
             Processes::new(layout, &settings.package, &settings.instance, registry, settings.configuration.clone());

@@ -2,10 +2,7 @@
 
 use super::SuperviseSettings;
 use crate::failure::{Class, Report};
-use crate::layout::Layout;
-use crate::name::InstanceName;
-use crate::os::dir::Dir;
-use crate::os::{clock, proc_fs};
+use crate::os::clock;
 use crate::switch::files::{DriverLock, InstanceFiles};
 use std::time::Duration;
 
@@ -14,11 +11,7 @@ const DRIVE_WAIT: Duration = Duration::from_secs(2);
 const DRIVE_LOOK: Duration = Duration::from_millis(20);
 
 /// Takes the right to drive; an error names who has it.
-pub(super) fn drive_alone(
-    files: &InstanceFiles,
-    layout: &Layout,
-    settings: &SuperviseSettings,
-) -> Result<DriverLock, Report> {
+pub(super) fn drive_alone(files: &InstanceFiles, settings: &SuperviseSettings) -> Result<DriverLock, Report> {
     let give_up_at = clock::since_boot().saturating_add(DRIVE_WAIT);
     loop {
         if let Some(lock) = files.try_drive()? {
@@ -29,18 +22,11 @@ pub(super) fn drive_alone(
         }
         clock::sleep(DRIVE_LOOK);
     }
-    let holder = holder(layout, &settings.instance);
+    let by = files.driver().map_or_else(String::new, |holder| format!(", by {holder}"));
     Err(Report {
         class: Class::Locked,
-        message: format!("cannot supervise {}: it is supervised already{holder}", settings.instance),
+        message: format!("cannot supervise {}: it is supervised already{by}", settings.instance),
         causes: Vec::new(),
         hint: Some(format!("`sidle status {}` tells how it is", settings.package)),
     })
-}
-
-fn holder(layout: &Layout, instance: &InstanceName) -> String {
-    let stat = Dir::open(&layout.instance(instance)).and_then(|directory| directory.stat_self());
-    let holders = stat.and_then(|stat| proc_fs::holders((stat.device, stat.inode))).unwrap_or_default();
-    let other = holders.into_iter().find(|(pid, _)| *pid != std::process::id());
-    other.map_or_else(String::new, |(pid, title)| format!(", by process {pid} ({title})"))
 }

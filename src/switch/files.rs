@@ -11,7 +11,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::lock::{self, Attempt, Lock};
+use crate::os::lock::{Attempt, Holder, LOCK, Lock, LockFile};
 use crate::saved::SavedError;
 use crate::store::{Store, StoreError};
 use std::fmt;
@@ -128,13 +128,18 @@ impl InstanceFiles {
     /// Takes the right to drive; None while somebody else has it.
     pub fn try_drive(&self) -> Result<Option<DriverLock>, FilesError> {
         let directory = self.directory_to_write()?;
-        match lock::try_exclusive(directory.lock_fd()?) {
-            Ok(Attempt::Held(lock)) => Ok(Some(DriverLock { _lock: lock })),
-            Ok(Attempt::Busy) => Ok(None),
-            Ok(Attempt::Unsupported(source)) | Err(source) => {
-                Err(OsError::new("lock", directory.path(), source).into())
-            }
+        let file = LockFile::new(&directory, LOCK);
+        match file.try_exclusive()? {
+            Attempt::Held(lock) => Ok(Some(DriverLock { _lock: lock })),
+            Attempt::Busy => Ok(None),
+            Attempt::Unsupported(source) => Err(OsError::new("lock", &file.path(), source).into()),
         }
+    }
+
+    /// Who has the right to drive, where it can be seen.
+    pub fn driver(&self) -> Option<Holder> {
+        let directory = self.directory().ok()??;
+        LockFile::new(&directory, LOCK).holders().ok()?.into_iter().next()
     }
 
     fn read<T, E: fmt::Display>(

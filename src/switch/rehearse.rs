@@ -458,13 +458,14 @@ mod tests {
             while !scratch.join("up").exists() {
                 assert!(rehearsing.poll(since + REHEARSAL_MAX / 5).is_none(), "it gives way");
                 assert!(clock::since_boot() < since + REHEARSAL_MAX, "it does not start");
+                clock::sleep(Duration::from_millis(10));
             }
             let found = loop {
                 assert!(clock::since_boot() < since + REHEARSAL_MAX, "it gives way for ever");
                 if let Some(found) = rehearsing.poll(since + REHEARSAL_MAX / 4) {
                     break found.unwrap();
                 }
-                std::thread::yield_now();
+                clock::sleep(Duration::from_millis(10));
             };
             assert_eq!(found.blocking, ["||"], "it ended by itself, well");
         }

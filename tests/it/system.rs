@@ -23,4 +23,5 @@ mod repair;
 mod repository;
 mod shim;
 mod signer;
+mod stranger;
 mod survival;

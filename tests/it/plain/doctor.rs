@@ -166,10 +166,10 @@ fn who_runs_and_who_holds_what_is_found() {
     let (host, author, mut supervisor) = well();
     host.install(&author.release("1.2", "good")).ok();
     // A command at work on the package, and a process that leases what nobody wants. Each says when it has its lock.
-    let receipts = host.path("var/lib/sidle/demo-agent");
-    let mut locker = Command::new("flock").args(["--no-fork", text(&receipts), "sleep", "1000"]).spawn().unwrap();
-    let tree = host.path("opt/sidle/demo-agent/versions/1.2-1");
-    let mut user = Command::new("flock").args(["--no-fork", "-s", text(&tree), "sleep", "1000"]).spawn().unwrap();
+    let lock = host.path("var/lib/sidle/demo-agent/lock");
+    let mut locker = Command::new("flock").args(["--no-fork", text(&lock), "sleep", "1000"]).spawn().unwrap();
+    let lease = host.path("var/lib/sidle/demo-agent/leases/1.2-1");
+    let mut user = Command::new("flock").args(["--no-fork", "-s", text(&lease), "sleep", "1000"]).spawn().unwrap();
     fs::write(host.path("etc/demo-agent/demo.conf"), "# changed\n").unwrap();
     eventually(10, "all of it is seen", || {
         let seen = found(&host);
