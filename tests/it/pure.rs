@@ -1,5 +1,6 @@
 //! Values only: no process, no network, a second or a few. `scripts/check` runs these with the unit tests.
 
 mod architecture;
+mod dependencies;
 pub mod machine;
 mod rehearsal;

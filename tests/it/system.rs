@@ -6,6 +6,7 @@ mod collect;
 mod differential;
 mod doctor;
 mod durability;
+mod faults;
 mod fetch_access;
 mod fetch_compressed;
 mod fetch_payload;

@@ -28,7 +28,7 @@ fn killed(ran: &Ran) -> bool {
 }
 
 /// What must hold whenever no command is at work: staging is empty, trees and receipts belong together, all are whole.
-fn store_is_sound(host: &Host) {
+pub fn store_is_sound(host: &Host) {
     let names = |relative: &str| -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(host.path(relative))
             .map(|entries| entries.flatten().map(|entry| entry.file_name().into_string().unwrap()).collect())
@@ -51,7 +51,7 @@ fn store_is_sound(host: &Host) {
 type Command<'a> = &'a (dyn Fn(&Host, &[(&str, &str)]) -> Ran + Sync);
 
 /// Tries all instants, several at a time: they wait more than they work.
-fn in_parallel(instants: &[String], attempt: &(dyn Fn(usize, &str) + Sync)) {
+pub fn in_parallel(instants: &[String], attempt: &(dyn Fn(usize, &str) + Sync)) {
     const AT_ONCE: usize = 6;
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {

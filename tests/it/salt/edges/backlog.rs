@@ -13,16 +13,19 @@ const RATE: f64 = 6.0;
 const SECONDS: u64 = 12;
 
 /// How long the switch may take: all of the backlog is read first.
-const PATIENCE_SECONDS: u64 = 400;
+const PATIENCE_SECONDS: u64 = 900;
 
-/// For a longer one, by hand: seconds of publications.
+/// For a longer one, by hand: seconds of publications, and of probation.
 const SECONDS_VARIABLE: &str = "SIDLE_BACKLOG_SECONDS";
+const PROBATION_VARIABLE: &str = "SIDLE_BACKLOG_PROBATION";
 
 #[test]
 fn what_the_old_process_has_not_read_when_the_new_one_listens_is_run_all_the_same() {
-    let seconds = std::env::var(SECONDS_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
-    let settings = "probation = \"1s\"\nstart_timeout = \"120s\"\nrehearsal = \"off\"\n";
-    let scene = Scene::with(&Wanted { settings, ..Wanted::of(&[OLD, NEW]) });
+    let number = |variable: &str| std::env::var(variable).ok().and_then(|text| text.parse::<u64>().ok());
+    let seconds = number(SECONDS_VARIABLE).unwrap_or(SECONDS);
+    let probation = number(PROBATION_VARIABLE).unwrap_or(1);
+    let settings = format!("probation = \"{probation}s\"\nstart_timeout = \"120s\"\nrehearsal = \"off\"\n");
+    let scene = Scene::with(&Wanted { settings: &settings, ..Wanted::of(&[OLD, NEW]) });
     let mut stream = scene.stream(&Plan { refresh_every: 1, compound_every: 0, ..Plan::short(RATE) });
     stream.run(seconds);
     let behind = stream.look();
