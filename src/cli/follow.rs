@@ -153,6 +153,6 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
         _ => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
     };
     let notes = entry.notes.iter().map(|note| format!("note: {note}"));
-    output.result(&std::iter::once(text).chain(notes).collect::<Vec<_>>().join("\n"), entry);
+    output.result(std::iter::once(text).chain(notes).collect::<Vec<_>>(), entry);
     class.map_or(Ended::Well, Ended::As)
 }

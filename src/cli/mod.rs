@@ -165,7 +165,7 @@ pub fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => {
             // Help and version are no errors; both are printed by clap.
-            let _ = error.print();
+            output::refusal(&error);
             return if error.use_stderr() { exit::code(Class::Usage) } else { ExitCode::SUCCESS };
         }
     };

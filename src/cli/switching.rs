@@ -3,6 +3,7 @@
 
 use super::adopt::beside;
 use super::follow::{follow, words};
+use super::status::moment;
 use super::timing::Timing;
 use super::{Context, Ended, caller, instance_of, no_configuration};
 use crate::failure::{Class, Report};
@@ -196,17 +197,13 @@ fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Res
         None => "the configuration stays as it is (restore_configuration = false)".to_owned(),
         Some(_) if changes.is_empty() => "the configuration has not changed since".to_owned(),
         Some(snapshot) => {
-            let lines: Vec<String> = changes.iter().map(|change| format!("\n  {change}")).collect();
-            format!(
-                "the configuration of {} would be put back in {}:{}",
-                snapshot.at,
-                directory.display(),
-                lines.concat()
-            )
+            format!("the configuration of {} would be put back in {}:", moment(snapshot.at), directory.display())
         }
     };
+    let changed = changes.iter().map(|change| format!("  {change}"));
+    let told = format!("{} would go back to {to}; {configuration}", files.instance());
     context.output.result(
-        &format!("{} would go back to {to}; {configuration}", files.instance()),
+        std::iter::once(told).chain(changed).collect::<Vec<_>>(),
         json!({"to": to, "snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes}),
     );
     Ok(Ended::Well)

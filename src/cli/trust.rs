@@ -61,7 +61,7 @@ fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
         Pinned::Already => ("trusted already", Ended::As(Class::NothingToDo)),
     };
     let facts = Facts::new().with(word, fingerprint).with("next", "sidle install FILE|PACKAGE");
-    context.output.result(&facts.to_string(), json!({"fingerprint": fingerprint, "pinned": pinned == Pinned::Now}));
+    context.output.result(facts, json!({"fingerprint": fingerprint, "pinned": pinned == Pinned::Now}));
     Ok(ended)
 }
 
@@ -101,7 +101,7 @@ fn show(context: &Context) -> Result<Ended, Report> {
     }
     let seen = trusted.floor.last_seen.map(|seen| seen.to_string());
     let value = json!({"fingerprint": trusted.pin.fingerprint, "roles": Value::Object(roles), "last_seen": seen});
-    context.output.result(&facts.to_string(), value);
+    context.output.result(facts, value);
     Ok(Ended::Well)
 }
 
@@ -116,6 +116,6 @@ fn reset_clock(context: &Context) -> Result<Ended, Report> {
     let facts = Facts::new()
         .with("forgotten", seen)
         .with("from now on", "this host's own clock counts, until the next signature");
-    context.output.result(&facts.to_string(), json!({"forgotten": seen.to_string()}));
+    context.output.result(facts, json!({"forgotten": seen.to_string()}));
     Ok(Ended::Well)
 }

@@ -50,7 +50,7 @@ pub fn write(context: &Context, repository: &Repository, ids: &[ReleaseId], outp
     facts.add("file", format!("{} ({})", output.display(), size(bytes)));
     facts.add("on each host", format!("sidle install {}", output.file_name().map_or(output, Path::new).display()));
     let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    context.output.result(&facts.to_string(), json!({"file": output, "bytes": bytes, "releases": names}));
+    context.output.result(facts, json!({"file": output, "bytes": bytes, "releases": names}));
     Ok(())
 }
 

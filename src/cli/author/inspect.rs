@@ -5,6 +5,7 @@ use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::manifest::{Guard, Manifest, decompress};
 use crate::bundle::member::MetadataName;
 use crate::cli::facts::{Facts, size};
+use crate::cli::output::Lines;
 use crate::cli::{Context, Ended, input, usage};
 use crate::config::Settings;
 use crate::digest::Digest;
@@ -40,12 +41,9 @@ pub fn inspect(context: &Context, arguments: &InspectArguments) -> Result<Ended,
     if start == ZSTD_MAGIC {
         let bytes = input::read(path, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?;
         let manifest = Manifest::parse(&decompress(&bytes)?)?;
-        let text = format!(
-            "{}\n{}",
-            manifest_facts(&manifest),
-            "nothing vouches for a manifest alone: only its form was checked"
-        );
-        context.output.result(&text, json!({"kind": "manifest", "manifest": manifest_value(&manifest)}));
+        let text = Lines::from(manifest_facts(&manifest));
+        let text = text.and("nothing vouches for a manifest alone: only its form was checked");
+        context.output.result(text, json!({"kind": "manifest", "manifest": manifest_value(&manifest)}));
     } else if start.first() == Some(&b'{') {
         metadata(context, &input::read(path, METADATA_BYTES_MAXIMUM, EXPECTED)?, path)?;
     } else {
@@ -74,7 +72,7 @@ fn metadata(context: &Context, bytes: &[u8], path: &std::path::Path) -> Result<(
         facts.add("lists", name);
     }
     context.output.result(
-        &format!("{facts}\nthe signatures were not verified: that takes the rest of the repository"),
+        Lines::from(facts).and("the signatures were not verified: that takes the rest of the repository"),
         json!({"kind": "metadata", "fingerprint": Digest::of(bytes), "metadata": value}),
     );
     Ok(())
@@ -107,7 +105,7 @@ fn bundle(context: &Context, head: &Head) -> Result<(), Report> {
     }
     facts.add("whole", "yes: every byte is what its name or form says");
     let names: Vec<String> = head.metadata.iter().map(|(name, _)| name.to_string()).collect();
-    context.output.result(&facts.to_string(), json!({"kind": "bundle", "releases": releases, "metadata": names}));
+    context.output.result(facts, json!({"kind": "bundle", "releases": releases, "metadata": names}));
     Ok(())
 }
 

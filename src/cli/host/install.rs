@@ -165,6 +165,6 @@ fn tell(context: &Context, installed: &Installed, effect: Effect, from: Option<&
         fields.insert("lacking_bytes".to_owned(), from.lacking_bytes.into());
         fields.insert("payload_bytes".to_owned(), from.payload_bytes.into());
     }
-    context.output.result(&facts.to_string(), value);
+    context.output.result(facts, value);
     Ok(())
 }
