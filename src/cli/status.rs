@@ -7,7 +7,7 @@ use super::ground::{self, HostChanges};
 use super::story::story;
 use super::trees::{Sample, Trees, exposition};
 use super::{Context, Ended, instance_of};
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
 use crate::store::{self, Store};
@@ -355,11 +355,6 @@ pub(super) fn result(phase: Phase) -> &'static str {
 /// The downtime, in words.
 pub(super) fn outage(milliseconds: u64) -> String {
     format!("{:.1} s", Duration::from_millis(milliseconds).as_secs_f64())
-}
-
-/// UTC to the second, which sorts.
-pub fn moment(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn ago(time: Timestamp, now: Timestamp) -> String {

@@ -1,9 +1,9 @@
 //! `sidle history --id N`: the story of one switch, also of the one under way.
 
 use super::follow::words;
-use super::status::{moment, outage, result};
+use super::status::{outage, result};
 use super::{Context, Ended};
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Report, moment};
 use crate::switch::files::InstanceFiles;
 use crate::switch::{Entry, History, Journal, Story, StoryStep, Switch};
 use crate::version::Release;

@@ -3,10 +3,9 @@
 
 use super::adopt::beside;
 use super::follow::{follow, words};
-use super::status::moment;
 use super::timing::Timing;
 use super::{Context, Ended, caller, instance_of, no_configuration};
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
 use crate::store::Store;

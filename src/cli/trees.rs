@@ -1,8 +1,7 @@
 //! What status, history and metrics tell of the trees: whether they are as they were signed, when that was last looked into, what was broken.
 
 use super::facts::count;
-use super::status::moment;
-use crate::failure::Report;
+use crate::failure::{Report, moment};
 use crate::store::Store;
 use crate::store::check::{Defect, Depth, Problem};
 use crate::store::incident::Incident;

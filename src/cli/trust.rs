@@ -5,7 +5,7 @@ use super::{Context, Ended, input, usage};
 use crate::bundle::file::BundleReader;
 use crate::bundle::member::MetadataName;
 use crate::digest::Digest;
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Report, moment};
 use crate::keyring::{Keyring, Pinned};
 use crate::os::clock;
 use clap::{Args, Subcommand};
@@ -93,11 +93,11 @@ fn show(context: &Context) -> Result<Ended, Report> {
     let mut roles = serde_json::Map::new();
     for (role, header) in trusted.headers()? {
         let expired = if header.expires <= clock::now() { ", expired" } else { "" };
-        facts.add(role, format!("version {}, until {}{expired}", header.version, header.expires));
+        facts.add(role, format!("version {}, until {}{expired}", header.version, moment(header.expires)));
         roles.insert(role.to_owned(), json!({"version": header.version, "expires": header.expires.to_string()}));
     }
     if let Some(seen) = trusted.floor.last_seen {
-        facts.add("latest signature", seen);
+        facts.add("latest signature", moment(seen));
     }
     let seen = trusted.floor.last_seen.map(|seen| seen.to_string());
     let value = json!({"fingerprint": trusted.pin.fingerprint, "roles": Value::Object(roles), "last_seen": seen});
@@ -114,7 +114,7 @@ fn reset_clock(context: &Context) -> Result<Ended, Report> {
     };
     locked.reset_clock()?;
     let facts = Facts::new()
-        .with("forgotten", seen)
+        .with("forgotten", moment(seen))
         .with("from now on", "this host's own clock counts, until the next signature");
     context.output.result(facts, json!({"forgotten": seen.to_string()}));
     Ok(Ended::Well)

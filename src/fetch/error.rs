@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 use crate::bundle::unpack::SourceError;
-use crate::failure::Class;
+use crate::failure::{Class, moment};
 use crate::os::OsError;
 use jiff::Timestamp;
 use std::fmt;
@@ -186,7 +186,8 @@ impl fmt::Display for FetchError {
             Self::Broken { name, until } => {
                 write!(
                     out,
-                    "cannot fetch {name}: no mirror had the bytes that were signed; not tried again before {until}"
+                    "cannot fetch {name}: no mirror had the bytes that were signed; not tried again before {}",
+                    moment(*until)
                 )
             }
             Self::OutOfTime { wanted, total } => {
