@@ -89,8 +89,9 @@ pub enum Warning {
         /// The timestamp version offered.
         offered: u64,
     },
-    /// The checksum list is signed by a key that isn't one of the targets keys any more; coreutils and minisign users should know.
-    OldSumsKey,
+    /// The checksum list is signed by a key that signs for nothing in this repository now: one that was replaced (which a host that has the newest
+    /// root alone can't know), or a stranger's. What is trusted rests on the metadata; who checks with minisign should know.
+    UnknownSumsKey,
 }
 
 impl fmt::Display for Warning {
@@ -113,9 +114,10 @@ impl fmt::Display for Warning {
                     "the metadata offered (timestamp version {offered}) is older than what is trusted here ({trusted}): ignored"
                 )
             }
-            Self::OldSumsKey => {
-                out.write_str("SHA256SUMS.minisig is signed by a key that no longer signs for this repository")
-            }
+            Self::UnknownSumsKey => out.write_str(
+                "SHA256SUMS.minisig is by a key that does not sign for this repository now (replaced since, or a stranger's): \
+                 checking with minisign proves nothing; the metadata vouches for the files",
+            ),
         }
     }
 }

@@ -86,6 +86,9 @@ fn bundle(context: &Context, head: &Head) -> Result<(), Report> {
         facts.add("release", &bundled.id);
         let standing = standing(&verdict, bundled);
         facts.add("  signature", standing.as_ref().map_or_else(Clone::clone, |()| "trusted by this host".to_owned()));
+        if let (Ok(()), Ok(targets)) = (&standing, &verdict) {
+            facts.add("  minisign", minisigned(targets, bundled));
+        }
         // Unverified bytes don't reach the decompressor: details are shown of what this host trusts.
         let manifest = if standing.is_ok() { Some(Manifest::parse(&decompress(&bundled.manifest)?)?) } else { None };
         if let Some(manifest) = &manifest {
@@ -103,7 +106,10 @@ fn bundle(context: &Context, head: &Head) -> Result<(), Report> {
             if *name == MetadataName::Root(1) { format!("  fingerprint {}", Digest::of(bytes)) } else { String::new() };
         facts.add("metadata", format!("{name}{note}"));
     }
-    facts.add("whole", "yes: every byte is what its name or form says");
+    facts.add(
+        "whole",
+        "yes: every name, size, digest and form; of signatures those that count were compared, see above",
+    );
     let names: Vec<String> = head.metadata.iter().map(|(name, _)| name.to_string()).collect();
     context.output.result(facts, json!({"kind": "bundle", "releases": releases, "metadata": names}));
     Ok(())
@@ -123,6 +129,15 @@ fn verdict(context: &Context, head: &Head) -> Result<Result<TrustedTargets, Stri
         Err(KeyringError::Unpinned { .. }) => unpinned(),
         Err(error) => Err(error.into()),
         Ok(verification) => Ok(verification.targets.map_err(|error| format!("refused by this host: {error}"))),
+    }
+}
+
+/// What the checksum list's signature is worth to who checks with minisign.
+fn minisigned(targets: &TrustedTargets, bundled: &BundledRelease) -> String {
+    match targets.check_sums_signature(&bundled.checksums, &bundled.signature) {
+        Ok(None) => "SHA256SUMS is signed by a key that signs for this repository".to_owned(),
+        Ok(Some(warning)) => warning.to_string(),
+        Err(error) => format!("refused by this host: {error}"),
     }
 }
 

@@ -46,7 +46,7 @@ fn replaced(bundle: &Path, name: &str, content: &[u8]) -> Vec<u8> {
         header[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
         header[148..156].copy_from_slice(b"        ");
         let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        header[148..156].copy_from_slice(format!("{sum:07o}\0").as_bytes());
         made.extend(header);
         made.extend_from_slice(content);
         made.resize(made.len().next_multiple_of(512), 0);
@@ -80,16 +80,16 @@ fn what_unsigned_metadata_says_reaches_no_terminal() {
     for timestamp in hostile_timestamps(&author) {
         let file = host.path("hostile.sidle");
         fs::write(&file, replaced(&bundle, "metadata/timestamp.json", &timestamp)).unwrap();
-        for arguments in [["inspect", text(&file)], ["install", text(&file)]] {
-            let ran = host.sidle(&arguments);
-            assert_ne!(ran.code, Some(0), "{ran:?}");
-            is_harmless(&ran);
+        for (verb, code) in [("inspect", 0), ("install", 7)] {
+            let ran = host.sidle(&[verb, text(&file)]);
+            assert_eq!(ran.code, Some(code), "{ran:?}");
+            tells_it(&ran);
         }
         fs::write(repository.join("metadata/timestamp.json"), &timestamp).unwrap();
         let online = format!("file://{}", text(&repository));
         let ran = host.sidle(&["install", DEMO, "--repository", &online]);
-        assert_ne!(ran.code, Some(0), "{ran:?}");
-        is_harmless(&ran);
+        assert_eq!(ran.code, Some(7), "{ran:?}");
+        tells_it(&ran);
         let alone = host.path("timestamp.json");
         fs::write(&alone, &timestamp).unwrap();
         is_harmless(&host.sidle(&["inspect", text(&alone)]));
@@ -188,4 +188,26 @@ fn a_file_name_reaches_no_terminal() {
     let ran = sidle(&["list", "\u{1b}[2J"], &[]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     is_harmless(&ran);
+}
+
+#[test]
+fn a_minisign_signature_by_a_stranger_is_called_that_and_nothing_that_was_not_compared_is_called_whole() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    let stranger = author.directory().join("stranger.pem");
+    let stranger = sidle::signer::FileSigner::create(&stranger, None).unwrap();
+    let content = fs::read(&bundle).unwrap();
+    let of = |end: &str| members(&content).into_iter().find(|member| member.name.ends_with(end)).unwrap();
+    let list = &content[of("SHA256SUMS").content];
+    let signed = sidle::trust::minisign::sign(&stranger, list).unwrap();
+    let host = Host::new(&author);
+    let file = host.path("strange.sidle");
+    fs::write(&file, replaced(&bundle, &of(".minisig").name, signed.as_bytes())).unwrap();
+    let seen = host.sidle(&["inspect", text(&file)]).ok();
+    assert!(seen.contains("does not sign for this repository") && !seen.contains("every byte"), "{seen}");
+    let installed = host.install(&file);
+    assert!(installed.stderr.contains("does not sign for this repository now"), "{installed:?}");
+    assert!(!installed.stderr.contains("no longer"), "{installed:?}");
+    let good = host.sidle(&["inspect", text(&bundle)]).ok();
+    assert!(good.contains("by a key that signs for this repository"), "{good}");
 }
