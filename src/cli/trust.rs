@@ -2,7 +2,7 @@
 
 use super::facts::Facts;
 use super::{Context, Ended, input, usage};
-use crate::bundle::file::BundleReader;
+use crate::bundle::file::{BundleError, BundleReader};
 use crate::bundle::member::MetadataName;
 use crate::digest::Digest;
 use crate::failure::{Class, Report, moment};
@@ -55,7 +55,11 @@ fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
     })?;
     let root = root_of(&arguments.file, &fingerprint)?;
     let keyring = Keyring::open_or_create(&context.layout.trust())?;
-    let pinned = keyring.lock()?.pin(&root, &fingerprint)?;
+    let pinned = keyring.lock()?.pin(&root, &fingerprint).map_err(|error| {
+        let mut report = Report::from(error);
+        report.causes.push(format!("the file is {}", arguments.file.display()));
+        report
+    })?;
     let (word, ended) = match pinned {
         Pinned::Now => ("trusted from now on", Ended::Well),
         Pinned::Already => ("trusted already", Ended::As(Class::NothingToDo)),
@@ -75,7 +79,13 @@ fn root_of(path: &Path, fingerprint: &Digest) -> Result<Vec<u8>, Report> {
     if count == 1 && first[0] == b'{' {
         return input::read(path, ROOT_BYTES_MAXIMUM, EXPECTED);
     }
-    let (head, _) = BundleReader::open(std::io::BufReader::new(file))?;
+    let (head, _) = BundleReader::open(std::io::BufReader::new(file)).map_err(|error| match error {
+        BundleError::NotABundle => usage(
+            format!("cannot pin {}: it is neither a root.json nor a bundle file", path.display()),
+            "fetch the repository's metadata/1.root.json, and look at what came: a server may have sent a page of its own",
+        ),
+        other => Report::from(other),
+    })?;
     let mut roots =
         head.metadata.into_iter().filter(|(name, _)| matches!(name, MetadataName::Root(_))).map(|(_, bytes)| bytes);
     let first = roots.next().unwrap_or_default();

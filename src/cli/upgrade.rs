@@ -27,7 +27,7 @@ pub struct UpgradeArguments {
 /// Installs, then switches. Exit 3 where the release runs already.
 pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended, Report> {
     let how = (Effect::Apply, arguments.place.hazards());
-    let installed = match Source::of(&arguments.what, None)? {
+    let installed = match Source::of(context, &arguments.what, None, &arguments.fetch)? {
         Source::File(file) => from_file(context, &file, None, how)?,
         Source::Repository(wanted) => {
             let marks = marks(&context.layout, &wanted.package)?;

@@ -25,6 +25,7 @@ pub mod place;
 pub mod readers;
 pub mod rebuild;
 
+mod remedies;
 pub mod repair;
 pub mod repository;
 mod sick;

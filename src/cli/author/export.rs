@@ -22,10 +22,21 @@ pub struct ExportArguments {
     /// The file to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    /// Overwrite the file if it is there
+    #[arg(long)]
+    force: bool,
 }
 
 /// `sidle export`
 pub fn export(context: &Context, arguments: &ExportArguments) -> Result<Ended, Report> {
+    if !arguments.force && file::open(&arguments.output).is_ok() {
+        return Err(Report {
+            class: Class::Conflict,
+            message: format!("cannot export into {}: the file is there already", arguments.output.display()),
+            causes: Vec::new(),
+            hint: Some("name another file, or overwrite it with --force".to_owned()),
+        });
+    }
     let repository = Repository::open(&arguments.repository)?;
     let listed = repository.releases()?;
     let mut ids = Vec::new();
