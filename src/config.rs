@@ -338,7 +338,7 @@ fn parse(path: &Path, text: &str) -> Result<Fragment, Report> {
     let fragment: Fragment = toml::from_str(text).map_err(|error| refused(told(text, &error)))?;
     for (key, path) in fragment.paths() {
         if path.is_relative() {
-            return Err(refused(format!("{key}: {path:?} is not absolute: begin it with /")));
+            return Err(refused(format!("{key}: {} is not absolute: begin it with /", path.display())));
         }
     }
     Ok(fragment)

@@ -241,7 +241,7 @@ fn tree(context: &Context, arguments: &PackArguments, plan: &Plan, work: &Work<'
     if environment::variable("SOURCE_DATE_EPOCH").is_some() {
         build = build.variable("SOURCE_DATE_EPOCH", plan.epoch.to_string());
     }
-    context.output.step(&format!("building {}: {}", plan.name, command.join(" ")));
+    context.output.step(format!("building {}: {}", plan.name, command.join(" ")));
     if build.run_in(&plan.home)? {
         return Ok(tree);
     }

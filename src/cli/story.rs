@@ -90,8 +90,8 @@ fn of_live(live: &Switch) -> Vec<String> {
 }
 
 fn asked(at: Timestamp, by: &str, origin: Option<String>) -> String {
-    let origin = origin.map_or_else(String::new, |origin| format!(", in {}", origin));
-    format!("  asked for  {} by {}{origin}", moment(at), by)
+    let origin = origin.map_or_else(String::new, |origin| format!(", in {origin}"));
+    format!("  asked for  {} by {by}{origin}", moment(at))
 }
 
 fn about(lines: &mut Vec<String>, reason: &str, failure: Option<&str>, notes: &[String]) {

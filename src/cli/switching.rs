@@ -199,10 +199,10 @@ fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Res
             format!("the configuration of {} would be put back in {}:", moment(snapshot.at), directory.display())
         }
     };
-    let changed = changes.iter().map(|change| format!("  {change}"));
+    let lines = changes.iter().map(|change| format!("  {change}"));
     let told = format!("{} would go back to {to}; {configuration}", files.instance());
     context.output.result(
-        std::iter::once(told).chain(changed).collect::<Vec<_>>(),
+        std::iter::once(told).chain(lines).collect::<Vec<_>>(),
         json!({"to": to, "snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes}),
     );
     Ok(Ended::Well)
@@ -275,7 +275,7 @@ fn begin(
             let live = files.journal()?.live.filter(|live| live.id == switch);
             let words = live.as_ref().map_or_else(|| "has begun".to_owned(), words);
             context.output.result(
-                &format!("switch {switch} is accepted: {words}; `sidle cancel {package}` takes it back"),
+                format!("switch {switch} is accepted: {words}; `sidle cancel {package}` takes it back"),
                 json!({"switch": switch, "pending": true, "schedule": live.and_then(|live| live.schedule)}),
             );
             Ok(Ended::As(Class::Pending))
@@ -321,7 +321,7 @@ fn accepted(context: &Context, files: &InstanceFiles, terms: &Terms, switch: u64
         return follow(files, switch, &context.output);
     }
     context.output.result(
-        &format!("switch {switch} is accepted; `sidle status {}` tells how far it is", files.package()),
+        format!("switch {switch} is accepted; `sidle status {}` tells how far it is", files.package()),
         json!({"switch": switch, "pending": true}),
     );
     Ok(Ended::As(Class::Pending))
@@ -367,7 +367,7 @@ fn leave(
     let schedule = driver.journal().live.as_ref().and_then(|live| live.schedule.clone());
     let waits = schedule.as_ref().map_or_else(String::new, |schedule| format!(", and waits for {schedule}"));
     context.output.result(
-        &format!("switch {switch} to {to} is written down: nothing runs {instance} now, so it begins when `sidle supervise {instance}` starts{waits}"),
+        format!("switch {switch} to {to} is written down: nothing runs {instance} now, so it begins when `sidle supervise {instance}` starts{waits}"),
         json!({"switch": switch, "pending": true, "schedule": schedule}),
     );
     Ok(Ended::As(Class::Pending))
@@ -378,7 +378,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
     let instance = instance_of(&arguments.package, arguments.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
     let Some(live) = files.journal()?.live else {
-        context.output.result(&format!("{instance} has no live switch"), json!({"switch": null}));
+        context.output.result(format!("{instance} has no live switch"), json!({"switch": null}));
         return Ok(Ended::As(Class::NothingToDo));
     };
     let too_late = |switch: u64| Report {
@@ -402,7 +402,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
             let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
             let settings = crate::config::Settings::read(&context.layout)?;
             Driver::new(files, lock, settings.limits, now)?.cancel(now)?;
-            context.output.result(&format!("switch {} is taken back", live.id), json!({"switch": live.id}));
+            context.output.result(format!("switch {} is taken back", live.id), json!({"switch": live.id}));
             Ok(Ended::Well)
         }
     }

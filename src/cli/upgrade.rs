@@ -50,9 +50,9 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
     let instance = super::instance_of(&package, arguments.terms.instance());
     if !installed.fresh && Store::new(&context.layout, &package).current(&instance)?.as_ref() == Some(&release) {
         let value = serde_json::json!({"package": package, "release": release, "switch": null});
-        context.output.result(&format!("{instance} has {release} already, and nothing newer is there"), value);
+        context.output.result(format!("{instance} has {release} already, and nothing newer is there"), value);
         return Ok(Ended::As(Class::NothingToDo));
     }
-    context.output.step(&format!("installed {package} {release}"));
+    context.output.step(format!("installed {package} {release}"));
     switch(context, &SwitchArguments::to(package, release, arguments.terms.clone()))
 }

@@ -201,7 +201,7 @@ impl Watched {
         if let Some(work) =
             work.as_ref().filter(|work| self.told.as_ref().is_none_or(|(_, told)| told.as_ref() != Some(*work)))
         {
-            context.output.step(&format!("waiting for {work}"));
+            context.output.step(format!("waiting for {work}"));
         }
         self.told = Some((now, work));
         Ok(())
