@@ -50,7 +50,7 @@ use crate::fetch;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
-use crate::os::{clock, file};
+use crate::os::{OsError, clock, file};
 use crate::rehearsal::ExtrasPolicy;
 use crate::switch::Limits;
 use crate::switch::drive::Policy;
@@ -67,6 +67,10 @@ use std::time::Duration;
 
 /// Largest settings file read.
 const FILE_BYTES_MAXIMUM: u64 = 256 * 1024;
+/// Longest part of a wrong line that is told, characters.
+const LINE_SHOWN_MAXIMUM: usize = 120;
+/// Where an operator finds what can be set.
+const DOCUMENTED: &str = "the section Settings of README.md says where they are listed";
 
 /// One file's part of the settings.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -141,6 +145,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 impl Fragment {
+    /// The paths in it that are meant on the host, by the key that names each.
+    fn paths(&self) -> impl Iterator<Item = (String, &Path)> {
+        let wheels = self.extras_wheels.as_deref().map(|path| ("extras_wheels".to_owned(), path));
+        let configurations = self.instances.iter().filter_map(|(name, instance)| {
+            Some((format!("config of [instances.{name}]"), instance.config.as_deref()?))
+        });
+        wheels.into_iter().chain(configurations)
+    }
+
     /// This fragment with `over` on top: what `over` names counts.
     fn under(self, over: Self) -> Self {
         let mut instances = self.instances;
@@ -228,7 +241,7 @@ impl Settings {
     pub fn read(layout: &Layout) -> Result<Self, Report> {
         let mut texts = Vec::new();
         let main = layout.settings().join("sidle.toml");
-        texts.extend(file::read_if_exists(&main, FILE_BYTES_MAXIMUM)?.map(|bytes| (main, bytes)));
+        texts.extend(file::read_if_exists(&main, FILE_BYTES_MAXIMUM).map_err(unread)?.map(|bytes| (main, bytes)));
         if let Some(directory) = Dir::open_if_exists(&layout.settings().join("conf.d"))? {
             for name in directory
                 .names()?
@@ -236,7 +249,7 @@ impl Settings {
                 .filter(|name| Path::new(name).extension().is_some_and(|end| end == "toml"))
             {
                 let path = directory.path().join(&name);
-                texts.push((path.clone(), file::read(&path, FILE_BYTES_MAXIMUM)?));
+                texts.push((path.clone(), file::read(&path, FILE_BYTES_MAXIMUM).map_err(unread)?));
             }
         }
         let mut whole = Fragment::default();
@@ -306,13 +319,40 @@ impl Settings {
     }
 }
 
+/// A file that can't be read as settings; one that is too large is a wrong use like any other.
+fn unread(error: OsError) -> Report {
+    if error.kind() != std::io::ErrorKind::FileTooLarge {
+        return Report::from(error);
+    }
+    let hint = format!("put settings into it, or move what is none out of the directory; {DOCUMENTED}");
+    Report { class: Class::Usage, hint: Some(hint), ..Report::from(error) }
+}
+
 fn parse(path: &Path, text: &str) -> Result<Fragment, Report> {
-    toml::from_str(text).map_err(|error| Report {
+    let refused = |why: String| Report {
         class: Class::Usage,
         message: format!("cannot use the settings in {}", path.display()),
-        causes: vec![error.to_string().trim().to_owned()],
-        hint: Some("correct or remove the line; the settings are listed in the manual".to_owned()),
-    })
+        causes: vec![why],
+        hint: Some(format!("correct or remove the line; {DOCUMENTED}")),
+    };
+    let fragment: Fragment = toml::from_str(text).map_err(|error| refused(told(text, &error)))?;
+    for (key, path) in fragment.paths() {
+        if path.is_relative() {
+            return Err(refused(format!("{key}: {} is not absolute: begin it with /", path.display())));
+        }
+    }
+    Ok(fragment)
+}
+
+/// A parser's words for one line: which line, what stands there, as much of it as anybody reads, and what is wrong.
+fn told(text: &str, error: &toml::de::Error) -> String {
+    let what = error.message().trim().replace('\n', "; ");
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return what };
+    let number = before.matches('\n').count() + 1;
+    let line = text.lines().nth(number - 1).unwrap_or_default().trim();
+    let shown: String = line.chars().take(LINE_SHOWN_MAXIMUM).collect();
+    let cut = if shown.len() < line.len() { "…" } else { "" };
+    format!("line {number}, {shown}{cut}: {what}")
 }
 
 impl From<Fragment> for Settings {

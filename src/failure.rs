@@ -1,5 +1,6 @@
 //! The classes of failure: what a caller can do about an error. The CLI turns a class into an exit code; nothing below it knows codes.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// What kind of failure an error is. In the order in which the exit codes apply.
@@ -71,6 +72,11 @@ impl std::fmt::Display for Report {
 }
 
 impl std::error::Error for Report {}
+
+/// A time as messages have it: UTC to the second, which sorts.
+pub fn moment(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
 
 /// Makes reports of errors that offer `class()` and `hint()`.
 #[macro_export]

@@ -68,7 +68,7 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
     }
     let findings: Vec<&Finding> = examined.iter().flat_map(Examined::findings).collect();
     let class = explanations::class(&findings, agents_own());
-    context.output.result(&text(&examined, sought.as_deref()), value(&examined, sought.as_deref()));
+    context.output.result(text(&examined, sought.as_deref()), value(&examined, sought.as_deref()));
     Ok(class.map_or(Ended::Well, Ended::As))
 }
 
@@ -132,7 +132,7 @@ fn sought(words: &str) -> Result<Vec<Known>, Report> {
 }
 
 /// The bad first; of what is well a line for each group.
-fn text(examined: &[Examined], sought: Option<&[Known]>) -> String {
+fn text(examined: &[Examined], sought: Option<&[Known]>) -> Vec<String> {
     let mut lines = Vec::new();
     for severity in [Severity::Error, Severity::Warning, Severity::Unknown, Severity::Note] {
         for one in examined {
@@ -164,7 +164,7 @@ fn text(examined: &[Examined], sought: Option<&[Known]>) -> String {
             lines.push(format!("  {:<10} {}", group.name, told.join("; ")).trim_end().to_owned());
         }
     }
-    lines.join("\n")
+    lines
 }
 
 fn value(examined: &[Examined], sought: Option<&[Known]>) -> Value {

@@ -75,7 +75,7 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
                 if let Some(why) = waits_for_us(live).filter(|_| within && is_settled) {
                     let instance = files.instance();
                     output.result(
-                        &format!("switch {id} goes on by itself, for this command runs in a job of {instance}: {why}"),
+                        format!("switch {id} goes on by itself, for this command runs in a job of {instance}: {why}"),
                         json!({"switch": id, "pending": true, "within_own_job": true}),
                     );
                     return Ok(if live.phase.is_committed() { Ended::Well } else { Ended::As(Class::Pending) });
@@ -93,7 +93,7 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
             None => seen = clock::since_boot(),
             Some(_) if clock::since_boot().saturating_sub(seen) > SUPERVISOR_GONE => {
                 output.result(
-                    &format!("switch {id} is not finished: its supervisor is gone; it goes on when `sidle supervise {}` starts", files.instance()),
+                    format!("switch {id} is not finished: its supervisor is gone; it goes on when `sidle supervise {}` starts", files.instance()),
                     json!({"switch": id, "pending": true}),
                 );
                 return Ok(Ended::As(Class::Pending));
@@ -153,6 +153,6 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
         _ => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
     };
     let notes = entry.notes.iter().map(|note| format!("note: {note}"));
-    output.result(&std::iter::once(text).chain(notes).collect::<Vec<_>>().join("\n"), entry);
+    output.result(std::iter::once(text).chain(notes).collect::<Vec<_>>(), entry);
     class.map_or(Ended::Well, Ended::As)
 }

@@ -1,7 +1,7 @@
 //! What status and history tell of a host that has changed under the releases on it.
 
-use super::status::moment;
 use crate::failure::Report;
+use crate::failure::moment;
 use crate::name::PackageName;
 use crate::store::Store;
 use crate::store::ground::{self, Ground};

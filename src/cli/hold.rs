@@ -80,11 +80,11 @@ pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Repor
     let hold = Hold::new(now, process::user_name(process::user()), &arguments.reason, until, scope);
     files.write_hold(&hold)?;
     let live = files.journal()?.live;
-    let goes_on = live.as_ref().map_or_else(String::new, |live| {
-        format!("\nnote: switch {} was begun before and goes on; `sidle cancel {package}` takes it back", live.id)
+    let goes_on = live.as_ref().map(|live| {
+        format!("note: switch {} was begun before and goes on; `sidle cancel {package}` takes it back", live.id)
     });
     context.output.result(
-        &format!("{instance} is held {hold}{goes_on}"),
+        std::iter::once(format!("{instance} is held {hold}")).chain(goes_on).collect::<Vec<_>>(),
         json!({"instance": instance, "hold": hold, "live_switch": live.map(|live| live.id)}),
     );
     Ok(Ended::Well)

@@ -116,7 +116,7 @@ fn told(context: &Context, arguments: &MirrorArguments, mirrored: &Mirrored, rec
         facts.add("removed", count(mirrored.removed.len(), "file"));
     }
     context.output.result(
-        &facts.to_string(),
+        facts,
         json!({"fetched": mirrored.fetched, "kept": mirrored.kept, "removed": mirrored.removed, "received_bytes": received}),
     );
     let nothing = mirrored.fetched.is_empty() && mirrored.removed.is_empty();

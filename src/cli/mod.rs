@@ -32,6 +32,7 @@ use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
+use crate::os::dir::Dir;
 use crate::os::standard_error::Reader;
 use crate::os::{OsError, clock, environment, file, memory, process};
 use crate::rehearsal::Rehearser;
@@ -165,7 +166,7 @@ pub fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => {
             // Help and version are no errors; both are printed by clap.
-            let _ = error.print();
+            output::refusal(&error);
             return if error.use_stderr() { exit::code(Class::Usage) } else { ExitCode::SUCCESS };
         }
     };
@@ -174,6 +175,9 @@ pub fn main() -> ExitCode {
     let began = clock::since_boot();
     debug!(version = env!("CARGO_PKG_VERSION"), root = %cli.common.root.display(), "sidle {verb} begins");
     let ended = absolute(&cli.common.root).map_err(Report::from).and_then(|root| {
+        if cli.verb.reads_a_root() && Dir::open_if_exists(&root)?.is_none() {
+            return Err(no_root(&root));
+        }
         let context = Context { layout: Layout::new(&root), output: output.clone() };
         perform(cli.verb, &context)
     });
@@ -207,6 +211,23 @@ impl Cli {
 }
 
 impl Verb {
+    /// True for what works with what is on a host already: below a root that isn't there, nothing is.
+    fn reads_a_root(&self) -> bool {
+        let makes_or_needs_none = matches!(
+            self,
+            Self::Install(_)
+                | Self::Upgrade(_)
+                | Self::Trust(_)
+                | Self::Pack(_)
+                | Self::Inspect(_)
+                | Self::Key(_)
+                | Self::Repo(_)
+                | Self::Mirror(_)
+                | Self::Export(_)
+        );
+        !makes_or_needs_none
+    }
+
     fn reader(&self) -> Reader {
         match self {
             Self::Supervise(_) => Reader::MayMissLines,
@@ -254,6 +275,15 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
 /// The root as an absolute path: it goes into links of processes and into environments.
 fn absolute(root: &Path) -> Result<PathBuf, OsError> {
     if root.is_absolute() { Ok(root.to_owned()) } else { Ok(file::canonical(Path::new("."))?.join(root)) }
+}
+
+fn no_root(root: &Path) -> Report {
+    Report {
+        class: Class::Failed,
+        message: format!("cannot look below {}: there is no such directory", root.display()),
+        causes: Vec::new(),
+        hint: Some("check --root; `sidle trust pin` and `sidle install` begin a new one".to_owned()),
+    }
 }
 
 /// The agents that this program knows.

@@ -1,6 +1,8 @@
-//! Printing: text for people on a terminal or in a log, JSON for programs, progress where somebody watches.
+//! Printing: text for people on a terminal or in a log, JSON for programs, progress where somebody watches. The one place that writes results and
+//! messages, so the one that makes them harmless: what ends a line here is the end of a line of [`Lines`], never a character of a text.
 
 use super::exit;
+use super::plain::line;
 use crate::failure::Report;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -21,29 +23,29 @@ impl Output {
     }
 
     /// The result of a command: `text` for people, `value` (an object, to which the schema number is added) for programs.
-    pub fn result(&self, text: &str, value: impl Serialize) {
+    pub fn result(&self, text: impl Into<Lines>, value: impl Serialize) {
         if self.json {
             let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
             if let Value::Object(fields) = &mut value {
                 fields.insert("schema".to_owned(), json!(1));
             }
             print_line(&value.to_string());
-        } else if !self.quiet && !text.is_empty() {
-            print_line(text);
+        } else if !self.quiet {
+            text.into().print();
         }
     }
 
-    /// A line that tells a person how far a command is; nothing in JSON.
-    pub fn step(&self, text: &str) {
+    /// What tells a person how far a command is; nothing in JSON.
+    pub fn step(&self, text: impl Into<Lines>) {
         if !self.json && !self.quiet {
-            print_line(text);
+            text.into().print();
         }
     }
 
     /// Something that is not as it should be and does not stop the command.
     pub fn warning(&self, text: &str) {
         if !self.quiet {
-            let _ = writeln!(std::io::stderr(), "sidle: warning: {text}");
+            let _ = writeln!(std::io::stderr(), "sidle: warning: {}", line(text));
         }
     }
 
@@ -55,9 +57,9 @@ impl Output {
             print_line(&json!({"schema": 1, "error": error}).to_string());
             return;
         }
-        let _ = writeln!(std::io::stderr(), "sidle: {report}");
+        let _ = writeln!(std::io::stderr(), "sidle: {}", line(&report.to_string()));
         if let Some(hint) = &report.hint {
-            let _ = writeln!(std::io::stderr(), "  hint: {hint}");
+            let _ = writeln!(std::io::stderr(), "  hint: {}", line(hint));
         }
     }
 
@@ -72,7 +74,88 @@ impl Output {
     }
 }
 
+/// A text for people, line by line. It can only be made of texts that become harmless on the way: what would end a line or move the cursor in
+/// one is shown, not done.
+#[derive(Debug, Clone, Default)]
+pub struct Lines(Vec<String>);
+
+impl Lines {
+    /// Rows with their columns aligned, two spaces between, no space at the ends of lines.
+    pub fn table(rows: &[Vec<String>]) -> Self {
+        let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| line(cell)).collect()).collect();
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width =
+            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+        let aligned = |row: &Vec<String>| {
+            let cells: Vec<String> =
+                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
+            cells.join("  ").trim_end().to_owned()
+        };
+        Self(rows.iter().map(aligned).collect())
+    }
+
+    /// The same with more lines below.
+    #[must_use]
+    pub fn and(mut self, more: impl Into<Self>) -> Self {
+        self.0.extend(more.into().0);
+        self
+    }
+
+    fn print(&self) {
+        self.0.iter().for_each(|text| print_line(text));
+    }
+}
+
+impl From<&str> for Lines {
+    fn from(text: &str) -> Self {
+        Self(if text.is_empty() { Vec::new() } else { vec![line(text)] })
+    }
+}
+
+impl From<&String> for Lines {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<String> for Lines {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<Vec<String>> for Lines {
+    fn from(lines: Vec<String>) -> Self {
+        Self(lines.iter().map(|text| line(text)).collect())
+    }
+}
+
+/// What the grammar has against a command line.
+pub fn refusal(error: &clap::Error) {
+    let text = error.to_string();
+    let lines = text.lines().map(line).collect::<Vec<_>>().join("\n");
+    if lines == text.trim_end() {
+        let _ = error.print();
+    } else {
+        let _ = writeln!(std::io::stderr(), "{lines}");
+    }
+}
+
 /// A reader that went away (`| head`) is no reason to fail.
 fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_any_length_and_content_is_one_line_of_its_own() {
+        let rows = [vec!["a\nb".to_owned(), "\u{1b}".repeat(100_000)], vec!["cc".to_owned(), "d".to_owned()]];
+        let Lines(lines) = Lines::table(&rows).and("x\ny").and(vec!["1\r2".to_owned(), String::new()]).and("");
+        assert!(lines[0].starts_with("a\\u{a}b  \\u{1b}\\u{1b}") && lines[0].ends_with('…'), "{}", lines[0]);
+        assert_eq!(lines[1..], ["cc       d", "x\\u{a}y", "1\\u{d}2", ""]);
+    }
 }

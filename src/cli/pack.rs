@@ -123,9 +123,9 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
             let added = super::author::add_files(&mut repository, &files[0], &files[1])?;
             let (Added::Staged(id) | Added::Already(id)) = added;
             let publication = repository.publish(keys.publish(), &Lifetimes::default(), clock::now())?;
-            context.output.step(&packed_facts(&packed).to_string());
+            context.output.step(packed_facts(&packed));
             if !publication.signed.is_empty() {
-                context.output.step(&publication_facts(&publication).to_string());
+                context.output.step(publication_facts(&publication));
             }
             write_bundle(context, &repository, &[id], &plan.output)?;
         }
@@ -241,7 +241,7 @@ fn tree(context: &Context, arguments: &PackArguments, plan: &Plan, work: &Work<'
     if environment::variable("SOURCE_DATE_EPOCH").is_some() {
         build = build.variable("SOURCE_DATE_EPOCH", plan.epoch.to_string());
     }
-    context.output.step(&format!("building {}: {}", plan.name, command.join(" ")));
+    context.output.step(format!("building {}: {}", plan.name, command.join(" ")));
     if build.run_in(&plan.home)? {
         return Ok(tree);
     }
@@ -310,5 +310,5 @@ fn tell(context: &Context, packed: &Packed, plan: &Plan) {
         "content_bytes": manifest.space.content_bytes, "payload_bytes": manifest.payload.length,
         "payload_sha256": manifest.payload.sha256, "libc_floor": manifest.libc_floor, "host_libraries": manifest.host_libraries,
     });
-    context.output.result(&facts.to_string(), value);
+    context.output.result(facts, value);
 }

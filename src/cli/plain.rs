@@ -2,10 +2,33 @@
 
 use std::fmt::Write as _;
 
+/// Longest line that a person is shown, bytes: a stranger's text must not hide everything before it.
+const LINE_BYTES_MAXIMUM: usize = 8_000;
+
 /// `text` in which nothing ends the line, moves the cursor, or turns the direction of writing: such characters are written as `\u{1b}`, and a
-/// backslash as two, so that nobody can write what looks like an escape.
+/// backslash before what looks like that as two, so that nobody can write what looks like an escape.
 pub fn plain(text: &str) -> String {
-    escaped(text, |_| false)
+    escaped(text, usize::MAX)
+}
+
+/// The same as a line for people: cut where it is longer than anybody reads.
+pub fn line(text: &str) -> String {
+    escaped(text, LINE_BYTES_MAXIMUM)
+}
+
+fn escaped(text: &str, bytes_maximum: usize) -> String {
+    let mut out = String::new();
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        if out.len() >= bytes_maximum {
+            out.push('…');
+            break;
+        }
+        let after = || rest.as_str().trim_start_matches('\\');
+        let is_doubled = c == '\\' && (after().starts_with("u{") || after().starts_with(is_harmful));
+        push(&mut out, c, is_doubled);
+    }
+    out
 }
 
 /// The same between quotes, where it has to be told apart from what comes after it.
@@ -14,22 +37,22 @@ pub fn quoted(text: &str) -> String {
     if !text.is_empty() && text.chars().all(|c| bare(c) && !is_harmful(c)) {
         return text.to_owned();
     }
-    format!("\"{}\"", escaped(text, |c| c == '"'))
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    text.chars().for_each(|c| push(&mut out, c, matches!(c, '"' | '\\')));
+    out.push('"');
+    out
 }
 
-fn escaped(text: &str, also: impl Fn(char) -> bool) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c == '\\' || also(c) {
-            out.push('\\');
-            out.push(c);
-        } else if is_harmful(c) {
-            write!(out, "{}", c.escape_unicode()).expect("a String takes everything");
-        } else {
-            out.push(c);
-        }
+fn push(out: &mut String, c: char, is_doubled: bool) {
+    if is_doubled {
+        out.push('\\');
+        out.push(c);
+    } else if is_harmful(c) {
+        write!(out, "{}", c.escape_unicode()).expect("a String takes everything");
+    } else {
+        out.push(c);
     }
-    out
 }
 
 /// Control characters (C0, DEL, C1), separators of lines and paragraphs, and what is invisible or changes the direction of writing
@@ -56,6 +79,8 @@ mod tests {
             ("\0\u{7f}\t", "\\u{0}\\u{7f}\\u{9}"),
             ("\u{202e}txt.exe\u{2066}\u{200b}", "\\u{202e}txt.exe\\u{2066}\\u{200b}"),
             ("\\u{a}", "\\\\u{a}"),
+            ("\\\\u{a}\\\n", "\\\\\\\\u{a}\\\\\\u{a}"),
+            (r"'it'\''s' a\x2db", r"'it'\''s' a\x2db"),
             ("für 東京 🙂", "für 東京 🙂"),
         ];
         for (text, expected) in hostile {
@@ -63,6 +88,13 @@ mod tests {
         }
         let all: String = (0..=0x0010_ffff).filter_map(char::from_u32).collect();
         assert!(!plain(&all).chars().any(is_harmful) && !quoted(&all).chars().any(is_harmful));
+    }
+
+    #[test]
+    fn no_line_is_longer_than_anybody_reads() {
+        let long = line(&"\u{1b}ä".repeat(100_000));
+        assert!(long.ends_with("ä…") && long.len() < LINE_BYTES_MAXIMUM + 20, "{}", long.len());
+        assert_eq!(line("short"), "short");
     }
 
     #[test]

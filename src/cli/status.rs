@@ -7,7 +7,7 @@ use super::ground::{self, HostChanges};
 use super::story::story;
 use super::trees::{Sample, Trees, exposition};
 use super::{Context, Ended, instance_of};
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
 use crate::store::{self, Store};
@@ -68,16 +68,19 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
     for package in &packages {
         let instance = instance_of(package, arguments.instance.as_ref());
         let seen = Seen::look(context, package, &instance)?;
-        texts.push(seen.text());
+        if !texts.is_empty() {
+            texts.push(String::new());
+        }
+        texts.extend(seen.lines());
         values.push(seen.value());
         seen.samples(&mut samples);
         class = class.or(seen.journal.live.as_ref().map(|_| Class::Pending));
     }
     if arguments.metrics {
-        context.output.result(&exposition(&samples), json!({}));
+        context.output.result(exposition(&samples), json!({}));
         return Ok(Ended::Well);
     }
-    context.output.result(&texts.join("\n\n"), json!({"instances": values}));
+    context.output.result(texts, json!({"instances": values}));
     Ok(class.map_or(Ended::Well, Ended::As))
 }
 
@@ -163,7 +166,7 @@ impl Seen {
         })
     }
 
-    fn text(&self) -> String {
+    fn lines(&self) -> Vec<String> {
         let or_none =
             |release: &Option<Release>| release.as_ref().map_or_else(|| "none yet".to_owned(), Release::to_string);
         let installed: Vec<String> = self.installed.iter().map(Release::to_string).collect();
@@ -220,7 +223,7 @@ impl Seen {
         for (number, way) in self.way_out.iter().enumerate() {
             lines.push(format!("  {} {way}", if number == 0 { "way out   " } else { "          " }));
         }
-        lines.join("\n")
+        lines
     }
 
     fn running(&self) -> String {
@@ -315,9 +318,9 @@ pub fn history(context: &Context, arguments: &HistoryArguments) -> Result<Ended,
     lines.extend(incidents.iter().map(|incident| (incident.at, format!("{}  {incident}", moment(incident.at)))));
     lines.sort_by_key(|(at, _)| *at);
     let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
-    let text = if lines.is_empty() { format!("{instance} was never switched") } else { lines.join("\n") };
+    let text = if lines.is_empty() { vec![format!("{instance} was never switched")] } else { lines };
     let value = json!({"instance": instance, "switches": history.entries(), "rehearsed_again": again.entries(), "incidents": incidents});
-    context.output.result(&text, value);
+    context.output.result(text, value);
     Ok(Ended::Well)
 }
 
@@ -352,11 +355,6 @@ pub(super) fn result(phase: Phase) -> &'static str {
 /// The downtime, in words.
 pub(super) fn outage(milliseconds: u64) -> String {
     format!("{:.1} s", Duration::from_millis(milliseconds).as_secs_f64())
-}
-
-/// UTC to the second, which sorts.
-pub fn moment(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn ago(time: Timestamp, now: Timestamp) -> String {

@@ -1,10 +1,9 @@
 //! `sidle history --id N`: the story of one switch, also of the one under way.
 
 use super::follow::words;
-use super::plain::plain;
-use super::status::{moment, outage, result};
+use super::status::{outage, result};
 use super::{Context, Ended};
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Report, moment};
 use crate::switch::files::InstanceFiles;
 use crate::switch::{Entry, History, Journal, Story, StoryStep, Switch};
 use crate::version::Release;
@@ -22,7 +21,7 @@ pub(super) fn story(context: &Context, files: &InstanceFiles, id: u64) -> Result
         (None, Some(live)) => (of_live(live), json!({"live": true, "switch": live})),
         (None, None) => return Err(unknown(files, id, &history, &journal)),
     };
-    context.output.result(&text, with_instance(value, files));
+    context.output.result(text, with_instance(value, files));
     Ok(Ended::Well)
 }
 
@@ -61,7 +60,7 @@ fn ranges(numbers: impl Iterator<Item = u64>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn of_entry(entry: &Entry) -> String {
+fn of_entry(entry: &Entry) -> Vec<String> {
     let from = entry.from.as_ref().map_or_else(|| "nothing".to_owned(), Release::to_string);
     let mut lines = vec![
         format!(
@@ -74,33 +73,33 @@ fn of_entry(entry: &Entry) -> String {
     ];
     about(&mut lines, &entry.reason, entry.failure.as_ref().map(|failure| failure.text.as_str()), &entry.notes);
     steps(&mut lines, &entry.story, entry.requested_at);
-    lines.join("\n")
+    lines
 }
 
-fn of_live(live: &Switch) -> String {
+fn of_live(live: &Switch) -> Vec<String> {
     let from = live.from.as_ref().map_or_else(|| "nothing".to_owned(), Release::to_string);
     let mut lines = vec![
         format!("switch {} of {}: {} from {from} to {} ({})", live.id, live.instance, live.purpose, live.to, live.mode),
         asked(live.requested_at, &live.by, live.origin.as_ref().map(ToString::to_string)),
-        format!("  under way  {}", plain(&words(live))),
+        format!("  under way  {}", words(live)),
         format!("  downtime   {}", outage(live.outage_milliseconds)),
     ];
     about(&mut lines, &live.reason, live.failure.as_ref().map(|failure| failure.text.as_str()), &live.notes);
     steps(&mut lines, &live.story, live.requested_at);
-    lines.join("\n")
+    lines
 }
 
 fn asked(at: Timestamp, by: &str, origin: Option<String>) -> String {
-    let origin = origin.map_or_else(String::new, |origin| format!(", in {}", plain(&origin)));
-    format!("  asked for  {} by {}{origin}", moment(at), plain(by))
+    let origin = origin.map_or_else(String::new, |origin| format!(", in {origin}"));
+    format!("  asked for  {} by {by}{origin}", moment(at))
 }
 
 fn about(lines: &mut Vec<String>, reason: &str, failure: Option<&str>, notes: &[String]) {
     if !reason.is_empty() {
-        lines.push(format!("  reason     {}", plain(reason)));
+        lines.push(format!("  reason     {reason}"));
     }
-    lines.extend(failure.map(|text| format!("  because    {}", plain(text))));
-    lines.extend(notes.iter().map(|note| format!("  note       {}", plain(note))));
+    lines.extend(failure.map(|text| format!("  because    {text}")));
+    lines.extend(notes.iter().map(|note| format!("  note       {note}")));
 }
 
 fn steps(lines: &mut Vec<String>, story: &Story, began: Timestamp) {
@@ -122,7 +121,7 @@ fn steps(lines: &mut Vec<String>, story: &Story, began: Timestamp) {
 fn line(step: &StoryStep, began: Timestamp) -> String {
     let elapsed = step.at.duration_since(began).as_secs_f64();
     let phases = format!("{} -> {}", step.from, step.to);
-    let why = step.why.as_ref().map_or_else(String::new, |why| format!(": {}", plain(why)));
+    let why = step.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
     format!(
         "  {}  +{elapsed:.1} s  {phases}  {} after {:.1} s{why}",
         moment(step.at),

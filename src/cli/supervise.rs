@@ -2,8 +2,10 @@
 
 use super::{Context, Ended, agents, no_configuration, rehearsers};
 use crate::config::Settings;
-use crate::failure::Report;
-use crate::name::InstanceName;
+use crate::failure::{Class, Report};
+use crate::name::{InstanceName, PackageName};
+use crate::os::dir::Dir;
+use crate::store::{self, Store};
 use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
 use crate::switch::configuration::Keeping;
 use crate::switch::drive::Rehearsals;
@@ -18,12 +20,18 @@ pub struct SuperviseArguments {
     /// Only looks whether settings and state can be used
     #[arg(long)]
     check: bool,
+    /// Starts also where nothing of that name is installed yet, and waits for the first switch
+    #[arg(long)]
+    wait: bool,
 }
 
 /// Runs an instance's agent until told to end.
 pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<Ended, Report> {
     let settings = Settings::read(&context.layout)?;
     let (package, configuration) = settings.instance(&context.layout, &arguments.instance)?;
+    if !arguments.wait {
+        refuse_unknown(context, &arguments.instance, &package)?;
+    }
     if arguments.check {
         let files = InstanceFiles::new(&context.layout, &arguments.instance, &package);
         let usable = files.journal().and_then(|_| files.history()).and_then(|_| files.verdicts());
@@ -51,4 +59,30 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
     };
     run_supervisor(&context.layout, supervise, agents)?;
     Ok(Ended::Well)
+}
+
+/// A slip of the pen would run for ever and look well. What has a state has been supervised before: it is, whatever became of its releases, for an
+/// agent may be running.
+fn refuse_unknown(context: &Context, instance: &InstanceName, package: &PackageName) -> Result<(), Report> {
+    let layout = &context.layout;
+    let is_known = Store::new(layout, package).releases().map_or(true, |there| !there.is_empty())
+        || Dir::open(&layout.instance(instance)).is_ok();
+    if is_known {
+        return Ok(());
+    }
+    let packages = store::packages(layout)?;
+    let there: Vec<&str> = packages.iter().map(PackageName::as_str).collect();
+    let there = if there.is_empty() {
+        "nothing is installed".to_owned()
+    } else {
+        format!("installed are {}", there.join(", "))
+    };
+    Err(Report {
+        class: Class::Failed,
+        message: format!("cannot supervise {instance}: no release of {package} is installed; {there}"),
+        causes: Vec::new(),
+        hint: Some(
+            "`sidle install FILE` installs one; --wait starts all the same, and waits for the first switch".to_owned(),
+        ),
+    })
 }

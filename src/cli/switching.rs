@@ -5,7 +5,7 @@ use super::adopt::beside;
 use super::follow::{follow, words};
 use super::timing::Timing;
 use super::{Context, Ended, caller, instance_of, no_configuration};
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
 use crate::store::Store;
@@ -196,17 +196,13 @@ fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Res
         None => "the configuration stays as it is (restore_configuration = false)".to_owned(),
         Some(_) if changes.is_empty() => "the configuration has not changed since".to_owned(),
         Some(snapshot) => {
-            let lines: Vec<String> = changes.iter().map(|change| format!("\n  {change}")).collect();
-            format!(
-                "the configuration of {} would be put back in {}:{}",
-                snapshot.at,
-                directory.display(),
-                lines.concat()
-            )
+            format!("the configuration of {} would be put back in {}:", moment(snapshot.at), directory.display())
         }
     };
+    let lines = changes.iter().map(|change| format!("  {change}"));
+    let told = format!("{} would go back to {to}; {configuration}", files.instance());
     context.output.result(
-        &format!("{} would go back to {to}; {configuration}", files.instance()),
+        std::iter::once(told).chain(lines).collect::<Vec<_>>(),
         json!({"to": to, "snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes}),
     );
     Ok(Ended::Well)
@@ -279,7 +275,7 @@ fn begin(
             let live = files.journal()?.live.filter(|live| live.id == switch);
             let words = live.as_ref().map_or_else(|| "has begun".to_owned(), words);
             context.output.result(
-                &format!("switch {switch} is accepted: {words}; `sidle cancel {package}` takes it back"),
+                format!("switch {switch} is accepted: {words}; `sidle cancel {package}` takes it back"),
                 json!({"switch": switch, "pending": true, "schedule": live.and_then(|live| live.schedule)}),
             );
             Ok(Ended::As(Class::Pending))
@@ -325,7 +321,7 @@ fn accepted(context: &Context, files: &InstanceFiles, terms: &Terms, switch: u64
         return follow(files, switch, &context.output);
     }
     context.output.result(
-        &format!("switch {switch} is accepted; `sidle status {}` tells how far it is", files.package()),
+        format!("switch {switch} is accepted; `sidle status {}` tells how far it is", files.package()),
         json!({"switch": switch, "pending": true}),
     );
     Ok(Ended::As(Class::Pending))
@@ -371,7 +367,7 @@ fn leave(
     let schedule = driver.journal().live.as_ref().and_then(|live| live.schedule.clone());
     let waits = schedule.as_ref().map_or_else(String::new, |schedule| format!(", and waits for {schedule}"));
     context.output.result(
-        &format!("switch {switch} to {to} is written down: nothing runs {instance} now, so it begins when `sidle supervise {instance}` starts{waits}"),
+        format!("switch {switch} to {to} is written down: nothing runs {instance} now, so it begins when `sidle supervise {instance}` starts{waits}"),
         json!({"switch": switch, "pending": true, "schedule": schedule}),
     );
     Ok(Ended::As(Class::Pending))
@@ -382,7 +378,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
     let instance = instance_of(&arguments.package, arguments.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
     let Some(live) = files.journal()?.live else {
-        context.output.result(&format!("{instance} has no live switch"), json!({"switch": null}));
+        context.output.result(format!("{instance} has no live switch"), json!({"switch": null}));
         return Ok(Ended::As(Class::NothingToDo));
     };
     let too_late = |switch: u64| Report {
@@ -406,7 +402,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
             let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
             let settings = crate::config::Settings::read(&context.layout)?;
             Driver::new(files, lock, settings.limits, now)?.cancel(now)?;
-            context.output.result(&format!("switch {} is taken back", live.id), json!({"switch": live.id}));
+            context.output.result(format!("switch {} is taken back", live.id), json!({"switch": live.id}));
             Ok(Ended::Well)
         }
     }

@@ -1,15 +1,13 @@
 //! What status, history and metrics tell of the trees: whether they are as they were signed, when that was last looked into, what was broken.
 
 use super::facts::count;
-use super::status::moment;
-use crate::failure::Report;
+use crate::failure::{Report, moment};
 use crate::store::Store;
 use crate::store::check::{Defect, Depth, Problem};
 use crate::store::incident::Incident;
 use crate::store::scrub::Scrubbed;
 use crate::version::Release;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 
 /// How many problems a line of status names.
 const PROBLEMS_SHOWN: usize = 3;
@@ -137,16 +135,14 @@ pub const METRICS: [(&str, &str); 9] = [
 ];
 
 /// The Prometheus text format: each metric once with its help, then its samples.
-pub fn exposition(samples: &[Sample]) -> String {
-    let mut text = String::new();
+pub fn exposition(samples: &[Sample]) -> Vec<String> {
+    let mut lines = Vec::new();
     for (name, help) in METRICS {
         let mut own = samples.iter().filter(|sample| sample.name == name).peekable();
         if own.peek().is_some() {
-            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+            lines.extend([format!("# HELP {name} {help}"), format!("# TYPE {name} gauge")]);
         }
-        for sample in own {
-            let _ = writeln!(text, "{name}{{{}}} {}", sample.labels, sample.value);
-        }
+        lines.extend(own.map(|sample| format!("{name}{{{}}} {}", sample.labels, sample.value)));
     }
-    text.trim_end().to_owned()
+    lines
 }

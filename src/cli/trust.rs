@@ -2,10 +2,10 @@
 
 use super::facts::Facts;
 use super::{Context, Ended, input, usage};
-use crate::bundle::file::BundleReader;
+use crate::bundle::file::{BundleError, BundleReader};
 use crate::bundle::member::MetadataName;
 use crate::digest::Digest;
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Report, moment};
 use crate::keyring::{Keyring, Pinned};
 use crate::os::clock;
 use clap::{Args, Subcommand};
@@ -55,13 +55,17 @@ fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
     })?;
     let root = root_of(&arguments.file, &fingerprint)?;
     let keyring = Keyring::open_or_create(&context.layout.trust())?;
-    let pinned = keyring.lock()?.pin(&root, &fingerprint)?;
+    let pinned = keyring.lock()?.pin(&root, &fingerprint).map_err(|error| {
+        let mut report = Report::from(error);
+        report.causes.push(format!("the file is {}", arguments.file.display()));
+        report
+    })?;
     let (word, ended) = match pinned {
         Pinned::Now => ("trusted from now on", Ended::Well),
         Pinned::Already => ("trusted already", Ended::As(Class::NothingToDo)),
     };
     let facts = Facts::new().with(word, fingerprint).with("next", "sidle install FILE|PACKAGE");
-    context.output.result(&facts.to_string(), json!({"fingerprint": fingerprint, "pinned": pinned == Pinned::Now}));
+    context.output.result(facts, json!({"fingerprint": fingerprint, "pinned": pinned == Pinned::Now}));
     Ok(ended)
 }
 
@@ -75,7 +79,13 @@ fn root_of(path: &Path, fingerprint: &Digest) -> Result<Vec<u8>, Report> {
     if count == 1 && first[0] == b'{' {
         return input::read(path, ROOT_BYTES_MAXIMUM, EXPECTED);
     }
-    let (head, _) = BundleReader::open(std::io::BufReader::new(file))?;
+    let (head, _) = BundleReader::open(std::io::BufReader::new(file)).map_err(|error| match error {
+        BundleError::NotABundle => usage(
+            format!("cannot pin {}: it is neither a root.json nor a bundle file", path.display()),
+            "fetch the repository's metadata/1.root.json, and look at what came: a server may have sent a page of its own",
+        ),
+        other => Report::from(other),
+    })?;
     let mut roots =
         head.metadata.into_iter().filter(|(name, _)| matches!(name, MetadataName::Root(_))).map(|(_, bytes)| bytes);
     let first = roots.next().unwrap_or_default();
@@ -93,15 +103,15 @@ fn show(context: &Context) -> Result<Ended, Report> {
     let mut roles = serde_json::Map::new();
     for (role, header) in trusted.headers()? {
         let expired = if header.expires <= clock::now() { ", expired" } else { "" };
-        facts.add(role, format!("version {}, until {}{expired}", header.version, header.expires));
+        facts.add(role, format!("version {}, until {}{expired}", header.version, moment(header.expires)));
         roles.insert(role.to_owned(), json!({"version": header.version, "expires": header.expires.to_string()}));
     }
     if let Some(seen) = trusted.floor.last_seen {
-        facts.add("latest signature", seen);
+        facts.add("latest signature", moment(seen));
     }
     let seen = trusted.floor.last_seen.map(|seen| seen.to_string());
     let value = json!({"fingerprint": trusted.pin.fingerprint, "roles": Value::Object(roles), "last_seen": seen});
-    context.output.result(&facts.to_string(), value);
+    context.output.result(facts, value);
     Ok(Ended::Well)
 }
 
@@ -114,8 +124,8 @@ fn reset_clock(context: &Context) -> Result<Ended, Report> {
     };
     locked.reset_clock()?;
     let facts = Facts::new()
-        .with("forgotten", seen)
+        .with("forgotten", moment(seen))
         .with("from now on", "this host's own clock counts, until the next signature");
-    context.output.result(&facts.to_string(), json!({"forgotten": seen.to_string()}));
+    context.output.result(facts, json!({"forgotten": seen.to_string()}));
     Ok(Ended::Well)
 }

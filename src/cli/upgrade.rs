@@ -27,7 +27,7 @@ pub struct UpgradeArguments {
 /// Installs, then switches. Exit 3 where the release runs already.
 pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended, Report> {
     let how = (Effect::Apply, arguments.place.hazards());
-    let installed = match Source::of(&arguments.what, None)? {
+    let installed = match Source::of(context, &arguments.what, None, &arguments.fetch)? {
         Source::File(file) => from_file(context, &file, None, how)?,
         Source::Repository(wanted) => {
             let marks = marks(&context.layout, &wanted.package)?;
@@ -50,9 +50,9 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
     let instance = super::instance_of(&package, arguments.terms.instance());
     if !installed.fresh && Store::new(&context.layout, &package).current(&instance)?.as_ref() == Some(&release) {
         let value = serde_json::json!({"package": package, "release": release, "switch": null});
-        context.output.result(&format!("{instance} has {release} already, and nothing newer is there"), value);
+        context.output.result(format!("{instance} has {release} already, and nothing newer is there"), value);
         return Ok(Ended::As(Class::NothingToDo));
     }
-    context.output.step(&format!("installed {package} {release}"));
+    context.output.step(format!("installed {package} {release}"));
     switch(context, &SwitchArguments::to(package, release, arguments.terms.clone()))
 }

@@ -1,7 +1,7 @@
 //! What a command line names of a repository: a package, and a release of it or its newest one.
 
 use crate::name::{NameError, PackageName};
-use crate::version::{Release, VersionError};
+use crate::version::{Release, Version, VersionError};
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,6 +12,15 @@ pub struct Wanted {
     pub package: PackageName,
     /// The release; None: the newest.
     pub release: Option<Release>,
+}
+
+impl Wanted {
+    /// What somebody may have meant who wrote `PACKAGE@VERSION`: its first revision.
+    pub fn with_a_revision(text: &str) -> Option<String> {
+        let (package, version) = text.split_once('@')?;
+        let (package, version): (PackageName, Version) = (package.parse().ok()?, version.parse().ok()?);
+        Some(format!("{package}@{version}-1"))
+    }
 }
 
 impl FromStr for Wanted {

@@ -2,7 +2,7 @@
 
 use crate::agent::examination::{Group, Severity};
 use crate::config::Settings;
-use crate::failure::Report;
+use crate::failure::{Report, moment};
 use crate::keyring::{Keyring, KeyringError, Trusted};
 use crate::layout::Layout;
 use jiff::{SignedDuration, Timestamp};
@@ -80,11 +80,12 @@ fn tell(group: &mut Group, trusted: &Trusted, settings: Option<&Settings>, now: 
 fn clock(group: &mut Group, trusted: &Trusted, now: Timestamp) {
     match trusted.floor.last_seen {
         Some(seen) if now < seen => {
+            let (now, seen) = (moment(now), moment(seen));
             let what = format!("this host's clock shows {now}, and metadata was signed at {seen}: the clock is behind");
             let remedy = "set the clock (`timedatectl set-ntp true`); if the signature's date was wrong: `sidle trust reset-clock`";
             group.find(Severity::Error, "clock-behind", what, remedy);
         }
-        Some(seen) => group.good(format!("the clock is past the latest signature ({seen})")),
+        Some(seen) => group.good(format!("the clock is past the latest signature ({})", moment(seen))),
         None => group.good("no signature seen yet to compare the clock with"),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 use crate::bundle::unpack::SourceError;
-use crate::failure::Class;
+use crate::failure::{Class, moment};
 use crate::os::OsError;
 use jiff::Timestamp;
 use std::fmt;
@@ -153,9 +153,15 @@ impl FetchError {
             Self::OutOfTime { .. } => {
                 Some("run it again: what was fetched is kept; `total_timeout` in `[repository]` gives more time".to_owned())
             }
-            Self::Mirrors { .. } => match self.class() {
+            Self::Mirrors { failures, .. } => match self.class() {
                 Class::NotTrusted => Some("`sidle trust show` tells what this host trusts; ask the repository's owner".to_owned()),
                 Class::Integrity => Some("tell the owners of the mirrors named; a proxy on the way may change files, too".to_owned()),
+                _ if failures.iter().all(|failure| failure.mirror.starts_with("file:")) => Some(
+                    "check the path, and that the stick or share is mounted: a repository's directory has metadata/timestamp.json".to_owned(),
+                ),
+                _ if failures.iter().all(|failure| failure.blame == Blame::WrongAnswer) => Some(
+                    "check the URL: a repository has metadata/timestamp.json below it; a proxy on the way may answer for it".to_owned(),
+                ),
                 _ => Some("check `[repository]` in the settings, the network and the proxy, then run it again: what was fetched is kept".to_owned()),
             },
         }
@@ -186,7 +192,8 @@ impl fmt::Display for FetchError {
             Self::Broken { name, until } => {
                 write!(
                     out,
-                    "cannot fetch {name}: no mirror had the bytes that were signed; not tried again before {until}"
+                    "cannot fetch {name}: no mirror had the bytes that were signed; not tried again before {}",
+                    moment(*until)
                 )
             }
             Self::OutOfTime { wanted, total } => {

@@ -73,8 +73,11 @@ impl Dir {
     /// Opens the directory `name` in this one; a link is refused.
     pub fn child(&self, name: impl AsRef<OsStr>) -> Result<Self> {
         let name = single(name.as_ref(), &self.path)?;
-        let fd = rustix::fs::openat(&self.fd, name, CHILD, Mode::empty())
-            .map_err(|errno| self.error("open directory", name, errno))?;
+        let fd = rustix::fs::openat(&self.fd, name, CHILD, Mode::empty()).map_err(|errno| {
+            let is_link = matches!(self.stat(name), Ok(Some(stat)) if stat.kind == FileKind::Symlink);
+            let source = if is_link { super::not_a_link() } else { errno.into() };
+            self.error("open directory", name, source)
+        })?;
         Ok(Self { fd, path: self.path.join(name) })
     }
 
@@ -231,6 +234,7 @@ impl Dir {
                 }
                 self.rename(from, directory, to)
             }
+            Err(Errno::EXIST) => Err(directory.error("create", to, Errno::EXIST)),
             result => {
                 result.map_err(|errno| self.error("move", from, errno))?;
                 effect!(Rename((self.as_fd(), from), (directory.as_fd(), to)));

@@ -38,16 +38,22 @@ const SECRET_FORBIDDEN_MODE: u32 = 0o027;
 /// Reads a whole file of at most `limit` bytes that has a secret in it; one that others may read is refused.
 pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let file = open(path)?;
-    let mode = file.metadata().map_err(|source| OsError::new("look at", path, source))?.mode();
+    let mode = mode(&file, path)?;
     if mode & SECRET_FORBIDDEN_MODE != 0 {
-        let reason = format!("others may read or change it (mode {:04o}): `chmod 600` it", mode & 0o7777);
+        let reason = format!("others may read or change it (mode {mode:04o}): `chmod 600` it");
         return Err(OsError::new("use", path, io::Error::other(reason)));
     }
     read_open(file, path, limit)
 }
 
+/// The permission bits of an open file.
+pub fn mode(file: &File, path: &Path) -> Result<u32> {
+    let metadata = file.metadata().map_err(|source| OsError::new("look at", path, source))?;
+    Ok(metadata.mode() & 0o7777)
+}
+
 /// Reads the rest of an open file, refusing more than `limit` bytes.
-pub(super) fn read_open(file: File, path: &Path, limit: u64) -> Result<Vec<u8>> {
+pub fn read_open(file: File, path: &Path, limit: u64) -> Result<Vec<u8>> {
     // Its length is a hint, not a promise: one byte more shows that it ends there.
     let length = file.metadata().map_or(0, |metadata| metadata.len().min(limit));
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(1));

@@ -73,6 +73,13 @@ impl OsError {
             io::ErrorKind::ReadOnlyFilesystem => {
                 Some("the file system is mounted read-only: remount it, or name another --root".to_owned())
             }
+            io::ErrorKind::NotADirectory if self.source.get_ref().is_some() => Some(
+                "replace the link by a directory: sidle follows none there; what it leads to can be mounted in its place (`mount --bind`)"
+                    .to_owned(),
+            ),
+            io::ErrorKind::AlreadyExists => {
+                Some("look at what lies there, and move it away or remove it".to_owned())
+            }
             io::ErrorKind::NotADirectory => {
                 Some("a part of the path is a file, not a directory: check it, or name another --root".to_owned())
             }
@@ -82,6 +89,11 @@ impl OsError {
             _ => None,
         }
     }
+}
+
+/// Why a directory of sidle's own isn't used where a link lies in its place.
+fn not_a_link() -> io::Error {
+    io::Error::new(io::ErrorKind::NotADirectory, "it is a link, not a directory")
 }
 
 /// True when an IO error means that bytes, inodes or quota ran out.

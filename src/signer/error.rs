@@ -27,6 +27,13 @@ pub enum SignerError {
         /// What is wrong.
         reason: String,
     },
+    /// Others than its owner may read or change the file.
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// The passphrase doesn't open it.
     Passphrase {
         /// The file.
@@ -74,6 +81,7 @@ impl SignerError {
             Self::Exists { .. } => Class::Conflict,
             Self::NoFile { .. } | Self::NoPassphrase { .. } => Class::Usage,
             Self::Unreadable { .. }
+            | Self::Exposed { .. }
             | Self::Passphrase { .. }
             | Self::Random { .. }
             | Self::Agent { .. }
@@ -90,6 +98,10 @@ impl SignerError {
             Self::Exec { .. } => Some(
                 "with SIDLE_SIGN=public it prints its public key (PEM), with SIDLE_SIGN=sign the signature over its standard input".to_owned(),
             ),
+            Self::Exposed { path, .. } => Some(format!(
+                "`chmod 600 {}`; if somebody else may have read it, replace it: `sidle key new`, `sidle repo rotate`",
+                path.display()
+            )),
             Self::Unreadable { .. } => Some("`sidle key new FILE` makes a key".to_owned()),
             Self::NoFile { .. } | Self::Passphrase { .. } | Self::NoPassphrase { .. } | Self::Random { .. } => None,
         }
@@ -103,6 +115,9 @@ impl fmt::Display for SignerError {
             Self::Exists { path } => write!(out, "cannot make the key {}: the file is there already", path.display()),
             Self::NoFile { path } => write!(out, "cannot make the key {}: the path names no file", path.display()),
             Self::Unreadable { path, reason } => write!(out, "cannot use the key {}: {reason}", path.display()),
+            Self::Exposed { path, mode } => {
+                write!(out, "cannot use the key {}: others may read or change it (mode {mode:04o})", path.display())
+            }
             Self::Passphrase { path } => {
                 write!(out, "cannot open the key {}: the passphrase is wrong, or the file is damaged", path.display())
             }

@@ -22,6 +22,8 @@ const SCRYPT_R: u32 = 8;
 const SCRYPT_P: u32 = 1;
 const SALT_BYTES: usize = 16;
 const IV_BYTES: usize = 16;
+/// Permission bits that a key must not have, as ssh has it: whoever reads it signs in its owner's name.
+const FORBIDDEN_MODE: u32 = 0o077;
 
 /// A private key from a file.
 pub struct FileSigner {
@@ -71,17 +73,24 @@ impl FileSigner {
         Ok(Self { key, path: path.to_owned() })
     }
 
-    /// The key in the file `path`, as written by `create` or by OpenSSL. `passphrase` is asked for only if the key is encrypted.
+    /// The key in the file `path`, as written by `create` or by OpenSSL, if it is its owner's alone. `passphrase` is asked for only if the key is
+    /// encrypted.
     pub fn open(
         path: &Path,
         passphrase: &mut dyn FnMut() -> Result<Vec<u8>, SignerError>,
     ) -> Result<Self, SignerError> {
-        let bytes = file::read(path, KEY_FILE_BYTES_MAXIMUM)?;
+        let file = file::open(path)?;
+        let mode = file::mode(&file, path)?;
+        let bytes = file::read_open(file, path, KEY_FILE_BYTES_MAXIMUM)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
         // OpenSSL 1.x and others may write text before the PEM block.
         let (label, document) =
             SecretDocument::from_pem(text.get(text.find("-----BEGIN").unwrap_or(0)..).unwrap_or(text))
                 .map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
+        let is_private = [PrivateKeyInfoRef::PEM_LABEL, EncryptedPrivateKeyInfoRef::PEM_LABEL].contains(&label);
+        if is_private && mode & FORBIDDEN_MODE != 0 {
+            return Err(SignerError::Exposed { path: path.to_owned(), mode });
+        }
         let document = match label {
             PrivateKeyInfoRef::PEM_LABEL => document,
             EncryptedPrivateKeyInfoRef::PEM_LABEL => {

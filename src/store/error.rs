@@ -2,6 +2,7 @@
 
 use super::check::Problem;
 use super::lease::Holder;
+use crate::bundle::member::ReleaseId;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::OsError;
@@ -79,6 +80,13 @@ pub enum StoreError {
         /// What was looked for and what there was.
         reason: String,
     },
+    /// A manifest that is signed under another release's name.
+    Mislabelled {
+        /// The release that it is listed as.
+        listed: ReleaseId,
+        /// The release that it describes.
+        described: ReleaseId,
+    },
     /// The same release is installed with other content.
     OtherContent {
         /// The release.
@@ -100,6 +108,7 @@ impl StoreError {
                 Class::Failed
             }
             Self::Damaged { .. } => Class::Integrity,
+            Self::Mislabelled { .. } => Class::NotTrusted,
             Self::InUse { .. } | Self::OtherContent { .. } => Class::Conflict,
             Self::Unfit(unfit) => unfit.class(),
             Self::Refused(report) => report.class,
@@ -125,6 +134,9 @@ impl StoreError {
             Self::Unfit(unfit) => unfit.hint(),
             Self::Refused(report) => report.hint.clone(),
             Self::NothingFits { .. } => Some("`sidle inspect FILE` shows what a bundle holds".to_owned()),
+            Self::Mislabelled { .. } => {
+                Some("it was signed in this state: ask the repository's owner, who may have been deceived".to_owned())
+            }
             Self::OtherContent { .. } => {
                 Some("a rebuild of the same version needs a higher revision: pack it with --revision".to_owned())
             }
@@ -178,6 +190,12 @@ impl fmt::Display for StoreError {
             Self::Unfit(unfit) => unfit.fmt(formatter),
             Self::Refused(report) => report.fmt(formatter),
             Self::NothingFits { reason } => write!(formatter, "cannot install from this bundle: {reason}"),
+            Self::Mislabelled { listed, described } => {
+                write!(
+                    formatter,
+                    "cannot trust the manifest of {listed}: it is signed as that, and describes {described}"
+                )
+            }
             Self::OtherContent { release } => {
                 write!(formatter, "cannot install {release}: it is installed already, with other content")
             }

@@ -79,8 +79,7 @@ impl Approved {
         targets.require(&target::manifest(id), &manifest_digest).map_err(Report::from)?;
         let manifest = decompress(&manifest_bytes).and_then(|text| Manifest::parse(&text)).map_err(Report::from)?;
         if manifest.id() != *id {
-            let reason = format!("its manifest describes {}, and it is listed as {id}", manifest.id());
-            return Err(StoreError::NothingFits { reason });
+            return Err(StoreError::Mislabelled { listed: id.clone(), described: manifest.id() });
         }
         targets.require(&target::payload(id), &manifest.payload.sha256).map_err(Report::from)?;
         Ok(Self { manifest_bytes, manifest_digest, manifest, authority: targets.authority().clone(), warnings })

@@ -1,7 +1,7 @@
 //! A hold: a person's word that an instance stays as it is.
 
 use super::record::Purpose;
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::saved::{self, SavedError};
 use jiff::Timestamp;
@@ -97,10 +97,9 @@ impl Hold {
 /// `by root since …, until …: the reason`.
 impl fmt::Display for Hold {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const FORM: &str = "%Y-%m-%dT%H:%M:%SZ";
-        write!(formatter, "by {} since {}", self.by, self.at.strftime(FORM))?;
+        write!(formatter, "by {} since {}", self.by, moment(self.at))?;
         match self.until {
-            Some(until) => write!(formatter, ", until {}", until.strftime(FORM))?,
+            Some(until) => write!(formatter, ", until {}", moment(until))?,
             None => formatter.write_str(", until it is lifted")?,
         }
         if self.scope == Scope::All {

@@ -1,7 +1,7 @@
 //! Why something is not trusted, in words that tell which role, which version, which key, and since when.
 
 use super::metadata::Role;
-use crate::failure::Class;
+use crate::failure::{Class, moment};
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 
@@ -85,6 +85,8 @@ pub enum TrustError {
         expired: Timestamp,
         /// The time it is here.
         now: Timestamp,
+        /// What this host's clock shows, where a signed time is later, and only by that it is refused.
+        clock: Option<Timestamp>,
         /// The grace that was granted and is over, too.
         grace: Option<SignedDuration>,
     },
@@ -127,6 +129,8 @@ pub enum TrustError {
         expired: Timestamp,
         /// The time it is here.
         now: Timestamp,
+        /// What this host's clock shows, where a signed time is later, and only by that it is refused.
+        clock: Option<Timestamp>,
     },
     /// The search for a target would have to look at more roles than allowed.
     TooManyDelegations {
@@ -194,6 +198,9 @@ impl TrustError {
             Self::OtherRepository { .. } | Self::Unsigned { role: Role::Root, .. } => {
                 "compare `sidle trust show` with the fingerprint that the repository's owner gives out"
             }
+            Self::Expired { clock: Some(_), .. } | Self::ExpiredDelegated { clock: Some(_), .. } => {
+                "set this host's clock if it is behind; if it is right, the signature had a wrong date: `sidle trust reset-clock` forgets it"
+            }
             Self::Expired { role: Role::Root | Role::Targets, .. } => {
                 "check this host's clock; else ask for a bundle that was published since (`sidle repo publish`, `sidle export`)"
             }
@@ -217,8 +224,12 @@ impl TrustError {
             | Self::TooManyDelegations { .. }
             | Self::TooDeep { .. } => "tell the repository's owner: a role that it delegates to is not in order",
             Self::Unreachable { .. } => "check the way to the repository, then try again",
-            Self::RootVersion { .. } | Self::TooManyRoots { .. } | Self::Rollback { .. } | Self::Vanished { .. } => {
-                return None;
+            Self::TooManyRoots { .. } => "run it again: each run follows as many, and what it came to trust is kept",
+            Self::Rollback { .. } => {
+                "get a newer bundle, or name a mirror that is up to date; if there is none, ask the repository's owner"
+            }
+            Self::RootVersion { .. } | Self::Vanished { .. } => {
+                "ask the repository's owner: no repository that is in order publishes that"
             }
         };
         Some(hint.to_owned())
@@ -255,11 +266,9 @@ impl fmt::Display for TrustError {
                 write!(out, "cannot go back to {file} version {offered}: version {trusted} has been seen here")
             }
             Self::Vanished { file } => write!(out, "cannot trust snapshot metadata that no longer lists {file}"),
-            Self::Expired { role, version, expired, now, grace } => {
-                write!(
-                    out,
-                    "cannot trust {role} metadata version {version}: it expired at {expired}, and it is {now}"
-                )?;
+            Self::Expired { role, version, expired, now, clock, grace } => {
+                write!(out, "cannot trust {role} metadata version {version}: ")?;
+                tell_expiry(out, *expired, *now, *clock)?;
                 grace.map_or(Ok(()), |grace| write!(out, "; the grace of {} days is over, too", grace.as_hours() / 24))
             }
             Self::Mismatch { file, named_by, what } => {
@@ -270,10 +279,10 @@ impl fmt::Display for TrustError {
                 out,
                 "cannot trust version {version} of the delegated role {role:?}: {valid} of the {threshold} signatures that {by:?} asks for are valid"
             ),
-            Self::ExpiredDelegated { role, version, expired, now } => write!(
-                out,
-                "cannot trust version {version} of the delegated role {role:?}: it expired at {expired}, and it is {now}"
-            ),
+            Self::ExpiredDelegated { role, version, expired, now, clock } => {
+                write!(out, "cannot trust version {version} of the delegated role {role:?}: ")?;
+                tell_expiry(out, *expired, *now, *clock)
+            }
             Self::TooManyDelegations { target, limit } => {
                 write!(out, "cannot look for {target} in more than {limit} delegated roles")
             }
@@ -295,6 +304,17 @@ impl fmt::Display for TrustError {
             Self::Minisign { reason } => write!(out, "cannot trust SHA256SUMS: {reason}"),
         }
     }
+}
+
+fn tell_expiry(
+    out: &mut fmt::Formatter<'_>,
+    expired: Timestamp,
+    now: Timestamp,
+    clock: Option<Timestamp>,
+) -> fmt::Result {
+    write!(out, "it expired at {}, and it is {}", moment(expired), moment(now))?;
+    let Some(clock) = clock else { return Ok(()) };
+    write!(out, " by a signature that was seen here, while this host's clock shows {}", moment(clock))
 }
 
 impl std::error::Error for TrustError {}

@@ -2,6 +2,7 @@
 
 use super::metadata::Role;
 use super::search::DelegatedFiles;
+use crate::failure::moment;
 use jiff::{SignedDuration, Timestamp as Time};
 use std::fmt;
 
@@ -18,7 +19,10 @@ pub struct Floor {
     pub targets: Option<Vec<u8>>,
     /// The newest files of delegated roles, as far as they have come this way. They are verified again for each use.
     pub delegated: DelegatedFiles,
-    /// The latest time that a trusted signature speaks of: it is surely past. Never taken from this host's clock.
+    /// The latest time at which root or targets were signed: it is surely past, also for a host whose clock is behind. Never taken from this
+    /// host's clock, and never from timestamp or snapshot: their keys lie on a server, and one that was stolen could date a signature a year
+    /// ahead, from when on all that is honest would have expired, also under a new root. Nothing is lost by that against who holds metadata
+    /// back: what a host has seen it doesn't go back from, whatever the time, and a thief of online keys would date nothing honestly.
     pub last_seen: Option<Time>,
 }
 
@@ -85,24 +89,24 @@ pub enum Warning {
         /// The timestamp version offered.
         offered: u64,
     },
-    /// The checksum list is signed by a key that isn't one of the targets keys any more; coreutils and minisign users should know.
-    OldSumsKey,
+    /// The checksum list is signed by a key that signs for nothing in this repository now: one that was replaced (which a host that has the newest
+    /// root alone can't know), or a stranger's. What is trusted rests on the metadata; who checks with minisign should know.
+    UnknownSumsKey,
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Late { role, version, expired, refused_from } => {
+                let (expired, from) = (moment(*expired), moment(*refused_from));
                 write!(
                     out,
-                    "{role} metadata version {version} expired at {expired}; new releases are refused from {refused_from} on"
+                    "{role} metadata version {version} expired at {expired}; new releases are refused from {from} on"
                 )
             }
             Self::ClockBehind { now, last_seen } => {
-                write!(
-                    out,
-                    "this host's clock shows {now}, but metadata was signed at {last_seen}: the later time is used"
-                )
+                let (now, seen) = (moment(*now), moment(*last_seen));
+                write!(out, "this host's clock shows {now}, but metadata was signed at {seen}: the later time is used")
             }
             Self::OlderIgnored { trusted, offered } => {
                 write!(
@@ -110,9 +114,10 @@ impl fmt::Display for Warning {
                     "the metadata offered (timestamp version {offered}) is older than what is trusted here ({trusted}): ignored"
                 )
             }
-            Self::OldSumsKey => {
-                out.write_str("SHA256SUMS.minisig is signed by a key that no longer signs for this repository")
-            }
+            Self::UnknownSumsKey => out.write_str(
+                "SHA256SUMS.minisig is by a key that does not sign for this repository now (replaced since, or a stranger's): \
+                 checking with minisign proves nothing; the metadata vouches for the files",
+            ),
         }
     }
 }

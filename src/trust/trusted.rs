@@ -178,8 +178,8 @@ impl TrustedTargets {
     }
 
     /// Checks the minisign signature of a checksum list (whose text the caller has compared with the digests it must have): exactly what
-    /// `repo publish` writes, by a key of the targets role or of one that it delegates to. A key that no longer signs for this repository is a warning: what is trusted rests on the
-    /// metadata alone, the list serves checks without sidle.
+    /// `repo publish` writes, by a key of the targets role or of one that it delegates to. Another key is a warning: old releases have the
+    /// signature of a key that was replaced since, and what is trusted rests on the metadata alone; the list serves checks without sidle.
     pub fn check_sums_signature(&self, list: &[u8], signature: &[u8]) -> Result<Option<Warning>, TrustError> {
         let refuse = |reason: &str| TrustError::Minisign { reason: reason.to_owned() };
         let signature = minisign::Minisig::parse(signature).map_err(|reason| refuse(&reason))?;
@@ -187,7 +187,7 @@ impl TrustedTargets {
         match keys.iter().find(|key| minisign::key_number(key) == signature.key_number()) {
             Some(key) if signature.verifies(key, list) => Ok(None),
             Some(_) => Err(refuse("its minisign signature is not valid")),
-            None => Ok(Some(Warning::OldSumsKey)),
+            None => Ok(Some(Warning::UnknownSumsKey)),
         }
     }
 }

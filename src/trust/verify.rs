@@ -50,7 +50,9 @@ pub struct Workflow {
     snapshot: Option<Signed<Snapshot>>,
     targets: Option<Signed<Targets>>,
     delegated: DelegatedFiles,
+    /// The time that counts: the clock's, or a later one that a trusted signature speaks of.
     time: Time,
+    clock: Time,
     last_seen: Option<Time>,
     expiry: Expiry,
     warnings: Vec<Warning>,
@@ -69,6 +71,7 @@ impl Workflow {
             targets: stored(floor.targets.as_deref())?,
             delegated: floor.delegated.clone(),
             time: floor.last_seen.map_or(now, |seen| seen.max(now)),
+            clock: now,
             last_seen: floor.last_seen,
             expiry,
             warnings: Vec::new(),
@@ -154,7 +157,6 @@ impl Workflow {
 
     fn adopt_timestamp(&mut self, new: Signed<Timestamp>) -> Result<Offered, TrustError> {
         self.fresh(Role::Timestamp, new.header)?; // §5.4.4
-        self.saw(new.header);
         self.timestamp = Some(new);
         Ok(Offered::Adopted)
     }
@@ -188,7 +190,6 @@ impl Workflow {
             }
         }
         self.fresh(Role::Snapshot, new.header)?; // §5.5.6
-        self.saw(new.header);
         self.snapshot = Some(new);
         Ok(())
     }
@@ -231,7 +232,8 @@ impl Workflow {
         if self.time < expired {
             return Ok(file);
         }
-        Err(TrustError::ExpiredDelegated { role: role.to_owned(), version, expired, now: self.time })
+        let clock = self.clock_before(expired);
+        Err(TrustError::ExpiredDelegated { role: role.to_owned(), version, expired, now: self.time, clock })
     }
 
     /// Brings the trusted top-level targets to those that the snapshot names, as `snapshot` does (§5.6).
@@ -291,8 +293,8 @@ impl Workflow {
         self.targets.take_if(|file| verify(file, &self.root).is_err());
     }
 
-    /// Only signed times raise last-seen: one boot in 2099 must not poison the host. A time that lies after the root's own expiry is not
-    /// believed: else a stolen online key could make every root look expired.
+    /// Only times that root and targets sign raise last-seen ([`Floor::last_seen`] says why); never the clock: one boot in 2099 must not poison
+    /// the host. A time that lies after the root's own expiry is not believed: else every root would look expired.
     fn saw(&mut self, header: Header) {
         let limit = self.root.header.expires.min(header.expires);
         if let Some(signed) = header.signed.filter(|signed| *signed < limit) {
@@ -314,7 +316,13 @@ impl Workflow {
             self.warnings.push(Warning::Late { role, version: header.version, expired, refused_from });
             return Ok(());
         }
-        Err(TrustError::Expired { role, version: header.version, expired, now: self.time, grace })
+        let clock = self.clock_before(refused_from);
+        Err(TrustError::Expired { role, version: header.version, expired, now: self.time, clock, grace })
+    }
+
+    /// What the host's clock shows, where by it alone something would not be refused yet.
+    fn clock_before(&self, refused_from: Time) -> Option<Time> {
+        (self.clock < refused_from).then_some(self.clock)
     }
 }
 

@@ -24,10 +24,13 @@ pub mod overlap;
 pub mod place;
 pub mod readers;
 pub mod rebuild;
+
+mod remedies;
 pub mod repair;
 pub mod repository;
 mod sick;
 mod signing;
+mod strangers;
 pub mod survival;
 mod switching;
 mod take_up;

@@ -86,7 +86,7 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
     let plan = plan(context, arguments, instance)?;
     if arguments.dry_run {
         let steps = plan.steps(context);
-        context.output.result(&steps.join("\n"), json!({"steps": steps, "process": plan.found.leader.pid}));
+        context.output.result(steps.clone(), json!({"steps": steps, "process": plan.found.leader.pid}));
         return Ok(Ended::Well);
     }
     plan.perform(context)

@@ -78,7 +78,7 @@ pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended,
             adoption.commands.len()
         ));
         steps.push(format!("start it: {}", adoption.way_out(layout).join("; ")));
-        context.output.result(&steps.join("\n"), json!({"steps": steps}));
+        context.output.result(steps.clone(), json!({"steps": steps}));
         return Ok(Ended::Well);
     }
     refuse_own_job(context, &instance)?;
@@ -103,7 +103,7 @@ pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended,
     let up = comes_up(&adoption, configuration);
     let outage = clock::since_boot().saturating_sub(since);
     let missed = missed(&adoption, from)?;
-    let told = format!("{} runs again; nobody was there for {:.1} s{missed}", adoption.unit, outage.as_secs_f64());
+    let told = format!("{} runs again; nobody was there for {:.1} s", adoption.unit, outage.as_secs_f64());
     if !up {
         return Err(Report {
             class: Class::Failed,
@@ -120,7 +120,10 @@ pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended,
         });
     }
     let milliseconds = u64::try_from(outage.as_millis()).unwrap_or(u64::MAX);
-    context.output.result(&told, json!({"released": instance, "outage_milliseconds": milliseconds}));
+    context.output.result(
+        std::iter::once(told).chain(missed).collect::<Vec<_>>(),
+        json!({"released": instance, "outage_milliseconds": milliseconds}),
+    );
     Ok(Ended::Well)
 }
 
@@ -155,14 +158,14 @@ fn refuse_own_job(context: &Context, instance: &InstanceName) -> Result<(), Repo
 }
 
 /// Where what was published while nobody was there can be seen.
-fn missed(adoption: &Adoption, from: Timestamp) -> Result<String, Report> {
+fn missed(adoption: &Adoption, from: Timestamp) -> Result<Option<String>, Report> {
     let zone = clock::zone(None)?;
     // To the second, and nothing is left out.
     let now = clock::now();
     let until = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
     let words =
         adopter(adoption.agent).map(|adopter| adopter.missed(&from.to_zoned(zone.clone()), &until.to_zoned(zone)));
-    Ok(words.map_or_else(String::new, |words| format!("\n{words}")))
+    Ok(words)
 }
 
 /// What came of ending the running release.
@@ -198,7 +201,7 @@ impl Watched {
         if let Some(work) =
             work.as_ref().filter(|work| self.told.as_ref().is_none_or(|(_, told)| told.as_ref() != Some(*work)))
         {
-            context.output.step(&format!("waiting for {work}"));
+            context.output.step(format!("waiting for {work}"));
         }
         self.told = Some((now, work));
         Ok(())

@@ -22,10 +22,21 @@ pub struct ExportArguments {
     /// The file to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    /// Overwrite the file if it is there
+    #[arg(long)]
+    force: bool,
 }
 
 /// `sidle export`
 pub fn export(context: &Context, arguments: &ExportArguments) -> Result<Ended, Report> {
+    if !arguments.force && file::open(&arguments.output).is_ok() {
+        return Err(Report {
+            class: Class::Conflict,
+            message: format!("cannot export into {}: the file is there already", arguments.output.display()),
+            causes: Vec::new(),
+            hint: Some("name another file, or overwrite it with --force".to_owned()),
+        });
+    }
     let repository = Repository::open(&arguments.repository)?;
     let listed = repository.releases()?;
     let mut ids = Vec::new();
@@ -50,7 +61,7 @@ pub fn write(context: &Context, repository: &Repository, ids: &[ReleaseId], outp
     facts.add("file", format!("{} ({})", output.display(), size(bytes)));
     facts.add("on each host", format!("sidle install {}", output.file_name().map_or(output, Path::new).display()));
     let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    context.output.result(&facts.to_string(), json!({"file": output, "bytes": bytes, "releases": names}));
+    context.output.result(facts, json!({"file": output, "bytes": bytes, "releases": names}));
     Ok(())
 }
 

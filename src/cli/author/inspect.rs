@@ -5,6 +5,7 @@ use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::manifest::{Guard, Manifest, decompress};
 use crate::bundle::member::MetadataName;
 use crate::cli::facts::{Facts, size};
+use crate::cli::output::Lines;
 use crate::cli::{Context, Ended, input, usage};
 use crate::config::Settings;
 use crate::digest::Digest;
@@ -40,12 +41,9 @@ pub fn inspect(context: &Context, arguments: &InspectArguments) -> Result<Ended,
     if start == ZSTD_MAGIC {
         let bytes = input::read(path, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?;
         let manifest = Manifest::parse(&decompress(&bytes)?)?;
-        let text = format!(
-            "{}\n{}",
-            manifest_facts(&manifest),
-            "nothing vouches for a manifest alone: only its form was checked"
-        );
-        context.output.result(&text, json!({"kind": "manifest", "manifest": manifest_value(&manifest)}));
+        let text = Lines::from(manifest_facts(&manifest));
+        let text = text.and("nothing vouches for a manifest alone: only its form was checked");
+        context.output.result(text, json!({"kind": "manifest", "manifest": manifest_value(&manifest)}));
     } else if start.first() == Some(&b'{') {
         metadata(context, &input::read(path, METADATA_BYTES_MAXIMUM, EXPECTED)?, path)?;
     } else {
@@ -74,7 +72,7 @@ fn metadata(context: &Context, bytes: &[u8], path: &std::path::Path) -> Result<(
         facts.add("lists", name);
     }
     context.output.result(
-        &format!("{facts}\nthe signatures were not verified: that takes the rest of the repository"),
+        Lines::from(facts).and("the signatures were not verified: that takes the rest of the repository"),
         json!({"kind": "metadata", "fingerprint": Digest::of(bytes), "metadata": value}),
     );
     Ok(())
@@ -88,6 +86,9 @@ fn bundle(context: &Context, head: &Head) -> Result<(), Report> {
         facts.add("release", &bundled.id);
         let standing = standing(&verdict, bundled);
         facts.add("  signature", standing.as_ref().map_or_else(Clone::clone, |()| "trusted by this host".to_owned()));
+        if let (Ok(()), Ok(targets)) = (&standing, &verdict) {
+            facts.add("  minisign", minisigned(targets, bundled));
+        }
         // Unverified bytes don't reach the decompressor: details are shown of what this host trusts.
         let manifest = if standing.is_ok() { Some(Manifest::parse(&decompress(&bundled.manifest)?)?) } else { None };
         if let Some(manifest) = &manifest {
@@ -105,9 +106,12 @@ fn bundle(context: &Context, head: &Head) -> Result<(), Report> {
             if *name == MetadataName::Root(1) { format!("  fingerprint {}", Digest::of(bytes)) } else { String::new() };
         facts.add("metadata", format!("{name}{note}"));
     }
-    facts.add("whole", "yes: every byte is what its name or form says");
+    facts.add(
+        "whole",
+        "yes: every name, size, digest and form; of signatures those that count were compared, see above",
+    );
     let names: Vec<String> = head.metadata.iter().map(|(name, _)| name.to_string()).collect();
-    context.output.result(&facts.to_string(), json!({"kind": "bundle", "releases": releases, "metadata": names}));
+    context.output.result(facts, json!({"kind": "bundle", "releases": releases, "metadata": names}));
     Ok(())
 }
 
@@ -125,6 +129,15 @@ fn verdict(context: &Context, head: &Head) -> Result<Result<TrustedTargets, Stri
         Err(KeyringError::Unpinned { .. }) => unpinned(),
         Err(error) => Err(error.into()),
         Ok(verification) => Ok(verification.targets.map_err(|error| format!("refused by this host: {error}"))),
+    }
+}
+
+/// What the checksum list's signature is worth to who checks with minisign.
+fn minisigned(targets: &TrustedTargets, bundled: &BundledRelease) -> String {
+    match targets.check_sums_signature(&bundled.checksums, &bundled.signature) {
+        Ok(None) => "SHA256SUMS is signed by a key that signs for this repository".to_owned(),
+        Ok(Some(warning)) => warning.to_string(),
+        Err(error) => format!("refused by this host: {error}"),
     }
 }
 

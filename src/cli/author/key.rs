@@ -1,6 +1,7 @@
 //! `sidle key`: makes and shows signing keys, and opens them for the verbs that sign.
 
 use crate::cli::facts::Facts;
+use crate::cli::output::Lines;
 use crate::cli::{Context, Ended, input};
 use crate::failure::Report;
 use crate::repository::PublishKeys;
@@ -192,8 +193,9 @@ pub fn key(context: &Context, verb: &KeyVerb) -> Result<Ended, Report> {
         "minisign": minisign::public_key_line(&public), "pem": public_pem(&public),
     });
     let is_pem = matches!(verb, KeyVerb::Show(arguments) if arguments.pem);
-    let text = if is_pem { public_pem(&public).trim_end().to_owned() } else { facts.to_string() };
-    context.output.result(&text, value);
+    let pem = || public_pem(&public).lines().map(str::to_owned).collect::<Vec<_>>();
+    let text = if is_pem { pem().into() } else { Lines::from(facts) };
+    context.output.result(text, value);
     Ok(Ended::Well)
 }
 

@@ -45,7 +45,7 @@ pub fn collect(context: &Context, arguments: &CollectArguments) -> Result<Ended,
     if removed == 0 {
         facts.add("nothing to do", "no release can be removed");
     }
-    context.output.result(&facts.to_string(), json!({"dry_run": arguments.dry_run, "packages": values}));
+    context.output.result(facts, json!({"dry_run": arguments.dry_run, "packages": values}));
     Ok(if removed == 0 { Ended::As(Class::NothingToDo) } else { Ended::Well })
 }
 
@@ -71,8 +71,8 @@ pub fn remove(context: &Context, arguments: &RemoveArguments) -> Result<Ended, R
     let wanted = wanted(&marks(&context.layout, package)?);
     let bytes = store.remove(&lock, release, wanted.get(release), effect)?;
     let word = if *dry_run { "would remove" } else { "removed" };
-    let text = Facts::new().with(word, format!("{package} {release} ({})", size(bytes))).to_string();
-    context.output.result(&text, json!({"dry_run": dry_run, "package": package, "release": release, "bytes": bytes}));
+    let text = Facts::new().with(word, format!("{package} {release} ({})", size(bytes)));
+    context.output.result(text, json!({"dry_run": dry_run, "package": package, "release": release, "bytes": bytes}));
     Ok(Ended::Well)
 }
 

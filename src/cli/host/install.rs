@@ -8,6 +8,7 @@ use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::keyring::{Adoption, Judge, Keyring};
 use crate::os::clock;
+use crate::os::dir::Dir;
 use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::store::install::{Installed, Placement, install as install_bundle};
@@ -60,17 +61,26 @@ pub enum Source {
 
 impl Source {
     /// What a word of the command line means: a path, where there is one or it looks like one; else a package.
-    pub fn of(what: &Path, release: Option<&Release>) -> Result<Self, Report> {
+    pub fn of(
+        context: &Context,
+        what: &Path,
+        release: Option<&Release>,
+        fetch: &FetchArguments,
+    ) -> Result<Self, Report> {
         let text = what.to_string_lossy();
         let is_path = text.contains('/') || what.extension().is_some_and(|end| end == "sidle");
         if is_path || crate::os::file::open(what).is_ok() {
             return Ok(Self::File(what.to_owned()));
         }
+        if Dir::open(what).is_ok() && !repository::is_named(context, fetch)? {
+            return Err(no_bundle(what));
+        }
         let wanted: Wanted = text.parse().map_err(|reason| {
-            usage(
-                format!("cannot install {text}: there is no such file, and it names no package: {reason}"),
-                "name a bundle file, or PACKAGE, or PACKAGE@RELEASE",
-            )
+            let hint = Wanted::with_a_revision(&text).map_or_else(
+                || "name a bundle file, or PACKAGE, or PACKAGE@RELEASE".to_owned(),
+                |meant| format!("a release has a revision, too: {meant}, if it is the first"),
+            );
+            usage(format!("cannot install {text}: there is no such file, and it names no package: {reason}"), hint)
         })?;
         let release = wanted.release.or_else(|| release.cloned());
         Ok(Self::Repository(Wanted { release, ..wanted }))
@@ -81,7 +91,7 @@ impl Source {
 pub fn install(context: &Context, arguments: &InstallArguments) -> Result<Ended, Report> {
     let effect = if arguments.dry_run { Effect::Rehearse } else { Effect::Apply };
     let hazards = arguments.place.hazards();
-    let installed = match Source::of(&arguments.what, arguments.release.as_ref())? {
+    let installed = match Source::of(context, &arguments.what, arguments.release.as_ref(), &arguments.fetch)? {
         Source::File(file) => {
             let installed = from_file(context, &file, arguments.release.as_ref(), (effect, hazards))?;
             tell(context, &installed, effect, None)?;
@@ -94,6 +104,13 @@ pub fn install(context: &Context, arguments: &InstallArguments) -> Result<Ended,
         }
     };
     Ok(if installed.fresh { Ended::Well } else { Ended::As(Class::NothingToDo) })
+}
+
+fn no_bundle(directory: &Path) -> Report {
+    usage(
+        format!("cannot install {}: it is a directory, and no bundle", directory.display()),
+        "name a bundle file, which `sidle export` or `sidle pack --repo` writes; if it is a repository: --repository file:///THE/DIRECTORY PACKAGE",
+    )
 }
 
 /// Installs from a bundle file.
@@ -165,6 +182,6 @@ fn tell(context: &Context, installed: &Installed, effect: Effect, from: Option<&
         fields.insert("lacking_bytes".to_owned(), from.lacking_bytes.into());
         fields.insert("payload_bytes".to_owned(), from.payload_bytes.into());
     }
-    context.output.result(&facts.to_string(), value);
+    context.output.result(facts, value);
     Ok(())
 }

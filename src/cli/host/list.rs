@@ -2,7 +2,8 @@
 
 use super::marks::{Mark, holds, marks};
 use super::packages;
-use crate::cli::facts::{size, table};
+use crate::cli::facts::size;
+use crate::cli::output::Lines;
 use crate::cli::{Context, Ended};
 use crate::failure::Report;
 use crate::name::PackageName;
@@ -51,12 +52,12 @@ pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Repor
         }
     }
     let text = if listed.is_empty() {
-        "nothing is installed; `sidle install FILE` installs a release".to_owned()
+        Lines::from("nothing is installed; `sidle install FILE` installs a release")
     } else {
-        let lines = held.iter().map(|(instance, hold)| format!("{instance} is held {hold}"));
-        std::iter::once(table(rows)).chain(lines).collect::<Vec<_>>().join("\n")
+        let lines: Vec<String> = held.iter().map(|(instance, hold)| format!("{instance} is held {hold}")).collect();
+        Lines::table(&rows).and(lines)
     };
     let holds: Vec<Value> = held.iter().map(|(instance, hold)| json!({"instance": instance, "hold": hold})).collect();
-    context.output.result(&text, json!({"releases": listed, "holds": holds}));
+    context.output.result(text, json!({"releases": listed, "holds": holds}));
     Ok(Ended::Well)
 }

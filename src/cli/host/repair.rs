@@ -66,7 +66,7 @@ pub fn repair(context: &Context, arguments: &RepairArguments) -> Result<Ended, R
         tell(&mut facts, &format!("{package} {release}"), &repaired);
         values.push(value(&release, &repaired));
     }
-    context.output.result(&facts.to_string(), json!({"package": package, "releases": values}));
+    context.output.result(facts, json!({"package": package, "releases": values}));
     Ok(match (damaged, changed) {
         (true, _) => Ended::As(Class::Integrity),
         (false, true) => Ended::Well,

@@ -24,6 +24,7 @@ use crate::store::preflight::{Hazards, Host};
 use crate::trust::{Expiry, Target, TrustedTargets, Verdict, Warning, publish, target};
 use crate::version::Release;
 use clap::Args;
+use std::collections::BTreeSet;
 
 /// From where to fetch, and how.
 #[derive(Debug, Clone, Default, Args)]
@@ -181,13 +182,38 @@ fn choose(
     }
     let mut there: Vec<String> = of_package().map(|id| id.release.to_string()).collect();
     there.dedup();
-    let there = if there.is_empty() { "no release of that package".to_owned() } else { there.join(", ") };
+    if there.is_empty() {
+        return Err(unknown(wanted, &listed));
+    }
     Err(Report {
         class: Class::NotTrusted,
-        message: format!("cannot install {wanted}: the repository lists {there}"),
+        message: format!("cannot install {wanted}: the repository lists {}", there.join(", ")),
         causes: Vec::new(),
         hint: Some("it may have been withdrawn, or not be published yet: ask the repository's owner".to_owned()),
     })
+}
+
+/// A package that the repository doesn't have: a slip of the pen, more often than not.
+fn unknown(wanted: &Wanted, listed: &[ReleaseId]) -> Report {
+    let packages: BTreeSet<&str> = listed.iter().map(|id| id.package.as_str()).collect();
+    let packages: Vec<&str> = packages.into_iter().collect();
+    let (there, hint) = if packages.is_empty() {
+        (
+            "it lists no release".to_owned(),
+            "ask the repository's owner: nothing is published there for this host's roles",
+        )
+    } else {
+        (
+            format!("it lists {}", packages.join(", ")),
+            "name one of them; or it was withdrawn, or is not published yet: ask the repository's owner",
+        )
+    };
+    Report {
+        class: Class::Failed,
+        message: format!("cannot install {wanted}: the repository has no release of that package; {there}"),
+        causes: Vec::new(),
+        hint: Some(hint.to_owned()),
+    }
 }
 
 /// The release whose manifest a target is.

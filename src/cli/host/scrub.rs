@@ -53,6 +53,6 @@ pub fn scrub(context: &Context, arguments: &ScrubArguments) -> Result<Ended, Rep
             values.push(told);
         }
     }
-    context.output.result(&facts.to_string(), json!({"releases": values}));
+    context.output.result(facts, json!({"releases": values}));
     Ok(if damaged { Ended::As(Class::Integrity) } else { Ended::Well })
 }

@@ -55,6 +55,6 @@ pub fn verify(context: &Context, arguments: &VerifyArguments) -> Result<Ended, R
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         values.push(json!({"release": release, "sound": is_sound, "problems": problems}));
     }
-    context.output.result(&facts.to_string(), json!({"package": package, "releases": values}));
+    context.output.result(facts, json!({"package": package, "releases": values}));
     Ok(if damaged { Ended::As(Class::Integrity) } else { Ended::Well })
 }

@@ -219,3 +219,40 @@ fn a_floor_that_cannot_be_read_is_an_error_not_a_fresh_start() {
         assert_eq!(verification.floor, damaged);
     }
 }
+
+#[test]
+fn a_stolen_online_key_tells_no_host_the_time() {
+    let mut repo = Repo::new();
+    repo.publish(&[("a", "1")]);
+    let (floor, _) = trusted(&repo, &repo.pinned(), 1);
+    let mut thief = repo.clone();
+    thief.today = 364;
+    thief.versions = [1, 2, 2];
+    let named = describe(1, &thief.files["1.targets.json"]);
+    thief.snapshot(&[("targets.json", named)]);
+    let (robbed, _) = trusted(&thief, &floor, 2);
+    assert!(robbed.timestamp != floor.timestamp, "it is valid, after all");
+    assert_eq!(robbed.last_seen, Some(day(0)));
+    repo.today = 3;
+    repo.versions = [1, 2, 2];
+    repo.publish(&[("a", "1"), ("b", "2")]);
+    let (floor, targets) = trusted(&repo, &robbed, 3);
+    assert!(matches!(targets.lookup("b"), Verdict::Listed(_)));
+    assert_eq!(floor.last_seen, Some(day(3)), "people's keys still do");
+}
+
+#[test]
+fn expired_by_a_signed_time_is_told_with_both_times_and_the_way_out() {
+    let mut repo = Repo::new();
+    repo.publish(&[("a", "1")]);
+    let (floor, _) = trusted(&repo, &repo.pinned(), 1);
+    let far = Floor { last_seen: Some(day(200)), ..floor.clone() };
+    let error = refusal(&repo, &far, 2);
+    let told = error.to_string();
+    for words in ["2026-07-20T00:00:00Z", "by a signature", "this host's clock shows 2026-01-03T00:00:00Z"] {
+        assert!(told.contains(words), "{told}");
+    }
+    assert!(error.hint().unwrap().contains("`sidle trust reset-clock`"), "{:?}", error.hint());
+    let late = refusal(&repo, &floor, 200);
+    assert!(!late.to_string().contains("signature") && !late.hint().unwrap().contains("reset-clock"), "{late}");
+}

@@ -71,3 +71,24 @@ fn old_metadata_warns_and_then_refuses_new_releases_and_nothing_else() {
     host.sidle(&["verify", DEMO, "--full"]).ok();
     assert_eq!(supervisor.end(), Some(0));
 }
+
+#[test]
+fn a_signature_of_next_year_is_told_as_such_and_forgotten_on_request() {
+    let mut old = Old::new(0);
+    let first = old.release("1.0");
+    let host = old.host();
+    host.install(&first).ok();
+    let now = old.repo.now;
+    old.repo.now = now.checked_add(SignedDuration::from_hours(200 * 24)).unwrap();
+    let second = old.release("1.1");
+    host.install(&second).ok();
+    old.repo.now = now;
+    let third = old.release("1.2");
+    let refused = host.install(&third);
+    assert_eq!(refused.code, Some(7), "{refused:?}");
+    for words in ["this host's clock shows", "by a signature", "sidle trust reset-clock"] {
+        assert!(refused.stderr.contains(words), "{words:?} is not in {refused:?}");
+    }
+    host.sidle(&["trust", "reset-clock"]).ok();
+    host.install(&third).ok();
+}

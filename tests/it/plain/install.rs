@@ -201,3 +201,38 @@ fn install_of_the_same_release_by_two_commands_at_once_installs_it_once() {
     assert!(codes == [Some(0), Some(0)] || codes == [Some(0), Some(3)], "{codes:?}");
     host.sidle(&["verify", DEMO, "2.0-1", "--full"]).ok();
 }
+
+#[test]
+fn a_manifest_that_is_signed_as_another_release_is_not_trusted() {
+    use crate::support::repositories::RepoBuilder;
+    use sidle::digest::Digest;
+    use sidle::failure::Class;
+    use sidle::store::install::Approved;
+    use sidle::trust::publish::{self, Edition, Lifetimes, describe};
+    use sidle::trust::{Expiry, Floor, MetadataFiles, Role, by_hand, target};
+    let now = jiff::Timestamp::now();
+    let repo = RepoBuilder::new(now);
+    let one = repo.add("1.0", "one");
+    let manifest = repo.pack("2.0", "two").0.manifest_bytes;
+    let edition = |role: Role| Edition { version: 1, signed: now, lifetime: Lifetimes::default().of(role) };
+    let listed = publish::target(manifest.len() as u64, Digest::of(&manifest));
+    let list = [(target::manifest(&one), listed)].into();
+    let targets = publish::targets(edition(Role::Targets), &list, &[&repo.offline]).unwrap();
+    let named = [("targets.json".to_owned(), describe(1, &targets))].into();
+    let snapshot = publish::snapshot(edition(Role::Snapshot), &named, &[&repo.online]).unwrap();
+    let timestamp = publish::timestamp(edition(Role::Timestamp), &describe(1, &snapshot), &[&repo.online]).unwrap();
+    let files: MetadataFiles = [
+        ("1.root.json", repo.root()),
+        ("1.targets.json", targets),
+        ("1.snapshot.json", snapshot),
+        ("timestamp.json", timestamp),
+    ]
+    .map(|(name, bytes)| (name.to_owned(), bytes))
+    .into();
+    let targets = by_hand::verify(&Floor::new(repo.root()), &files, now, Expiry::Strict).targets.unwrap();
+    let error = Approved::new(&targets, &one, manifest, Vec::new()).unwrap_err();
+    assert_eq!(error.class(), Class::NotTrusted, "{error}");
+    let told = error.to_string();
+    assert!(told.contains("demo/1.0-1") && told.contains("demo/2.0-1") && !told.contains("bundle"), "{told}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("owner")), "{:?}", error.hint());
+}

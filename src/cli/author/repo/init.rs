@@ -89,6 +89,6 @@ pub fn init(context: &Context, arguments: &InitArguments) -> Result<Ended, Repor
         "repository": directory, "root": root, "fingerprint": fingerprint, "minisign": minisign.first(),
         "minisign_keys": minisign, "waiting": waiting,
     });
-    context.output.result(&facts.to_string(), value);
+    context.output.result(facts, value);
     Ok(Ended::Well)
 }

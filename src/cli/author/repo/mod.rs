@@ -154,9 +154,7 @@ fn add(context: &Context, arguments: &AddArguments) -> Result<Ended, Report> {
     };
     let next = format!("sidle repo publish {} --key FILE", arguments.directory.display());
     let facts = Facts::new().with(word, id).with("next", next);
-    context
-        .output
-        .result(&facts.to_string(), json!({"release": id.to_string(), "added": matches!(added, Added::Staged(_))}));
+    context.output.result(facts, json!({"release": id.to_string(), "added": matches!(added, Added::Staged(_))}));
     Ok(ended)
 }
 
@@ -195,7 +193,7 @@ fn publish(context: &Context, arguments: &PublishArguments) -> Result<Ended, Rep
         let directory = directory.display();
         facts.add("next", format!("sidle export {directory} {}@{} -o {}.sidle", id.package, id.release, id.package));
     }
-    context.output.result(&facts.to_string(), publication_value(&publication));
+    context.output.result(facts, publication_value(&publication));
     Ok(if publication.signed.is_empty() { Ended::As(Class::NothingToDo) } else { Ended::Well })
 }
 
@@ -211,7 +209,7 @@ fn refresh(context: &Context, arguments: &RefreshArguments) -> Result<Ended, Rep
     if signed.is_empty() {
         facts.add("nothing to do", "snapshot and timestamp are far from their expiry (--force renews them now)");
     }
-    context.output.result(&facts.to_string(), json!({"signed": signed}));
+    context.output.result(facts, json!({"signed": signed}));
     Ok(if signed.is_empty() { Ended::As(Class::NothingToDo) } else { Ended::Well })
 }
 
@@ -257,7 +255,7 @@ fn withdraw(context: &Context, arguments: &WithdrawArguments) -> Result<Ended, R
             format!("sidle repo publish {} …: hosts are told from then on", arguments.directory.display()),
         );
     }
-    context.output.result(&facts.to_string(), json!({"withdrawn": came, "deleted": deleted}));
+    context.output.result(facts, json!({"withdrawn": came, "deleted": deleted}));
     Ok(if came.is_empty() && deleted.is_empty() { Ended::As(Class::NothingToDo) } else { Ended::Well })
 }
 

@@ -49,7 +49,7 @@ pub fn stage(context: &Context, arguments: &StageArguments) -> Result<Ended, Rep
         facts.add("next", format!("each of them: sidle repo sign {directory} --key KEY"));
     }
     let value = json!({"waiting": waiting_value(&waiting), "discarded": discarded_value(&discarded)});
-    context.output.result(&facts.to_string(), value);
+    context.output.result(facts, value);
     Ok(if waiting.is_empty() { Ended::As(Class::NothingToDo) } else { Ended::Well })
 }
 
@@ -77,7 +77,7 @@ pub fn sign(context: &Context, arguments: &SignArguments) -> Result<Ended, Repor
         facts.add("next", format!("sidle repo publish {} --online-key KEY", arguments.directory.display()));
     }
     let value = json!({"signed": files, "waiting": waiting_value(&waiting)});
-    context.output.result(&facts.to_string(), value);
+    context.output.result(facts, value);
     let is_idle = waiting.is_empty() || (!signers.is_empty() && files.is_empty());
     Ok(if is_idle { Ended::As(Class::NothingToDo) } else { Ended::Well })
 }

@@ -123,7 +123,7 @@ fn tell(
     facts.add("next", format!("each of them: sidle repo sign {} --key KEY", directory.display()));
     facts.add("then", format!("sidle repo publish {} --online-key KEY", directory.display()));
     let value = json!({"waiting": waiting_value(&waiting), "discarded": discarded_value(discarded)});
-    context.output.result(&facts.to_string(), value);
+    context.output.result(facts, value);
     Ok(Ended::Well)
 }
 

@@ -20,7 +20,7 @@ pub struct StatusArguments {
 /// `sidle repo status`
 pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, Report> {
     let status = Repository::open(&arguments.directory)?.status()?;
-    context.output.result(&facts(&status).to_string(), value(&status));
+    context.output.result(facts(&status), value(&status));
     Ok(Ended::Well)
 }
 
