@@ -80,7 +80,7 @@ fn faults(host: &Host, arguments: &[&str]) -> Vec<String> {
     }
     // A step that has no divisor in common with the number of errors, so that each error is met.
     let step = (all.len() / SAMPLE).max(1);
-    let step = (step..).find(|step| step % 2 != 0 && step % 3 != 0).unwrap();
+    let step = (step..step + ERRORS.len()).find(|step| step % 2 != 0 && step % 3 != 0).unwrap();
     all.into_iter().step_by(step).collect()
 }
 
@@ -149,7 +149,7 @@ fn an_install_from_a_repository_takes_every_failed_call() {
     let url = format!("file://{}", author.repository().display());
     let bare = Host::new(&author);
     each_fails_once(&|| bare.copy(), &|_| words(&["install", DEMO, "--repository", &url]), &|host| {
-        is_whole(host, "1.0-1")
+        is_whole(host, "1.0-1");
     });
 }
 
