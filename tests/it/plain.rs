@@ -19,6 +19,7 @@ mod ground;
 mod install;
 mod keyring;
 mod logs;
+mod memory;
 pub mod messages;
 pub mod overlap;
 pub mod place;
