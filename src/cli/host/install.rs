@@ -63,7 +63,7 @@ impl Source {
     pub fn of(what: &Path, release: Option<&Release>) -> Result<Self, Report> {
         let text = what.to_string_lossy();
         let is_path = text.contains('/') || what.extension().is_some_and(|end| end == "sidle");
-        if is_path || crate::os::file::open(what).is_ok() {
+        if is_path || crate::os::file::is_input(what) {
             return Ok(Self::File(what.to_owned()));
         }
         let wanted: Wanted = text.parse().map_err(|reason| {
