@@ -29,6 +29,7 @@ pub mod repair;
 pub mod repository;
 mod sick;
 mod signing;
+mod strangers;
 pub mod survival;
 mod switching;
 mod take_up;
