@@ -112,6 +112,7 @@ struct InstanceFragment {
     config: Option<PathBuf>,
     windows: Option<Vec<Window>>,
     timezone: Option<String>,
+    pass_environment: Option<Vec<String>>,
 }
 
 /// A duration as written.
@@ -164,6 +165,7 @@ impl Fragment {
                 config: instance.config.or(below.config),
                 windows: instance.windows.or(below.windows),
                 timezone: instance.timezone.or(below.timezone),
+                pass_environment: instance.pass_environment.or(below.pass_environment),
             };
             instances.insert(name, merged);
         }
@@ -258,6 +260,11 @@ impl Settings {
             whole = whole.under(parse(&path, &text)?);
         }
         Ok(Self::from(whole))
+    }
+
+    /// The variables of the caller's environment that an instance's programs get although loaders and interpreters obey them.
+    pub fn pass_environment(&self, instance: &InstanceName) -> Vec<String> {
+        self.instances.get(instance).and_then(|fragment| fragment.pass_environment.clone()).unwrap_or_default()
     }
 
     /// The package of an instance and its agent's configuration directory, where the settings name one. An instance that they don't name is

@@ -204,7 +204,9 @@ impl LockedKeyring<'_> {
             }
             None => {
                 let pin = Pin { fingerprint: found, version: parsed.header.version };
-                self.store(&Trusted { pin, floor: Floor::new(root.to_vec()) })?;
+                // It was surely not signed after now: metadata that had expired by then is not fresh because a clock is behind.
+                let floor = Floor { last_seen: parsed.header.signed, ..Floor::new(root.to_vec()) };
+                self.store(&Trusted { pin, floor })?;
                 Ok(Pinned::Now)
             }
         }

@@ -6,6 +6,7 @@ use crate::crash_point;
 use crate::failure::Class;
 use crate::loaded;
 use crate::name::InstanceName;
+use crate::os::environment::{self, Own};
 use crate::os::process::{Input, Program};
 use crate::os::{OsError, file};
 use crate::store::{Store, StoreError};
@@ -34,10 +35,21 @@ pub struct RunRequest {
     pub arguments: Vec<OsString>,
     /// The agent's configuration directory; None: the one that the manifest names, below the root.
     pub configuration: Option<PathBuf>,
+    /// What it gets of the caller's environment that loaders and interpreters obey.
+    pub passed: Passed,
     /// Whether it is the agent itself, started by a supervisor.
     pub role: RunRole,
     /// The agents that can tell what configuration they load.
     pub registry: Registry,
+}
+
+/// Which of the caller's variables a program gets, of those by which it could load what is not the release's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Passed {
+    /// All: they are those of the unit that an adopted agent came from.
+    Everything,
+    /// These.
+    Named(Vec<String>),
 }
 
 /// For whom a program runs.
@@ -203,6 +215,7 @@ fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store
     for (name, value) in &manifest.service.environment {
         program = program.variable(name, Service::expanded(value, &configuration));
     }
+    program.without = withheld(request, &program);
     if request.role == RunRole::Agent {
         program = program
             .variable(INSTANCE_VARIABLE, request.instance.as_str())
@@ -212,6 +225,17 @@ fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store
             .variable(TITLE_ROOM_VARIABLE, "-".repeat(TITLE_ROOM_BYTES));
     }
     Ok(program)
+}
+
+/// The variables that a program doesn't get. What the release sets itself stays.
+fn withheld(request: &RunRequest, program: &Program) -> Vec<OsString> {
+    let own = if request.role == RunRole::Agent { Own::Excluded } else { Own::Included };
+    let Passed::Named(passed) = &request.passed else { return Vec::new() };
+    let mut names = environment::obeyed(own);
+    names.retain(|name| {
+        !passed.iter().any(|passed| **passed == **name) && !program.environment.iter().any(|(set, _)| set == name)
+    });
+    names
 }
 
 fn service(manifest: &Manifest, configuration: &Path, more: &[OsString]) -> (String, Vec<OsString>) {

@@ -2,8 +2,8 @@
 
 use super::frames::{self, Group, Shape};
 use super::limits::{
-    CONTENT_MAXIMUM_BYTES, ENTRIES_MAXIMUM, FRAME_CONTENT_MAXIMUM_BYTES, FRAME_LENGTH_MAXIMUM_BYTES, FRAMES_MAXIMUM,
-    GENERATIONS_MAXIMUM, LIST_MAXIMUM, PATH_MAXIMUM_BYTES, PAYLOAD_MAXIMUM_BYTES, TEXT_MAXIMUM_BYTES,
+    CONTENT_MAXIMUM_BYTES, ENTRIES_MAXIMUM, FRAME_CONTENT_MAXIMUM_BYTES, FRAME_LENGTH_MAXIMUM_BYTES,
+    PATH_MAXIMUM_BYTES, PAYLOAD_MAXIMUM_BYTES, TEXT_MAXIMUM_BYTES,
 };
 use super::manifest::{Entry, EntryKind, Frame, Manifest, Space};
 use super::path::BundlePath;
@@ -18,10 +18,6 @@ pub const MODE_MAXIMUM: u32 = 0o755;
 /// The manifest, or everything that stands against it.
 pub fn judge(raw: Manifest<RawEntry>) -> Result<Manifest, Problems> {
     let mut problems = Problems::default();
-    if raw.entries.len() > ENTRIES_MAXIMUM {
-        problems.add("entries", format_args!("there are {}, at most {ENTRIES_MAXIMUM} may be", raw.entries.len()));
-        return Err(problems);
-    }
     let (entries, raw) = separate(raw);
     let entries = convert(entries, &mut problems);
     check_tree(&entries, &mut problems);
@@ -109,6 +105,9 @@ fn convert(raw: Vec<RawEntry>, problems: &mut Problems) -> Vec<Entry> {
 
 /// Refuses entries that could harm a host. Used on what a manifest says and on what a tree holds.
 pub fn check_tree(entries: &[Entry], problems: &mut Problems) {
+    if entries.len() > ENTRIES_MAXIMUM {
+        problems.add("entries", format_args!("there are {}, at most {ENTRIES_MAXIMUM} may be", entries.len()));
+    }
     let mut kinds: HashMap<&str, &EntryKind> = HashMap::with_capacity(entries.len());
     let mut content = 0_u64;
     for entry in entries {
@@ -197,8 +196,8 @@ fn check_head(manifest: &Manifest, problems: &mut Problems) {
         problems.add("libc_floor", format_args!("it does not agree with the platform {}", manifest.platform));
     }
     let libraries = &manifest.host_libraries;
-    if libraries.len() > LIST_MAXIMUM || !libraries.windows(2).all(|pair| pair[0] < pair[1]) {
-        problems.add("host_libraries", "they are not sorted, or too many");
+    if !libraries.windows(2).all(|pair| pair[0] < pair[1]) {
+        problems.add("host_libraries", "they are not sorted");
     }
     for library in libraries {
         if library.contains('/') || BundlePath::check(library).is_err() {
@@ -211,8 +210,8 @@ fn check_head(manifest: &Manifest, problems: &mut Problems) {
     }
     let generations = &manifest.generations;
     let ascending = generations.windows(2).all(|pair| pair[0] < pair[1]);
-    if generations.len() > GENERATIONS_MAXIMUM || !ascending || !generations.contains(&release) {
-        problems.add("generations", format_args!("they are not ascending, too many, or lack {release}"));
+    if !ascending || !generations.contains(&release) {
+        problems.add("generations", format_args!("they are not ascending, or lack {release}"));
     }
 }
 
@@ -226,9 +225,6 @@ fn check_commands(manifest: &Manifest, problems: &mut Problems) {
             EntryKind::Directory { .. } => None,
         })
         .collect();
-    if manifest.commands.len() > LIST_MAXIMUM {
-        problems.add("commands", "there are too many");
-    }
     for (name, path) in &manifest.commands {
         if name.contains('/') || BundlePath::check(name).is_err() {
             problems.add(name, "it is no name of a command");
@@ -242,7 +238,7 @@ fn check_commands(manifest: &Manifest, problems: &mut Problems) {
         problems.add("service", "the first word of its command is none of the commands");
     }
     let sane = |text: &String| text.len() <= TEXT_MAXIMUM_BYTES && !text.contains('\0');
-    if service.command.len() > LIST_MAXIMUM || !service.command.iter().all(sane) {
+    if !service.command.iter().all(sane) {
         problems.add("service", "its command is too long, or has a NUL");
     }
     if !service.config.starts_with('/') || !sane(&service.config) || service.config.chars().any(char::is_control) {
@@ -250,16 +246,12 @@ fn check_commands(manifest: &Manifest, problems: &mut Problems) {
     }
     let sound = |name: &String| !name.is_empty() && sane(name) && !name.contains('=');
     let environment = &service.environment;
-    if environment.len() > LIST_MAXIMUM || !environment.iter().all(|(name, value)| sound(name) && sane(value)) {
+    if !environment.iter().all(|(name, value)| sound(name) && sane(value)) {
         problems.add("service", "a variable of its environment has no name, or is too long, or has a NUL");
     }
 }
 
 fn check_frames(manifest: &Manifest, problems: &mut Problems) {
-    if manifest.frames.len() > FRAMES_MAXIMUM {
-        problems.add("frames", format_args!("there are {}, at most {FRAMES_MAXIMUM} may be", manifest.frames.len()));
-        return;
-    }
     let mut end = 0_u64;
     for (index, frame) in manifest.frames.iter().enumerate() {
         let Frame { offset, length, content_length, generation, .. } = *frame;

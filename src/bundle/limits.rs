@@ -4,7 +4,7 @@
 const MIB: u64 = 1 << 20;
 
 /// Files, directories and links of one release (Salt has 15,500). Stops a manifest that exhausts the host's inodes or memory.
-pub const ENTRIES_MAXIMUM: usize = 250_000;
+pub const ENTRIES_MAXIMUM: usize = 50_000;
 
 /// Frames of one payload (Salt has about 40). Stops a payload of a million one-byte frames, which costs more time than its bytes tell.
 pub const FRAMES_MAXIMUM: usize = 16_384;
@@ -13,12 +13,16 @@ pub const FRAMES_MAXIMUM: usize = 16_384;
 /// large enough that compression hardly suffers (62.6 MB instead of 57.6 MB for Salt).
 pub const FRAME_CONTENT_TARGET_BYTES: u64 = 8 * MIB;
 
-/// Tar bytes in one frame that a reader accepts. Stops a frame that decompresses into more memory than a small host has.
-pub const FRAME_CONTENT_MAXIMUM_BYTES: u64 = 32 * MIB;
+/// Tar bytes in one frame that a reader accepts: what the packer makes. Stops a frame that decompresses into more memory than a small host has.
+pub const FRAME_CONTENT_MAXIMUM_BYTES: u64 = FRAME_CONTENT_TARGET_BYTES;
 
 /// Compressed bytes of one frame that a reader accepts: incompressible content and zstd's own overhead. Stops a download into memory
 /// without end.
-pub const FRAME_LENGTH_MAXIMUM_BYTES: u64 = 33 * MIB;
+pub const FRAME_LENGTH_MAXIMUM_BYTES: u64 = FRAME_CONTENT_MAXIMUM_BYTES + MIB / 8;
+
+/// Bytes of frames that are in memory at the same time, each with its content. With a manifest and metadata at their limits an install stays
+/// below 64 MB. Stops a host with many cores from unpacking as many frames.
+pub const FRAMES_MEMORY_BYTES: u64 = 32 * MIB;
 
 /// Generations a payload tells apart; the packer merges the oldest ones. Stops releases from falling apart into tiny frames over the years.
 pub const GENERATIONS_MAXIMUM: usize = 16;
@@ -29,11 +33,11 @@ pub const PAYLOAD_MAXIMUM_BYTES: u64 = 0o77_777_777_777;
 /// Bytes of all files of one release. Stops sums from overflowing, and a release that no host should accept.
 pub const CONTENT_MAXIMUM_BYTES: u64 = 1 << 36;
 
-/// Bytes of a manifest's text (Salt's has 2.3 MB). Stops a small file that decompresses into all of the host's memory.
-pub const MANIFEST_MAXIMUM_BYTES: u64 = 64 * MIB;
+/// Bytes of a manifest's text (Salt's has 3.1 MB). Stops a small file that decompresses into all of the host's memory.
+pub const MANIFEST_MAXIMUM_BYTES: u64 = 10 * MIB;
 
 /// Bytes of a compressed manifest. The same, before the decompressor.
-pub const MANIFEST_COMPRESSED_MAXIMUM_BYTES: u64 = 16 * MIB;
+pub const MANIFEST_COMPRESSED_MAXIMUM_BYTES: u64 = 4 * MIB;
 
 /// Bytes of one path. Stops names that no tool can open (`PATH_MAX` is 4096, and the store's own path comes before it).
 pub const PATH_MAXIMUM_BYTES: usize = 1024;
@@ -59,14 +63,26 @@ pub const BUNDLE_RELEASES_MAXIMUM: usize = 64;
 /// Metadata members of one bundle file: every root from 1 on, and the roles. Stops endless chains of roots.
 pub const BUNDLE_METADATA_MAXIMUM: usize = 1024;
 
-/// Bytes of one metadata member. A targets role that lists 10,000 releases has about 5 MB.
-pub const METADATA_MAXIMUM_BYTES: u64 = 16 * MIB;
+/// Bytes of one root file. Stops an endless or huge root from filling memory before a signature is looked at.
+pub const ROOT_MAXIMUM_BYTES: u64 = MIB / 2;
+
+/// Bytes of a timestamp file. Nothing announces its size, so this alone stops endless data.
+pub const TIMESTAMP_MAXIMUM_BYTES: u64 = 16 << 10;
+
+/// Bytes of a snapshot file. The timestamp need not announce its size (it may be signed by a stolen online key).
+pub const SNAPSHOT_MAXIMUM_BYTES: u64 = 2 * MIB;
+
+/// Bytes of a targets file, the top-level one or a delegated one: some 4,000 releases. Stops a stolen online key from filling memory.
+pub const TARGETS_MAXIMUM_BYTES: u64 = 2 * MIB;
+
+/// Bytes of all metadata of one bundle file: every root, and each role at its largest. Stops many small members from filling memory.
+pub const BUNDLE_METADATA_MAXIMUM_BYTES: u64 = 6 * MIB;
 
 /// Bytes of the hint, of SHA256SUMS and of its signature. They have a few lines.
 pub const NOTE_MAXIMUM_BYTES: u64 = 64 << 10;
 
-/// Bytes of all members before the first payload. They are held in memory until trust has spoken.
-pub const BUNDLE_HEAD_MAXIMUM_BYTES: u64 = 256 * MIB;
+/// Bytes of all members before the first payload: twenty releases of Salt. They are held in memory until trust has spoken.
+pub const BUNDLE_HEAD_MAXIMUM_BYTES: u64 = 16 * MIB;
 
 /// Bytes a file takes at least: the usual block. For estimates of space.
 pub const BLOCK_BYTES: u64 = 4096;

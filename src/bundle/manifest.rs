@@ -4,7 +4,10 @@
 use super::compression::{self, CompressionError, Expected};
 use super::frames::{self, Group, Shape};
 use super::judge;
-use super::limits::{BLOCK_BYTES, MANIFEST_COMPRESSED_MAXIMUM_BYTES, MANIFEST_MAXIMUM_BYTES};
+use super::limits::{
+    BLOCK_BYTES, ENTRIES_MAXIMUM, FRAMES_MAXIMUM, GENERATIONS_MAXIMUM, LIST_MAXIMUM, MANIFEST_COMPRESSED_MAXIMUM_BYTES,
+    MANIFEST_MAXIMUM_BYTES,
+};
 use super::member::ReleaseId;
 use super::path::BundlePath;
 use super::problems::Problems;
@@ -30,6 +33,7 @@ const MANIFEST_LEVEL: i32 = 15;
 
 /// What a release is made of. Its JSON is compact and its fields have this order; fields that a reader doesn't know are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "E: Deserialize<'de>"))]
 pub struct Manifest<E = Entry> {
     /// Version of the format.
     pub schema: u32,
@@ -46,6 +50,7 @@ pub struct Manifest<E = Entry> {
     /// The oldest glibc it runs with; None where it needs none.
     pub libc_floor: Option<LibcVersion>,
     /// Libraries that the host must have: sonames, sorted; glibc's own are covered by the floor.
+    #[serde(deserialize_with = "wire::list::<_, _, LIST_MAXIMUM>")]
     pub host_libraries: Vec<String>,
     /// The oldest counterpart (a Salt master) that it speaks to.
     pub masters: Option<Version>,
@@ -70,10 +75,13 @@ pub struct Manifest<E = Entry> {
     /// The payload as a whole.
     pub payload: Payload,
     /// The releases in which contents first appeared, ascending; this release is one of them.
+    #[serde(deserialize_with = "wire::list::<_, _, GENERATIONS_MAXIMUM>")]
     pub generations: Vec<Release>,
     /// The frames, in the order in which they tile the payload.
+    #[serde(deserialize_with = "wire::list::<_, _, FRAMES_MAXIMUM>")]
     pub frames: Vec<Frame>,
     /// Directories by path, files by generation and path, links by path: the order of the payload's members.
+    #[serde(deserialize_with = "wire::list::<_, _, ENTRIES_MAXIMUM>")]
     pub entries: Vec<E>,
 }
 
@@ -98,7 +106,7 @@ pub struct Guard {
     pub protocol: u32,
     /// The first parts of the agent's versions that it was tried with: `3006` stands for 3006.0 and all that follow it up to 3007. Beside another
     /// process no other version may run. Empty: every version is its own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "wire::list::<_, _, LIST_MAXIMUM>")]
     pub tried: Vec<String>,
 }
 
@@ -116,6 +124,7 @@ impl Guard {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// A name in `commands`, and arguments; `{config}` stands for the configuration directory.
+    #[serde(deserialize_with = "wire::list::<_, _, LIST_MAXIMUM>")]
     pub command: Vec<String>,
     /// The configuration directory where the host's settings name none.
     pub config: String,
@@ -280,24 +289,33 @@ pub fn apply(old: &[u8], patch: &[u8]) -> Result<Vec<u8>, ManifestError> {
 impl Manifest {
     /// Reads and judges a manifest's text; an error names everything that is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
+        if text.len() as u64 > MANIFEST_MAXIMUM_BYTES {
+            return Err(ManifestError::TooLarge);
+        }
+        judge::judge(Self::read(text)?).map_err(ManifestError::Unsafe)
+    }
+
+    /// Decompresses, reads and judges a manifest. Its digest must have been compared before. Its text is gone before it is judged.
+    pub fn decompressed(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let raw = Self::read(&decompress(bytes)?)?;
+        judge::judge(raw).map_err(ManifestError::Unsafe)
+    }
+
+    fn read(text: &[u8]) -> Result<Manifest<RawEntry>, ManifestError> {
         #[derive(Deserialize)]
         struct Only {
             schema: u32,
         }
-        if text.len() as u64 > MANIFEST_MAXIMUM_BYTES {
-            return Err(ManifestError::TooLarge);
-        }
         let parsed: Result<Manifest<RawEntry>, _> = serde_json::from_slice(text);
-        let raw = match (parsed, serde_json::from_slice::<Only>) {
-            (Ok(raw), _) if raw.schema == SCHEMA => raw,
-            (Ok(raw), _) => return Err(ManifestError::Schema(raw.schema)),
+        match (parsed, serde_json::from_slice::<Only>) {
+            (Ok(raw), _) if raw.schema == SCHEMA => Ok(raw),
+            (Ok(raw), _) => Err(ManifestError::Schema(raw.schema)),
             // A later schema may have another shape altogether: then its number is the better message.
             (Err(error), only) => match only(text) {
-                Ok(Only { schema }) if schema != SCHEMA => return Err(ManifestError::Schema(schema)),
-                _ => return Err(ManifestError::Json(error)),
+                Ok(Only { schema }) if schema != SCHEMA => Err(ManifestError::Schema(schema)),
+                _ => Err(ManifestError::Json(error)),
             },
-        };
-        judge::judge(raw).map_err(ManifestError::Unsafe)
+        }
     }
 
     /// The manifest's text: compact JSON, the same bytes for the same manifest.

@@ -12,6 +12,7 @@ mod judge;
 pub mod limits;
 pub mod manifest;
 pub mod member;
+mod memory;
 pub mod pack;
 pub mod parallel;
 pub mod path;

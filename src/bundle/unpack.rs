@@ -5,6 +5,7 @@ use super::compression::{self, CompressionError, Expected};
 use super::frames::Holds;
 use super::handles::Handles;
 use super::manifest::{EntryKind, Frame, Manifest};
+use super::memory::{Memory, Taken};
 use super::parallel::THREADS_MAXIMUM;
 pub use super::source::{FrameSource, Held, PayloadSource, ReaderSource, SourceError};
 use super::ustar;
@@ -114,7 +115,7 @@ impl From<OsError> for UnpackError {
 }
 
 /// Unpacks the payload that `manifest` describes into the empty directory `into`, with `threads` threads beside the calling one, which
-/// reads (one thread: with the calling one alone). At most `2 * threads + 1` frames are in memory. `progress` gets the bytes of the payload taken so far, and all of them.
+/// reads (one thread: with the calling one alone). Frames of `FRAMES_MEMORY_BYTES` are in memory, contents included. `progress` gets the bytes of the payload taken so far, and all of them.
 pub fn unpack(
     manifest: &Manifest,
     source: &mut dyn FrameSource,
@@ -179,7 +180,8 @@ fn run(
     if threads == 1 {
         return run_alone(job, source, progress);
     }
-    let (sender, receiver) = mpsc::sync_channel::<(usize, Vec<u8>)>(threads);
+    let memory = Memory::new();
+    let (sender, receiver) = mpsc::sync_channel::<Loaded<'_>>(threads);
     let receiver = Mutex::new(receiver);
     let failed = AtomicBool::new(false);
     let failure = Mutex::new(None);
@@ -189,19 +191,19 @@ fn run(
                 let mut worker = Worker { job, handles: Handles::new(job.into) };
                 loop {
                     let next = lock(&receiver).recv();
-                    let Ok((index, bytes)) = next else { return };
+                    let Ok(loaded) = next else { return };
                     // After a failure the queue is emptied, so that the reader never waits for room in it.
                     if failed.load(Ordering::Acquire) {
                         continue;
                     }
-                    if let Err(error) = worker.unpack_frame(index, &bytes) {
+                    if let Err(error) = worker.unpack_frame(loaded.index, &loaded.bytes) {
                         failed.store(true, Ordering::Release);
                         lock(&failure).get_or_insert(error);
                     }
                 }
             });
         }
-        let read = feed(job, source, &sender, &failed, progress);
+        let read = feed(job, source, &memory, &sender, &failed, progress);
         drop(sender);
         read
     });
@@ -224,10 +226,18 @@ fn run_alone(job: &Job<'_>, source: &mut dyn FrameSource, progress: &dyn Fn(u64,
     Ok(())
 }
 
-fn feed(
+/// A frame on its way to a thread that unpacks it. Its bytes go before the room that they take.
+struct Loaded<'a> {
+    index: usize,
+    bytes: Vec<u8>,
+    _room: Taken<'a>,
+}
+
+fn feed<'a>(
     job: &Job<'_>,
     source: &mut dyn FrameSource,
-    sender: &mpsc::SyncSender<(usize, Vec<u8>)>,
+    memory: &'a Memory,
+    sender: &mpsc::SyncSender<Loaded<'a>>,
     failed: &AtomicBool,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), UnpackError> {
@@ -236,9 +246,10 @@ fn feed(
         if failed.load(Ordering::Acquire) {
             return Ok(());
         }
+        let room = memory.take(frame);
         let bytes = source.next(frame).map_err(UnpackError::Source)?;
         // The workers live as long as the sender does; a failed send means that all of them panicked, which the scope passes on.
-        if sender.send((index, bytes)).is_err() {
+        if sender.send(Loaded { index, bytes, _room: room }).is_err() {
             return Ok(());
         }
         taken += frame.length;

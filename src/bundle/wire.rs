@@ -1,5 +1,6 @@
 //! How a manifest's entries are written in JSON: small arrays, as there are 15,000 of them. What they say is judged later, all of it at once.
 
+use super::limits::LIST_MAXIMUM;
 use super::manifest::{Entry, EntryKind};
 use crate::digest::Digest;
 use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -89,7 +90,35 @@ impl Serialize for Entry {
     }
 }
 
-/// A map in which a key stands once. serde's own maps let the last of two win, and another reader might take the first.
+/// A list of at most `MAXIMUM` items: what has more is refused while it is read, before it is in memory.
+pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAXIMUM: usize>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Bounded<T, const MAXIMUM: usize>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>, const MAXIMUM: usize> Visitor<'de> for Bounded<T, MAXIMUM> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if list.len() == MAXIMUM {
+                    return Err(A::Error::custom(format_args!(
+                        "a list is too long: it may have at most {MAXIMUM} items"
+                    )));
+                }
+                list.push(item);
+            }
+            Ok(list)
+        }
+    }
+    deserializer.deserialize_seq(Bounded::<T, MAXIMUM>(PhantomData))
+}
+
+/// A map of at most `LIST_MAXIMUM` entries in which a key stands once. serde's own maps let the last of two win, and another reader might take the first.
 pub fn unique_map<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, V>, D::Error> {
@@ -106,6 +135,11 @@ pub fn unique_map<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
             while let Some((key, value)) = entries.next_entry::<String, V>()? {
                 if map.contains_key(&key) {
                     return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
+                }
+                if map.len() == LIST_MAXIMUM {
+                    return Err(A::Error::custom(format_args!(
+                        "a map is too long: it may have at most {LIST_MAXIMUM} entries"
+                    )));
                 }
                 map.insert(key, value);
             }

@@ -8,12 +8,12 @@ use std::path::Path;
 
 /// Opens a file to read. `expected` says what should be there: "a bundle file that `sidle export` wrote".
 pub fn open(path: &Path, expected: &str) -> Result<File, Report> {
-    file::open(path).map_err(|error| explained(error, expected))
+    file::open_input(path).map_err(|error| explained(error, expected))
 }
 
 /// Reads a file of at most `limit` bytes.
 pub fn read(path: &Path, limit: u64, expected: &str) -> Result<Vec<u8>, Report> {
-    file::read(path, limit).map_err(|error| explained(error, expected))
+    file::read_input(path, limit).map_err(|error| explained(error, expected))
 }
 
 /// The report of a path that can't be used as it was meant.

@@ -36,6 +36,7 @@ use crate::os::dir::Dir;
 use crate::os::standard_error::Reader;
 use crate::os::{OsError, clock, environment, file, memory, process};
 use crate::rehearsal::Rehearser;
+use crate::store::owners;
 use crate::switch::telling::seconds;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use output::Output;
@@ -236,7 +237,30 @@ impl Verb {
     }
 }
 
+/// Refuses to bring something new into places that are not ours alone, and closes what is to be closed. The way back is never refused.
+fn stand_on_own_ground(verb: &Verb, layout: &Layout) -> Result<(), Report> {
+    let brings = matches!(
+        verb,
+        Verb::Install(_) | Verb::Upgrade(_) | Verb::Switch(_) | Verb::Adopt(_) | Verb::Remove(_) | Verb::Collect(_)
+    );
+    let own_run = match verb {
+        Verb::Supervise(arguments) => owners::look_at(&layout.run(arguments.instance()))?,
+        _ => None,
+    };
+    let all = if brings { owners::look(layout)? } else { Vec::new() };
+    if let Some(foreign) = all.into_iter().chain(own_run).find(owners::Foreign::is_refused) {
+        return Err(Report {
+            class: Class::NotTrusted,
+            message: format!("cannot work on ground that is not ours alone: {foreign}"),
+            causes: Vec::new(),
+            hint: Some(foreign.remedy()),
+        });
+    }
+    if brings { Ok(owners::close_staging(layout)?) } else { Ok(()) }
+}
+
 fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
+    stand_on_own_ground(&verb, &context.layout)?;
     match verb {
         Verb::Install(arguments) => host::install(context, &arguments),
         Verb::Upgrade(arguments) => upgrade::upgrade(context, &arguments),

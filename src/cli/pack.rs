@@ -18,6 +18,7 @@ use crate::trust::publish::Lifetimes;
 use crate::version::Version;
 use clap::Args;
 use serde_json::json;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Name of the compressed manifest in the output directory.
@@ -120,9 +121,11 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
         (Some(path), Some(keys)) => {
             let mut repository = Repository::open(path)?;
             let files = [MANIFEST_NAME, PAYLOAD_NAME].map(|name| output.path().join(name));
-            let added = super::author::add_files(&mut repository, &files[0], &files[1])?;
+            let (manifest, mut payload) = super::author::packed_files(&files[0], &files[1])?;
+            let packed_files = (manifest.as_slice(), &mut payload as &mut dyn Read);
+            let (added, publication) =
+                repository.add_and_publish(packed_files, keys.publish(), &Lifetimes::default(), clock::now())?;
             let (Added::Staged(id) | Added::Already(id)) = added;
-            let publication = repository.publish(keys.publish(), &Lifetimes::default(), clock::now())?;
             context.output.step(packed_facts(&packed));
             if !publication.signed.is_empty() {
                 context.output.step(publication_facts(&publication));

@@ -25,6 +25,13 @@ pub struct SuperviseArguments {
     wait: bool,
 }
 
+impl SuperviseArguments {
+    /// The instance.
+    pub fn instance(&self) -> &InstanceName {
+        &self.instance
+    }
+}
+
 /// Runs an instance's agent until told to end.
 pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<Ended, Report> {
     let settings = Settings::read(&context.layout)?;

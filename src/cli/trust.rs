@@ -64,6 +64,13 @@ fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
         Pinned::Now => ("trusted from now on", Ended::Well),
         Pinned::Already => ("trusted already", Ended::As(Class::NothingToDo)),
     };
+    let seen = keyring.load()?.floor.last_seen;
+    if let Some(seen) = seen.filter(|seen| clock::now() < *seen) {
+        context.output.warning(&format!(
+            "this host's clock shows {}, and the root was signed at {seen}: the later time counts; set the clock (`timedatectl set-ntp true`)",
+            clock::now()
+        ));
+    }
     let facts = Facts::new().with(word, fingerprint).with("next", "sidle install FILE|PACKAGE");
     context.output.result(facts, json!({"fingerprint": fingerprint, "pinned": pinned == Pinned::Now}));
     Ok(ended)

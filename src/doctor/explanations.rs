@@ -30,6 +30,13 @@ pub const ALL: &[Explanation] = &[
         &["cannot use the settings in …"],
     ),
     of(
+        "foreign-ground",
+        Class::NotTrusted,
+        "a place that sidle works in belongs to somebody else, or others may write to it: what lies there can be anything",
+        "look at what is in it, then `chown root:` and `chmod go-w` it",
+        &["cannot work on ground that is not ours alone", "belongs to … (user …)", "may be written to by … (mode …)"],
+    ),
+    of(
         "trust-unpinned",
         Class::NotTrusted,
         "no repository's root is pinned on this host",

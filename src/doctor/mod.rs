@@ -20,7 +20,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::file;
 use crate::os::process::Identity;
-use crate::store::Store;
+use crate::store::{Store, owners};
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::on_record;
 use crate::version::Release;
@@ -72,7 +72,7 @@ pub struct Running {
     pub lacks: Option<String>,
 }
 
-/// Looks at what the host has once: settings and trust.
+/// Looks at what the host has once: settings, owners of places, trust.
 pub fn host(layout: &Layout, now: Timestamp) -> Vec<Group> {
     let mut settings = Group::new("settings");
     let read = Settings::read(layout);
@@ -83,7 +83,23 @@ pub fn host(layout: &Layout, now: Timestamp) -> Vec<Group> {
             settings.find(Severity::Error, "settings-invalid", report.to_string(), remedy);
         }
     }
-    vec![settings, trust::look(layout, read.ok().as_ref(), now)]
+    vec![settings, owners(layout), trust::look(layout, read.ok().as_ref(), now)]
+}
+
+/// Looks at whose the places are that sidle works in.
+fn owners(layout: &Layout) -> Group {
+    let mut group = Group::new("owners");
+    match owners::look(layout) {
+        Ok(foreign) if foreign.is_empty() => group.good("what sidle works in is its owner's alone"),
+        Ok(foreign) => {
+            for place in foreign {
+                let severity = if place.is_refused() { Severity::Error } else { Severity::Warning };
+                group.find(severity, "foreign-ground", place.to_string(), place.remedy());
+            }
+        }
+        Err(error) => group.unknown("whose the places are that sidle works in", error, "run it as root"),
+    }
+    group
 }
 
 /// Looks at one instance.

@@ -1,6 +1,8 @@
-//! Targets whose signed bytes no mirror had: `broken/<digest>`. Without this memory every run of a cron job would fetch them again, on every host.
+//! Mirrors that had not the signed bytes of a target, when none had: `broken/<digest>-<mirror>`. Without this memory every run of a cron job would
+//! fetch them again, on every host. Blame is the mirror's: another one is asked.
 
 use super::error::FetchError;
+use crate::digest::Digest;
 use crate::os::dir::Dir;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -43,29 +45,34 @@ impl Broken {
         Ok(Self { directory })
     }
 
-    /// Until when the target `key` isn't fetched; None: it may be.
-    pub(super) fn until(&self, key: &str, now: Timestamp) -> Result<Option<Timestamp>, FetchError> {
-        let record = self.read(key)?;
+    /// Until when the target `key` isn't fetched from `mirror`; None: it may be.
+    pub(super) fn until(&self, key: &str, mirror: &str, now: Timestamp) -> Result<Option<Timestamp>, FetchError> {
+        let record = self.read(&name(key, mirror))?;
         // A time further away than any pause was written by a clock that was wrong.
         let latest = now.saturating_add(PAUSE_MAXIMUM).unwrap_or(Timestamp::MAX);
         Ok(record.map(|record| record.not_before).filter(|until| (now..latest).contains(until) && *until > now))
     }
 
-    /// Remembers one more failure; gives the time before which it isn't tried again.
-    pub(super) fn add(&self, key: &str, now: Timestamp) -> Result<Timestamp, FetchError> {
-        let failures = self.read(key)?.map_or(0, |record| record.failures).saturating_add(1);
+    /// Remembers one more failure of `mirror`; gives the time before which it isn't tried again.
+    pub(super) fn add(&self, key: &str, mirror: &str, now: Timestamp) -> Result<Timestamp, FetchError> {
+        let name = name(key, mirror);
+        let failures = self.read(&name)?.map_or(0, |record| record.failures).saturating_add(1);
         let doubled = 1_i32.checked_shl(failures - 1).filter(|factor| *factor > 0).unwrap_or(i32::MAX);
         let pause = PAUSE_MINIMUM.saturating_mul(doubled).min(PAUSE_MAXIMUM);
         let not_before = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
         let record = Record { schema: SCHEMA, failures, not_before };
         let text = serde_json::to_vec(&record).expect("a record has only string keys");
-        self.directory.write_atomic(key, &text, 0o644)?;
+        self.directory.write_atomic(&name, &text, 0o644)?;
         Ok(not_before)
     }
 
     /// Forgets a target.
     pub(super) fn forget(&self, key: &str) -> Result<(), FetchError> {
-        Ok(self.directory.remove_file(key)?)
+        let own = |name: &&std::ffi::OsString| name.to_str().is_some_and(|name| name.starts_with(&format!("{key}-")));
+        for name in self.directory.names()?.iter().filter(own) {
+            self.directory.remove_file(name)?;
+        }
+        Ok(())
     }
 
     fn read(&self, key: &str) -> Result<Option<Record>, FetchError> {
@@ -79,6 +86,11 @@ impl Broken {
     }
 }
 
+/// A mirror's name may hold anything, so its digest stands for it.
+fn name(key: &str, mirror: &str) -> String {
+    format!("{key}-{}", Digest::of(mirror.as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,17 +101,18 @@ mod tests {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let open = || Broken::open(&Dir::open(work.path()).unwrap(), now).unwrap();
         let hours = |until: Timestamp| until.duration_since(now).as_hours();
-        assert_eq!(open().until("a", now).unwrap(), None);
-        let pauses: Vec<i64> = (0..40).map(|_| hours(open().add("a", now).unwrap())).collect();
+        assert_eq!(open().until("a", "m", now).unwrap(), None);
+        let pauses: Vec<i64> = (0..40).map(|_| hours(open().add("a", "m", now).unwrap())).collect();
         assert_eq!(pauses[..9], [1, 2, 4, 8, 16, 32, 64, 128, 168]);
         assert_eq!(pauses[39], 168);
         let later = |hours| now.checked_add(SignedDuration::from_hours(hours)).unwrap();
-        assert!(open().until("a", later(167)).unwrap().is_some());
-        assert_eq!(open().until("a", later(168)).unwrap(), None);
-        assert_eq!(open().until("a", later(-24 * 365)).unwrap(), None);
+        assert!(open().until("a", "m", later(167)).unwrap().is_some());
+        assert_eq!(open().until("a", "other", later(167)).unwrap(), None, "another mirror may have it");
+        assert_eq!(open().until("a", "m", later(168)).unwrap(), None);
+        assert_eq!(open().until("a", "m", later(-24 * 365)).unwrap(), None);
         open().forget("a").unwrap();
-        assert_eq!(open().until("a", now).unwrap(), None);
-        Dir::open(work.path()).unwrap().child("broken").unwrap().write_atomic("b", b"{}", 0o600).unwrap();
-        assert!(open().until("b", now).is_err());
+        assert_eq!(open().until("a", "m", now).unwrap(), None);
+        Dir::open(work.path()).unwrap().child("broken").unwrap().write_atomic(name("b", "m"), b"{}", 0o600).unwrap();
+        assert!(open().until("b", "m", now).is_err());
     }
 }

@@ -58,6 +58,13 @@ pub enum FetchError {
         failures: Vec<MirrorFailure>,
     },
     /// No mirror gave the bytes that were signed, some time ago; it isn't tried again yet.
+    Mark {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No mirror had the signed bytes, and they are not tried again for a while.
     Broken {
         /// The target.
         name: String,
@@ -120,7 +127,7 @@ impl FetchError {
             Self::Settings { .. } | Self::NoMirror => Class::Usage,
             Self::UnsafeName { .. } | Self::TooLarge { .. } | Self::Content { .. } => Class::NotTrusted,
             Self::NotFound { .. } | Self::OutOfTime { .. } => Class::Failed,
-            Self::Broken { .. } => Class::Integrity,
+            Self::Broken { .. } | Self::Mark { .. } => Class::Integrity,
             Self::Mirrors { failures, .. } => {
                 let is = |blame| failures.iter().any(|failure| failure.blame == blame);
                 if is(Blame::Untrusted) {
@@ -147,6 +154,10 @@ impl FetchError {
             Self::NotFound { .. } => {
                 Some("the mirrors may be behind: try again later, or ask the repository's owner".to_owned())
             }
+            Self::Mark { path, .. } => Some(format!(
+                "remove {}: the next run notes anew what is the copy's; files of earlier releases then stay until you remove them",
+                path.display()
+            )),
             Self::Broken { .. } => {
                 Some("ask the repository's owner; `--refetch` fetches it once more before that".to_owned())
             }
@@ -189,6 +200,7 @@ impl fmt::Display for FetchError {
                 };
                 failures.iter().enumerate().try_for_each(each)
             }
+            Self::Mark { path, reason } => write!(out, "cannot use {}: {reason}", path.display()),
             Self::Broken { name, until } => {
                 write!(
                     out,

@@ -12,7 +12,6 @@ use super::{Fetcher, plan};
 use crate::bundle::manifest::Frame;
 use crate::bundle::unpack::{FrameSource, SourceError};
 use crate::digest::Digest;
-use crate::os::clock;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes after which a mirror that then fails counts as one that makes progress. Smaller pieces could go on for ever.
@@ -97,8 +96,7 @@ impl<'f, 'a> Frames<'f, 'a> {
     }
 
     fn fetch(&mut self, frame: &Frame) -> Result<Vec<u8>, FetchError> {
-        self.fetcher.refuse_broken(&self.payload.name, &self.payload.key)?;
-        let mut quest = Quest::new(&self.payload.name);
+        let mut quest = self.fetcher.quest(&self.payload.name, &self.payload.key)?;
         let mut gathered = Gathered::default();
         loop {
             let open = match self.open.take().filter(|open| open.leads_to(frame, gathered.bytes.len() as u64)) {
@@ -138,8 +136,7 @@ impl<'f, 'a> Frames<'f, 'a> {
         let mirror = match self.fetcher.mirrors.choose_cheapest(quest) {
             Ok(mirror) => mirror,
             Err(FetchError::Mirrors { .. }) if self.fetcher.mirrors.are_all_wrong(quest) => {
-                let until = self.fetcher.broken.add(&self.payload.key, clock::now())?;
-                return Err(FetchError::Broken { name: self.payload.name.clone(), until });
+                return Err(self.fetcher.remember_broken(quest, &self.payload.name, &self.payload.key)?);
             }
             Err(error) => return Err(error),
         };

@@ -2,6 +2,7 @@
 //! set or the new one at any time: targets come first, `timestamp.json` last, and what is no longer listed goes after that.
 
 use super::error::FetchError;
+use super::mark::Mark;
 use super::{Fetcher, SMALL_TARGET_BYTES_MAXIMUM};
 use crate::bundle::manifest::{Manifest, decompress};
 use crate::bundle::member::{ReleaseId, checksums};
@@ -76,12 +77,15 @@ impl Fetcher<'_> {
             expected: BTreeSet::new(),
             mirrored: Mirrored::default(),
         };
-        for (id, release) in releases(targets) {
-            if (wanted.release)(&id) {
-                self.release(&mut round, &id, &release)?;
-            }
+        let releases: Vec<_> = releases(targets).into_iter().filter(|(id, _)| (wanted.release)(id)).collect();
+        let mut mark = Mark::read(into)?;
+        mark.add(into, releases.iter().flat_map(|(id, release)| self.names(id, release)))?;
+        mark.add(into, metadata.keys().map(|name| Path::new("metadata").join(encoded(name))))?;
+        for (id, release) in &releases {
+            self.release(&mut round, id, release)?;
         }
         let Round { expected, mut mirrored, .. } = round;
+        mark.add(into, expected.iter().map(|file| Path::new("targets").join(file)))?;
         let place = into.child_or_create("metadata", DIRECTORY_MODE)?;
         let (last, first): (Vec<_>, Vec<_>) = metadata.iter().partition(|(name, _)| *name == TIMESTAMP);
         for (name, bytes) in first.into_iter().chain(last) {
@@ -93,9 +97,16 @@ impl Fetcher<'_> {
             }
         }
         if wanted.clean {
-            clean(into, &expected, metadata, &mut mirrored)?;
+            clean(into, &mut mark, &expected, metadata, &mut mirrored)?;
         }
         Ok(mirrored)
+    }
+
+    /// The files of a release, below the directory of the copy, as far as metadata names them.
+    fn names(&self, id: &ReleaseId, release: &BTreeMap<String, Target>) -> Vec<PathBuf> {
+        let stored = release.iter().map(|(name, signed)| self.basename(name, signed));
+        let fixed = ["SHA256SUMS", "SHA256SUMS.minisig", INCOMING].map(str::to_owned);
+        stored.chain(fixed).map(|name| Path::new("targets").join(id.to_string()).join(name)).collect()
     }
 
     fn release(
@@ -273,31 +284,40 @@ fn write_frames(directory: &Dir, payload: &str, manifest: &Manifest) -> Result<(
     Ok(())
 }
 
-/// Removes files of releases that are not wanted any more, and metadata that is not the newest; roots stay.
+/// Removes files of releases that are not wanted any more, and metadata that is not the newest; roots stay, and what was never the copy's.
 fn clean(
     into: &Dir,
+    mark: &mut Mark,
     expected: &BTreeSet<PathBuf>,
     metadata: &MetadataFiles,
     mirrored: &mut Mirrored,
 ) -> Result<(), FetchError> {
+    let mut gone = BTreeSet::new();
     let targets = into.child("targets")?;
     for found in walk::walk(&targets)?.into_iter().rev() {
         let parent = targets.beneath(found.path.parent().unwrap_or(Path::new("")))?;
         let name = found.path.file_name().unwrap_or_default();
-        let is_empty = found.stat.kind == FileKind::Directory && parent.child(name)?.names()?.is_empty();
-        if is_empty || (found.stat.kind != FileKind::Directory && !expected.contains(&found.path)) {
+        let path = Path::new("targets").join(&found.path);
+        let goes = match found.stat.kind {
+            FileKind::Directory => mark.has_below(&path) && parent.child(name)?.names()?.is_empty(),
+            FileKind::File | FileKind::Symlink | FileKind::Other => mark.has(&path) && !expected.contains(&found.path),
+        };
+        if goes {
             parent.remove_tree(name)?;
-            mirrored.removed.push(format!("targets/{}", found.path.display()));
+            mirrored.removed.push(path.display().to_string());
+            gone.insert(path);
         }
     }
     let directory = into.child("metadata")?;
     let newest: BTreeSet<String> = metadata.keys().map(|name| encoded(name)).collect();
     for name in directory.names()? {
         let text = name.to_string_lossy();
-        if !text.ends_with(".root.json") && !newest.contains(&*text) {
+        let path = Path::new("metadata").join(&name);
+        if mark.has(&path) && !text.ends_with(".root.json") && !newest.contains(&*text) {
             directory.remove_file(&name)?;
             mirrored.removed.push(format!("metadata/{text}"));
+            gone.insert(path);
         }
     }
-    Ok(())
+    mark.forget(into, &gone)
 }

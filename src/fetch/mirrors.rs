@@ -75,6 +75,18 @@ impl Quest {
     pub(super) fn new(wanted: impl Into<String>) -> Self {
         Self { wanted: wanted.into(), without: BTreeSet::new(), failures: Vec::new() }
     }
+
+    /// The mirrors that had other bytes than were signed.
+    pub(super) fn wrong(&self) -> Vec<usize> {
+        let is_wrong =
+            |(index, failure, _): &(usize, MirrorFailure, bool)| (failure.blame == Blame::WrongBytes).then_some(*index);
+        self.failures.iter().filter_map(is_wrong).collect()
+    }
+
+    /// How many mirrors are not asked, or not again.
+    pub(super) fn left_out(&self) -> usize {
+        self.without.len()
+    }
 }
 
 impl<'a> Mirrors<'a> {
@@ -177,6 +189,19 @@ impl<'a> Mirrors<'a> {
         };
         quest.failures.iter().any(|(_, failure, _)| is_wrong(failure.blame))
             && !self.all.iter().enumerate().any(may_be_right)
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Leaves a mirror out that is known to have other bytes.
+    pub(super) fn leave_out(&self, index: usize, quest: &mut Quest, until: jiff::Timestamp) {
+        let reason = format!("it had other bytes than were signed; not asked again before {until}");
+        let failure = MirrorFailure { mirror: self.all[index].name.clone(), reason, blame: Blame::WrongBytes };
+        quest.without.insert(index);
+        quest.failures.push((index, failure, false));
     }
 
     fn verdict(&self, quest: &Quest) -> FetchError {

@@ -21,6 +21,7 @@ mod frames;
 mod inflate;
 mod kept;
 mod location;
+mod mark;
 mod metadata;
 mod mirror;
 mod mirrors;
@@ -159,16 +160,14 @@ impl<'a> Fetcher<'a> {
     pub fn target(&mut self, name: &str, signed: &Target) -> Result<Vec<u8>, FetchError> {
         let path = self.path(name, signed)?;
         let key = key(signed);
-        self.refuse_broken(name, &key)?;
+        let mut quest = self.quest(name, &key)?;
         if signed.length > SMALL_TARGET_BYTES_MAXIMUM {
             return Err(FetchError::TooLarge { name: name.to_owned(), limit_bytes: SMALL_TARGET_BYTES_MAXIMUM });
         }
-        let mut quest = Quest::new(name);
         let is_right = |bytes: &[u8]| bytes.len() as u64 == signed.length && signed.hashes.fit(bytes);
         match self.small(&mut quest, name, &path, signed.length, &is_right) {
             Err(FetchError::Mirrors { .. }) if self.mirrors.are_all_wrong(&quest) => {
-                let until = self.broken.add(&key, clock::now())?;
-                Err(FetchError::Broken { name: name.to_owned(), until })
+                Err(self.remember_broken(&quest, name, &key)?)
             }
             brought => brought,
         }
@@ -178,7 +177,7 @@ impl<'a> Fetcher<'a> {
     /// another run until `done`.
     pub fn frames(&mut self, name: &str, payload: &Target, wanted: &[Frame]) -> Result<Frames<'_, 'a>, FetchError> {
         let key = key(payload);
-        self.refuse_broken(name, &key)?;
+        self.quest(name, &key)?;
         self.used.entry(key.clone()).or_default().extend(wanted.iter().map(|frame| frame.sha256));
         let path = self.path(name, payload)?;
         let payload = Payload { name: name.to_owned(), key, path, length: payload.length };
@@ -207,11 +206,33 @@ impl<'a> Fetcher<'a> {
         FilePath::target(&target::stored(name, &signed.hashes, self.consistent_snapshot))
     }
 
-    fn refuse_broken(&self, name: &str, key: &str) -> Result<(), FetchError> {
-        match self.broken.until(key, clock::now())? {
-            Some(until) => Err(FetchError::Broken { name: name.to_owned(), until }),
-            None => Ok(()),
+    /// A quest for a target, without the mirrors that are known not to have what was signed; `Broken` where that is all of them.
+    fn quest(&self, name: &str, key: &str) -> Result<Quest, FetchError> {
+        let (mut quest, now) = (Quest::new(name), clock::now());
+        let mut earliest = None;
+        for index in 0..self.mirrors.count() {
+            let Some(until) = self.broken.until(key, self.mirrors.name(index), now)? else { continue };
+            self.mirrors.leave_out(index, &mut quest, until);
+            earliest = Some(earliest.map_or(until, |earliest: Timestamp| earliest.min(until)));
         }
+        match earliest {
+            Some(until) if quest.left_out() == self.mirrors.count() => {
+                Err(FetchError::Broken { name: name.to_owned(), until })
+            }
+            _ => Ok(quest),
+        }
+    }
+
+    /// Remembers the mirrors that this quest found to have other bytes.
+    fn remember_broken(&self, quest: &Quest, name: &str, key: &str) -> Result<FetchError, FetchError> {
+        let now = clock::now();
+        let mut until = now;
+        for index in quest.wrong() {
+            if self.broken.until(key, self.mirrors.name(index), now)?.is_none() {
+                until = until.max(self.broken.add(key, self.mirrors.name(index), now)?);
+            }
+        }
+        Ok(FetchError::Broken { name: name.to_owned(), until })
     }
 }
 

@@ -14,6 +14,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Mode of directories that are made on the way to one that is wanted.
+const PARENT_MODE: u32 = 0o755;
+
 const CHILD: OFlags = DIRECTORY.union(OFlags::NOFOLLOW);
 
 /// An open directory and the path it was opened by (for messages only).
@@ -42,14 +45,15 @@ impl Dir {
         absent_is_none(Self::open(path))
     }
 
-    /// Opens a directory, making it and its parents with `mode` where they are missing.
+    /// Opens a directory, making it with `mode` where it is missing. Missing parents are open to all, as a system's own are: what is private
+    /// makes nothing private above it.
     pub fn open_or_create(path: &Path, mode: u32) -> Result<Self> {
         if let Some(dir) = Self::open_if_exists(path)? {
             return Ok(dir);
         }
         let name = path.file_name().ok_or_else(|| OsError::new("create", path, Errno::INVAL))?;
         let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => Self::open_or_create(parent, mode)?,
+            Some(parent) if !parent.as_os_str().is_empty() => Self::open_or_create(parent, PARENT_MODE)?,
             _ => Self::open(Path::new("."))?,
         };
         parent.child_or_create(name, mode)
@@ -103,9 +107,16 @@ impl Dir {
         let created = rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode));
         created.map_err(|errno| self.error("create directory", name, errno))?;
         effect!(MakeDirectory(self.as_fd(), name, mode));
-        let child = self.child(name)?;
-        rustix::fs::fchmod(&child.fd, Mode::from_raw_mode(mode))
-            .map_err(|errno| self.error("set the mode of", name, errno))
+        let child = match self.child(name) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                // The umask took even its owner's rights away.
+                rustix::fs::chmodat(&self.fd, name, Mode::from_raw_mode(mode), AtFlags::empty())
+                    .map_err(|errno| self.error("set the mode of", name, errno))?;
+                self.child(name)?
+            }
+            child => child?,
+        };
+        child.set_own_mode(mode)
     }
 
     /// Opens a directory below this one. `relative` must not leave it, and no component may be a link.
@@ -260,6 +271,12 @@ impl Dir {
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(OsError::new("look at", &self.path.join(relative), errno)),
         }
+    }
+
+    /// Gives this directory exactly `mode`.
+    pub fn set_own_mode(&self, mode: u32) -> Result<()> {
+        rustix::fs::fchmod(&self.fd, Mode::from_raw_mode(mode))
+            .map_err(|errno| OsError::new("set the mode of", &self.path, errno))
     }
 
     /// What this directory itself is.

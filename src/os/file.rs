@@ -1,26 +1,75 @@
-//! Input files that a person named, and output files that a person asked for: paths as given, links followed.
+//! Files by their paths: settings, inputs that a person named, outputs that a person asked for. Paths as given, links followed.
 
+use super::dir::FileStat;
 use super::{OsError, Result};
 use crate::effect;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// Opens a regular file to read. A directory or device is refused with its kind in the message.
+/// Opens a regular file to read: settings, keys, what is ours. All else is refused with its kind in the message, and a pipe is not waited for.
 pub fn open(path: &Path) -> Result<File> {
-    let file = File::open(path).map_err(|source| OsError::new("open", path, source))?;
-    let metadata = file.metadata().map_err(|source| OsError::new("look at", path, source))?;
-    if metadata.is_dir() {
-        let source = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory, not a file");
-        return Err(OsError::new("read", path, source));
-    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        // What open(2) says of a socket.
+        Err(Errno::NXIO) => return Err(not_a_file(path, io::ErrorKind::InvalidInput, "socket or device")),
+        Err(errno) => return Err(OsError::new("open", path, errno)),
+    };
+    require_file(&file, path)?;
     Ok(file)
+}
+
+/// Opens what a person named to be read: a file, or a pipe, whose writer is waited for.
+pub fn open_input(path: &Path) -> Result<File> {
+    let file = File::open(path).map_err(|source| OsError::new("open", path, source))?;
+    match require_file(&file, path) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => Err(error),
+        _ => Ok(file),
+    }
+}
+
+/// Reads what a person named: a file or a pipe, of at most `limit` bytes.
+pub fn read_input(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    read_rest(open_input(path)?, path, limit)
+}
+
+/// What there is at `path`, links followed; None where there is nothing.
+pub fn stat(path: &Path) -> Result<Option<FileStat>> {
+    match rustix::fs::stat(path) {
+        Ok(stat) => Ok(Some(stat.into())),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(errno) => Err(OsError::new("look at", path, errno)),
+    }
+}
+
+/// Whether there is something at `path` that may be read as an input: anything but a directory.
+pub fn is_input(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_dir())
+}
+
+fn require_file(file: &File, path: &Path) -> Result<()> {
+    let kind = file.metadata().map_err(|source| OsError::new("look at", path, source))?.file_type();
+    let (error, found) = match kind {
+        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_dir() => (io::ErrorKind::IsADirectory, "directory"),
+        kind if kind.is_fifo() => (io::ErrorKind::InvalidInput, "pipe"),
+        kind if kind.is_socket() => (io::ErrorKind::InvalidInput, "socket"),
+        _ => (io::ErrorKind::InvalidInput, "device"),
+    };
+    Err(not_a_file(path, error, found))
+}
+
+fn not_a_file(path: &Path, kind: io::ErrorKind, found: &str) -> OsError {
+    OsError::new("read", path, io::Error::new(kind, format!("it is a {found}, not a file")))
 }
 
 /// Reads a whole file of at most `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    read_open(open(path)?, path, limit)
+    read_rest(open(path)?, path, limit)
 }
 
 /// Reads a whole file of at most `limit` bytes; None where there is none.
@@ -43,7 +92,7 @@ pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>> {
         let reason = format!("others may read or change it (mode {mode:04o}): `chmod 600` it");
         return Err(OsError::new("use", path, io::Error::other(reason)));
     }
-    read_open(file, path, limit)
+    read_rest(file, path, limit)
 }
 
 /// The permission bits of an open file.
@@ -52,8 +101,13 @@ pub fn mode(file: &File, path: &Path) -> Result<u32> {
     Ok(metadata.mode() & 0o7777)
 }
 
-/// Reads the rest of an open file, refusing more than `limit` bytes.
+/// Reads the rest of an open regular file, refusing more than `limit` bytes.
 pub fn read_open(file: File, path: &Path, limit: u64) -> Result<Vec<u8>> {
+    require_file(&file, path)?;
+    read_rest(file, path, limit)
+}
+
+fn read_rest(file: File, path: &Path, limit: u64) -> Result<Vec<u8>> {
     // Its length is a hint, not a promise: one byte more shows that it ends there.
     let length = file.metadata().map_or(0, |metadata| metadata.len().min(limit));
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(1));

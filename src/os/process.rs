@@ -94,7 +94,7 @@ impl Identity {
 /// How far a program that runs aside gives way: a busy agent doesn't notice it, and on a busy host it still comes to its end.
 const NICE_ASIDE: i32 = 10;
 
-/// A program to start or to become. Nothing of this process's environment is passed on but what is named here.
+/// A program to start or to become. It gets this process's environment, less `without`, and `environment` on top.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
     /// The file to execute.
@@ -339,6 +339,11 @@ pub fn own_arguments() -> Vec<OsString> {
 /// The user that this process acts as.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// The group that this process acts as.
+pub fn group() -> u32 {
+    rustix::process::getegid().as_raw()
 }
 
 /// A user's name where the host knows it, for messages and history; else the number.

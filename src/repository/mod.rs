@@ -12,6 +12,7 @@
 //! Files are only ever added until `timestamp.json` is replaced: a reader sees the old set or the new one.
 
 mod add;
+mod at_once;
 mod changes;
 mod chosen;
 mod delegate;

@@ -133,7 +133,7 @@ impl Repository {
     }
 
     /// Refuses a key that counts for nothing, before anything is signed with it.
-    fn may_sign(
+    pub(super) fn may_sign(
         &self,
         published: &Published,
         pending: &Pending,
@@ -313,7 +313,7 @@ fn counting<'a>(old: Option<&Signed<Root>>, new: &Signed<Root>, online: &[&'a dy
 }
 
 /// Refuses online keys that no client would count, before anything is signed with them.
-fn may_sign_online(root: &Signed<Root>, role: Role, online: &[&dyn Signer]) -> Result<(), RepositoryError> {
+pub(super) fn may_sign_online(root: &Signed<Root>, role: Role, online: &[&dyn Signer]) -> Result<(), RepositoryError> {
     let needed = Rule::of_root(root, role);
     let keys: Vec<_> = online.iter().map(|signer| signer.public()).collect();
     if needed.is_met_by(&keys) {

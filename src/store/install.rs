@@ -9,7 +9,7 @@ use super::preflight::{self, Hazards, Host, Obstacle};
 use super::receipt::Receipt;
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::file::{BundleReader, BundledRelease, Head, PayloadHeader};
-use crate::bundle::manifest::{Manifest, decompress};
+use crate::bundle::manifest::Manifest;
 use crate::bundle::member::ReleaseId;
 use crate::bundle::rebuild::rebuild;
 use crate::bundle::source::PayloadSource;
@@ -77,7 +77,7 @@ impl Approved {
     ) -> Result<Self> {
         let manifest_digest = Digest::of(&manifest_bytes);
         targets.require(&target::manifest(id), &manifest_digest).map_err(Report::from)?;
-        let manifest = decompress(&manifest_bytes).and_then(|text| Manifest::parse(&text)).map_err(Report::from)?;
+        let manifest = Manifest::decompressed(&manifest_bytes).map_err(Report::from)?;
         if manifest.id() != *id {
             return Err(StoreError::Mislabelled { listed: id.clone(), described: manifest.id() });
         }
@@ -179,21 +179,25 @@ fn installed(approved: Approved, fresh: bool) -> Installed {
 
 /// The metadata's verdict first, then the release that fits best, then its own files.
 fn choose(head: Head, authority: &dyn Authority, release: Option<&Release>, host: &Host) -> Result<Approved> {
-    let files: MetadataFiles = head.metadata.iter().map(|(name, bytes)| (name.to_string(), bytes.clone())).collect();
+    let Head { metadata, releases } = head;
+    // Of the small files of all releases those of one stay in memory.
+    let bundled = best(releases, release, host);
+    let files: MetadataFiles = metadata.into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect();
     let (targets, mut warnings) = authority.judge(&files)?;
-    let bundled = best(head, release, host)?;
+    drop(files);
+    let bundled = bundled?;
     targets.require(&target::manifest(&bundled.id), &bundled.manifest_digest).map_err(Report::from)?;
     targets.require(&target::payload(&bundled.id), &bundled.payload_digest).map_err(Report::from)?;
     warnings.extend(targets.check_sums_signature(&bundled.checksums, &bundled.signature).map_err(Report::from)?);
     Approved::new(&targets, &bundled.id, bundled.manifest, warnings)
 }
 
-fn best(head: Head, release: Option<&Release>, host: &Host) -> Result<BundledRelease> {
-    let there: Vec<String> = head.releases.iter().map(|bundled| bundled.id.to_string()).collect();
+fn best(releases: Vec<BundledRelease>, release: Option<&Release>, host: &Host) -> Result<BundledRelease> {
+    let there: Vec<String> = releases.iter().map(|bundled| bundled.id.to_string()).collect();
     let there = there.join(", ");
-    let ids: Vec<ReleaseId> = head.releases.iter().map(|bundled| bundled.id.clone()).collect();
+    let ids: Vec<ReleaseId> = releases.iter().map(|bundled| bundled.id.clone()).collect();
     let best = best_of(ids.iter(), release, host).cloned();
-    let found = head.releases.into_iter().find(|bundled| Some(&bundled.id) == best.as_ref());
+    let found = releases.into_iter().find(|bundled| Some(&bundled.id) == best.as_ref());
     found.ok_or_else(|| {
         let wanted = release.map_or_else(|| "any release".to_owned(), Release::to_string);
         StoreError::NothingFits { reason: format!("it does not hold {wanted}; it holds {there}") }

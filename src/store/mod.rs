@@ -13,6 +13,7 @@ pub mod incident;
 pub mod index;
 pub mod install;
 pub mod lease;
+pub mod owners;
 pub mod place;
 pub mod preflight;
 pub mod receipt;

@@ -2,9 +2,10 @@
 //!
 //! Rule: TUF specification §4.1 and <http://wiki.laptop.org/go/Canonical_JSON>. It is not JCS: only `\` and `"` are escaped.
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+pub use super::object::Object;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::fmt;
 
 /// A JSON value of which two readers cannot think differently. Keys are sorted by code point, as the canonical form wants.
@@ -24,14 +25,20 @@ pub enum Json {
     Object(Object),
 }
 
-/// The members of a JSON object.
-pub type Object = BTreeMap<String, Json>;
+/// Bytes that one file's values may take in memory. Stops small text of many tiny values, which takes many times its own size.
+const MEMORY_MAXIMUM_BYTES: usize = 16 << 20;
+
+/// Bytes that a value takes beside its text: itself, its key, and what the allocator adds.
+const VALUE_BYTES: usize = 96;
 
 impl Json {
     /// Reads one JSON value and nothing after it. The error says where and why, for people.
     /// Depth is limited by the parser (128), so that a few kilobytes of `[` cannot exhaust the stack.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|error| error.to_string())
+        let reader = Reader { left: &Cell::new(MEMORY_MAXIMUM_BYTES) };
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let json = reader.deserialize(&mut deserializer).and_then(|json| deserializer.end().map(|()| json));
+        json.map_err(|error| error.to_string())
     }
 
     /// The canonical form. Strings stand as they are apart from `\` and `"`, so this is not always valid JSON: it is for signing only.
@@ -125,15 +132,29 @@ impl Serialize for Json {
     }
 }
 
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor)
+/// Reads values while there is memory left for them.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    left: &'a Cell<usize>,
+}
+
+impl Reader<'_> {
+    fn take<E: de::Error>(self, text: &str) -> Result<(), E> {
+        let left = self.left.get().checked_sub(VALUE_BYTES + text.len());
+        self.left.set(left.ok_or_else(|| E::custom("there are too many values"))?);
+        Ok(())
     }
 }
 
-struct JsonVisitor;
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Json;
 
-impl<'de> Visitor<'de> for JsonVisitor {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
     type Value = Json;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,19 +162,22 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Json, E> {
+        self.take("")?;
         Ok(Json::Null)
     }
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<Json, E> {
+        self.take("")?;
         Ok(Json::Bool(value))
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Json, E> {
+        self.take("")?;
         Ok(Json::Integer(number))
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Json, E> {
-        i64::try_from(number).map(Json::Integer).map_err(|_| E::custom("number too large"))
+        self.visit_i64(i64::try_from(number).map_err(|_| E::custom("number too large"))?)
     }
 
     fn visit_f64<E: de::Error>(self, _: f64) -> Result<Json, E> {
@@ -161,31 +185,33 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Json, E> {
-        Ok(Json::String(text.to_owned()))
+        self.visit_string(text.to_owned())
     }
 
     fn visit_string<E: de::Error>(self, text: String) -> Result<Json, E> {
+        self.take(&text)?;
         Ok(Json::String(text))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Json, A::Error> {
+        self.take("")?;
         let mut items = Vec::new();
-        while let Some(item) = sequence.next_element()? {
+        while let Some(item) = sequence.next_element_seed(self)? {
             items.push(item);
         }
+        items.shrink_to_fit();
         Ok(Json::Array(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
-        let mut members = Object::new();
-        while let Some((key, value)) = map.next_entry::<String, Json>()? {
-            // Two readers that keep different ones of two equal keys would see two different documents under one signature.
-            if members.contains_key(&key) {
-                return Err(de::Error::custom(format!("duplicate key {key:?}")));
-            }
-            members.insert(key, value);
+        self.take("")?;
+        let mut members = Vec::new();
+        while let Some(key) = map.next_key::<String>()? {
+            self.take(&key)?;
+            members.push((key, map.next_value_seed(self)?));
         }
-        Ok(Json::Object(members))
+        // Two readers that keep different ones of two equal keys would see two different documents under one signature.
+        Object::unique(members).map(Json::Object).map_err(|key| de::Error::custom(format!("duplicate key {key:?}")))
     }
 }
 

@@ -6,8 +6,8 @@ pub const ROOT_BYTES_MAXIMUM: usize = 512 * 1024;
 pub const TIMESTAMP_BYTES_MAXIMUM: usize = 16 * 1024;
 /// Largest snapshot file in bytes. The timestamp need not announce its size (it may be signed by a stolen online key).
 pub const SNAPSHOT_BYTES_MAXIMUM: usize = 2 * 1024 * 1024;
-/// Largest targets file in bytes: some 20,000 releases. Stops a stolen online key from filling memory.
-pub const TARGETS_BYTES_MAXIMUM: usize = 16 * 1024 * 1024;
+/// Largest targets file in bytes: some 4,000 releases. Stops a stolen online key from filling memory.
+pub const TARGETS_BYTES_MAXIMUM: usize = 2 * 1024 * 1024;
 /// Most root files that are followed in one go. Stops an endless chain of roots (TUF §5.3.3); every further run goes on from there.
 pub const ROOT_ROTATIONS_MAXIMUM: u64 = 256;
 /// Most signatures on one file. Each costs a curve operation: stops a small file from costing minutes.
@@ -19,7 +19,7 @@ pub const KEYS_MAXIMUM: usize = 256;
 /// Most metadata files that a snapshot lists. Bounds the rollback comparison.
 pub const SNAPSHOT_FILES_MAXIMUM: usize = 16_384;
 /// Most targets in one role. Bounds memory, which parsed entries take several times more of than their text.
-pub const TARGETS_MAXIMUM: usize = 65_536;
+pub const TARGETS_MAXIMUM: usize = 8_192;
 /// Most roles that one role delegates to. Bounds the search for a target (TUF §5.6.7).
 pub const DELEGATED_ROLES_MAXIMUM: usize = 1_024;
 /// Most roles that the search for one target looks at. Stops a graph of delegations that never ends (TUF §5.6.7.1).

@@ -16,6 +16,7 @@ pub mod key;
 pub mod limits;
 pub mod metadata;
 pub mod minisign;
+pub mod object;
 pub mod pattern;
 pub mod publish;
 pub mod reader;

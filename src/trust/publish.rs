@@ -237,10 +237,10 @@ fn signature_list(signatures: BTreeMap<KeyId, String>) -> Json {
 }
 
 fn meta_file(file: &MetaFile) -> Json {
-    let mut members = Object::from([("version".to_owned(), number(file.version))]);
-    members.extend(file.length.map(|length| ("length".to_owned(), number(length))));
-    members.extend(file.hashes.as_ref().map(|digests| ("hashes".to_owned(), hashes(digests))));
-    Json::Object(members)
+    let version = ("version".to_owned(), number(file.version));
+    let length = file.length.map(|length| ("length".to_owned(), number(length)));
+    let hashes = file.hashes.as_ref().map(|digests| ("hashes".to_owned(), hashes(digests)));
+    Json::Object([version].into_iter().chain(length).chain(hashes).collect())
 }
 
 fn hashes(hashes: &Hashes) -> Json {

@@ -2,8 +2,9 @@
 
 use super::{BundleError, garbled};
 use crate::bundle::limits::{
-    BUNDLE_HEAD_MAXIMUM_BYTES, BUNDLE_METADATA_MAXIMUM, BUNDLE_RELEASES_MAXIMUM, MANIFEST_COMPRESSED_MAXIMUM_BYTES,
-    METADATA_MAXIMUM_BYTES, NOTE_MAXIMUM_BYTES,
+    BUNDLE_HEAD_MAXIMUM_BYTES, BUNDLE_METADATA_MAXIMUM, BUNDLE_METADATA_MAXIMUM_BYTES, BUNDLE_RELEASES_MAXIMUM,
+    MANIFEST_COMPRESSED_MAXIMUM_BYTES, NOTE_MAXIMUM_BYTES, ROOT_MAXIMUM_BYTES, SNAPSHOT_MAXIMUM_BYTES,
+    TARGETS_MAXIMUM_BYTES, TIMESTAMP_MAXIMUM_BYTES,
 };
 use crate::bundle::member::{MemberName, MetadataName, ReleaseFile, ReleaseId, payload_of_checksums};
 use crate::digest::Digest;
@@ -58,13 +59,17 @@ impl HeadBuilder {
         }
         self.last = Some(name.clone());
         self.bytes = self.bytes.saturating_add(size);
-        let limit = match name {
-            MemberName::Metadata(_) => METADATA_MAXIMUM_BYTES,
-            MemberName::Small(_, ReleaseFile::Manifest(_)) => MANIFEST_COMPRESSED_MAXIMUM_BYTES,
-            MemberName::Small(..) | MemberName::Hint | MemberName::Payload(..) => NOTE_MAXIMUM_BYTES,
+        let (limit, together) = match name {
+            MemberName::Metadata(name) => (metadata_maximum_bytes(name), BUNDLE_METADATA_MAXIMUM_BYTES),
+            MemberName::Small(_, ReleaseFile::Manifest(_)) => {
+                (MANIFEST_COMPRESSED_MAXIMUM_BYTES, BUNDLE_HEAD_MAXIMUM_BYTES)
+            }
+            MemberName::Small(..) | MemberName::Hint | MemberName::Payload(..) => {
+                (NOTE_MAXIMUM_BYTES, BUNDLE_HEAD_MAXIMUM_BYTES)
+            }
         };
         let full = self.metadata.len() > BUNDLE_METADATA_MAXIMUM || self.releases.len() > BUNDLE_RELEASES_MAXIMUM;
-        if size > limit || self.bytes > BUNDLE_HEAD_MAXIMUM_BYTES || full {
+        if size > limit || self.bytes > together || full {
             return Err(BundleError::TooLarge { member: name.to_string() });
         }
         Ok(())
@@ -104,6 +109,16 @@ impl HeadBuilder {
         }
         let releases: Result<Vec<_>, _> = self.releases.into_iter().map(PartialRelease::finish).collect();
         Ok(Head { metadata: self.metadata, releases: releases? })
+    }
+}
+
+/// The largest file of this name: as large as its role may be.
+fn metadata_maximum_bytes(name: &MetadataName) -> u64 {
+    match name {
+        MetadataName::Root(_) => ROOT_MAXIMUM_BYTES,
+        MetadataName::Timestamp => TIMESTAMP_MAXIMUM_BYTES,
+        MetadataName::Snapshot(_) => SNAPSHOT_MAXIMUM_BYTES,
+        MetadataName::Targets(_) | MetadataName::Delegated(..) => TARGETS_MAXIMUM_BYTES,
     }
 }
 

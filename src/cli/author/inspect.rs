@@ -1,8 +1,8 @@
 //! `sidle inspect`: what a bundle, manifest or metadata file holds, and what this host would say of it. It changes nothing.
 
 use crate::bundle::file::{BundleReader, BundledRelease, Head};
-use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
-use crate::bundle::manifest::{Guard, Manifest, decompress};
+use crate::bundle::limits::{MANIFEST_COMPRESSED_MAXIMUM_BYTES, TARGETS_MAXIMUM_BYTES};
+use crate::bundle::manifest::{Guard, Manifest};
 use crate::bundle::member::MetadataName;
 use crate::cli::facts::{Facts, size};
 use crate::cli::output::Lines;
@@ -12,14 +12,16 @@ use crate::digest::Digest;
 use crate::failure::Report;
 use crate::keyring::{Adoption, Judge, Keyring, KeyringError};
 use crate::os::clock;
+use crate::trust::canonical::Json;
 use crate::trust::{MetadataFiles, TrustedTargets, target};
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{Read as _, Seek as _};
 use std::path::PathBuf;
 
 /// Largest metadata file shown.
-const METADATA_BYTES_MAXIMUM: u64 = 16 * 1024 * 1024;
+const METADATA_BYTES_MAXIMUM: u64 = TARGETS_MAXIMUM_BYTES;
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const EXPECTED: &str = "a bundle file, a packed manifest.json.zst, or a file of metadata";
 
@@ -40,7 +42,7 @@ pub fn inspect(context: &Context, arguments: &InspectArguments) -> Result<Ended,
     file.rewind().map_err(failed)?;
     if start == ZSTD_MAGIC {
         let bytes = input::read(path, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?;
-        let manifest = Manifest::parse(&decompress(&bytes)?)?;
+        let manifest = Manifest::decompressed(&bytes)?;
         let text = Lines::from(manifest_facts(&manifest));
         let text = text.and("nothing vouches for a manifest alone: only its form was checked");
         context.output.result(text, json!({"kind": "manifest", "manifest": manifest_value(&manifest)}));
@@ -49,40 +51,57 @@ pub fn inspect(context: &Context, arguments: &InspectArguments) -> Result<Ended,
     } else {
         let (head, reader) = BundleReader::open(std::io::BufReader::with_capacity(1 << 20, file))?;
         reader.finish()?;
-        bundle(context, &head)?;
+        bundle(context, head)?;
     }
     Ok(Ended::Well)
 }
 
 /// Metadata as it stands in the file; whether it is to be trusted depends on the rest of its repository.
 fn metadata(context: &Context, bytes: &[u8], path: &std::path::Path) -> Result<(), Report> {
-    let parsed: Result<Value, _> = serde_json::from_slice(bytes);
-    let value = parsed.ok().filter(|value| value["signed"]["_type"].is_string());
-    let Some(value) = value else {
+    let file = Json::parse(bytes).ok();
+    let Some(signed) = file.as_ref().and_then(|file| member(file, "signed")).filter(|signed| has_type(signed)) else {
         return Err(usage(format!("cannot tell what {} is", path.display()), format!("name {EXPECTED}")));
     };
-    let signed = &value["signed"];
-    let text = |field: &Value| field.as_str().map_or_else(|| field.to_string(), str::to_owned);
+    let text = |field: &str| match member(signed, field) {
+        Some(Json::String(text)) => text.clone(),
+        other => String::from_utf8_lossy(&other.unwrap_or(&Json::Null).canonical()).into_owned(),
+    };
     let mut facts = Facts::new()
-        .with("role", text(&signed["_type"]))
-        .with("version", text(&signed["version"]))
-        .with("expires", text(&signed["expires"]))
+        .with("role", text("_type"))
+        .with("version", text("version"))
+        .with("expires", text("expires"))
         .with("fingerprint", Digest::of(bytes));
-    for name in signed["targets"].as_object().into_iter().flat_map(|targets| targets.keys()) {
-        facts.add("lists", name);
+    if let Some(Json::Object(targets)) = member(signed, "targets") {
+        targets.keys().for_each(|name| facts.add("lists", name));
     }
-    context.output.result(
-        Lines::from(facts).and("the signatures were not verified: that takes the rest of the repository"),
-        json!({"kind": "metadata", "fingerprint": Digest::of(bytes), "metadata": value}),
-    );
+    let text = Lines::from(facts).and("the signatures were not verified: that takes the rest of the repository");
+    context.output.result(text, Shown { kind: "metadata", fingerprint: Digest::of(bytes), metadata: file.as_ref() });
     Ok(())
 }
 
-fn bundle(context: &Context, head: &Head) -> Result<(), Report> {
-    let verdict = verdict(context, head)?;
+/// The same for programs.
+#[derive(Serialize)]
+struct Shown<'a> {
+    kind: &'static str,
+    fingerprint: Digest,
+    metadata: Option<&'a Json>,
+}
+
+fn member<'a>(of: &'a Json, name: &str) -> Option<&'a Json> {
+    if let Json::Object(members) = of { members.get(name) } else { None }
+}
+
+fn has_type(signed: &Json) -> bool {
+    matches!(member(signed, "_type"), Some(Json::String(_)))
+}
+
+fn bundle(context: &Context, Head { metadata, releases: bundled }: Head) -> Result<(), Report> {
+    let noted: Vec<(String, String)> =
+        metadata.iter().map(|(name, bytes)| (name.to_string(), note(name, bytes))).collect();
+    let verdict = verdict(context, metadata)?;
     let mut facts = Facts::new();
     let mut releases = Vec::new();
-    for bundled in &head.releases {
+    for bundled in &bundled {
         facts.add("release", &bundled.id);
         let standing = standing(&verdict, bundled);
         facts.add("  signature", standing.as_ref().map_or_else(Clone::clone, |()| "trusted by this host".to_owned()));
@@ -90,7 +109,7 @@ fn bundle(context: &Context, head: &Head) -> Result<(), Report> {
             facts.add("  minisign", minisigned(targets, bundled));
         }
         // Unverified bytes don't reach the decompressor: details are shown of what this host trusts.
-        let manifest = if standing.is_ok() { Some(Manifest::parse(&decompress(&bundled.manifest)?)?) } else { None };
+        let manifest = if standing.is_ok() { Some(Manifest::decompressed(&bundled.manifest)?) } else { None };
         if let Some(manifest) = &manifest {
             for (name, value) in details(manifest) {
                 facts.add(&format!("  {name}"), value);
@@ -101,23 +120,29 @@ fn bundle(context: &Context, head: &Head) -> Result<(), Report> {
             "manifest": manifest.as_ref().map(manifest_value),
         }));
     }
-    for (name, bytes) in &head.metadata {
-        let note =
-            if *name == MetadataName::Root(1) { format!("  fingerprint {}", Digest::of(bytes)) } else { String::new() };
+    for (name, note) in &noted {
         facts.add("metadata", format!("{name}{note}"));
     }
     facts.add(
         "whole",
         "yes: every name, size, digest and form; of signatures those that count were compared, see above",
     );
-    let names: Vec<String> = head.metadata.iter().map(|(name, _)| name.to_string()).collect();
+    let names: Vec<String> = noted.into_iter().map(|(name, _)| name).collect();
     context.output.result(facts, json!({"kind": "bundle", "releases": releases, "metadata": names}));
     Ok(())
 }
 
+/// The fingerprint of the root that a host pins.
+fn note(name: &MetadataName, bytes: &[u8]) -> String {
+    if *name == MetadataName::Root(1) { format!("  fingerprint {}", Digest::of(bytes)) } else { String::new() }
+}
+
 /// What this host makes of the bundle's metadata, without taking any of it up.
-fn verdict(context: &Context, head: &Head) -> Result<Result<TrustedTargets, String>, Report> {
-    let files: MetadataFiles = head.metadata.iter().map(|(name, bytes)| (name.to_string(), bytes.clone())).collect();
+fn verdict(
+    context: &Context,
+    metadata: Vec<(MetadataName, Vec<u8>)>,
+) -> Result<Result<TrustedTargets, String>, Report> {
+    let files: MetadataFiles = metadata.into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect();
     let unpinned = || Ok(Err("not verified: this host has no root pinned".to_owned()));
     let keyring = match Keyring::open(&context.layout.trust()) {
         Err(KeyringError::Unpinned { .. }) => return unpinned(),

@@ -9,4 +9,4 @@ mod which;
 pub use export::{ExportArguments, export, write as write_bundle};
 pub use inspect::{InspectArguments, inspect};
 pub use key::{KeyVerb, SigningArguments, key};
-pub use repo::{RepoVerb, add_files, publication_facts, repo};
+pub use repo::{RepoVerb, packed_files, publication_facts, repo};

@@ -69,7 +69,7 @@ impl Source {
     ) -> Result<Self, Report> {
         let text = what.to_string_lossy();
         let is_path = text.contains('/') || what.extension().is_some_and(|end| end == "sidle");
-        if is_path || crate::os::file::open(what).is_ok() {
+        if is_path || crate::os::file::is_input(what) {
             return Ok(Self::File(what.to_owned()));
         }
         if Dir::open(what).is_ok() && !repository::is_named(context, fetch)? {

@@ -5,7 +5,8 @@ use crate::cli::{Context, Ended, agents, instance_of};
 use crate::config::Settings;
 use crate::failure::Report;
 use crate::name::{InstanceName, PackageName};
-use crate::run::{RunError, RunRequest, RunRole, run as become_program};
+use crate::os::dir::Dir;
+use crate::run::{Passed, RunError, RunRequest, RunRole, run as become_program};
 use crate::store::{Store, StoreError};
 use crate::switch::files::InstanceFiles;
 use crate::version::Release;
@@ -38,16 +39,21 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
     let package = arguments.package;
     packages(context, Some(&package))?;
     let instance = instance_of(&package, arguments.instance.as_ref());
-    let (_, configuration) = Settings::read(&context.layout)?.instance(&context.layout, &instance)?;
+    let settings = Settings::read(&context.layout)?;
+    let (_, configuration) = settings.instance(&context.layout, &instance)?;
     let store = Store::new(&context.layout, &package);
     let current = store.current(&instance)?.filter(|_| arguments.release.is_none());
+    let role = if arguments.await_start { RunRole::Agent } else { RunRole::Tool };
+    let is_adopted = role == RunRole::Agent && Dir::open_if_exists(&context.layout.adoption(&instance))?.is_some();
+    let passed = if is_adopted { Passed::Everything } else { Passed::Named(settings.pass_environment(&instance)) };
     let mut request = RunRequest {
         release: arguments.release,
         instance,
         command: arguments.command,
         arguments: arguments.arguments,
         configuration,
-        role: if arguments.await_start { RunRole::Agent } else { RunRole::Tool },
+        passed,
+        role,
         registry: agents,
     };
     let failed = become_program(&store, &request);

@@ -1,213 +1,326 @@
-//! Text of strangers (unsigned metadata, signed names, titles of processes, reasons) reaches no terminal and no log as it is.
+//! What strangers, accidents and other people's settings leave on a host: refused by name, mended, or without effect.
 
-use crate::support::releases::members;
-use crate::support::stage::{Author, DEMO, Host, Ran, sidle, text};
-use serde_json::{Value, json};
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
+
+use crate::support::eventually;
+use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, sidle, text, two_releases};
+use serde_json::Value;
 use std::fs;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Command, Stdio};
 
-/// A line that looks like one of sidle's own.
-const FORGED: &str = "installed  demo-agent 9.9-9";
-/// A title for the terminal, a cleared screen, a line of its own, 8-bit controls, a changed direction, an invisible character.
-const HOSTILE: &str = "\u{1b}]0;PWNED\u{7}\u{1b}[2J\r\ninstalled  demo-agent 9.9-9\u{9b}2J\u{202e}\u{feff}\u{2028}";
+/// Somebody else.
+const STRANGER: u32 = 65534;
 
-/// Nothing in what a command printed moves the cursor, ends a line or begins one that looks like sidle's.
-#[track_caller]
-fn is_harmless(ran: &Ran) {
-    for output in [&ran.stdout, &ran.stderr] {
-        let bad = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{feff}\u{2028}".contains(c);
-        assert!(!output.contains(bad), "{output:?}");
-        assert!(!output.lines().any(|line| line.trim_start().starts_with(FORGED)), "{output:?}");
-        assert!(output.lines().all(|line| line.chars().count() < 10_000), "{} characters", output.len());
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+fn fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn ran(command: &mut Command) -> Ran {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    Ran {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 
-/// The same, where the hostile text is told.
-#[track_caller]
-fn tells_it(ran: &Ran) {
-    is_harmless(ran);
-    assert!(format!("{}{}", ran.stdout, ran.stderr).contains("\\u{1b}"), "{ran:?}");
+/// Runs `sidle`, which has to end within 10 s.
+fn in_time(host: &Host, arguments: &[&str]) -> Ran {
+    ran(Command::new("timeout").args(["10", SIDLE, "--root", text(&host.root())]).args(arguments))
 }
 
-/// The bundle with another content of a member.
-fn replaced(bundle: &Path, name: &str, content: &[u8]) -> Vec<u8> {
-    let bundle = fs::read(bundle).unwrap();
-    let mut made = Vec::new();
-    let all = members(&bundle);
-    for member in &all {
-        let whole = member.header.start..member.padding.end;
-        if member.name != name {
-            made.extend_from_slice(&bundle[whole]);
-            continue;
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused_by_name_and_nothing_waits_for_it() {
+    let host = Host::new(&Author::new());
+    let settings = host.path("etc/sidle/sidle.toml");
+    for path in [settings.clone(), host.path("etc/sidle/conf.d/more.toml"), host.path("var/lib/sidle/trust/floor.json")]
+    {
+        let was = fs::read(&path).ok();
+        let _ = fs::remove_file(&path);
+        fifo(&path);
+        let reader = if text(&path).contains("/trust/") { &["trust", "show"][..] } else { &["install", "demo-agent"] };
+        for arguments in [reader, &["doctor"]] {
+            let found = in_time(&host, arguments);
+            assert!(matches!(found.code, Some(1 | 2 | 6 | 7)), "{}: {found:?}", path.display());
+            let said = format!("{}{}", found.stdout, found.stderr);
+            assert!(said.contains(text(&path)) && said.contains("it is a pipe, not a file"), "{said}");
         }
-        let mut header = bundle[member.header.clone()].to_vec();
-        header[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
-        header[148..156].copy_from_slice(b"        ");
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-        header[148..156].copy_from_slice(format!("{sum:07o}\0").as_bytes());
-        made.extend(header);
-        made.extend_from_slice(content);
-        made.resize(made.len().next_multiple_of(512), 0);
+        fs::remove_file(&path).unwrap();
+        was.into_iter().for_each(|bytes| fs::write(&path, bytes).unwrap());
     }
-    made.extend_from_slice(&bundle[all.last().unwrap().padding.end..]);
-    made
-}
-
-/// Timestamps that nobody has signed.
-fn hostile_timestamps(author: &Author) -> Vec<Vec<u8>> {
-    let good: Value =
-        serde_json::from_slice(&fs::read(author.repository().join("metadata/timestamp.json")).unwrap()).unwrap();
-    let signature = json!({"keyid": HOSTILE, "sig": "aa"});
-    let mut doubled = good.clone();
-    doubled["signatures"] = json!([signature, signature]);
-    let mut named = good.clone();
-    named["signed"]["meta"] = json!({HOSTILE: {}});
-    let mut typed = good;
-    typed["signed"]["_type"] = json!(HOSTILE);
-    [doubled, named, typed].iter().map(|value| serde_json::to_vec(value).unwrap()).collect()
+    fs::remove_file(&settings).unwrap();
+    fs::create_dir(&settings).unwrap();
+    let found = in_time(&host, &["install", "demo-agent"]);
+    assert!(found.stderr.contains("it is a directory, not a file"), "{found:?}");
 }
 
 #[test]
-fn what_unsigned_metadata_says_reaches_no_terminal() {
+fn a_bundle_may_come_through_a_pipe() {
     let author = Author::new();
     let bundle = author.release("1.0", "good");
-    let host = Host::new(&author);
-    let repository = host.path("mirror");
-    let copied = Command::new("cp").arg("-r").arg(author.repository()).arg(&repository).status().unwrap();
-    assert!(copied.success());
-    for timestamp in hostile_timestamps(&author) {
-        let file = host.path("hostile.sidle");
-        fs::write(&file, replaced(&bundle, "metadata/timestamp.json", &timestamp)).unwrap();
-        for (verb, code) in [("inspect", 0), ("install", 7)] {
-            let ran = host.sidle(&[verb, text(&file)]);
-            assert_eq!(ran.code, Some(code), "{ran:?}");
-            tells_it(&ran);
+    for place in ["/dev/stdin", "pipe", "pipe.sidle"] {
+        let host = Host::new(&author);
+        let pipe = if place == "/dev/stdin" { place.to_owned() } else { text(&host.path(place)).to_owned() };
+        let line = if place == "/dev/stdin" {
+            "cat \"$1\" | \"$2\" --root \"$3\" install \"$4\""
+        } else {
+            fifo(Path::new(&pipe));
+            "cat \"$1\" >\"$4\" & \"$2\" --root \"$3\" install \"$4\""
+        };
+        let root = host.root();
+        ran(Command::new("timeout").args(["30", "sh", "-c", line, "sh", text(&bundle), SIDLE, text(&root), &pipe]))
+            .ok();
+    }
+}
+
+#[test]
+fn missing_parents_are_open_to_all_and_what_is_private_is_private_whatever_the_umask() {
+    let author = Author::new();
+    let repository = format!("file://{}", text(&author.repository()));
+    author.release("1.0", "good");
+    for umask in ["0", "0077", "0777"] {
+        let host = Host::bare();
+        let root = host.path("new/root");
+        let run = |arguments: &[&str]| {
+            let line = format!("umask {umask}; exec \"$0\" --root \"$@\"");
+            ran(Command::new("sh").args(["-c", &line, SIDLE, text(&root)]).args(arguments))
+        };
+        let pinned = author.repository().join("metadata/1.root.json");
+        run(&["trust", "pin", text(&pinned), "--fingerprint", &author.fingerprint()]).ok();
+        run(&["install", DEMO, "--repository", &repository]).ok();
+        for (path, wanted) in [
+            ("../../new", 0o755),
+            ("", 0o755),
+            ("var", 0o755),
+            ("var/cache", 0o755),
+            ("var/cache/sidle", 0o700),
+            ("var/lib/sidle/trust", 0o755),
+            ("opt", 0o755),
+            ("opt/sidle/demo-agent/versions", 0o755),
+            ("opt/sidle/demo-agent/staging", 0o700),
+        ] {
+            assert_eq!(mode(&root.join(path)), wanted, "umask {umask}: {path}");
         }
-        fs::write(repository.join("metadata/timestamp.json"), &timestamp).unwrap();
-        let online = format!("file://{}", text(&repository));
-        let ran = host.sidle(&["install", DEMO, "--repository", &online]);
-        assert_eq!(ran.code, Some(7), "{ran:?}");
-        tells_it(&ran);
-        let alone = host.path("timestamp.json");
-        fs::write(&alone, &timestamp).unwrap();
-        is_harmless(&host.sidle(&["inspect", text(&alone)]));
     }
 }
 
 #[test]
-fn names_in_signed_metadata_reach_no_terminal() {
-    let author = Author::new();
-    let host = Host::new(&author);
-    let role = json!({"name": HOSTILE, "keyids": ["a"], "threshold": 1, "terminating": false, "paths": [HOSTILE]});
-    let long = "x".repeat(200_000);
-    let signed = json!({
-        "_type": "targets", "version": HOSTILE, "expires": HOSTILE, "spec_version": "1.0.31",
-        "targets": {HOSTILE: {"length": 1, "hashes": {}}, long: {"length": 1, "hashes": {}}},
-        "delegations": {"keys": {}, "roles": [role]},
-    });
-    let file = host.path("targets.json");
-    fs::write(&file, json!({"signatures": [], "signed": signed}).to_string()).unwrap();
-    let ran = host.sidle(&["inspect", text(&file)]);
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    tells_it(&ran);
+fn what_an_agent_tells_is_written_by_the_agent_alone_whatever_the_umask() {
+    let (host, _author) = two_releases();
+    let program = host.path("careless");
+    fs::write(&program, format!("#!/bin/sh\numask 0\nexec {SIDLE} \"$@\"\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let _supervisor = host.supervise_by(&program);
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let seats = host.path(&format!("run/sidle/{DEMO}/gate/seats"));
+    let reports = || -> Vec<PathBuf> {
+        let found = fs::read_dir(&seats).into_iter().flatten().map(|entry| entry.unwrap().path());
+        found.filter(|path| text(path).ends_with(".json")).collect()
+    };
+    eventually(20, "a report of the agent", || if reports().is_empty() { Err(String::new()) } else { Ok(()) });
+    for path in reports() {
+        assert_eq!(mode(&path) & 0o022, 0, "{}", path.display());
+    }
+}
+
+fn findings(host: &Host) -> Vec<(String, String)> {
+    let found = host.sidle(&["--json", "doctor"]).json();
+    let list = |of: &Value, name: &str| of[name].as_array().cloned().unwrap_or_default();
+    let groups: Vec<Value> = list(&found, "examined").iter().flat_map(|one| list(one, "groups")).collect();
+    let all = groups.iter().flat_map(|group| group["findings"].as_array().cloned().unwrap_or_default());
+    let text = |finding: &Value, name: &str| finding[name].as_str().unwrap_or_default().to_owned();
+    all.map(|finding| (text(&finding, "id"), finding.to_string())).collect()
 }
 
 #[test]
-fn the_reason_of_a_hold_and_of_a_switch_reaches_no_terminal() {
+fn what_others_may_write_is_mended_where_it_is_ours_alone_and_told_where_it_is_not() {
+    let author = Author::new();
+    let (first, second) = (author.release("1.0", "good"), author.release("1.1", "good"));
+    let host = Host::new(&author);
+    host.install(&first).ok();
+    assert!(findings(&host).iter().all(|(id, _)| id != "foreign-ground"), "{:?}", findings(&host));
+    let staging = host.path(&format!("opt/sidle/{DEMO}/staging"));
+    fs::set_permissions(&staging, fs::Permissions::from_mode(0o777)).unwrap();
+    host.install(&second).ok();
+    assert_eq!(mode(&staging), 0o700);
+    let open = |path: &Path, bits| fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
+    for place in [format!("opt/sidle/{DEMO}"), "var/lib/sidle/trust".to_owned(), "etc/sidle/sidle.toml".to_owned()] {
+        let path = host.path(&place);
+        let was = mode(&path);
+        open(&path, was | 0o002);
+        let found = findings(&host);
+        let told = found.iter().find(|(id, _)| id == "foreign-ground");
+        assert!(
+            told.is_some_and(|(_, what)| what.contains(text(&path)) && what.contains("chmod")),
+            "{place}: {found:?}"
+        );
+        let refused = host.sidle(&["remove", DEMO, "1.0-1"]);
+        assert_eq!(refused.code, Some(7), "{place}: {refused:?}");
+        assert!(refused.stderr.contains("chmod"), "{refused:?}");
+        // Who only looks is not kept from it.
+        assert_eq!(host.sidle(&["list"]).code, Some(0), "{place}");
+        open(&path, was);
+    }
+    host.sidle(&["remove", DEMO, "1.0-1"]).ok();
+}
+
+#[test]
+fn what_belongs_to_somebody_else_is_refused_by_name() {
+    if !is_root() {
+        return;
+    }
     let author = Author::new();
     let bundle = author.release("1.0", "good");
     let host = Host::new(&author);
-    host.install(&bundle).ok();
-    let switched = host.sidle(&["switch", DEMO, "--no-wait", "--reason", HOSTILE]);
-    is_harmless(&switched);
-    tells_it(&host.sidle(&["hold", DEMO, "--reason", HOSTILE]));
-    for arguments in [&["status"][..], &["list"], &["switch", DEMO], &["restart", DEMO], &["doctor", DEMO]] {
-        is_harmless(&host.sidle(arguments));
+    for place in ["opt/sidle", &format!("opt/sidle/{DEMO}"), "var/lib/sidle/trust", "etc/sidle/sidle.toml"] {
+        let path = host.path(place);
+        if !path.exists() {
+            fs::create_dir_all(&path).unwrap();
+        }
+        std::os::unix::fs::chown(&path, Some(STRANGER), None).unwrap();
+        let refused = host.install(&bundle);
+        assert_eq!(refused.code, Some(7), "{place}: {refused:?}");
+        assert!(refused.stderr.contains(text(&path)) && refused.stderr.contains("chown"), "{refused:?}");
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
     }
-    tells_it(&host.sidle(&["status"]));
-    tells_it(&host.sidle(&["list"]));
-    let supervisor = host.supervise();
-    host.sidle(&["unhold", DEMO]).ok();
-    crate::support::eventually(20, "the switch is over", || {
-        let ran = host.sidle(&["history", DEMO]);
-        if ran.stdout.contains("#1") { Ok(()) } else { Err(ran.stdout) }
-    });
-    tells_it(&host.sidle(&["history", DEMO]));
-    tells_it(&host.sidle(&["history", DEMO, "--id", "1"]));
-    let log = supervisor.log();
-    is_harmless(&Ran { code: None, stdout: log, stderr: String::new() });
-}
-
-/// Ended when the test is.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-#[test]
-fn the_title_of_a_process_reaches_no_terminal() {
-    let author = Author::new();
-    let bundle = author.release("1.0", "good");
-    let host = Host::new(&author);
     host.install(&bundle).ok();
-    let tree = host.path("opt/sidle/demo-agent/versions/1.0-1");
-    let holder = Command::new("sleep").arg0(HOSTILE).arg("1000").current_dir(tree).spawn().unwrap();
-    let _holder = Ended(holder);
-    let removed = host.sidle(&["remove", DEMO, "1.0-1"]);
-    assert_eq!(removed.code, Some(12), "{removed:?}");
-    tells_it(&removed);
-    tells_it(&host.sidle(&["collect", DEMO, "--keep", "0"]));
-    is_harmless(&host.sidle(&["doctor", DEMO]));
+    let run = host.path(&format!("run/sidle/{DEMO}"));
+    fs::create_dir_all(&run).unwrap();
+    std::os::unix::fs::chown(&run, Some(STRANGER), None).unwrap();
+    let refused = ran(Command::new("timeout").args(["10", SIDLE, "--root", text(&host.root()), "supervise", DEMO]));
+    assert_eq!(refused.code, Some(7), "{refused:?}");
+    assert!(refused.stderr.contains(text(&run)) && refused.stderr.contains("chown"), "{refused:?}");
 }
 
 #[test]
-fn settings_with_long_lines_are_told_in_short_ones() {
-    let author = Author::new();
-    let host = Host::new(&author);
-    let line = format!("probatoin = \"{}\u{9b}\"\n", "x".repeat(200_000));
-    fs::write(host.path("etc/sidle/conf.d/long.toml"), line).unwrap();
-    let ran = host.sidle(&["switch", DEMO, "1.0-1"]);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
-    is_harmless(&ran);
-    assert!(ran.stderr.len() < 20_000, "{}", ran.stderr.len());
-    assert!(ran.stderr.contains("long.toml") && ran.stderr.contains("probatoin"), "{ran:?}");
-}
-
-#[test]
-fn a_file_name_reaches_no_terminal() {
+fn a_clock_before_the_pinned_root_is_told_and_the_roots_time_counts() {
+    use crate::support::repositories::RepoBuilder;
+    use jiff::{SignedDuration, Timestamp};
+    let later = Timestamp::now().checked_add(SignedDuration::from_hours(24 * 60)).unwrap();
+    let builder = RepoBuilder::new(later);
     let host = Host::bare();
-    let name: PathBuf = host.path(&format!("{HOSTILE}.sidle"));
-    tells_it(&sidle(&["inspect", text(&name)], &[]));
-    // Arguments that the grammar refuses, too.
-    let ran = sidle(&["list", "\u{1b}[2J"], &[]);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
-    is_harmless(&ran);
+    let root = builder.path().join("metadata/1.root.json");
+    let pinned = host.sidle(&["trust", "pin", text(&root), "--fingerprint", &builder.fingerprint.to_string()]);
+    assert_eq!(pinned.code, Some(0), "{pinned:?}");
+    let dates = [&later.to_string()[..10], &Timestamp::now().to_string()[..10]];
+    assert!(dates.iter().all(|date| pinned.stderr.contains(date)), "{pinned:?}");
+    let shown = host.sidle(&["--json", "trust", "show"]).json();
+    assert_eq!(shown["last_seen"].as_str().map(|seen| &seen[..10]), Some(dates[0]), "{shown}");
+    // What had expired when the root was signed is not fresh because this host's clock says so.
+    let found = findings(&host);
+    assert!(found.iter().any(|(id, _)| id == "clock-behind"), "{found:?}");
 }
 
 #[test]
-fn a_minisign_signature_by_a_stranger_is_called_that_and_nothing_that_was_not_compared_is_called_whole() {
+fn a_release_gets_nothing_of_the_callers_environment_that_loaders_and_interpreters_obey() {
     let author = Author::new();
-    let bundle = author.release("1.0", "good");
-    let stranger = author.directory().join("stranger.pem");
-    let stranger = sidle::signer::FileSigner::create(&stranger, None).unwrap();
-    let content = fs::read(&bundle).unwrap();
-    let of = |end: &str| members(&content).into_iter().find(|member| member.name.ends_with(end)).unwrap();
-    let list = &content[of("SHA256SUMS").content];
-    let signed = sidle::trust::minisign::sign(&stranger, list).unwrap();
+    let bundle = author.release_with("1.0", |tree| {
+        fs::write(tree.join("bin/demo-agent"), "#!/bin/sh\nexec /usr/bin/env\n").unwrap();
+    });
     let host = Host::new(&author);
-    let file = host.path("strange.sidle");
-    fs::write(&file, replaced(&bundle, &of(".minisig").name, signed.as_bytes())).unwrap();
-    let seen = host.sidle(&["inspect", text(&file)]).ok();
-    assert!(seen.contains("does not sign for this repository") && !seen.contains("every byte"), "{seen}");
-    let installed = host.install(&file);
-    assert!(installed.stderr.contains("does not sign for this repository now"), "{installed:?}");
-    assert!(!installed.stderr.contains("no longer"), "{installed:?}");
-    let good = host.sidle(&["inspect", text(&bundle)]).ok();
-    assert!(good.contains("by a key that signs for this repository"), "{good}");
+    host.install(&bundle).ok();
+    let bad = [
+        "LD_LIBRARY_PATH",
+        "GCONV_PATH",
+        "GLIBC_TUNABLES",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONSTARTUP",
+        "PERL5LIB",
+        "RUBYLIB",
+        "RUBYOPT",
+        "BASH_ENV",
+        "ENV",
+        "MALLOC_CHECK_",
+        "SIDLE_GATE",
+        "NODE_OPTIONS",
+        "JAVA_TOOL_OPTIONS",
+    ];
+    let variables: Vec<(&str, &str)> = bad.iter().map(|name| (*name, "/nowhere")).chain([("KEPT", "yes")]).collect();
+    let run = |host: &Host| host.sidle_with(&["run", DEMO, "demo-agent", "--release", "1.0-1"], &variables).ok();
+    let passed = run(&host);
+    assert!(passed.contains("KEPT=yes") && passed.contains("PATH="), "{passed}");
+    for name in bad {
+        assert!(!passed.lines().any(|line| line.starts_with(&format!("{name}="))), "{name} came through: {passed}");
+    }
+    let settings = format!("[instances.{DEMO}]\npass_environment = [\"LD_LIBRARY_PATH\", \"PYTHONPATH\"]\n");
+    fs::write(host.path("etc/sidle/conf.d/environment.toml"), settings).unwrap();
+    let passed = run(&host);
+    assert!(passed.contains("LD_LIBRARY_PATH=/nowhere") && passed.contains("PYTHONPATH=/nowhere"), "{passed}");
+    assert!(!passed.contains("PYTHONHOME="), "{passed}");
+}
+
+#[test]
+fn a_mirror_removes_nothing_that_was_never_a_copy() {
+    let author = Author::new();
+    author.release("1.0", "good");
+    let host = Host::new(&author);
+    let (copy, url) = (host.path("copy"), format!("file://{}", text(&author.repository())));
+    let mirror = || host.sidle(&["--json", "mirror", text(&copy), "--repository", &url, "--delete"]);
+    let own = ["metadata/thesis.txt", "metadata/9.targets.json", "targets/photos/a.jpg", "targets/demo-agent/notes"];
+    for path in own {
+        fs::create_dir_all(copy.join(path).parent().unwrap()).unwrap();
+        fs::write(copy.join(path), "mine").unwrap();
+    }
+    fs::create_dir_all(copy.join("targets/empty")).unwrap();
+    let first = mirror();
+    assert_eq!((first.code, first.json()["removed"].as_array().unwrap().len()), (Some(0), 0), "{first:?}");
+    author.release("1.1", "good");
+    sidle(&["repo", "withdraw", text(&author.repository()), "demo-agent@1.0-1", "--reason", "bad"], &[]).ok();
+    sidle(&["repo", "publish", text(&author.repository()), "--key", text(&author.key())], &[]).ok();
+    let second = mirror().json();
+    let removed = second["removed"].to_string();
+    assert!(removed.contains("targets/demo-agent/1.0-1/") && removed.contains("targets.json"), "{removed}");
+    assert!(!copy.join("targets/demo-agent/1.0-1").exists(), "emptied directories of ours go, too");
+    for path in own {
+        assert!(copy.join(path).exists() && !removed.contains(path), "{path}: {removed}");
+    }
+    assert!(copy.join("targets/empty").exists());
+    fs::write(copy.join(".sidle-mirror"), "{").unwrap();
+    let spoiled = mirror();
+    assert_eq!(spoiled.code, Some(6), "{spoiled:?}");
+    assert!(spoiled.stdout.contains(".sidle-mirror") && spoiled.stdout.contains("\"hint\":\"remove"), "{spoiled:?}");
+}
+
+#[test]
+fn a_pack_with_a_wrong_key_leaves_nothing_in_the_repository() {
+    let author = Author::new();
+    author.release("1.0", "good");
+    let (directory, repository) = (author.directory().to_owned(), author.repository());
+    let wrong = directory.join("wrong.pem");
+    sidle(&["key", "new", text(&wrong)], &[]).ok();
+    let before = crate::support::repositories::snapshot_of(&repository);
+    let (tree, recipe) = (directory.join("tree-1.0"), directory.join("1.0.toml"));
+    let pack = |key: &Path| {
+        let to = [text(&repository).to_owned(), text(&directory.join("x.sidle")).to_owned()];
+        let words = [
+            "pack",
+            text(&recipe),
+            "--version",
+            "5.0",
+            "--tree",
+            text(&tree),
+            "--repo",
+            &to[0],
+            "--key",
+            text(key),
+            "-o",
+            &to[1],
+        ];
+        sidle(&words, &[])
+    };
+    let refused = pack(&wrong);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(crate::support::repositories::snapshot_of(&repository) == before, "something stays of 5.0: {refused:?}");
+    pack(&author.key()).ok();
 }

@@ -23,6 +23,7 @@ use crate::trust::Signer;
 use crate::trust::publish::Lifetimes;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// `sidle repo`
@@ -143,7 +144,8 @@ fn add(context: &Context, arguments: &AddArguments) -> Result<Ended, Report> {
         }
     };
     let mut repository = Repository::open(&arguments.directory)?;
-    let added = add_files(&mut repository, &manifest, &payload)?;
+    let (manifest, mut payload) = packed_files(&manifest, &payload)?;
+    let added = repository.add(&manifest, &mut payload)?;
     if arguments.frame_files {
         let (Added::Staged(id) | Added::Already(id)) = &added;
         repository.write_frame_files(id)?;
@@ -158,12 +160,10 @@ fn add(context: &Context, arguments: &AddArguments) -> Result<Ended, Report> {
     Ok(ended)
 }
 
-/// Takes the two files of a packed release into a repository.
-pub fn add_files(repository: &mut Repository, manifest: &Path, payload: &Path) -> Result<Added, Report> {
+/// The two files of a packed release: its manifest's bytes, and its payload to be read.
+pub fn packed_files(manifest: &Path, payload: &Path) -> Result<(Vec<u8>, File), Report> {
     const EXPECTED: &str = "a directory that `sidle pack` filled, or a manifest and its payload";
-    let manifest = input::read(manifest, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?;
-    let mut payload = input::open(payload, EXPECTED)?;
-    Ok(repository.add(&manifest, &mut payload)?)
+    Ok((input::read(manifest, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?, input::open(payload, EXPECTED)?))
 }
 
 fn publish(context: &Context, arguments: &PublishArguments) -> Result<Ended, Report> {

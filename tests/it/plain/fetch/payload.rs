@@ -313,6 +313,21 @@ fn fetch_remembers_a_payload_that_no_mirror_has_whole() {
         fetcher.forget_broken(&release.payload).unwrap();
         assert!(fetcher.frames(&release.name, &release.payload, &large).is_ok());
     });
+    // Blame is the mirror's, not the release's: another one is asked, also one that is named first or only now; the one to blame is not.
+    fs::write(&path, vec![0; release.bytes.len()]).unwrap();
+    let good = tempfile::tempdir().unwrap();
+    let copied =
+        std::process::Command::new("cp").arg("-a").arg(release.repo.path().join(".")).arg(good.path()).status();
+    assert!(copied.unwrap().success());
+    fs::write(good.path().join(path.strip_prefix(release.repo.path()).unwrap()), &release.bytes).unwrap();
+    let good = mirror(&format!("file://{}", good.path().display()));
+    let client = Client::new();
+    client.frames(&broken, &release, &large).unwrap_err();
+    client.frames(&settings(vec![release.directory(), good.clone()]), &release, &large).unwrap();
+    assert_eq!(client.evil().len(), 1, "it was asked again: {:?}", client.notices.borrow());
+    let client = Client::new();
+    client.frames(&broken, &release, &large).unwrap_err();
+    client.frames(&settings(vec![good]), &release, &large).unwrap();
     // A mirror that only can't be reached may have it: nothing is remembered.
     fs::write(&path, vec![0; release.bytes.len()]).unwrap();
     let unknown = settings(vec![release.directory(), mirror("http://127.0.0.1:9")]);

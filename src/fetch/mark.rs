@@ -1,0 +1,71 @@
+//! What a copy of a repository has of sidle: `.sidle-mirror` in its directory names every file that metadata named in any run. Only these are ever
+//! removed: a directory may hold more than the copy.
+
+use super::error::FetchError;
+use crate::os::dir::Dir;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Its name in the directory of the copy.
+const NAME: &str = ".sidle-mirror";
+const MODE: u32 = 0o644;
+const SCHEMA: u32 = 1;
+/// Largest one read: some 100,000 files.
+const BYTES_MAXIMUM: u64 = 32 << 20;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    schema: u32,
+    files: BTreeSet<PathBuf>,
+}
+
+/// The files of a copy, below its directory.
+#[derive(Debug, Default)]
+pub(super) struct Mark {
+    files: BTreeSet<PathBuf>,
+}
+
+impl Mark {
+    /// What earlier runs noted; nothing where there was none.
+    pub(super) fn read(directory: &Dir) -> Result<Self, FetchError> {
+        let Some(bytes) = directory.read_if_exists(NAME, BYTES_MAXIMUM)? else { return Ok(Self::default()) };
+        let damaged = |reason: String| FetchError::Mark { path: directory.path().join(NAME), reason };
+        let stored: Stored = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if stored.schema != SCHEMA {
+            return Err(damaged(format!("its schema is {}, and only {SCHEMA} is known", stored.schema)));
+        }
+        Ok(Self { files: stored.files })
+    }
+
+    /// Notes files, on the disk before they are written.
+    pub(super) fn add(&mut self, directory: &Dir, files: impl IntoIterator<Item = PathBuf>) -> Result<(), FetchError> {
+        let before = self.files.len();
+        self.files.extend(files);
+        if self.files.len() == before { Ok(()) } else { self.store(directory) }
+    }
+
+    /// Forgets files that are gone.
+    pub(super) fn forget(&mut self, directory: &Dir, files: &BTreeSet<PathBuf>) -> Result<(), FetchError> {
+        let before = self.files.len();
+        self.files.retain(|file| !files.contains(file));
+        if self.files.len() == before { Ok(()) } else { self.store(directory) }
+    }
+
+    /// Whether the file was ever the copy's.
+    pub(super) fn has(&self, file: &Path) -> bool {
+        self.files.contains(file)
+    }
+
+    /// Whether a file below the directory was ever the copy's.
+    pub(super) fn has_below(&self, directory: &Path) -> bool {
+        self.files.range(directory.to_owned()..).next().is_some_and(|file| file.starts_with(directory))
+    }
+
+    fn store(&self, directory: &Dir) -> Result<(), FetchError> {
+        let stored = Stored { schema: SCHEMA, files: self.files.clone() };
+        let text = serde_json::to_vec(&stored).expect("paths of a copy are text");
+        Ok(directory.write_atomic(NAME, &text, MODE)?)
+    }
+}

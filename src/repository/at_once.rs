@@ -1,0 +1,67 @@
+//! Adds a release and publishes it at once: what can't be published is taken back, so that nobody publishes it later by accident.
+
+use super::add::Added;
+use super::pending::Pending;
+use super::publish::{Publication, PublishKeys, may_sign_online};
+use super::published::Published;
+use super::{Repository, RepositoryError, TARGETS};
+use crate::bundle::member::ReleaseId;
+use crate::trust::Role;
+use crate::trust::publish::Lifetimes;
+use jiff::Timestamp;
+use std::io::Read;
+use std::path::Path;
+
+impl Repository {
+    /// Stages a packed release, as [`Repository::add`] does, and publishes. The keys are looked at before anything is added; where publishing
+    /// fails all the same, what was added goes again.
+    pub fn add_and_publish(
+        &mut self,
+        (manifest_bytes, payload): (&[u8], &mut dyn Read),
+        keys: PublishKeys<'_>,
+        lifetimes: &Lifetimes,
+        now: Timestamp,
+    ) -> Result<(Added, Publication), RepositoryError> {
+        let published = Published::load(&self.directory)?;
+        let pending = Pending::load(&self.directory, &published)?;
+        self.may_sign(&published, &pending, &[keys.targets])?;
+        if let (Some(root), None) = (&published.root, &pending.root) {
+            for role in [Role::Snapshot, Role::Timestamp] {
+                may_sign_online(root, role, &[keys.online])?;
+            }
+        }
+        let added = self.add(manifest_bytes, payload)?;
+        match self.publish(keys, lifetimes, now) {
+            Ok(publication) => Ok((added, publication)),
+            Err(error) => {
+                if let Added::Staged(id) = &added {
+                    self.take_back(id, &pending)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Undoes an `add` that was not published. `pending`: what waited for signatures before it.
+    fn take_back(&mut self, id: &ReleaseId, pending: &Pending) -> Result<(), RepositoryError> {
+        let published = Published::load(&self.directory)?;
+        if self.state.releases.get(id).is_none_or(|files| published.lists(id, files)) {
+            return Ok(());
+        }
+        self.state.releases.remove(id);
+        self.state.store(&self.directory)?;
+        pending.store(&self.directory)?;
+        let package = Path::new(TARGETS).join(id.package.as_str());
+        let release = package.join(id.release.to_string());
+        self.directory.beneath(&release)?.remove_tree(id.platform.to_string())?;
+        let parents =
+            [(package, id.release.to_string()), (Path::new(TARGETS).to_owned(), id.package.as_str().to_owned())];
+        for (parent, name) in parents {
+            let parent = self.directory.beneath(&parent)?;
+            if parent.child(&name)?.names()?.is_empty() {
+                parent.remove_tree(&name)?;
+            }
+        }
+        Ok(())
+    }
+}

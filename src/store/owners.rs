@@ -1,0 +1,164 @@
+//! Whose the places are that sidle works in. What somebody else owns, or may write to, can be anything by the time that it is used.
+
+use crate::layout::{self, Layout};
+use crate::os::dir::{Dir, FileKind, FileStat};
+use crate::os::{OsError, file, process};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+const ROOT: u32 = 0;
+const GROUP: &str = "a group";
+/// The mode of what nobody else may look into.
+const CLOSED_DIRECTORY: u32 = 0o700;
+
+/// A place that is not ours alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreign {
+    path: PathBuf,
+    why: Why,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Why {
+    /// Its owner is neither root nor the caller.
+    Owner { name: String, number: u32 },
+    /// These may write to it.
+    Writable { by: &'static str, mode: u32 },
+}
+
+impl Foreign {
+    /// Whether to work there is to trust somebody else. A group was given its right by somebody who may: that is told, and no more.
+    pub fn is_refused(&self) -> bool {
+        !matches!(self.why, Why::Writable { by: GROUP, .. })
+    }
+
+    /// What to do about it.
+    pub fn remedy(&self) -> String {
+        let path = self.path.display();
+        match &self.why {
+            Why::Owner { .. } => format!("look at what is in it, then `chown root: {path}`"),
+            Why::Writable { .. } => format!("look at what is in it, then `chmod go-w {path}`"),
+        }
+    }
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.why {
+            Why::Owner { name, number } => write!(formatter, "{path} belongs to {name} (user {number})"),
+            Why::Writable { by, mode } => write!(formatter, "{path} may be written to by {by} (mode {mode:04o})"),
+        }
+    }
+}
+
+/// Everything of ours below the root that is not ours alone.
+pub fn look(layout: &Layout) -> Result<Vec<Foreign>, OsError> {
+    let mut foreign = Vec::new();
+    for path in places(layout)? {
+        foreign.extend(look_at(&path)?);
+    }
+    Ok(foreign)
+}
+
+/// Whether one place is not ours alone; None also where there is nothing.
+pub fn look_at(path: &Path) -> Result<Option<Foreign>, OsError> {
+    let why = file::stat(path)?.and_then(|stat| judge(&stat, process::user(), process::group()));
+    Ok(why.map(|why| Foreign { path: path.to_owned(), why }))
+}
+
+/// Closes the place of a package in which releases come and go, where others may look into it or write to it.
+pub fn close_staging(layout: &Layout) -> Result<(), OsError> {
+    for package in directories_in(&layout.packages())? {
+        let staging = package.join(layout::STAGING);
+        let open = file::stat(&staging)?.filter(|stat| stat.uid == process::user() && stat.mode != CLOSED_DIRECTORY);
+        if open.is_some_and(|stat| stat.kind == FileKind::Directory) {
+            Dir::open(&package)?.child(layout::STAGING)?.set_own_mode(CLOSED_DIRECTORY)?;
+        }
+    }
+    Ok(())
+}
+
+/// A group's right to write is somebody else's right, unless it is root's own group, or the caller's in which a plain user works.
+fn judge(stat: &FileStat, user: u32, group: u32) -> Option<Why> {
+    let mode = stat.mode;
+    if stat.uid != ROOT && stat.uid != user {
+        return Some(Why::Owner { name: process::user_name(stat.uid), number: stat.uid });
+    }
+    if mode & 0o002 != 0 {
+        return Some(Why::Writable { by: "everybody", mode });
+    }
+    let is_own_group = stat.gid == ROOT || (user != ROOT && stat.gid == group);
+    (mode & 0o020 != 0 && !is_own_group).then_some(Why::Writable { by: GROUP, mode })
+}
+
+fn places(layout: &Layout) -> Result<Vec<PathBuf>, OsError> {
+    let (settings, state) = (layout.settings(), layout.state());
+    let fragments = settings.join("conf.d");
+    let mut places = vec![settings.join("sidle.toml"), layout.packages(), layout.trust(), layout.cache()];
+    places.extend(entries_in(&fragments)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "toml")));
+    places.extend([settings, fragments]);
+    for package in directories_in(&layout.packages())? {
+        places.extend([layout::VERSIONS, layout::STAGING].map(|name| package.join(name)));
+        places.push(package);
+    }
+    places.extend(directories_in(&state)?);
+    places.extend(directories_in(&layout.instances())?);
+    let run = layout.root().join("run/sidle");
+    places.extend(directories_in(&run)?);
+    places.extend([state, run]);
+    places.sort();
+    places.dedup();
+    Ok(places)
+}
+
+fn entries_in(path: &Path) -> Result<Vec<PathBuf>, OsError> {
+    let Some(directory) = Dir::open_if_exists(path)? else { return Ok(Vec::new()) };
+    Ok(directory.names()?.into_iter().map(|name| path.join(name)).collect())
+}
+
+fn directories_in(path: &Path) -> Result<Vec<PathBuf>, OsError> {
+    let Some(directory) = Dir::open_if_exists(path)? else { return Ok(Vec::new()) };
+    let directories = directory.entries()?.into_iter().filter(|(_, kind)| *kind == FileKind::Directory);
+    Ok(directories.map(|(name, _)| path.join(name)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_own_group_and_a_users_own_group_may_write_and_nobody_else() {
+        let stat = |uid, gid, mode| FileStat {
+            kind: FileKind::Directory,
+            mode,
+            size: 0,
+            uid,
+            gid,
+            device: 0,
+            inode: 0,
+            links: 1,
+            mtime: (0, 0),
+            ctime: (0, 0),
+        };
+        for (good, stat) in [
+            (true, stat(0, 0, 0o755)),
+            (true, stat(0, 0, 0o775)),
+            (true, stat(0, 100, 0o755)),
+            (false, stat(0, 100, 0o775)),
+            (false, stat(0, 0, 0o757)),
+            (false, stat(1000, 0, 0o755)),
+        ] {
+            assert_eq!(judge(&stat, 0, 0).is_none(), good, "root: {stat:?}");
+        }
+        for (good, stat) in [
+            (true, stat(1000, 1000, 0o775)),
+            (true, stat(0, 0, 0o755)),
+            (false, stat(1000, 100, 0o775)),
+            (false, stat(1000, 1000, 0o777)),
+            (false, stat(1001, 1000, 0o755)),
+        ] {
+            assert_eq!(judge(&stat, 1000, 1000).is_none(), good, "a plain user: {stat:?}");
+        }
+    }
+}
