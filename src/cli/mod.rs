@@ -247,6 +247,9 @@ fn stand_on_own_ground(verb: &Verb, layout: &Layout) -> Result<(), Report> {
         Verb::Supervise(arguments) => owners::look_at(&layout.run(arguments.instance()))?,
         _ => None,
     };
+    if brings {
+        owners::close_staging(layout)?;
+    }
     let all = if brings { owners::look(layout)? } else { Vec::new() };
     if let Some(foreign) = all.into_iter().chain(own_run).find(owners::Foreign::is_refused) {
         return Err(Report {
@@ -256,7 +259,7 @@ fn stand_on_own_ground(verb: &Verb, layout: &Layout) -> Result<(), Report> {
             hint: Some(foreign.remedy()),
         });
     }
-    if brings { Ok(owners::close_staging(layout)?) } else { Ok(()) }
+    Ok(())
 }
 
 fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
