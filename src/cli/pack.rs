@@ -13,7 +13,7 @@ use crate::name::PackageName;
 use crate::os::dir::Dir;
 use crate::os::process::Program;
 use crate::os::{clock, environment, file, host};
-use crate::repository::{Added, Repository};
+use crate::repository::{Added, Repository, RepositoryError};
 use crate::trust::publish::Lifetimes;
 use crate::version::Version;
 use clap::Args;
@@ -166,11 +166,22 @@ fn plan(arguments: &PackArguments) -> Result<Plan, Report> {
     let extension = if arguments.repo.is_some() { ".sidle" } else { "" };
     let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}{extension}")));
     let mut previous = Vec::new();
-    // What is published into a repository comes after what that has. One that can't be read is told of where it is needed.
+    // What is published into a repository comes after what that has. Where there is none, that is told where it is needed.
     let earlier = arguments.repo.as_ref().filter(|_| arguments.previous.is_empty());
-    for path in arguments.previous.iter().chain(earlier.filter(|path| Repository::open(path).is_ok())) {
+    let is_there = |path: &PathBuf| match Repository::open(path) {
+        Ok(_) => Ok(true),
+        Err(RepositoryError::NoRepository { .. }) => Ok(false),
+        Err(error) => Err(Report::from(error)),
+    };
+    let earlier = match earlier {
+        Some(path) => is_there(path)?.then_some(path),
+        None => None,
+    };
+    for path in arguments.previous.iter().chain(earlier) {
         previous.extend(manifests(path, &recipe.package)?);
     }
+    // No release comes after itself: packed once more, after a failure, it has the same bytes.
+    previous.retain(|manifest| (&manifest.version, manifest.revision) != (&arguments.version, arguments.revision));
     let level = arguments.level.unwrap_or(if arguments.release { LEVEL_RELEASE } else { LEVEL_DEFAULT });
     Ok(Plan { recipe, home, name, output, previous, epoch: source_date_epoch()?, level })
 }

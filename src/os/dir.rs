@@ -375,8 +375,10 @@ impl Dir {
 
     /// Bytes that the files below take, links counted as themselves.
     pub fn content_bytes(&self) -> Result<u64> {
-        let failed =
-            |error: fs_extra::error::Error| OsError::new("measure", &self.path, io::Error::other(error.to_string()));
+        let failed = |error: fs_extra::error::Error| match error.kind {
+            fs_extra::error::ErrorKind::Io(source) => OsError::new("measure", &self.path, source),
+            _ => OsError::new("measure", &self.path, io::Error::other(error.to_string())),
+        };
         fs_extra::dir::get_size(&self.path).map_err(failed)
     }
 

@@ -83,6 +83,11 @@ impl Mounted {
     pub fn offline(&self, work: impl FnOnce(&Path)) {
         let image = self.point.with_file_name("image");
         run("umount", &[text(&self.point)]);
+        // A mount namespace that was made meanwhile (other tests make some) has a copy: the file system is off when its loop device is free.
+        super::eventually(120, "the image is mounted nowhere", || {
+            let users = Command::new("losetup").args(["--associated", text(&image)]).output().unwrap().stdout;
+            if users.is_empty() { Ok(()) } else { Err(String::from_utf8_lossy(&users).into_owned()) }
+        });
         work(&image);
         run("mount", &["-o", "loop", text(&image), text(&self.point)]);
     }

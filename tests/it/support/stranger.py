@@ -220,9 +220,10 @@ def mounted():
 
 
 def own_mounts():
-    """A mount namespace of the stranger's own, where he is root, with the store mounted elsewhere in it."""
+    """A mount namespace of the stranger's own, where he is root, with the store mounted elsewhere in it; not for long, since it keeps the mounts of
+    the tests beside this one."""
     child = subprocess.Popen(
-        ["unshare", "-rm", "sh", "-c", f"mount --bind {below('opt/sidle')} /mnt; exec sleep 100000"],
+        ["unshare", "-rm", "sh", "-c", f"mount --bind {below('opt/sidle')} /mnt; exec sleep 5"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

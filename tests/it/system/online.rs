@@ -279,8 +279,8 @@ fn what_can_t_be_fetched_says_why_and_changes_nothing() {
     site.author.release("1.0", "good");
     let host = site.host("attempts = 1\n");
     let missing = host.sidle(&["install", "other-agent"]);
-    assert_eq!(missing.code, Some(7), "{missing:?}");
-    assert!(missing.stderr.contains("no release of that package"), "{missing:?}");
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    assert!(missing.stderr.contains("no release of that package; it lists demo-agent"), "{missing:?}");
     let release = host.sidle(&["install", &format!("{DEMO}@3.0-1")]);
     assert!(release.code == Some(7) && release.stderr.contains("the repository lists 1.0-1"), "{release:?}");
     let nonsense = host.sidle(&["install", "No Package"]);

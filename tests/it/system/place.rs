@@ -86,8 +86,8 @@ fn mount_a_host_of_its_own_refuses_what_does_not_stay_or_does_not_work() {
     let bundle = author.release("1.0", "good");
     let host = Overlaid::new();
     let cases = [
-        ("mount -t tmpfs tmpfs merged/opt/sidle", "/opt/sidle is in memory (tmpfs)"),
-        ("mount -t tmpfs -o ro tmpfs merged/opt/sidle", "/opt/sidle is mounted read-only"),
+        ("mount -t tmpfs -o mode=0755 tmpfs merged/opt/sidle", "/opt/sidle is in memory (tmpfs)"),
+        ("mount -t tmpfs -o ro,mode=0755 tmpfs merged/opt/sidle", "/opt/sidle is mounted read-only"),
         ("mount --bind merged/opt merged/opt; mount -o remount,bind,noexec merged/opt", "mounted with noexec"),
         ("export TRANSACTIONAL_UPDATE=true", "snapshot of a transactional update"),
         (
