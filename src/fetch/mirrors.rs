@@ -76,6 +76,13 @@ impl Quest {
         Self { wanted: wanted.into(), without: BTreeSet::new(), failures: Vec::new() }
     }
 
+    /// The mirrors that had other bytes than were signed.
+    pub(super) fn wrong(&self) -> Vec<usize> {
+        let is_wrong =
+            |(index, failure, _): &(usize, MirrorFailure, bool)| (failure.blame == Blame::WrongBytes).then_some(*index);
+        self.failures.iter().filter_map(is_wrong).collect()
+    }
+
     /// How many mirrors are not asked, or not again.
     pub(super) fn left_out(&self) -> usize {
         self.without.len()
@@ -195,13 +202,6 @@ impl<'a> Mirrors<'a> {
         let failure = MirrorFailure { mirror: self.all[index].name.clone(), reason, blame: Blame::WrongBytes };
         quest.without.insert(index);
         quest.failures.push((index, failure, false));
-    }
-
-    /// The mirrors that had other bytes than were signed.
-    pub(super) fn wrong(&self, quest: &Quest) -> Vec<usize> {
-        let is_wrong =
-            |(index, failure, _): &(usize, MirrorFailure, bool)| (failure.blame == Blame::WrongBytes).then_some(*index);
-        quest.failures.iter().filter_map(is_wrong).collect()
     }
 
     fn verdict(&self, quest: &Quest) -> FetchError {

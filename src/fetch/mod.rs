@@ -227,7 +227,7 @@ impl<'a> Fetcher<'a> {
     fn remember_broken(&self, quest: &Quest, name: &str, key: &str) -> Result<FetchError, FetchError> {
         let now = clock::now();
         let mut until = now;
-        for index in self.mirrors.wrong(quest) {
+        for index in quest.wrong() {
             if self.broken.until(key, self.mirrors.name(index), now)?.is_none() {
                 until = until.max(self.broken.add(key, self.mirrors.name(index), now)?);
             }

@@ -79,13 +79,13 @@ fn metadata(context: &Context, bytes: &[u8], path: &std::path::Path) -> Result<(
     let text = format!("{facts}\nthe signatures were not verified: that takes the rest of the repository");
     context
         .output
-        .result(&text, Metadata { kind: "metadata", fingerprint: Digest::of(bytes), metadata: file.as_ref() });
+        .result(&text, InspectedFile { kind: "metadata", fingerprint: Digest::of(bytes), metadata: file.as_ref() });
     Ok(())
 }
 
 /// The same for programs.
 #[derive(Serialize)]
-struct Metadata<'a> {
+struct InspectedFile<'a> {
     kind: &'static str,
     fingerprint: Digest,
     metadata: Option<&'a Json>,
