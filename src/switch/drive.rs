@@ -380,7 +380,11 @@ impl Driver {
         if self.performed.replace(act).is_none() {
             debug!(instance = %live.instance, phase = %live.phase, act = ?act, "switch {} acts", live.id);
         }
-        let outcome = match gone(&live, processes).or_else(|| self.goes_round(&live, processes)) {
+        let ending = match gone(&live, processes) {
+            Some(ending) => Some(ending),
+            None => self.goes_round(&live, processes, now)?,
+        };
+        let outcome = match ending {
             Some(ending) => ending,
             None => self.perform(act, &live, processes, now)?,
         };

@@ -201,23 +201,37 @@ impl Driver {
 
     /// The process on trial must not be beside another one: its guard says so, or has never said anything while the agent works. It would do every job
     /// a second time. None: it may.
-    pub(super) fn goes_round(&mut self, live: &Switch, processes: &mut Processes) -> Option<Outcome> {
+    pub(super) fn goes_round(
+        &mut self,
+        live: &Switch,
+        processes: &mut Processes,
+        now: Moment,
+    ) -> Result<Option<Outcome>, DriveError> {
         let serves_soon = matches!(live.phase, Phase::Proving | Phase::Handing | Phase::Probation);
-        let trial = live.which(Side::Trial).filter(|_| serves_soon && live.former() == Former::Beside)?;
+        let beside = serves_soon && live.former() == Former::Beside;
+        let Some(trial) = live.which(Side::Trial).filter(|_| beside) else { return Ok(None) };
         let leader = processes.of(trial).map(|record| record.leader.pid);
         if let Some(report) = processes.report(trial) {
             self.reported = leader;
-            return report.forbids_overlap().map(|why| Outcome::Failed(format!("{why}; {ALONE}")));
+            return Ok(report.forbids_overlap().map(|why| Outcome::Failed(format!("{why}; {ALONE}"))));
         }
         if self.reported == leader {
-            return None;
+            return Ok(None);
         }
         let reached = processes.connected(trial).join(", ");
-        (!reached.is_empty()).then(|| {
-            Outcome::Failed(format!(
-                "it is connected to {reached} while its guard says nothing: it would do every job a second time; {ALONE}"
-            ))
-        })
+        if reached.is_empty() {
+            return Ok(None);
+        }
+        let silent =
+            format!("it is connected to {reached} while its guard says nothing: it would do every job a second time");
+        Ok(Some(Outcome::Failed(match processes.no_room() {
+            // A guard that can't write is the host's affair, and no release's.
+            Some(full) => {
+                self.believe(self.journal.with_peers_down(true), now)?;
+                format!("{silent}; {full}: make room there")
+            }
+            None => format!("{silent}; {ALONE}"),
+        })))
     }
 
     /// What a new process that is healthy lacks still to become the one, however long it was on probation: an answer of this probation, jobs that

@@ -259,9 +259,12 @@ fn on_purpose(finding: &Finding<'_>, done: &Done) -> Option<&'static str> {
     {
         return Some("killed on purpose");
     }
+    // What was published then, and what was returned.
+    let returned = job.steps.iter().filter(|step| step.what.starts_with("sen")).map(|step| step.at);
+    let moments: Vec<f64> = returned.chain([job.at]).collect();
     let of = |(master, at): &(usize, f64)| {
-        job.name.starts_with(&format!("m{master}-"))
-            && (at - MASTER_BEFORE_SECONDS..at + MASTER_AFTER_SECONDS).contains(&job.at)
+        let window = at - MASTER_BEFORE_SECONDS..at + MASTER_AFTER_SECONDS;
+        job.name.starts_with(&format!("m{master}-")) && moments.iter().any(|moment| window.contains(moment))
     };
     if done.restarts.iter().any(of) {
         return Some("its master was restarted");

@@ -197,6 +197,14 @@ def filled(place):
     return act
 
 
+def opened(path, mode, text=""):
+    def act():
+        with open(path, mode) as file:
+            file.write(text) if text else None
+
+    return act
+
+
 def of_supervisor(name):
     return f"/proc/{SUPERVISOR}/{name}"
 
@@ -270,28 +278,28 @@ ACTS = {
     "remove the package's lock": lambda: os.unlink(below(f"var/lib/sidle/{PACKAGE}/lock")),
     "make a lock first": lambda: os.open(below(f"var/lib/sidle/{PACKAGE}/leases/1.1-1"), os.O_CREAT | os.O_RDONLY),
     "descriptors of the supervisor": reopened,
-    "memory of the supervisor": lambda: open(of_supervisor("mem"), "r+b"),
-    "environment of the supervisor": lambda: open(of_supervisor("environ"), "rb"),
+    "memory of the supervisor": opened(of_supervisor("mem"), "r+b"),
+    "environment of the supervisor": opened(of_supervisor("environ"), "rb"),
     "trace the supervisor": traced,
     "stop the supervisor": lambda: os.kill(int(SUPERVISOR), signal.SIGSTOP),
     "kill the supervisor": lambda: os.kill(int(SUPERVISOR), signal.SIGKILL),
     "reload the supervisor": lambda: os.kill(int(SUPERVISOR), signal.SIGHUP),
     "nice the supervisor": lambda: os.setpriority(os.PRIO_PROCESS, int(SUPERVISOR), 19),
     "starve the supervisor": lambda: os.sched_setaffinity(int(SUPERVISOR), {0}),
-    "out of memory, the supervisor first": lambda: open(of_supervisor("oom_score_adj"), "w").write("1000"),
+    "out of memory, the supervisor first": opened(of_supervisor("oom_score_adj"), "w", "1000"),
     "connect to the control socket": connected(below(f"{run}/control")),
     "a control socket of his own": lambda: socket.socket(socket.AF_UNIX).bind(below(f"{run}/control2")),
     "abstract names": abstract,
-    "a file in /run": lambda: open(below("run/sidle/stranger"), "w"),
+    "a file in /run": opened(below("run/sidle/stranger"), "w"),
     "a package of his own": lambda: os.mkdir(below("opt/sidle/evil")),
     "an instance of his own": lambda: os.mkdir(below("var/lib/sidle/instances/evil")),
     "a release of his own": lambda: os.mkdir(below(f"opt/sidle/{PACKAGE}/versions/9.9-1")),
     "something in staging": lambda: os.mkdir(below(f"opt/sidle/{PACKAGE}/staging/1.1-1")),
     "move current": lambda: os.rename(below(f"opt/sidle/{PACKAGE}/current"), below(f"opt/sidle/{PACKAGE}/old")),
     "another current": lambda: os.symlink("/tmp", below(f"opt/sidle/{PACKAGE}/current.new")),
-    "write the journal": lambda: open(below(f"{instance}/journal"), "w"),
-    "write the settings": lambda: open(below("etc/sidle/sidle.toml"), "w"),
-    "another fragment of settings": lambda: open(below("etc/sidle/conf.d/evil.toml"), "w"),
+    "write the journal": opened(below(f"{instance}/journal"), "w"),
+    "write the settings": opened(below("etc/sidle/sidle.toml"), "w"),
+    "another fragment of settings": opened(below("etc/sidle/conf.d/evil.toml"), "w"),
     "a hard link to a program": linked(below(f"opt/sidle/{PACKAGE}/versions/1.0-1/bin/demo-agent")),
     "change times": lambda: os.utime(below(f"opt/sidle/{PACKAGE}/versions/1.0-1")),
     "change modes": lambda: os.chmod(below(f"opt/sidle/{PACKAGE}/versions/1.0-1"), 0o777),
