@@ -57,7 +57,7 @@ pub enum FetchError {
         /// What each of them did.
         failures: Vec<MirrorFailure>,
     },
-    /// No mirror gave the bytes that were signed, some time ago; it isn't tried again yet.
+    /// What a copy of a repository noted of itself can't be understood.
     Mark {
         /// The file.
         path: std::path::PathBuf,
