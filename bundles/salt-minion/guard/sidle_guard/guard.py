@@ -1,5 +1,6 @@
 """The guard of one main process: it puts the parts together, and looks at the gate ten times a second."""
 
+import collections
 import inspect
 import logging
 import os
@@ -54,6 +55,8 @@ class Guard:
         self.bus_is_captured = False
         # There may be jobs that began before this did.
         self.inherited = False
+        # Jobs that were held, and are Salt's as soon as its loop has gone round.
+        self._given = collections.deque()
         self._announcing = set()
         self._failed = set()
         self._role = seat.first_role
@@ -190,12 +193,21 @@ class Guard:
     def run(self, minion, data):
         """Give a job that was held back to Salt. It is on record before it starts: the report of this very look names it, and a process
         with a job in its report is not ended."""
-        token = self.note(minion, data)
+        self._given.append((minion, data, self.note(minion, data)))
+        if len(self._given) == 1:
+            self.loop.call_later(0, self._give)
+
+    def _give(self):
+        """Start one of them, and the next one in the next round of the loop. The process of each job connects to main's bus, and main takes up
+        connections between two rounds: a socket holds 128 that wait, and a process that finds no room there loses its return."""
+        minion, data, token = self._given.popleft()
+        if self._given:
+            self.loop.call_later(0, self._give)
         try:
             self.spawn(lambda: self.execute(minion, data, token))
-        except Exception:
+        except Exception:  # noqa: BLE001
             self.jobs.begun(token)
-            raise
+            self._complain("start a job that was held")
 
     async def execute(self, minion, data, token):
         """Salt's own handling of a job that is ours."""

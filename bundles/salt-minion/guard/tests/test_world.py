@@ -8,6 +8,8 @@ import itertools
 import logging
 import unittest
 
+from sidle_guard import gate, roles
+
 from tests.world import LONGEST_SECONDS, NEW, OLD, STEP_SECONDS, World
 
 # After the end of a switch: longer than anybody holds a job.
@@ -73,6 +75,19 @@ class WorldTest(unittest.TestCase):
         if wrong is None and done and world.phase != "done":
             wrong = f"stuck in {world.phase}"
         return wrong
+
+    def test_jobs_that_were_held_are_started_one_in_each_round_of_the_loop(self):
+        # Each child connects to main's bus, which main accepts between two rounds; its socket holds 128 that wait.
+        world = World()
+        main, held = world.old, 200
+        world.roles = roles.Roles(2, {OLD: roles.Place("draining", "boot")}, frozenset(), 0)
+        for number in range(held):
+            verdict = main.guard.judge(main.minions[0], {"jid": jid(number), "fun": "test.ping"})
+            self.assertEqual(verdict, gate.HOLD)
+        world.clock.now += REST_SECONDS
+        for _ in range(4 * held):
+            main.step()
+        self.assertEqual((len(main.processes), main.most_at_once, main.guard.jobs.starting), (held, 1, {}))
 
     def all_right(self, **options):
         wrong = self.check(**options)
