@@ -79,7 +79,8 @@ pub fn given(directory: &Path, jid: &str) -> Option<Given> {
     Some(Given { pid: entry.pid, function: entry.function, user })
 }
 
-fn parse(jid: &str, mut bytes: &[u8], written: i64) -> Result<Entry, String> {
+/// Reads the entry of the job `jid`, which was written at this second; the reason when it isn't one.
+pub fn parse(jid: &str, mut bytes: &[u8], written: i64) -> Result<Entry, String> {
     if bytes.is_empty() {
         return Err("it is empty: a job begins, or a crash left it".to_owned());
     }
