@@ -109,7 +109,7 @@ fn install_broken(scene: &Scene) {
 
 #[test]
 fn a_guard_that_loses_jobs_is_found_out_and_each_loss_has_its_name() {
-    let scene = Scene::idle(&Wanted::of(&[]));
+    let scene = Scene::idle(&Wanted::of(&[RELEASE]));
     install_broken(&scene);
     scene.run(BROKEN);
     let stream = scene.stream(&Plan::short(3.0));
