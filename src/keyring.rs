@@ -7,7 +7,7 @@ use crate::crash_point;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
 use crate::os::dir::Dir;
-use crate::os::lock::{Attempt, Holder, LOCK, Lock, LockFile};
+use crate::os::lock::{Attempt, Holder, LOCK, Lock, LockFile, by};
 use crate::os::{OsError, clock};
 use crate::trust::by_hand::{self, MetadataFiles, Verification};
 use crate::trust::metadata::{self, Body, Header, Root, Signed, Snapshot, Targets};
@@ -127,8 +127,8 @@ impl Keyring {
                 Attempt::Held(lock) => return Ok(LockedKeyring { keyring: self, _lock: lock }),
                 Attempt::Busy if clock::since_boot() < deadline => clock::sleep(LOCK_RETRY),
                 Attempt::Busy => {
-                    let holder = file.holders()?.into_iter().next();
-                    return Err(KeyringError::Locked { path: self.directory.path().to_owned(), holder });
+                    let path = self.directory.path().to_owned();
+                    return Err(KeyringError::Locked { path, holder: file.holder() });
                 }
                 Attempt::Unsupported(source) => return Err(OsError::new("lock", &file.path(), source).into()),
             }
@@ -402,7 +402,7 @@ impl fmt::Display for KeyringError {
                 write!(out, "cannot pin the root {offered}: {} has {pinned} pinned", path.display())
             }
             Self::Locked { path, holder } => {
-                let by = holder.as_ref().map_or_else(String::new, |holder| format!(", {holder}"));
+                let by = by(holder.as_ref());
                 write!(out, "cannot change {}: another command is changing it{by}", path.display())
             }
             Self::Damaged { path, reason } => write!(out, "cannot trust {}: {reason}", path.display()),

@@ -20,8 +20,8 @@ pub const FRAME_CONTENT_MAXIMUM_BYTES: u64 = FRAME_CONTENT_TARGET_BYTES;
 /// without end.
 pub const FRAME_LENGTH_MAXIMUM_BYTES: u64 = FRAME_CONTENT_MAXIMUM_BYTES + MIB / 8;
 
-/// Bytes of frames that are in memory at the same time, each with its content. With a manifest and metadata at their limits an install stays
-/// below 64 MB. Stops a host with many cores from unpacking as many frames.
+/// Bytes of frames that are in memory at the same time, each with its content. Meant to keep an install
+/// below 64 MB beside a manifest and metadata. Stops a host with many cores from unpacking as many frames.
 pub const FRAMES_MEMORY_BYTES: u64 = 32 * MIB;
 
 /// Generations a payload tells apart; the packer merges the oldest ones. Stops releases from falling apart into tiny frames over the years.

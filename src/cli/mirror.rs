@@ -9,7 +9,7 @@ use crate::fetch::{Fetcher, MirrorWanted, Mirrored};
 use crate::keyring::{Adoption, Judge, Keyring, Pin};
 use crate::os::clock;
 use crate::os::dir::Dir;
-use crate::os::lock::{Attempt, LockFile};
+use crate::os::lock::{Attempt, LockFile, by};
 use crate::trust::metadata::{Root, Signed};
 use crate::trust::{Expiry, Floor, MetadataFiles, pattern, verify};
 use clap::Args;
@@ -59,7 +59,7 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
     let into = Dir::open_or_create(&arguments.directory, 0o755)?;
     let file = LockFile::new(&into, LOCK_NAME);
     let Attempt::Held(_lock) = file.try_exclusive()? else {
-        let by = file.holders()?.into_iter().next().map_or_else(String::new, |holder| format!(", {holder}"));
+        let by = by(file.holder().as_ref());
         return Err(Report {
             class: Class::Locked,
             message: format!(

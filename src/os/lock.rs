@@ -20,6 +20,9 @@ pub const LOCK: &str = "lock";
 /// Somebody who deletes a lock file again and again must not keep a command for ever.
 const ATTEMPTS_MAXIMUM: usize = 16;
 
+/// Who may change everybody's files.
+const ROOT: u32 = 0;
+
 /// What came of trying to lock.
 #[derive(Debug)]
 pub enum Attempt {
@@ -65,6 +68,11 @@ impl fmt::Display for Holder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "process {} ({}) of user {}", self.pid, self.title, self.user)
     }
+}
+
+/// `, process 7 (sidle install …) of user root`, for the end of a message; nothing where nobody could be seen.
+pub fn by(holder: Option<&Holder>) -> String {
+    holder.map_or_else(String::new, |holder| format!(", {holder}"))
 }
 
 /// A file for a lock, which its owner alone can open; where its directory's group may write, the group can, too.
@@ -118,6 +126,11 @@ impl<'a> LockFile<'a> {
         Ok(found)
     }
 
+    /// The one to name in a message: who took it, where that can be seen.
+    pub fn holder(&self) -> Option<Holder> {
+        self.holders().unwrap_or_default().into_iter().next()
+    }
+
     fn attempt(&self, operation: FlockOperation) -> super::Result<Attempt> {
         for _ in 0..ATTEMPTS_MAXIMUM {
             let fd = self.open()?;
@@ -164,10 +177,12 @@ impl<'a> LockFile<'a> {
             return Err(self.error("lock", io::Error::other(format!("it belongs to {owner}: remove it"))));
         }
         let wanted = 0o600 | if parent.mode & 0o020 == 0 { 0 } else { 0o060 };
-        if stat.st_mode & 0o7777 != wanted && stat.st_uid == own {
-            // A group that may write in the directory is the directory's, whatever the maker's own is.
-            let group = (stat.st_gid != parent.gid).then(|| rustix::fs::Gid::from_raw(parent.gid));
-            let _ = rustix::fs::fchown(fd, None, group);
+        if stat.st_mode & 0o7777 != wanted && (stat.st_uid == own || own == ROOT) {
+            // The group that may write in the directory is the directory's. Where the file can't be given to it, it is its owner's alone: the
+            // maker's own group may be everybody's.
+            let is_the_directorys = stat.st_gid == parent.gid
+                || rustix::fs::fchown(fd, None, Some(rustix::fs::Gid::from_raw(parent.gid))).is_ok();
+            let wanted = if is_the_directorys { wanted } else { 0o600 };
             let changed = rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted));
             changed.map_err(|errno| self.error("set the mode of", errno))?;
         }

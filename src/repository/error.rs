@@ -5,7 +5,7 @@ use crate::bundle::file::BundleError;
 use crate::bundle::manifest::ManifestError;
 use crate::failure::Class;
 use crate::os::OsError;
-use crate::os::lock::Holder;
+use crate::os::lock::{Holder, by};
 use crate::trust::{KeyId, Role, SignError, TrustError};
 use std::fmt;
 use std::path::PathBuf;
@@ -214,7 +214,7 @@ impl fmt::Display for RepositoryError {
                 write!(out, "cannot find a repository in {}: it has no metadata/1.root.json", path.display())
             }
             Self::Locked { path, holder } => {
-                let by = holder.as_ref().map_or_else(String::new, |holder| format!(", {holder}"));
+                let by = by(holder.as_ref());
                 write!(out, "cannot change the repository {}: another command is at work in it{by}", path.display())
             }
             Self::Damaged { path, reason } => write!(out, "cannot use {}: {reason}", path.display()),

@@ -144,10 +144,7 @@ fn lock(directory: &Dir) -> Result<Lock, RepositoryError> {
     let file = LockFile::new(&author, LOCK);
     match file.try_exclusive()? {
         Attempt::Held(lock) => Ok(lock),
-        Attempt::Busy => {
-            let holder = file.holders()?.into_iter().next();
-            Err(RepositoryError::Locked { path: directory.path().to_owned(), holder })
-        }
+        Attempt::Busy => Err(RepositoryError::Locked { path: directory.path().to_owned(), holder: file.holder() }),
         Attempt::Unsupported(source) => Err(OsError::new("lock", &file.path(), source).into()),
     }
 }

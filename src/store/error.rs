@@ -6,7 +6,7 @@ use crate::bundle::member::ReleaseId;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::OsError;
-use crate::os::lock::Holder as Holding;
+use crate::os::lock::{Holder as Holding, by};
 use crate::version::Release;
 use std::fmt;
 use std::io;
@@ -146,10 +146,6 @@ impl StoreError {
 
 /// At most this many problems are told in one message.
 const PROBLEMS_SHOWN_MAXIMUM: usize = 5;
-
-fn by(holder: Option<&Holding>) -> String {
-    holder.map_or_else(String::new, |holder| format!(", {holder}"))
-}
 
 fn listed<T: fmt::Display>(items: &[T]) -> String {
     let mut shown: Vec<String> = items.iter().take(PROBLEMS_SHOWN_MAXIMUM).map(T::to_string).collect();

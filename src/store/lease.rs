@@ -109,10 +109,7 @@ fn share_starts(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
             Ok(Attempt::Held(lock)) => return Ok(Some(lock)),
             Ok(Attempt::Busy) if clock::since_boot() < give_up_at => clock::sleep(REMOVAL_LOOK_AGAIN),
             Ok(Attempt::Busy) => {
-                return Err(StoreError::BeingRemoved {
-                    release: release.clone(),
-                    holder: file.holders()?.into_iter().next(),
-                });
+                return Err(StoreError::BeingRemoved { release: release.clone(), holder: file.holder() });
             }
             Ok(Attempt::Unsupported(source)) => return Err(StoreError::lock(&file.path(), source)),
             Err(error) if cannot_be_leased(&error) => return Ok(None),

@@ -112,8 +112,7 @@ impl Store {
                 Attempt::Unsupported(source) => return Err(StoreError::lock(&file.path(), source)),
                 Attempt::Busy if clock::since_boot() < give_up_at => clock::sleep(LOCK_LOOK_AGAIN),
                 Attempt::Busy => {
-                    let holder = file.holders().unwrap_or_default().into_iter().next();
-                    return Err(StoreError::Locked { package: self.package.clone(), holder });
+                    return Err(StoreError::Locked { package: self.package.clone(), holder: file.holder() });
                 }
             }
         }

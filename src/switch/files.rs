@@ -139,7 +139,7 @@ impl InstanceFiles {
     /// Who has the right to drive, where it can be seen.
     pub fn driver(&self) -> Option<Holder> {
         let directory = self.directory().ok()??;
-        LockFile::new(&directory, LOCK).holders().ok()?.into_iter().next()
+        LockFile::new(&directory, LOCK).holder()
     }
 
     fn read<T, E: fmt::Display>(

@@ -209,6 +209,38 @@ fn architecture_files_have_one_job_and_say_it() {
     assert_eq!(found, Vec::<String>::new());
 }
 
+/// A bundle carries the metadata of a repository: what one accepts the other can't refuse. Neither format knows the other's module.
+#[test]
+fn metadata_has_the_same_limits_in_a_bundle_and_in_a_repository() {
+    use sidle::{bundle::limits as bundle, trust::limits as trust};
+    let bundle = [
+        bundle::ROOT_MAXIMUM_BYTES,
+        bundle::TIMESTAMP_MAXIMUM_BYTES,
+        bundle::SNAPSHOT_MAXIMUM_BYTES,
+        bundle::TARGETS_MAXIMUM_BYTES,
+    ];
+    let trust = [
+        trust::ROOT_BYTES_MAXIMUM,
+        trust::TIMESTAMP_BYTES_MAXIMUM,
+        trust::SNAPSHOT_BYTES_MAXIMUM,
+        trust::TARGETS_BYTES_MAXIMUM,
+    ];
+    assert_eq!(bundle, trust.map(|bytes| bytes as u64));
+}
+
+/// The tables of attacks and of inputs name files that there are.
+#[test]
+fn every_file_that_the_security_page_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("SECURITY.md")).unwrap();
+    let named: Vec<&str> =
+        page.split('`').filter(|word| word.starts_with("src/") || word.starts_with("tests/")).collect();
+    assert!(named.len() > 15, "{named:?}");
+    for name in named {
+        assert!(root.join(name).exists(), "SECURITY.md names {name}");
+    }
+}
+
 /// The table of promises names tests that there are.
 #[test]
 fn every_test_that_the_list_of_promises_names_is_there() {
