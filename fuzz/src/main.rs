@@ -3,6 +3,8 @@
 
 #![no_main]
 
+mod http;
+
 use libfuzzer_sys::fuzz_target;
 use sidle::agent::gate::Report;
 use sidle::bundle::compression::{self, Expected};
@@ -13,6 +15,7 @@ use sidle::salt::entry;
 use sidle::salt::jobs::Title;
 use sidle::salt::yaml::Value;
 use sidle::store::index::Index;
+use sidle::supervise::control;
 use sidle::switch::verdicts::Verdicts;
 use sidle::switch::{History, Journal};
 use sidle::trust::canonical::Json;
@@ -60,7 +63,7 @@ fn frame(data: &[u8]) {
     let _ = compression::decompress_after(b"what was there before", rest, Expected::Exactly(length));
 }
 
-const TARGETS: [(&str, Reader); 15] = [
+const TARGETS: [(&str, Reader); 18] = [
     ("bundle", bundle),
     ("manifest", manifest),
     ("frame", frame),
@@ -76,6 +79,9 @@ const TARGETS: [(&str, Reader); 15] = [
     ("entry", |data| drop(entry::parse("20260101000000000000", data, 0))),
     ("title", |data| drop(Title::parse(text(data)))),
     ("report", |data| drop(Report::parse(data))),
+    ("request", |data| drop(control::parse(text(data)))),
+    ("answer", |data| drop(control::answered(text(data), Path::new("control")))),
+    ("http", http::reply),
 ];
 
 fn reader() -> Reader {

@@ -1,5 +1,6 @@
 //! Work shared among threads whose results are taken in order, with a bounded number of them waiting.
 
+use crate::os::thread::helper;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -46,8 +47,8 @@ impl<T, E> Drop for StopAtEnd<'_, T, E> {
     }
 }
 
-/// Runs `work(0..jobs)` on `threads` threads and gives the results to `take` in order, on the calling thread. The first error in that
-/// order ends it, so that the same input fails in the same way.
+/// Runs `work(0..jobs)` on `threads` threads and gives the results to `take` in order, on the calling thread, which does all of it where the host
+/// gives no other. The first error in that order ends it, so that the same input fails in the same way.
 pub fn ordered<T: Send, E: Send>(
     threads: usize,
     jobs: usize,
@@ -59,8 +60,9 @@ pub fn ordered<T: Send, E: Send>(
     let state = State { next: 0, taken: 0, results: BTreeMap::new(), stopped: false };
     let shared = Shared { state: Mutex::new(state), changed: Condvar::new() };
     thread::scope(|scope| {
-        for _ in 0..threads.min(jobs) {
-            scope.spawn(|| run(&shared, jobs, window, &work));
+        let workers = (0..threads.min(jobs)).filter_map(|_| helper(scope, || run(&shared, jobs, window, &work)));
+        if workers.count() == 0 {
+            return (0..jobs).try_for_each(|job| take(job, work(job)?));
         }
         let _ends = StopAtEnd(&shared);
         let result = (0..jobs).try_for_each(|job| {

@@ -12,6 +12,7 @@ use super::ustar;
 use crate::crash_point;
 use crate::digest::{Digest, Hasher};
 use crate::failure::Class;
+use crate::os::thread::helper;
 use crate::os::{OsError, dir::Dir};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
@@ -186,8 +187,8 @@ fn run(
     let failed = AtomicBool::new(false);
     let failure = Mutex::new(None);
     let read = thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
+        let workers = (0..threads).filter_map(|_| {
+            helper(scope, || {
                 let mut worker = Worker { job, handles: Handles::new(job.into) };
                 loop {
                     let next = lock(&receiver).recv();
@@ -201,7 +202,10 @@ fn run(
                         lock(&failure).get_or_insert(error);
                     }
                 }
-            });
+            })
+        });
+        if workers.count() == 0 {
+            return run_alone(job, source, progress);
         }
         let read = feed(job, source, &memory, &sender, &failed, progress);
         drop(sender);

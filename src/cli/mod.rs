@@ -15,6 +15,7 @@ pub mod mirror;
 pub mod output;
 pub mod pack;
 pub mod plain;
+pub mod reach;
 pub mod status;
 pub mod story;
 pub mod supervise;

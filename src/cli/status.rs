@@ -300,7 +300,7 @@ fn ways_out(
         by_hand = way_out::by_hand(layout, (package, instance), &manifest, &configuration);
     }
     let adoption = Adoption::read(layout, instance)?;
-    Ok(way_out::lines(&by_hand, adoption.as_ref().map(|adoption| (adoption, layout))))
+    Ok(way_out::lines(&by_hand, adoption.as_ref().map(|adoption| (adoption, layout, instance))))
 }
 
 /// Tells how the switches of an instance ended.

@@ -3,6 +3,7 @@
 
 use super::adopt::beside;
 use super::follow::{follow, words};
+use super::reach::{Reached, reach, reach_after_a_commit};
 use super::timing::Timing;
 use super::{Context, Ended, caller, instance_of, no_configuration};
 use crate::failure::{Class, Report, moment};
@@ -12,16 +13,13 @@ use crate::store::Store;
 use crate::supervise::control::{Answer, Request, Wish, ask};
 use crate::switch::drive::{BadReleases, Driver, Moment};
 use crate::switch::files::{DriverLock, InstanceFiles};
+use crate::switch::processes::on_record;
 use crate::switch::snapshot::Snapshots;
 use crate::switch::{Mode, Purpose};
 use crate::version::Release;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::time::Duration;
-
-/// How long a supervisor that holds its lock may take to listen.
-const STARTING_WAIT: Duration = Duration::from_secs(10);
-const STARTING_LOOK: Duration = Duration::from_millis(50);
 
 /// What a switch may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -116,8 +114,9 @@ pub struct RollbackArguments {
 /// `sidle restart PACKAGE`
 #[derive(Debug, Args)]
 pub struct RestartArguments {
-    /// The package
-    package: PackageName,
+    /// The package; where only an instance is named, that of the instance
+    #[arg(required_unless_present = "instance")]
+    package: Option<PackageName>,
     /// Only if the running process was started with another configuration than there is now; during a switch that is looked at after it
     #[arg(long)]
     if_changed: bool,
@@ -210,31 +209,41 @@ fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Res
 
 /// Starts the current release again.
 pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended, Report> {
-    let instance = instance_of(&arguments.package, arguments.terms.instance.as_ref());
-    let current = InstanceFiles::new(&context.layout, &instance, &arguments.package).journal()?.proven;
+    let (package, instance) = match (&arguments.package, &arguments.terms.instance) {
+        (Some(package), instance) => (package.clone(), instance_of(package, instance.as_ref())),
+        (None, Some(instance)) => {
+            let (package, _) = crate::config::Settings::read(&context.layout)?.instance(&context.layout, instance)?;
+            (package, instance.clone())
+        }
+        (None, None) => {
+            return Err(super::usage("cannot restart: no package is named", "name one: `sidle restart PACKAGE`"));
+        }
+    };
+    let current = InstanceFiles::new(&context.layout, &instance, &package).journal()?.proven;
     let to = current.ok_or_else(|| Report {
         class: Class::NothingToDo,
         message: format!("cannot restart {instance}: it has no current release yet"),
         causes: Vec::new(),
-        hint: Some(format!("`sidle switch {}` makes an installed release the current one", arguments.package)),
+        hint: Some(format!("`sidle switch {package}` makes an installed release the current one")),
     })?;
     if arguments.if_changed {
-        return take_up(context, arguments, &instance, to);
+        return take_up(context, &package, &arguments.terms, &instance, to);
     }
-    begin(context, &arguments.package, &arguments.terms, Purpose::Restart, to)
+    begin(context, &package, &arguments.terms, Purpose::Restart, to)
 }
 
 /// Starts it again if its configuration has changed.
 fn take_up(
     context: &Context,
-    arguments: &RestartArguments,
+    package: &PackageName,
+    terms: &Terms,
     instance: &InstanceName,
     to: Release,
 ) -> Result<Ended, Report> {
-    let files = InstanceFiles::new(&context.layout, instance, &arguments.package);
+    let files = InstanceFiles::new(&context.layout, instance, package);
     let settings = crate::config::Settings::read(&context.layout)?;
     let before = files.journal()?.live;
-    let wish = wish(&settings, instance, &arguments.terms, Purpose::Restart, to)?;
+    let wish = wish(&settings, instance, terms, Purpose::Restart, to)?;
     let nothing = |text: String| {
         context.output.result(&text, json!({"switch": null}));
         Ok(Ended::As(Class::NothingToDo))
@@ -247,7 +256,7 @@ fn take_up(
             context.output.result(&text, json!({"switch": switch, "pending": true}));
             Ok(Ended::As(Class::Pending))
         }
-        Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, &arguments.terms, switch),
+        Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
         Reached::Nobody(_) => nothing(format!("nothing runs {instance} now: its next process loads what is there")),
     }
 }
@@ -268,7 +277,7 @@ fn begin(
     })?;
     let files = InstanceFiles::new(&context.layout, &instance, package);
     beside::refuse(context, &files, &wish.to)?;
-    match reach(context, &files, &Request::Switch(Box::new(wish.clone())))? {
+    match reach_after_a_commit(context, &files, &Request::Switch(Box::new(wish.clone())))? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         // Nobody waits at a terminal for a window of next week.
         Reached::Supervisor(Answer::Accepted { switch }) if wish.when.opens.is_some() => {
@@ -282,36 +291,6 @@ fn begin(
         }
         Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
         Reached::Nobody(lock) => leave(context, (&files, lock), wish, &settings),
-    }
-}
-
-/// Who is there to carry out a wish.
-enum Reached {
-    /// The supervisor, which said this.
-    Supervisor(Answer),
-    /// Nobody, and none comes while this is held.
-    Nobody(DriverLock),
-}
-
-/// Asks the supervisor. One that starts just now has its lock a moment before it listens: it is waited for.
-fn reach(context: &Context, files: &InstanceFiles, request: &Request) -> Result<Reached, Report> {
-    let began = clock::since_boot();
-    loop {
-        if let Some(answer) = ask(&context.layout, files.instance(), request)? {
-            return Ok(Reached::Supervisor(answer));
-        }
-        if let Some(lock) = files.try_drive()? {
-            return Ok(Reached::Nobody(lock));
-        }
-        if clock::since_boot().saturating_sub(began) >= STARTING_WAIT {
-            return Err(Report {
-                class: Class::Locked,
-                message: format!("cannot ask the supervisor of {}: it does not answer", files.instance()),
-                causes: Vec::new(),
-                hint: Some("it may be starting or ending just now: try again".to_owned()),
-            });
-        }
-        clock::sleep(STARTING_LOOK);
     }
 }
 
@@ -357,17 +336,37 @@ fn leave(
     settings: &crate::config::Settings,
 ) -> Result<Ended, Report> {
     let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
+    let alone = on_record(&context.layout, files.instance())?;
+    if let Some(leader) = alone.first().filter(|_| wish.mode == Some(Mode::Overlap)) {
+        return Err(Report {
+            class: Class::Failed,
+            message: format!(
+                "cannot overlap: no supervisor of {} is there to say whether process {}, which runs without one, can",
+                files.instance(),
+                leader.pid
+            ),
+            causes: Vec::new(),
+            hint: Some(format!(
+                "start the supervisor first: `systemctl start sidle@{0}`, or `sidle supervise {0}`",
+                files.instance()
+            )),
+        });
+    }
     let mut driver = Driver::new(files.clone(), lock, settings.limits, now)?;
     let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
-    // Nothing runs, so there is nothing to overlap with.
+    // Nothing runs, so there is nothing to overlap with; or nobody can judge now whether what runs could.
     let (mode, to) = (wish.mode.unwrap_or(Mode::Idle), wish.to.clone());
     let request = wish.request(mode, Vec::new(), now.wall)?;
     let switch = driver.request(request, bad, now)?;
     let instance = files.instance();
     let schedule = driver.journal().live.as_ref().and_then(|live| live.schedule.clone());
     let waits = schedule.as_ref().map_or_else(String::new, |schedule| format!(", and waits for {schedule}"));
+    let why = match alone.first() {
+        None => format!("nothing runs {instance} now"),
+        Some(leader) => format!("process {} of {instance} runs without a supervisor", leader.pid),
+    };
     context.output.result(
-        format!("switch {switch} to {to} is written down: nothing runs {instance} now, so it begins when `sidle supervise {instance}` starts{waits}"),
+        format!("switch {switch} to {to} is written down: {why}, so it begins when `sidle supervise {instance}` starts{waits}"),
         json!({"switch": switch, "pending": true, "schedule": schedule}),
     );
     Ok(Ended::As(Class::Pending))
@@ -401,8 +400,10 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
         Reached::Nobody(lock) => {
             let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
             let settings = crate::config::Settings::read(&context.layout)?;
-            Driver::new(files, lock, settings.limits, now)?.cancel(now)?;
-            context.output.result(format!("switch {} is taken back", live.id), json!({"switch": live.id}));
+            let over = Driver::new(files, lock, settings.limits, now)?.cancel_unsupervised(now)?;
+            let rest = format!("; what it has begun is undone when `sidle supervise {instance}` starts");
+            let text = format!("switch {} is taken back{}", live.id, if over { "" } else { &rest });
+            context.output.result(text, json!({"switch": live.id}));
             Ok(Ended::Well)
         }
     }

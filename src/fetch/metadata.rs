@@ -5,8 +5,16 @@ use super::fault::Fault;
 use super::location::FilePath;
 use super::mirrors::{Mirrors, Quest};
 use super::reply::Presence;
+use crate::bundle::limits::BUNDLE_METADATA_MAXIMUM_BYTES;
 use crate::trust::{Answer, Expiry, Floor, MetadataFiles, Refresh, Request, Role, TrustError, Warning};
 use jiff::Timestamp;
+
+/// Most bytes of metadata that are held for one package: what could not be carried by hand is not fetched either. Stops long chains of large roots,
+/// and many delegated roles, from filling memory.
+const FOR_PACKAGE_BYTES_MAXIMUM: u64 = BUNDLE_METADATA_MAXIMUM_BYTES;
+
+/// The same for a copy of everything.
+const FOR_EVERYTHING_BYTES_MAXIMUM: u64 = 64 << 20;
 
 /// What a refresh brought.
 #[derive(Debug)]
@@ -74,8 +82,9 @@ fn from_mirror(
     files: &mut MetadataFiles,
 ) -> Result<Fresh, Ended> {
     let mut refresh = Refresh::start(floor, now, Expiry::Strict).map_err(Ended::Floor)?;
+    let bytes_maximum = if directory == Some("") { FOR_EVERYTHING_BYTES_MAXIMUM } else { FOR_PACKAGE_BYTES_MAXIMUM };
     while let Some(request) = refresh.request() {
-        let bytes = bring(mirrors, index, &request, files)?;
+        let bytes = bring(mirrors, index, &request, files, bytes_maximum)?;
         refresh.answer(answer(bytes)).map_err(|error| judged(&error))?;
     }
     if let Some(directory) = directory {
@@ -83,7 +92,7 @@ fn from_mirror(
         let mut delegated = floor.delegated.clone();
         let mut browse = refresh.browse(directory, &mut delegated).map_err(|error| judged(&error))?;
         while let Some(request) = browse.request() {
-            let bytes = bring(mirrors, index, &request, files)?;
+            let bytes = bring(mirrors, index, &request, files, bytes_maximum)?;
             browse.answer(answer(bytes)).map_err(|error| judged(&error))?;
         }
     }
@@ -107,13 +116,18 @@ fn judged(error: &TrustError) -> Fault {
     }
 }
 
-/// A metadata file; None: the mirror says that there is none.
+/// A metadata file; None: the mirror says that there is none. All of them together take no more than `bytes_maximum`.
 fn bring<'f>(
     mirrors: &mut Mirrors<'_>,
     index: usize,
     request: &Request,
     files: &'f mut MetadataFiles,
+    bytes_maximum: u64,
 ) -> Result<Option<&'f [u8]>, Fault> {
+    if files.values().map(|bytes| bytes.len() as u64).sum::<u64>() > bytes_maximum {
+        let mebibytes = bytes_maximum >> 20;
+        return Err(Fault::Untrusted { reason: format!("its metadata takes more than {mebibytes} MiB in all") });
+    }
     let path = FilePath::metadata(request);
     // A next root is hardly ever there: this spares the page that says so.
     if request.role == Role::Root.as_str() && mirrors.presence(index, &path)? == Presence::Absent {

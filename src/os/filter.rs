@@ -44,11 +44,15 @@ pub fn answer(
     let output = child.stdout.take().expect("its output is a pipe");
     let (sender, printed) = mpsc::channel();
     // Ends with the program, or with this process if something that the program started holds on to the pipe.
-    std::thread::spawn(move || {
+    let reader = std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         let read = output.take(bytes_maximum as u64 + 1).read_to_end(&mut bytes);
         let _ = sender.send(read.map(|_| bytes)); // nobody waits any more: then it is too late anyway
     });
+    if let Err(source) = reader {
+        child.kill().and_then(|()| child.wait()).map_err(failed)?;
+        return Err(failed(source));
+    }
     let deadline = clock::since_boot().saturating_add(patience);
     let status = loop {
         match child.try_wait().map_err(failed)? {

@@ -25,6 +25,7 @@ pub mod signals;
 pub mod socket;
 pub mod space;
 pub mod standard_error;
+pub mod thread;
 pub mod units;
 pub mod walk;
 pub mod watch;

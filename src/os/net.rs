@@ -24,7 +24,8 @@ pub fn listening(host: &str, port: u16, patience: Duration) -> Result<SocketAddr
     let give_up_at = clock::since_boot().saturating_add(patience);
     let (found, addresses) = mpsc::channel();
     let host = host.to_owned();
-    std::thread::spawn(move || found.send(resolve(&host)));
+    let resolver = std::thread::Builder::new().spawn(move || found.send(resolve(&host)));
+    resolver.map_err(|source| OsError::new("resolve", Path::new(&name), source))?;
     let timed_out = |_| OsError::new("resolve", Path::new(&name), io::ErrorKind::TimedOut);
     let mut last = OsError::new("connect to", Path::new(&name), io::ErrorKind::NotFound);
     for address in addresses.recv_timeout(patience).map_err(timed_out)?? {

@@ -81,6 +81,19 @@ impl Incident {
     }
 }
 
+impl Incident {
+    /// Whether it is about what `before` has left: the same damage, looked at once more.
+    fn goes_on_from(&self, before: &Self) -> bool {
+        let same = (&self.release, &self.occasion) == (&before.release, &before.occasion);
+        same && before.left > 0 && self.found == before.left
+    }
+
+    /// Both as one.
+    fn after(self, before: Self) -> Self {
+        Self { mended: before.mended + self.mended, aside: before.aside + self.aside, left: self.left, ..before }
+    }
+}
+
 impl fmt::Display for Incident {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { release, occasion, found, mended, aside, left, .. } = self;
@@ -110,11 +123,16 @@ impl Store {
         lines.map(|line| serde_json::from_slice(line).map_err(corrupt)).collect()
     }
 
-    /// Remembers an incident. Beyond the maximum the oldest ones go. Where it can't be written (a full disk), or what is there can't be read,
+    /// Remembers an incident; what an earlier one left, and is found again on such an occasion, is no new one. Beyond the maximum the oldest ones go. Where it can't be written (a full disk), or what is there can't be read,
     /// nothing is lost but this memory: a repair does not fail for it.
     pub(super) fn remember(&self, _lock: &PackageLock, incident: Incident) {
         let mut all = self.incidents().unwrap_or_default();
-        all.push(incident);
+        let goes_on = all.last().is_some_and(|last| incident.goes_on_from(last));
+        let before = if goes_on { all.pop() } else { None };
+        all.push(match before {
+            Some(before) => incident.after(before),
+            None => incident,
+        });
         all.drain(..all.len().saturating_sub(INCIDENTS_MAXIMUM));
         let mut bytes = Vec::new();
         for incident in &all {

@@ -12,6 +12,7 @@ use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 /// The socket's name in the instance's run directory.
@@ -126,8 +127,20 @@ pub fn ask(layout: &Layout, instance: &InstanceName, request: &Request) -> Resul
     stream.write_all(&line).map_err(failed)?;
     let mut answer = String::new();
     BufReader::new(stream.take(LINE_LENGTH_MAXIMUM)).read_line(&mut answer).map_err(failed)?;
-    let parsed = serde_json::from_str(&answer);
-    parsed.map(Some).map_err(|error| Report {
+    answered(&answer, &path).map(Some)
+}
+
+/// Reads the line of a supervisor that listens on `path`.
+pub fn answered(line: &str, path: &Path) -> Result<Answer, Report> {
+    if line.is_empty() {
+        return Err(Report {
+            class: Class::Failed,
+            message: format!("the supervisor hung up on {} without an answer", path.display()),
+            causes: Vec::new(),
+            hint: Some("it may have ended just now, or the host has no file or process left: `sidle status` shows whether it runs; then try again".to_owned()),
+        });
+    }
+    serde_json::from_str(line).map_err(|error| Report {
         class: Class::Failed,
         message: format!("cannot understand the supervisor's answer on {}", path.display()),
         causes: vec![error.to_string()],

@@ -130,20 +130,25 @@ impl Driver {
         self.settle_configuration(live, processes, now)?;
         let noted = self.journal.live.clone();
         let live = noted.as_ref().unwrap_or(live);
-        if let Some(entry) = Entry::of(live) {
-            self.files.write_history(&self.lock, &self.files.history()?.with(entry))?;
-            crash_point!("settle.history");
-            self.files.write_verdicts(&self.lock, &self.files.verdicts()?.after(live))?;
-            crash_point!("settle.verdicts");
-            if live.phase == Phase::Committed {
-                // What a status note rests on is no reason to leave a switch unfinished.
-                let _ = self.record_ground(&live.to);
-            }
-        }
+        self.put_on_record(live)?;
         if live.adopted.is_some() {
             processes.forget_foreign()?;
         }
         Ok(Outcome::Done)
+    }
+
+    /// An ended switch becomes history, with what is held against its release.
+    pub(super) fn put_on_record(&self, live: &Switch) -> Result<(), DriveError> {
+        let Some(entry) = Entry::of(live) else { return Ok(()) };
+        self.files.write_history(&self.lock, &self.files.history()?.with(entry))?;
+        crash_point!("settle.history");
+        self.files.write_verdicts(&self.lock, &self.files.verdicts()?.after(live))?;
+        crash_point!("settle.verdicts");
+        if live.phase == Phase::Committed {
+            // What a status note rests on is no reason to leave a switch unfinished.
+            let _ = self.record_ground(&live.to);
+        }
+        Ok(())
     }
 }
 

@@ -296,6 +296,20 @@ impl Driver {
         self.believe(journal, now)
     }
 
+    /// The same where no supervisor is there: what has not touched a process yet is over with that, and makes room for the next switch. What
+    /// has is undone by the next supervisor. True: it is over.
+    pub fn cancel_unsupervised(&mut self, now: Moment) -> Result<bool, DriveError> {
+        let touched = |live: &super::Switch| live.phase == Phase::Freezing || live.adopted.is_some();
+        let untouched = !self.journal.live.as_ref().is_some_and(touched);
+        self.cancel(now)?;
+        let Some(ended) = self.journal.live.clone().filter(|live| untouched && live.phase.is_ended()) else {
+            return Ok(false);
+        };
+        self.put_on_record(&ended)?;
+        self.believe(self.journal.advanced(&Outcome::Done, now.wall), now)?;
+        Ok(true)
+    }
+
     /// Adds to what is to be known of the live switch.
     pub fn note(&mut self, text: &str, now: Moment) -> Result<Step, DriveError> {
         let journal = self.journal.noted(&[text.to_owned()]);

@@ -318,6 +318,7 @@ impl RequestError {
             Self::Live { phase: Phase::Stranded, .. } => {
                 Some("the release that worked does not come up; `sidle status` says why; cancel that switch to make room for another".to_owned())
             }
+            Self::Live { phase, .. } if phase.is_committed() => Some("it ends by itself: try again then".to_owned()),
             Self::Live { .. } => Some("wait for it, see `sidle status`, or cancel it".to_owned()),
             Self::AlreadyCurrent(_) => Some("to start it again, use `sidle restart`".to_owned()),
             Self::NotCurrent(_) => Some("to change to it, use `sidle switch`".to_owned()),

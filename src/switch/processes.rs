@@ -223,8 +223,14 @@ impl Processes {
         let takes = if trial_of.is_some() { "trial" } else { "serving" };
         info!(instance = %self.instance, role = takes, switch = trial_of, "process {pid} of {release} is started");
         if let Some(mut starter) = starter {
-            // A process that ended meanwhile shows as such at the next look.
-            let _ = starter.write_all(START_WORD.as_bytes());
+            match starter.write_all(START_WORD.as_bytes()) {
+                // One that waits in vain ends by itself, and is no sign of what the release is worth.
+                Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
+                    return Err(OsError::new("start", &program.path, source));
+                }
+                // A process that ended meanwhile shows as such at the next look.
+                Ok(()) | Err(_) => {}
+            }
         }
         crash_point!("start.opened");
         Ok(())

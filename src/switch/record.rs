@@ -403,6 +403,8 @@ impl Switch {
             // Expired: the old one does not let go, or neither follows.
             Outcome::Failed(_) if handing => Cause::Release,
             Outcome::Failed(_) | Outcome::Expired if under_proof && self.peers_down => Cause::Host,
+            // Nothing of the release has run yet: what can't be started is sidle, which starts it, or can't be read.
+            Outcome::Failed(_) if self.phase == Phase::Starting => Cause::Host,
             Outcome::Failed(_) if under_proof || self.phase == Phase::Rehearsing => Cause::Release,
             // Slow is not bad: a cold disk, a delay that the configuration asks for, a network that is just coming up. One that was there and is
             // there no more is.

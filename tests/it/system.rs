@@ -4,6 +4,7 @@ mod bundle;
 mod care;
 mod collect;
 mod differential;
+mod disks;
 mod doctor;
 mod durability;
 mod faults;

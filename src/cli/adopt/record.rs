@@ -203,10 +203,15 @@ impl Adoption {
     }
 
     /// The commands that start the package's agent again, without sidle.
-    pub fn way_out(&self, layout: &Layout) -> Vec<String> {
+    pub fn way_out(&self, layout: &Layout, instance: &InstanceName) -> Vec<String> {
         let unit = layout.root().join(UNITS).join(&self.unit);
         // An active stand-in would keep the package's unit from being started.
-        let mut lines = if self.managed { vec![format!("systemctl stop {}", self.unit)] } else { Vec::new() };
+        let mut lines = if self.managed {
+            // Its own unit first: a supervisor would start the agent beside the package's, now or at the next boot.
+            vec![format!("systemctl disable --now sidle@{instance}"), format!("systemctl stop {}", self.unit)]
+        } else {
+            Vec::new()
+        };
         lines.push(stand_in::removal(layout, &self.unit));
         for unit in self.other_units() {
             lines.push(format!("rm -f {}", super::way_out::quoted(&other_name::place(layout, unit).to_string_lossy())));

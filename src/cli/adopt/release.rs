@@ -77,7 +77,7 @@ pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended,
             adoption.unit,
             adoption.commands.len()
         ));
-        steps.push(format!("start it: {}", adoption.way_out(layout).join("; ")));
+        steps.push(format!("start it: {}", adoption.way_out(layout, &instance).join("; ")));
         context.output.result(steps.clone(), json!({"steps": steps}));
         return Ok(Ended::Well);
     }
@@ -115,7 +115,7 @@ pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended,
             causes: Vec::new(),
             hint: Some(format!(
                 "nothing of sidle runs; if it does not either: {}",
-                adoption.way_out(layout).join("; ")
+                adoption.way_out(layout, &instance).join("; ")
             )),
         });
     }

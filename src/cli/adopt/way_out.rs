@@ -33,13 +33,13 @@ pub fn by_hand(
 }
 
 /// All of them, with a word for each part.
-pub fn lines(by_hand: &[String], adoption: Option<(&Adoption, &Layout)>) -> Vec<String> {
+pub fn lines(by_hand: &[String], adoption: Option<(&Adoption, &Layout, &InstanceName)>) -> Vec<String> {
     let mut lines = Vec::new();
     if !by_hand.is_empty() {
         lines.push(format!("this release by hand:  {}", by_hand.join("; ")));
     }
-    if let Some((adoption, layout)) = adoption {
-        lines.push(format!("the package's agent:   {}", adoption.way_out(layout).join("; ")));
+    if let Some((adoption, layout, instance)) = adoption {
+        lines.push(format!("the package's agent:   {}", adoption.way_out(layout, instance).join("; ")));
     }
     lines
 }

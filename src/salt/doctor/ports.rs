@@ -4,7 +4,9 @@ use super::super::config::Master;
 use crate::agent::Need;
 use crate::agent::examination::{Case, Group, Severity};
 use crate::os::net;
+use crate::os::thread::helper;
 use std::net::SocketAddr;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 /// How long a connection may take. A packet that is dropped is sent again after one second, and after two more.
@@ -25,13 +27,14 @@ pub fn look<'a>(group: &mut Group, masters: &'a [Master], need: Need, case: Case
     let looked: Vec<_> = std::thread::scope(|scope| {
         let look = |master: &'a Master| {
             let publish = master.publish_port.unwrap_or(master.request_port.wrapping_sub(1));
-            let at = |port| scope.spawn(move || net::listening(&master.host, port, CONNECT_WAIT));
+            let at = |port| helper(scope, move || net::listening(&master.host, port, CONNECT_WAIT));
             (master, publish, at(master.request_port), at(publish))
         };
+        let joined = |looking: Option<ScopedJoinHandle<'_, _>>| looking.and_then(|looking| looking.join().ok());
         let begun: Vec<_> = masters.iter().take(MASTERS_MAX).map(look).collect();
-        let ended = begun.into_iter().map(|(master, publish, requests, publishes)| {
-            (master, publish, requests.join().ok(), publishes.join().ok())
-        });
+        let ended = begun
+            .into_iter()
+            .map(|(master, publish, requests, publishes)| (master, publish, joined(requests), joined(publishes)));
         ended.collect()
     });
     let mut listening = Vec::new();

@@ -6,6 +6,7 @@ use crate::bundle::manifest::{Entry, EntryKind, Manifest};
 use crate::digest::{Digest, Hasher};
 use crate::os::clock;
 use crate::os::dir::{Dir, FileKind};
+use crate::os::thread::helper;
 use crate::store::index::{Index, Indexed};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -72,10 +73,11 @@ pub fn look(tree: &Dir, manifest: &Manifest, index: Option<&Index>, suspects: &S
     let mut found = Found::default();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        let threads = threads.min(entries.len().div_ceil(BATCH_ENTRIES));
-        let looks: Vec<_> = (0..threads).map(|_| scope.spawn(|| look.at(entries, &next))).collect();
-        for look in looks {
-            found.append(look.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let others = threads.min(entries.len().div_ceil(BATCH_ENTRIES)).saturating_sub(1);
+        let others: Vec<_> = (0..others).filter_map(|_| helper(scope, || look.at(entries, &next))).collect();
+        found.append(look.at(entries, &next));
+        for other in others {
+            found.append(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
     });
     found.problems.sort_unstable_by_key(|(number, _)| *number);

@@ -4,6 +4,7 @@
 use super::{FileTime, TICK_NANOSECONDS};
 use crate::os::dir::Dir;
 use crate::os::host;
+use crate::os::thread::helper;
 use crate::store::index::{Index, Indexed};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +39,7 @@ pub fn suspects(tree: &Dir, index: &Index, taken: FileTime) -> Suspects {
     let root = tree.stat_self().ok().is_none_or(|stat| !comparison.is_as_before(&Indexed::of(&stat), &index.root()));
     let mut entries = std::thread::scope(|scope| {
         let others = host::parallelism().min(index.count().div_ceil(BATCH_ENTRIES)).saturating_sub(1);
-        let others: Vec<_> = (0..others).map(|_| scope.spawn(|| comparison.run())).collect();
+        let others: Vec<_> = (0..others).filter_map(|_| helper(scope, || comparison.run())).collect();
         let mut entries = comparison.run();
         for other in others {
             entries.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

@@ -247,7 +247,7 @@ pub fn supervised(host: &Host, verb: &[&str], variables: &[(&str, &str)]) -> boo
 }
 
 /// A release that worked runs, alone, and answers; `current` names it.
-fn host_is_sound(host: &Host, instant: &str, number: usize) {
+pub fn host_is_sound(host: &Host, instant: &str, number: usize) {
     store_is_sound(host);
     let current = host.current().unwrap_or_else(|| panic!("after {instant}: no current"));
     let version = current.strip_suffix("-1").unwrap().to_owned();

@@ -9,10 +9,12 @@ use jiff::Timestamp;
 use sidle::bundle::file::BundleWriter;
 use sidle::bundle::member::{MemberName, MetadataName, ReleaseFile, ReleaseId, checksums};
 use sidle::digest::Digest;
+use sidle::trust::canonical::Json;
 use sidle::trust::minisign;
-use sidle::trust::publish::{self, Edition, Lifetimes, describe};
+use sidle::trust::publish::{self, Edition, Lifetimes, Signer as _, describe};
 use sidle::trust::{Role, target};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
@@ -186,6 +188,33 @@ fn the_largest_lists_that_are_accepted_fit() {
     let manifest = zstd::bulk::compress(text.as_bytes(), 3).unwrap();
     println!("manifest {} of {}", manifest.len(), text.len());
     install(&host, &bundle_of(&builder, &manifest, &more), 7);
+}
+
+#[test]
+fn a_chain_of_large_roots_is_refused_before_it_fills_memory() {
+    let builder = RepoBuilder::new(Timestamp::now());
+    builder.add("1.0", "content");
+    builder.publish();
+    let host = host_of(&builder);
+    let first: serde_json::Value = serde_json::from_slice(&builder.root()).unwrap();
+    let key = first["signatures"][0]["keyid"].clone();
+    for version in 2..=120 {
+        let mut signed = first["signed"].clone();
+        (signed["version"], signed["padding"]) = (version.into(), "x".repeat(500 << 10).into());
+        let canonical = Json::parse(signed.to_string().as_bytes()).unwrap().canonical();
+        let mut signature = String::new();
+        for byte in builder.offline.sign(&canonical).unwrap() {
+            write!(signature, "{byte:02x}").unwrap();
+        }
+        let root = serde_json::json!({"signed": signed, "signatures": [{"keyid": key, "sig": signature}]});
+        let path = builder.path().join(format!("metadata/{version}.root.json"));
+        std::fs::write(path, root.to_string()).unwrap();
+    }
+    let url = format!("file://{}", builder.path().display());
+    let (code, bytes, said) = measured(&host, &["install", "demo", "--repository", &url]);
+    println!("{code}, {bytes} bytes: {said}");
+    assert!(code == 7 && said.contains("its metadata takes more than 6 MiB in all"), "{code}: {said}");
+    assert!(bytes < MEMORY_BYTES, "it took {bytes} bytes: {said}");
 }
 
 #[test]

@@ -119,9 +119,9 @@ fn what_a_release_loses_between_the_wish_and_the_switch_is_mended_too() {
     let lost = host.path(&format!("opt/sidle/{DEMO}/versions/1.1-1/lib/demo-agent/lazy/greeting"));
     fs::remove_file(&lost).unwrap();
     let _supervisor = host.supervise();
-    eventually(20, "the switch is over", || match host.current().as_deref() {
-        Some("1.1-1") => Ok(()),
-        other => Err(format!("{other:?} {}", host.status())),
+    eventually(20, "the switch is over", || match (host.current().as_deref(), host.status()) {
+        (Some("1.1-1"), status) if status["switch"].is_null() => Ok(()),
+        other => Err(format!("{other:?}")),
     });
     assert!(lost.exists() && host.last()["notes"].to_string().contains("mended before the start"), "{}", host.last());
 }
@@ -191,6 +191,73 @@ fn a_wish_without_a_supervisor_is_carried_out_by_the_next_one() {
     let _supervisor = host.supervise();
     eventually(10, "the wish is carried out", || host.current().ok_or_else(|| "no current yet".to_owned()));
     assert_eq!(host.answering("one"), "1.0");
+}
+
+#[test]
+fn a_wish_that_is_taken_back_without_a_supervisor_is_over_at_once() {
+    let (host, _author) = two_releases();
+    assert_eq!(host.sidle(&["switch", DEMO, "1.0-1"]).code, Some(4));
+    let cancelled = host.sidle(&["cancel", DEMO]);
+    assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
+    assert_eq!(host.last()["result"], "cancelled");
+    assert_eq!(host.sidle(&["cancel", DEMO]).code, Some(3), "it is live still");
+    assert_eq!(host.sidle(&["switch", DEMO, "1.1-1"]).code, Some(4), "it stands in the way of another one");
+    let _supervisor = host.supervise();
+    eventually(10, "the second wish is carried out", || host.current().ok_or_else(|| "no current yet".to_owned()));
+    assert_eq!(host.answering("one"), "1.1");
+}
+
+#[test]
+fn where_the_agent_runs_without_a_supervisor_nobody_says_that_it_does_not() {
+    let (host, _author) = two_releases();
+    let mut supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    supervisor.kill();
+    let agent = host.agents()[0];
+    let blind = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "overlap"]);
+    assert!(blind.code == Some(1) && blind.stderr.contains("start the supervisor first"), "{blind:?}");
+    let written = host.sidle(&["switch", DEMO, "1.1-1"]);
+    let told = format!("process {agent} of {DEMO} runs without a supervisor");
+    assert!(written.code == Some(4) && written.stdout.contains(&told), "{written:?}");
+    let _next = host.supervise();
+    eventually(20, "it is carried out", || match host.current() {
+        Some(current) if current == "1.1-1" => Ok(()),
+        other => Err(format!("{other:?} {}", host.status())),
+    });
+    assert_eq!(host.answering("one"), "1.1");
+}
+
+#[test]
+fn a_rollback_right_after_a_commit_waits_until_it_may_begin() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    for number in 0..3 {
+        host.job(&format!("long-{number}"), "sleep 2");
+        host.running(&format!("long-{number}"));
+        assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--mode", "overlap", "--no-wait"]).code, Some(4));
+        // Without a look at the trees, which takes longer than the moment lasts.
+        let link = host.path("opt/sidle/demo-agent/current");
+        eventually(20, "the new release is current", || match fs::read_link(&link).unwrap() {
+            target if target.ends_with("1.1-1") => Ok(()),
+            target => Err(format!("{target:?}")),
+        });
+        host.sidle(&["rollback", DEMO]).ok();
+        assert_eq!(host.current().as_deref(), Some("1.0-1"));
+        assert_eq!(host.done(&format!("long-{number}"))["exit"], "0");
+    }
+}
+
+#[test]
+fn an_instance_is_restarted_by_its_own_name_as_its_unit_does() {
+    let (host, _author) = two_releases();
+    fs::write(host.path("etc/sidle/conf.d/two.toml"), format!("[instances.two]\npackage = \"{DEMO}\"\n")).unwrap();
+    let _supervisor = host.supervise_instance("two");
+    host.sidle(&["switch", DEMO, "1.0-1", "--instance", "two"]).ok();
+    let before = host.agents();
+    host.sidle(&["restart", "--instance", "two"]).ok();
+    assert!(before.len() == 1 && host.agents().len() == 1 && before != host.agents(), "{before:?} {:?}", host.agents());
+    assert_eq!(host.sidle(&["restart"]).code, Some(2));
 }
 
 #[test]

@@ -9,6 +9,8 @@ use tempfile::TempDir;
 /// How often and after what pause unmounting is tried.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
+/// The block of a file system that may break.
+const BRITTLE_BLOCK_BYTES: u64 = 4096;
 /// xfs takes no less. The image is sparse.
 const JOURNALED_BYTES: u64 = 320 << 20;
 
@@ -54,6 +56,23 @@ impl Mounted {
             run("mkfs.ext4", &["-q", "-N", &inodes.to_string(), "-O", "^has_journal", text(&image)]);
             ["-o", "loop", text(&image)].map(str::to_owned).to_vec()
         })
+    }
+
+    /// An ext4 of 64 MiB with blocks of `BRITTLE_BLOCK_BYTES`, of which some can be made unreadable.
+    pub fn brittle() -> Self {
+        Self::new(&|directory| {
+            let image = directory.join("image");
+            std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+            let block = BRITTLE_BLOCK_BYTES.to_string();
+            run("mkfs.ext4", &["-q", "-b", &block, "-N", "8192", "-O", "^has_journal", text(&image)]);
+            ["-o", "loop", text(&image)].map(str::to_owned).to_vec()
+        })
+    }
+
+    /// What lies from this block on, and is not in memory, can't be read any more (EIO): the loop device ends there. What is written there anew can.
+    pub fn break_from(&self, block: u64) {
+        let image = std::fs::File::options().write(true).open(self.point.with_file_name("image")).unwrap();
+        image.set_len(block * BRITTLE_BLOCK_BYTES).unwrap();
     }
 
     /// A file system with a journal on a loop device: `ext4` or `xfs`, as small as both may be.
@@ -104,6 +123,11 @@ impl Mounted {
     /// Nobody may write any more.
     pub fn make_read_only(&self) {
         run("mount", &["-o", "remount,ro", text(&self.path())]);
+    }
+
+    /// They may again.
+    pub fn make_writable(&self) {
+        run("mount", &["-o", "remount,rw", text(&self.path())]);
     }
 }
 

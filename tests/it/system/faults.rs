@@ -1,5 +1,7 @@
 //! Every system call of a command fails once, in a run of its own: the error names its cause, nothing is lost, and the next command converges.
-//! A sample of them; `SIDLE_FAULTS=all` tries each one.
+//! A sample of them; `SIDLE_FAULTS=all` tries each one, `SIDLE_FAULTS=CALL:error=ERROR:when=N` only that one of a switch.
+
+mod supervisor;
 
 use crate::plain::crash::{in_parallel, store_is_sound};
 use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, text};
@@ -75,13 +77,18 @@ fn faults(host: &Host, arguments: &[&str]) -> Vec<String> {
             all.push(format!("{call}:error={error}:when={when}"));
         }
     }
-    if std::env::var_os("SIDLE_FAULTS").is_some_and(|which| which == "all") {
+    if is_thorough() {
         return all;
     }
     // A step that has no divisor in common with the number of errors, so that each error is met.
     let step = (all.len() / SAMPLE).max(1);
     let step = (step..step + ERRORS.len()).find(|step| step % 2 != 0 && step % 3 != 0).unwrap();
     all.into_iter().step_by(step).collect()
+}
+
+/// Whether each fault is to be tried.
+fn is_thorough() -> bool {
+    std::env::var_os("SIDLE_FAULTS").is_some_and(|which| which == "all")
 }
 
 /// What is wrong with how a command took a fault.

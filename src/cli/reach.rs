@@ -1,0 +1,63 @@
+//! The way of a wish to whoever carries it out: the supervisor, where there is one.
+
+use super::Context;
+use crate::failure::{Class, Report};
+use crate::os::clock;
+use crate::supervise::control::{Answer, Request, ask};
+use crate::switch::files::{DriverLock, InstanceFiles};
+use std::time::Duration;
+
+/// How long a supervisor that holds its lock may take to listen.
+const STARTING_WAIT: Duration = Duration::from_secs(10);
+const STARTING_LOOK: Duration = Duration::from_millis(50);
+/// How long a committed switch is waited for before it is said that there is one.
+const COMMITTED_WAIT: Duration = Duration::from_secs(10);
+
+/// Who is there to carry out a wish.
+pub(super) enum Reached {
+    /// The supervisor, which said this.
+    Supervisor(Answer),
+    /// Nobody, and none comes while this is held.
+    Nobody(DriverLock),
+}
+
+/// Asks the supervisor. One that starts just now has its lock a moment before it listens: it is waited for.
+pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Request) -> Result<Reached, Report> {
+    let began = clock::since_boot();
+    loop {
+        if let Some(answer) = ask(&context.layout, files.instance(), request)? {
+            return Ok(Reached::Supervisor(answer));
+        }
+        if let Some(lock) = files.try_drive()? {
+            return Ok(Reached::Nobody(lock));
+        }
+        if clock::since_boot().saturating_sub(began) >= STARTING_WAIT {
+            return Err(Report {
+                class: Class::Locked,
+                message: format!("cannot ask the supervisor of {}: it does not answer", files.instance()),
+                causes: Vec::new(),
+                hint: Some("it may be starting or ending just now: try again".to_owned()),
+            });
+        }
+        clock::sleep(STARTING_LOOK);
+    }
+}
+
+/// The same. A switch that is committed has only its old process to end: it makes room for the next one in a moment.
+pub(super) fn reach_after_a_commit(
+    context: &Context,
+    files: &InstanceFiles,
+    request: &Request,
+) -> Result<Reached, Report> {
+    let began = clock::since_boot();
+    loop {
+        let reached = reach(context, files, request)?;
+        let conflicts =
+            matches!(&reached, Reached::Supervisor(Answer::Refused(report)) if report.class == Class::Conflict);
+        let committed = || Ok::<_, Report>(files.journal()?.live.is_none_or(|live| live.phase.is_committed()));
+        if !conflicts || clock::since_boot().saturating_sub(began) >= COMMITTED_WAIT || !committed()? {
+            return Ok(reached);
+        }
+        clock::sleep(STARTING_LOOK);
+    }
+}

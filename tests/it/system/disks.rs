@@ -1,0 +1,196 @@
+//! File systems that refuse: read-only, without a free inode, with blocks that can't be read any more. Each command says what refuses, and leaves
+//! everything as it was; what only reads goes on, and the agent runs.
+
+use crate::support::mounts::Mounted;
+use crate::support::stage::{Author, DEMO, Host, text};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A host on a file system of its own: 1.0 ran last, 1.1 is installed, 1.2 is published.
+struct Ground {
+    host: Host,
+    author: Author,
+    newest: PathBuf,
+    /// Unmounted after what lies on it is gone.
+    disk: Mounted,
+}
+
+impl Ground {
+    fn new(disk: Mounted) -> Self {
+        let author = Author::new();
+        let bundles = ["1.0", "1.1"].map(|version| author.release(version, "good"));
+        let newest = author.release("1.2", "good");
+        let host = Host::new(&author);
+        for bundle in &bundles {
+            host.install(bundle).ok();
+        }
+        let supervisor = host.supervise();
+        host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+        assert_eq!(supervisor.end(), Some(0));
+        // What the system keeps in memory is no part of the disk.
+        fs::remove_dir_all(host.path("run")).unwrap();
+        let host = host.copy_to(&disk.path());
+        fs::create_dir_all(host.path("run")).unwrap();
+        Self { host, author, newest, disk }
+    }
+
+    /// Every command that puts something on a host, as it would be given now.
+    fn changes(&self) -> Vec<Vec<String>> {
+        let url = format!("file://{}", self.author.repository().display());
+        let copy = self.host.path("copy");
+        let from = ["--repository", url.as_str()];
+        let commands: [&[&str]; 9] = [
+            &["install", text(&self.newest)],
+            &[&["install", DEMO][..], &from].concat(),
+            &[&["upgrade", DEMO][..], &from].concat(),
+            &["switch", DEMO, "1.1-1"],
+            &["restart", DEMO],
+            &["hold", DEMO],
+            &["repair", DEMO, "1.1-1", "--from", text(&self.newest)],
+            &["trust", "reset-clock"],
+            &[&["mirror", text(&copy)][..], &from].concat(),
+        ];
+        commands.iter().map(|command| command.iter().map(|word| (*word).to_owned()).collect()).collect()
+    }
+
+    /// What lies on the disk: paths with their sizes and contents' digests.
+    fn content(&self) -> BTreeMap<PathBuf, String> {
+        let mut content = BTreeMap::new();
+        let mut open = vec![self.host.root()];
+        while let Some(directory) = open.pop() {
+            for entry in fs::read_dir(&directory).unwrap().flatten() {
+                let (path, kind) = (entry.path(), entry.file_type().unwrap());
+                let told = if kind.is_file() {
+                    sidle::digest::Digest::of(&fs::read(&path).unwrap()).to_string()
+                } else if kind.is_dir() {
+                    open.push(path.clone());
+                    "a directory".to_owned()
+                } else {
+                    format!("{kind:?}")
+                };
+                content.insert(path, told);
+            }
+        }
+        content
+    }
+
+    /// Each change is refused with these words, or has nothing to change.
+    fn refuses(&self, words: &[&str]) {
+        let before = self.content();
+        let mut refused = 0;
+        for command in self.changes() {
+            let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+            let ran = self.host.sidle(&arguments);
+            println!("{command:?}: {ran:?}");
+            match ran.code {
+                Some(1..=12) if ran.code != Some(3) && words.iter().any(|word| ran.stderr.contains(word)) => {
+                    refused += 1;
+                }
+                Some(0 | 3) => {}
+                _ => panic!("{command:?}: {ran:?}"),
+            }
+            assert_eq!(self.content(), before, "{command:?}: {ran:?}");
+        }
+        assert!(refused > 5, "only {refused}");
+    }
+
+    /// With the obstacle gone, everything works.
+    fn works(&self) {
+        self.host.install(&self.newest).ok();
+        let _supervisor = self.host.supervise();
+        self.host.sidle(&["switch", DEMO, "1.2-1"]).ok();
+        assert_eq!(self.host.answering("after"), "1.2");
+        self.host.sidle(&["verify", DEMO, "--full"]).ok();
+    }
+}
+
+#[test]
+fn on_a_read_only_disk_changes_are_refused_and_the_agent_runs() {
+    let ground = Ground::new(Mounted::ext4(64, 8192));
+    let (host, run) = (&ground.host, ground.host.path("run"));
+    let state = host.path("etc/demo-agent/state");
+    fs::create_dir_all(&state).unwrap();
+    ground.disk.make_read_only();
+    ground.refuses(&["Read-only file system"]);
+    for removes in [&["remove", DEMO, "1.1-1"][..], &["collect", DEMO, "--keep", "0"]] {
+        let ran = host.sidle(removes);
+        assert!(ran.code == Some(1) && ran.stderr.contains("Read-only file system"), "{removes:?}: {ran:?}");
+    }
+    for reads in [&["list"][..], &["status"], &["history", DEMO], &["verify", DEMO, "1.0-1", "--full"]] {
+        let ran = host.sidle(reads);
+        assert!(matches!(ran.code, Some(0 | 3)), "{reads:?}: {ran:?}");
+    }
+    // As the kernel does it after an error of the disk: what lies in memory can be written.
+    {
+        let _memory = [Mounted::tmpfs_at(&run, "size=8m"), Mounted::tmpfs_at(&state, "size=8m")];
+        let log = host.path("run/log");
+        let mut supervisor = Command::new(crate::support::stage::SIDLE)
+            .args(["--root", text(&host.root()), "supervise", DEMO])
+            .stdout(fs::File::create(&log).unwrap())
+            .stderr(fs::File::options().append(true).open(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| host.answering("read-only")));
+        println!("{}", fs::read_to_string(&log).unwrap());
+        let identity = sidle::os::process::Identity::of(supervisor.id()).unwrap().unwrap();
+        assert!(identity.signal(sidle::os::process::SignalNumber::TERM).unwrap());
+        supervisor.wait().unwrap();
+        assert_eq!(answered.unwrap(), "1.0");
+    }
+    ground.disk.make_writable();
+    ground.works();
+}
+
+#[test]
+fn without_a_free_inode_changes_are_refused_and_the_agent_runs() {
+    let ground = Ground::new(Mounted::ext4(64, 512));
+    let filler = ground.disk.path().join("filler");
+    fs::create_dir(&filler).unwrap();
+    let files = (0..1000).take_while(|number| fs::File::create(filler.join(number.to_string())).is_ok()).count();
+    assert!(files > 10, "{files}");
+    ground.refuses(&["No space left on device"]);
+    // As the hint of each says.
+    ground.host.sidle(&["collect", DEMO, "--keep", "0"]).ok();
+    assert!(!ground.host.path("opt/sidle/demo-agent/versions/1.1-1").exists());
+    fs::remove_dir_all(&filler).unwrap();
+    ground.works();
+}
+
+/// The last block of the disk that a file has, counted in blocks of the file system.
+fn last_block(path: &Path) -> Option<u64> {
+    let told = Command::new("filefrag").args(["-v", text(path)]).output().unwrap();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    // ` 0:  0..  0:  9729..  9729:  1:  last,eof`
+    let blocks = told.lines().filter_map(|line| line.split(':').nth(2)?.split("..").nth(1)?.trim().parse().ok());
+    blocks.max()
+}
+
+#[test]
+fn a_file_that_the_disk_no_longer_reads_is_found_and_mended() {
+    let ground = Ground::new(Mounted::brittle());
+    let (host, tree) = (&ground.host, ground.host.path("opt/sidle/demo-agent/versions/1.1-1"));
+    let files = || ground.content().into_keys().filter(|path| fs::symlink_metadata(path).unwrap().is_file());
+    let (block, victim) = files()
+        .filter(|path| path.starts_with(&tree))
+        .filter_map(|path| Some((last_block(&path)?, path)))
+        .max()
+        .unwrap();
+    let content = fs::read(&victim).unwrap();
+    rustix::fs::sync();
+    ground.disk.break_from(block);
+    let forgotten = fs::File::open(&victim).unwrap();
+    rustix::fs::fadvise(&forgotten, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let error = fs::read(&victim).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
+
+    let broken = host.sidle(&["verify", DEMO, "1.1-1", "--full"]);
+    let name = victim.strip_prefix(&tree).unwrap();
+    assert!(broken.code == Some(6) && broken.stdout.contains(text(name)), "{broken:?}");
+    assert!(broken.stdout.contains("Input/output error"), "{broken:?}");
+    let whole = ground.author.directory().join("demo-agent-1.1.sidle");
+    host.sidle(&["repair", DEMO, "1.1-1", "--from", text(&whole)]).ok();
+    assert_eq!(fs::read(&victim).unwrap(), content);
+    ground.works();
+}
