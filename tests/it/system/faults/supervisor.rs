@@ -68,6 +68,8 @@ impl Tracer {
 fn settled() -> Host {
     let (host, author) = two_releases();
     drop(author);
+    // Slow is not what is looked for.
+    fs::write(host.path("etc/sidle/conf.d/slow.toml"), "start_timeout = \"60s\"\nstop_timeout = \"20s\"\n").unwrap();
     let supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     assert_eq!(supervisor.end(), Some(0));
