@@ -33,8 +33,7 @@ fn begins(scene: &Scene, arguments: &[&str]) {
     });
 }
 
-#[test]
-fn what_a_job_left_running_in_the_background_survives_the_end_of_the_old_process() {
+fn what_is_left_in_the_background_survives(mode: &str) {
     // 3007 keeps the process of a job for half a minute after it has returned: the command is below it when the old process ends.
     let scene = Scene::with(&Wanted::of(&[NEW, OLD]));
     // No other test's: found by its arguments.
@@ -45,11 +44,21 @@ fn what_a_job_left_running_in_the_background_survives_the_end_of_the_old_process
         left = running(&command);
         left.as_ref().map(|_| ()).ok_or_else(|| "it does not".to_owned())
     });
-    let ran = scene.switch(&[&format!("{OLD}-1"), "--mode", "overlap"]);
+    let ran = scene.switch(&[&format!("{OLD}-1"), "--mode", mode]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
     let left = left.unwrap();
     assert!(left.is_alive().unwrap(), "it was ended with the old process: {}", scene.history()[0]);
     left.signal(SignalNumber::KILL).unwrap();
+}
+
+#[test]
+fn what_a_job_left_running_in_the_background_survives_the_end_of_the_old_process() {
+    what_is_left_in_the_background_survives("overlap");
+}
+
+#[test]
+fn what_a_job_left_running_in_the_background_survives_a_switch_when_idle() {
+    what_is_left_in_the_background_survives("idle");
 }
 
 #[test]
