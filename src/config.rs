@@ -70,7 +70,7 @@ const FILE_BYTES_MAXIMUM: u64 = 256 * 1024;
 /// Longest part of a wrong line that is told, characters.
 const LINE_SHOWN_MAXIMUM: usize = 120;
 /// Where an operator finds what can be set.
-const DOCUMENTED: &str = "the section Settings of README.md says where they are listed";
+const DOCUMENTED: &str = "the section Settings of docs/hosts.md has each key";
 
 /// One file's part of the settings.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -71,7 +71,8 @@ impl Adoption {
             class: Class::Failed,
             message: format!("cannot understand {}", path.display()),
             causes: vec![error.to_string()],
-            hint: error.hint("it says how the package's agent is given back; the section Adopting a packaged minion of README.md says what an adoption changes"),
+            hint: error
+                .hint("it says how the package's agent is given back; docs/adopting.md says what an adoption changes"),
         })
     }
 

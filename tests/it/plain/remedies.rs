@@ -86,9 +86,9 @@ fn wrong_settings_lead_to_where_they_are_documented() {
     let settings = host.path("etc/sidle/conf.d/own.toml");
     fs::write(&settings, "probatoin = \"1s\"\n").unwrap();
     let ran = host.sidle(&["switch", DEMO, "1.0-1"]);
-    refused(&ran, 2, &["own.toml", "line 1", "probatoin"], &["the section Settings of README.md"]);
+    refused(&ran, 2, &["own.toml", "line 1", "probatoin"], &["the section Settings of docs/hosts.md"]);
     assert!(!ran.stderr.contains("manual"), "{ran:?}");
-    assert!(include_str!("../../../README.md").contains("\n### Settings\n"));
+    assert!(include_str!("../../../docs/hosts.md").contains("\n## Settings\n"));
     assert_eq!(ran.stderr.lines().count(), 2, "{ran:?}");
     fs::write(&settings, "#".repeat(10 << 20)).unwrap();
     refused(&host.sidle(&["switch", DEMO, "1.0-1"]), 2, &["own.toml", "262144 bytes"], &["settings"]);
@@ -97,10 +97,10 @@ fn wrong_settings_lead_to_where_they_are_documented() {
         &host.sidle(&["switch", DEMO, "1.0-1"]),
         2,
         &["own.toml", "demo-agent", "etc/x", "absolute"],
-        &["README.md"],
+        &["docs/hosts.md"],
     );
     fs::write(&settings, "extras_wheels = \"wheels\"\n").unwrap();
-    refused(&host.sidle(&["switch", DEMO, "1.0-1"]), 2, &["own.toml", "wheels", "absolute"], &["README.md"]);
+    refused(&host.sidle(&["switch", DEMO, "1.0-1"]), 2, &["own.toml", "wheels", "absolute"], &["docs/hosts.md"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::fs;
 fn fetch_gets_metadata_packed_and_targets_as_they_are_signed() {
     let release = Release::new(1);
     let certificates = Certificates::new();
-    let nginx = Nginx::start(&release.repo.path(), &certificates, &as_the_readme_says());
+    let nginx = Nginx::start(&release.repo.path(), &certificates, &as_the_guide_says());
     let settings = settings(vec![mirror_with_ca(&nginx.url(), &certificates.file("ca.pem"))]);
     let client = Client::new();
     let files = refresh(&client, &settings, &release).unwrap();

@@ -29,13 +29,13 @@ fn formats_are_read_by_tar_sha256sum_and_minisign() {
     let verified = tool("minisign", &["-V", "-m", "SHA256SUMS", "-P", &key], &targets);
     assert!(verified.contains("Signature and comment signature verified"), "{verified}");
 
-    // As the README has it.
+    // As the author's guide has it.
     let pem = sidle(&["key", "show", "--pem", text(&author.key())], &[]).ok();
     fs::write(out.join("metadata/author.pub"), pem).unwrap();
     let verify = "jq -cjS .signed 1.root.json >signed; jq -r '.signatures[0].sig' 1.root.json | xxd -r -p >signature\n\
                   openssl pkeyutl -verify -pubin -inkey author.pub -rawin -in signed -sigfile signature";
-    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    assert!(verify.lines().all(|line| readme.contains(line.trim())), "the README says something else");
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/authors.md")).unwrap();
+    assert!(verify.lines().all(|line| guide.contains(line.trim())), "the author's guide says something else");
     let verified = tool("sh", &["-c", verify], &out.join("metadata"));
     assert!(verified.contains("Verified Successfully"), "{verified}");
 

@@ -9,12 +9,12 @@ use sidle::trust::publish::Lifetimes;
 use sidle::trust::{Floor, MetadataFiles};
 use std::io::Write as _;
 
-/// As the README has it for nginx, and what a distribution's `mime.types` says of JSON; a server that would pack targets, too, if it were let.
-pub fn as_the_readme_says() -> String {
-    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+/// As the author's guide has it for nginx, and what a distribution's `mime.types` says of JSON; a server that would pack targets, too, if it were let.
+pub fn as_the_guide_says() -> String {
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/authors.md")).unwrap();
     let ours = |line: &&str| line.starts_with("    gzip on;") || line.starts_with("    server_tokens off;");
-    let lines: Vec<&str> = readme.lines().filter(ours).map(|line| line.split('#').next().unwrap()).collect();
-    assert_eq!(lines.len(), 2, "the README's lines for nginx are elsewhere");
+    let lines: Vec<&str> = guide.lines().filter(ours).map(|line| line.split('#').next().unwrap()).collect();
+    assert_eq!(lines.len(), 2, "the guide's lines for nginx are elsewhere");
     format!("{}\ntypes {{ application/json json zst; }}", lines.join("\n"))
 }
 
