@@ -27,7 +27,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One file's part of these settings.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -206,6 +206,12 @@ impl RepositoryFragment {
     }
 
     fn with(&self, mirrors: Vec<Mirror>) -> Result<Settings, Report> {
+        for (key, path) in mirrors.iter().flat_map(|mirror| paths(&mirror.access)) {
+            if path.is_relative() {
+                let reason = format!("{} is not absolute: begin it with /", path.display());
+                return Err(refuse(&format!("{key} in [repository]"), &reason).into());
+            }
+        }
         let default = Patience::default();
         let or = |text: Option<Text>, default| text.map_or(default, |text| text.0);
         Ok(Settings {
@@ -253,17 +259,33 @@ fn authorities(system_ca: Option<bool>) -> Authorities {
     }
 }
 
+/// The paths among what lets us in, by the key that names each.
+fn paths(access: &Access) -> Vec<(&'static str, &Path)> {
+    let Access { ca_files, authorities: _, client_certificate, token_file, netrc } = access;
+    let mut paths: Vec<(&str, &Path)> = ca_files.iter().map(|path| ("ca_file", path.as_path())).collect();
+    if let Some((certificate, key)) = client_certificate {
+        paths.extend([("client_certificate", certificate.as_path()), ("client_key", key)]);
+    }
+    paths.extend(token_file.as_deref().map(|path| ("token_file", path)));
+    paths.extend(netrc.as_deref().map(|path| ("netrc", path)));
+    paths
+}
+
+/// Its URL is not told where it is refused: there may be a password in it.
 fn proxy(text: &str) -> Result<Proxy, FetchError> {
     if text == "none" {
         return Ok(Proxy::None);
     }
+    let wrong = || {
+        let reason = "it is none of http://HOST:PORT, https://HOST:PORT, socks5h://HOST:PORT and \"none\"; user or password belong into `netrc`";
+        refuse("proxy in [repository]", reason)
+    };
     // A proxy is no mirror, but its URL has the same secrets in it.
-    match text.replacen("socks5h://", "http://", 1).parse()? {
-        Location::Http(_) => {}
-        Location::Directory(_) => return Err(refuse(&format!("the proxy {text}"), "it is a file")),
+    match text.replacen("socks5h://", "http://", 1).parse() {
+        Ok(Location::Http(_)) => {}
+        Ok(Location::Directory(_)) | Err(_) => return Err(wrong()),
     }
-    let url = text.parse().map_err(|_| refuse(&format!("the proxy {text}"), "its URL can't be read"))?;
-    Ok(Proxy::Through(url))
+    Ok(Proxy::Through(text.parse().map_err(|_| wrong())?))
 }
 
 fn refuse(subject: &str, reason: &str) -> FetchError {
@@ -277,6 +299,19 @@ mod tests {
 
     fn read(text: &str) -> RepositoryFragment {
         toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn paths_that_depend_on_where_one_stands_and_proxies_of_another_kind_are_refused() {
+        for (text, told) in [
+            ("ca_file = \"ca.pem\"", "ca_file in [repository]: ca.pem is not absolute"),
+            ("netrc = \"./n\"", "netrc in [repository]: ./n is not absolute"),
+            ("client_certificate = \"/c\"\nclient_key = \"k\"", "client_key in [repository]: k is not absolute"),
+            ("proxy = \"socks5://me:secret@there:1\"", "proxy in [repository]: it is none of http://HOST:PORT"),
+        ] {
+            let refused = read(&format!("url = \"https://a.example/x\"\n{text}\n")).settings().unwrap_err().to_string();
+            assert!(refused.contains(told) && !refused.contains("secret"), "{refused}");
+        }
     }
 
     #[test]
@@ -324,7 +359,7 @@ mod tests {
             ("url = \"https://a\"\nmirrors = []", "both"),
             ("url = \"https://a\"\nclient_key = \"/k\"", "belong together"),
             ("url = \"https://a\"\nproxy = \"http://me:geheim@p\"", "user or password"),
-            ("url = \"https://a\"\nproxy = \"/dev/null\"", "can't be read"),
+            ("url = \"https://a\"\nproxy = \"/dev/null\"", "none of"),
         ] {
             let report = read(text).settings().unwrap_err();
             assert!(report.to_string().contains(said) && !report.to_string().contains("geheim"), "{report}");

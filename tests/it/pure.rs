@@ -2,5 +2,6 @@
 
 mod architecture;
 mod dependencies;
+mod documents;
 pub mod machine;
 mod rehearsal;
