@@ -2,6 +2,7 @@
 //! that a machine with cargo and python3 may lack. `scripts/test` runs these.
 
 mod agent;
+mod archives;
 mod attacks;
 pub mod bundle;
 mod by_hand;
@@ -36,6 +37,6 @@ mod strangers;
 pub mod survival;
 mod switching;
 mod take_up;
-mod tamper;
+pub mod tamper;
 mod will;
 mod windows;

@@ -27,3 +27,4 @@ mod shim;
 mod signer;
 mod stranger;
 mod survival;
+mod tamper;

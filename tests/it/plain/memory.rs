@@ -10,9 +10,8 @@ use sidle::bundle::file::BundleWriter;
 use sidle::bundle::member::{MemberName, MetadataName, ReleaseFile, ReleaseId, checksums};
 use sidle::digest::Digest;
 use sidle::trust::canonical::Json;
-use sidle::trust::minisign;
-use sidle::trust::publish::{self, Edition, Lifetimes, Signer as _, describe};
-use sidle::trust::{Role, target};
+use sidle::trust::metadata::Target;
+use sidle::trust::publish::{self, Signer as _};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -66,42 +65,9 @@ fn signed(builder: &RepoBuilder, manifest_text: &[u8]) -> std::path::PathBuf {
 }
 
 /// The same with more targets than these.
-fn bundle_of(
-    builder: &RepoBuilder,
-    manifest: &[u8],
-    more: &BTreeMap<String, sidle::trust::metadata::Target>,
-) -> std::path::PathBuf {
-    let (id, payload) = (id(), b"none".as_slice());
-    let (digest, payload_digest) = (Digest::of(manifest), Digest::of(payload));
-    let edition = |role| Edition { version: 2, signed: builder.now, lifetime: Lifetimes::default().of(role) };
-    let mut list = more.clone();
-    list.insert(target::manifest(&id), publish::target(manifest.len() as u64, digest));
-    list.insert(target::payload(&id), publish::target(payload.len() as u64, payload_digest));
-    let targets = publish::targets(edition(Role::Targets), &list, &[&builder.offline]).unwrap();
-    let named = [("targets.json".to_owned(), describe(2, &targets))].into();
-    let snapshot = publish::snapshot(edition(Role::Snapshot), &named, &[&builder.online]).unwrap();
-    let timestamp = publish::timestamp(edition(Role::Timestamp), &describe(2, &snapshot), &[&builder.online]).unwrap();
+fn bundle_of(builder: &RepoBuilder, manifest: &[u8], more: &BTreeMap<String, Target>) -> std::path::PathBuf {
     let path = builder.directory.path().join("signed.bundle");
-    let mut bundle = BundleWriter::new(File::create(&path).unwrap(), std::slice::from_ref(&id)).unwrap();
-    for (name, bytes) in [
-        (MetadataName::Root(1), builder.root()),
-        (MetadataName::Timestamp, timestamp),
-        (MetadataName::Snapshot(2), snapshot),
-        (MetadataName::Targets(2), targets),
-    ] {
-        bundle.small(&MemberName::Metadata(name), &bytes).unwrap();
-    }
-    let sums = checksums(&digest, &payload_digest);
-    let signature = minisign::sign(&builder.offline, sums.as_bytes()).unwrap();
-    for (file, bytes) in [
-        (ReleaseFile::Manifest(digest), manifest),
-        (ReleaseFile::Checksums, sums.as_bytes()),
-        (ReleaseFile::Signature, signature.as_bytes()),
-    ] {
-        bundle.small(&MemberName::Small(id.clone(), file), bytes).unwrap();
-    }
-    bundle.payload(&id, payload_digest, payload.len() as u64, &mut &payload[..]).unwrap();
-    bundle.finish().unwrap();
+    std::fs::write(&path, builder.vouch(&id(), manifest, b"none", more)).unwrap();
     path
 }
 

@@ -8,7 +8,6 @@ use sidle::failure::Class;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-const FLIPS: usize = 500;
 const TRUNCATIONS: usize = 50;
 /// Every n-th attempt is made again through the program.
 const THROUGH_THE_PROGRAM: usize = 25;
@@ -98,14 +97,14 @@ fn code(class: Option<Class>) -> i32 {
 }
 
 /// Places spread evenly over each region, so that small ones are met as often as large ones.
-fn places(bundle: &[u8]) -> Vec<(usize, Region)> {
+fn places(bundle: &[u8], flips: usize) -> Vec<(usize, Region)> {
     let members = members(bundle);
     let mut by_region: BTreeMap<Region, Vec<usize>> = BTreeMap::new();
     for place in 0..bundle.len() {
         by_region.entry(region(&members, place)).or_default().push(place);
     }
     assert_eq!(by_region.len(), 9, "a region is missing");
-    let share = FLIPS.div_ceil(by_region.len());
+    let share = flips.div_ceil(by_region.len());
     let mut chosen = BTreeSet::new();
     for (region, places) in &by_region {
         let step = places.len().div_ceil(share).max(1);
@@ -113,7 +112,7 @@ fn places(bundle: &[u8]) -> Vec<(usize, Region)> {
     }
     // What small regions couldn't fill is spread over the whole file.
     for place in (0..bundle.len()).step_by(7).take(bundle.len()) {
-        if chosen.len() >= FLIPS {
+        if chosen.len() >= flips {
             break;
         }
         chosen.insert((place, region(&members, place)));
@@ -123,9 +122,14 @@ fn places(bundle: &[u8]) -> Vec<(usize, Region)> {
 
 #[test]
 fn tamper_with_any_byte_and_nothing_but_what_was_signed_is_installed() {
+    tamper_with(500);
+}
+
+/// Flips so many bytes, one at a time.
+pub fn tamper_with(flips: usize) {
     let sample = Sample::new();
-    let places = places(&sample.bundle);
-    assert!(places.len() >= FLIPS, "{}", places.len());
+    let places = places(&sample.bundle, flips);
+    assert!(places.len() >= flips, "{}", places.len());
     let (mut tried, mut harmless) = (BTreeMap::<Region, usize>::new(), BTreeMap::<Region, usize>::new());
     for (number, (place, region)) in places.iter().enumerate() {
         let mut damaged = sample.bundle.clone();

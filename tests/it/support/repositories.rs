@@ -4,16 +4,18 @@
 
 use super::trees;
 use jiff::{SignedDuration, Timestamp};
-use sidle::bundle::file::BundleReader;
-use sidle::bundle::member::ReleaseId;
+use sidle::bundle::file::{BundleReader, BundleWriter};
+use sidle::bundle::member::{MemberName, MetadataName, ReleaseFile, ReleaseId, checksums};
 use sidle::bundle::pack::{PAYLOAD_NAME, PackInput, Packed, pack};
 use sidle::bundle::recipe::Recipe;
 use sidle::digest::Digest;
 use sidle::os::dir::Dir;
 use sidle::repository::{Added, Publication, PublishKeys, Repository, RepositoryError};
 use sidle::signer::FileSigner;
-use sidle::trust::publish::Lifetimes;
-use sidle::trust::{MetadataFiles, Signer as _};
+use sidle::trust::metadata::Target;
+use sidle::trust::publish::{self, Edition, Lifetimes, describe};
+use sidle::trust::{MetadataFiles, Role, Signer as _, minisign, target};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -112,6 +114,40 @@ impl RepoBuilder {
         let path = self.directory.path().join(name);
         self.open().export(ids, &path, self.now).unwrap();
         path
+    }
+
+    /// A bundle of one release with whatever manifest (compressed) and payload, beside `more` targets, signed as an author signs: nothing but the
+    /// content is wrong.
+    pub fn vouch(&self, id: &ReleaseId, manifest: &[u8], payload: &[u8], more: &BTreeMap<String, Target>) -> Vec<u8> {
+        let (digest, payload_digest) = (Digest::of(manifest), Digest::of(payload));
+        let edition = |role| Edition { version: 2, signed: self.now, lifetime: Lifetimes::default().of(role) };
+        let mut list = more.clone();
+        list.insert(target::manifest(id), publish::target(manifest.len() as u64, digest));
+        list.insert(target::payload(id), publish::target(payload.len() as u64, payload_digest));
+        let targets = publish::targets(edition(Role::Targets), &list, &[&self.offline]).unwrap();
+        let named = [("targets.json".to_owned(), describe(2, &targets))].into();
+        let snapshot = publish::snapshot(edition(Role::Snapshot), &named, &[&self.online]).unwrap();
+        let timestamp = publish::timestamp(edition(Role::Timestamp), &describe(2, &snapshot), &[&self.online]).unwrap();
+        let mut bundle = BundleWriter::new(Vec::new(), std::slice::from_ref(id)).unwrap();
+        for (name, bytes) in [
+            (MetadataName::Root(1), self.root()),
+            (MetadataName::Timestamp, timestamp),
+            (MetadataName::Snapshot(2), snapshot),
+            (MetadataName::Targets(2), targets),
+        ] {
+            bundle.small(&MemberName::Metadata(name), &bytes).unwrap();
+        }
+        let sums = checksums(&digest, &payload_digest);
+        let signature = minisign::sign(&self.offline, sums.as_bytes()).unwrap();
+        for (file, bytes) in [
+            (ReleaseFile::Manifest(digest), manifest),
+            (ReleaseFile::Checksums, sums.as_bytes()),
+            (ReleaseFile::Signature, signature.as_bytes()),
+        ] {
+            bundle.small(&MemberName::Small(id.clone(), file), bytes).unwrap();
+        }
+        bundle.payload(id, payload_digest, payload.len() as u64, &mut &payload[..]).unwrap();
+        bundle.finish().unwrap()
     }
 
     /// The first root, as a host pins it.
