@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 /// `sidle doctor [PACKAGE]`
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
-    /// The package; all packages without this
+    /// The package [default: all]
     package: Option<PackageName>,
-    /// The instance; the package's default one without this
+    /// The instance [default: the one named as the package]
     #[arg(long, requires = "package")]
     instance: Option<InstanceName>,
-    /// Only what these words of a log or a message tell of, also where all is well
+    /// Explain these words of a log or a message
     #[arg(long, value_name = "WORDS")]
     find: Option<String>,
 }

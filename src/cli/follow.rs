@@ -7,7 +7,7 @@ use crate::os::{clock, environment, proc_fs, process};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::{INSTANCE_VARIABLE, LEADER_VARIABLE, ROOT_VARIABLE};
-use crate::switch::{Entry, Journal, Mode, Phase, Switch};
+use crate::switch::{Entry, Journal, Mode, Phase, Purpose, Switch};
 use crate::version::Release;
 use serde_json::json;
 use std::ffi::OsStr;
@@ -131,24 +131,25 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
     let now = journal.proven.as_ref().map_or_else(|| "none".to_owned(), Release::to_string);
     let (text, class) = match entry.result {
         Phase::Committed => {
-            (format!("{} is current; nobody was there for {:.1} s", entry.to, outage.as_secs_f64()), None)
+            let done = match entry.purpose {
+                Purpose::Switch => "switched to",
+                Purpose::Restart => "restarted",
+                Purpose::Rollback => "rolled back to",
+            };
+            (format!("{done} {}; downtime {:.1} s", entry.to, outage.as_secs_f64()), None)
         }
         Phase::RolledBack => (
-            format!(
-                "went back from {}{why}; current is {now}; nobody was there for {:.1} s",
-                entry.to,
-                outage.as_secs_f64()
-            ),
+            format!("rolled back from {}{why}; current is {now}; downtime {:.1} s", entry.to, outage.as_secs_f64()),
             Some(Class::RolledBack),
         ),
         Phase::Expired if entry.failure.as_ref().is_some_and(|failure| failure.phase == Phase::Scheduled) => (
-            format!("its window was over before it could begin, nothing was changed{why}; current is {now}"),
+            format!("the maintenance window ended before it could begin, nothing was changed{why}; current is {now}"),
             Some(Class::Busy),
         ),
         Phase::Expired => {
             (format!("still busy at the deadline, nothing was changed{why}; current is {now}"), Some(Class::Busy))
         }
-        Phase::Cancelled => (format!("taken back, nothing was changed; current is {now}"), Some(Class::Failed)),
+        Phase::Cancelled => (format!("cancelled, nothing was changed; current is {now}"), Some(Class::Failed)),
         Phase::Abandoned => (format!("given up{why}; current is {now}"), Some(Class::Failed)),
         _ => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
     };

@@ -22,19 +22,19 @@ use std::time::Duration;
 pub struct HoldArguments {
     /// The package
     package: PackageName,
-    /// The instance; the package's default one without this
+    /// The instance [default: the one named as the package]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// Why, for whoever is refused
+    /// The reason, for people who are refused
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// Until then: 2026-12-24, "2026-12-24 08:00" (this host's time), or 2026-12-24T07:00:00Z
+    /// Hold until this time: 2026-12-24, "2026-12-24 08:00" (this host's time), or 2026-12-24T07:00:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "duration")]
     until: Option<String>,
-    /// For that long: 2h, 7d
+    /// Hold for this long: 2h, 7d
     #[arg(long = "for", value_name = "TIME", value_parser = crate::config::duration)]
     duration: Option<Duration>,
-    /// Refuses rollbacks, too
+    /// Refuse rollbacks, too
     #[arg(long)]
     all: bool,
 }
@@ -44,7 +44,7 @@ pub struct HoldArguments {
 pub struct UnholdArguments {
     /// The package
     package: PackageName,
-    /// The instance; the package's default one without this
+    /// The instance [default: the one named as the package]
     #[arg(long)]
     instance: Option<InstanceName>,
 }

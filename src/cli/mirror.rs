@@ -20,18 +20,18 @@ use std::path::PathBuf;
 /// `sidle mirror DIR`
 #[derive(Debug, Args)]
 pub struct MirrorArguments {
-    /// The directory: a new one, or an earlier copy, of which only what is missing is fetched
+    /// A new directory, or an earlier copy, of which only missing files are fetched
     directory: PathBuf,
     /// Copy only releases that fit: `PACKAGE/RELEASE/PLATFORM` with `*`, `?` and `[…]`, as `salt-minion/3007.*/*`
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
-    /// Leave out releases that fit
+    /// Leave out releases that match
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Write the payloads' frames as files of their own, too: for caches that don't keep ranges
+    /// Write each frame of the payloads as a file, too: for caches that do not keep ranges
     #[arg(long)]
     frame_files: bool,
-    /// Remove what is no longer listed, or not wanted
+    /// Delete files of releases that are no longer listed or not included
     #[arg(long)]
     delete: bool,
     #[command(flatten)]

@@ -45,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing::{Level, debug};
 
-/// Upgrades the agents that run a fleet: side by side, verified, reversible.
+/// Upgrade the agents that run a fleet: side by side, verified, reversible.
 #[derive(Debug, Parser)]
 #[command(name = "sidle", version, max_term_width = 110, disable_help_subcommand = true)]
 struct Cli {
@@ -58,83 +58,83 @@ struct Cli {
 /// What every verb takes.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Moves everything that sidle keeps on a host below this directory
+    /// Keep everything below this directory instead of /
     #[arg(long, global = true, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Prints JSON (with "schema": 1) instead of text
+    /// Print JSON (with "schema": 1) instead of text
     #[arg(long, global = true)]
     json: bool,
-    /// Prints errors only
+    /// Print errors only
     #[arg(long, short, global = true)]
     quiet: bool,
-    /// Prints more, on standard error: what is done, and how
+    /// Log more to standard error; repeat for details
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Installs a release beside what runs, from a bundle file or the repository; never switches
+    /// Install a release from a bundle file or the repository; the running release stays as it is
     Install(host::InstallArguments),
-    /// Installs a release and switches to it
+    /// Install a release and switch to it
     Upgrade(upgrade::UpgradeArguments),
-    /// Lists the installed releases
+    /// List the installed releases
     List(host::ListArguments),
-    /// Tells what is intended, installed and running, and what a live switch waits for
+    /// Show the current, installed and running releases, and what a live switch waits for
     Status(status::StatusArguments),
-    /// Tells how the switches of an instance ended
+    /// Show how the switches of an instance ended
     History(status::HistoryArguments),
-    /// Looks at all that could go wrong on this host; tells what is wrong, and what to do about it
+    /// Check this host for problems, and say how to fix each of them
     Doctor(doctor::DoctorArguments),
-    /// Switches an instance to an installed release
+    /// Switch an instance to an installed release
     Switch(switching::SwitchArguments),
-    /// Switches an instance back to its previous release, or a named one
+    /// Switch an instance back to its previous release, or to a named one
     Rollback(switching::RollbackArguments),
-    /// Starts the current release again, so that it takes up a changed configuration
+    /// Restart the current release, to load a changed configuration or to replace a sick process
     Restart(switching::RestartArguments),
-    /// Takes back a live switch
+    /// Cancel a live switch
     Cancel(switching::CancelArguments),
-    /// Keeps an instance as it is: switch and restart are refused, a rollback stays possible
+    /// Hold an instance at its release: refuse switch and restart, allow rollback
     Hold(hold::HoldArguments),
-    /// Lifts a hold
+    /// End a hold
     Unhold(hold::UnholdArguments),
-    /// Compares a release's files with what was signed
+    /// Compare the files of a release with the signed manifest
     Verify(host::VerifyArguments),
-    /// Mends what is broken of releases: from this host's own files, a bundle file or the repository
+    /// Repair damaged files of installed releases, from other releases, a bundle file or the repository
     Repair(host::RepairArguments),
-    /// Hashes every file of the installed releases, slowly, and mends what is broken: for a timer
+    /// Hash all files of the installed releases at low priority, and repair damaged files; for a timer
     Scrub(host::ScrubArguments),
-    /// Removes releases that nobody wants and nobody uses
+    /// Delete old releases (keeps current, previous, any in use, and the newest N)
     Collect(host::CollectArguments),
-    /// Removes one release that nobody wants and nobody uses
+    /// Delete one release that is neither current, nor previous, nor in use
     Remove(host::RemoveArguments),
-    /// Runs a program of a release: checks it, leases it, becomes it
+    /// Verify a release, then exec one of its programs
     Run(host::RunArguments),
-    /// Takes a running agent of a distribution's package over
+    /// Take over the running agent of a distribution's package
     Adopt(adopt::AdoptArguments),
-    /// Gives an adopted agent back to the distribution's package
+    /// Give an adopted agent back to the distribution's package
     Release(adopt::ReleaseArguments),
     /// Tells a unit of another package whether it may start its agent
     #[command(hide = true)]
     MayStart(adopt::other_name::MayStartArguments),
-    /// Runs an instance's agent and its switches
+    /// Run the agent of an instance, and its switches: the command of the service
     Supervise(supervise::SuperviseArguments),
-    /// Decides which repository this host trusts
+    /// Set and show the repository that this host trusts
     #[command(subcommand)]
     Trust(trust::TrustVerb),
-    /// Packs a tree into a release
+    /// Pack a directory into a release
     Pack(pack::PackArguments),
-    /// Tells what a bundle, manifest or metadata file holds
+    /// Show the contents of a bundle, manifest or metadata file
     Inspect(author::InspectArguments),
-    /// Makes and shows signing keys
+    /// Make and show signing keys
     #[command(subcommand)]
     Key(author::KeyVerb),
-    /// Keeps a repository of signed releases
+    /// Manage a repository of signed releases
     #[command(subcommand)]
     Repo(author::RepoVerb),
-    /// Copies a repository into a directory, verified, and only what is missing there
+    /// Copy a repository into a directory: verified, and only missing files
     Mirror(mirror::MirrorArguments),
-    /// Writes releases of a repository into one file, to be carried by hand
+    /// Write releases of a repository into one bundle file, for hosts without a network
     Export(author::ExportArguments),
     #[cfg(feature = "test-hooks")]
     #[command(hide = true)]

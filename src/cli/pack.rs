@@ -34,22 +34,22 @@ pub struct PackArguments {
     /// A recipe (a .toml file), or a directory that is the tree
     #[arg(value_name = "RECIPE|TREE")]
     recipe: PathBuf,
-    /// The version as published: 3007.17
+    /// The upstream version: 3007.17
     #[arg(long)]
     version: Version,
-    /// Counts rebuilds of the same version
+    /// The number of this build of the version
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     revision: u32,
-    /// The package; only for a tree without a recipe
+    /// The package; only for a directory without a recipe
     #[arg(long)]
     package: Option<PackageName>,
-    /// What watches it: salt or demo; only for a tree without a recipe
+    /// The kind of agent: salt or demo; only for a directory without a recipe
     #[arg(long, value_parser = agent_kind)]
     agent: Option<AgentKind>,
-    /// The program of its service, relative to the tree; only for a tree without a recipe
+    /// The program of its service, relative to the directory; only for a directory without a recipe
     #[arg(long, value_name = "PATH")]
     command: Option<String>,
-    /// Pack this directory instead of what the recipe builds
+    /// Pack this directory instead of the recipe's build
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
     /// Where the recipe's build takes its input from (`SIDLE_SOURCE`)
@@ -62,12 +62,12 @@ pub struct PackArguments {
     /// The directory that gets manifest and payload (without this `PACKAGE-RELEASE` here); with --repo the bundle file (`PACKAGE-RELEASE.sidle`)
     #[arg(long, short, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
-    /// Add it to this repository, publish it, and export it into one file
+    /// Add the release to this repository, publish it, and export it into one bundle file
     #[arg(long, value_name = "DIR")]
     repo: Option<PathBuf>,
     #[command(flatten)]
     keys: SigningArguments,
-    /// Compress as for many hosts: slower, smaller
+    /// Compress as much as possible: slower to pack, smaller to fetch
     #[arg(long, conflicts_with = "level")]
     release: bool,
     /// zstd level

@@ -25,12 +25,12 @@ use std::time::Duration;
 /// `sidle status [PACKAGE]`
 #[derive(Debug, Args)]
 pub struct StatusArguments {
-    /// The package; all packages without this
+    /// The package [default: all]
     package: Option<PackageName>,
-    /// The instance; the package's default one without this
+    /// The instance [default: the one named as the package]
     #[arg(long, requires = "package")]
     instance: Option<InstanceName>,
-    /// Prints gauges in the Prometheus text format, for a textfile collector
+    /// Print gauges in the Prometheus text format, for a textfile collector
     #[arg(long, conflicts_with = "json")]
     metrics: bool,
 }
@@ -40,10 +40,10 @@ pub struct StatusArguments {
 pub struct HistoryArguments {
     /// The package
     package: PackageName,
-    /// The instance; the package's default one without this
+    /// The instance [default: the one named as the package]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// Tells what happened in this one switch, step by step, also while it is under way
+    /// Show each step of this switch, also while it runs
     #[arg(long, value_name = "NUMBER")]
     id: Option<u64>,
 }

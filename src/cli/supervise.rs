@@ -17,10 +17,10 @@ use clap::Args;
 pub struct SuperviseArguments {
     /// The instance
     instance: InstanceName,
-    /// Only looks whether settings and state can be used
+    /// Check settings and state, then exit
     #[arg(long)]
     check: bool,
-    /// Starts also where nothing of that name is installed yet, and waits for the first switch
+    /// Start also if nothing of this name is installed yet, and wait for the first switch
     #[arg(long)]
     wait: bool,
 }

@@ -24,9 +24,9 @@ use std::time::Duration;
 /// What a switch may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ModeName {
-    /// Bring the new process up beside the old one: no job is lost, none runs twice
+    /// Start the new process beside the old one: no job is lost, none runs twice
     Overlap,
-    /// Wait until no job runs; what is published while nobody is there is missed, and status says how long that was
+    /// Wait until no job runs; jobs published during the downtime are missed, and `status` shows how long it was
     Idle,
     /// Do not wait: the returns of running jobs are lost
     Now,
@@ -45,22 +45,22 @@ impl From<ModeName> for Mode {
 /// What all switches take.
 #[derive(Debug, Clone, Args)]
 pub struct Terms {
-    /// The instance; the package's default one without this
+    /// The instance [default: the one named as the package]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// What the switch may cost; overlap where that can be done, else idle
+    /// How to switch [default: overlap where possible, else idle]
     #[arg(long, value_enum)]
     mode: Option<ModeName>,
-    /// How long to wait for running jobs, then change nothing: 90s, 30m, 2h
+    /// Give up if jobs still run after this time: 90s, 30m, 2h
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     deadline: Option<Duration>,
-    /// Return at once; `sidle status` tells how far it is
+    /// Return at once; `sidle status` shows the progress
     #[arg(long)]
     no_wait: bool,
-    /// Why, for the history
+    /// The reason, for the history
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// Try a release that failed on this host before
+    /// Allow a release that failed on this host before
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -84,7 +84,7 @@ impl Terms {
 pub struct SwitchArguments {
     /// The package
     package: PackageName,
-    /// The release; the newest installed one without this
+    /// The release [default: the newest installed]
     release: Option<Release>,
     #[command(flatten)]
     terms: Terms,
@@ -102,9 +102,9 @@ impl SwitchArguments {
 pub struct RollbackArguments {
     /// The package
     package: PackageName,
-    /// The release; the previous one without this
+    /// The release [default: the previous]
     release: Option<Release>,
-    /// Only tell what would be done, with the configuration, too
+    /// Show what would be done, also to the configuration; change nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -114,10 +114,10 @@ pub struct RollbackArguments {
 /// `sidle restart PACKAGE`
 #[derive(Debug, Args)]
 pub struct RestartArguments {
-    /// The package; where only an instance is named, that of the instance
+    /// The package [default: the one of --instance]
     #[arg(required_unless_present = "instance")]
     package: Option<PackageName>,
-    /// Only if the running process was started with another configuration than there is now; during a switch that is looked at after it
+    /// Restart only if the configuration changed since the process started, or if the process is not healthy; during a switch, check again when the switch ends
     #[arg(long)]
     if_changed: bool,
     #[command(flatten)]
@@ -129,7 +129,7 @@ pub struct RestartArguments {
 pub struct CancelArguments {
     /// The package
     package: PackageName,
-    /// The instance; the package's default one without this
+    /// The instance [default: the one named as the package]
     #[arg(long)]
     instance: Option<InstanceName>,
 }
@@ -284,7 +284,7 @@ fn begin(
             let live = files.journal()?.live.filter(|live| live.id == switch);
             let words = live.as_ref().map_or_else(|| "has begun".to_owned(), words);
             context.output.result(
-                format!("switch {switch} is accepted: {words}; `sidle cancel {package}` takes it back"),
+                format!("switch {switch} is accepted: {words}; `sidle cancel {package}` cancels it"),
                 json!({"switch": switch, "pending": true, "schedule": live.and_then(|live| live.schedule)}),
             );
             Ok(Ended::As(Class::Pending))
@@ -366,7 +366,7 @@ fn leave(
         Some(leader) => format!("process {} of {instance} runs without a supervisor", leader.pid),
     };
     context.output.result(
-        format!("switch {switch} to {to} is written down: {why}, so it begins when `sidle supervise {instance}` starts{waits}"),
+        format!("switch {switch} to {to} is pending: {why}; it begins when `sidle supervise {instance}` starts{waits}"),
         json!({"switch": switch, "pending": true, "schedule": schedule}),
     );
     Ok(Ended::As(Class::Pending))
@@ -382,7 +382,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
     };
     let too_late = |switch: u64| Report {
         class: Class::Conflict,
-        message: format!("switch {switch} can't be taken back: it is committed"),
+        message: format!("cannot cancel switch {switch}: it is committed"),
         causes: Vec::new(),
         hint: Some(format!("`sidle rollback {}` goes back, once it is over", arguments.package)),
     };
@@ -402,7 +402,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
             let settings = crate::config::Settings::read(&context.layout)?;
             let over = Driver::new(files, lock, settings.limits, now)?.cancel_unsupervised(now)?;
             let rest = format!("; what it has begun is undone when `sidle supervise {instance}` starts");
-            let text = format!("switch {} is taken back{}", live.id, if over { "" } else { &rest });
+            let text = format!("switch {} cancelled{}", live.id, if over { "" } else { &rest });
             context.output.result(text, json!({"switch": live.id}));
             Ok(Ended::Well)
         }

@@ -13,14 +13,14 @@ use std::time::Duration;
 /// When it begins.
 #[derive(Debug, Clone, Args)]
 pub struct Timing {
-    /// Outside its maintenance windows, wait for the next one; the deadline counts from its opening, and its end is one, too
+    /// Outside the maintenance windows, wait for the next window; the deadline counts from its start, and a switch that has not begun when it ends expires
     #[arg(long)]
     at_window: bool,
-    /// Begin now although no maintenance window is open
+    /// Begin now, also outside the maintenance windows
     #[arg(long, conflicts_with = "at_window")]
     outside_window: bool,
-    /// Wait a random part of this first, so that a fleet doesn't begin at once: 10m. Out of a job of the agent it is `job_splay` (60s) without this,
-    /// for a job comes to a whole fleet; a rollback doesn't wait
+    /// Wait a random time up to this first, so that a fleet does not begin at once: 10m [default: the setting `job_splay` (60s) in a job of the
+    /// agent, except for a rollback; else none]
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     splay: Option<Duration>,
 }

@@ -20,11 +20,11 @@ const EXPECTED: &str = "a root.json, or a bundle file that carries it";
 /// `sidle trust`
 #[derive(Debug, Subcommand)]
 pub enum TrustVerb {
-    /// Trusts the repository of this root from now on
+    /// Trust the repository of this root
     Pin(PinArguments),
-    /// Shows what this host trusts
+    /// Show what this host trusts
     Show,
-    /// Forgets the latest signed time seen, after a signature with a wrong date
+    /// Forget the latest signed time seen, after a signature with a wrong date
     ResetClock,
 }
 

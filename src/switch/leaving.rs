@@ -74,7 +74,7 @@ impl Driver {
         }
         let work = if open {
             let behind = behind.map(|names| format!("the old process to read what {names} published"));
-            Some(behind.unwrap_or_else(|| "it to take nothing any more".to_owned()))
+            Some(behind.unwrap_or_else(|| "the process that leaves to accept no more jobs".to_owned()))
         } else {
             report.unfinished().or_else(|| processes.unreported(leaving))
         };
@@ -107,14 +107,14 @@ impl Driver {
         let silent = now.since_boot.saturating_sub(since) > patience;
         let work = match processes.below(leaving)? {
             0 if processes.runs_jobs_inside(leaving) => {
-                Some("its guard to say something: its jobs are threads, and can't be seen from outside".to_owned())
+                Some("a report from its guard: its jobs are threads, and cannot be seen from outside".to_owned())
             }
             0 => processes.unreported(leaving),
             count => Some(format!("{count} processes of its jobs, while its guard says nothing")),
         };
         match work {
             None if silent => Self::finish(side, live, processes),
-            None => Ok(Outcome::NotYet("its guard to say something".to_owned())),
+            None => Ok(Outcome::NotYet("a report from its guard".to_owned())),
             Some(work) if silent && side == Side::Former && self.is_left_alone(live, now) => {
                 self.leave(leaving, &work, processes, now)
             }

@@ -419,7 +419,7 @@ impl Switch {
     fn account(&self, outcome: &Outcome) -> String {
         match outcome {
             Outcome::Failed(text) | Outcome::Lost(_, text) => text.clone(),
-            Outcome::Cancelled => "taken back".to_owned(),
+            Outcome::Cancelled => "cancelled".to_owned(),
             Outcome::Expired => match &self.waiting_for {
                 Some(text) => format!("{LATE}: {text}"),
                 None => LATE.to_owned(),

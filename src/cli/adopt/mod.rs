@@ -44,18 +44,18 @@ const GUARD_LOOK: Duration = Duration::from_millis(100);
 pub struct AdoptArguments {
     /// The package
     package: PackageName,
-    /// The release that takes over; the newest installed one without this
+    /// The release that takes over [default: the newest installed]
     release: Option<Release>,
-    /// The instance; the package's default one without this
+    /// The instance [default: the one named as the package]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// The unit that runs the package's agent; named as the package without this
+    /// The unit that runs the package's agent [default: named as the package]
     #[arg(long, value_name = "NAME")]
     unit: Option<String>,
-    /// What it may cost; overlap without this
+    /// How to take over [default: overlap]
     #[arg(long, value_enum)]
     mode: Option<ModeName>,
-    /// Prints what would be done, and changes nothing
+    /// Show what would be done; change nothing
     #[arg(long)]
     dry_run: bool,
 }

@@ -36,13 +36,13 @@ const ANSWER_ROOM: Duration = Duration::from_secs(10);
 pub struct ReleaseArguments {
     /// The package
     package: PackageName,
-    /// The instance; the package's default one without this
+    /// The instance [default: the one named as the package]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// How long to wait for running jobs, then change nothing: 90s, 30m, 2h
+    /// Give up if jobs still run after this time: 90s, 30m, 2h
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     deadline: Option<Duration>,
-    /// Prints what would be done, and changes nothing
+    /// Show what would be done; change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -103,7 +103,7 @@ pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended,
     let up = comes_up(&adoption, configuration);
     let outage = clock::since_boot().saturating_sub(since);
     let missed = missed(&adoption, from)?;
-    let told = format!("{} runs again; nobody was there for {:.1} s", adoption.unit, outage.as_secs_f64());
+    let told = format!("{} runs again; downtime {:.1} s", adoption.unit, outage.as_secs_f64());
     if !up {
         return Err(Report {
             class: Class::Failed,

@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 pub struct ExportArguments {
     /// The repository's directory
     repository: PathBuf,
-    /// What to export; without a release the newest published one
+    /// What to export [default: the newest published release]
     #[arg(required = true, value_name = "PACKAGE[@RELEASE]")]
     releases: Vec<Wanted>,
     /// The file to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Overwrite the file if it is there
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
 }

@@ -17,9 +17,9 @@ const PASSPHRASE_BYTES_MAXIMUM: u64 = 4096;
 /// `sidle key`
 #[derive(Debug, Subcommand)]
 pub enum KeyVerb {
-    /// Makes a new key in a new file that only its owner may read
+    /// Make a new key in a new file that only its owner may read
     New(KeyFile),
-    /// Shows the public half of a key; --pem prints only that, for those who let the key sign
+    /// Show the public half of a key; --pem prints it as a file for `repo init` and `repo rotate`
     Show(ShownKey),
 }
 
@@ -98,10 +98,10 @@ pub struct SigningArguments {
     /// The key that signs
     #[arg(long, value_name = "KEY")]
     key: Option<KeySource>,
-    /// The key of the targets role, where it is another one
+    /// The key of the targets role, if it is another key
     #[arg(long, value_name = "KEY")]
     targets_key: Option<KeySource>,
-    /// The key of the snapshot and timestamp roles, where it is another one
+    /// The key of the snapshot and timestamp roles, if it is another key
     #[arg(long, value_name = "KEY")]
     online_key: Option<KeySource>,
     #[command(flatten)]

@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 /// `sidle collect [PACKAGE]`
 #[derive(Debug, Args)]
 pub struct CollectArguments {
-    /// The package; all without this
+    /// The package [default: all]
     package: Option<PackageName>,
-    /// How many releases to keep beside current and previous, newest first
+    /// How many more releases to keep, newest first
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
-    /// Tell what would be removed; remove nothing
+    /// Show what would be deleted; delete nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -56,7 +56,7 @@ pub struct RemoveArguments {
     package: PackageName,
     /// The release
     release: Release,
-    /// Tell whether it could be removed; remove nothing
+    /// Say whether it can be deleted; delete nothing
     #[arg(long)]
     dry_run: bool,
 }

@@ -24,10 +24,10 @@ pub struct InstallArguments {
     /// A bundle file, or a package of the repository: its newest release that fits this host, or the named one
     #[arg(value_name = "FILE|PACKAGE[@RELEASE]")]
     what: PathBuf,
-    /// The release, where a bundle holds several; without this the newest that fits this host
+    /// Which release of a bundle that holds several [default: the newest that fits this host]
     #[arg(long)]
     release: Option<Release>,
-    /// Verify and look at the space; write nothing
+    /// Verify, and check the free space; write nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct InstallArguments {
 /// Where releases may lie.
 #[derive(Debug, Clone, Default, Args)]
 pub struct PlaceArguments {
-    /// Install even where releases don't stay or don't work: below a directory that is cleaned by age, in memory, on the network
+    /// Install also to a place where releases do not last or do not work: cleaned by age, in memory, on a network file system
     #[arg(long)]
     force_place: bool,
 }

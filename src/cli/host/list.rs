@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// `sidle list [PACKAGE]`
 #[derive(Debug, Args)]
 pub struct ListArguments {
-    /// The package; all without this
+    /// The package [default: all]
     package: Option<PackageName>,
 }
 

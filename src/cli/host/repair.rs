@@ -24,9 +24,9 @@ use std::path::PathBuf;
 pub struct RepairArguments {
     /// The package
     package: PackageName,
-    /// The release; all installed ones without this
+    /// The release [default: all installed]
     release: Option<Release>,
-    /// Read and hash every file, also those that look untouched
+    /// Hash every file, also files that look unchanged
     #[arg(long)]
     full: bool,
     /// The watch on the running release asks for it
@@ -39,10 +39,10 @@ pub struct RepairArguments {
 /// Where what is broken may come from.
 #[derive(Debug, Args)]
 pub struct MeansArguments {
-    /// Take what this host's own files don't have from this bundle file
+    /// Take missing files from this bundle file
     #[arg(long, value_name = "FILE", conflicts_with = "offline")]
     from: Option<PathBuf>,
-    /// Ask no repository
+    /// Do not ask the repository
     #[arg(long)]
     offline: bool,
     #[command(flatten)]

@@ -29,13 +29,13 @@ use std::collections::BTreeSet;
 /// From where to fetch, and how.
 #[derive(Debug, Clone, Default, Args)]
 pub struct FetchArguments {
-    /// Fetch from here instead of from where the settings say; several are asked in this order
+    /// Fetch from this URL instead of the configured repository; may be repeated, asked in this order
     #[arg(long, value_name = "URL")]
     repository: Vec<Location>,
-    /// Fetch a release again whose bytes were wrong everywhere before
+    /// Ask mirrors again that served wrong bytes of this release
     #[arg(long)]
     refetch: bool,
-    /// Nobody waits for it: begin at a random time within the settings' splay
+    /// For timers: wait a random time up to the setting `splay` first
     #[arg(long)]
     unattended: bool,
 }

@@ -18,12 +18,12 @@ use std::ffi::OsString;
 pub struct RunArguments {
     /// The package
     package: PackageName,
-    /// A command of the release, such as salt-call; without this its service
+    /// A command of the release, such as salt-call [default: its service]
     command: Option<String>,
-    /// The release; the current one without this
+    /// The release [default: the current]
     #[arg(long)]
     release: Option<Release>,
-    /// The instance; the package's default one without this
+    /// The instance [default: the one named as the package]
     #[arg(long)]
     instance: Option<InstanceName>,
     /// Wait for the supervisor's word on standard input, then become the instance's agent

@@ -17,7 +17,7 @@ use serde_json::json;
 /// `sidle scrub [PACKAGE]`
 #[derive(Debug, Args)]
 pub struct ScrubArguments {
-    /// The package; all packages without this
+    /// The package [default: all]
     package: Option<PackageName>,
     #[command(flatten)]
     means: MeansArguments,

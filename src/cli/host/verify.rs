@@ -17,9 +17,9 @@ use serde_json::json;
 pub struct VerifyArguments {
     /// The package
     package: PackageName,
-    /// The release; all installed ones without this
+    /// The release [default: all installed]
     release: Option<Release>,
-    /// Read and hash every file, also those that look untouched
+    /// Hash every file, also files that look unchanged
     #[arg(long)]
     full: bool,
 }

@@ -14,7 +14,7 @@ fn a_switch_waits_for_the_running_job_and_the_way_back_brings_the_old_release() 
     host.running("long");
     let told = host.sidle(&["switch", DEMO, "1.1-1", "--mode", "idle", "--reason", "because"]).ok();
     assert!(told.contains("waiting until no job runs") && told.contains("long"), "{told}");
-    assert!(told.contains("1.1-1 is current"), "{told}");
+    assert!(told.contains("switched to 1.1-1; downtime "), "{told}");
     let done = host.done("long");
     assert_eq!((done["exit"].as_str(), done["release"].as_str()), ("0", "1.0"));
     assert_eq!(host.current().as_deref(), Some("1.1-1"));
@@ -166,7 +166,7 @@ fn what_is_taken_back_on_probation_goes_back_well_and_what_is_committed_is_not_t
     assert_eq!(first.code, Some(4), "{first:?}");
     host.reaches("probation");
     let cancelled = host.sidle(&["cancel", DEMO]);
-    assert!(cancelled.code == Some(0) && cancelled.stdout.contains("went back"), "{cancelled:?}");
+    assert!(cancelled.code == Some(0) && cancelled.stdout.contains("rolled back"), "{cancelled:?}");
     assert_eq!(host.current(), None);
     assert_eq!(supervisor.end(), Some(0));
 

@@ -29,27 +29,27 @@ use std::path::{Path, PathBuf};
 /// `sidle repo`
 #[derive(Debug, Subcommand)]
 pub enum RepoVerb {
-    /// Makes a repository and its first root: what hosts pin
+    /// Make a repository and its first root, which hosts pin
     Init(init::InitArguments),
-    /// Takes a packed release in; `publish` signs it
+    /// Add a packed release; `publish` signs it
     Add(AddArguments),
-    /// Drafts what is to be signed next, for people who sign one after another
+    /// Draft the next metadata, for people who sign one after another
     Stage(people::StageArguments),
-    /// Signs what waits, and says what that changes; without a key it only says so
+    /// Sign the drafted metadata, and show its changes; without a key, only show them
     Sign(people::SignArguments),
-    /// Publishes what enough people have signed, and renews what is halfway to its expiry
+    /// Publish metadata with enough signatures, and renew metadata that is halfway to its expiry
     Publish(PublishArguments),
-    /// Renews snapshot and timestamp and nothing else: for a timer
+    /// Renew snapshot and timestamp only; for a timer
     Refresh(RefreshArguments),
-    /// Takes releases back: hosts are told with the next publish
+    /// Withdraw releases; hosts learn of it with the next publish
     Withdraw(WithdrawArguments),
-    /// Changes who signs for a role: root, targets, online (snapshot and timestamp), or a delegated one
+    /// Change the signers of a role: root, targets, online (snapshot and timestamp), or a delegated role
     Rotate(roles::RotateArguments),
-    /// Lets others sign for a part of the releases
+    /// Delegate a part of the releases to other signers
     Delegate(roles::DelegateArguments),
-    /// No longer lets a role sign
+    /// End a delegation
     Undelegate(roles::UndelegateArguments),
-    /// Tells what is published until when, what is staged, and what waits for whose signature
+    /// Show published metadata with its expiry, staged releases, and missing signatures
     Status(status::StatusArguments),
 }
 
@@ -74,7 +74,7 @@ pub struct PublishArguments {
     /// A key that signs what waits, and the online roles where no other is named
     #[arg(long, value_name = "KEY")]
     key: Vec<KeySource>,
-    /// The key of the targets role, where it is another one
+    /// The key of the targets role, if it is another key
     #[arg(long, value_name = "KEY")]
     targets_key: Vec<KeySource>,
     /// The key of the snapshot and timestamp roles, where it is another one; while it is rotated the old and the new one
