@@ -25,7 +25,7 @@ pub struct HoldArguments {
     /// The instance [default: the one named as the package]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// The reason, for people who are refused
+    /// The reason, shown when a command is refused
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
     /// Hold until this time: 2026-12-24, "2026-12-24 08:00" (this host's time), or 2026-12-24T07:00:00Z

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub struct MirrorArguments {
     /// A new directory, or an earlier copy, of which only missing files are fetched
     directory: PathBuf,
-    /// Copy only releases that fit: `PACKAGE/RELEASE/PLATFORM` with `*`, `?` and `[…]`, as `salt-minion/3007.*/*`
+    /// Copy only releases that match: `PACKAGE/RELEASE/PLATFORM` with `*`, `?` and `[…]`, as `salt-minion/3007.*/*`
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
     /// Leave out releases that match

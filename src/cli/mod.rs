@@ -55,20 +55,23 @@ struct Cli {
     verb: Verb,
 }
 
+/// The heading of what every verb takes.
+const GLOBAL: &str = "Global options";
+
 /// What every verb takes.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Keep everything below this directory instead of /
-    #[arg(long, global = true, value_name = "DIR", default_value = "/")]
+    /// Use this directory as the root of the host
+    #[arg(long, global = true, value_name = "DIR", default_value = "/", help_heading = GLOBAL)]
     root: PathBuf,
     /// Print JSON (with "schema": 1) instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
     /// Print errors only
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = GLOBAL)]
     quiet: bool,
     /// Log more to standard error; repeat for details
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    #[arg(long, short, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
 }
 
@@ -82,7 +85,7 @@ enum Verb {
     List(host::ListArguments),
     /// Show the current, installed and running releases, and what a live switch waits for
     Status(status::StatusArguments),
-    /// Show how the switches of an instance ended
+    /// Show past switches of an instance
     History(status::HistoryArguments),
     /// Check this host for problems, and say how to fix each of them
     Doctor(doctor::DoctorArguments),
@@ -100,7 +103,7 @@ enum Verb {
     Unhold(hold::UnholdArguments),
     /// Compare the files of a release with the signed manifest
     Verify(host::VerifyArguments),
-    /// Repair damaged files of installed releases, from other releases, a bundle file or the repository
+    /// Repair damaged files of installed releases: from other releases, a bundle file or the repository
     Repair(host::RepairArguments),
     /// Hash all files of the installed releases at low priority, and repair damaged files; for a timer
     Scrub(host::ScrubArguments),
@@ -117,7 +120,7 @@ enum Verb {
     /// Tells a unit of another package whether it may start its agent
     #[command(hide = true)]
     MayStart(adopt::other_name::MayStartArguments),
-    /// Run the agent of an instance, and its switches: the command of the service
+    /// Supervise an instance: run its agent and its switches (started by the systemd unit)
     Supervise(supervise::SuperviseArguments),
     /// Set and show the repository that this host trusts
     #[command(subcommand)]

@@ -51,7 +51,7 @@ pub struct Terms {
     /// How to switch [default: overlap where possible, else idle]
     #[arg(long, value_enum)]
     mode: Option<ModeName>,
-    /// Give up if jobs still run after this time: 90s, 30m, 2h
+    /// Give up if jobs still run after this time: 90s, 30m, 2h [default: the setting `switch_deadline`, 30m]
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     deadline: Option<Duration>,
     /// Return at once; `sidle status` shows the progress

@@ -13,14 +13,14 @@ use std::time::Duration;
 /// When it begins.
 #[derive(Debug, Clone, Args)]
 pub struct Timing {
-    /// Outside the maintenance windows, wait for the next window; the deadline counts from its start, and a switch that has not begun when it ends expires
+    /// Outside the maintenance windows, wait for the next window; the deadline counts from its start, and the switch expires if it has not begun when the window closes
     #[arg(long)]
     at_window: bool,
     /// Begin now, also outside the maintenance windows
     #[arg(long, conflicts_with = "at_window")]
     outside_window: bool,
-    /// Wait a random time up to this first, so that a fleet does not begin at once: 10m [default: the setting `job_splay` (60s) in a job of the
-    /// agent, except for a rollback; else none]
+    /// Wait a random time up to this first, so that a fleet does not begin at once: 10m [default: the setting `job_splay` (60s) when run from
+    /// a job of the agent, except for a rollback; else none]
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     splay: Option<Duration>,
 }

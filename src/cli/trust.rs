@@ -20,7 +20,7 @@ const EXPECTED: &str = "a root.json, or a bundle file that carries it";
 /// `sidle trust`
 #[derive(Debug, Subcommand)]
 pub enum TrustVerb {
-    /// Trust the repository of this root
+    /// Trust the repository that this root.json belongs to
     Pin(PinArguments),
     /// Show what this host trusts
     Show,

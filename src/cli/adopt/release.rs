@@ -39,7 +39,7 @@ pub struct ReleaseArguments {
     /// The instance [default: the one named as the package]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// Give up if jobs still run after this time: 90s, 30m, 2h
+    /// Give up if jobs still run after this time: 90s, 30m, 2h [default: the setting `switch_deadline`, 30m]
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     deadline: Option<Duration>,
     /// Show what would be done; change nothing

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct ExportArguments {
     /// The repository's directory
     repository: PathBuf,
-    /// What to export [default: the newest published release]
+    /// The packages to export; without @RELEASE, the newest published release of each
     #[arg(required = true, value_name = "PACKAGE[@RELEASE]")]
     releases: Vec<Wanted>,
     /// The file to write

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub struct CollectArguments {
     /// The package [default: all]
     package: Option<PackageName>,
-    /// How many more releases to keep, newest first
+    /// How many more releases to keep, newest first [default: the setting `keep_extra`, 1]
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
     /// Show what would be deleted; delete nothing
