@@ -4,6 +4,7 @@
 mod backlog;
 mod deaf;
 mod leaving;
+mod local_user;
 mod strangers;
 
 use crate::support::scene::Scene;

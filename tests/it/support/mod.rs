@@ -18,6 +18,7 @@ pub mod scene;
 pub mod shims;
 pub mod ssh;
 pub mod stage;
+pub mod strangers;
 pub mod stream;
 pub mod team;
 pub mod trees;

@@ -1,4 +1,4 @@
-"""A local user without rights, who does what he can to a host's sidle: `python3 stranger.py ROOT SIDLE PACKAGE SUPERVISOR`, as root, which it gives up.
+"""A local user without rights, who does what he can to a host's sidle: `python3 stranger.py ROOT SIDLE PACKAGE SUPERVISOR RUNNING NEXT PROGRAM`, as root, which it gives up.
 
 Writes `NAME: what came of it` for each act, a line each, then `ready`; goes on with what can be done again and again, and holds what it got, until its
 input ends.
@@ -16,6 +16,8 @@ import sys
 import time
 
 ROOT, SIDLE, PACKAGE, SUPERVISOR = sys.argv[1:5]
+# The release that runs, one that is to come, and the name of a program.
+RUNNING, NEXT, PROGRAM = sys.argv[5:8]
 NOBODY = 65534
 HELD = []
 CHILDREN = []
@@ -272,11 +274,11 @@ ACTS = {
     "flock on the program": lambda: HELD.append(os.open(SIDLE, os.O_RDONLY)) or fcntl.flock(HELD[-1], fcntl.LOCK_EX | fcntl.LOCK_NB),
     "open the package's lock": lambda: os.open(below(f"var/lib/sidle/{PACKAGE}/lock"), os.O_RDONLY),
     "open the starts' lock": lambda: os.open(below(f"var/lib/sidle/{PACKAGE}/starts"), os.O_RDONLY),
-    "open a lease": lambda: os.open(below(f"var/lib/sidle/{PACKAGE}/leases/1.0-1"), os.O_RDONLY),
+    "open a lease": lambda: os.open(below(f"var/lib/sidle/{PACKAGE}/leases/{RUNNING}"), os.O_RDONLY),
     "open the instance's lock": lambda: os.open(below(f"{instance}/lock"), os.O_RDONLY),
     "open the trust's lock": lambda: os.open(below("var/lib/sidle/trust/lock"), os.O_RDONLY),
     "remove the package's lock": lambda: os.unlink(below(f"var/lib/sidle/{PACKAGE}/lock")),
-    "make a lock first": lambda: os.open(below(f"var/lib/sidle/{PACKAGE}/leases/1.1-1"), os.O_CREAT | os.O_RDONLY),
+    "make a lock first": lambda: os.open(below(f"var/lib/sidle/{PACKAGE}/leases/{NEXT}"), os.O_CREAT | os.O_RDONLY),
     "descriptors of the supervisor": reopened,
     "memory of the supervisor": opened(of_supervisor("mem"), "r+b"),
     "environment of the supervisor": opened(of_supervisor("environ"), "rb"),
@@ -294,33 +296,33 @@ ACTS = {
     "a package of his own": lambda: os.mkdir(below("opt/sidle/evil")),
     "an instance of his own": lambda: os.mkdir(below("var/lib/sidle/instances/evil")),
     "a release of his own": lambda: os.mkdir(below(f"opt/sidle/{PACKAGE}/versions/9.9-1")),
-    "something in staging": lambda: os.mkdir(below(f"opt/sidle/{PACKAGE}/staging/1.1-1")),
+    "something in staging": lambda: os.mkdir(below(f"opt/sidle/{PACKAGE}/staging/{NEXT}")),
     "move current": lambda: os.rename(below(f"opt/sidle/{PACKAGE}/current"), below(f"opt/sidle/{PACKAGE}/old")),
     "another current": lambda: os.symlink("/tmp", below(f"opt/sidle/{PACKAGE}/current.new")),
     "write the journal": opened(below(f"{instance}/journal"), "w"),
     "write the settings": opened(below("etc/sidle/sidle.toml"), "w"),
     "another fragment of settings": opened(below("etc/sidle/conf.d/evil.toml"), "w"),
-    "a hard link to a program": linked(below(f"opt/sidle/{PACKAGE}/versions/1.0-1/bin/demo-agent")),
-    "change times": lambda: os.utime(below(f"opt/sidle/{PACKAGE}/versions/1.0-1")),
-    "change modes": lambda: os.chmod(below(f"opt/sidle/{PACKAGE}/versions/1.0-1"), 0o777),
-    "extended attributes": lambda: os.setxattr(below(f"opt/sidle/{PACKAGE}/versions/1.0-1"), "user.evil", b"1"),
+    "a hard link to a program": linked(below(f"opt/sidle/{PACKAGE}/versions/{RUNNING}/bin/{PROGRAM}")),
+    "change times": lambda: os.utime(below(f"opt/sidle/{PACKAGE}/versions/{RUNNING}")),
+    "change modes": lambda: os.chmod(below(f"opt/sidle/{PACKAGE}/versions/{RUNNING}"), 0o777),
+    "extended attributes": lambda: os.setxattr(below(f"opt/sidle/{PACKAGE}/versions/{RUNNING}"), "user.evil", b"1"),
     "mount over the store": mounted,
     "the store in a mount namespace of his own": own_mounts,
     "a title with escapes": sleeper(ESCAPES),
     "a title like the supervisor's": sleeper(f"sidle supervise {PACKAGE}"),
     "a title like a job's": sleeper("ProcessPayload(jid=20260101000000000000)"),
     "a long title": sleeper("x" * 100000),
-    "stand in a release": sleeper("sleep", directory=below(f"opt/sidle/{PACKAGE}/versions/1.0-1")),
+    "stand in a release": sleeper("sleep", directory=below(f"opt/sidle/{PACKAGE}/versions/{RUNNING}")),
     "stand in the instance": sleeper("sleep", directory=below(instance)),
     "a crowd": crowd,
     "names in /tmp": forged_lock_in_tmp,
     "fill /tmp": filled("/tmp"),
     "fill /dev/shm": filled("/dev/shm"),
     "sidle install": sidle("install", "/dev/zero"),
-    "sidle switch": sidle("switch", PACKAGE, "1.1-1"),
+    "sidle switch": sidle("switch", PACKAGE, NEXT),
     "sidle rollback": sidle("rollback", PACKAGE),
     "sidle repair": sidle("repair", PACKAGE),
-    "sidle remove": sidle("remove", PACKAGE, "1.0-1"),
+    "sidle remove": sidle("remove", PACKAGE, RUNNING),
     "sidle hold": sidle("hold", PACKAGE),
     "sidle cancel": sidle("cancel", PACKAGE),
     "sidle supervise": sidle("supervise", PACKAGE),

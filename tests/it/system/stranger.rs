@@ -1,61 +1,18 @@
 //! A local user without rights, and what a host's administrator does meanwhile: nothing of it comes out another way.
 
-use crate::support::stage::{Author, DEMO, Host, SIDLE, text};
+use crate::support::stage::{Author, DEMO, Host, text};
+use crate::support::strangers::Stranger;
 use crate::support::{eventually, leftovers};
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-const ACTS_MINIMUM: usize = 50;
-
-/// A stranger at work; ended when dropped.
-struct Stranger {
-    child: Child,
-    told: Vec<String>,
-}
-
-impl Stranger {
-    /// Lets a stranger begin, and waits until all acts were tried once.
-    fn at(host: &Host, program: &Path, supervisor: u32) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/stranger.py");
-        let mut child = Command::new("python3")
-            .args([text(&script), text(&host.root()), text(program), DEMO, &supervisor.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let told: Vec<String> = lines.take_while(|line| !line.starts_with("ready ")).collect();
-        Self { child, told }
-    }
-
-    fn came_of(&self, act: &str) -> &str {
-        let found = self.told.iter().find_map(|line| line.strip_prefix(act)?.strip_prefix(": "));
-        found.unwrap_or_else(|| panic!("{act} was not tried: {:#?}", self.told))
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn a_local_user_keeps_no_administrator_and_no_agent_from_anything() {
     let author = Author::new();
     let host = Host::new(&author);
-    fs::set_permissions(host.root(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = host.path("sidle");
-    fs::copy(SIDLE, &program).unwrap();
     host.install(&author.release("1.0", "good")).ok();
     let supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
-    let stranger = Stranger::at(&host, &program, supervisor.pid());
-    assert!(stranger.told.len() >= ACTS_MINIMUM, "{:#?}", stranger.told);
+    let stranger = Stranger::at(&host, DEMO, supervisor.pid(), ["1.0-1", "1.1-1"], DEMO);
     // He has what any user can have, and nothing else.
     let locks = stranger.came_of("flock -x on all that opens");
     let got: usize = locks.strip_prefix("done ").unwrap().strip_suffix(" locks").unwrap().parse().unwrap();
