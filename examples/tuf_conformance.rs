@@ -14,7 +14,7 @@
 use jiff::Timestamp;
 use sidle::os::clock;
 use sidle::trust::refresh::encoded;
-use sidle::trust::{Answer, DelegatedFiles, Expiry, Floor, Refresh, Request, Role, target};
+use sidle::trust::{Answer, DelegatedFiles, Expiry, Floor, MetadataRequest, Refresh, Role, target};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
@@ -139,7 +139,7 @@ fn search(
 
 fn bring(
     url: &str,
-    request: &Request,
+    request: &MetadataRequest,
     mut answer: impl FnMut(Answer<'_>) -> Result<(), sidle::trust::TrustError>,
 ) -> Outcome<()> {
     let url = format!("{}/{}", url.trim_end_matches('/'), request.url_segment());

@@ -285,7 +285,7 @@ impl Settings {
 impl Settings {
     /// The repository that releases are fetched from. Looked at here and not when settings are read: a mirror that can't be used keeps no agent
     /// from starting.
-    pub fn repository(&self) -> Result<fetch::Settings, Report> {
+    pub fn repository(&self) -> Result<fetch::DownloadSettings, Report> {
         self.repository.settings()
     }
 
@@ -295,7 +295,7 @@ impl Settings {
     }
 
     /// The same, but at these places: those of a command line. Credentials go only to those that the settings name, too.
-    pub fn repository_at(&self, places: &[fetch::Location]) -> Result<fetch::Settings, Report> {
+    pub fn repository_at(&self, places: &[fetch::Location]) -> Result<fetch::DownloadSettings, Report> {
         self.repository.instead(places)
     }
 

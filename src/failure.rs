@@ -47,6 +47,24 @@ pub struct Report {
 }
 
 impl Report {
+    /// A report without causes or hint.
+    pub fn of(class: Class, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), causes: Vec::new(), hint: None }
+    }
+
+    /// This report with a remedy.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// This report with what it was caused by.
+    #[must_use]
+    pub fn because(mut self, cause: impl ToString) -> Self {
+        self.causes.push(cause.to_string());
+        self
+    }
+
     /// The report of an error, with the errors behind it.
     pub fn new(class: Class, error: &dyn std::error::Error, hint: Option<String>) -> Self {
         let message = error.to_string();

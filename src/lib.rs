@@ -6,7 +6,7 @@
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents
 //! 5  supervise doctor          one loop over one enum of events; what could go wrong on a host, looked at
 //! 4  switch run loaded config   the pure switch machine and its driver; becoming a release, with which configuration; settings
-//! 3  fetch store salt demo signer keyring repository   siblings do not import each other
+//! 3  fetch store salt demo signer trust_store repository   siblings do not import each other
 //! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
 //! 0  name version digest failure layout saved
@@ -25,7 +25,6 @@ pub mod digest;
 pub mod doctor;
 pub mod failure;
 pub mod fetch;
-pub mod keyring;
 pub mod layout;
 pub mod loaded;
 pub mod name;
@@ -40,4 +39,5 @@ pub mod store;
 pub mod supervise;
 pub mod switch;
 pub mod trust;
+pub mod trust_store;
 pub mod version;

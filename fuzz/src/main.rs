@@ -6,7 +6,7 @@
 mod http;
 
 use libfuzzer_sys::fuzz_target;
-use sidle::agent::gate::Report;
+use sidle::agent::gate::GuardReport;
 use sidle::bundle::compression::{self, Expected};
 use sidle::bundle::file::BundleReader;
 use sidle::bundle::manifest::Manifest;
@@ -78,7 +78,7 @@ const TARGETS: [(&str, Reader); 18] = [
     ("yaml", |data| drop(Value::parse(text(data)))),
     ("entry", |data| drop(entry::parse("20260101000000000000", data, 0))),
     ("title", |data| drop(Title::parse(text(data)))),
-    ("report", |data| drop(Report::parse(data))),
+    ("report", |data| drop(GuardReport::parse(data))),
     ("request", |data| drop(control::parse(text(data)))),
     ("answer", |data| drop(control::answered(text(data), Path::new("control")))),
     ("http", http::reply),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// An agent that runs, and that sidle did not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct RunningAgent {
     /// Its first process.
     pub leader: Identity,
     /// The process that works: the leader or one below it.
@@ -32,11 +32,11 @@ pub trait Adopter {
     fn is_same(&self, ours: &Path, theirs: &Path) -> Result<Option<String>, AgentError>;
 
     /// Looks for the agent of a configuration directory. `leader`: its first process, where a service manager knows it. None: none runs.
-    fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<Found>, AgentError>;
+    fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError>;
 
     /// Asks a running agent to take its guard, which is copied into the directory `copy` for it. Its report in `gate` will tell
     /// whether it has; the asking itself leaves nothing behind once [`Adopter::tidy`] was called.
-    fn guard(&self, found: &Found, gate: &Path, copy: &Path) -> Result<(), AgentError>;
+    fn guard(&self, found: &RunningAgent, gate: &Path, copy: &Path) -> Result<(), AgentError>;
 
     /// How the peers name what they asked for between two moments in which nobody was there, in the operator's words.
     fn missed(&self, from: &Zoned, until: &Zoned) -> String;

@@ -5,18 +5,18 @@
 //! GATE/roles              text, written by the supervisor by rename
 //! GATE/claims/NAME        empty, made by guards with O_CREAT|O_EXCL: whoever makes it has the job
 //! GATE/claims.owed        locked by a guard that has run jobs whose claims could not be made (no space)
-//! GATE/seats/SEAT.json    a guard's report, by rename
+//! GATE/slots/SLOT.json    a guard's report, by rename
 //! GATE/handover/          what guards hand to each other, in their own form
 //! GATE/joblog             made by an operator who looks for a job: guards append what they do with each, while it is there
 //! ```
 //!
-//! A *seat* is the pid of the process that `sidle run` became. `roles`, an item a line:
+//! A *slot* is the pid of the process that `sidle run` became. `roles`, an item a line:
 //!
 //! ```text
 //! sidle-gate 1
 //! serial 42                     grows with every new content
-//! seat 1234 draining boot       role and origin of a process
-//! seat 1300 active switch
+//! slot 1234 draining boot       role and origin of a process
+//! slot 1300 active switch
 //! announce 1300                 this process may say that it is up
 //! prove 17                      each process makes one round trip to each peer for each new number
 //! prover 1300                   this process alone does; without such a line all do
@@ -34,14 +34,14 @@ pub const GATE_VARIABLE: &str = "SIDLE_GATE";
 pub const ROLE_VARIABLE: &str = "SIDLE_ROLE";
 /// The file of roles.
 pub const ROLES_NAME: &str = "roles";
-/// Longest file of roles read: two or three seats.
+/// Longest file of roles read: two or three slots.
 pub const ROLES_LENGTH_MAXIMUM: u64 = 16 * 1024;
 /// The directory of claims.
 pub const CLAIMS_NAME: &str = "claims";
 /// What a guard locks that owes claims. It can't make it itself where it works as another user than the supervisor.
 pub const OWED_NAME: &str = "claims.owed";
 /// The directory of reports.
-pub const SEATS_NAME: &str = "seats";
+pub const SLOTS_NAME: &str = "slots";
 /// Until when jobs wait for files that are being mended: seconds since boot. Once it is past, or the file is gone, they don't.
 pub const MENDING_NAME: &str = "mending";
 /// The directory of what guards hand over.
@@ -54,8 +54,8 @@ pub const REPORT_AGE_MAXIMUM_SECONDS: f64 = 10.0;
 /// What a process may do with jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Takes every job at once; has the duties (schedules, beacons, queues).
+pub enum GateRole {
+    /// Takes every job at once; has the singletons (schedules, beacons, queues).
     Active,
     /// Holds what arrives, for when it becomes active; takes what nobody else takes, after a delay.
     Standby,
@@ -65,7 +65,7 @@ pub enum Role {
     Closed,
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for GateRole {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Active => "active",
@@ -98,11 +98,11 @@ impl fmt::Display for Origin {
 
 /// A process at the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seat {
+pub struct Slot {
     /// Its leader's pid.
     pub leader: u32,
     /// What it may do.
-    pub role: Role,
+    pub role: GateRole,
     /// Why it was started.
     pub origin: Origin,
 }
@@ -111,7 +111,7 @@ pub struct Seat {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roles {
     /// The processes.
-    pub seats: Vec<Seat>,
+    pub slots: Vec<Slot>,
     /// Who may say that it is up.
     pub announce: Option<u32>,
     /// The round trip that is asked for.
@@ -124,14 +124,14 @@ impl Roles {
     /// The same, with processes that only finish what they have.
     #[must_use]
     pub fn with_closed(mut self, finishing: impl Iterator<Item = (u32, Origin)>) -> Self {
-        self.seats.extend(finishing.map(|(leader, origin)| Seat { leader, role: Role::Closed, origin }));
+        self.slots.extend(finishing.map(|(leader, origin)| Slot { leader, role: GateRole::Closed, origin }));
         self
     }
 
     /// The file's content.
     pub fn to_text(&self, serial: u64) -> String {
         let mut lines = vec![format!("sidle-gate {PROTOCOL}"), format!("serial {serial}")];
-        lines.extend(self.seats.iter().map(|Seat { leader, role, origin }| format!("seat {leader} {role} {origin}")));
+        lines.extend(self.slots.iter().map(|Slot { leader, role, origin }| format!("slot {leader} {role} {origin}")));
         lines.extend(self.announce.map(|leader| format!("announce {leader}")));
         lines.push(format!("prove {}", self.prove));
         lines.extend(self.prover.map(|leader| format!("prover {leader}")));
@@ -146,8 +146,8 @@ impl Roles {
 
 /// What a guard says of its process.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Report {
-    /// The seat.
+pub struct GuardReport {
+    /// The slot.
     pub leader: u32,
     /// The process that works: the leader or one below it.
     pub pid: u32,
@@ -160,9 +160,9 @@ pub struct Report {
     /// The serial number of the roles that it follows.
     pub serial: u64,
     /// The role that it has.
-    pub role: Role,
-    /// Whether it has the duties.
-    pub duties: bool,
+    pub role: GateRole,
+    /// Whether it has the singletons.
+    pub singletons: bool,
     /// Whether it has said that it is up.
     pub announced: bool,
     /// The newest round trip for which every peer has answered, or failed to.
@@ -210,7 +210,7 @@ pub struct ReportedPeer {
     pub unheard: u64,
 }
 
-impl Report {
+impl GuardReport {
     /// Reads a report; None where it isn't one. A guard of another version, or a file that was cut off, says nothing: unknown means no.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
@@ -282,20 +282,20 @@ mod tests {
     use super::*;
 
     /// A report with one peer, whose fields are changed by `peer`.
-    fn report(peer: &serde_json::Value) -> Report {
+    fn report(peer: &serde_json::Value) -> GuardReport {
         let mut one = serde_json::json!({"name": "m", "address": "tcp://m", "proven": 3, "first": null, "last": null});
         one.as_object_mut().unwrap().extend(peer.as_object().unwrap().clone());
         let report = serde_json::json!({"schema": 1, "leader": 1, "pid": 2, "start_time": 3, "wrapped": ["w"], "overlap": null,
-            "serial": 4, "role": "active", "duties": true, "announced": true, "prove": 3, "jobs": [], "held": 0, "returning": 0,
+            "serial": 4, "role": "active", "singletons": true, "announced": true, "prove": 3, "jobs": [], "held": 0, "returning": 0,
             "peers": [one], "updated": 100.5});
-        Report::parse(report.to_string().as_bytes()).unwrap()
+        GuardReport::parse(report.to_string().as_bytes()).unwrap()
     }
 
     #[test]
     fn roles_are_written_as_documented() {
-        let seat = |leader, role, origin| Seat { leader, role, origin };
+        let slot = |leader, role, origin| Slot { leader, role, origin };
         let roles = Roles {
-            seats: vec![seat(1234, Role::Draining, Origin::Boot), seat(1300, Role::Active, Origin::Switch)],
+            slots: vec![slot(1234, GateRole::Draining, Origin::Boot), slot(1300, GateRole::Active, Origin::Switch)],
             announce: Some(1300),
             prove: 17,
             prover: None,
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_process_is_behind_until_it_says_that_it_has_caught_up() {
         let (there, not_there) = (report(&serde_json::json!({})), report(&serde_json::json!({"address": null})));
-        let behind = |peer: serde_json::Value, other: &Report, asked| report(&peer).behind(other, asked).len();
+        let behind = |peer: serde_json::Value, other: &GuardReport, asked| report(&peer).behind(other, asked).len();
         let nothing = || serde_json::json!({});
         assert_eq!(behind(nothing(), &there, 3), 1, "a guard that says nothing of it proves nothing");
         assert_eq!(behind(serde_json::json!({"caught_up": true}), &there, 3), 0);
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_report_that_was_cut_off_says_nothing_and_an_unarmed_guard_forbids() {
-        assert_eq!(Report::parse(b"{\"leader\": 1"), None);
+        assert_eq!(GuardReport::parse(b"{\"leader\": 1"), None);
         let mut seen = report(&serde_json::json!({}));
         assert_eq!(seen.forbids_overlap(), None);
         assert!(seen.is_fresh(101.0) && !seen.is_fresh(120.0));

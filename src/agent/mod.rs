@@ -164,7 +164,7 @@ pub struct Subject<'a> {
     /// The process that `sidle run` became.
     pub leader: &'a Identity,
     /// What its guard says, where it has one.
-    pub report: Option<&'a gate::Report>,
+    pub report: Option<&'a gate::GuardReport>,
     /// The round trip that its guard was asked for, and that has to be answered for a peer to count as proven; None: connections will do.
     pub prove: Option<u64>,
 }

@@ -92,14 +92,14 @@ pub fn survey(
     }
 }
 
-type Found = Vec<(Entry, Option<Stamp>)>;
+type Surveyed = Vec<(Entry, Option<Stamp>)>;
 
 /// Directories and links (in this order), and the files still to be read.
 fn sort(
     tree: &Dir,
     walked: Vec<Walked>,
     problems: &mut Problems,
-) -> Result<(Found, Vec<(BundlePath, u32)>), PackError> {
+) -> Result<(Surveyed, Vec<(BundlePath, u32)>), PackError> {
     let (mut directories, mut files, mut links) = (Vec::new(), Vec::new(), Vec::new());
     let mut handles = Handles::new(tree);
     for Walked { path, stat } in walked {

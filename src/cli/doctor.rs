@@ -3,7 +3,7 @@
 use super::{Context, Ended, agents, examiners, instance_of, usage};
 use crate::agent::AgentKind;
 use crate::agent::examination::{Examiner, Explanation, Finding, Group, Severity};
-use crate::doctor::{self, Patient, Running, Supervised, explanations};
+use crate::doctor::{self, CheckedInstance, Running, Supervised, explanations};
 use crate::failure::Report;
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
@@ -25,7 +25,7 @@ pub struct DoctorArguments {
     find: Option<String>,
 }
 
-/// What was found of one subject: the host, or an instance.
+/// What was found of one checked: the host, or an instance.
 struct Examined {
     /// None: the host.
     instance: Option<InstanceName>,
@@ -90,8 +90,8 @@ fn examine(context: &Context, package: &PackageName, instance: &InstanceName, no
             lacks: agent.lacks,
         }),
     });
-    let patient = Patient { layout, package, instance, supervised, registry: agents, examiners, now };
-    let mut groups = doctor::instance(&patient);
+    let checked = CheckedInstance { layout, package, instance, supervised, registry: agents, examiners, now };
+    let mut groups = doctor::instance(&checked);
     if let (Some(error), Some(group)) = (unread, groups.iter_mut().find(|group| group.name == "processes")) {
         group.unknown("what the supervisor says", error, "run it as root");
     }

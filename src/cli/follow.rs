@@ -47,12 +47,12 @@ fn waits_for_us(live: &Switch) -> Option<&'static str> {
 /// on it (an action chain's `resume`) is to find what there was before the switch, not what this job sets down next for the start after that.
 const START_EVENT_SETTLES: Duration = Duration::from_secs(5);
 /// How often the journal is looked at while a command follows a switch.
-const FOLLOW_LOOK: Duration = Duration::from_millis(100);
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
 /// A supervisor that has been gone for this long is not coming back by itself while somebody waits.
 const SUPERVISOR_GONE: Duration = Duration::from_secs(10);
 /// How long the status of a supervisor may lag behind its journal.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
-const STATUS_LOOK: Duration = Duration::from_millis(10);
+const STATUS_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Follows a switch to its end and tells each step.
 pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Report> {
@@ -100,7 +100,7 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
             }
             Some(_) => {}
         }
-        clock::sleep(FOLLOW_LOOK);
+        clock::sleep(FOLLOW_INTERVAL);
     }
 }
 
@@ -112,7 +112,7 @@ fn shown(files: &InstanceFiles, journal: &Journal) -> Result<(), Report> {
         if status.agent.is_some_and(|agent| agent.release.as_ref() == Some(proven)) {
             break;
         }
-        clock::sleep(STATUS_LOOK);
+        clock::sleep(STATUS_INTERVAL);
     }
     Ok(())
 }

@@ -6,12 +6,12 @@ use super::{Context, Ended, usage};
 use crate::bundle::member::ReleaseId;
 use crate::failure::{Class, Report};
 use crate::fetch::{Fetcher, MirrorWanted, Mirrored};
-use crate::keyring::{Adoption, Judge, Keyring, Pin};
 use crate::os::clock;
 use crate::os::dir::Dir;
 use crate::os::lock::{Attempt, LockFile, by};
 use crate::trust::metadata::{Root, Signed};
 use crate::trust::{Expiry, Floor, MetadataFiles, pattern, verify};
+use crate::trust_store::{Adoption, Judge, Pin, TrustStore};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
@@ -49,12 +49,12 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
             return Err(usage(message, "write `*` for what may be anything, as in `salt-minion/*/*`"));
         }
     }
-    let keyring = Keyring::open(&context.layout.trust())?;
+    let trust_store = TrustStore::open(&context.layout.trust())?;
     let tell = notices(context);
     let mut fetcher = open_repository(context, &arguments.fetch, &tell)?;
     let now = clock::now();
-    let metadata = metadata(&mut fetcher, &keyring.load()?.pin, now)?;
-    let judge = Judge { keyring: &keyring, now, expiry: Expiry::Strict, adoption: Adoption::Store };
+    let metadata = metadata(&mut fetcher, &trust_store.load()?.pin, now)?;
+    let judge = Judge { trust_store: &trust_store, now, expiry: Expiry::Strict, adoption: Adoption::Store };
     let targets = judge.verification(&metadata)?.targets?;
     let into = Dir::open_or_create(&arguments.directory, 0o755)?;
     let file = LockFile::new(&into, LOCK_NAME);

@@ -6,9 +6,9 @@ pub mod doctor;
 pub mod exit;
 pub mod facts;
 pub mod follow;
-pub mod ground;
 pub mod hold;
 pub mod host;
+pub mod host_change;
 pub mod input;
 pub mod log;
 pub mod mirror;
@@ -116,7 +116,7 @@ enum Verb {
     /// Take over the running agent of a distribution's package
     Adopt(adopt::AdoptArguments),
     /// Give an adopted agent back to the distribution's package
-    Release(adopt::ReleaseArguments),
+    Unadopt(adopt::UnadoptArguments),
     /// Tells a unit of another package whether it may start its agent
     #[command(hide = true)]
     MayStart(adopt::other_name::MayStartArguments),
@@ -248,13 +248,13 @@ fn stand_on_own_ground(verb: &Verb, layout: &Layout) -> Result<(), Report> {
         Verb::Install(_) | Verb::Upgrade(_) | Verb::Switch(_) | Verb::Adopt(_) | Verb::Remove(_) | Verb::Collect(_)
     );
     let own_run = match verb {
-        Verb::Supervise(arguments) => owners::look_at(&layout.run(arguments.instance()))?,
+        Verb::Supervise(arguments) => owners::check_one(&layout.run(arguments.instance()))?,
         _ => None,
     };
     if brings {
         owners::close_staging(layout)?;
     }
-    let all = if brings { owners::look(layout)? } else { Vec::new() };
+    let all = if brings { owners::check(layout)? } else { Vec::new() };
     if let Some(foreign) = all.into_iter().chain(own_run).find(owners::Foreign::is_refused) {
         return Err(Report {
             class: Class::NotTrusted,
@@ -288,7 +288,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Remove(arguments) => host::remove(context, &arguments),
         Verb::Run(arguments) => host::run(context, arguments),
         Verb::Adopt(arguments) => adopt::adopt(context, &arguments),
-        Verb::Release(arguments) => adopt::release(context, &arguments),
+        Verb::Unadopt(arguments) => adopt::unadopt(context, &arguments),
         Verb::MayStart(arguments) => adopt::other_name::may_start(context, &arguments),
         Verb::Supervise(arguments) => supervise::supervise(context, &arguments),
         Verb::Trust(verb) => trust::trust(context, &verb),

@@ -84,7 +84,7 @@ fn agent_kind(text: &str) -> Result<AgentKind, String> {
 }
 
 /// Everything that packing needs to know, settled before anything is made.
-struct Plan {
+struct PackPlan {
     recipe: Recipe,
     /// The directory in which a build's command runs, and to which its tree is relative.
     home: PathBuf,
@@ -160,7 +160,7 @@ impl Drop for Work<'_> {
     }
 }
 
-fn plan(arguments: &PackArguments) -> Result<Plan, Report> {
+fn plan(arguments: &PackArguments) -> Result<PackPlan, Report> {
     let (recipe, home) = recipe(arguments)?;
     let name = format!("{}-{}-{}", recipe.package, arguments.version, arguments.revision);
     let extension = if arguments.repo.is_some() { ".sidle" } else { "" };
@@ -183,7 +183,7 @@ fn plan(arguments: &PackArguments) -> Result<Plan, Report> {
     // No release comes after itself: packed once more, after a failure, it has the same bytes.
     previous.retain(|manifest| (&manifest.version, manifest.revision) != (&arguments.version, arguments.revision));
     let level = arguments.level.unwrap_or(if arguments.release { LEVEL_RELEASE } else { LEVEL_DEFAULT });
-    Ok(Plan { recipe, home, name, output, previous, epoch: source_date_epoch()?, level })
+    Ok(PackPlan { recipe, home, name, output, previous, epoch: source_date_epoch()?, level })
 }
 
 fn recipe(arguments: &PackArguments) -> Result<(Recipe, PathBuf), Report> {
@@ -226,7 +226,7 @@ fn manifests(path: &Path, package: &PackageName) -> Result<Vec<Manifest>, Report
 }
 
 /// The tree to pack: the one that was named, the recipe's, or the one that its command fills.
-fn tree(context: &Context, arguments: &PackArguments, plan: &Plan, work: &Work<'_>) -> Result<Dir, Report> {
+fn tree(context: &Context, arguments: &PackArguments, plan: &PackPlan, work: &Work<'_>) -> Result<Dir, Report> {
     let command = match (&arguments.tree, &plan.recipe.build) {
         (Some(tree), _) => {
             return Dir::open(tree).map_err(|error| input::explained(error, "the directory that is the tree"));
@@ -270,7 +270,7 @@ fn tree(context: &Context, arguments: &PackArguments, plan: &Plan, work: &Work<'
 fn compress(
     context: &Context,
     arguments: &PackArguments,
-    plan: &Plan,
+    plan: &PackPlan,
     tree: &Dir,
     output: &Dir,
 ) -> Result<Packed, Report> {
@@ -315,7 +315,7 @@ fn packed_facts(packed: &Packed) -> Facts {
     facts
 }
 
-fn tell(context: &Context, packed: &Packed, plan: &Plan) {
+fn tell(context: &Context, packed: &Packed, plan: &PackPlan) {
     let output = plan.output.display();
     let facts = packed_facts(packed).with("written to", &output).with("next", format!("sidle repo add REPO {output}"));
     let manifest = &packed.manifest;

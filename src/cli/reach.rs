@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// How long a supervisor that holds its lock may take to listen.
 const STARTING_WAIT: Duration = Duration::from_secs(10);
-const STARTING_LOOK: Duration = Duration::from_millis(50);
+const STARTING_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a committed switch is waited for before it is said that there is one.
 const COMMITTED_WAIT: Duration = Duration::from_secs(10);
 
@@ -39,7 +39,7 @@ pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Request)
                 hint: Some("it may be starting or ending just now: try again".to_owned()),
             });
         }
-        clock::sleep(STARTING_LOOK);
+        clock::sleep(STARTING_INTERVAL);
     }
 }
 
@@ -58,6 +58,6 @@ pub(super) fn reach_after_a_commit(
         if !conflicts || clock::since_boot().saturating_sub(began) >= COMMITTED_WAIT || !committed()? {
             return Ok(reached);
         }
-        clock::sleep(STARTING_LOOK);
+        clock::sleep(STARTING_INTERVAL);
     }
 }

@@ -3,7 +3,7 @@
 use super::adopt::record::Adoption;
 use super::adopt::way_out;
 use super::follow::words;
-use super::ground::{self, HostChanges};
+use super::host_change::{self, HostChanges};
 use super::story::story;
 use super::trees::{Sample, Trees, exposition};
 use super::{Context, Ended, instance_of};
@@ -67,7 +67,7 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
     let mut class = None;
     for package in &packages {
         let instance = instance_of(package, arguments.instance.as_ref());
-        let seen = Seen::look(context, package, &instance)?;
+        let seen = InstanceStatus::read(context, package, &instance)?;
         if !texts.is_empty() {
             texts.push(String::new());
         }
@@ -85,7 +85,7 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
 }
 
 /// What there is to tell about one instance.
-struct Seen {
+struct InstanceStatus {
     instance: InstanceName,
     package: PackageName,
     journal: Journal,
@@ -93,7 +93,7 @@ struct Seen {
     current: Option<Release>,
     supervisor: Option<SupervisorStatus>,
     hold: Option<Hold>,
-    ground: HostChanges,
+    host_changes: HostChanges,
     trees: Trees,
     last: Option<Entry>,
     /// What is there and can't be read, in words.
@@ -103,8 +103,8 @@ struct Seen {
     now: Timestamp,
 }
 
-impl Seen {
-    fn look(context: &Context, package: &PackageName, instance: &InstanceName) -> Result<Self, Report> {
+impl InstanceStatus {
+    fn read(context: &Context, package: &PackageName, instance: &InstanceName) -> Result<Self, Report> {
         let files = InstanceFiles::new(&context.layout, instance, package);
         let store = Store::new(&context.layout, package);
         let installed = store.releases()?;
@@ -147,7 +147,7 @@ impl Seen {
         // What is to be there when it is needed: what a boot starts, and what a rollback does.
         let looked: BTreeSet<&Release> =
             current.iter().chain(&journal.previous).filter(|release| installed.contains(release)).collect();
-        let trees = Trees::look(&store, looked)?;
+        let trees = Trees::read(&store, looked)?;
         Ok(Self {
             instance: instance.clone(),
             package: package.clone(),
@@ -158,7 +158,7 @@ impl Seen {
             current,
             supervisor: SupervisorStatus::read(&context.layout, instance)?,
             // Of what can't be read there is no more to tell than that.
-            ground: if unread.is_empty() { HostChanges::look(&files, &store)? } else { HostChanges::default() },
+            host_changes: if unread.is_empty() { HostChanges::read(&files, &store)? } else { HostChanges::default() },
             hold: hold.filter(|hold| hold.is_on(now)),
             last: history.entries().last().cloned(),
             unread,
@@ -184,8 +184,8 @@ impl Seen {
         if let Some(unwatched) = self.supervisor.as_ref().and_then(|status| status.unwatched.as_ref()) {
             lines.push(format!("             the running tree is {unwatched}"));
         }
-        lines.extend(self.ground.lines.iter().map(|text| format!("  host       {text}")));
-        lines.extend(self.ground.warnings.iter().map(|text| format!("  WARNING    {text}")));
+        lines.extend(self.host_changes.lines.iter().map(|text| format!("  host       {text}")));
+        lines.extend(self.host_changes.warnings.iter().map(|text| format!("  WARNING    {text}")));
         lines.extend(self.unread.iter().map(|text| format!("  trouble    {text}")));
         if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
             lines.push(format!("  trouble    {trouble}"));
@@ -273,9 +273,9 @@ impl Seen {
             "hold": self.hold,
             "unread": self.unread,
             "trees": self.trees.value(),
-            "host_changes": self.ground.lines,
-            "warnings": self.ground.warnings,
-            "rehearsed_again": self.ground.rehearsed,
+            "host_changes": self.host_changes.lines,
+            "warnings": self.host_changes.warnings,
+            "rehearsed_again": self.host_changes.rehearsed,
             "switch": self.journal.live,
             "last": self.last,
             "way_out": self.way_out,
@@ -313,7 +313,7 @@ pub fn history(context: &Context, arguments: &HistoryArguments) -> Result<Ended,
     let (history, again) = (files.history()?, files.rehearsed_again()?);
     let switches = history.entries().iter().map(|entry| (entry.ended_at, line(entry)));
     let mut lines: Vec<(Timestamp, String)> =
-        switches.chain(again.entries().iter().map(|again| (again.at, ground::line(again)))).collect();
+        switches.chain(again.entries().iter().map(|again| (again.at, host_change::line(again)))).collect();
     let incidents = Store::new(&context.layout, &arguments.package).incidents()?;
     lines.extend(incidents.iter().map(|incident| (incident.at, format!("{}  {incident}", moment(incident.at)))));
     lines.sort_by_key(|(at, _)| *at);

@@ -27,7 +27,7 @@ pub struct Trees {
 
 impl Trees {
     /// Checks these releases quickly. One that can't be looked at is told of with the reason; status does not fail for it.
-    pub fn look<'a>(store: &Store, releases: impl IntoIterator<Item = &'a Release>) -> Result<Self, Report> {
+    pub fn read<'a>(store: &Store, releases: impl IntoIterator<Item = &'a Release>) -> Result<Self, Report> {
         let mut trees = Vec::new();
         for release in releases {
             let problems = store.check(release, Depth::Quick).unwrap_or_else(|error| {

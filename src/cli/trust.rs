@@ -6,8 +6,8 @@ use crate::bundle::file::{BundleError, BundleReader};
 use crate::bundle::member::MetadataName;
 use crate::digest::Digest;
 use crate::failure::{Class, Report, moment};
-use crate::keyring::{Keyring, Pinned};
 use crate::os::clock;
+use crate::trust_store::{Pinned, TrustStore};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::io::{Read as _, Seek as _};
@@ -54,8 +54,8 @@ fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
         usage(message, "take what `sha256sum metadata/1.root.json` or `sidle repo init` printed")
     })?;
     let root = root_of(&arguments.file, &fingerprint)?;
-    let keyring = Keyring::open_or_create(&context.layout.trust())?;
-    let pinned = keyring.lock()?.pin(&root, &fingerprint).map_err(|error| {
+    let trust_store = TrustStore::open_or_create(&context.layout.trust())?;
+    let pinned = trust_store.lock()?.pin(&root, &fingerprint).map_err(|error| {
         let mut report = Report::from(error);
         report.causes.push(format!("the file is {}", arguments.file.display()));
         report
@@ -64,7 +64,7 @@ fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
         Pinned::Now => ("trusted from now on", Ended::Well),
         Pinned::Already => ("trusted already", Ended::As(Class::NothingToDo)),
     };
-    let seen = keyring.load()?.floor.last_seen;
+    let seen = trust_store.load()?.floor.last_seen;
     if let Some(seen) = seen.filter(|seen| clock::now() < *seen) {
         context.output.warning(&format!(
             "this host's clock shows {}, and the root was signed at {seen}: the later time counts; set the clock (`timedatectl set-ntp true`)",
@@ -104,7 +104,7 @@ fn root_of(path: &Path, fingerprint: &Digest) -> Result<Vec<u8>, Report> {
 }
 
 fn show(context: &Context) -> Result<Ended, Report> {
-    let trusted = Keyring::open(&context.layout.trust())?.load()?;
+    let trusted = TrustStore::open(&context.layout.trust())?.load()?;
     let mut facts =
         Facts::new().with("pinned root", format!("{} (version {})", trusted.pin.fingerprint, trusted.pin.version));
     let mut roles = serde_json::Map::new();
@@ -123,9 +123,9 @@ fn show(context: &Context) -> Result<Ended, Report> {
 }
 
 fn reset_clock(context: &Context) -> Result<Ended, Report> {
-    let keyring = Keyring::open(&context.layout.trust())?;
-    let locked = keyring.lock()?;
-    let Some(seen) = keyring.load()?.floor.last_seen else {
+    let trust_store = TrustStore::open(&context.layout.trust())?;
+    let locked = trust_store.lock()?;
+    let Some(seen) = trust_store.load()?.floor.last_seen else {
         context.output.result("no signed time was seen: nothing to forget", json!({"forgotten": null}));
         return Ok(Ended::As(Class::NothingToDo));
     };

@@ -22,7 +22,7 @@
 use super::Text;
 use crate::failure::Report;
 use crate::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy};
-use crate::fetch::{FetchError, Location, Settings};
+use crate::fetch::{DownloadSettings, FetchError, Location};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -167,12 +167,12 @@ impl RepositoryFragment {
     }
 
     /// What they come to. `NoMirror` when they name none.
-    pub(super) fn settings(&self) -> Result<Settings, Report> {
+    pub(super) fn settings(&self) -> Result<DownloadSettings, Report> {
         self.with(self.mirrors()?)
     }
 
     /// The settings with the mirrors at these places instead. Credentials go only to those that the settings name, too.
-    pub(super) fn instead(&self, places: &[Location]) -> Result<Settings, Report> {
+    pub(super) fn instead(&self, places: &[Location]) -> Result<DownloadSettings, Report> {
         let listed = if self.is_named() { self.mirrors()? } else { Vec::new() };
         let at = |place: &Location| {
             let same = listed.iter().find(|mirror| mirror.location == *place).cloned();
@@ -205,7 +205,7 @@ impl RepositoryFragment {
         Ok(named.into_iter().map(|MirrorFragment(table)| self.mirror(table)).collect::<Result<_, _>>()?)
     }
 
-    fn with(&self, mirrors: Vec<Mirror>) -> Result<Settings, Report> {
+    fn with(&self, mirrors: Vec<Mirror>) -> Result<DownloadSettings, Report> {
         for (key, path) in mirrors.iter().flat_map(|mirror| paths(&mirror.access)) {
             if path.is_relative() {
                 let reason = format!("{} is not absolute: begin it with /", path.display());
@@ -214,7 +214,7 @@ impl RepositoryFragment {
         }
         let default = Patience::default();
         let or = |text: Option<Text>, default| text.map_or(default, |text| text.0);
-        Ok(Settings {
+        Ok(DownloadSettings {
             mirrors,
             proxy: self.proxy.as_deref().map_or(Ok(Proxy::Environment), proxy)?,
             rate_limit: self.rate_limit.map(|limit| limit.0),

@@ -30,7 +30,7 @@ pub const ALL: &[Explanation] = &[
         &["cannot use the settings in …"],
     ),
     of(
-        "foreign-ground",
+        "foreign-directory",
         Class::NotTrusted,
         "a place that sidle works in belongs to somebody else, or others may write to it: what lies there can be anything",
         "look at what is in it, then `chown root:` and `chmod go-w` it",

@@ -5,8 +5,8 @@
 //! knowledge tells is its [`Examiner`]'s. [`explanations`] says what each kind of finding means, and in which words logs tell of it.
 
 pub mod explanations;
+pub mod location;
 pub mod packages;
-pub mod places;
 pub mod processes;
 pub mod store;
 pub mod trust;
@@ -28,8 +28,8 @@ use jiff::Timestamp;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What is examined.
-pub struct Patient<'a> {
+/// What is checked.
+pub struct CheckedInstance<'a> {
     /// Where everything lies.
     pub layout: &'a Layout,
     /// The package.
@@ -83,18 +83,18 @@ pub fn host(layout: &Layout, now: Timestamp) -> Vec<Group> {
             settings.find(Severity::Error, "settings-invalid", report.to_string(), remedy);
         }
     }
-    vec![settings, owners(layout), trust::look(layout, read.ok().as_ref(), now)]
+    vec![settings, owners(layout), trust::check(layout, read.ok().as_ref(), now)]
 }
 
 /// Looks at whose the places are that sidle works in.
 fn owners(layout: &Layout) -> Group {
     let mut group = Group::new("owners");
-    match owners::look(layout) {
+    match owners::check(layout) {
         Ok(foreign) if foreign.is_empty() => group.good("what sidle works in is its owner's alone"),
         Ok(foreign) => {
             for place in foreign {
                 let severity = if place.is_refused() { Severity::Error } else { Severity::Warning };
-                group.find(severity, "foreign-ground", place.to_string(), place.remedy());
+                group.find(severity, "foreign-directory", place.to_string(), place.remedy());
             }
         }
         Err(error) => group.unknown("whose the places are that sidle works in", error, "run it as root"),
@@ -103,34 +103,34 @@ fn owners(layout: &Layout) -> Group {
 }
 
 /// Looks at one instance.
-pub fn instance(patient: &Patient<'_>) -> Vec<Group> {
-    let store = Store::new(patient.layout, patient.package);
-    let files = InstanceFiles::new(patient.layout, patient.instance, patient.package);
-    let (stored, whole) = store::look(&store, &files);
+pub fn instance(checked: &CheckedInstance<'_>) -> Vec<Group> {
+    let store = Store::new(checked.layout, checked.package);
+    let files = InstanceFiles::new(checked.layout, checked.instance, checked.package);
+    let (stored, whole) = store::check(&store, &files);
     let current = whole.as_ref().map(|whole| &whole.manifest);
-    let configuration = configuration(patient, current);
+    let configuration = configuration(checked, current);
     let agent = current.map(|manifest| manifest.agent);
-    let examiner = agent.and_then(|agent| (patient.examiners)(agent));
-    let mut groups = vec![stored, places::look(&store, current)];
-    groups.push(processes::look(patient, &store, &files, agent.zip(configuration.as_ref())));
-    groups.push(units::look(patient, &store));
-    groups.push(packages::look(patient, examiner));
+    let examiner = agent.and_then(|agent| (checked.examiners)(agent));
+    let mut groups = vec![stored, location::check(&store, current)];
+    groups.push(processes::check(checked, &store, &files, agent.zip(configuration.as_ref())));
+    groups.push(units::check(checked, &store));
+    groups.push(packages::check(checked, examiner));
     if let (Some(examiner), Some(whole), Some(configuration)) = (examiner, &whole, configuration) {
-        groups.extend(agents_own(patient, examiner, whole, &configuration));
+        groups.extend(agents_own(checked, examiner, whole, &configuration));
     }
     groups
 }
 
 /// Where the agent's configuration is: as the settings say, or the manifest.
-fn configuration(patient: &Patient<'_>, manifest: Option<&Manifest>) -> Option<PathBuf> {
-    let named = Settings::read(patient.layout).and_then(|settings| settings.instance(patient.layout, patient.instance));
+fn configuration(checked: &CheckedInstance<'_>, manifest: Option<&Manifest>) -> Option<PathBuf> {
+    let named = Settings::read(checked.layout).and_then(|settings| settings.instance(checked.layout, checked.instance));
     let named = named.ok().and_then(|(_, configuration)| configuration);
-    named.or_else(|| manifest.map(|manifest| patient.layout.on_host(manifest.service.config.as_ref())))
+    named.or_else(|| manifest.map(|manifest| checked.layout.on_host(manifest.service.config.as_ref())))
 }
 
 /// What only the agent's own knowledge tells.
 fn agents_own(
-    patient: &Patient<'_>,
+    checked: &CheckedInstance<'_>,
     examiner: &dyn Examiner,
     whole: &store::Current,
     configuration: &std::path::Path,
@@ -141,15 +141,15 @@ fn agents_own(
         .map(|(name, value)| (OsString::from(name), Service::expanded(value, configuration)))
         .collect();
     let tree = whole.tree.as_ref().and_then(|tree| file::canonical(tree).ok());
-    let supervised = patient.supervised.as_ref();
+    let supervised = checked.supervised.as_ref();
     let running = supervised.and_then(|supervised| supervised.agent.as_ref());
     // What can't be read of the record is told of among the processes.
-    let recorded = on_record(patient.layout, patient.instance).unwrap_or_default();
+    let recorded = on_record(checked.layout, checked.instance).unwrap_or_default();
     let own = supervised.map(|supervised| supervised.pid).into_iter().chain(running.map(|agent| agent.leader.pid));
     let own: Vec<u32> = own.chain(recorded.iter().map(|leader| leader.pid)).collect();
     let reaches = running.map(|agent| agent.reaches.clone()).unwrap_or_default();
     examiner.examine(Case {
-        root: patient.layout.root(),
+        root: checked.layout.root(),
         configuration,
         release: tree.as_deref().map(|tree| (tree, environment.as_slice())),
         own: &own,
@@ -159,8 +159,8 @@ fn agents_own(
 
 /// The digest of what the agent of `kind` would load of its configuration now; None: it can't be told.
 fn configuration_now(
-    patient: &Patient<'_>,
+    checked: &CheckedInstance<'_>,
     (kind, configuration): (AgentKind, &PathBuf),
 ) -> Option<crate::digest::Digest> {
-    (patient.registry)(kind, &AgentSettings::new(configuration)).ok()?.configuration().ok()?
+    (checked.registry)(kind, &AgentSettings::new(configuration)).ok()?.configuration().ok()?
 }

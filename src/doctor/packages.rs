@@ -1,6 +1,6 @@
 //! What the distribution's packages have left beside sidle's releases: the package itself, and programs of it that people call by name.
 
-use super::Patient;
+use super::CheckedInstance;
 use crate::agent::examination::{Examiner, Group, Severity};
 use crate::os::dir::Dir;
 use crate::os::process::Program;
@@ -20,18 +20,18 @@ const SEARCH_PATH: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "
 const SHIMS: &str = "usr/lib/sidle";
 
 /// Looks at package databases and the search path.
-pub fn look(patient: &Patient<'_>, examiner: Option<&dyn Examiner>) -> Group {
+pub fn check(checked: &CheckedInstance<'_>, examiner: Option<&dyn Examiner>) -> Group {
     let mut group = Group::new("packages");
-    let root = patient.layout.root();
-    match installed(root, patient.package.as_str()) {
-        Ok(None) => group.good(format!("no package {} of the distribution", patient.package)),
-        Ok(Some(version)) => package(&mut group, patient, &version),
+    let root = checked.layout.root();
+    match installed(root, checked.package.as_str()) {
+        Ok(None) => group.good(format!("no package {} of the distribution", checked.package)),
+        Ok(Some(version)) => package(&mut group, checked, &version),
         Err(error) => group.unknown("the distribution's packages", error, "run it as root"),
     }
     let (mut looked, before) = (0, group.findings.len());
     for program in examiner.map(Examiner::programs).unwrap_or_default() {
         looked += 1;
-        command(&mut group, patient, program);
+        command(&mut group, checked, program);
     }
     if looked > 0 && group.findings.len() == before {
         group.good(format!("{looked} commands in the search path"));
@@ -39,8 +39,8 @@ pub fn look(patient: &Patient<'_>, examiner: Option<&dyn Examiner>) -> Group {
     group
 }
 
-fn package(group: &mut Group, patient: &Patient<'_>, version: &str) {
-    let (root, name) = (patient.layout.root(), patient.package);
+fn package(group: &mut Group, checked: &CheckedInstance<'_>, version: &str) {
+    let (root, name) = (checked.layout.root(), checked.package);
     if matches!(Dir::open_if_exists(&root.join(SHIMS).join(name.as_str())), Ok(Some(_))) {
         return group.good(format!("package {name} {version} is a shim of sidle's"));
     }
@@ -49,7 +49,7 @@ fn package(group: &mut Group, patient: &Patient<'_>, version: &str) {
     );
     let remedy =
         format!("`sidle adopt {name}` takes its agent over; a shim (packaging/shim) can take the package's place");
-    let adopted = matches!(Dir::open_if_exists(&patient.layout.adoption(patient.instance)), Ok(Some(_)));
+    let adopted = matches!(Dir::open_if_exists(&checked.layout.adoption(checked.instance)), Ok(Some(_)));
     let severity = if adopted { Severity::Note } else { Severity::Warning };
     group.find(severity, "distribution-package", what, remedy);
 }
@@ -81,29 +81,29 @@ fn in_dpkg(entry: &str, name: &str) -> Option<String> {
 }
 
 /// Which file of that name is run: the first one in the search path should lead to sidle.
-fn command(group: &mut Group, patient: &Patient<'_>, program: &str) {
-    let root = patient.layout.root();
+fn command(group: &mut Group, checked: &CheckedInstance<'_>, program: &str) {
+    let root = checked.layout.root();
     let mut seen = BTreeSet::new();
     let places = SEARCH_PATH.iter().map(|place| root.join(place).join(program));
     // Where /bin is a link to /usr/bin both are one file.
     let there: Vec<PathBuf> = places.filter(|path| file::canonical(path).is_ok_and(|path| seen.insert(path))).collect();
     let Some((first, others)) = there.split_first() else { return };
-    if is_ours(patient, first) {
+    if is_ours(checked, first) {
         return;
     }
-    let others = others.iter().find(|other| is_ours(patient, other));
+    let others = others.iter().find(|other| is_ours(checked, other));
     let also = others.map_or_else(String::new, |ours| format!(", before sidle's {}", ours.display()));
     let what = format!("{program} is {}{also}: another installation's, not what sidle runs", first.display());
     let remedy = format!(
         "call `sidle run {} {program} -- …`; `sidle adopt {}` puts one before it that does",
-        patient.package, patient.package
+        checked.package, checked.package
     );
     group.find(Severity::Warning, "command-of-another", what, remedy);
 }
 
 /// Made by `sidle adopt` or a shim, or a link into the store.
-fn is_ours(patient: &Patient<'_>, path: &Path) -> bool {
-    let store = file::canonical(&patient.layout.packages()).unwrap_or_else(|_| patient.layout.packages());
+fn is_ours(checked: &CheckedInstance<'_>, path: &Path) -> bool {
+    let store = file::canonical(&checked.layout.packages()).unwrap_or_else(|_| checked.layout.packages());
     let leads_there = file::canonical(path).is_ok_and(|path| path.starts_with(store));
     // A program of more than a script's length is none of ours.
     leads_there

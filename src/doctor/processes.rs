@@ -1,6 +1,6 @@
 //! Who runs and who holds what: the supervisor and its agent, a live switch, holds, the package's lock, leases.
 
-use super::{Patient, Running, Supervised, configuration_now};
+use super::{CheckedInstance, Running, Supervised, configuration_now};
 use crate::agent::AgentKind;
 use crate::agent::examination::{Group, Severity};
 use crate::layout;
@@ -16,8 +16,8 @@ use crate::version::Release;
 use std::path::PathBuf;
 
 /// Looks at them. `agent`: what runs, and where its configuration is.
-pub fn look(
-    patient: &Patient<'_>,
+pub fn check(
+    checked: &CheckedInstance<'_>,
     store: &Store,
     files: &InstanceFiles,
     agent: Option<(AgentKind, &PathBuf)>,
@@ -25,26 +25,26 @@ pub fn look(
     let mut group = Group::new("processes");
     // One that can't be read is told of with the store.
     let journal = files.journal().ok();
-    supervised(&mut group, patient, journal.as_ref());
-    if let Some(running) = patient.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref()) {
-        agent_of(&mut group, patient, running, journal.as_ref(), agent);
+    supervised(&mut group, checked, journal.as_ref());
+    if let Some(running) = checked.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref()) {
+        agent_of(&mut group, checked, running, journal.as_ref(), agent);
     }
     if let Some(journal) = &journal {
-        live(&mut group, patient, journal);
+        live(&mut group, checked, journal);
     }
-    held(&mut group, patient, files);
-    if let Err(error) = locks(&mut group, patient, store, journal.as_ref()) {
+    held(&mut group, checked, files);
+    if let Err(error) = locks(&mut group, checked, store, journal.as_ref()) {
         group.unknown("locks and leases", error, "run it as root, where /proc is mounted");
     }
     group
 }
 
-fn supervised(group: &mut Group, patient: &Patient<'_>, journal: Option<&Journal>) {
-    let instance = patient.instance;
+fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<&Journal>) {
+    let instance = checked.instance;
     let start = format!("`systemctl enable --now sidle@{instance}`, or `sidle supervise {instance}` by hand");
-    let Some(Supervised { pid, version, trouble, agent }) = &patient.supervised else {
+    let Some(Supervised { pid, version, trouble, agent }) = &checked.supervised else {
         if journal.is_some_and(|journal| journal.proven.is_some()) {
-            let agent = match on_record(patient.layout, instance) {
+            let agent = match on_record(checked.layout, instance) {
                 Ok(left) if left.is_empty() => "its agent does not run".to_owned(),
                 Ok(left) => {
                     let left: Vec<String> = left.iter().map(|leader| leader.pid.to_string()).collect();
@@ -71,7 +71,7 @@ fn supervised(group: &mut Group, patient: &Patient<'_>, journal: Option<&Journal
     }
     match (trouble, agent) {
         (Some(trouble), _) => {
-            let remedy = format!("mend what it names; `sidle status {}` follows it", patient.package);
+            let remedy = format!("mend what it names; `sidle status {}` follows it", checked.package);
             group.find(
                 Severity::Error,
                 "agent-not-running",
@@ -80,7 +80,7 @@ fn supervised(group: &mut Group, patient: &Patient<'_>, journal: Option<&Journal
             );
         }
         (None, None) if journal.is_some_and(|journal| journal.proven.is_some() && journal.live.is_none()) => {
-            let remedy = format!("`sidle status {}` tells how it ended last; see the agent's own log", patient.package);
+            let remedy = format!("`sidle status {}` tells how it ended last; see the agent's own log", checked.package);
             group.find(Severity::Error, "agent-not-running", "the supervisor lives and no agent runs", remedy);
         }
         (None, _) => group.good(format!("supervised by process {pid}")),
@@ -89,12 +89,12 @@ fn supervised(group: &mut Group, patient: &Patient<'_>, journal: Option<&Journal
 
 fn agent_of(
     group: &mut Group,
-    patient: &Patient<'_>,
+    checked: &CheckedInstance<'_>,
     running: &Running,
     journal: Option<&Journal>,
     agent: Option<(AgentKind, &PathBuf)>,
 ) {
-    let (package, pid) = (patient.package, running.leader.pid);
+    let (package, pid) = (checked.package, running.leader.pid);
     match &running.lacks {
         Some(lacks) => {
             let what = format!("the agent (process {pid}) is not healthy: {lacks}");
@@ -114,8 +114,8 @@ fn agent_of(
             );
         }
     }
-    let loaded = loaded::of(patient.layout, patient.instance, &running.leader);
-    let now = agent.and_then(|agent| configuration_now(patient, agent));
+    let loaded = loaded::of(checked.layout, checked.instance, &running.leader);
+    let now = agent.and_then(|agent| configuration_now(checked, agent));
     match (loaded, now) {
         (Loaded::Known(loaded), Some(now)) if loaded == now => group.good("it has loaded the configuration as it is"),
         (Loaded::Known(_), Some(_)) => {
@@ -127,8 +127,8 @@ fn agent_of(
     }
 }
 
-fn live(group: &mut Group, patient: &Patient<'_>, journal: &Journal) {
-    let package = patient.package;
+fn live(group: &mut Group, checked: &CheckedInstance<'_>, journal: &Journal) {
+    let package = checked.package;
     let Some(live) = &journal.live else { return group.good("no switch under way") };
     let what = format!("switch {} to {} is {} since {}", live.id, live.to, live.phase, live.phase_since);
     let because = live.failure.as_ref().map_or_else(String::new, |failure| format!(", because {}", failure.text));
@@ -137,10 +137,10 @@ fn live(group: &mut Group, patient: &Patient<'_>, journal: &Journal) {
             "end what keeps it and it goes on by itself; or `sidle cancel {package}` gives it up; `sidle status {package}` tells more"
         );
         group.find(Severity::Error, "switch-stranded", format!("{what}: it needs a person{because}"), remedy);
-    } else if patient.supervised.is_none() {
+    } else if checked.supervised.is_none() {
         let remedy = format!(
             "start its supervisor (`systemctl start sidle@{}`), which goes on or back by itself",
-            patient.instance
+            checked.instance
         );
         group.find(Severity::Error, "switch-stuck", format!("{what}{because}, and nobody drives it"), remedy);
     } else {
@@ -153,11 +153,11 @@ fn live(group: &mut Group, patient: &Patient<'_>, journal: &Journal) {
     }
 }
 
-fn held(group: &mut Group, patient: &Patient<'_>, files: &InstanceFiles) {
+fn held(group: &mut Group, checked: &CheckedInstance<'_>, files: &InstanceFiles) {
     match files.hold() {
-        Ok(Some(hold)) if hold.is_on(patient.now) => {
-            let what = format!("{} is held {hold}", patient.instance);
-            group.find(Severity::Note, "held", what, format!("`sidle unhold {}` lifts it", patient.package));
+        Ok(Some(hold)) if hold.is_on(checked.now) => {
+            let what = format!("{} is held {hold}", checked.instance);
+            group.find(Severity::Note, "held", what, format!("`sidle unhold {}` lifts it", checked.package));
         }
         Ok(_) => {}
         Err(error) => {
@@ -167,16 +167,21 @@ fn held(group: &mut Group, patient: &Patient<'_>, files: &InstanceFiles) {
 }
 
 /// The package's lock, and leases on releases that nobody wants any more. No lock is taken for it.
-fn locks(group: &mut Group, patient: &Patient<'_>, store: &Store, journal: Option<&Journal>) -> Result<(), OsError> {
-    let package = patient.package;
-    let Some(receipts) = Dir::open_if_exists(&patient.layout.receipts(package))? else { return Ok(()) };
+fn locks(
+    group: &mut Group,
+    checked: &CheckedInstance<'_>,
+    store: &Store,
+    journal: Option<&Journal>,
+) -> Result<(), OsError> {
+    let package = checked.package;
+    let Some(receipts) = Dir::open_if_exists(&checked.layout.receipts(package))? else { return Ok(()) };
     for lock in locks_on(&LockFile::new(&receipts, LOCK))?.iter().filter(|lock| lock.exclusive) {
         let what = format!("{} holds the lock of {package}", named(lock.pid));
         let remedy = "wait for it; a command that hangs may be ended: what it left is cleared away by the next one";
         group.find(Severity::Note, "package-locked", what, remedy);
     }
     let wanted = |release: &Release| {
-        let runs = patient.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref());
+        let runs = checked.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref());
         runs.is_some_and(|runs| runs.release.as_ref() == Some(release))
             || journal.is_some_and(|journal| journal.in_use().any(|used| used == release))
     };
@@ -197,7 +202,7 @@ fn locks(group: &mut Group, patient: &Patient<'_>, store: &Store, journal: Optio
     Ok(())
 }
 
-fn locks_on(file: &LockFile<'_>) -> Result<Vec<lock::Found>, OsError> {
+fn locks_on(file: &LockFile<'_>) -> Result<Vec<lock::FlockHolder>, OsError> {
     file.identity()?.map_or_else(|| Ok(Vec::new()), lock::held)
 }
 

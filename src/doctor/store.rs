@@ -5,7 +5,7 @@ use crate::bundle::manifest::Manifest;
 use crate::layout;
 use crate::os::dir::{Dir, FileKind};
 use crate::store::check::{Defect, Problem};
-use crate::store::{Store, StoreError, ground};
+use crate::store::{Store, StoreError, host_fingerprint};
 use crate::switch::files::InstanceFiles;
 use crate::version::Release;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct Current {
 }
 
 /// Looks at a package's part of the store; gives its current release, or the newest where no instance has one yet.
-pub fn look(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
+pub fn check(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
     let mut group = Group::new("store");
     let package = store.package();
     let releases = match store.releases() {
@@ -37,7 +37,7 @@ pub fn look(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
     let mut found = None;
     let mut entries = 0;
     for release in &releases {
-        match store.look(release) {
+        match store.check_without_index(release) {
             Ok((manifest, problems)) => {
                 entries += manifest.entries.len();
                 let is_whole = tell(&mut group, store, release, &problems);
@@ -141,7 +141,7 @@ fn tell(group: &mut Group, store: &Store, release: &Release, problems: &[Problem
 
 /// What the host lacks to run it.
 fn host(group: &mut Group, manifest: &Manifest) {
-    let lacks = ground::lacks(manifest);
+    let lacks = host_fingerprint::lacks(manifest);
     if !lacks.is_empty() {
         let what = format!("{} could not be started on this host: {}", manifest.release(), lacks.join("; "));
         let remedy = "install what is missing, or switch to a release that is built for this host";

@@ -3,24 +3,24 @@
 use crate::agent::examination::{Group, Severity};
 use crate::config::Settings;
 use crate::failure::{Report, moment};
-use crate::keyring::{Keyring, KeyringError, Trusted};
 use crate::layout::Layout;
+use crate::trust_store::{TrustStore, TrustStoreError, Trusted};
 use jiff::{SignedDuration, Timestamp};
 
 /// How long before its end it is told that root or targets metadata expires: a person with a key has to sign anew.
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// Looks at it. `settings`: None: they can't be read.
-pub fn look(layout: &Layout, settings: Option<&Settings>, now: Timestamp) -> Group {
+pub fn check(layout: &Layout, settings: Option<&Settings>, now: Timestamp) -> Group {
     let mut group = Group::new("trust");
-    match Keyring::open(&layout.trust()).and_then(|keyring| keyring.load()) {
+    match TrustStore::open(&layout.trust()).and_then(|trust_store| trust_store.load()) {
         Ok(trusted) => tell(&mut group, &trusted, settings, now),
-        Err(error @ KeyringError::Unpinned { .. }) => {
+        Err(error @ TrustStoreError::Unpinned { .. }) => {
             let hint = error.hint().unwrap_or_default();
             let what = "no repository's root is pinned: nothing can be installed";
             group.find(Severity::Warning, "trust-unpinned", what, hint);
         }
-        Err(KeyringError::Os(error)) => group.unknown("what this host trusts", error, "run it as root"),
+        Err(TrustStoreError::Os(error)) => group.unknown("what this host trusts", error, "run it as root"),
         Err(error) => {
             let report = Report::from(error);
             let remedy = report.hint.clone().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The host's units: one that supervises the instance, started at boot, and none beside it that starts the package's own agent.
 
-use super::Patient;
+use super::CheckedInstance;
 use crate::agent::examination::{Group, Severity};
 use crate::os::dir::Dir;
 use crate::os::{OsError, units};
@@ -18,7 +18,7 @@ const STAND_IN: &str = "X-Sidle=stand-in";
 
 /// What lies at a unit's name.
 #[derive(Debug, PartialEq, Eq)]
-enum Lies {
+enum UnitState {
     Nothing,
     Masked,
     StandIn,
@@ -26,33 +26,33 @@ enum Lies {
 }
 
 /// Looks at the unit files, which needs no rights; at what runs only where this root is the host's own.
-pub fn look(patient: &Patient<'_>, store: &Store) -> Group {
+pub fn check(checked: &CheckedInstance<'_>, store: &Store) -> Group {
     let mut group = Group::new("units");
-    if let Err(error) = files(&mut group, patient, store) {
+    if let Err(error) = files(&mut group, checked, store) {
         group.unknown("units", error, "run it as root");
     }
     group
 }
 
-fn files(group: &mut Group, patient: &Patient<'_>, store: &Store) -> Result<(), OsError> {
-    let (root, instance, package) = (patient.layout.root(), patient.instance, patient.package);
+fn files(group: &mut Group, checked: &CheckedInstance<'_>, store: &Store) -> Result<(), OsError> {
+    let (root, instance, package) = (checked.layout.root(), checked.instance, checked.package);
     let is_host = root == Path::new("/") && units::is_running();
     let unit = format!("sidle@{instance}.service");
-    let own = match lies(root, &unit)? {
-        Lies::Nothing => lies(root, TEMPLATE)?,
+    let own = match unit_state(root, &unit)? {
+        UnitState::Nothing => unit_state(root, TEMPLATE)?,
         lies => lies,
     };
     let used = store.current(instance).ok().flatten().is_some();
     let packaged = format!("{package}.service");
-    let theirs = lies(root, &packaged)?;
+    let theirs = unit_state(root, &packaged)?;
     let enabled = is_enabled(root, &unit)?;
-    if own == Lies::Nothing && theirs == Lies::Nothing && !is_host {
+    if own == UnitState::Nothing && theirs == UnitState::Nothing && !is_host {
         group.good("no systemd units: something else starts the supervisor");
         return Ok(());
     }
     match own {
         _ if !used => {}
-        Lies::Nothing => {
+        UnitState::Nothing => {
             let remedy = format!(
                 "install sidle's own package, or packaging/systemd/{TEMPLATE}; then `systemctl enable --now {unit}`"
             );
@@ -63,7 +63,7 @@ fn files(group: &mut Group, patient: &Patient<'_>, store: &Store) -> Result<(), 
                 remedy,
             );
         }
-        Lies::Masked => {
+        UnitState::Masked => {
             let remedy = format!("`systemctl unmask {unit}`, then `systemctl enable --now {unit}`");
             group.find(
                 Severity::Error,
@@ -72,27 +72,27 @@ fn files(group: &mut Group, patient: &Patient<'_>, store: &Store) -> Result<(), 
                 remedy,
             );
         }
-        Lies::StandIn | Lies::Unit if !enabled => {
+        UnitState::StandIn | UnitState::Unit if !enabled => {
             let what = format!("{unit} is not enabled: after a boot nothing starts {instance}");
             group.find(Severity::Warning, "unit-disabled", what, format!("`systemctl enable --now {unit}`"));
         }
-        Lies::StandIn | Lies::Unit => group.good(format!("{unit} is enabled")),
+        UnitState::StandIn | UnitState::Unit => group.good(format!("{unit} is enabled")),
     }
-    if used && theirs == Lies::Unit {
+    if used && theirs == UnitState::Unit {
         let what = format!("{packaged}, the package's own unit, could start a second agent beside sidle's");
         let remedy = format!(
             "`sidle adopt {package}` takes it over; or `systemctl disable --now {packaged}` and `systemctl mask {packaged}`"
         );
         let severity = if is_enabled(root, &packaged)? { Severity::Error } else { Severity::Warning };
         group.find(severity, "packaged-unit", what, remedy);
-    } else if theirs == Lies::Masked && !used {
+    } else if theirs == UnitState::Masked && !used {
         let what = format!("{packaged} is masked, and sidle runs no {instance}: nothing starts the agent");
         let remedy = format!("`systemctl unmask {packaged}`, or `sidle switch {package}`");
         group.find(Severity::Warning, "packaged-unit-masked", what, remedy);
-    } else if theirs == Lies::StandIn {
+    } else if theirs == UnitState::StandIn {
         group.good(format!("{packaged} stands in for it"));
     }
-    if is_host && used && own == Lies::Unit {
+    if is_host && used && own == UnitState::Unit {
         match units::activity(&unit).as_deref() {
             Some("failed") => {
                 let remedy = format!(
@@ -107,7 +107,7 @@ fn files(group: &mut Group, patient: &Patient<'_>, store: &Store) -> Result<(), 
     Ok(())
 }
 
-fn lies(root: &Path, unit: &str) -> Result<Lies, OsError> {
+fn unit_state(root: &Path, unit: &str) -> Result<UnitState, OsError> {
     for place in PLACES {
         let Some(directory) = Dir::open_if_exists(&root.join(place))? else { continue };
         if directory.stat(unit)?.is_none() {
@@ -115,14 +115,14 @@ fn lies(root: &Path, unit: &str) -> Result<Lies, OsError> {
         }
         // Not a link, or one: either is said by the answer.
         if directory.read_link(unit).ok().flatten().is_some_and(|target| target == Path::new("/dev/null")) {
-            return Ok(Lies::Masked);
+            return Ok(UnitState::Masked);
         }
         // A unit that is a link counts as the package's: what is behind it is looked at where it lies.
         let text = directory.read(unit, UNIT_BYTES_MAX).unwrap_or_default();
         let is_ours = String::from_utf8_lossy(&text).lines().next().is_some_and(|line| line.contains(STAND_IN));
-        return Ok(if is_ours { Lies::StandIn } else { Lies::Unit });
+        return Ok(if is_ours { UnitState::StandIn } else { UnitState::Unit });
     }
-    Ok(Lies::Nothing)
+    Ok(UnitState::Nothing)
 }
 
 /// Whether some target wants it, as `systemctl enable` makes it.

@@ -2,7 +2,7 @@
 
 use super::error::FetchError;
 use super::fault::Fault;
-use super::kept::Found;
+use super::kept::KeptFrame;
 use super::location::FilePath;
 use super::mirrors::{Quest, Validators, Way};
 use super::notice::{Notice, Origin};
@@ -83,12 +83,12 @@ impl<'f, 'a> Frames<'f, 'a> {
 
     fn kept(&mut self, frame: &Frame) -> Option<Vec<u8>> {
         match self.fetcher.kept.read(&frame.sha256, frame.length) {
-            Found::Frame(bytes) => {
+            KeptFrame::Frame(bytes) => {
                 self.fetcher.mirrors.tell(&Notice::Received { bytes: frame.length, from: Origin::Kept });
                 Some(bytes)
             }
-            Found::Nothing => None,
-            Found::Spoiled => {
+            KeptFrame::Nothing => None,
+            KeptFrame::Spoiled => {
                 self.fetcher.mirrors.tell(&Notice::Spoiled { name: frame.sha256.to_string() });
                 None
             }

@@ -21,20 +21,20 @@ const MODE: u32 = 0o600;
 
 /// Frames on disk.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptFrames {
     directory: Dir,
 }
 
 /// What is found where a frame should be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum KeptFrame {
     Frame(Vec<u8>),
     Nothing,
     /// Other bytes; they are removed.
     Spoiled,
 }
 
-impl Kept {
+impl KeptFrames {
     /// The kept frames below the cache directory; old ones are removed, and oldest ones where there are too many.
     pub(super) fn open(cache: &Dir, now: Timestamp) -> Result<Self, OsError> {
         let directory = cache.child_or_create(DIRECTORY, 0o700)?;
@@ -68,14 +68,14 @@ impl Kept {
     }
 
     /// A kept frame, if it is still the one.
-    pub(super) fn read(&mut self, digest: &Digest, length: u64) -> Found {
+    pub(super) fn read(&mut self, digest: &Digest, length: u64) -> KeptFrame {
         let name = digest.to_string();
         match self.directory.read_if_exists(&name, length) {
-            Ok(None) => Found::Nothing,
-            Ok(Some(bytes)) if bytes.len() as u64 == length && Digest::of(&bytes) == *digest => Found::Frame(bytes),
+            Ok(None) => KeptFrame::Nothing,
+            Ok(Some(bytes)) if bytes.len() as u64 == length && Digest::of(&bytes) == *digest => KeptFrame::Frame(bytes),
             Ok(Some(_)) | Err(_) => {
                 self.forget(digest);
-                Found::Spoiled
+                KeptFrame::Spoiled
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::error::FetchError;
 use super::reply::Coding;
-use crate::trust::refresh::{Request, encoded};
+use crate::trust::refresh::{MetadataRequest, encoded};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -83,7 +83,7 @@ pub(super) struct FilePath {
 
 impl FilePath {
     /// A metadata file.
-    pub(super) fn metadata(request: &Request) -> Self {
+    pub(super) fn metadata(request: &MetadataRequest) -> Self {
         Self::metadata_file(&request.file)
     }
 

@@ -6,7 +6,7 @@ use super::location::FilePath;
 use super::mirrors::{Mirrors, Quest};
 use super::reply::Presence;
 use crate::bundle::limits::BUNDLE_METADATA_MAXIMUM_BYTES;
-use crate::trust::{Answer, Expiry, Floor, MetadataFiles, Refresh, Request, Role, TrustError, Warning};
+use crate::trust::{Answer, Expiry, Floor, MetadataFiles, MetadataRequest, Refresh, Role, TrustError, Warning};
 use jiff::Timestamp;
 
 /// Most bytes of metadata that are held for one package: what could not be carried by hand is not fetched either. Stops long chains of large roots,
@@ -120,7 +120,7 @@ fn judged(error: &TrustError) -> Fault {
 fn bring<'f>(
     mirrors: &mut Mirrors<'_>,
     index: usize,
-    request: &Request,
+    request: &MetadataRequest,
     files: &'f mut MetadataFiles,
     bytes_maximum: u64,
 ) -> Result<Option<&'f [u8]>, Fault> {

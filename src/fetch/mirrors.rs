@@ -8,7 +8,7 @@ use super::location::{FilePath, Location};
 use super::notice::{Instead, Notice};
 use super::pace;
 use super::reply::{Ask, Coding, Presence, Reply};
-use super::settings::{Patience, Settings};
+use super::settings::{DownloadSettings, Patience};
 use super::stream::{Meter, Stream};
 use super::transport::{Http, Reactor};
 use crate::os::{clock, random};
@@ -90,7 +90,7 @@ impl Quest {
 }
 
 impl<'a> Mirrors<'a> {
-    pub(super) fn new(settings: &Settings, tell: &'a dyn Fn(&Notice)) -> Result<Self, FetchError> {
+    pub(super) fn new(settings: &DownloadSettings, tell: &'a dyn Fn(&Notice)) -> Result<Self, FetchError> {
         if settings.mirrors.is_empty() {
             return Err(FetchError::NoMirror);
         }

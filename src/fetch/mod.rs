@@ -39,7 +39,7 @@ pub use location::Location;
 pub use metadata::{Fresh, Refreshed};
 pub use mirror::{Mirrored, Wanted as MirrorWanted};
 pub use notice::{Instead, Notice, Origin};
-pub use settings::Settings;
+pub use settings::DownloadSettings;
 
 use crate::bundle::limits::{MANIFEST_COMPRESSED_MAXIMUM_BYTES, NOTE_MAXIMUM_BYTES};
 use crate::bundle::manifest::Frame;
@@ -52,7 +52,7 @@ use broken::Broken;
 use fault::Fault;
 use frames::Payload;
 use jiff::Timestamp;
-use kept::Kept;
+use kept::KeptFrames;
 use location::FilePath;
 use mirrors::{Mirrors, Quest};
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ const SMALL_TARGET_BYTES_MAXIMUM: u64 = MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 /// One repository behind its mirrors, for one run: it waits on the calling thread, which must not be one of tokio's.
 pub struct Fetcher<'a> {
     mirrors: Mirrors<'a>,
-    kept: Kept,
+    kept: KeptFrames,
     broken: Broken,
     splay: Duration,
     consistent_snapshot: bool,
@@ -75,11 +75,11 @@ pub struct Fetcher<'a> {
 impl<'a> Fetcher<'a> {
     /// A repository as the settings have it; `cache` (`/var/cache/sidle`) keeps what another run goes on with. Nothing is asked yet. `Settings`
     /// when credentials or certificates can't be used.
-    pub fn new(settings: &Settings, cache: &Dir, tell: &'a dyn Fn(&Notice)) -> Result<Self, FetchError> {
+    pub fn new(settings: &DownloadSettings, cache: &Dir, tell: &'a dyn Fn(&Notice)) -> Result<Self, FetchError> {
         let now = clock::now();
         Ok(Self {
             mirrors: Mirrors::new(settings, tell)?,
-            kept: Kept::open(cache, now)?,
+            kept: KeptFrames::open(cache, now)?,
             broken: Broken::open(cache, now)?,
             splay: settings.splay,
             consistent_snapshot: true,
@@ -101,7 +101,7 @@ impl<'a> Fetcher<'a> {
 
     /// Brings the metadata that is newer than `floor`, at the time `now`, and every delegated role that may speak for names below
     /// `PACKAGE/`; what has expired is refused. Each mirror starts from the same floor; one whose metadata is refused is named and the next is
-    /// tried. Whatever comes of it, `files` are for the host's keyring to judge and adopt.
+    /// tried. Whatever comes of it, `files` are for the host's trust_store to judge and adopt.
     pub fn refresh(&mut self, floor: &Floor, package: Option<&PackageName>, now: Timestamp) -> Refreshed {
         self.refresh_below(floor, package.map(PackageName::as_str), now)
     }

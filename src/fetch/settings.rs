@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A repository, as the settings have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct DownloadSettings {
     /// Where it is kept, in the order in which they are asked.
     pub mirrors: Vec<Mirror>,
     /// Which proxy leads there.

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 /// How often it is looked whether the program has ended.
-const LOOK: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(10);
 
 /// What came of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub fn answer(
                 child.kill().and_then(|()| child.wait()).map_err(failed)?;
                 return Ok(Answer::TooLate);
             }
-            None => clock::sleep(LOOK),
+            None => clock::sleep(INTERVAL),
         }
     };
     let Ok(bytes) = printed.recv_timeout(deadline.saturating_sub(clock::since_boot())) else {

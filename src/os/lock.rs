@@ -201,7 +201,7 @@ pub fn try_shared(fd: OwnedFd) -> io::Result<Attempt> {
 
 /// A lock that some process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct FlockHolder {
     /// Held by one alone.
     pub exclusive: bool,
     /// Who took it; it may have gone since, and left the lock to what it had started. None: not of this process's world.
@@ -209,14 +209,14 @@ pub struct Found {
 }
 
 /// The locks on a file, as the kernel lists them: looking takes none, so that nobody who wants one is kept from it.
-pub fn held(identity: FileIdentity) -> super::Result<Vec<Found>> {
+pub fn held(identity: FileIdentity) -> super::Result<Vec<FlockHolder>> {
     let path = std::path::Path::new("/proc/locks");
     let text = std::fs::read_to_string(path).map_err(|source| super::OsError::new("read", path, source))?;
     Ok(text.lines().filter_map(|line| parse(line, identity)).collect())
 }
 
 /// `1: FLOCK  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF` (`proc_locks(5)`); one that waits has an arrow.
-fn parse(line: &str, (device, inode): FileIdentity) -> Option<Found> {
+fn parse(line: &str, (device, inode): FileIdentity) -> Option<FlockHolder> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     if fields.next()? != "FLOCK" {
         return None;
@@ -225,7 +225,7 @@ fn parse(line: &str, (device, inode): FileIdentity) -> Option<Found> {
     let mut place = fields.next()?.split(':');
     let number = |text: Option<&str>| u32::from_str_radix(text?, 16).ok();
     let found = rustix::fs::makedev(number(place.next())?, number(place.next())?);
-    ((found, place.next()?.parse().ok()?) == (device, inode)).then_some(Found { exclusive, pid })
+    ((found, place.next()?.parse().ok()?) == (device, inode)).then_some(FlockHolder { exclusive, pid })
 }
 
 fn attempt(fd: OwnedFd, operation: FlockOperation) -> io::Result<Attempt> {
@@ -260,7 +260,7 @@ mod tests {
         let taken = file.try_exclusive().unwrap();
         let Attempt::Held(lock) = taken else { panic!("{taken:?}") };
         let seen = || held(file.identity().unwrap().unwrap()).unwrap();
-        assert_eq!(seen(), [Found { exclusive: true, pid: Some(std::process::id()) }]);
+        assert_eq!(seen(), [FlockHolder { exclusive: true, pid: Some(std::process::id()) }]);
         assert_eq!(mode(&file.path()), 0o600);
         assert!(matches!(file.try_shared().unwrap(), Attempt::Busy), "another description of the same file");
         drop(lock);

@@ -108,7 +108,7 @@ pub struct Program {
 }
 
 /// How often a program is looked at whose end is waited for.
-const ANSWER_LOOK: Duration = Duration::from_millis(5);
+const ANSWER_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What a program said before it ended.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ impl Program {
                 end_group(&mut child)?;
                 return Ok(None);
             }
-            clock::sleep(ANSWER_LOOK);
+            clock::sleep(ANSWER_INTERVAL);
         }
         let output = child.wait_with_output().map_err(failed)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();

@@ -34,7 +34,7 @@ pub struct StandardError {
 #[derive(Debug)]
 enum Kind {
     /// Whatever it is, it is waited for.
-    Patient,
+    Blocking,
     /// The journal, say.
     Socket,
     /// A description of its own, which never blocks. The one that was inherited is shared with the agent, which may expect it to block.
@@ -47,7 +47,7 @@ impl StandardError {
     /// This process's.
     pub fn new(reader: Reader) -> Self {
         if reader == Reader::IsWaitedFor {
-            return Self { kind: Kind::Patient, is_read: true };
+            return Self { kind: Kind::Blocking, is_read: true };
         }
         let kind = match rustix::fs::fstat(io::stderr()).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             Ok(FileType::Socket) => Kind::Socket,
@@ -59,7 +59,7 @@ impl StandardError {
 
     /// Writes some bytes that end with a newline, no more than a pipe takes at once (4096, pipe(7)); false: they are lost.
     pub fn write(&mut self, line: &[u8]) -> bool {
-        if matches!(self.kind, Kind::Patient) {
+        if matches!(self.kind, Kind::Blocking) {
             return io::stderr().write_all(line).is_ok();
         }
         let give_up_at = clock::since_boot().saturating_add(if self.is_read { READER_WAIT } else { Duration::ZERO });
@@ -82,8 +82,8 @@ impl StandardError {
         match &self.kind {
             Kind::Socket => rustix::net::send(io::stderr(), line, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
             Kind::Pipe(pipe) => rustix::io::write(pipe, line),
-            Kind::Patient | Kind::Other if self.is_ready(Duration::ZERO) => rustix::io::write(io::stderr(), line),
-            Kind::Patient | Kind::Other => Err(Errno::AGAIN),
+            Kind::Blocking | Kind::Other if self.is_ready(Duration::ZERO) => rustix::io::write(io::stderr(), line),
+            Kind::Blocking | Kind::Other => Err(Errno::AGAIN),
         }
     }
 
@@ -92,7 +92,7 @@ impl StandardError {
         let stderr = io::stderr();
         let fd = match &self.kind {
             Kind::Pipe(pipe) => pipe.as_fd(),
-            Kind::Socket | Kind::Patient | Kind::Other => stderr.as_fd(),
+            Kind::Socket | Kind::Blocking | Kind::Other => stderr.as_fd(),
         };
         let patience = Timespec::try_from(patience).ok();
         let ready = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::OUT)], patience.as_ref());

@@ -51,7 +51,7 @@ pub enum Renewal {
 }
 
 /// The files to write, in their order.
-type Plan = Vec<(String, Vec<u8>)>;
+type NewFiles = Vec<(String, Vec<u8>)>;
 
 impl Repository {
     /// Publishes with one key for the targets and one for the online roles. Where the targets need more signatures this one is kept, and what
@@ -123,7 +123,7 @@ impl Repository {
         Ok(plan.into_iter().map(|(name, _)| name).collect())
     }
 
-    fn write(&self, plan: &Plan) -> Result<(), RepositoryError> {
+    fn write(&self, plan: &NewFiles) -> Result<(), RepositoryError> {
         let metadata = self.directory.child(METADATA)?;
         for (name, bytes) in plan {
             metadata.write_atomic(name, bytes, FILE_MODE)?;
@@ -227,8 +227,8 @@ fn plan(
     lifetimes: &Lifetimes,
     renewal: Renewal,
     now: Timestamp,
-) -> Result<Plan, RepositoryError> {
-    let mut plan = Plan::new();
+) -> Result<NewFiles, RepositoryError> {
+    let mut plan = NewFiles::new();
     let root = (chosen.root.header.version > published.root_version())
         .then(|| (SignedRole::Root.file(chosen.root.header.version), chosen.root.bytes.clone()));
     let Some(listing) = &chosen.listing else { return Ok(root.into_iter().collect()) };
@@ -287,7 +287,7 @@ fn plan(
 }
 
 /// True when a client that knows this root only trusts the planned set.
-fn trusts(root: &Signed<Root>, listing: &Listing, plan: &Plan, timestamp: Option<&(String, Vec<u8>)>) -> bool {
+fn trusts(root: &Signed<Root>, listing: &Listing, plan: &NewFiles, timestamp: Option<&(String, Vec<u8>)>) -> bool {
     let snapshot = plan.iter().find(|(name, _)| name.ends_with(".snapshot.json"));
     let snapshot = snapshot
         .is_none_or(|(name, bytes)| Signed::<Snapshot>::parse(name, bytes).is_ok_and(|file| is_trusted(root, &file)));

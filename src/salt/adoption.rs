@@ -1,11 +1,11 @@
 //! Gives a running minion its guard: a grain that is there for a moment, and an event on the minion's own bus that makes main load it.
 //!
 //! No program of the minion's own is run: the event is written as Salt's children write theirs (`salt/transport/ipc.py`), which all
-//! releases read. What the grain does is in `sidle_adoption.py` and the guard's `late.py`.
+//! releases read. What the grain does is in `sidle_adoption.py` and the guard's `attach.py`.
 
 use super::SaltMinion;
 use super::config::{Masters, MinionConfig};
-use crate::agent::adoption::{Adopter, Found};
+use crate::agent::adoption::{Adopter, RunningAgent};
 use crate::agent::{AgentError, Subject};
 use crate::os::dir::Dir;
 use crate::os::process::{self, Identity};
@@ -28,7 +28,7 @@ pub const GUARD: [(&str, &str); 24] = [
     guard_file!("claims.py"),
     guard_file!("damage.py"),
     guard_file!("decision.py"),
-    guard_file!("duties.py"),
+    guard_file!("singletons.py"),
     guard_file!("events.py"),
     guard_file!("gate.py"),
     guard_file!("guard.py"),
@@ -36,15 +36,15 @@ pub const GUARD: [(&str, &str); 24] = [
     guard_file!("hook.py"),
     guard_file!("joblog.py"),
     guard_file!("jobs.py"),
-    guard_file!("late.py"),
+    guard_file!("attach.py"),
     guard_file!("masters.py"),
-    guard_file!("places.py"),
+    guard_file!("paths.py"),
     guard_file!("proof.py"),
     guard_file!("queues.py"),
     guard_file!("quiet.py"),
     guard_file!("report.py"),
     guard_file!("roles.py"),
-    guard_file!("seat.py"),
+    guard_file!("slot.py"),
     guard_file!("shape.py"),
     guard_file!("subscriptions.py"),
     guard_file!("wraps.py"),
@@ -94,7 +94,7 @@ impl Adopter for SaltAdopter {
         Ok(shared.filter(|_| same_id).map(|master| format!("{id} of master {}", master.name)))
     }
 
-    fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<Found>, AgentError> {
+    fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError> {
         let config = read(configuration)?;
         let Some(main) = super::pid_in(&config.pid_file)? else { return Ok(None) };
         let leader = match leader {
@@ -112,10 +112,10 @@ impl Adopter for SaltAdopter {
         // That main is below the leader, or this is no minion.
         SaltMinion::chain(&config, Subject::unguarded(&leader))?;
         let configuration = configuration_of(&command);
-        Ok(Some(Found { leader, main, command, configuration, user: config.user }))
+        Ok(Some(RunningAgent { leader, main, command, configuration, user: config.user }))
     }
 
-    fn guard(&self, found: &Found, gate: &Path, copy: &Path) -> Result<(), AgentError> {
+    fn guard(&self, found: &RunningAgent, gate: &Path, copy: &Path) -> Result<(), AgentError> {
         let config = read(&found.configuration)?;
         self.tidy(&found.configuration)?;
         let package = Dir::open_or_create(&copy.join(PACKAGE_NAME), 0o755).map_err(failed)?;

@@ -81,14 +81,14 @@ impl Title {
 /// What the minion whose main process is `main` is doing; `layout`: of its queues, where that is known. Asks the agent nothing, so main
 /// may be frozen.
 pub fn activity(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Activity {
-    match look(config, main, layout) {
+    match read(config, main, layout) {
         Ok(jobs) if jobs.is_empty() => Activity::Idle,
         Ok(jobs) => Activity::Busy(jobs),
         Err(reason) => Activity::Unknown(reason),
     }
 }
 
-fn look(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<Vec<Job>, String> {
+fn read(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<Vec<Job>, String> {
     let said = |error: OsError| error.to_string();
     // Children before entries: a job that ends between the two looks leaves its zombie or nothing. A job that begins is a child first.
     let children = proc_fs::children(main).map_err(said)?;
@@ -106,7 +106,7 @@ fn look(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<Vec<
             jobs.push(entry.job());
         }
     }
-    let settled = lingering::Settled::look(config, &directory, &connections).map_err(said)?;
+    let settled = lingering::Lingering::read(config, &directory, &connections).map_err(said)?;
     for child in children.iter().filter(|child| child.is_alive()) {
         if !jobs.iter().any(|job| job.pid == Some(child.pid)) {
             jobs.extend(job_of_child(child, &entries, settled).map_err(said)?);
@@ -129,7 +129,7 @@ fn connections(main: u32) -> Result<Vec<TcpConnection>, String> {
     found.ok_or_else(|| format!("the minion's main process {main} is gone"))
 }
 
-fn job_of_child(child: &Process, entries: &[Entry], settled: lingering::Settled) -> Result<Option<Job>, OsError> {
+fn job_of_child(child: &Process, entries: &[Entry], settled: lingering::Lingering) -> Result<Option<Job>, OsError> {
     let Some(title) = Title::of(child.pid)? else { return Ok(None) };
     let (id, what) = match title {
         Title::Engine => return Ok(None),

@@ -26,16 +26,16 @@ pub const QUIET: Duration = Duration::from_secs(5);
 
 /// What holds for all of a minion's jobs at one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settled {
+pub struct Lingering {
     /// No entry has come or gone for [`QUIET`].
     pub quiet: bool,
     /// Every return that main was given has reached a master.
     pub delivered: bool,
 }
 
-impl Settled {
+impl Lingering {
     /// Looks at the directory of entries and at main's connections.
-    pub fn look(config: &MinionConfig, entries: &Dir, connections: &[TcpConnection]) -> Result<Self, OsError> {
+    pub fn read(config: &MinionConfig, entries: &Dir, connections: &[TcpConnection]) -> Result<Self, OsError> {
         let (seconds, nanoseconds) = entries.stat_self()?.mtime;
         let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
         // A change in the future (the clock was set back) is not at rest: the process's own end is waited for.

@@ -10,7 +10,7 @@
 
 use super::config::{Master, Masters, MinionConfig};
 use super::names::Names;
-use crate::agent::gate::Report;
+use crate::agent::gate::GuardReport;
 use crate::agent::{Health, Need, Peer, Subject};
 use crate::os::proc_fs::{self, TcpConnection};
 use std::net::{IpAddr, SocketAddr};
@@ -99,7 +99,7 @@ struct Located<'config> {
 
 impl<'config> Located<'config> {
     /// Where main itself says that it is connected to it; else where it would look for it.
-    fn of(master: &'config Master, report: Option<&Report>, names: &Names) -> Self {
+    fn of(master: &'config Master, report: Option<&GuardReport>, names: &Names) -> Self {
         let said = report.and_then(|report| report.peers.iter().find(|peer| peer.name == master.name));
         let told = said.and_then(|said| address(said.address.as_deref()?));
         let addresses = told.map_or_else(|| names.resolve(&master.host), |address| Ok(vec![address]));
@@ -206,10 +206,10 @@ mod tests {
     fn without_a_master_the_guard_has_to_have_followed_from_the_process_that_is_main() {
         let leader = crate::os::process::Identity::of(std::process::id()).unwrap().unwrap();
         let text = r#"{"schema": 1, "leader": 1, "pid": 7, "start_time": 1, "wrapped": [], "overlap": null, "serial": 1,
-            "role": "active", "duties": true, "announced": true, "prove": 5, "jobs": [], "held": 0, "returning": 0,
+            "role": "active", "singletons": true, "announced": true, "prove": 5, "jobs": [], "held": 0, "returning": 0,
             "peers": [], "updated": 1.0}"#;
-        let report = crate::agent::gate::Report::parse(text.as_bytes()).unwrap();
-        let lacks = |main: u32, report: Option<&crate::agent::gate::Report>, prove: Option<u64>| {
+        let report = crate::agent::gate::GuardReport::parse(text.as_bytes()).unwrap();
+        let lacks = |main: u32, report: Option<&crate::agent::gate::GuardReport>, prove: Option<u64>| {
             alone(main, Subject { leader: &leader, report, prove }).lacks(&[])
         };
         assert_eq!(lacks(7, Some(&report), Some(5)), None);
@@ -219,13 +219,13 @@ mod tests {
         assert!(lacks(7, None, None).is_some_and(|why| why.contains("no guard in it has told yet")));
     }
 
-    fn report(prove: u64, peers: &str) -> Report {
+    fn report(prove: u64, peers: &str) -> GuardReport {
         let text = format!(
             r#"{{"schema": 1, "leader": 1, "pid": 7, "start_time": 1, "wrapped": [], "overlap": null, "serial": 1,
-            "role": "active", "duties": true, "announced": true, "prove": {prove}, "jobs": [], "held": 0, "returning": 0,
+            "role": "active", "singletons": true, "announced": true, "prove": {prove}, "jobs": [], "held": 0, "returning": 0,
             "peers": {peers}, "updated": 1.0}}"#
         );
-        Report::parse(text.as_bytes()).unwrap()
+        GuardReport::parse(text.as_bytes()).unwrap()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Why a release stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeepReason {
     /// Current, previous, on trial, …: the reason in the operator's words.
     Wanted(String),
     /// Kept in reserve: the newest of the others.
@@ -25,7 +25,7 @@ pub struct Collected {
     /// Gone (or, in a rehearsal, to go), with the bytes that its files had.
     pub removed: Vec<(Release, u64)>,
     /// Still there, and why.
-    pub kept: Vec<(Release, Kept)>,
+    pub kept: Vec<(Release, KeepReason)>,
 }
 
 /// What to collect.
@@ -45,7 +45,7 @@ pub enum Effect {
     /// Do it.
     Apply,
     /// Tell what would be done.
-    Rehearse,
+    DryRun,
 }
 
 impl Store {
@@ -56,12 +56,12 @@ impl Store {
         let linked = self.linked()?;
         for release in self.releases()?.into_iter().rev() {
             if let Some(reason) = request.wanted.get(&release) {
-                collected.kept.push((release, Kept::Wanted(reason.clone())));
+                collected.kept.push((release, KeepReason::Wanted(reason.clone())));
             } else if linked.contains(&release) {
-                collected.kept.push((release, Kept::Wanted("current".to_owned())));
+                collected.kept.push((release, KeepReason::Wanted("current".to_owned())));
             } else if reserve > 0 {
                 reserve -= 1;
-                collected.kept.push((release, Kept::Reserve));
+                collected.kept.push((release, KeepReason::Reserve));
             } else {
                 self.collect_one(lock, release, request.effect, &mut collected)?;
             }
@@ -78,7 +78,7 @@ impl Store {
     ) -> Result<()> {
         let tree = self.tree(&release)?;
         match self.claim_installed(&release, &tree)? {
-            Claim::InUse(holders) => collected.kept.push((release, Kept::InUse(holders))),
+            Claim::InUse(holders) => collected.kept.push((release, KeepReason::InUse(holders))),
             Claim::Free(claimed) => {
                 let bytes = tree.content_bytes()?;
                 if effect == Effect::Apply {

@@ -76,7 +76,7 @@ impl Lease {
 
 /// How long a start waits for a removal, which looks at all processes and renames one directory.
 const REMOVAL_WAIT: Duration = Duration::from_secs(10);
-const REMOVAL_LOOK_AGAIN: Duration = Duration::from_millis(20);
+const REMOVAL_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Store {
     /// Leases an installed release. Waits for a removal under way, and fails when that takes too long.
@@ -107,7 +107,7 @@ fn share_starts(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
     loop {
         match file.try_shared() {
             Ok(Attempt::Held(lock)) => return Ok(Some(lock)),
-            Ok(Attempt::Busy) if clock::since_boot() < give_up_at => clock::sleep(REMOVAL_LOOK_AGAIN),
+            Ok(Attempt::Busy) if clock::since_boot() < give_up_at => clock::sleep(REMOVAL_RETRY_INTERVAL),
             Ok(Attempt::Busy) => {
                 return Err(StoreError::BeingRemoved { release: release.clone(), holder: file.holder() });
             }

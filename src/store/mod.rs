@@ -7,14 +7,14 @@ pub mod check;
 pub mod collect;
 pub mod current;
 pub mod error;
-pub mod ground;
 pub mod held;
+pub mod host_fingerprint;
 pub mod incident;
 pub mod index;
 pub mod install;
 pub mod lease;
+pub mod location;
 pub mod owners;
-pub mod place;
 pub mod preflight;
 pub mod receipt;
 pub mod recover;
@@ -56,7 +56,7 @@ pub struct PackageLock {
 
 /// How long a command waits for another one's transition; a supervisor holds the lock for moments only.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-const LOCK_LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Store {
     /// The store of `package` below a layout's root. Touches nothing.
@@ -110,7 +110,7 @@ impl Store {
                     return Ok(lock);
                 }
                 Attempt::Unsupported(source) => return Err(StoreError::lock(&file.path(), source)),
-                Attempt::Busy if clock::since_boot() < give_up_at => clock::sleep(LOCK_LOOK_AGAIN),
+                Attempt::Busy if clock::since_boot() < give_up_at => clock::sleep(LOCK_RETRY_INTERVAL),
                 Attempt::Busy => {
                     return Err(StoreError::Locked { package: self.package.clone(), holder: file.holder() });
                 }

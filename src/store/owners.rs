@@ -53,16 +53,16 @@ impl fmt::Display for Foreign {
 }
 
 /// Everything of ours below the root that is not ours alone.
-pub fn look(layout: &Layout) -> Result<Vec<Foreign>, OsError> {
+pub fn check(layout: &Layout) -> Result<Vec<Foreign>, OsError> {
     let mut foreign = Vec::new();
     for path in places(layout)? {
-        foreign.extend(look_at(&path)?);
+        foreign.extend(check_one(&path)?);
     }
     Ok(foreign)
 }
 
 /// Whether one place is not ours alone; None also where there is nothing.
-pub fn look_at(path: &Path) -> Result<Option<Foreign>, OsError> {
+pub fn check_one(path: &Path) -> Result<Option<Foreign>, OsError> {
     let why = file::stat(path)?.and_then(|stat| judge(&stat, process::user(), process::group()));
     Ok(why.map(|why| Foreign { path: path.to_owned(), why }))
 }

@@ -1,6 +1,6 @@
 //! Whether this host can hold and run a release: looked at before anything is written, all that is in the way told at once.
 
-use super::place::{self, Hazard};
+use super::location::{self, Hazard};
 use crate::bundle::elf;
 use crate::bundle::manifest::Manifest;
 use crate::failure::Class;
@@ -28,7 +28,7 @@ pub struct Host {
 
 impl Host {
     /// Looks at this host.
-    pub fn look() -> Self {
+    pub fn read() -> Self {
         let libc = host::library("libc.so.6").and_then(|path| file::read(&path, LIBRARY_BYTES_MAXIMUM).ok());
         let libc = libc.and_then(|bytes| elf::defined_glibc(&bytes).ok().flatten());
         Self { architecture: host::architecture(), libc }
@@ -182,7 +182,7 @@ pub fn obstacles(manifest: &Manifest, host: &Host, layout: &Layout) -> Result<Op
     let mut obstacles = needs(manifest, host);
     let space = nearest(&place)?.space()?;
     obstacles.extend(room(manifest, &space));
-    obstacles.extend(place::hazards(layout, manifest)?.into_iter().map(Obstacle::Hazard));
+    obstacles.extend(location::hazards(layout, manifest)?.into_iter().map(Obstacle::Hazard));
     Ok((!obstacles.is_empty()).then_some(Unfit { place, obstacles }))
 }
 

@@ -1,6 +1,6 @@
 //! The scrub: a slow full check that takes a piece at a time, gives way to everybody, and goes on where it was interrupted.
 
-use super::check::{Problem, Suspects, look};
+use super::check::{Problem, Suspects, compare};
 use super::{Result, Store};
 use crate::bundle::manifest::Entry;
 use crate::digest::Digest;
@@ -82,8 +82,13 @@ impl Store {
             record.done = piece.end;
             let is_last = record.done == all;
             let bytes: u64 = manifest.entries[piece.clone()].iter().map(Entry::size).sum();
-            let seen =
-                look(&tree, &manifest, index.as_ref(), &Suspects::Some { root: is_last, entries: piece.collect() }, 1);
+            let seen = compare(
+                &tree,
+                &manifest,
+                index.as_ref(),
+                &Suspects::Some { root: is_last, entries: piece.collect() },
+                1,
+            );
             record.found += seen.problems.len();
             let room = PROBLEMS_MAXIMUM.saturating_sub(record.problems.len());
             record.problems.extend(seen.problems.iter().take(room).map(ToString::to_string));

@@ -1,7 +1,7 @@
 //! Taking an agent over that sidle did not start, and giving it back.
 
 use super::control::Wish;
-use super::{HEALTH_LOOK, Supervisor};
+use super::{HEALTH_INTERVAL, Supervisor};
 use crate::failure::{Class, Report};
 use crate::store::Store;
 use crate::switch::Adopted;
@@ -11,7 +11,7 @@ use crate::switch::processes::{Frozen, Look, Processes, described};
 use std::time::Duration;
 
 /// How often an agent that is to be given back is looked at.
-const RELEASE_LOOK: Duration = Duration::from_millis(250);
+const UNADOPT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Finds the process again that a live adoption takes over from.
 pub(super) fn recognise(files: &InstanceFiles, store: &Store, processes: &mut Processes) -> Result<(), Report> {
@@ -34,7 +34,7 @@ impl Supervisor {
     }
 
     /// Remembers that the agent is to be given back; gives the number of the last switch.
-    pub(super) fn release(&mut self, patience: Duration, now: Moment) -> Result<u64, Report> {
+    pub(super) fn unadopt(&mut self, patience: Duration, now: Moment) -> Result<u64, Report> {
         if let Some(live) = &self.driver.journal().live {
             return Err(Report {
                 class: Class::Conflict,
@@ -43,17 +43,17 @@ impl Supervisor {
                 hint: Some("wait for it, see `sidle status`, or cancel it".to_owned()),
             });
         }
-        self.releasing = Some(now.since_boot.saturating_add(patience));
+        self.unadopting = Some(now.since_boot.saturating_add(patience));
         Ok(self.driver.journal().last_id)
     }
 
     /// Ends the agent if it is idle. What is not meant to run is ended at the next turn: first the journal, then the act.
     pub(super) fn give_back(&mut self, now: Moment) -> Duration {
-        let Some(until) = self.releasing else { return HEALTH_LOOK };
+        let Some(until) = self.unadopting else { return HEALTH_INTERVAL };
         let journal = self.driver.journal().clone();
         if journal.live.is_some() || now.since_boot >= until {
-            self.releasing = None;
-            return HEALTH_LOOK;
+            self.unadopting = None;
+            return HEALTH_INTERVAL;
         }
         let idle = match journal.meant_which() {
             None => true,
@@ -64,10 +64,10 @@ impl Supervisor {
             },
         };
         if !idle {
-            return RELEASE_LOOK;
+            return UNADOPT_INTERVAL;
         }
         match self.driver.release(now) {
-            Ok(()) => self.releasing = None,
+            Ok(()) => self.unadopting = None,
             Err(error) => self.troubled(error.to_string()),
         }
         Duration::ZERO

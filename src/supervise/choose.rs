@@ -4,7 +4,7 @@ use crate::agent::gate::PROTOCOL;
 use crate::bundle::manifest::Manifest;
 use crate::failure::{Class, Report};
 use crate::os::host;
-use crate::switch::processes::{Processes, Which};
+use crate::switch::processes::{ProcessKind, Processes};
 use crate::switch::{Mode, Purpose};
 
 /// The mode, and what whoever asked should know of it.
@@ -31,7 +31,7 @@ enum Obstacle {
 /// could be seen, and there is nothing to lose.
 pub fn choose(
     (wished, purpose): (Option<Mode>, Purpose),
-    running: Option<Which<'_>>,
+    running: Option<ProcessKind<'_>>,
     processes: &Processes,
     to: &Manifest,
 ) -> Result<Choice, Report> {
@@ -70,12 +70,12 @@ pub fn choose(
 }
 
 /// A process with a guard that has not reported, and with nothing below it but itself.
-fn says_nothing(running: Which<'_>, processes: &Processes) -> bool {
+fn says_nothing(running: ProcessKind<'_>, processes: &Processes) -> bool {
     let silent = processes.guarded(running).is_some() && processes.report(running).is_none();
     silent && processes.below(running).is_ok_and(|count| count == 0)
 }
 
-fn obstacle(running: Option<Which<'_>>, processes: &Processes, to: &Manifest) -> Option<Obstacle> {
+fn obstacle(running: Option<ProcessKind<'_>>, processes: &Processes, to: &Manifest) -> Option<Obstacle> {
     let impossible = |why: String| Some(Obstacle::Impossible(why));
     let release = to.release();
     match &to.guard {

@@ -38,7 +38,7 @@ pub enum Request {
         adopted: Box<Adopted>,
     },
     /// End the agent once it is idle, and run nothing any more.
-    Release {
+    Unadopt {
         /// How long to wait for that, seconds.
         deadline_seconds: u64,
     },
@@ -60,7 +60,7 @@ impl Request {
     pub fn wish(&self) -> Option<&Wish> {
         match self {
             Self::Switch(wish) | Self::TakeUp(wish) | Self::Adopt { wish, .. } => Some(wish),
-            Self::Release { .. } | Self::Cancel | Self::Refused { .. } => None,
+            Self::Unadopt { .. } | Self::Cancel | Self::Refused { .. } => None,
         }
     }
 }

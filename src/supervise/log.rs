@@ -46,7 +46,7 @@ impl Supervisor {
     pub(super) fn tell_question(&self, question: &Question) {
         let (instance, by, wished) = (&self.settings.instance, question.by.as_str(), wished(&question.request));
         match &question.request {
-            Ok(Request::Cancel | Request::Release { .. }) => info!(%instance, by, "{wished} is asked for"),
+            Ok(Request::Cancel | Request::Unadopt { .. }) => info!(%instance, by, "{wished} is asked for"),
             Ok(Request::Refused { why, .. }) => warn!(%instance, by, %why, "{wished} is refused"),
             Ok(Request::Switch(_) | Request::TakeUp(_) | Request::Adopt { .. }) | Err(_) => {
                 debug!(%instance, by, "{wished} is asked for");
@@ -154,7 +154,7 @@ fn wished(request: &Result<Request, Report>) -> String {
         Err(_) => "a request".to_owned(),
         Ok(Request::Cancel) => "a cancellation".to_owned(),
         Ok(Request::Refused { purpose, to, .. }) => format!("a {purpose} to {to}"),
-        Ok(Request::Release { .. }) => "giving the agent back".to_owned(),
+        Ok(Request::Unadopt { .. }) => "giving the agent back".to_owned(),
         Ok(Request::Adopt { wish, .. }) => format!("an adoption as {}", wish.to),
         Ok(Request::Switch(wish) | Request::TakeUp(wish)) => format!("a {} to {}", wish.purpose, wish.to),
     }

@@ -1,6 +1,6 @@
 //! The service manager: why it ends this supervisor. One that is ended in order to be started again leaves its agent to its successor.
 
-use super::{END_LOOK, Supervisor};
+use super::{END_INTERVAL, Supervisor};
 use crate::failure::Report;
 use crate::os::dir::Dir;
 use crate::os::environment;
@@ -8,7 +8,7 @@ use crate::os::notify::NOTIFY_SOCKET;
 use crate::os::process::{Program, Said};
 use crate::os::{OsError, file, process};
 use crate::switch::drive::Moment;
-use crate::switch::which::Which;
+use crate::switch::process_kind::ProcessKind;
 use crate::switch::{Former, Purpose, Side};
 use std::path::Path;
 use std::time::Duration;
@@ -52,11 +52,11 @@ impl Supervisor {
         let patient = now.since_boot.saturating_sub(since) < self.settings.stop;
         // What is being adopted is the host's still, and alone again.
         let own = self.processes.records().any(|record| record.foreign.is_none());
-        self.over = !own || (!patient && self.processes.end_all_but(&[Which::Foreign])?);
-        if self.processes.of(Which::Foreign).is_some() {
+        self.over = !own || (!patient && self.processes.end_all_but(&[ProcessKind::Foreign])?);
+        if self.processes.of(ProcessKind::Foreign).is_some() {
             self.driver.assign(&mut self.processes).map_err(Report::from)?;
         }
-        Ok(END_LOOK)
+        Ok(END_INTERVAL)
     }
 
     /// The service was restarted: the agent is, too, at the cost of no job where that can be had.
@@ -67,7 +67,7 @@ impl Supervisor {
         let journal = self.driver.journal();
         let running = journal.meant_which().filter(|which| self.processes.of(*which).is_some());
         // Without a process, or with a switch under way, a new process comes anyhow.
-        if let (Some(release), None) = (running.and_then(Which::release), &journal.live) {
+        if let (Some(release), None) = (running.and_then(ProcessKind::release), &journal.live) {
             let wish = self.own_wish(Purpose::Restart, None, release.clone(), "the service was restarted");
             if let Err(report) = self.begin(wish, None, now) {
                 self.troubled(report.to_string());

@@ -1,12 +1,12 @@
 //! The supervisor: one loop over one enum of events. It runs the instance's agent, starts it again when it ends, and drives its switches.
 
 mod adopting;
+mod checks;
 pub mod choose;
 pub mod control;
 pub mod events;
-mod ground;
+mod host_change;
 mod log;
-mod look;
 pub mod manager;
 pub mod pace;
 pub mod renew;
@@ -18,7 +18,7 @@ mod tree;
 mod unreadable;
 
 use crate::agent::Registry;
-use crate::agent::gate::{Origin, Role};
+use crate::agent::gate::{GateRole, Origin};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
@@ -29,14 +29,14 @@ use crate::store::Store;
 use crate::switch::configuration::Keeping;
 use crate::switch::drive::{BadReleases, Before, Driver, Moment, Rehearsals, Step};
 use crate::switch::files::InstanceFiles;
-use crate::switch::processes::{Processes, Which};
+use crate::switch::processes::{ProcessKind, Processes};
 use crate::switch::schedule::When;
 use crate::switch::{Adopted, Limits, Mode, Phase, Purpose};
 use crate::version::Release;
 use control::{Answer, Request, Wish};
 use events::{Event, Events};
-use ground::GroundWatch;
-use pace::{END_LOOK, HEALTH_LOOK, HEALTH_LOOK_SOON};
+use host_change::HostChangeWatch;
+use pace::{END_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use renew::Renewal;
 use restart::Restart;
 use status::{AgentStatus, Ended, SupervisorStatus};
@@ -139,7 +139,7 @@ struct Supervisor {
     lingering: Option<Duration>,
     ending: Option<Duration>,
     /// Until when the agent may become idle, to be given back.
-    releasing: Option<Duration>,
+    unadopting: Option<Duration>,
     over: bool,
     renewal: Renewal,
     /// How the agent ended last.
@@ -154,7 +154,7 @@ struct Supervisor {
     take_up: TakeUp,
     /// The healthy process whose credentials are noted.
     noted: Option<Identity>,
-    ground: GroundWatch,
+    host_change: HostChangeWatch,
     tree: TreeWatch,
     registry: Registry,
 }
@@ -193,7 +193,7 @@ impl Supervisor {
             written: None,
             lingering: None,
             ending: None,
-            releasing: None,
+            unadopting: None,
             over: false,
             renewal: Renewal::NotWanted,
             ended,
@@ -202,7 +202,7 @@ impl Supervisor {
             left_damaged: None,
             take_up,
             noted: None,
-            ground: GroundWatch::default(),
+            host_change: HostChangeWatch::default(),
             tree: TreeWatch::default(),
             registry,
         })
@@ -217,7 +217,7 @@ impl Supervisor {
     fn turn(&mut self, now: Moment) -> Duration {
         self.act(now).unwrap_or_else(|report| {
             self.troubled(report.to_string());
-            HEALTH_LOOK_SOON
+            HEALTH_INTERVAL_SHORT
         })
     }
 
@@ -226,7 +226,7 @@ impl Supervisor {
             self.health = None;
         }
         self.driver.tell_ends(&mut self.processes);
-        let rehearsed = self.driver.children().into_iter().chain(self.ground.child()).chain(self.tree.children());
+        let rehearsed = self.driver.children().into_iter().chain(self.host_change.child()).chain(self.tree.children());
         children::take_others(&self.processes.children().into_iter().chain(rehearsed).collect())?;
         self.note_ends(now);
         if self.over {
@@ -260,31 +260,31 @@ impl Supervisor {
         if step == Step::Moved {
             self.health = None;
             if self.driver.journal().live.is_none() {
-                self.look(now);
+                self.check(now);
             }
             self.report(now)?;
             return Ok(Duration::ZERO);
         }
-        let until_look = self.look(now).min(self.give_back(now)).min(self.watch_ground(now)).min(self.watch_trees(now));
-        let until_look = until_look.min(self.until_answer());
+        let until_check = self.check(now).min(self.give_back(now)).min(self.watch_host(now)).min(self.watch_trees(now));
+        let until_check = until_check.min(self.until_answer());
         self.report(now)?;
         let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =
             self.driver.journal().live.as_ref().map(|live| pace::of_step(live, now).min(limit(live.phase)));
-        Ok(until_step.into_iter().chain([until_restart, until_look, until_finished]).min().unwrap_or(HEALTH_LOOK))
+        Ok(until_step.into_iter().chain([until_restart, until_check, until_finished]).min().unwrap_or(HEALTH_INTERVAL))
     }
 
     /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
     fn keep_running(&mut self, now: Moment) -> Duration {
         if self.leaves_all_as_it_is() {
-            return HEALTH_LOOK;
+            return HEALTH_INTERVAL;
         }
         let journal = self.driver.journal().clone();
         let kept = match &journal.live {
             Some(live) => live.phase.keeps().map(|side| live.which(side)),
             None => Some(journal.meant_which()),
         };
-        let Some(kept) = kept else { return HEALTH_LOOK };
+        let Some(kept) = kept else { return HEALTH_INTERVAL };
         // What else runs is left of a switch that was given up.
         match self.processes.end_all_but(&journal.allowed()) {
             Ok(true) => self.lingering = None,
@@ -292,15 +292,15 @@ impl Supervisor {
                 let since = *self.lingering.get_or_insert(now.since_boot);
                 // One that doesn't end at all (in an uninterruptible wait) must not keep its successor from being there.
                 if now.since_boot.saturating_sub(since) < self.settings.limits.stop {
-                    return END_LOOK;
+                    return END_INTERVAL;
                 }
             }
             Err(error) => self.troubled(error.to_string()),
         }
-        let Some(which) = kept else { return HEALTH_LOOK };
+        let Some(which) = kept else { return HEALTH_INTERVAL };
         if self.processes.of(which).is_some() {
             self.restart.runs(now.since_boot);
-            return HEALTH_LOOK;
+            return HEALTH_INTERVAL;
         }
         let pause = self.restart.rests(now.since_boot);
         if pause > Duration::ZERO {
@@ -329,18 +329,18 @@ impl Supervisor {
         if let Some(damaged) = damaged {
             self.leave_the_damaged_one(&damaged, now);
         }
-        HEALTH_LOOK_SOON
+        HEALTH_INTERVAL_SHORT
     }
 
     /// Starts a process; gives what had to be mended before that.
-    fn start(&mut self, which: Which<'_>) -> Result<Option<String>, Report> {
+    fn start(&mut self, which: ProcessKind<'_>) -> Result<Option<String>, Report> {
         let store = self.driver.store();
         // Who it is that starts an adopted agent, it is not this supervisor.
         let Some(release) = which.release() else { return Ok(None) };
         let mended = store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
         self.tell_mended(mended.as_deref());
         let manifest = store.manifest(release)?;
-        self.processes.start(which, &manifest, Origin::Boot, Role::Active)?;
+        self.processes.start(which, &manifest, Origin::Boot, GateRole::Active)?;
         Ok(mended)
     }
 
@@ -389,7 +389,7 @@ impl Supervisor {
             Request::Switch(wish) => self.begin(*wish, None, now),
             Request::TakeUp(wish) => self.take_up(*wish, now),
             Request::Adopt { wish, adopted } => self.adopt(*wish, *adopted, now),
-            Request::Release { deadline_seconds } => self.release(Duration::from_secs(deadline_seconds), now),
+            Request::Unadopt { deadline_seconds } => self.unadopt(Duration::from_secs(deadline_seconds), now),
             Request::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),
             Request::Refused { .. } => Ok(self.driver.journal().last_id),
         };
@@ -409,7 +409,8 @@ impl Supervisor {
     fn begin(&mut self, wish: Wish, adopted: Option<Adopted>, now: Moment) -> Result<u64, Report> {
         self.driver.make_room(&mut self.processes, now)?;
         let manifest = self.driver.store().manifest(&wish.to)?;
-        let running = adopted.as_ref().map_or_else(|| self.driver.journal().meant_which(), |_| Some(Which::Foreign));
+        let running =
+            adopted.as_ref().map_or_else(|| self.driver.journal().meant_which(), |_| Some(ProcessKind::Foreign));
         let choice = choose::choose((wish.mode, wish.purpose), running, &self.processes, &manifest)?;
         let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
         let mut request = wish.request(choice.mode, choice.note.into_iter().collect(), now.wall)?;

@@ -5,16 +5,16 @@ use crate::switch::{Phase, Switch};
 use std::time::Duration;
 
 /// How often the agent's health is looked at while nothing happens.
-pub const HEALTH_LOOK: Duration = Duration::from_secs(15);
+pub const HEALTH_INTERVAL: Duration = Duration::from_secs(15);
 /// The same while it is not healthy.
-pub const HEALTH_LOOK_SOON: Duration = Duration::from_secs(2);
+pub const HEALTH_INTERVAL_SHORT: Duration = Duration::from_secs(2);
 /// How often an old process is looked at that finishes its last jobs.
-pub const FINISHED_LOOK: Duration = Duration::from_secs(1);
+pub const FINISHED_INTERVAL: Duration = Duration::from_secs(1);
 /// How often an ending process is looked at.
-pub const END_LOOK: Duration = Duration::from_millis(50);
+pub const END_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How soon a scheduled switch is looked at again at the soonest.
-const SCHEDULE_LOOK_MIN: Duration = Duration::from_millis(50);
+const SCHEDULE_INTERVAL_MINIMUM: Duration = Duration::from_millis(50);
 
 /// How long until an act that is not done yet is performed again.
 pub fn of_step(live: &Switch, now: Moment) -> Duration {
@@ -23,7 +23,7 @@ pub fn of_step(live: &Switch, now: Moment) -> Duration {
         Phase::Scheduled => {
             let left = live.schedule.as_ref().map(|schedule| schedule.begins.duration_since(now.wall));
             let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
-            left.clamp(SCHEDULE_LOOK_MIN, HEALTH_LOOK)
+            left.clamp(SCHEDULE_INTERVAL_MINIMUM, HEALTH_INTERVAL)
         }
         Phase::Stopping
         | Phase::Retreating

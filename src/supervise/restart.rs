@@ -93,8 +93,8 @@ impl Supervisor {
         let journal = self.driver.journal();
         let to = way_back(journal, &history, self.settings.fall_back_within, now.wall);
         let to = to.map(|to| (to, loops.to_owned()));
-        let ground = || self.way_off_this_ground().map(|(to, why)| (to, format!("{loops}; {why}")));
-        let Some((to, loops)) = to.or_else(ground).filter(|_| !self.left) else { return };
+        let host_changed = || self.way_off_this_host().map(|(to, why)| (to, format!("{loops}; {why}")));
+        let Some((to, loops)) = to.or_else(host_changed).filter(|_| !self.left) else { return };
         self.left = true;
         let (purpose, mode) = (Purpose::Rollback, Some(Mode::Now));
         if let Err(report) = self.begin(self.own_wish(purpose, mode, to, &loops), None, now) {
@@ -122,7 +122,7 @@ impl Supervisor {
     /// Remembers how agents ended, and what they had not finished.
     pub(super) fn note_ends(&mut self, now: Moment) {
         for end in self.processes.take_ends() {
-            if end.record.doomed || self.ending.is_some() {
+            if end.record.being_ended || self.ending.is_some() {
                 continue;
             }
             let (release, pid) = (end.record.release, end.record.leader.pid);

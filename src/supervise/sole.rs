@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// How long a command may hold the right to drive: longer than writing a wish down takes.
 const DRIVE_WAIT: Duration = Duration::from_secs(2);
-const DRIVE_LOOK: Duration = Duration::from_millis(20);
+const DRIVE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Takes the right to drive; an error names who has it.
 pub(super) fn drive_alone(files: &InstanceFiles, settings: &SuperviseSettings) -> Result<DriverLock, Report> {
@@ -20,7 +20,7 @@ pub(super) fn drive_alone(files: &InstanceFiles, settings: &SuperviseSettings) -
         if clock::since_boot() >= give_up_at {
             break;
         }
-        clock::sleep(DRIVE_LOOK);
+        clock::sleep(DRIVE_INTERVAL);
     }
     let by = files.driver().map_or_else(String::new, |holder| format!(", by {holder}"));
     Err(Report {

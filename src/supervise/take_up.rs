@@ -12,7 +12,7 @@ use crate::os::{OsError, proc_fs};
 use crate::switch::Purpose;
 use crate::switch::asked::PROOF_WAIT;
 use crate::switch::drive::Moment;
-use crate::switch::which::Which;
+use crate::switch::process_kind::ProcessKind;
 use jiff::SignedDuration;
 use std::time::Duration;
 use tracing::info;
@@ -36,7 +36,7 @@ enum Compared {
 /// How long a process may take to reach its peers before a restart of what is not healthy makes sense.
 const SETTLE_WAIT: SignedDuration = SignedDuration::from_secs(30);
 /// How often it is looked whether the peers have answered.
-const ANSWER_LOOK: Duration = Duration::from_millis(250);
+const ANSWER_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Whether the running process is to be compared with its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Supervisor {
 
     /// How soon it is to be looked again.
     pub(super) fn until_answer(&self) -> Duration {
-        if matches!(self.take_up, TakeUp::Asked { .. }) { ANSWER_LOOK } else { Duration::MAX }
+        if matches!(self.take_up, TakeUp::Asked { .. }) { ANSWER_INTERVAL } else { Duration::MAX }
     }
 
     /// Does what was left for the time after the live switch.
@@ -141,7 +141,7 @@ impl Supervisor {
             return;
         }
         self.take_up = TakeUp::NotWanted;
-        let release = self.driver.journal().meant_which().and_then(Which::release).cloned();
+        let release = self.driver.journal().meant_which().and_then(ProcessKind::release).cloned();
         if let Some(release) = release {
             let wish = self.own_wish(Purpose::Restart, None, release, "the configuration has changed");
             if let Err(report) = self.take_up(wish, now) {
@@ -176,7 +176,7 @@ impl Supervisor {
     }
 
     /// Keeps what a healthy process has proven itself with, for the next comparison. That it can't be kept makes a restart, at worst.
-    pub(super) fn note_credentials(&mut self, which: Which<'_>) {
+    pub(super) fn note_credentials(&mut self, which: ProcessKind<'_>) {
         let Some(leader) = self.processes.of(which).map(|record| record.leader.clone()) else { return };
         if self.noted.as_ref() == Some(&leader) {
             return;

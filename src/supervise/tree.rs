@@ -3,7 +3,7 @@
 //! way to everybody.
 
 use super::Supervisor;
-use super::pace::HEALTH_LOOK;
+use super::pace::HEALTH_INTERVAL;
 use crate::failure::Report;
 use crate::os::process::{Program, own_program};
 use crate::os::watch::Watch;
@@ -30,7 +30,7 @@ const TRIES: u32 = 4;
 const RETRY_MINIMUM: Duration = Duration::from_secs(60);
 const RETRY_MAXIMUM: Duration = Duration::from_secs(60 * 60);
 /// How often it is looked whether a scrub is due.
-const SCRUB_LOOK: Duration = Duration::from_secs(10 * 60);
+const SCRUB_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// A fleet that was installed in one hour is not scrubbed in one hour: each host adds up to this part of the period.
 const SCRUB_SPREAD: u32 = 5;
 
@@ -133,7 +133,7 @@ impl Supervisor {
         self.tend(now).unwrap_or_else(|report| {
             self.troubled(report.to_string());
             self.tree.due = Some(now.since_boot.saturating_add(POLL));
-            HEALTH_LOOK
+            HEALTH_INTERVAL
         })
     }
 
@@ -167,7 +167,7 @@ impl Supervisor {
             self.processes.hold_jobs(None)?;
         }
         let until_due = self.tree.due.map(|due| due.saturating_sub(now.since_boot));
-        let rest = if self.tree.held.is_some() { HOLD / 4 } else { HEALTH_LOOK };
+        let rest = if self.tree.held.is_some() { HOLD / 4 } else { HEALTH_INTERVAL };
         Ok(until_due.filter(|_| self.tree.work.is_none()).map_or(rest, |left| left.min(rest)))
     }
 
@@ -273,7 +273,7 @@ impl Supervisor {
         let (Some(release), None, true, false) = (&journal.proven, &journal.live, is_time, every.is_zero()) else {
             return Ok(false);
         };
-        self.tree.scrub_look = Some(now.since_boot.saturating_add(SCRUB_LOOK.min(every)));
+        self.tree.scrub_look = Some(now.since_boot.saturating_add(SCRUB_INTERVAL.min(every)));
         let spread = if let Some(spread) = self.tree.spread {
             spread
         } else {

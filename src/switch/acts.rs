@@ -3,11 +3,11 @@
 use super::asked::Proof;
 use super::drive::{Driver, Moment};
 use super::error::DriveError;
-use super::processes::{Frozen, Look, Processes, Which, described};
+use super::processes::{Frozen, Look, ProcessKind, Processes, described};
 use super::proving::Lack;
 use super::roles;
 use super::{Act, Entry, Former, Outcome, Phase, Side, Switch};
-use crate::agent::gate::{Origin, Report};
+use crate::agent::gate::{GuardReport, Origin};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
 use crate::store::StoreError;
@@ -154,7 +154,7 @@ impl Driver {
 
 /// `Lost`, where the phase counts on a process that is gone.
 pub(super) fn gone(live: &Switch, processes: &mut Processes) -> Option<Outcome> {
-    if live.adopted.is_some() && live.phase.is_before_stop() && processes.of(Which::Foreign).is_none() {
+    if live.adopted.is_some() && live.phase.is_before_stop() && processes.of(ProcessKind::Foreign).is_none() {
         // Whoever started it starts it again, and without a guard.
         return Some(Outcome::Failed("the agent to be adopted is gone".to_owned()));
     }
@@ -192,11 +192,11 @@ pub(super) fn gone(live: &Switch, processes: &mut Processes) -> Option<Outcome> 
 
 /// A report that is not too old to be believed.
 pub(super) trait FreshReport {
-    fn fresh(self, now: Moment) -> Option<Report>;
+    fn fresh(self, now: Moment) -> Option<GuardReport>;
 }
 
-impl FreshReport for Option<Report> {
-    fn fresh(self, now: Moment) -> Option<Report> {
+impl FreshReport for Option<GuardReport> {
+    fn fresh(self, now: Moment) -> Option<GuardReport> {
         self.filter(|report| report.is_fresh(now.since_boot.as_secs_f64()))
     }
 }

@@ -341,7 +341,7 @@ impl Driver {
         if let Some(which) = self.journal.meant_which() {
             processes.serve(which)?;
         }
-        if !roles.seats.is_empty() {
+        if !roles.slots.is_empty() {
             self.serial = processes.assign(&roles)?;
         }
         Ok(())

@@ -1,10 +1,10 @@
 //! How the processes of an agent end: by themselves, which is told, or because they are ended.
 
+use super::process_kind::ProcessKind;
 use super::processes::Processes;
 use super::running::{Record, Running, told};
-use super::which::Which;
 use crate::agent::Job;
-use crate::agent::gate::Report;
+use crate::agent::gate::GuardReport;
 use crate::crash_point;
 use crate::os::OsError;
 use crate::os::process::SignalNumber;
@@ -56,11 +56,11 @@ impl Ends {
     }
 
     /// One that is started now has not ended: what is known of those before it says nothing of it.
-    pub(super) fn forget(&mut self, which: Which<'_>) {
+    pub(super) fn forget(&mut self, which: ProcessKind<'_>) {
         self.known.retain(|(record, _)| !which.is(record.release.as_ref(), record.trial_of));
     }
 
-    fn how(&self, which: Which<'_>) -> Option<&str> {
+    fn how(&self, which: ProcessKind<'_>) -> Option<&str> {
         let is_it = |record: &Record| which.is(record.release.as_ref(), record.trial_of);
         self.known.iter().rev().find(|(record, _)| is_it(record)).map(|(_, how)| how.as_str())
     }
@@ -68,7 +68,7 @@ impl Ends {
 
 impl Processes {
     /// How a process that is no longer there ended; None: nobody saw it.
-    pub fn how_ended(&mut self, which: Which<'_>) -> Option<&str> {
+    pub fn how_ended(&mut self, which: ProcessKind<'_>) -> Option<&str> {
         // It may have ended since the last look, and the end known so far is an earlier one's. What fails here fails again at the next turn.
         let _ = self.reap();
         self.ends.how(which)
@@ -120,7 +120,7 @@ impl Processes {
     /// Sends every process of the agent itself its end, except `kept`, as far as they can be counted on; true once all others are gone. Jobs
     /// are not the agent itself and are left alone. A process that has ended by itself a moment ago, which nobody has taken note of yet, is not
     /// ended here: what it had not finished is still to be told.
-    pub fn end_all_but(&mut self, kept: &[Which<'_>]) -> Result<bool, OsError> {
+    pub fn end_all_but(&mut self, kept: &[ProcessKind<'_>]) -> Result<bool, OsError> {
         let mut spared = BTreeSet::new();
         for which in kept {
             spared.extend(self.of(*which).map(|record| record.leader.pid));
@@ -128,7 +128,7 @@ impl Processes {
         let is_spared = |running: &Running| {
             running.is_finishing() || (running.is_usable() && spared.contains(&running.record.leader.pid))
         };
-        let reports: Vec<Option<Report>> =
+        let reports: Vec<Option<GuardReport>> =
             self.running.iter().map(|running| self.gate.report(running.record.leader.pid)).collect();
         let mut news = false;
         for (running, report) in self.running.iter_mut().zip(&reports) {
@@ -136,8 +136,8 @@ impl Processes {
                 continue;
             }
             running.refresh_core(report.as_ref());
-            news |= !running.record.doomed;
-            running.record.doomed = true;
+            news |= !running.record.being_ended;
+            running.record.being_ended = true;
         }
         if news {
             self.save()?;
@@ -219,22 +219,22 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (mut processes, [former, trial]) = two(root.path());
         let (old, new) = ("1.0-1".parse().unwrap(), "1.1-1".parse().unwrap());
-        let settled = Which::Settled { release: &old, switch: Some(1) };
-        let tried = Which::Trial { switch: 1, release: &new };
+        let incumbent = ProcessKind::Incumbent { release: &old, switch: Some(1) };
+        let tried = ProcessKind::Trial { switch: 1, release: &new };
 
         kill(&trial);
-        assert!(processes.end_all_but(&[settled, tried]).unwrap(), "only what is kept is left");
+        assert!(processes.end_all_but(&[incumbent, tried]).unwrap(), "only what is kept is left");
         let ends = processes.take_ends();
         assert_eq!(ends.len(), 1);
-        assert!(!ends[0].record.doomed, "{ends:?}");
+        assert!(!ends[0].record.being_ended, "{ends:?}");
         // Another's end does not hide how it went.
         assert!(!processes.end_all_but(&[]).unwrap() || !former.is_alive().unwrap());
-        let _ = processes.how_ended(settled);
+        let _ = processes.how_ended(incumbent);
         assert_eq!(processes.how_ended(tried), Some("was ended by signal 9"));
         kill(&former);
         processes.reap().unwrap();
         let ends = processes.take_ends();
-        assert!(ends.len() == 1 && ends[0].record.doomed, "what we end is doomed: {ends:?}");
+        assert!(ends.len() == 1 && ends[0].record.being_ended, "what we end is being ended: {ends:?}");
     }
 
     #[test]
@@ -242,11 +242,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (mut processes, [former, trial]) = two(root.path());
         let old = "1.0-1".parse().unwrap();
-        let settled = Which::Settled { release: &old, switch: None };
+        let incumbent = ProcessKind::Incumbent { release: &old, switch: None };
         kill(&former);
         kill(&trial);
-        assert_eq!(processes.how_ended(settled), Some("was ended by signal 9"));
-        processes.ends.forget(settled);
-        assert_eq!(processes.how_ended(settled), None);
+        assert_eq!(processes.how_ended(incumbent), Some("was ended by signal 9"));
+        processes.ends.forget(incumbent);
+        assert_eq!(processes.how_ended(incumbent), None);
     }
 }

@@ -1,8 +1,8 @@
 //! An instance's files: the journal, the history, the verdicts on releases, the hold.
 
-use super::grounds::{GROUNDS_LENGTH_MAXIMUM, GROUNDS_NAME, Grounds};
 use super::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
 use super::hold::{HOLD_LENGTH_MAXIMUM, HOLD_NAME, Hold};
+use super::host_fingerprints::{GROUNDS_LENGTH_MAXIMUM, HOST_FINGERPRINTS_NAME, HostFingerprints};
 use super::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
 use super::rehearsed::{REHEARSED_LENGTH_MAXIMUM, REHEARSED_NAME, RehearsedAgain};
 use super::verdicts::{VERDICTS_LENGTH_MAXIMUM, VERDICTS_NAME, Verdicts};
@@ -199,14 +199,20 @@ impl InstanceFiles {
     }
 
     /// What the proven releases stood on.
-    pub fn grounds(&self) -> Result<Grounds, FilesError> {
+    pub fn host_fingerprints(&self) -> Result<HostFingerprints, FilesError> {
         let hint = |error: &SavedError| error.hint("move the file away: it is begun anew with the next switch");
-        Ok(self.read(GROUNDS_NAME, GROUNDS_LENGTH_MAXIMUM, Grounds::parse, hint)?.unwrap_or_default())
+        Ok(self
+            .read(HOST_FINGERPRINTS_NAME, GROUNDS_LENGTH_MAXIMUM, HostFingerprints::parse, hint)?
+            .unwrap_or_default())
     }
 
     /// Writes what the proven releases stood on, whole or not at all.
-    pub fn write_grounds(&self, _lock: &DriverLock, grounds: &Grounds) -> Result<(), FilesError> {
-        Ok(self.directory_to_write()?.write_atomic(GROUNDS_NAME, &grounds.to_bytes(), FILE_MODE)?)
+    pub fn write_host_fingerprints(
+        &self,
+        _lock: &DriverLock,
+        fingerprints: &HostFingerprints,
+    ) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(HOST_FINGERPRINTS_NAME, &fingerprints.to_bytes(), FILE_MODE)?)
     }
 
     /// What came of rehearsing releases again on a host that had changed.

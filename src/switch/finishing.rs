@@ -1,10 +1,10 @@
 //! Old processes that belong to no switch any more: each finishes the jobs that it has, takes none, and is ended then.
 
+use super::process_kind::ProcessKind;
 use super::processes::Processes;
 use super::running::{Frozen, Look, Running};
-use super::which::Which;
 use crate::agent::Job;
-use crate::agent::gate::{Origin, Report, Role};
+use crate::agent::gate::{GateRole, GuardReport, Origin};
 use crate::os::OsError;
 use crate::os::process::SignalNumber;
 use crate::version::Release;
@@ -46,13 +46,13 @@ impl fmt::Display for Finishing {
 impl Running {
     /// It finishes what it has, and nobody counts on it.
     pub(super) fn is_finishing(&self) -> bool {
-        self.record.finishing && !self.record.doomed && self.leads()
+        self.record.finishing && !self.record.being_ended && self.leads()
     }
 }
 
 impl Processes {
     /// From now on a process belongs to no switch: it finishes what it has.
-    pub fn leave(&mut self, which: Which<'_>) -> Result<(), OsError> {
+    pub fn leave(&mut self, which: ProcessKind<'_>) -> Result<(), OsError> {
         let Some(running) = self.usable_mut(which) else { return Ok(()) };
         running.record.finishing = true;
         self.save()
@@ -84,7 +84,7 @@ impl Processes {
             let report = report.filter(|report| report.is_fresh(now.as_secs_f64()));
             let done = match &report {
                 None if age < SILENCE_MAXIMUM_SECONDS => false,
-                Some(report) => report.role == Role::Closed && report.unfinished().is_none(),
+                Some(report) => report.role == GateRole::Closed && report.unfinished().is_none(),
                 None => running.below()? == 0 && !running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside),
             };
             if !done || running.unreported(report.as_ref()).is_some() {
@@ -93,12 +93,12 @@ impl Processes {
             if report.is_some() {
                 running.halt(report.as_ref())?;
                 // What it wrote before it stood still counts.
-                let report: Option<Report> = self.gate.report(pid);
+                let report: Option<GuardReport> = self.gate.report(pid);
                 if running.judge(report.as_ref(), Look::Beside)? != Frozen::Idle {
                     continue;
                 }
             }
-            running.record.doomed = true;
+            running.record.being_ended = true;
             news = true;
             info!(process = pid, "the old process has finished its jobs, and is ended");
         }
@@ -106,7 +106,7 @@ impl Processes {
             return Ok(());
         }
         self.save()?;
-        for running in self.running.iter().filter(|running| running.record.finishing && running.record.doomed) {
+        for running in self.running.iter().filter(|running| running.record.finishing && running.record.being_ended) {
             for identity in running.record.all() {
                 identity.signal(SignalNumber::KILL)?;
             }

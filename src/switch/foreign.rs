@@ -1,10 +1,10 @@
 //! The process that an adoption takes over from: sidle did not start it, and gives it up when the switch is over.
 
+use super::process_kind::ProcessKind;
 use super::processes::Processes;
 use super::record::Adopted;
 use super::running::Record;
-use super::which::Which;
-use crate::agent::gate::{Origin, Role, Roles, Seat};
+use crate::agent::gate::{GateRole, Origin, Roles, Slot};
 use crate::os::process::{Identity, Input, Program, SignalNumber};
 use crate::os::{OsError, proc_fs, units};
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ impl Processes {
 
     /// An adopted agent whose working process was replaced has lost its guard with it: it would do every job a second time, and is ended.
     pub fn end_unguarded(&mut self) -> Result<(), OsError> {
-        let Some(report) = self.report(Which::Foreign) else { return Ok(()) };
-        let Some(leader) = self.of(Which::Foreign).map(|record| record.leader.pid) else { return Ok(()) };
+        let Some(report) = self.report(ProcessKind::Foreign) else { return Ok(()) };
+        let Some(leader) = self.of(ProcessKind::Foreign).map(|record| record.leader.pid) else { return Ok(()) };
         let main = Identity::of(report.pid)?;
         if main.is_some_and(|main| main.start_time == report.start_time) {
             return Ok(());
@@ -44,8 +44,8 @@ impl Processes {
 
     /// Starts it again as it was started before, once none is left: the host's service manager does, or its own command line.
     pub fn start_foreign(&mut self, adopted: &Adopted, configuration: &Path) -> Result<(), OsError> {
-        if self.of(Which::Foreign).is_some() {
-            return self.thaw(Which::Foreign);
+        if self.of(ProcessKind::Foreign).is_some() {
+            return self.thaw(ProcessKind::Foreign);
         }
         if let Some(unit) = &adopted.unit {
             units::unmask_until_boot(unit)?;
@@ -82,10 +82,10 @@ impl Processes {
 
     /// Strikes it off the record: the switch is over, and it is nobody's but the host's.
     pub fn forget_foreign(&mut self) -> Result<(), OsError> {
-        if let Some(leader) = self.of(Which::Foreign).map(|record| record.leader.pid) {
+        if let Some(leader) = self.of(ProcessKind::Foreign).map(|record| record.leader.pid) {
             // Alone from now on, whatever the roles said last.
-            let seat = Seat { leader, role: Role::Active, origin: Origin::Boot };
-            self.assign(&Roles { seats: vec![seat], announce: Some(leader), prove: 0, prover: None })?;
+            let slot = Slot { leader, role: GateRole::Active, origin: Origin::Boot };
+            self.assign(&Roles { slots: vec![slot], announce: Some(leader), prove: 0, prover: None })?;
         }
         self.running.retain(|running| running.record.foreign.is_none());
         self.save()

@@ -1,8 +1,8 @@
 //! The gate's files: writes roles, reads what the guards report. The forms are [`crate::agent::gate`]'s.
 
 use crate::agent::gate::{
-    CLAIMS_NAME, HANDOVER_NAME, MENDING_NAME, OWED_NAME, REPORT_LENGTH_MAXIMUM, ROLES_LENGTH_MAXIMUM, ROLES_NAME,
-    Report, Roles, SEATS_NAME,
+    CLAIMS_NAME, GuardReport, HANDOVER_NAME, MENDING_NAME, OWED_NAME, REPORT_LENGTH_MAXIMUM, ROLES_LENGTH_MAXIMUM,
+    ROLES_NAME, Roles, SLOTS_NAME,
 };
 use crate::crash_point;
 use crate::layout::Layout;
@@ -39,7 +39,7 @@ impl Gatekeeper {
     pub fn prepare(&mut self, owner: Option<u32>) -> Result<(), OsError> {
         self.owner = owner;
         let gate = Dir::open_or_create(&self.path, DIRECTORY_MODE)?;
-        for name in [CLAIMS_NAME, SEATS_NAME, HANDOVER_NAME] {
+        for name in [CLAIMS_NAME, SLOTS_NAME, HANDOVER_NAME] {
             let directory = gate.child_or_create(name, DIRECTORY_MODE)?;
             if let Some(owner) = owner {
                 directory.set_owner(owner)?;
@@ -71,7 +71,7 @@ impl Gatekeeper {
         if serial > 0 && found == roles.to_text(serial) {
             return Ok(serial);
         }
-        let followed = roles.seats.iter().filter_map(|seat| self.report(seat.leader)).map(|report| report.serial);
+        let followed = roles.slots.iter().filter_map(|slot| self.report(slot.leader)).map(|report| report.serial);
         let serial = followed.chain([serial]).max().unwrap_or(0).saturating_add(1);
         crash_point!("gate.before");
         gate.write_atomic(ROLES_NAME, roles.to_text(serial).as_bytes(), FILE_MODE)?;
@@ -100,15 +100,15 @@ impl Gatekeeper {
     }
 
     /// What the guard of a process reports; None: nothing, or nothing that can be read.
-    pub fn report(&self, leader: u32) -> Option<Report> {
-        let seats = Dir::open_if_exists(&self.path.join(SEATS_NAME)).ok()??;
-        let bytes = seats.read_if_exists(report_name(leader), REPORT_LENGTH_MAXIMUM).ok()??;
-        Report::parse(&bytes).filter(|report| report.leader == leader)
+    pub fn report(&self, leader: u32) -> Option<GuardReport> {
+        let slots = Dir::open_if_exists(&self.path.join(SLOTS_NAME)).ok()??;
+        let bytes = slots.read_if_exists(report_name(leader), REPORT_LENGTH_MAXIMUM).ok()??;
+        GuardReport::parse(&bytes).filter(|report| report.leader == leader)
     }
 
     /// Removes what a process that had this pid before may have left.
     pub fn forget(&self, leader: u32) -> Result<(), OsError> {
-        for name in [SEATS_NAME, HANDOVER_NAME] {
+        for name in [SLOTS_NAME, HANDOVER_NAME] {
             if let Some(directory) = Dir::open_if_exists(&self.path.join(name))? {
                 directory.remove_file(report_name(leader))?;
             }

@@ -6,10 +6,10 @@ use crate::name::{InstanceName, PackageName};
 use crate::saved::{self, SavedError};
 use crate::switch::machine::{Mode, Outcome};
 use crate::switch::phase::Phase;
+use crate::switch::process_kind::ProcessKind;
 use crate::switch::record::{Adopted, Purpose, Switch, shortened};
 use crate::switch::schedule::Schedule;
 use crate::switch::story::Story;
-use crate::switch::which::Which;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -206,15 +206,15 @@ impl Journal {
     }
 
     /// The process that is meant to serve now; None: none is.
-    pub fn meant_which(&self) -> Option<Which<'_>> {
+    pub fn meant_which(&self) -> Option<ProcessKind<'_>> {
         match &self.live {
             Some(live) => live.serves().and_then(|side| live.which(side)),
-            None => self.proven.as_ref().map(|release| Which::Settled { release, switch: None }),
+            None => self.proven.as_ref().map(|release| ProcessKind::Incumbent { release, switch: None }),
         }
     }
 
     /// The processes that may be there now.
-    pub fn allowed(&self) -> Vec<Which<'_>> {
+    pub fn allowed(&self) -> Vec<ProcessKind<'_>> {
         match &self.live {
             Some(live) => live.allowed(),
             None => self.meant_which().into_iter().collect(),
@@ -322,7 +322,7 @@ impl RequestError {
             Self::Live { .. } => Some("wait for it, see `sidle status`, or cancel it".to_owned()),
             Self::AlreadyCurrent(_) => Some("to start it again, use `sidle restart`".to_owned()),
             Self::NotCurrent(_) => Some("to change to it, use `sidle switch`".to_owned()),
-            Self::NotFirst(_) => Some("`sidle release` gives an adopted agent back".to_owned()),
+            Self::NotFirst(_) => Some("`sidle unadopt` gives an adopted agent back".to_owned()),
         }
     }
 }

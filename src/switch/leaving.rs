@@ -4,10 +4,10 @@ use super::acts::FreshReport as _;
 use super::asked::{Asked, PROOF_WAIT, Proof};
 use super::drive::{Driver, Moment};
 use super::error::DriveError;
-use super::processes::{Frozen, Look, Processes, Which};
+use super::processes::{Frozen, Look, ProcessKind, Processes};
 use super::roles::Backlog;
 use super::{Former, Outcome, Phase, Side, Switch};
-use crate::agent::gate::{Report, Role};
+use crate::agent::gate::{GateRole, GuardReport};
 use std::time::Duration;
 
 /// How long the new process may take to hear of a job that the old one had to take: longer than a refresh of its modules blocks it.
@@ -59,7 +59,7 @@ impl Driver {
         let Some(report) = report.fresh(now) else { return self.drain_in_silence(live, side, last, processes, now) };
         self.silent_since = None;
         let behind = self.close_when_read(live, side, &report, processes, now);
-        let open = report.role != Role::Closed || report.serial < self.serial;
+        let open = report.role != GateRole::Closed || report.serial < self.serial;
         let waited = now.since_boot.saturating_sub(self.entered);
         if !open && side == Side::Former && report.returns_nowhere() && waited >= RETURN_WAIT {
             // Its peers may be back: it is asked once more.
@@ -128,7 +128,7 @@ impl Driver {
         &mut self,
         live: &Switch,
         side: Side,
-        report: &Report,
+        report: &GuardReport,
         processes: &Processes,
         now: Moment,
     ) -> Option<String> {
@@ -163,7 +163,7 @@ impl Driver {
     /// The switch is over; the old process finishes by itself what it has.
     fn leave(
         &mut self,
-        leaving: Which<'_>,
+        leaving: ProcessKind<'_>,
         work: &str,
         processes: &mut Processes,
         now: Moment,
@@ -179,7 +179,7 @@ impl Driver {
         let Some(live) = self.journal.live.clone().filter(|live| live.phase == Phase::Retiring) else { return Ok(()) };
         let Some(leaving) = live.which(Side::Former).filter(|_| live.adopted.is_none()) else { return Ok(()) };
         let report = processes.report(leaving).fresh(now);
-        let closed = report.filter(|report| report.role == Role::Closed && report.serial >= self.serial);
+        let closed = report.filter(|report| report.role == GateRole::Closed && report.serial >= self.serial);
         let Some(report) = closed else { return Ok(()) };
         let work = report.unfinished().unwrap_or_else(|| "its last steps".to_owned());
         let done = self.leave(leaving, &work, processes, now)?;
@@ -194,7 +194,7 @@ impl Driver {
         if side == Side::Trial {
             return Ok(Outcome::Done);
         }
-        let kept: Vec<Which<'_>> = live.which(Side::Trial).into_iter().collect();
+        let kept: Vec<ProcessKind<'_>> = live.which(Side::Trial).into_iter().collect();
         let gone = processes.end_all_but(&kept)?;
         Ok(if gone { Outcome::Done } else { Outcome::NotYet("the old process to be gone".to_owned()) })
     }

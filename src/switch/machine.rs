@@ -99,7 +99,7 @@ pub enum Outcome {
 
 /// What a supervisor finds when it comes back to a live switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Found {
+pub enum Survivors {
     /// The host was started anew since: no process is left.
     Rebooted,
     /// The host has been up all the time; which sides' processes are alive.
@@ -243,13 +243,13 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
 /// Within one boot what was under way goes on, but a process that nobody watched has to prove itself again, and one that died
 /// unwatched has failed.
 #[expect(clippy::match_same_arms, reason = "read phase by phase, not result by result")]
-pub fn resumed(phase: Phase, found: Found, course: Course) -> Phase {
-    use Found::{Alive, Rebooted};
+pub fn resumed(phase: Phase, found: Survivors, course: Course) -> Phase {
     use Phase::{
         Abandoned, Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Refused, Rehearsing,
         Reproving, Restarting, Retiring, Retreating, Returning, RolledBack, Scheduled, Starting, Stopping, Stranded,
         Waiting,
     };
+    use Survivors::{Alive, Rebooted};
     let worn_out = course.setbacks >= SETBACKS_MAXIMUM || course.steps >= STEPS_MAXIMUM;
     let back = way_back(found.former(course.former));
     match (phase, found) {
@@ -275,7 +275,7 @@ pub fn resumed(phase: Phase, found: Found, course: Course) -> Phase {
     }
 }
 
-impl Found {
+impl Survivors {
     /// How the release that worked before takes part from here on.
     pub fn former(self, before: Former) -> Former {
         match (before, self) {

@@ -8,7 +8,7 @@ use super::ends::Ends;
 use super::gatekeeper::Gatekeeper;
 use super::roles::Guarded;
 use super::running::{Running, told};
-use crate::agent::gate::{GATE_VARIABLE, Origin, ROLE_VARIABLE, Report, Role, Roles};
+use crate::agent::gate::{GATE_VARIABLE, GateRole, GuardReport, Origin, ROLE_VARIABLE, Roles};
 use crate::agent::{Activity, Agent, AgentKind, AgentSettings, Health, Peer, Registry};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
@@ -27,8 +27,8 @@ use std::process::Child;
 use std::time::Duration;
 use tracing::info;
 
+pub use super::process_kind::ProcessKind;
 pub use super::running::{Frozen, Look, Record, described};
-pub use super::which::Which;
 
 /// The instance that a process belongs to.
 pub const INSTANCE_VARIABLE: &str = "SIDLE_INSTANCE";
@@ -102,7 +102,7 @@ impl Processes {
     /// `manifest` reads a release's manifest.
     pub fn find(&mut self, manifest: impl Fn(&Release) -> Option<Manifest>) -> Result<(), OsError> {
         let bytes = self.directory()?.read_if_exists(PROCESSES_NAME, PROCESSES_LENGTH_MAXIMUM)?;
-        // /run does not survive a boot, and what lives says so itself: a record that can't be read loses nothing but `doomed`.
+        // /run does not survive a boot, and what lives says so itself: a record that can't be read loses nothing but `being_ended`.
         let saved = bytes.and_then(|bytes| serde_json::from_slice::<Saved>(&bytes).ok());
         let mut records = saved.map_or_else(Vec::new, |saved| saved.processes);
         let boot_id = clock::boot_id()?;
@@ -170,15 +170,21 @@ impl Processes {
 
     /// Starts the process unless one that can be counted on runs already; thaws that one. `role` is what it may do with jobs until it
     /// has read the roles.
-    pub fn start(&mut self, which: Which<'_>, manifest: &Manifest, origin: Origin, role: Role) -> Result<(), OsError> {
+    pub fn start(
+        &mut self,
+        which: ProcessKind<'_>,
+        manifest: &Manifest,
+        origin: Origin,
+        role: GateRole,
+    ) -> Result<(), OsError> {
         if let Some(running) = self.usable(which) {
             return running.thaw();
         }
         let (release, trial_of) = match which {
-            Which::Trial { switch, release } => (release, Some(switch)),
-            Which::Settled { release, .. } => (release, None),
+            ProcessKind::Trial { switch, release } => (release, Some(switch)),
+            ProcessKind::Incumbent { release, .. } => (release, None),
             // The service manager's to start: see `foreign`.
-            Which::Foreign => return Ok(()),
+            ProcessKind::Foreign => return Ok(()),
         };
         let mut program = Program::new(own_program()?)
             .argument("--root")
@@ -211,7 +217,7 @@ impl Processes {
         self.ends.forget(which);
         let mut record = Record::new(leader, release.clone(), trial_of, origin);
         // Its start costs seconds of work that the serving process may need.
-        if role == Role::Standby && process::may_raise_priority() {
+        if role == GateRole::Standby && process::may_raise_priority() {
             record.aside = record.leader.prioritise(Priority::Aside).is_ok();
         }
         let starter = child.stdin.take();
@@ -236,20 +242,20 @@ impl Processes {
         Ok(())
     }
 
-    fn usable(&self, which: Which<'_>) -> Option<&Running> {
+    fn usable(&self, which: ProcessKind<'_>) -> Option<&Running> {
         self.running
             .iter()
             .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
     }
 
-    pub(super) fn usable_mut(&mut self, which: Which<'_>) -> Option<&mut Running> {
+    pub(super) fn usable_mut(&mut self, which: ProcessKind<'_>) -> Option<&mut Running> {
         self.running
             .iter_mut()
             .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
     }
 
     /// The record of a process that can be counted on.
-    pub fn of(&self, which: Which<'_>) -> Option<&Record> {
+    pub fn of(&self, which: ProcessKind<'_>) -> Option<&Record> {
         self.usable(which).map(|running| &running.record)
     }
 
@@ -264,36 +270,36 @@ impl Processes {
     }
 
     /// What a process does.
-    pub fn activity(&mut self, which: Which<'_>) -> Option<Activity> {
+    pub fn activity(&mut self, which: ProcessKind<'_>) -> Option<Activity> {
         let report = self.report(which);
         self.usable_mut(which).map(|running| running.activity(report.as_ref()))
     }
 
     /// Whether a process reaches its peers. `prove`: the round trip that its guard has to have made.
-    pub fn health(&mut self, which: Which<'_>, prove: Option<u64>) -> Option<Health> {
+    pub fn health(&mut self, which: ProcessKind<'_>, prove: Option<u64>) -> Option<Health> {
         let report = self.report(which);
         self.usable_mut(which).map(|running| running.health(report.as_ref(), prove))
     }
 
     /// The peers that a process started now could not even look for.
-    pub fn unfindable(&mut self, which: Which<'_>) -> Vec<Peer> {
+    pub fn unfindable(&mut self, which: ProcessKind<'_>) -> Vec<Peer> {
         let observer = self.usable_mut(which).and_then(|running| running.observer().ok());
         observer.map_or_else(Vec::new, Agent::unfindable)
     }
 
     /// What a process's agent proves itself with, as it lies there now.
-    pub fn credentials(&mut self, which: Which<'_>) -> Option<Digest> {
+    pub fn credentials(&mut self, which: ProcessKind<'_>) -> Option<Digest> {
         self.usable_mut(which)?.observer().ok()?.credentials()
     }
 
     /// A process that has a guard, as the roles name it.
-    pub fn guarded(&self, which: Which<'_>) -> Option<Guarded> {
+    pub fn guarded(&self, which: ProcessKind<'_>) -> Option<Guarded> {
         let running = self.usable(which).filter(|running| running.guarded)?;
         Some(Guarded { leader: running.record.leader.pid, origin: running.record.origin })
     }
 
     /// Gives a process its full priority: it serves, or gets too little without.
-    pub fn serve(&mut self, which: Which<'_>) -> Result<(), OsError> {
+    pub fn serve(&mut self, which: ProcessKind<'_>) -> Result<(), OsError> {
         let Some(running) = self.usable_mut(which).filter(|running| running.record.aside) else { return Ok(()) };
         running.record.leader.prioritise(Priority::Own)?;
         running.record.aside = false;
@@ -306,7 +312,7 @@ impl Processes {
     }
 
     /// What a process's guard reports; None: it has none, or that one says nothing.
-    pub fn report(&self, which: Which<'_>) -> Option<Report> {
+    pub fn report(&self, which: ProcessKind<'_>) -> Option<GuardReport> {
         let running = self.usable(which)?;
         self.gate.report(running.record.leader.pid).filter(|_| running.guarded)
     }
@@ -331,12 +337,12 @@ impl Processes {
     }
 
     /// Lets a process run on, if it was frozen.
-    pub fn thaw(&self, which: Which<'_>) -> Result<(), OsError> {
+    pub fn thaw(&self, which: ProcessKind<'_>) -> Result<(), OsError> {
         self.usable(which).map_or(Ok(()), Running::thaw)
     }
 
     /// Freezes a process and looks again with `look`. It stays frozen only when that loses nothing.
-    pub fn freeze(&mut self, which: Which<'_>, look: Look) -> Result<Frozen, OsError> {
+    pub fn freeze(&mut self, which: ProcessKind<'_>, look: Look) -> Result<Frozen, OsError> {
         let report = self.report(which);
         let Some(running) = self.usable_mut(which) else { return Ok(Frozen::Idle) };
         running.halt(report.as_ref())?;
@@ -349,26 +355,26 @@ impl Processes {
     }
 
     /// The peers that a process is connected to, whatever it tells of itself.
-    pub fn connected(&mut self, which: Which<'_>) -> Vec<String> {
+    pub fn connected(&mut self, which: ProcessKind<'_>) -> Vec<String> {
         let Some(running) = self.usable_mut(which) else { return Vec::new() };
         let leader = running.record.leader.clone();
         running.observer().map_or_else(|_| Vec::new(), |agent| agent.connected(&leader))
     }
 
     /// What a process still does although its guard doesn't say so; None: nothing.
-    pub fn unreported(&mut self, which: Which<'_>) -> Option<String> {
+    pub fn unreported(&mut self, which: ProcessKind<'_>) -> Option<String> {
         let report = self.report(which);
         self.usable_mut(which)?.unreported(report.as_ref())
     }
 
     /// Whether the jobs of a process are part of it, and can't be seen from outside.
-    pub fn runs_jobs_inside(&mut self, which: Which<'_>) -> bool {
+    pub fn runs_jobs_inside(&mut self, which: ProcessKind<'_>) -> bool {
         self.usable_mut(which)
             .is_some_and(|running| running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside))
     }
 
     /// The processes that descend from a process's leader and are not the agent itself.
-    pub fn below(&self, which: Which<'_>) -> Result<usize, OsError> {
+    pub fn below(&self, which: ProcessKind<'_>) -> Result<usize, OsError> {
         self.usable(which).map_or(Ok(0), Running::below)
     }
 

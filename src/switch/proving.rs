@@ -5,7 +5,7 @@ use super::drive::{Driver, Moment};
 use super::error::DriveError;
 use super::processes::Processes;
 use super::{Former, Mode, Outcome, Purpose, Side, Switch};
-use crate::agent::gate::Report;
+use crate::agent::gate::GuardReport;
 use crate::agent::{Health, Peer};
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ impl Driver {
     }
 
     /// How the running process is that reaches none of the peers that a new one needs.
-    fn without(&self, report: Option<&Report>, unfindable: &[Peer]) -> Without {
+    fn without(&self, report: Option<&GuardReport>, unfindable: &[Peer]) -> Without {
         let answers = |number: u64| number >= self.asked.floor();
         let reached =
             report.into_iter().flat_map(|report| &report.peers).filter(|peer| peer.proven.is_some_and(answers));
@@ -165,7 +165,7 @@ impl Driver {
         now: Moment,
     ) -> Result<Outcome, DriveError> {
         let report = |side| live.which(side).and_then(|which| processes.report(which));
-        let follows = |report: &Option<Report>| report.as_ref().is_some_and(|report| report.serial >= self.serial);
+        let follows = |report: &Option<GuardReport>| report.as_ref().is_some_and(|report| report.serial >= self.serial);
         let (former, trial) = (report(Side::Former), report(Side::Trial));
         let is_over = now.since_boot.saturating_sub(self.entered) >= self.limits.start;
         let hangs = former.as_ref().is_none_or(|report| !report.is_fresh(now.since_boot.as_secs_f64()));

@@ -7,11 +7,11 @@ use crate::agent::caller::Caller;
 use crate::name::{InstanceName, PackageName};
 use crate::os::process::Identity;
 use crate::switch::limits::Limits;
-use crate::switch::machine::{self, Course, Former, Found, Mode, Outcome, Side};
+use crate::switch::machine::{self, Course, Former, Mode, Outcome, Side, Survivors};
 use crate::switch::phase::Phase;
+use crate::switch::process_kind::ProcessKind;
 use crate::switch::schedule::Schedule;
 use crate::switch::story::{Ending, Story};
-use crate::switch::which::Which;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -188,26 +188,26 @@ impl Switch {
     }
 
     /// The process of a side.
-    pub fn which(&self, side: Side) -> Option<Which<'_>> {
+    pub fn which(&self, side: Side) -> Option<ProcessKind<'_>> {
         if side == Side::Former && self.adopted.is_some() {
-            return Some(Which::Foreign);
+            return Some(ProcessKind::Foreign);
         }
         let release = self.release(side)?;
         Some(match side {
-            Side::Former => Which::Settled { release, switch: Some(self.id) },
-            Side::Trial => Which::Trial { release, switch: self.id },
+            Side::Former => ProcessKind::Incumbent { release, switch: Some(self.id) },
+            Side::Trial => ProcessKind::Trial { release, switch: self.id },
         })
     }
 
     /// The process of the other side, where the present phase allows it.
-    pub fn others_allowed(&self, side: Side) -> Vec<Which<'_>> {
+    pub fn others_allowed(&self, side: Side) -> Vec<ProcessKind<'_>> {
         let other = if side == Side::Trial { Side::Former } else { Side::Trial };
         let allowed = self.former() == Former::Beside && self.phase.allows(other, self.former());
         self.which(other).filter(|_| allowed).into_iter().collect()
     }
 
     /// The processes that the present phase allows.
-    pub fn allowed(&self) -> Vec<Which<'_>> {
+    pub fn allowed(&self) -> Vec<ProcessKind<'_>> {
         let sides = [Side::Former, Side::Trial].into_iter();
         sides.filter(|side| self.phase.allows(*side, self.former())).filter_map(|side| self.which(side)).collect()
     }
@@ -317,7 +317,7 @@ impl Switch {
 
     /// This switch after an absence of the supervisor.
     pub(super) fn resumed(&self, boot: &str, former: bool, trial: bool, now: Timestamp) -> Self {
-        let found = if boot == self.boot { Found::Alive { former, trial } } else { Found::Rebooted };
+        let found = if boot == self.boot { Survivors::Alive { former, trial } } else { Survivors::Rebooted };
         let next = machine::resumed(self.phase, found, self.course());
         let mut switch = self.clone();
         boot.clone_into(&mut switch.boot);
@@ -325,16 +325,16 @@ impl Switch {
             switch.part(self.phase, "it was gone when the supervisor came back");
         }
         let mut text = match found {
-            Found::Alive { .. } => "the supervisor came back",
-            Found::Rebooted => "the host was started anew",
+            Survivors::Alive { .. } => "the supervisor came back",
+            Survivors::Rebooted => "the host was started anew",
         };
         if self.phase.is_trial() {
             switch.setbacks += 1;
             if next.is_back() {
                 text = match found {
-                    Found::Alive { trial: true, .. } => "the supervisor was interrupted too often",
-                    Found::Alive { trial: false, .. } => "the new process was gone when the supervisor came back",
-                    Found::Rebooted => "the host went down meanwhile",
+                    Survivors::Alive { trial: true, .. } => "the supervisor was interrupted too often",
+                    Survivors::Alive { trial: false, .. } => "the new process was gone when the supervisor came back",
+                    Survivors::Rebooted => "the host went down meanwhile",
                 };
                 switch.fail(Cause::Interruption, text);
             }

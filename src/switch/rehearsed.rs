@@ -2,7 +2,7 @@
 
 use crate::rehearsal::Rehearsal;
 use crate::saved::{self, SavedError};
-use crate::store::ground::Ground;
+use crate::store::host_fingerprint::HostFingerprint;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct Rehearsed {
     /// When it was over.
     pub at: Timestamp,
     /// What the release stood on then.
-    pub ground: Ground,
+    pub fingerprint: HostFingerprint,
     /// What had changed since it was proven, in words.
     pub changes: Vec<String>,
     /// What the host lacked of what the release needs, in words.
@@ -40,18 +40,18 @@ pub struct Rehearsed {
 }
 
 impl Rehearsed {
-    /// The outcome of a rehearsal on `ground`, which differs from the proven one by `changes`.
+    /// The outcome of a rehearsal on `fingerprint`, which differs from the proven one by `changes`.
     pub fn new(
         release: Release,
         at: Timestamp,
-        (ground, changes): (Ground, Vec<String>),
+        (fingerprint, changes): (HostFingerprint, Vec<String>),
         lacks: Vec<String>,
         came: Rehearsal,
     ) -> Self {
         let (mut blocking, mut notes) = (came.blocking, came.notes);
         blocking.truncate(FINDINGS_MAXIMUM);
         notes.truncate(FINDINGS_MAXIMUM);
-        Self { release, at, ground, changes, lacks, blocking, notes }
+        Self { release, at, fingerprint, changes, lacks, blocking, notes }
     }
 
     /// True when the release would come up.
@@ -92,9 +92,9 @@ impl RehearsedAgain {
         &self.entries
     }
 
-    /// What came of it on this very ground the last time; None: it was not rehearsed again there.
-    pub fn of(&self, release: &Release, ground: &Ground) -> Option<&Rehearsed> {
-        self.entries.iter().rev().find(|entry| entry.release == *release && entry.ground == *ground)
+    /// What came of it on this very fingerprint the last time; None: it was not rehearsed again there.
+    pub fn of(&self, release: &Release, fingerprint: &HostFingerprint) -> Option<&Rehearsed> {
+        self.entries.iter().rev().find(|entry| entry.release == *release && entry.fingerprint == *fingerprint)
     }
 
     /// These and one more. Beyond the maximum the oldest ones go.
@@ -123,22 +123,22 @@ mod tests {
 
     #[test]
     fn a_ground_is_known_by_all_that_is_of_it_and_the_oldest_entries_go() {
-        let ground = |libc: u32| Ground { libc: Some(format!("2.{libc}")), ..Ground::default() };
+        let fingerprint = |libc: u32| HostFingerprint { libc: Some(format!("2.{libc}")), ..HostFingerprint::default() };
         let release: Release = "1.0-1".parse().unwrap();
         let entry = |libc: u32, blocking: &[&str]| {
             let blocking = blocking.iter().map(ToString::to_string).collect();
             let came = Rehearsal { blocking, ..Rehearsal::default() };
-            Rehearsed::new(release.clone(), Timestamp::UNIX_EPOCH, (ground(libc), Vec::new()), Vec::new(), came)
+            Rehearsed::new(release.clone(), Timestamp::UNIX_EPOCH, (fingerprint(libc), Vec::new()), Vec::new(), came)
         };
         let mut again = RehearsedAgain::default();
         for libc in 0..60 {
             again = again.with(entry(libc, &[]));
         }
         assert_eq!(again.entries().len(), ENTRIES_MAXIMUM);
-        assert!(again.of(&release, &ground(9)).is_none() && again.of(&release, &ground(59)).is_some());
-        assert!(again.of(&"1.0-2".parse().unwrap(), &ground(59)).is_none());
+        assert!(again.of(&release, &fingerprint(9)).is_none() && again.of(&release, &fingerprint(59)).is_some());
+        assert!(again.of(&"1.0-2".parse().unwrap(), &fingerprint(59)).is_none());
         again = again.with(entry(59, &["no libssl", "x", "y"]));
-        let last = again.of(&release, &ground(59)).unwrap();
+        let last = again.of(&release, &fingerprint(59)).unwrap();
         assert_eq!((last.loads(), last.to_string().as_str()), (false, "would fail now: no libssl (and 2 more)"));
         assert_eq!(RehearsedAgain::parse(&again.to_bytes()).unwrap(), again);
         assert!(RehearsedAgain::parse(b"{\"schema\":2,\"entries\":[]}").unwrap_err().to_string().contains("form 2"));

@@ -10,7 +10,7 @@ use super::{Outcome, Purpose, Switch};
 use crate::bundle::manifest::{Manifest, Service};
 use crate::os::file;
 use crate::rehearsal::{Part, Rehearsers, Scene};
-use crate::store::ground::Ground;
+use crate::store::host_fingerprint::HostFingerprint;
 use crate::version::Release;
 use std::path::Path;
 
@@ -31,8 +31,8 @@ impl Driver {
             let manifest = self.store.manifest(&live.to)?;
             if live.purpose == Purpose::Restart {
                 // A note of what was is no reason to refuse anything.
-                let proven = self.files.grounds().unwrap_or_default();
-                let stands = |before| Ground::look(&manifest).changes(before).is_empty();
+                let proven = self.files.host_fingerprints().unwrap_or_default();
+                let stands = |before| HostFingerprint::read(&manifest).changes(before).is_empty();
                 if proven.of(&live.to).is_none_or(stands) {
                     return Ok(Outcome::Done);
                 }
@@ -121,9 +121,9 @@ impl Driver {
 
     /// Writes down what of the host the release has been proven on.
     pub(super) fn record_ground(&self, release: &Release) -> Result<(), DriveError> {
-        let ground = Ground::look(&self.store.manifest(release)?);
+        let fingerprint = HostFingerprint::read(&self.store.manifest(release)?);
         let kept = self.store.releases()?;
-        let grounds = self.files.grounds()?.with(release, ground, |release| kept.contains(release));
-        Ok(self.files.write_grounds(&self.lock, &grounds)?)
+        let fingerprints = self.files.host_fingerprints()?.with(release, fingerprint, |release| kept.contains(release));
+        Ok(self.files.write_host_fingerprints(&self.lock, &fingerprints)?)
     }
 }

@@ -4,7 +4,7 @@
 use super::machine::{Former, Side};
 use super::phase::Phase;
 use super::record::Switch;
-use crate::agent::gate::{Origin, Role, Roles, Seat};
+use crate::agent::gate::{GateRole, Origin, Roles, Slot};
 
 /// A process that lives and has a guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,43 +33,43 @@ pub fn roles(live: &Switch, former: Option<Guarded>, trial: Option<Guarded>, bac
         // Whoever still lives is about to be ended; until then it works as ever.
         None => (trial.or(former), if trial.is_some() { former } else { None }),
     };
-    let seat = |guarded: Guarded, role| Seat { leader: guarded.leader, role, origin: guarded.origin };
-    let seats = match (first, other) {
-        (Some(first), Some(other)) => vec![seat(first, Role::Active), seat(other, reserve(live.phase, backlog))],
+    let slot = |guarded: Guarded, role| Slot { leader: guarded.leader, role, origin: guarded.origin };
+    let slots = match (first, other) {
+        (Some(first), Some(other)) => vec![slot(first, GateRole::Active), slot(other, reserve(live.phase, backlog))],
         // One alone takes everything, whatever was planned for it.
-        (Some(only), None) | (None, Some(only)) => vec![seat(only, Role::Active)],
+        (Some(only), None) | (None, Some(only)) => vec![slot(only, GateRole::Active)],
         (None, None) => Vec::new(),
     };
-    let settled = matches!(live.phase, Phase::Retiring) || live.phase.is_ended();
-    let announce = first.filter(|_| settled).map(|guarded| guarded.leader);
+    let incumbent = matches!(live.phase, Phase::Retiring) || live.phase.is_ended();
+    let announce = first.filter(|_| incumbent).map(|guarded| guarded.leader);
     // On probation the old process has shown what it can, and a fleet's masters are asked often enough.
     let prover = trial.filter(|_| live.phase == Phase::Probation).map(|guarded| guarded.leader);
-    Roles { seats, announce, prove, prover }
+    Roles { slots, announce, prove, prover }
 }
 
 /// The roles without a live switch.
 pub fn alone(process: Option<Guarded>, prove: u64) -> Roles {
-    let seat = process.map(|guarded| Seat { leader: guarded.leader, role: Role::Active, origin: guarded.origin });
-    Roles { seats: seat.into_iter().collect(), announce: process.map(|guarded| guarded.leader), prove, prover: None }
+    let slot = process.map(|guarded| Slot { leader: guarded.leader, role: GateRole::Active, origin: guarded.origin });
+    Roles { slots: slot.into_iter().collect(), announce: process.map(|guarded| guarded.leader), prove, prover: None }
 }
 
 /// What the side that doesn't serve may do.
-fn reserve(phase: Phase, backlog: Backlog) -> Role {
+fn reserve(phase: Phase, backlog: Backlog) -> GateRole {
     match (phase, backlog) {
         // It has not been shown to work.
-        (Phase::Starting | Phase::Proving, Backlog::Possible | Backlog::Seen) => Role::Standby,
+        (Phase::Starting | Phase::Proving, Backlog::Possible | Backlog::Seen) => GateRole::Standby,
         // In retreating it is ended at any moment, with what it would take now.
         (Phase::Retiring | Phase::Returning, Backlog::Seen)
-        | (Phase::Retreating, Backlog::Possible | Backlog::Seen) => Role::Closed,
+        | (Phase::Retreating, Backlog::Possible | Backlog::Seen) => GateRole::Closed,
         // On probation of the other one it is the safety net.
-        (_, Backlog::Possible | Backlog::Seen) => Role::Draining,
+        (_, Backlog::Possible | Backlog::Seen) => GateRole::Draining,
     }
 }
 
 /// The role of a process that is about to be started, until it has read the roles.
-pub fn first_role(live: Option<&Switch>, side: Side) -> Role {
+pub fn first_role(live: Option<&Switch>, side: Side) -> GateRole {
     match live {
-        Some(live) if live.former() == Former::Beside && live.serves() != Some(side) => Role::Standby,
-        Some(_) | None => Role::Active,
+        Some(live) if live.former() == Former::Beside && live.serves() != Some(side) => GateRole::Standby,
+        Some(_) | None => GateRole::Active,
     }
 }

@@ -1,6 +1,6 @@
 //! One process of an agent: its record, its observer, and how it is frozen and looked at.
 
-use crate::agent::gate::{Origin, Report};
+use crate::agent::gate::{GuardReport, Origin};
 use crate::agent::{Activity, Agent, AgentError, AgentKind, AgentSettings, Health, Job, Registry, Subject};
 use crate::crash_point;
 use crate::os::process::{Identity, SignalNumber};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How long a frozen process may take to stop where it is; one in an uninterruptible wait is looked at again later.
 const FREEZE_WAIT: Duration = Duration::from_millis(500);
-const FREEZE_LOOK_AGAIN: Duration = Duration::from_millis(5);
+const FREEZE_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What is kept of a process, so that a later supervisor finds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub struct Record {
     /// Since when.
     pub started_at: Timestamp,
     /// It was sent a deadly signal: it is not to be counted on any more.
-    pub doomed: bool,
+    pub being_ended: bool,
     /// The number of the switch that started it to try its release; None: none did.
     #[serde(default)]
     pub trial_of: Option<u64>,
@@ -66,7 +66,7 @@ impl Record {
             release: None,
             foreign,
             started_at: clock::now(),
-            doomed: false,
+            being_ended: false,
             trial_of: None,
             origin: Origin::Boot,
             aside: false,
@@ -132,8 +132,8 @@ impl Running {
 
     /// What a process that ended by itself has not finished: the jobs that its guard told of last, or those that the agent's own files
     /// name. One that was sent its end had none left, or they are told of by whoever sent it.
-    pub(super) fn unfinished(&mut self, report: Option<Report>) -> Vec<Job> {
-        if self.record.doomed {
+    pub(super) fn unfinished(&mut self, report: Option<GuardReport>) -> Vec<Job> {
+        if self.record.being_ended {
             return Vec::new();
         }
         match report.map_or_else(|| self.activity(None), |report| Activity::Busy(report.jobs)) {
@@ -165,7 +165,7 @@ impl Running {
 
     /// It can be counted on.
     pub(super) fn is_usable(&self) -> bool {
-        !self.record.doomed && !self.record.finishing && self.leads()
+        !self.record.being_ended && !self.record.finishing && self.leads()
     }
 
     /// The user that the agent works as, where that isn't this process's own.
@@ -174,13 +174,13 @@ impl Running {
         process::user_number(&name).filter(|number| *number != process::user())
     }
 
-    pub(super) fn activity(&mut self, report: Option<&Report>) -> Activity {
+    pub(super) fn activity(&mut self, report: Option<&GuardReport>) -> Activity {
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove: None };
         self.observer().map_or_else(Activity::Unknown, |agent| agent.activity(subject))
     }
 
-    pub(super) fn health(&mut self, report: Option<&Report>, prove: Option<u64>) -> Health {
+    pub(super) fn health(&mut self, report: Option<&GuardReport>, prove: Option<u64>) -> Health {
         self.refresh_core(report);
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove };
@@ -188,7 +188,7 @@ impl Running {
     }
 
     /// Remembers which processes are the agent itself while its leader can tell.
-    pub(super) fn refresh_core(&mut self, report: Option<&Report>) {
+    pub(super) fn refresh_core(&mut self, report: Option<&GuardReport>) {
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove: None };
         if let Ok(Ok(core)) = self.observer().map(|agent| agent.core(subject)) {
@@ -204,7 +204,7 @@ impl Running {
     }
 
     /// Makes the agent itself stand still; its jobs go on.
-    pub(super) fn halt(&mut self, report: Option<&Report>) -> Result<(), OsError> {
+    pub(super) fn halt(&mut self, report: Option<&GuardReport>) -> Result<(), OsError> {
         self.refresh_core(report);
         for identity in &self.record.core {
             identity.signal(SignalNumber::STOP)?;
@@ -214,12 +214,12 @@ impl Running {
     }
 
     /// Looks at it once it stands still; thaws it unless its end would lose nothing.
-    pub(super) fn judge(&mut self, report: Option<&Report>, look: Look) -> Result<Frozen, OsError> {
+    pub(super) fn judge(&mut self, report: Option<&GuardReport>, look: Look) -> Result<Frozen, OsError> {
         let work = if !self.stands_still()? {
             Some("it does not stand still yet".to_owned())
         } else if look == Look::Beside {
             report
-                .map_or(Some("its guard says nothing".to_owned()), Report::unfinished)
+                .map_or(Some("its guard says nothing".to_owned()), GuardReport::unfinished)
                 .or_else(|| self.unreported(report))
         } else {
             described(&self.activity(report))
@@ -233,7 +233,7 @@ impl Running {
     }
 
     /// What is below it and ends with it. Below one that is idle there is nothing else.
-    fn helpers(&mut self, report: Option<&Report>, look: Look) -> Result<Vec<Identity>, OsError> {
+    fn helpers(&mut self, report: Option<&GuardReport>, look: Look) -> Result<Vec<Identity>, OsError> {
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove: None };
         if look == Look::Beside {
@@ -247,7 +247,7 @@ impl Running {
     }
 
     /// What it still does although its guard doesn't say so, in the operator's words; None: nothing.
-    pub(super) fn unreported(&mut self, report: Option<&Report>) -> Option<String> {
+    pub(super) fn unreported(&mut self, report: Option<&GuardReport>) -> Option<String> {
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove: None };
         match self.observer().map(|agent| agent.at_work(subject)) {
@@ -274,7 +274,7 @@ impl Running {
             if !moving || clock::since_boot() >= give_up_at {
                 return Ok(!moving);
             }
-            clock::sleep(FREEZE_LOOK_AGAIN);
+            clock::sleep(FREEZE_RETRY_INTERVAL);
         }
     }
 }

@@ -34,7 +34,7 @@ const SCHEMA: u32 = 1;
 
 /// An entry of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct SnapshotEntry {
     mode: u32,
     uid: u32,
     gid: u32,
@@ -44,7 +44,7 @@ struct Kept {
     digest: Option<Digest>,
 }
 
-impl Kept {
+impl SnapshotEntry {
     fn attributes(&self) -> Attributes {
         Attributes { mode: self.mode, uid: self.uid, gid: self.gid, extended: self.extended.clone() }
     }
@@ -61,7 +61,7 @@ pub struct Snapshot {
     pub at: Timestamp,
     /// The release that ran then; None: none did.
     pub release: Option<Release>,
-    entries: BTreeMap<String, Kept>,
+    entries: BTreeMap<String, SnapshotEntry>,
 }
 
 /// What putting a snapshot back does to one path.
@@ -88,14 +88,14 @@ impl std::fmt::Display for Change {
 
 /// What was found in a configuration directory.
 #[derive(Debug, Default)]
-struct Seen {
-    entries: BTreeMap<String, Kept>,
+struct ConfigurationFiles {
+    entries: BTreeMap<String, SnapshotEntry>,
     contents: BTreeMap<Digest, Vec<u8>>,
     bytes: u64,
 }
 
-impl Seen {
-    fn look_at(&mut self, directory: &Dir, name: &OsStr, above: &Path) -> Result<(), Report> {
+impl ConfigurationFiles {
+    fn add(&mut self, directory: &Dir, name: &OsStr, above: &Path) -> Result<(), Report> {
         let full = directory.path().join(name);
         let relative = above.join(name);
         // An editor's file that is gone again was no configuration.
@@ -115,16 +115,16 @@ impl Seen {
                 let digest = Digest::of(&content);
                 let Attributes { mode, uid, gid, extended } =
                     attributes::of(&directory.open_file(name)?).map_err(failed)?;
-                self.entries.insert(text.to_owned(), Kept { mode, uid, gid, extended, digest: Some(digest) });
+                self.entries.insert(text.to_owned(), SnapshotEntry { mode, uid, gid, extended, digest: Some(digest) });
                 self.contents.insert(digest, content);
             }
             FileKind::Directory => {
                 let child = directory.child(name)?;
                 let extended = attributes::extended(child.lock_fd()?).map_err(failed)?;
-                let kept = Kept { mode: stat.mode, uid: stat.uid, gid: stat.gid, extended, digest: None };
+                let kept = SnapshotEntry { mode: stat.mode, uid: stat.uid, gid: stat.gid, extended, digest: None };
                 self.entries.insert(text.to_owned(), kept);
                 for (name, _) in child.entries()? {
-                    self.look_at(&child, &name, &relative)?;
+                    self.add(&child, &name, &relative)?;
                 }
             }
             FileKind::Symlink => return Err(refused(&full, "is a link")),
@@ -158,11 +158,11 @@ impl Snapshots {
     }
 
     /// Looks at a configuration directory: its entries, and the contents of its files.
-    fn look(&self, configuration: &Dir) -> Result<Seen, Report> {
-        let mut seen = Seen::default();
+    fn read(&self, configuration: &Dir) -> Result<ConfigurationFiles, Report> {
+        let mut seen = ConfigurationFiles::default();
         for (name, _) in configuration.entries()? {
             if !self.except.iter().any(|except| *name == **except) {
-                seen.look_at(configuration, &name, Path::new(""))?;
+                seen.add(configuration, &name, Path::new(""))?;
             }
         }
         Ok(seen)
@@ -182,7 +182,7 @@ impl Snapshots {
         if place.stat(&name)?.is_some() {
             return Ok(());
         }
-        let Seen { entries, contents, .. } = self.look(&directory)?;
+        let ConfigurationFiles { entries, contents, .. } = self.read(&directory)?;
         place.remove_tree(&preparing)?;
         place.make_dir(&preparing, 0o700)?;
         let inside = place.child(&preparing)?;
@@ -237,7 +237,7 @@ impl Snapshots {
     /// What putting `snapshot` back would change.
     pub fn changes(&self, snapshot: &Snapshot, configuration: &Path) -> Result<Vec<Change>, Report> {
         let present = match Dir::open_if_exists(configuration)? {
-            Some(directory) => self.look(&directory)?.entries,
+            Some(directory) => self.read(&directory)?.entries,
             None => BTreeMap::new(),
         };
         let mut changes = Vec::new();

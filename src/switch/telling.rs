@@ -115,7 +115,7 @@ pub(super) fn ends(processes: &mut Processes, journal: &Journal) {
         let unfinished: Vec<String> = end.unfinished.iter().map(ToString::to_string).collect();
         let unfinished = Some(unfinished.join(", ")).filter(|jobs| !jobs.is_empty());
         let (instance, pid, how) = (&journal.instance, record.leader.pid, &end.how);
-        if record.doomed || end.is_asked_for {
+        if record.being_ended || end.is_asked_for {
             info!(%instance, role, lived, "process {pid} of {release} {how}: stopped by sidle");
         } else {
             warn!(%instance, role, lived, unfinished, "process {pid} of {release} {how} by itself");

@@ -6,7 +6,7 @@ use super::error::TrustError;
 use super::key::KeyId;
 use super::limits::{DELEGATION_DEPTH_MAXIMUM, DELEGATIONS_FOLLOWED_MAXIMUM};
 use super::metadata::{KeyRule, Role};
-use super::refresh::{Answer, Request};
+use super::refresh::{Answer, MetadataRequest};
 use super::scheme::Key;
 use super::search::DelegatedFiles;
 use super::verify::{Delegation, Workflow};
@@ -57,15 +57,15 @@ impl<'a> Browse<'a> {
     }
 
     /// What is to be brought next; None: all of it is there.
-    pub fn request(&self) -> Option<Request> {
+    pub fn request(&self) -> Option<MetadataRequest> {
         let role = &self.waiting.as_ref()?.role;
         let named = self.workflow.named(&format!("{role}.json"))?;
-        Some(Request::named(role, self.workflow.published_name(role, named.version), named))
+        Some(MetadataRequest::named(role, self.workflow.published_name(role, named.version), named))
     }
 
     /// Takes what the request brought. An error ends the round.
     pub fn answer(&mut self, answer: Answer<'_>) -> Result<(), TrustError> {
-        let Some(Request { file, .. }) = self.request() else { return Ok(()) };
+        let Some(MetadataRequest { file, .. }) = self.request() else { return Ok(()) };
         let Some(visit) = self.waiting.take() else { return Ok(()) };
         let bytes = match answer {
             Answer::File(bytes) => bytes,

@@ -35,7 +35,7 @@ pub use floor::{BY_HAND_GRACE, Expiry, Floor, Warning};
 pub use key::{KeyId, PublicKey};
 pub use metadata::{Role, Target};
 pub use publish::{SignError, Signer};
-pub use refresh::{Answer, Refresh, Request};
+pub use refresh::{Answer, MetadataRequest, Refresh};
 pub use search::{DelegatedFiles, Listed, Search};
 pub use trusted::TrustedTargets;
 

@@ -11,7 +11,7 @@ use jiff::Timestamp as Time;
 
 /// A metadata file that is to be brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct MetadataRequest {
     /// Whose file: `root`, `timestamp`, `snapshot`, `targets`, or the name of a delegated role. A delegated role's name may be any text,
     /// also one with `/` and `..`.
     pub role: String,
@@ -23,7 +23,7 @@ pub struct Request {
     pub bytes_maximum: u64,
 }
 
-impl Request {
+impl MetadataRequest {
     /// The file's name as one segment of a URL's path: every byte but letters, digits, `-`, `.`, `_`, `~` percent-encoded (RFC 3986 §2.3), so
     /// that no role's name leads elsewhere. `file` never is `.` or `..`.
     pub fn url_segment(&self) -> String {
@@ -93,15 +93,15 @@ impl Refresh {
     }
 
     /// What is to be brought next; None: there is nothing more to ask.
-    pub fn request(&self) -> Option<Request> {
-        let top = |role: Role, version: Option<u64>| Request {
+    pub fn request(&self) -> Option<MetadataRequest> {
+        let top = |role: Role, version: Option<u64>| MetadataRequest {
             role: role.as_str().to_owned(),
             version,
             file: version.map_or(role.file(), |version| format!("{version}.{role}.json")),
             bytes_maximum: role.bytes_maximum() as u64,
         };
         let named = |role: Role, named: &MetaFile| {
-            Request::named(role.as_str(), self.workflow.published_name(role.as_str(), named.version), named)
+            MetadataRequest::named(role.as_str(), self.workflow.published_name(role.as_str(), named.version), named)
         };
         match self.stage {
             Stage::Roots => Some(top(Role::Root, Some(self.workflow.root().header.version.saturating_add(1)))),

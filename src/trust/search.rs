@@ -6,7 +6,7 @@ use super::error::TrustError;
 use super::key::KeyId;
 use super::limits::{DELEGATION_DEPTH_MAXIMUM, DELEGATIONS_FOLLOWED_MAXIMUM};
 use super::metadata::{KeyRule, Role, Signed, Target, Targets};
-use super::refresh::{Answer, Request};
+use super::refresh::{Answer, MetadataRequest};
 use super::scheme::Key;
 use super::verify::{Delegation, Workflow};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,21 +65,21 @@ impl<'a> Search<'a> {
             waiting: None,
             listed: None,
         };
-        search.look(Role::Targets.as_str(), targets, 0);
+        search.visit(Role::Targets.as_str(), targets, 0);
         search.go_on()?;
         Ok(search)
     }
 
     /// What is to be brought next; None: the search has ended.
-    pub fn request(&self) -> Option<Request> {
+    pub fn request(&self) -> Option<MetadataRequest> {
         let role = &self.waiting.as_ref()?.role;
         let named = self.workflow.named(&format!("{role}.json"))?;
-        Some(Request::named(role, self.workflow.published_name(role, named.version), named))
+        Some(MetadataRequest::named(role, self.workflow.published_name(role, named.version), named))
     }
 
     /// Takes what the request brought. An error ends the search.
     pub fn answer(&mut self, answer: Answer<'_>) -> Result<(), TrustError> {
-        let Some(Request { file, .. }) = self.request() else { return Ok(()) };
+        let Some(MetadataRequest { file, .. }) = self.request() else { return Ok(()) };
         let Some(visit) = self.waiting.take() else { return Ok(()) };
         let bytes = match answer {
             Answer::File(bytes) => bytes,
@@ -88,7 +88,7 @@ impl<'a> Search<'a> {
         };
         let targets = self.workflow.delegated(&visit.delegation(), bytes)?;
         self.delegated.insert(visit.role.clone(), bytes.to_vec());
-        self.look(&visit.role, &targets, visit.depth);
+        self.visit(&visit.role, &targets, visit.depth);
         self.go_on()
     }
 
@@ -115,7 +115,7 @@ impl<'a> Search<'a> {
             // What the snapshot doesn't name is not even asked for.
             let kept = self.workflow.delegated(&visit.delegation(), kept.map_or(&[][..], Vec::as_slice));
             match kept {
-                Ok(targets) => self.look(&visit.role, &targets, visit.depth),
+                Ok(targets) => self.visit(&visit.role, &targets, visit.depth),
                 Err(error @ (TrustError::Missing { .. } | TrustError::ExpiredDelegated { .. })) => return Err(error),
                 Err(_) => {
                     self.waiting = Some(visit);
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
     }
 
     /// Looks into a verified role: the target itself, else the roles that may speak for it.
-    fn look(&mut self, role: &str, targets: &Signed<Targets>, depth: usize) {
+    fn visit(&mut self, role: &str, targets: &Signed<Targets>, depth: usize) {
         if let Some(target) = targets.body.targets.get(&self.target) {
             self.listed = Some(Listed { role: role.to_owned(), target: target.clone() });
         } else if let Some(delegations) = &targets.body.delegations {

@@ -1,7 +1,6 @@
 //! What needs root, or programs out of Debian's packages, or a minute of the whole machine.
 
 mod bundle;
-mod care;
 mod collect;
 mod differential;
 mod disks;
@@ -12,17 +11,18 @@ mod fetch_access;
 mod fetch_compressed;
 mod fetch_payload;
 mod formats;
+mod location;
 mod machine;
 mod messages;
 mod mirror;
 mod online;
 mod overlap;
-mod place;
 mod power;
 mod python_tuf;
 mod readers;
 mod repair;
 mod repository;
+mod self_repair;
 mod shim;
 mod signer;
 mod stranger;

@@ -16,9 +16,9 @@ def sidle_adoption():
     if os.getpid() == ADOPTION["main"]:
         sys.path.insert(0, ADOPTION["guard"])
         try:
-            from sidle_guard import late
+            from sidle_guard import attach
 
-            late.arm(ADOPTION["gate"], ADOPTION["leader"])
+            attach.arm(ADOPTION["gate"], ADOPTION["leader"])
         except Exception as error:  # noqa: BLE001
             _tell("{0}: {1}".format(type(error).__name__, error))
         finally:
@@ -30,10 +30,10 @@ def _tell(reason):
     """A report of a process without a guard: why it has none."""
     report = {
         "schema": 1, "leader": ADOPTION["leader"], "pid": os.getpid(), "start_time": ADOPTION["start_time"],
-        "wrapped": [], "overlap": reason, "serial": 0, "role": "active", "duties": True, "announced": True, "prove": 0,
+        "wrapped": [], "overlap": reason, "serial": 0, "role": "active", "singletons": True, "announced": True, "prove": 0,
         "jobs": [], "held": 0, "returning": 0, "peers": [], "updated": ADOPTION["now"],
     }
-    path = os.path.join(ADOPTION["gate"], "seats", "{0}.json".format(ADOPTION["leader"]))
+    path = os.path.join(ADOPTION["gate"], "slots", "{0}.json".format(ADOPTION["leader"]))
     with io.open(path + ".tmp", "w", encoding="utf-8") as file:
         file.write(u"" + json.dumps(report))
     os.rename(path + ".tmp", path)

@@ -1,7 +1,7 @@
 //! An agent that sidle did not start and that runs with an instance's configuration: what `adopt` takes over, and what nothing may be
 //! started beside, since both would do every job.
 
-use crate::agent::adoption::{Adopter, Found};
+use crate::agent::adoption::{Adopter, RunningAgent};
 use crate::bundle::manifest::Manifest;
 use crate::cli::{Context, adopter};
 use crate::config::Settings;
@@ -28,7 +28,7 @@ pub fn running(
     adopter: &dyn Adopter,
     configuration: &Path,
     unit: &str,
-) -> Result<Option<(Found, bool)>, Report> {
+) -> Result<Option<(RunningAgent, bool)>, Report> {
     let leader = if is_own_host(&context.layout) { units::main_process(unit)? } else { None };
     let found = adopter.find(configuration, leader).map_err(|error| Report::new(Class::Failed, &error, None))?;
     Ok(found.map(|found| (found, leader.is_some())))
@@ -41,7 +41,7 @@ pub fn is_own_host(layout: &Layout) -> bool {
 
 /// The user whom it works as and the one whom a process of sidle's would work as, where these differ: its unit says so then, not its
 /// configuration.
-pub fn other_user(found: &Found) -> Result<Option<(String, String)>, OsError> {
+pub fn other_user(found: &RunningAgent) -> Result<Option<(String, String)>, OsError> {
     let is = Dir::open(&Path::new("/proc").join(found.main.pid.to_string()))?.stat_self()?.uid;
     let meant = found.user.as_deref().map_or(Some(process::user()), process::user_number);
     let told = || found.user.clone().unwrap_or_else(|| process::user_name(process::user()));
@@ -49,13 +49,13 @@ pub fn other_user(found: &Found) -> Result<Option<(String, String)>, OsError> {
 }
 
 /// Whether sidle started it: what a job of sidle's agent started has another process's number there.
-pub fn is_own(found: &Found) -> Result<bool, OsError> {
+pub fn is_own(found: &RunningAgent) -> Result<bool, OsError> {
     let leader = proc_fs::environment_variable(found.leader.pid, LEADER_VARIABLE)?;
     Ok(leader.is_some_and(|leader| leader == found.leader.pid.to_string().as_str()))
 }
 
 /// Whether it has this configuration, by whatever name.
-pub fn shares(found: &Found, configuration: &Path) -> Result<bool, OsError> {
+pub fn shares(found: &RunningAgent, configuration: &Path) -> Result<bool, OsError> {
     let theirs = file::canonical(&found.configuration).unwrap_or_else(|_| found.configuration.clone());
     Ok(theirs == file::canonical(configuration)?)
 }

@@ -26,7 +26,7 @@ const DEFAULTS: [&str; 2] = ["etc/default", "etc/sysconfig"];
 const FILE_LENGTH_MAXIMUM: u64 = 256 * 1024;
 /// The drop-in's name in the directory of sidle's service.
 const NAME: &str = "adopted.conf";
-const HEAD: &str = "# Made by `sidle adopt`, removed by `sidle release`: what the package's unit sets.\n[Service]\n";
+const HEAD: &str = "# Made by `sidle adopt`, removed by `sidle unadopt`: what the package's unit sets.\n[Service]\n";
 
 /// Directives of which all count, until an empty one.
 const LISTS: [&str; 4] = ["Environment", "EnvironmentFile", "PassEnvironment", "UnsetEnvironment"];

@@ -1,20 +1,20 @@
-//! `sidle adopt` and `sidle release`: a running agent of a distribution's package is taken over, and given back.
+//! `sidle adopt` and `sidle unadopt`: a running agent of a distribution's package is taken over, and given back.
 
 pub mod beside;
 mod environment;
 pub mod other_name;
 pub mod record;
-mod release;
 pub mod stand_in;
+mod unadopt;
 pub mod way_out;
 
-pub use release::{ReleaseArguments, release};
+pub use unadopt::{UnadoptArguments, unadopt};
 
 use super::follow::follow;
 use super::switching::ModeName;
 use super::{Context, Ended, adopter, instance_of, usage};
-use crate::agent::adoption::{Adopter, Found};
-use crate::agent::gate::Report as GuardReport;
+use crate::agent::adoption::{Adopter, RunningAgent};
+use crate::agent::gate::GuardReport;
 use crate::bundle::manifest::Manifest;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 /// How long a running agent may take to take its guard: it loads all its modules for that, on a busy host.
 const GUARD_WAIT: Duration = Duration::from_secs(60);
-const GUARD_LOOK: Duration = Duration::from_millis(100);
+const GUARD_INTERVAL: Duration = Duration::from_millis(100);
 
 /// `sidle adopt PACKAGE [RELEASE]`
 #[derive(Debug, Args)]
@@ -61,14 +61,14 @@ pub struct AdoptArguments {
 }
 
 /// Everything that is known before anything is changed.
-struct Plan {
+struct AdoptionPlan {
     package: PackageName,
     instance: InstanceName,
     to: Release,
     manifest: Manifest,
     configuration: PathBuf,
     adopter: &'static dyn Adopter,
-    found: Found,
+    found: RunningAgent,
     unit: String,
     managed: bool,
     environment: Environment,
@@ -115,7 +115,7 @@ fn go_on(
             context.output.result(&text, json!({"adopted": instance}));
             Ok(Some(Ended::Well))
         }
-        (Stage::Held, ..) => told(format!("{instance} is adopted already; `sidle release {package}` gives it back")),
+        (Stage::Held, ..) => told(format!("{instance} is adopted already; `sidle unadopt {package}` gives it back")),
         (Stage::Begun, Some(live), _) => Err(Report {
             class: Class::Conflict,
             message: format!("cannot adopt {instance}: switch {} is {}", live.id, live.phase),
@@ -136,7 +136,7 @@ fn go_on(
     }
 }
 
-fn plan(context: &Context, arguments: &AdoptArguments, instance: InstanceName) -> Result<Plan, Report> {
+fn plan(context: &Context, arguments: &AdoptArguments, instance: InstanceName) -> Result<AdoptionPlan, Report> {
     let package = arguments.package.clone();
     let store = Store::new(&context.layout, &package);
     let to = arguments.release.clone().or(store.releases()?.into_iter().next_back());
@@ -175,7 +175,19 @@ fn plan(context: &Context, arguments: &AdoptArguments, instance: InstanceName) -
     }
     let environment = Environment::read(&context.layout, &unit)?;
     let mode = arguments.mode.map_or(Mode::Overlap, Mode::from);
-    Ok(Plan { package, instance, to, manifest, configuration, adopter, found, unit, managed, environment, mode })
+    Ok(AdoptionPlan {
+        package,
+        instance,
+        to,
+        manifest,
+        configuration,
+        adopter,
+        found,
+        unit,
+        managed,
+        environment,
+        mode,
+    })
 }
 
 fn cannot(package: &PackageName, why: &str, hint: &str) -> Report {
@@ -187,7 +199,7 @@ fn cannot(package: &PackageName, why: &str, hint: &str) -> Report {
     }
 }
 
-impl Plan {
+impl AdoptionPlan {
     fn steps(&self, context: &Context) -> Vec<String> {
         let by = if self.managed { self.unit.as_str() } else { "no service manager" };
         let user = self.found.user.as_deref().unwrap_or("root");
@@ -211,7 +223,7 @@ impl Plan {
         ));
         let programs: Vec<&str> = self.manifest.commands.keys().map(String::as_str).collect();
         steps.push(format!("let {} lead to the running release (/usr/local/sbin)", programs.join(", ")));
-        steps.push(format!("keep what `sidle release` needs in {}", context.layout.adoption(&self.instance).display()));
+        steps.push(format!("keep what `sidle unadopt` needs in {}", context.layout.adoption(&self.instance).display()));
         steps
     }
 
@@ -306,7 +318,7 @@ impl Plan {
             if report.is_some() || clock::since_boot() >= give_up_at {
                 return report;
             }
-            clock::sleep(GUARD_LOOK);
+            clock::sleep(GUARD_INTERVAL);
         }
     }
 }

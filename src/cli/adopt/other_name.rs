@@ -83,7 +83,7 @@ pub fn may_start(context: &Context, arguments: &MayStartArguments) -> Result<End
             ours.display()
         )],
         hint: Some(format!(
-            "nothing is to be done for it to run; to give it to {unit} instead: `sidle release {package}`, then start {unit} \
+            "nothing is to be done for it to run; to give it to {unit} instead: `sidle unadopt {package}`, then start {unit} \
              and disable {}",
             adoption.unit
         )),

@@ -1,7 +1,7 @@
 //! What an adoption has changed on the host beside the switch itself, on record before it is changed, and how that is taken back.
 
 use super::other_name;
-use super::stand_in::{self, KEPT_SUFFIX, Lies, UNITS};
+use super::stand_in::{self, KEPT_SUFFIX, UNITS, UnitState};
 use crate::agent::AgentKind;
 use crate::bundle::path::BundlePath;
 use crate::cli::adopter;
@@ -97,7 +97,7 @@ impl Adoption {
     ) -> Result<Vec<String>, OsError> {
         let mut told = Vec::new();
         let units = Dir::open_or_create(&layout.root().join(UNITS), 0o755)?;
-        let makes_room = stand_in::lies(&units, &self.unit)? == Lies::Unit;
+        let makes_room = stand_in::unit_state(&units, &self.unit)? == UnitState::Unit;
         self.unit_kept |= makes_room;
         let commands = Dir::open_or_create(&layout.root().join(COMMANDS), 0o755)?;
         for program in programs.keys() {
@@ -150,7 +150,7 @@ impl Adoption {
     /// Whether the package's unit is only masked, as adoptions of old left it.
     pub fn is_only_masked(&self, layout: &Layout) -> Result<bool, OsError> {
         let units = Dir::open_if_exists(&layout.root().join(UNITS))?;
-        units.map_or(Ok(false), |units| Ok(stand_in::lies(&units, &self.unit)? == Lies::Mask))
+        units.map_or(Ok(false), |units| Ok(stand_in::unit_state(&units, &self.unit)? == UnitState::Mask))
     }
 
     /// Why there is nothing to give back to; None: there is. A package may have been removed, or replaced by one that only stands in.
@@ -165,7 +165,7 @@ impl Adoption {
         let mut enabled = false;
         if let Some(units) = Dir::open_if_exists(&layout.root().join(UNITS))? {
             // Active as it is, it would keep the package's unit from being started.
-            if self.managed && stand_in::lies(&units, &self.unit)? == Lies::StandIn {
+            if self.managed && stand_in::unit_state(&units, &self.unit)? == UnitState::StandIn {
                 enabled = units::is_enabled(&self.unit);
                 units::stop(&self.unit)?;
             }
@@ -174,7 +174,10 @@ impl Adoption {
                 other_name::remove(&units, unit)?;
             }
             let kept = format!("{}{KEPT_SUFFIX}", self.unit);
-            if self.unit_kept && units.stat(&kept)?.is_some() && stand_in::lies(&units, &self.unit)? == Lies::Nothing {
+            if self.unit_kept
+                && units.stat(&kept)?.is_some()
+                && stand_in::unit_state(&units, &self.unit)? == UnitState::Nothing
+            {
                 units.rename(&kept, &units, &self.unit)?;
             }
             // Before it is off the record: a power cut must not leave what nobody knows of any more.
@@ -235,7 +238,7 @@ fn script(layout: &Layout, package: &PackageName, instance: &InstanceName, (prog
     let link = layout.package(package).join(Layout::link_name(package, instance));
     let (root, link) = (layout.root().display(), link.display());
     format!(
-        "#!/bin/sh\n# Made by `sidle adopt`, removed by `sidle release`: {program} of the release that runs.\n\
+        "#!/bin/sh\n# Made by `sidle adopt`, removed by `sidle unadopt`: {program} of the release that runs.\n\
          if command -v sidle >/dev/null; then\n    \
          exec sidle --root '{root}' run {package} --instance {instance} {program} -- \"$@\"\nfi\n\
          exec \"$(readlink -f '{link}')/{place}\" \"$@\"\n"

@@ -37,7 +37,7 @@ const EMPTIED: [&str; 9] = [
 
 /// What lies at the place of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lies {
+pub enum UnitState {
     /// Nothing.
     Nothing,
     /// A stand-in of ours.
@@ -49,16 +49,16 @@ pub enum Lies {
 }
 
 /// Looks what lies at the place of a unit.
-pub fn lies(units: &Dir, unit: &str) -> Result<Lies, OsError> {
+pub fn unit_state(units: &Dir, unit: &str) -> Result<UnitState, OsError> {
     if units.read_link(unit).ok().flatten().is_some_and(|target| target == Path::new(NOWHERE)) {
-        return Ok(Lies::Mask);
+        return Ok(UnitState::Mask);
     }
     if units.stat(unit)?.is_none() {
-        return Ok(Lies::Nothing);
+        return Ok(UnitState::Nothing);
     }
     let text = units.read(unit, UNIT_BYTES_MAXIMUM).unwrap_or_default();
     let first = String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned();
-    Ok(if first.contains(MARK) { Lies::StandIn } else { Lies::Unit })
+    Ok(if first.contains(MARK) { UnitState::StandIn } else { UnitState::Unit })
 }
 
 /// The text of the unit.
@@ -108,7 +108,7 @@ pub fn put(layout: &Layout, names: (&PackageName, &InstanceName), units: &Dir, u
 /// Removes what is ours: a stand-in with its drop-in, or a mask.
 pub fn remove(units: &Dir, unit: &str) -> Result<(), OsError> {
     remove_drop_in(units, unit, DROP_IN_NAME)?;
-    if matches!(lies(units, unit)?, Lies::StandIn | Lies::Mask) {
+    if matches!(unit_state(units, unit)?, UnitState::StandIn | UnitState::Mask) {
         units.remove_file(unit)?;
     }
     Ok(())
@@ -131,10 +131,10 @@ pub fn packaged(layout: &Layout, unit: &str, kept: bool) -> Result<Option<PathBu
     let theirs = PACKAGED_UNITS.iter().map(|directory| (*directory, unit.to_owned()));
     for (directory, name) in own.into_iter().chain(theirs) {
         let Some(units) = Dir::open_if_exists(&layout.root().join(directory))? else { continue };
-        match lies(&units, &name)? {
-            Lies::Nothing => {}
-            Lies::StandIn | Lies::Mask => return Ok(None),
-            Lies::Unit => return Ok(Some(units.path().join(name))),
+        match unit_state(&units, &name)? {
+            UnitState::Nothing => {}
+            UnitState::StandIn | UnitState::Mask => return Ok(None),
+            UnitState::Unit => return Ok(Some(units.path().join(name))),
         }
     }
     Ok(None)
@@ -175,14 +175,14 @@ mod tests {
     fn what_lies_there_is_known_by_its_first_line() {
         let root = tempfile::tempdir().unwrap();
         let units = Dir::open(root.path()).unwrap();
-        assert_eq!(lies(&units, "a.service").unwrap(), Lies::Nothing);
+        assert_eq!(unit_state(&units, "a.service").unwrap(), UnitState::Nothing);
         units.write_atomic("a.service", b"[Unit]\n# X-Sidle=stand-in\n", 0o644).unwrap();
-        assert_eq!(lies(&units, "a.service").unwrap(), Lies::Unit);
+        assert_eq!(unit_state(&units, "a.service").unwrap(), UnitState::Unit);
         units.replace_symlink(Path::new(NOWHERE), "a.service").unwrap();
-        assert_eq!(lies(&units, "a.service").unwrap(), Lies::Mask);
+        assert_eq!(unit_state(&units, "a.service").unwrap(), UnitState::Mask);
         let names = ("a".parse().unwrap(), "a".parse().unwrap());
         put(&Layout::new(Path::new("/")), (&names.0, &names.1), &units, "a.service").unwrap();
-        assert_eq!(lies(&units, "a.service").unwrap(), Lies::StandIn);
+        assert_eq!(unit_state(&units, "a.service").unwrap(), UnitState::StandIn);
         remove(&units, "a.service").unwrap();
         assert!(units.names().unwrap().is_empty());
     }

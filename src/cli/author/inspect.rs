@@ -10,10 +10,10 @@ use crate::cli::{Context, Ended, input, usage};
 use crate::config::Settings;
 use crate::digest::Digest;
 use crate::failure::Report;
-use crate::keyring::{Adoption, Judge, Keyring, KeyringError};
 use crate::os::clock;
 use crate::trust::canonical::Json;
 use crate::trust::{MetadataFiles, TrustedTargets, target};
+use crate::trust_store::{Adoption, Judge, TrustStore, TrustStoreError};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -144,14 +144,14 @@ fn verdict(
 ) -> Result<Result<TrustedTargets, String>, Report> {
     let files: MetadataFiles = metadata.into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect();
     let unpinned = || Ok(Err("not verified: this host has no root pinned".to_owned()));
-    let keyring = match Keyring::open(&context.layout.trust()) {
-        Err(KeyringError::Unpinned { .. }) => return unpinned(),
+    let trust_store = match TrustStore::open(&context.layout.trust()) {
+        Err(TrustStoreError::Unpinned { .. }) => return unpinned(),
         other => other?,
     };
     let expiry = Settings::read(&context.layout)?.expiry_by_hand();
-    let judge = Judge { keyring: &keyring, now: clock::now(), expiry, adoption: Adoption::Forget };
+    let judge = Judge { trust_store: &trust_store, now: clock::now(), expiry, adoption: Adoption::Forget };
     match judge.verification(&files) {
-        Err(KeyringError::Unpinned { .. }) => unpinned(),
+        Err(TrustStoreError::Unpinned { .. }) => unpinned(),
         Err(error) => Err(error.into()),
         Ok(verification) => Ok(verification.targets.map_err(|error| format!("refused by this host: {error}"))),
     }

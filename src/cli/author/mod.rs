@@ -3,8 +3,8 @@
 mod export;
 mod inspect;
 mod key;
+mod named_release;
 mod repo;
-mod which;
 
 pub use export::{ExportArguments, export, write as write_bundle};
 pub use inspect::{InspectArguments, inspect};

@@ -8,7 +8,7 @@ use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::store::Store;
-use crate::store::collect::{CollectRequest, Collected, Effect, Kept};
+use crate::store::collect::{CollectRequest, Collected, Effect, KeepReason};
 use crate::version::Release;
 use clap::Args;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub struct CollectArguments {
 /// `sidle collect`
 pub fn collect(context: &Context, arguments: &CollectArguments) -> Result<Ended, Report> {
     let reserve = arguments.keep.map_or_else(|| Ok(Settings::read(&context.layout)?.keep_extra), Ok::<_, Report>)?;
-    let effect = if arguments.dry_run { Effect::Rehearse } else { Effect::Apply };
+    let effect = if arguments.dry_run { Effect::DryRun } else { Effect::Apply };
     let (mut facts, mut values, mut removed) = (Facts::new(), Vec::new(), 0);
     for package in packages(context, arguments.package.as_ref())? {
         let store = Store::new(&context.layout, &package);
@@ -64,7 +64,7 @@ pub struct RemoveArguments {
 /// `sidle remove`
 pub fn remove(context: &Context, arguments: &RemoveArguments) -> Result<Ended, Report> {
     let RemoveArguments { package, release, dry_run } = arguments;
-    let effect = if *dry_run { Effect::Rehearse } else { Effect::Apply };
+    let effect = if *dry_run { Effect::DryRun } else { Effect::Apply };
     let store = Store::new(&context.layout, package);
     store.tree(release)?;
     let lock = store.lock()?;
@@ -84,11 +84,11 @@ fn wanted(marks: &BTreeMap<Release, Vec<Mark>>) -> BTreeMap<Release, String> {
     reasons.collect()
 }
 
-fn reason(kept: &Kept) -> String {
+fn reason(kept: &KeepReason) -> String {
     match kept {
-        Kept::Wanted(reason) => reason.clone(),
-        Kept::Reserve => "in reserve".to_owned(),
-        Kept::InUse(holders) => {
+        KeepReason::Wanted(reason) => reason.clone(),
+        KeepReason::Reserve => "in reserve".to_owned(),
+        KeepReason::InUse(holders) => {
             let holders: Vec<String> = holders.iter().map(ToString::to_string).collect();
             format!("in use: {}", holders.join("; "))
         }
@@ -108,7 +108,7 @@ fn tell(facts: &mut Facts, package: &PackageName, collected: &Collected, effect:
 fn value(package: &PackageName, collected: &Collected) -> Value {
     let removed = collected.removed.iter().map(|(release, bytes)| json!({"release": release, "bytes": bytes}));
     let kept = collected.kept.iter().map(|(release, kept)| {
-        let in_use = matches!(kept, Kept::InUse(_));
+        let in_use = matches!(kept, KeepReason::InUse(_));
         json!({"release": release, "reason": reason(kept), "in_use": in_use})
     });
     json!({"package": package, "removed": removed.collect::<Vec<_>>(), "kept": kept.collect::<Vec<_>>()})

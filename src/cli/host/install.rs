@@ -6,13 +6,13 @@ use crate::cli::wanted::Wanted;
 use crate::cli::{Context, Ended, input, usage};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
-use crate::keyring::{Adoption, Judge, Keyring};
 use crate::os::clock;
 use crate::os::dir::Dir;
 use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::store::install::{Installed, Placement, install as install_bundle};
 use crate::store::preflight::{Hazards, Host};
+use crate::trust_store::{Adoption, Judge, TrustStore};
 use crate::version::Release;
 use clap::Args;
 use serde_json::json;
@@ -89,7 +89,7 @@ impl Source {
 
 /// `sidle install`
 pub fn install(context: &Context, arguments: &InstallArguments) -> Result<Ended, Report> {
-    let effect = if arguments.dry_run { Effect::Rehearse } else { Effect::Apply };
+    let effect = if arguments.dry_run { Effect::DryRun } else { Effect::Apply };
     let hazards = arguments.place.hazards();
     let installed = match Source::of(context, &arguments.what, arguments.release.as_ref(), &arguments.fetch)? {
         Source::File(file) => {
@@ -122,15 +122,15 @@ pub fn from_file(
 ) -> Result<Installed, Report> {
     let file = input::open(file, "a bundle file, which `sidle export` or `sidle pack --repo` writes")?;
     let expiry = Settings::read(&context.layout)?.expiry_by_hand();
-    let keyring = Keyring::open(&context.layout.trust())?;
+    let trust_store = TrustStore::open(&context.layout.trust())?;
     let adoption = if effect == Effect::Apply { Adoption::Store } else { Adoption::Forget };
-    let authority = Judge { keyring: &keyring, now: clock::now(), expiry, adoption };
+    let authority = Judge { trust_store: &trust_store, now: clock::now(), expiry, adoption };
     let bar = context.output.bar("installing");
     let progress = |done, total| {
         bar.set_length(total);
         bar.set_position(done);
     };
-    let place = Placement { layout: &context.layout, host: &Host::look(), hazards, effect, progress: &progress };
+    let place = Placement { layout: &context.layout, host: &Host::read(), hazards, effect, progress: &progress };
     let reader = std::io::BufReader::with_capacity(1 << 20, file);
     let installed = install_bundle(reader, &authority, release, &place);
     bar.finish_and_clear();
@@ -155,7 +155,7 @@ fn tell(context: &Context, installed: &Installed, effect: Effect, from: Option<&
     let Installed { package, release, fresh, content_bytes, .. } = installed;
     let store = Store::new(&context.layout, package);
     let current = store.current(&crate::name::InstanceName::default_of(package))?;
-    let rehearsed = effect == Effect::Rehearse;
+    let rehearsed = effect == Effect::DryRun;
     let word = match (fresh, rehearsed) {
         (false, _) => "already installed",
         (true, true) => "would install",

@@ -12,7 +12,6 @@ use crate::config::Settings;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
 use crate::fetch::{FetchError, Fetcher, Location, Notice};
-use crate::keyring::{Adoption, Judge, Keyring};
 use crate::name::PackageName;
 use crate::os::clock;
 use crate::os::dir::Dir;
@@ -22,6 +21,7 @@ use crate::store::held::HeldFiles;
 use crate::store::install::{Approved, Installed, Placement, best_of, install_fetched, preflight};
 use crate::store::preflight::{Hazards, Host};
 use crate::trust::{Expiry, Target, TrustedTargets, Verdict, Warning, publish, target};
+use crate::trust_store::{Adoption, Judge, TrustStore};
 use crate::version::Release;
 use clap::Args;
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ pub struct FromRepository {
 impl FromRepository {
     /// In a few words: `0.6 MiB instead of 64.1 MiB`.
     pub fn told(&self, effect: Effect) -> String {
-        let fetched = if effect == Effect::Rehearse { self.lacking_bytes } else { self.received_bytes };
+        let fetched = if effect == Effect::DryRun { self.lacking_bytes } else { self.received_bytes };
         format!("{} (the whole payload has {})", size(fetched), size(self.payload_bytes))
     }
 }
@@ -71,13 +71,13 @@ pub fn install(
 ) -> Result<FromRepository, Report> {
     let tell = notices(context);
     let mut fetcher = open(context, arguments, &tell)?;
-    let keyring = Keyring::open(&context.layout.trust())?;
+    let trust_store = TrustStore::open(&context.layout.trust())?;
     let adoption = if effect == Effect::Apply { Adoption::Store } else { Adoption::Forget };
     if arguments.unattended {
         fetcher.splay();
     }
-    let (targets, warnings) = refresh(&mut fetcher, &keyring, adoption, &wanted.package)?;
-    let host = Host::look();
+    let (targets, warnings) = refresh(&mut fetcher, &trust_store, adoption, &wanted.package)?;
+    let host = Host::read();
     let id = choose(&targets, wanted, &host, may_be)?;
     let store = Store::new(&context.layout, &id.package);
     let manifest = fetch_manifest(&mut fetcher, &targets, &id, &store, arguments.refetch)?;
@@ -142,14 +142,14 @@ pub fn is_named(context: &Context, arguments: &FetchArguments) -> Result<bool, R
 /// Brings the newest metadata and has it judged. What is newer and valid is adopted, whatever comes of the rest.
 fn refresh(
     fetcher: &mut Fetcher<'_>,
-    keyring: &Keyring,
+    trust_store: &TrustStore,
     adoption: Adoption,
     package: &PackageName,
 ) -> Result<(TrustedTargets, Vec<Warning>), Report> {
     let now = clock::now();
-    let floor = keyring.load()?.floor;
+    let floor = trust_store.load()?.floor;
     let refreshed = fetcher.refresh(&floor, Some(package), now);
-    let judge = Judge { keyring, now, expiry: Expiry::Strict, adoption };
+    let judge = Judge { trust_store, now, expiry: Expiry::Strict, adoption };
     let judged = judge.verification(&refreshed.files)?;
     refreshed.outcome?;
     Ok((judged.targets?, judged.warnings))

@@ -40,7 +40,7 @@ enum Standing {
 }
 
 /// Looks at the masters that listen.
-pub fn look(group: &mut Group, case: Case<'_>, listening: &[Listening<'_>]) {
+pub fn check(group: &mut Group, case: Case<'_>, listening: &[Listening<'_>]) {
     let (proven, open): (Vec<_>, Vec<_>) =
         listening.iter().partition(|found| case.reaches.contains(&found.master.name));
     for found in proven {

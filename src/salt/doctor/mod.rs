@@ -34,11 +34,11 @@ impl Examiner for SaltExaminer {
                 masters.unknown("masters", "the minion's configuration can't be read", "correct it first");
             }
             Ok(config) => {
-                second::look(&mut minion, case, &config);
-                queued::look(&mut minion, &config);
+                second::check(&mut minion, case, &config);
+                queued::check(&mut minion, &config);
                 if let Masters::Named(named, need) = &config.masters {
-                    let listening = ports::look(&mut masters, named, *need, case);
-                    key::look(&mut masters, case, &listening);
+                    let listening = ports::check(&mut masters, named, *need, case);
+                    key::check(&mut masters, case, &listening);
                 } else {
                     masters.good("works without a master (master_type: disable)");
                 }

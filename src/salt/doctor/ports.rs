@@ -23,7 +23,7 @@ pub struct Listening<'a> {
 }
 
 /// Looks at all of them; gives those at whose request port somebody listens.
-pub fn look<'a>(group: &mut Group, masters: &'a [Master], need: Need, case: Case<'_>) -> Vec<Listening<'a>> {
+pub fn check<'a>(group: &mut Group, masters: &'a [Master], need: Need, case: Case<'_>) -> Vec<Listening<'a>> {
     let looked: Vec<_> = std::thread::scope(|scope| {
         let look = |master: &'a Master| {
             let publish = master.publish_port.unwrap_or(master.request_port.wrapping_sub(1));

@@ -5,7 +5,7 @@ use super::super::queues;
 use crate::agent::examination::{Group, Severity};
 
 /// Looks into all queues that the minion has, or had.
-pub fn look(group: &mut Group, config: &MinionConfig) {
+pub fn check(group: &mut Group, config: &MinionConfig) {
     match queues::left(config) {
         Err(error) => group.unknown("queues of jobs", error, "run it as root"),
         Ok(left) => {

@@ -9,7 +9,7 @@ use crate::os::proc_fs::{self, Process};
 use std::path::{Path, PathBuf};
 
 /// Looks at all processes that can be seen.
-pub fn look(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
+pub fn check(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
     let all = match proc_fs::all() {
         Ok(all) => all,
         Err(error) => return group.unknown("other minions", error, "run it where /proc is mounted"),

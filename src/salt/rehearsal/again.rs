@@ -2,7 +2,7 @@
 //! libraries.
 
 use super::compare::{broken, called, counted, listed, plain, said};
-use super::report::{How, LoadError, Report};
+use super::report::{How, LoadError, RehearsalReport};
 use crate::rehearsal::Rehearsal;
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const LINKER_WORDS: [&str; 7] = [
 ];
 
 /// What the report says. Only what keeps the minion from coming up blocks; a module that is lost is told.
-pub fn judge(report: &Report) -> Rehearsal {
+pub fn judge(report: &RehearsalReport) -> Rehearsal {
     if let Some(failure) = &report.failure {
         return Rehearsal { blocking: vec![plain(&said(failure))], ..Rehearsal::default() };
     }
@@ -56,12 +56,12 @@ mod tests {
             error("old", true, "ModuleNotFoundError: No module named 'six'"),
             error("gitfs", false, gone),
         ];
-        let found = judge(&Report { errors, ..Report::default() });
+        let found = judge(&RehearsalReport { errors, ..RehearsalReport::default() });
         assert!(!found.refuses());
         assert!(found.notes[0].starts_with("the custom execution module mine (/x/mine.py) cannot be imported: "));
         assert_eq!(found.notes[1..], [format!("1 execution module cannot be loaded: gitfs ({gone})")]);
         let failure = Failure { stage: "modules".to_owned(), reason: gone.to_owned() };
-        let found = judge(&Report { failure: Some(failure), ..Report::default() });
+        let found = judge(&RehearsalReport { failure: Some(failure), ..RehearsalReport::default() });
         assert_eq!(found.blocking, [format!("cannot load the modules: {gone}")]);
     }
 }

@@ -1,7 +1,7 @@
 //! The trial's report beside the former's: what is worse now, and whether that is reason enough not to switch.
 
 use super::extras;
-use super::report::{Extra, Failure, How, LoadError, Report};
+use super::report::{Extra, Failure, How, LoadError, RehearsalReport};
 use crate::rehearsal::Rehearsal;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ enum Weight {
 }
 
 /// Compares the trial's report with the former's, or with the words why that could not be had. None: there is no former.
-pub fn compare(trial: &Report, former: Option<Result<&Report, &str>>) -> Rehearsal {
+pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, &str>>) -> Rehearsal {
     let mut findings = Vec::new();
     let before = former.and_then(Result::ok).and_then(|former| former.failure.as_ref());
     let baseline = former.and_then(Result::ok).filter(|_| before.is_none());
@@ -105,7 +105,7 @@ pub(super) fn called(kind: &str) -> String {
 }
 
 /// This host's own modules that don't load, or lose functions.
-fn modules(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) {
+fn modules(trial: &RehearsalReport, baseline: Option<&RehearsalReport>, findings: &mut Findings) {
     let mut uncounted = BTreeSet::new();
     let mut told = BTreeSet::new();
     for error in trial.errors.iter().filter(|error| error.own) {
@@ -165,7 +165,7 @@ const SYNCED_LATER: &str = "; if a master syncs it to the minion later, set `reh
                             minion's extension_modules before";
 
 /// What the configuration has the minion use, and the release doesn't have.
-fn configured(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) {
+fn configured(trial: &RehearsalReport, baseline: Option<&RehearsalReport>, findings: &mut Findings) {
     for missing in &trial.missing {
         if baseline.is_some_and(|former| former.missing.contains(missing)) {
             continue;
@@ -187,7 +187,7 @@ fn configured(trial: &Report, baseline: Option<&Report>, findings: &mut Findings
 
 /// An older sign-in: what a master makes of it is the master's to say. 3 is the default of 3006.30, 3007.17 and 3008.5
 /// (`minimum_auth_version` in `salt/config/__init__.py`).
-fn sign_in(trial: &Report, former: &Report, findings: &mut Findings) {
+fn sign_in(trial: &RehearsalReport, former: &RehearsalReport, findings: &mut Findings) {
     let (Some(trial), Some(former)) = (trial.sign_in, former.sign_in) else { return };
     if trial < former {
         let text = format!(
@@ -199,7 +199,7 @@ fn sign_in(trial: &Report, former: &Report, findings: &mut Findings) {
 }
 
 /// Grains and functions of Salt itself that are gone: nobody knows whether this host needs them.
-fn vanished(trial: &Report, former: &Report, findings: &mut Findings) {
+fn vanished(trial: &RehearsalReport, former: &RehearsalReport, findings: &mut Findings) {
     let gone: Vec<String> = former.grains.difference(&trial.grains).cloned().collect();
     if !gone.is_empty() {
         let text = format!("{} would vanish: {}", counted(gone.len(), "grain"), listed(gone.into_iter()));
@@ -231,7 +231,7 @@ fn vanished(trial: &Report, former: &Report, findings: &mut Findings) {
 }
 
 /// What is new in what Salt says of the configuration.
-fn warnings(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) {
+fn warnings(trial: &RehearsalReport, baseline: Option<&RehearsalReport>, findings: &mut Findings) {
     let Some(former) = baseline else { return };
     let fresh: Vec<&String> = trial.problems.iter().filter(|text| !former.problems.contains(text)).collect();
     for text in fresh.iter().take(WARNINGS_MAX) {
@@ -245,7 +245,7 @@ fn warnings(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) 
     if !unknown.is_empty() {
         findings.push((Weight::Option, format!("options that it no longer knows: {}", listed(unknown.into_iter()))));
     }
-    let minor = |report: &Report| report.python.rsplit_once('.').map(|(minor, _)| minor.to_owned());
+    let minor = |report: &RehearsalReport| report.python.rsplit_once('.').map(|(minor, _)| minor.to_owned());
     // Where it is known what salt-pip installed, that is told by `extras`.
     let unknown = former.extras.is_none() && minor(trial) != minor(former);
     if let (Some(new), Some(old), true) = (minor(trial), minor(former), unknown) {
@@ -255,13 +255,13 @@ fn warnings(trial: &Report, baseline: Option<&Report>, findings: &mut Findings) 
 }
 
 /// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see.
-fn lost<'a>(trial: &Report, former: &'a Report) -> Vec<&'a Extra> {
+fn lost<'a>(trial: &RehearsalReport, former: &'a RehearsalReport) -> Vec<&'a Extra> {
     let known = former.extras.iter().flatten();
     known.filter(|extra| !trial.packages.contains(&extra.name)).collect()
 }
 
 /// What to say of them.
-fn vanishing(trial: &Report, lost: &[&Extra]) -> Vec<String> {
+fn vanishing(trial: &RehearsalReport, lost: &[&Extra]) -> Vec<String> {
     let Some(first) = lost.first() else { return Vec::new() };
     let names = listed(lost.iter().map(|extra| format!("{} {}", extra.name, extra.version)));
     vec![format!(
@@ -313,25 +313,25 @@ mod tests {
         Missing { kind: "module".to_owned(), name: name.to_owned(), place: "schedule nap".to_owned() }
     }
 
-    fn failing(stage: &str) -> Report {
+    fn failing(stage: &str) -> RehearsalReport {
         let failure = Failure { stage: stage.to_owned(), reason: "why".to_owned() };
-        Report { failure: Some(failure), ..Report::default() }
+        RehearsalReport { failure: Some(failure), ..RehearsalReport::default() }
     }
 
-    fn report(modules: &[(&str, &[&str])], own: &[&str]) -> Report {
+    fn report(modules: &[(&str, &[&str])], own: &[&str]) -> RehearsalReport {
         let modules = modules.iter().map(|(name, functions)| ((*name).to_owned(), set(functions))).collect();
-        Report {
+        RehearsalReport {
             schema: 1,
             python: "3.11.7".to_owned(),
             functions: BTreeMap::from([("module".to_owned(), modules)]),
             own: BTreeMap::from([("module".to_owned(), set(own))]),
-            ..Report::default()
+            ..RehearsalReport::default()
         }
     }
 
     #[test]
     fn rehearsal_of_two_equal_reports_finds_nothing() {
-        let same = Report {
+        let same = RehearsalReport {
             errors: vec![error("theirs", false, How::Import), error("guest", true, How::Declined)],
             missing: vec![missing("a.b")],
             problems: vec!["odd".to_owned()],
@@ -344,7 +344,7 @@ mod tests {
     fn rehearsal_blocks_on_an_own_module_that_no_longer_loads_however_that_shows() {
         let former = report(&[("mine", &["go"])], &["mine.go"]);
         for how in [How::Import, How::Failed, How::Declined] {
-            let trial = Report { errors: vec![error("mine", true, how)], ..report(&[], &[]) };
+            let trial = RehearsalReport { errors: vec![error("mine", true, how)], ..report(&[], &[]) };
             let found = compare(&trial, Some(Ok(&former)));
             assert_eq!((found.blocking.len(), found.notes.len()), (1, 0), "{found:?}");
             assert!(found.blocking[0].starts_with("the custom execution module mine (/x/mine.py) "), "{found:?}");
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn rehearsal_tells_of_an_older_sign_in_and_of_no_other() {
-        let with = |sign_in| Report { sign_in, ..report(&[], &[]) };
+        let with = |sign_in| RehearsalReport { sign_in, ..report(&[], &[]) };
         let notes = |trial, former| compare(&with(trial), Some(Ok(&with(former)))).notes;
         assert!(notes(Some(2), Some(3)).iter().any(|note| note.contains("minimum_auth_version is above 2")));
         for (trial, former) in [(Some(3), Some(2)), (Some(2), Some(2)), (None, Some(3)), (Some(2), None)] {
@@ -365,15 +365,15 @@ mod tests {
 
     #[test]
     fn rehearsal_does_not_count_what_failed_before() {
-        let former = Report {
+        let former = RehearsalReport {
             errors: vec![error("mine", true, How::Import), error("shy", true, How::Declined)],
             missing: vec![missing("a.b")],
-            ..Report::default()
+            ..RehearsalReport::default()
         };
-        let trial = Report {
+        let trial = RehearsalReport {
             errors: vec![error("mine", true, How::Failed), error("shy", true, How::Import)],
             missing: vec![missing("a.b")],
-            ..Report::default()
+            ..RehearsalReport::default()
         };
         let found = compare(&trial, Some(Ok(&former)));
         assert!(!found.refuses(), "{found:?}");
@@ -389,7 +389,7 @@ mod tests {
             error("theirs", false, How::Import),
             function,
         ];
-        let trial = Report { errors, missing: vec![missing("gone.function")], ..Report::default() };
+        let trial = RehearsalReport { errors, missing: vec![missing("gone.function")], ..RehearsalReport::default() };
         let broken = failing("grains");
         for former in [None, Some(Err("it did not end")), Some(Ok(&broken))] {
             let found = compare(&trial, former);
@@ -421,8 +421,9 @@ mod tests {
         let modules: Vec<String> = (0..20).map(|number| format!("m{number:02}")).collect();
         let mut pairs: Vec<(&str, &[&str])> = modules.iter().map(|name| (name.as_str(), &names[..])).collect();
         pairs.push(("zfs", &names[..1]));
-        let former = Report { grains: set(&["os", "zfs_support"]), ..report(&pairs, &[]) };
-        let trial = Report { grains: set(&["os"]), python: "3.12.1".to_owned(), ..report(&[("m00", &["f1"])], &[]) };
+        let former = RehearsalReport { grains: set(&["os", "zfs_support"]), ..report(&pairs, &[]) };
+        let trial =
+            RehearsalReport { grains: set(&["os"]), python: "3.12.1".to_owned(), ..report(&[("m00", &["f1"])], &[]) };
         let found = compare(&trial, Some(Ok(&former)));
         assert!(!found.refuses());
         let expected = [
@@ -440,25 +441,26 @@ mod tests {
             version: "1.2".to_owned(),
             directory: "/var/lib/salt/minion/extras-3.10".to_owned(),
         };
-        let former = Report {
+        let former = RehearsalReport {
             python: "3.10.4".to_owned(),
             extras: Some(vec![extra("boto3"), extra("netaddr"), extra("six")]),
-            ..Report::default()
+            ..RehearsalReport::default()
         };
-        let trial = Report { python: "3.11.2".to_owned(), packages: set(&["six"]), ..Report::default() };
+        let trial =
+            RehearsalReport { python: "3.11.2".to_owned(), packages: set(&["six"]), ..RehearsalReport::default() };
         let found = compare(&trial, Some(Ok(&former)));
         assert!(!found.refuses() && found.notes.is_empty(), "{found:?}");
         let text = &found.extras[0];
         assert!(text.starts_with("2 packages that salt-pip installed in /var/lib/salt/minion/extras-3.10"), "{text}");
         assert!(text.contains("boto3 1.2, netaddr 1.2;") && text.contains("salt-pip --release"), "{text}");
-        let all = Report { packages: set(&["boto3", "netaddr", "six"]), ..trial };
+        let all = RehearsalReport { packages: set(&["boto3", "netaddr", "six"]), ..trial };
         assert!(compare(&all, Some(Ok(&former))).extras.is_empty());
     }
 
     #[test]
     fn rehearsal_words_of_custom_modules_stay_on_their_line() {
         let evil = LoadError { reason: format!("\u{1b}[2J\n{}", "x".repeat(1000)), ..error("mine", true, How::Import) };
-        let found = compare(&Report { errors: vec![evil], ..Report::default() }, None);
+        let found = compare(&RehearsalReport { errors: vec![evil], ..RehearsalReport::default() }, None);
         assert!(found.blocking[0].chars().all(|character| !character.is_control()));
         assert_eq!(found.blocking[0].chars().count(), MESSAGE_CHARACTERS_MAX + 1);
     }

@@ -2,7 +2,7 @@
 
 use super::SaltRehearser;
 use super::compare::{listed, plain};
-use super::report::{Extra as Found, Report};
+use super::report::{Extra as LoadedExtra, RehearsalReport};
 use crate::os::process::Program;
 use crate::rehearsal::extras::{Builder, Building, Extra, Vanishing};
 use crate::rehearsal::{Performance, Scene};
@@ -26,9 +26,9 @@ PYTHONPATH=$built:$into "$tree/bin/python3" -s -B -m pip check || :
 "#;
 
 /// What would vanish with the trial, and where the trial would see it.
-pub(super) fn vanishing(lost: &[&Found], trial: &Report, former: &Report) -> Option<Vanishing> {
+pub(super) fn vanishing(lost: &[&LoadedExtra], trial: &RehearsalReport, former: &RehearsalReport) -> Option<Vanishing> {
     let from = PathBuf::from(&lost.first()?.directory);
-    let minor = |report: &Report| report.python.rsplit_once('.').map(|(minor, _)| format!("extras-{minor}"));
+    let minor = |report: &RehearsalReport| report.python.rsplit_once('.').map(|(minor, _)| format!("extras-{minor}"));
     let usual = minor(former).is_some_and(|name| from.file_name() == Some(OsStr::new(&name)));
     let into = minor(trial).filter(|_| usual).map(|name| from.with_file_name(name));
     let packages = lost.iter().map(|extra| Extra { name: extra.name.clone(), version: extra.version.clone() });
@@ -120,12 +120,12 @@ mod tests {
     use super::*;
     use crate::rehearsal::Part;
 
-    fn found(name: &str, version: &str, directory: &str) -> Found {
-        Found { name: name.to_owned(), version: version.to_owned(), directory: directory.to_owned() }
+    fn found(name: &str, version: &str, directory: &str) -> LoadedExtra {
+        LoadedExtra { name: name.to_owned(), version: version.to_owned(), directory: directory.to_owned() }
     }
 
     fn lost(name: &str, version: &str, directory: &str) -> Vanishing {
-        let report = |python: &str| Report { python: python.to_owned(), ..Report::default() };
+        let report = |python: &str| RehearsalReport { python: python.to_owned(), ..RehearsalReport::default() };
         vanishing(&[&found(name, version, directory)], &report("3.11.7"), &report("3.10.13")).unwrap()
     }
 

@@ -10,7 +10,7 @@ use crate::os::dir::Dir;
 use crate::os::process::Program;
 use crate::rehearsal::extras::Builder;
 use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
-use report::Report;
+use report::RehearsalReport;
 use std::path::{Path, PathBuf};
 
 /// The program, in a tree's `lib/python3.…/site-packages`.
@@ -114,12 +114,12 @@ impl Rehearser for SaltRehearser {
 }
 
 /// A report, or in words why there is none.
-fn read(performance: &Performance) -> Result<Report, String> {
+fn read(performance: &Performance) -> Result<RehearsalReport, String> {
     if let Some(failure) = &performance.failure {
         let last = performance.errors.lines().last().map(compare::plain).unwrap_or_default();
         return Err(if last.is_empty() { failure.clone() } else { format!("{failure}: {last}") });
     }
-    Report::parse(&performance.output).map_err(|error| error.to_string())
+    RehearsalReport::parse(&performance.output).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ const REPORT_BYTES_MAX: usize = 16 << 20;
 
 /// What one release made of this host.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub struct Report {
+pub struct RehearsalReport {
     /// Version of the format.
     pub schema: u32,
     /// The release's version; None when Salt could not even be imported.
@@ -141,7 +141,7 @@ impl fmt::Display for ReportError {
 
 impl std::error::Error for ReportError {}
 
-impl Report {
+impl RehearsalReport {
     /// Reads a report.
     pub fn parse(bytes: &[u8]) -> Result<Self, ReportError> {
         if bytes.len() > REPORT_BYTES_MAX {
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn only_a_whole_report_of_this_schema_is_one() {
         let good = br#"{"schema":1,"version":"3008.5","python":"3.11.7","failure":null,"functions":{"module":{"test":["ping"]}},"new":[]}"#;
-        let report = Report::parse(good).unwrap();
+        let report = RehearsalReport::parse(good).unwrap();
         assert!(
             report.has("module", "test.ping") && !report.has("module", "test") && !report.has("states", "test.ping")
         );
@@ -182,7 +182,7 @@ mod tests {
             (b"{\"schema\":1,\"python\":\"3\",\"failure\":null} noise", "trailing"),
             (&vec![b' '; REPORT_BYTES_MAX + 1], "larger than"),
         ] {
-            let message = Report::parse(bytes).unwrap_err().to_string();
+            let message = RehearsalReport::parse(bytes).unwrap_err().to_string();
             assert!(message.contains(part), "{message}");
         }
     }

@@ -1,10 +1,10 @@
 //! The check: what the signed manifest says is what lies on disk. The quick check compares the stat index and hashes what differs; the full
 //! check hashes everything. Both return all problems.
 
-mod look;
+mod compare;
 mod quick;
 
-pub use look::{Checked, look};
+pub use compare::{Checked, compare};
 pub use quick::{Suspects, suspects};
 
 use super::index::{Index, Indexed};
@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// Checks a release quickly and writes nothing, not even what was learnt. With its manifest: all that is wrong with it.
-    pub fn look(&self, release: &Release) -> Result<(Manifest, Vec<Problem>)> {
+    pub fn check_without_index(&self, release: &Release) -> Result<(Manifest, Vec<Problem>)> {
         Ok(match self.compare(release, Depth::Quick)? {
             Some(seen) => (seen.manifest, seen.checked.problems),
             None => (self.manifest(release)?, Vec::new()),
@@ -128,7 +128,7 @@ impl Store {
     }
 
     /// None: nothing is suspected.
-    fn compare(&self, release: &Release, depth: Depth) -> Result<Option<Seen>> {
+    fn compare(&self, release: &Release, depth: Depth) -> Result<Option<Comparison>> {
         let tree = self.tree(release)?;
         // Without a usable index everything is hashed: slower, and as sure.
         let index = self.index(release).ok();
@@ -143,13 +143,13 @@ impl Store {
         let index = index.map(|(index, _)| index).filter(|index| index.is_of(&digest));
         // The index of another manifest says nothing about this one.
         let suspects = if index.is_some() { suspects } else { Suspects::All };
-        let checked = look::look(&tree, &manifest, index.as_ref(), &suspects, host::parallelism());
-        Ok(Some(Seen { manifest, digest, index, checked }))
+        let checked = compare::compare(&tree, &manifest, index.as_ref(), &suspects, host::parallelism());
+        Ok(Some(Comparison { manifest, digest, index, checked }))
     }
 }
 
 /// What a look at suspected entries came to.
-struct Seen {
+struct Comparison {
     manifest: Manifest,
     digest: Digest,
     index: Option<Index>,
@@ -165,7 +165,7 @@ fn time((seconds, nanoseconds): FileTime) -> Timestamp {
 pub fn index_of(tree: &Dir, manifest: &Manifest, digest: Digest) -> Result<Index> {
     let mut stats = Vec::with_capacity(manifest.entries.len());
     for entry in &manifest.entries {
-        let stat = tree.stat_path(entry.path.as_path())?.filter(|stat| stat.kind == look::kind_of(&entry.kind));
+        let stat = tree.stat_path(entry.path.as_path())?.filter(|stat| stat.kind == compare::kind_of(&entry.kind));
         let stat = stat.ok_or_else(|| StoreError::Corrupt {
             path: tree.path().join(entry.path.as_path()),
             reason: "it changed while it was being installed".to_owned(),

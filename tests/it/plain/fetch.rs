@@ -13,7 +13,7 @@ use sidle::bundle::manifest::{Frame, Manifest};
 use sidle::bundle::unpack::FrameSource as _;
 use sidle::digest::Digest;
 use sidle::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy};
-use sidle::fetch::{FetchError, Fetcher, Notice, Settings};
+use sidle::fetch::{DownloadSettings, FetchError, Fetcher, Notice};
 use sidle::os::dir::Dir;
 use sidle::trust::metadata::Hashes;
 use sidle::trust::{Target, target};
@@ -100,9 +100,9 @@ pub fn mirror_with_ca(url: &str, ca: &Path) -> Mirror {
 }
 
 /// Settings with short pauses.
-pub fn settings(mirrors: Vec<Mirror>) -> Settings {
+pub fn settings(mirrors: Vec<Mirror>) -> DownloadSettings {
     let patience = Patience { pause: Duration::from_millis(10), total: Duration::from_secs(60), ..Patience::default() };
-    Settings { mirrors, proxy: Proxy::None, rate_limit: None, splay: Duration::ZERO, patience }
+    DownloadSettings { mirrors, proxy: Proxy::None, rate_limit: None, splay: Duration::ZERO, patience }
 }
 
 /// A host that fetches: its cache, and what it was told.
@@ -117,14 +117,14 @@ impl Client {
     }
 
     /// One run.
-    pub fn run<T>(&self, settings: &Settings, what: impl FnOnce(&mut Fetcher<'_>) -> T) -> T {
+    pub fn run<T>(&self, settings: &DownloadSettings, what: impl FnOnce(&mut Fetcher<'_>) -> T) -> T {
         let tell = |notice: &Notice| self.notices.borrow_mut().push(notice.clone());
         let cache = Dir::open(self.cache.path()).unwrap();
         what(&mut Fetcher::new(settings, &cache, &tell).unwrap())
     }
 
     /// Fetches frames; gives the bytes that came over the wire.
-    pub fn frames(&self, settings: &Settings, release: &Release, wanted: &[Frame]) -> Result<u64, String> {
+    pub fn frames(&self, settings: &DownloadSettings, release: &Release, wanted: &[Frame]) -> Result<u64, String> {
         self.run(settings, |fetcher| {
             let mut frames =
                 fetcher.frames(&release.name, &release.payload, wanted).map_err(|error| error.to_string())?;
@@ -151,6 +151,6 @@ impl Client {
     }
 }
 
-pub fn target_of(client: &Client, settings: &Settings, release: &Release) -> Result<Vec<u8>, FetchError> {
+pub fn target_of(client: &Client, settings: &DownloadSettings, release: &Release) -> Result<Vec<u8>, FetchError> {
     client.run(settings, |fetcher| fetcher.target(&release.manifest_name, &release.manifest_target))
 }

@@ -7,14 +7,14 @@ use crate::support::inside::{Inside, bytes};
 use crate::support::stage::{DEMO, Host};
 use crate::support::trees;
 use serde_json::Value;
-use sidle::agent::gate::{Report, Role, Roles};
+use sidle::agent::gate::{GateRole, GuardReport, Roles};
 use sidle::bundle::manifest::{Manifest, decompress};
 use sidle::cli::adopt::record::{Adoption, Stage};
 use sidle::layout::Layout;
 use sidle::os::process::Identity;
 use sidle::store::index::Index;
-use sidle::switch::grounds::Grounds;
 use sidle::switch::hold::Hold;
+use sidle::switch::host_fingerprints::HostFingerprints;
 use sidle::switch::processes::on_record;
 use sidle::switch::rehearsed::RehearsedAgain;
 use sidle::switch::snapshot::Snapshots;
@@ -127,7 +127,7 @@ fn files_of_the_first_version_lose_nothing_when_they_are_written_again() {
     assert_holds(&History::parse(&old("history")).unwrap().to_bytes(), &old("history"));
     assert_holds(&Verdicts::parse(&old("verdicts")).unwrap().to_bytes(), &old("verdicts"));
     assert_holds(&Hold::parse(&old("hold")).unwrap().to_bytes(), &old("hold"));
-    assert_holds(&Grounds::parse(&old("grounds")).unwrap().to_bytes(), &old("grounds"));
+    assert_holds(&HostFingerprints::parse(&old("host-fingerprints")).unwrap().to_bytes(), &old("host-fingerprints"));
     assert_holds(&RehearsedAgain::parse(&old("rehearsed-again")).unwrap().to_bytes(), &old("rehearsed-again"));
     let receipt = |name: &str| of_host(&format!("{RECEIPT}/{name}"));
     let index = Index::parse(receipt("index"), Path::new("index")).unwrap();
@@ -159,12 +159,15 @@ fn journals_of_the_first_version_are_read_in_every_phase() {
 #[test]
 fn the_gate_of_the_first_version_is_read_and_written_as_it_was() {
     let roles = fs::read_to_string(golden("run/roles")).unwrap();
-    let report = Report::parse(&bytes(&golden("run/report.json"))).unwrap();
-    assert_eq!((report.leader, report.role, report.duties, report.announced), (19003, Role::Active, true, true));
+    let report = GuardReport::parse(&bytes(&golden("run/report.json"))).unwrap();
+    assert_eq!(
+        (report.leader, report.role, report.singletons, report.announced),
+        (19003, GateRole::Active, true, true)
+    );
     assert_eq!((report.serial, report.wrapped.len(), report.peers[0].name.as_str()), (73, 1, "demo"));
-    let seat =
-        sidle::agent::gate::Seat { leader: 19003, role: Role::Active, origin: sidle::agent::gate::Origin::Switch };
-    let same = Roles { seats: vec![seat], announce: Some(19003), prove: 0, prover: None };
+    let slot =
+        sidle::agent::gate::Slot { leader: 19003, role: GateRole::Active, origin: sidle::agent::gate::Origin::Switch };
+    let same = Roles { slots: vec![slot], announce: Some(19003), prove: 0, prover: None };
     // Guards of older releases read it, byte by byte.
     assert_eq!(same.to_text(73), roles);
     assert_eq!(Roles::serial_of(&roles), 73);
@@ -252,7 +255,7 @@ fn a_journal_of_a_newer_program_switches_nothing_and_current_runs_all_the_same()
 
 #[test]
 fn an_older_program_beside_a_newer_ones_store_changes_nothing_and_runs_the_agent() {
-    let files = ["history", "verdicts", "hold", "grounds", "rehearsed-again", "configuration/9/index"];
+    let files = ["history", "verdicts", "hold", "host-fingerprints", "rehearsed-again", "configuration/9/index"];
     let places = files.iter().map(|name| format!("{STATE}/{name}"));
     for place in places.chain(["var/lib/sidle/trust/floor.json".to_owned()]) {
         let host = host_of_old();

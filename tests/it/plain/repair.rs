@@ -12,7 +12,7 @@ use sidle::bundle::unpack::PayloadSource;
 use sidle::digest::Digest;
 use sidle::os::dir::Dir;
 use sidle::store::Store;
-use sidle::store::check::{Defect, Depth, index_of, look, suspects};
+use sidle::store::check::{Defect, Depth, compare, index_of, suspects};
 use sidle::store::incident::Occasion;
 use sidle::store::repair::{NoPayload, Repaired};
 use std::fs;
@@ -253,7 +253,7 @@ fn a_file_that_changed_in_the_moment_of_its_index_is_looked_into_again() {
     let index = index_of(&tree, manifest, Digest::of(b"manifest")).unwrap();
     let changed = fs::metadata(&path).unwrap();
     let (seconds, nanoseconds) = (changed.ctime(), u32::try_from(changed.ctime_nsec()).unwrap());
-    let found = |taken| look(&tree, manifest, Some(&index), &suspects(&tree, &index, taken), 2).problems;
+    let found = |taken| compare(&tree, manifest, Some(&index), &suspects(&tree, &index, taken), 2).problems;
     for taken in [(seconds, nanoseconds), (seconds - 1, nanoseconds)] {
         let problems = found(taken);
         assert!(problems.len() == 1 && problems[0].path == "lib/same1", "{problems:?}");

@@ -124,9 +124,9 @@ fn what_an_agent_tells_is_written_by_the_agent_alone_whatever_the_umask() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let _supervisor = host.supervise_by(&program);
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
-    let seats = host.path(&format!("run/sidle/{DEMO}/gate/seats"));
+    let slots = host.path(&format!("run/sidle/{DEMO}/gate/slots"));
     let reports = || -> Vec<PathBuf> {
-        let found = fs::read_dir(&seats).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let found = fs::read_dir(&slots).into_iter().flatten().map(|entry| entry.unwrap().path());
         found.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect()
     };
     eventually(20, "a report of the agent", || if reports().is_empty() { Err(String::new()) } else { Ok(()) });
@@ -150,7 +150,7 @@ fn what_others_may_write_is_mended_where_it_is_ours_alone_and_told_where_it_is_n
     let (first, second) = (author.release("1.0", "good"), author.release("1.1", "good"));
     let host = Host::new(&author);
     host.install(&first).ok();
-    assert!(findings(&host).iter().all(|(id, _)| id != "foreign-ground"), "{:?}", findings(&host));
+    assert!(findings(&host).iter().all(|(id, _)| id != "foreign-directory"), "{:?}", findings(&host));
     let staging = host.path(&format!("opt/sidle/{DEMO}/staging"));
     fs::set_permissions(&staging, fs::Permissions::from_mode(0o777)).unwrap();
     host.install(&second).ok();
@@ -161,7 +161,7 @@ fn what_others_may_write_is_mended_where_it_is_ours_alone_and_told_where_it_is_n
         let was = mode(&path);
         open(&path, was | 0o002);
         let found = findings(&host);
-        let told = found.iter().find(|(id, _)| id == "foreign-ground");
+        let told = found.iter().find(|(id, _)| id == "foreign-directory");
         assert!(
             told.is_some_and(|(_, what)| what.contains(text(&path)) && what.contains("chmod")),
             "{place}: {found:?}"

@@ -49,11 +49,11 @@ pub fn zombies(supervisor: &Supervisor) -> Vec<u32> {
 /// The guards tell of a job at their next beat.
 pub fn reported(host: &Host, jobs: &[&str]) {
     eventually(20, "the jobs are reported", || {
-        let seats =
-            fs::read_dir(host.path("run/sidle/demo-agent/gate/seats")).unwrap().flatten().map(|seat| seat.path());
+        let slots =
+            fs::read_dir(host.path("run/sidle/demo-agent/gate/slots")).unwrap().flatten().map(|slot| slot.path());
         // What is not renamed yet is no report.
-        let seats = seats.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-        let text: String = seats.map(|path| fs::read_to_string(path).unwrap_or_default()).collect();
+        let slots = slots.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+        let text: String = slots.map(|path| fs::read_to_string(path).unwrap_or_default()).collect();
         if jobs.iter().all(|job| text.contains(&format!("\"{job}\""))) { Ok(()) } else { Err(text) }
     });
 }

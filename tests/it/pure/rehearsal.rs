@@ -3,13 +3,13 @@
 
 use sidle::rehearsal::Rehearsal;
 use sidle::salt::rehearsal::compare::compare;
-use sidle::salt::rehearsal::report::Report;
+use sidle::salt::rehearsal::report::RehearsalReport;
 
 const OLD: &[u8] = include_bytes!("rehearsal/3006.30.json.zst");
 const NEW: &[u8] = include_bytes!("rehearsal/3008.5.json.zst");
 
-fn report(recorded: &[u8]) -> Report {
-    Report::parse(&zstd::decode_all(recorded).unwrap()).unwrap()
+fn report(recorded: &[u8]) -> RehearsalReport {
+    RehearsalReport::parse(&zstd::decode_all(recorded).unwrap()).unwrap()
 }
 
 /// The text of the finding that holds `part`; there must be exactly one.

@@ -93,7 +93,7 @@ impl Packaged {
     }
 }
 
-/// Ends the minion that `sidle release` has started: it is nobody's child.
+/// Ends the minion that `sidle unadopt` has started: it is nobody's child.
 struct GivenBack<'a>(&'a Scene);
 
 impl Drop for GivenBack<'_> {
@@ -137,7 +137,7 @@ fn a_busy_packaged_minion_is_adopted_without_losing_a_job_and_given_back() {
     assert!(String::from_utf8_lossy(&called.stdout).contains(NEW), "{called:?}");
     assert_eq!(packaged.adopt(&[]).code, Some(3));
 
-    let released = scene.verb("release", &[]);
+    let released = scene.verb("unadopt", &[]);
     let _given_back = GivenBack(scene);
     assert_eq!(released.code, Some(0), "{released:?}\n{}", packaged.logs());
     println!("{}", released.stdout);

@@ -65,7 +65,7 @@ fn package_managers(kind: Kind) {
     let called = host.machine.inside(&["/usr/bin/salt-call", "--version"]);
     assert!(called.contains(NEW), "{called}");
     host.changes_nothing("removal", || drop(host.remove()));
-    let refused = host.machine.try_inside(&["sidle", "release", "salt-minion"]);
+    let refused = host.machine.try_inside(&["sidle", "unadopt", "salt-minion"]);
     assert!(!refused.0 && refused.1.contains("install the package again"), "{refused:?}");
     host.serves_new("after a refused release");
     stream.run(AROUND_SECONDS);
@@ -203,7 +203,7 @@ fn another_name_is_refused(host: &PackagedHost) {
     assert_eq!(host.state(), ["active", "enabled"]);
     assert!(host.machine.path("etc/salt/minion.d/test.conf").exists());
     let told = host.machine.inside(&["journalctl", "--no-pager", "--unit", "venv-salt-minion"]);
-    assert!(told.contains(&format!("sidle runs minion {ID} of master")) && told.contains("sidle release"), "{told}");
+    assert!(told.contains(&format!("sidle runs minion {ID} of master")) && told.contains("sidle unadopt"), "{told}");
     // A minion of another master is nobody's double.
     let configuration = host.machine.path("etc/venv-salt-minion/minion.d/test.conf");
     let text = fs::read_to_string(&configuration).unwrap().replace("master_port:", "master_port: 1 #");
@@ -336,7 +336,7 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
         assert!(!host.machine.path("srv").join(file).exists(), "a drop-in of the package's unit was obeyed: {file}");
     }
 
-    let released = host.machine.try_inside(&["sidle", "release", "salt-minion"]);
+    let released = host.machine.try_inside(&["sidle", "unadopt", "salt-minion"]);
     assert!(released.0, "{}\n{}", released.1, host.logs());
     host.answers(OLD);
     assert_eq!(host.state(), ["active", "enabled"]);

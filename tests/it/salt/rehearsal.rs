@@ -9,7 +9,7 @@ use crate::support::trees::{contents, put};
 use sidle::os::clock;
 use sidle::rehearsal::{Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
-use sidle::salt::rehearsal::report::{How, Report};
+use sidle::salt::rehearsal::report::{How, RehearsalReport};
 use sidle::switch::rehearse::{REHEARSAL_MAX, Rehearsing};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -125,11 +125,11 @@ impl Host {
     }
 
     /// The report of one release, by hand: `more` are further arguments.
-    fn report(&self, version: &str, more: &[&str]) -> Report {
+    fn report(&self, version: &str, more: &[&str]) -> RehearsalReport {
         let output = self.program(version, &script(), more);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         println!("{}", String::from_utf8_lossy(&output.stdout).rsplit_once("\"seconds\"").unwrap().1);
-        Report::parse(&output.stdout).unwrap()
+        RehearsalReport::parse(&output.stdout).unwrap()
     }
 }
 
@@ -210,7 +210,7 @@ fn record_reports() {
     let host = site();
     for version in [OLD, NEW] {
         let output = host.program(version, &script(), &[]);
-        Report::parse(&output.stdout).unwrap();
+        RehearsalReport::parse(&output.stdout).unwrap();
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/pure/rehearsal/{version}.json.zst"));
         // Of this machine nothing is kept.
         let text = String::from_utf8(output.stdout).unwrap().replace(host.root.path().to_str().unwrap(), "");
@@ -307,6 +307,6 @@ fn a_rehearsal_takes_nothing_from_where_its_program_lies_and_bounds_itself() {
     assert_eq!(output.status.signal(), Some(14), "{}", String::from_utf8_lossy(&output.stderr));
     fs::remove_file(host.root.path().join("var/cache/salt/minion/extmods/modules/site_slow.py")).unwrap();
     let output = host.program(NEW, &program, &[]);
-    let report = Report::parse(&output.stdout).unwrap();
+    let report = RehearsalReport::parse(&output.stdout).unwrap();
     assert_eq!((report.failure, report.version.as_deref()), (None, Some(NEW)));
 }

@@ -8,13 +8,13 @@ use sidle::bundle::member::ReleaseId;
 use sidle::bundle::unpack::PayloadSource;
 use sidle::digest::Digest;
 use sidle::failure::Report;
-use sidle::keyring::{Adoption, Judge, Keyring};
 use sidle::layout::Layout;
 use sidle::store::Store;
 use sidle::store::collect::Effect;
 use sidle::store::install::{Approved, Installed, Placement, install, install_fetched};
 use sidle::store::preflight::{Hazards, Host as Fitness};
 use sidle::trust::{Expiry, TrustedTargets};
+use sidle::trust_store::{Adoption, Judge, TrustStore};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,8 +38,8 @@ impl Inside {
     pub fn below(place: &Path, root: &[u8]) -> Self {
         let directory = tempfile::tempdir_in(place).unwrap();
         let layout = Layout::new(directory.path());
-        let keyring = Keyring::open_or_create(&layout.trust()).unwrap();
-        keyring.lock().unwrap().pin(root, &Digest::of(root)).unwrap();
+        let trust_store = TrustStore::open_or_create(&layout.trust()).unwrap();
+        trust_store.lock().unwrap().pin(root, &Digest::of(root)).unwrap();
         Self { directory, layout }
     }
 
@@ -54,9 +54,9 @@ impl Inside {
 
     /// The same at another time.
     pub fn install_on(&self, now: Timestamp, bundle: &[u8]) -> Result<Installed, Report> {
-        let keyring = Keyring::open(&self.layout.trust())?;
-        let authority = Judge { keyring: &keyring, now, expiry: Expiry::BY_HAND, adoption: Adoption::Store };
-        let host = Fitness::look();
+        let trust_store = TrustStore::open(&self.layout.trust())?;
+        let authority = Judge { trust_store: &trust_store, now, expiry: Expiry::BY_HAND, adoption: Adoption::Store };
+        let host = Fitness::read();
         let place = self.placement(&host);
         Ok(install(bundle, &authority, None, &place)?)
     }
@@ -70,15 +70,15 @@ impl Inside {
         payload: &mut dyn PayloadSource,
     ) -> Result<Installed, Report> {
         let approved = Approved::new(&self.targets(bundle), id, manifest.to_vec(), Vec::new())?;
-        let host = Fitness::look();
+        let host = Fitness::read();
         let place = self.placement(&host);
         Ok(install_fetched(approved, payload, &place)?)
     }
 
     /// The targets that the metadata in `bundle` leads to.
     pub fn targets(&self, bundle: &Path) -> TrustedTargets {
-        let keyring = Keyring::open(&self.layout.trust()).unwrap();
-        let verified = keyring.verify(&metadata_of(bundle), sidle::os::clock::now(), Expiry::Strict).unwrap();
+        let trust_store = TrustStore::open(&self.layout.trust()).unwrap();
+        let verified = trust_store.verify(&metadata_of(bundle), sidle::os::clock::now(), Expiry::Strict).unwrap();
         verified.targets.unwrap()
     }
 

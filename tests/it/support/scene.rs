@@ -344,9 +344,9 @@ impl Scene {
     /// What the supervisor and the minion have written, and the gate as it is, for a failure's story.
     pub fn logs(&self) -> String {
         let gate = gate_of(&self.host, self.package);
-        let seats = fs::read_dir(gate.join("seats")).into_iter().flatten().flatten().map(|entry| entry.path());
+        let slots = fs::read_dir(gate.join("slots")).into_iter().flatten().flatten().map(|entry| entry.path());
         let minion = self.host.path("var/log").join(name_of(self.package)).join("minion");
-        let files = seats.chain([gate.join("roles"), minion]);
+        let files = slots.chain([gate.join("roles"), minion]);
         let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         let told = files.map(|path| format!("--- {}\n{}\n", path.display(), text(&path)));
         let masters = self.masters.iter().map(|master| format!("--- master {}\n{}\n", master.address, master.log()));

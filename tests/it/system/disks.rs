@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A host on a file system of its own: 1.0 ran last, 1.1 is installed, 1.2 is published.
-struct Ground {
+struct OnDisk {
     host: Host,
     author: Author,
     newest: PathBuf,
@@ -17,7 +17,7 @@ struct Ground {
     disk: Mounted,
 }
 
-impl Ground {
+impl OnDisk {
     fn new(disk: Mounted) -> Self {
         let author = Author::new();
         let bundles = ["1.0", "1.1"].map(|version| author.release(version, "good"));
@@ -108,12 +108,12 @@ impl Ground {
 
 #[test]
 fn on_a_read_only_disk_changes_are_refused_and_the_agent_runs() {
-    let ground = Ground::new(Mounted::ext4(64, 8192));
-    let (host, run) = (&ground.host, ground.host.path("run"));
+    let on_disk = OnDisk::new(Mounted::ext4(64, 8192));
+    let (host, run) = (&on_disk.host, on_disk.host.path("run"));
     let state = host.path("etc/demo-agent/state");
     fs::create_dir_all(&state).unwrap();
-    ground.disk.make_read_only();
-    ground.refuses(&["Read-only file system"]);
+    on_disk.disk.make_read_only();
+    on_disk.refuses(&["Read-only file system"]);
     for removes in [&["remove", DEMO, "1.1-1"][..], &["collect", DEMO, "--keep", "0"]] {
         let ran = host.sidle(removes);
         assert!(ran.code == Some(1) && ran.stderr.contains("Read-only file system"), "{removes:?}: {ran:?}");
@@ -139,23 +139,23 @@ fn on_a_read_only_disk_changes_are_refused_and_the_agent_runs() {
         supervisor.wait().unwrap();
         assert_eq!(answered.unwrap(), "1.0");
     }
-    ground.disk.make_writable();
-    ground.works();
+    on_disk.disk.make_writable();
+    on_disk.works();
 }
 
 #[test]
 fn without_a_free_inode_changes_are_refused_and_the_agent_runs() {
-    let ground = Ground::new(Mounted::ext4(64, 512));
-    let filler = ground.disk.path().join("filler");
+    let on_disk = OnDisk::new(Mounted::ext4(64, 512));
+    let filler = on_disk.disk.path().join("filler");
     fs::create_dir(&filler).unwrap();
     let files = (0..1000).take_while(|number| fs::File::create(filler.join(number.to_string())).is_ok()).count();
     assert!(files > 10, "{files}");
-    ground.refuses(&["No space left on device"]);
+    on_disk.refuses(&["No space left on device"]);
     // As the hint of each says.
-    ground.host.sidle(&["collect", DEMO, "--keep", "0"]).ok();
-    assert!(!ground.host.path("opt/sidle/demo-agent/versions/1.1-1").exists());
+    on_disk.host.sidle(&["collect", DEMO, "--keep", "0"]).ok();
+    assert!(!on_disk.host.path("opt/sidle/demo-agent/versions/1.1-1").exists());
     fs::remove_dir_all(&filler).unwrap();
-    ground.works();
+    on_disk.works();
 }
 
 /// The last block of the disk that a file has, counted in blocks of the file system.
@@ -169,9 +169,9 @@ fn last_block(path: &Path) -> Option<u64> {
 
 #[test]
 fn a_file_that_the_disk_no_longer_reads_is_found_and_mended() {
-    let ground = Ground::new(Mounted::brittle());
-    let (host, tree) = (&ground.host, ground.host.path("opt/sidle/demo-agent/versions/1.1-1"));
-    let files = || ground.content().into_keys().filter(|path| fs::symlink_metadata(path).unwrap().is_file());
+    let on_disk = OnDisk::new(Mounted::brittle());
+    let (host, tree) = (&on_disk.host, on_disk.host.path("opt/sidle/demo-agent/versions/1.1-1"));
+    let files = || on_disk.content().into_keys().filter(|path| fs::symlink_metadata(path).unwrap().is_file());
     let (block, victim) = files()
         .filter(|path| path.starts_with(&tree))
         .filter_map(|path| Some((last_block(&path)?, path)))
@@ -179,7 +179,7 @@ fn a_file_that_the_disk_no_longer_reads_is_found_and_mended() {
         .unwrap();
     let content = fs::read(&victim).unwrap();
     rustix::fs::sync();
-    ground.disk.break_from(block);
+    on_disk.disk.break_from(block);
     let forgotten = fs::File::open(&victim).unwrap();
     rustix::fs::fadvise(&forgotten, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let error = fs::read(&victim).unwrap_err();
@@ -189,8 +189,8 @@ fn a_file_that_the_disk_no_longer_reads_is_found_and_mended() {
     let name = victim.strip_prefix(&tree).unwrap();
     assert!(broken.code == Some(6) && broken.stdout.contains(text(name)), "{broken:?}");
     assert!(broken.stdout.contains("Input/output error"), "{broken:?}");
-    let whole = ground.author.directory().join("demo-agent-1.1.sidle");
+    let whole = on_disk.author.directory().join("demo-agent-1.1.sidle");
     host.sidle(&["repair", DEMO, "1.1-1", "--from", text(&whole)]).ok();
     assert_eq!(fs::read(&victim).unwrap(), content);
-    ground.works();
+    on_disk.works();
 }

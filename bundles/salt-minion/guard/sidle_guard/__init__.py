@@ -17,11 +17,11 @@ def boot():
     beside_another = os.environ.get("SIDLE_ROLE", "active") != "active"
     try:
         from . import hook
-        from .seat import Seat
+        from .slot import Slot
 
         # Programs that jobs start inherit the environment, and are not this minion.
-        seat = Seat.taken_from(os.environ)
-        hook.install(seat)
+        slot = Slot.taken_from(os.environ)
+        hook.install(slot)
     except Exception as error:
         # Logging is not set up yet.
         sys.stderr.write(f"sidle-guard: cannot arm this minion: {error}\n")

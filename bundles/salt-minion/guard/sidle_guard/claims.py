@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import os
 
-from .seat import seconds_since_boot
+from .slot import seconds_since_boot
 
 # The other process may still hold what came an hour ago; nobody holds anything longer.
 KEPT_SECONDS = 3600

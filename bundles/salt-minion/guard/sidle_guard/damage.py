@@ -10,7 +10,7 @@ import os
 import time
 import traceback
 
-from .seat import seconds_since_boot
+from .slot import seconds_since_boot
 
 log = logging.getLogger(__name__)
 # In the gate's directory: until when, in seconds since boot, jobs are to wait. The supervisor makes it as soon as it
@@ -23,40 +23,40 @@ LOOK_SECONDS = 0.05
 NOTICED_SECONDS = 2.0
 
 
-def is_mended(seat):
+def is_mended(slot):
     """Whether nobody is mending the tree now. A word that was not renewed is one of a supervisor that is gone."""
     try:
-        with open(seat.path(MENDING), encoding="utf-8") as file:
+        with open(slot.path(MENDING), encoding="utf-8") as file:
             return float(file.read()) < seconds_since_boot()
     except (OSError, ValueError):
         return True
 
 
-def wait(seat):
+def wait(slot):
     """Wait until the tree is whole, as far as anybody knows; gives whether there was anything to wait for."""
-    if is_mended(seat):
+    if is_mended(slot):
         return False
     until = time.monotonic() + MOST_SECONDS
-    while not is_mended(seat) and time.monotonic() < until:
+    while not is_mended(slot) and time.monotonic() < until:
         time.sleep(LOOK_SECONDS)
     importlib.invalidate_caches()
     return True
 
 
-def wait_if_noticed(seat):
+def wait_if_noticed(slot):
     """The same for a job that failed: the damage may be so new that nobody has seen it yet."""
     until = time.monotonic() + NOTICED_SECONDS
     while time.monotonic() < until:
-        if wait(seat):
+        if wait(slot):
             return True
         time.sleep(LOOK_SECONDS)
     return False
 
 
-def run(seat, minion, data, start):
+def run(slot, minion, data, start):
     """Run a job by `start`. One that fails before its function has begun is tried once more where the tree was mended meanwhile; one that
     fails without an answer gets one."""
-    wait(seat)
+    wait(slot)
     steps = _Steps(minion)
     try:
         return start()
@@ -64,7 +64,7 @@ def run(seat, minion, data, start):
         if steps.begun or steps.answered:
             raise
         error = first
-        if wait_if_noticed(seat):
+        if wait_if_noticed(slot):
             try:
                 return start()
             except Exception as again:  # noqa: BLE001

@@ -22,7 +22,7 @@ def decide(role, waited, closed_on_arrival, missed_by_other):
 
 
 def missed(jid, peer, reports):
-    """Whether one of the other seats listens to this peer, but only since after this job."""
+    """Whether one of the other slots listens to this peer, but only since after this job."""
     for report in reports:
         for found in report.get("peers", ()):
             first = found.get("first")

@@ -74,25 +74,25 @@ def forward(guard, package):
     tag = _tag(package)
     if not tag.startswith(SHARED):
         return
-    if tag.startswith(REFRESHES) and not guard.duties.held and len(guard.minions()) < len(guard.peer_names()):
+    if tag.startswith(REFRESHES) and not guard.singletons.held and len(guard.minions()) < len(guard.peer_names()):
         # Main hands events to minion objects that are connected; this one is about to be, with what it has read before.
-        guard.duties.missed[tag] = package
+        guard.singletons.missed[tag] = package
     data = _unpack(package)
     kind = next((name for name in SHARED_FUNCTIONS if tag.startswith(name)), None)
     if kind and data.get("func") not in SHARED_FUNCTIONS[kind]:
         return
     if kind and _heeds(guard, kind):
-        _touch(guard.duties, kind, data)
+        _touch(guard.singletons, kind, data)
     if data.get(FORWARDED) or not guard.beside_others():
         return
-    for leader in guard.roles().seats:
-        if leader != guard.seat.leader:
-            _send(os.path.join(guard.places.bus_of(leader), guard.places.sockets[1]), tag, {**data, FORWARDED: True})
+    for leader in guard.roles().slots:
+        if leader != guard.slot.leader:
+            _send(os.path.join(guard.paths.bus_of(leader), guard.paths.sockets[1]), tag, {**data, FORWARDED: True})
 
 
 def catch_up(guard):
     """Follow the refreshes that nobody here was there for."""
-    missed, guard.duties.missed = guard.duties.missed, {}
+    missed, guard.singletons.missed = guard.singletons.missed, {}
     for package in missed.values():
         guard.spawn(functools.partial(guard.original("salt.minion.MinionManager.handle_event"), guard.manager, package))
 
@@ -104,17 +104,17 @@ def _heeds(guard, kind):
     return any(hasattr(minion, "beacons") for minion in guard.minions())
 
 
-def _touch(duties, kind, data):
+def _touch(singletons, kind, data):
     """What was changed here since the start is not to be overruled by an older file."""
     names = set(data.get("schedule") or ()) if data.get("func") == "add" and kind == "manage_schedule" else set()
     if data.get("name"):
         names.add(data["name"])
     if kind == "manage_beacons":
-        duties.touched_beacons |= names
+        singletons.touched_beacons |= names
     else:
-        duties.touched_schedule |= names
-        if data.get("persist") and not duties.held:
-            duties.owes_schedule_file = True
+        singletons.touched_schedule |= names
+        if data.get("persist") and not singletons.held:
+            singletons.owes_schedule_file = True
 
 
 def _send(path, tag, data):

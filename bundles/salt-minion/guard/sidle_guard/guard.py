@@ -9,7 +9,7 @@ import time
 from . import masters, proof
 from .claims import Claims
 from .decision import DROP
-from .duties import Duties
+from .singletons import Singletons
 from .gate import RUN, Gate
 from .joblog import NAME as JOB_LOG
 from .joblog import JobLog
@@ -26,28 +26,28 @@ POLL_SECONDS = 0.1
 class Guard:
     """Everything that the wrappers ask."""
 
-    def __init__(self, manager, seat, places):
+    def __init__(self, manager, slot, paths):
         self.pid = os.getpid()
         self.manager = manager
-        self.seat = seat
-        self.places = places
+        self.slot = slot
+        self.paths = paths
         self.opts = manager.opts
         self.loop = manager.io_loop
-        self.overlap = places.refused
+        self.overlap = paths.refused
         # Why this process can't be trusted beside another: a job was about to run that the gate was not asked for.
         self.bypassed = None
         self.originals = {}
-        self.roles_file = RolesFile(seat.path("roles"))
-        self.claims = Claims(seat.path("claims"))
-        self.others = Others(seat)
-        self.job_log = JobLog(seat.path(JOB_LOG))
+        self.roles_file = RolesFile(slot.path("roles"))
+        self.claims = Claims(slot.path("claims"))
+        self.others = Others(slot)
+        self.job_log = JobLog(slot.path(JOB_LOG))
         self.jobs = Jobs(self.job_log.write)
         self.gate = Gate(self.claims, self.role, self._rivals_reports, self.run, self.job_log.write, self.is_level)
         self.subscriptions = Subscriptions(self.gate.heard, masters.is_one_of_a_list(self.opts))
-        self.duties = Duties(self)
+        self.singletons = Singletons(self)
         self.queues = Queues(self)
         self.proofs = proof.Proofs(self.loop, self.spawn)
-        self.report_file = ReportFile(seat)
+        self.report_file = ReportFile(slot)
         # Minion objects whose start event waits; `announced`: none has to wait any more.
         self.silent = []
         self.announced = False
@@ -59,7 +59,7 @@ class Guard:
         self._given = collections.deque()
         self._announcing = set()
         self._failed = set()
-        self._role = seat.first_role
+        self._role = slot.first_role
 
     # Asked from everywhere.
 
@@ -90,7 +90,7 @@ class Guard:
     def role(self):
         """What this process shall be now; what it was, if nobody says."""
         roles = self.roles()
-        place = roles.seats.get(self.seat.leader) if roles else None
+        place = roles.slots.get(self.slot.leader) if roles else None
         if place:
             self._role = place.role
         return self._role
@@ -98,26 +98,26 @@ class Guard:
     def started_by_switch(self):
         """Whether a switch started this process, not the boot of the machine or an operator."""
         roles = self.roles()
-        place = roles.seats.get(self.seat.leader) if roles else None
-        return place.origin == "switch" if place else self.seat.first_role == "standby"
+        place = roles.slots.get(self.slot.leader) if roles else None
+        return place.origin == "switch" if place else self.slot.first_role == "standby"
 
     def beside_others(self):
         """Whether there is another process, or will be."""
         roles = self.roles()
-        return roles is not None and len(roles.seats) > 1
+        return roles is not None and len(roles.slots) > 1
 
     def _rivals(self):
         """The other processes that take jobs: not those that only finish what they have."""
         roles = self.roles()
-        seats = roles.seats.items() if roles else ()
-        return [leader for leader, place in seats if leader != self.seat.leader and place.role != "closed"]
+        slots = roles.slots.items() if roles else ()
+        return [leader for leader, place in slots if leader != self.slot.leader and place.role != "closed"]
 
     def _rivals_reports(self):
         return [report for report in map(self.others.report, self._rivals()) if report]
 
     def _other_reports(self):
         roles = self.roles()
-        others = [leader for leader in roles.seats if leader != self.seat.leader] if roles else []
+        others = [leader for leader in roles.slots if leader != self.slot.leader] if roles else []
         return [report for report in map(self.others.report, others) if report]
 
     def is_level(self, address):
@@ -155,7 +155,7 @@ class Guard:
 
     def begin(self):
         """Start looking."""
-        self.duties.note_configuration()
+        self.singletons.note_configuration()
         self._tick()
 
     def _tick(self):
@@ -174,18 +174,18 @@ class Guard:
         if self.overlap:
             # Salt does everything by itself, and nobody runs beside it.
             self.announced = True
-            if self.places.sock_dir:
-                self.attempt("show the default places", self.places.show)
+            if self.paths.sock_dir:
+                self.attempt("show the default paths", self.paths.show)
         else:
-            self.duties.follow(role, roles, time.monotonic())
+            self.singletons.follow(role, roles, time.monotonic())
             self.gate.look_again()
             addresses = {minion.opts.get("master_uri"): name for name, minion in self.named_minions().items()}
             self.subscriptions.look(addresses, bool(self.jobs.starting), self._rivals_reports())
             self._announce(roles)
         if self.inherited and self.jobs.all_known():
             self.inherited = False
-            self.attempt("leave the default places to others", self.places.let_go)
-        if roles and (not roles.provers or self.seat.leader in roles.provers):
+            self.attempt("leave the default paths to others", self.paths.let_go)
+        if roles and (not roles.provers or self.slot.leader in roles.provers):
             self.proofs.demand(roles.prove, self.peer_names(), self.named_minions())
 
     # Jobs.
@@ -253,7 +253,7 @@ class Guard:
         if self.announced or self.overlap or not self.started_by_switch():
             return False
         roles = self.roles()
-        if roles and self.seat.leader in roles.announce:
+        if roles and self.slot.leader in roles.announce:
             return False
         if minion not in self.silent:
             self.silent.append(minion)
@@ -264,7 +264,7 @@ class Guard:
             return
         if not self.started_by_switch():
             self.announced = True
-        elif roles and self.seat.leader in roles.announce:
+        elif roles and self.slot.leader in roles.announce:
             for minion in self.silent:
                 if id(minion) not in self._announcing:
                     self._announcing.add(id(minion))
@@ -314,7 +314,7 @@ class Guard:
                 "caught_up": self.is_level(address), "unheard": self.gate.unheard(address, self._other_reports())})
         self.report_file.write({
             "wrapped": sorted(self.originals), "overlap": self.overlap or self.bypassed,
-            "serial": roles.serial if roles else 0, "role": self._role, "duties": bool(self.overlap) or self.duties.reported,
+            "serial": roles.serial if roles else 0, "role": self._role, "singletons": bool(self.overlap) or self.singletons.reported,
             "announced": self.announced, "prove": self.proofs.finished, "jobs": self.jobs.alive(),
             "held": len(self.gate.held), "returning": self.jobs.returning, "peers": peers,
             # After the jobs: what one of them queues as it ends is in one of the two.
@@ -323,5 +323,5 @@ class Guard:
 
     def end(self):
         """The process ends in good order: leave no traces that lead nowhere."""
-        if self.acts() and (self.duties.held or self.overlap) and self.places.sock_dir:
-            self.attempt("leave the default places", self.places.hide)
+        if self.acts() and (self.singletons.held or self.overlap) and self.paths.sock_dir:
+            self.attempt("leave the default paths", self.paths.hide)

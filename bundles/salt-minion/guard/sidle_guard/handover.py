@@ -1,4 +1,4 @@
-"""What a process without duties leaves to the next one: schedule and beacons, with their counters.
+"""What a process without singletons leaves to the next one: schedule and beacons, with their counters.
 
 Salt keeps the counters of its schedule in memory only, between the lines of its configuration:
 keys that begin with `_`, and some that it adds to a job while it runs it. Without them every

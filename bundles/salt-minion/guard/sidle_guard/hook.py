@@ -4,14 +4,14 @@ import sys
 from importlib.machinery import PathFinder
 
 
-def install(seat):
+def install(slot):
     """Watch for Salt's modules; each is handed over once it is complete."""
-    from . import places, wraps
+    from . import paths, wraps
 
-    own_places = places.Places(seat)
+    own_paths = paths.Paths(slot)
     sys.meta_path.insert(0, _Watcher({
-        "salt.config": lambda module: places.wrap_config(module, own_places),
-        "salt.minion": lambda module: wraps.wrap_manager(module, seat, own_places),
+        "salt.config": lambda module: paths.wrap_config(module, own_paths),
+        "salt.minion": lambda module: wraps.wrap_manager(module, slot, own_paths),
     }))
 
 

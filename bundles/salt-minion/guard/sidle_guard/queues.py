@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from .seat import seconds_since_boot, start_time
+from .slot import seconds_since_boot, start_time
 
 log = logging.getLogger(__name__)
 NONE, ONE, BY_MASTER = "none", "one for all masters", "one for each master"
@@ -56,8 +56,8 @@ class Queues:
 
     def __init__(self, guard):
         self.guard = guard
-        # One that never had the duties has queued nothing: what lies in its queues is of another time.
-        self.had_duties = False
+        # One that never had the singletons has queued nothing: what lies in its queues is of another time.
+        self.had_singletons = False
         self._layout = None
         # What the processes before this one have reported; None: not looked at yet, or done with.
         self._former = None
@@ -86,21 +86,21 @@ class Queues:
         return [os.path.join(opts["cachedir"], name) for name in NAMES] if self.layout == ONE else []
 
     def directories(self):
-        """Those that this process pops when it has the duties."""
+        """Those that this process pops when it has the singletons."""
         return sorted({directory for minion in self.guard.minions() for directory in self.of(minion.opts)})
 
     def note(self, opts):
-        """Before the first minion object of this process: what waits already, in all places."""
+        """Before the first minion object of this process: what waits already, in all paths."""
         if self._found is None:
-            places = [opts["cachedir"], *glob.glob(os.path.join(glob.escape(opts["cachedir"]), "queues", "*"))]
-            self._found = set(waiting([os.path.join(place, name) for place in places for name in NAMES], lambda path: True))
+            paths = [opts["cachedir"], *glob.glob(os.path.join(glob.escape(opts["cachedir"]), "queues", "*"))]
+            self._found = set(waiting([os.path.join(place, name) for place in paths for name in NAMES], lambda path: True))
 
     # Who.
 
     def _others(self):
         """The reports of other processes that can be waited for."""
         roles = self.guard.roles()
-        leaders = [leader for leader in roles.seats if leader != self.guard.seat.leader] if roles else []
+        leaders = [leader for leader in roles.slots if leader != self.guard.slot.leader] if roles else []
         now = seconds_since_boot()
         reports = filter(None, map(self.guard.others.report, leaders))
         return [report for report in reports if now - report.get("updated", 0.0) <= LONGEST_SILENCE_SECONDS]
@@ -113,16 +113,16 @@ class Queues:
         """Whether this process may pop the queues of a minion object now."""
         guard = self.guard
         role = guard.role()
-        if role == "active" and guard.duties.held:
+        if role == "active" and guard.singletons.held:
             guard.attempt("look after queued jobs", lambda: self._settle(minion))
             # First what another one still has in queues that this Salt does not read: it waits for longer, and the locks are not the same.
             return not any(report.get("queued") for report in self._others())
         # Nobody else will.
-        return role in ("draining", "closed") and self.had_duties and not self._popped_by_the_active().issuperset(self.of(minion.opts))
+        return role in ("draining", "closed") and self.had_singletons and not self._popped_by_the_active().issuperset(self.of(minion.opts))
 
     def left(self):
         """How many jobs wait that nobody else will pop."""
-        if not self.had_duties or not self.guard.beside_others():
+        if not self.had_singletons or not self.guard.beside_others():
             return 0
         directories = set(self.directories()) - self._popped_by_the_active()
         return len(waiting(sorted(directories), lambda path: self._age(path) < LONGEST_POP_SECONDS))
@@ -146,7 +146,7 @@ class Queues:
         roles = self.guard.roles()
         if roles is None:
             return self.guard.started_by_switch()
-        return any(leader != self.guard.seat.leader and start_time(leader) is not None for leader in roles.seats)
+        return any(leader != self.guard.slot.leader and start_time(leader) is not None for leader in roles.slots)
 
     @contextlib.contextmanager
     def locks_kept(self):
@@ -168,9 +168,9 @@ class Queues:
             os.remove = remove
 
     def care(self):
-        """Remove what a process that was killed has left in these queues, and others wait for. By the holder of the duties, now and then."""
-        places = {os.path.dirname(directory) for directory in self.directories()}
-        locks = [path for place in places for path in glob.glob(os.path.join(glob.escape(place), f"*{LOCK}"))]
+        """Remove what a process that was killed has left in these queues, and others wait for. By the holder of the singletons, now and then."""
+        paths = {os.path.dirname(directory) for directory in self.directories()}
+        locks = [path for place in paths for path in glob.glob(os.path.join(glob.escape(place), f"*{LOCK}"))]
         for path in locks:
             if self._age(path) >= LONGEST_LOCK_SECONDS:
                 log.warning("sidle-guard: removing %s: it was left by a process that is gone", path)
@@ -184,16 +184,16 @@ class Queues:
     # What is left of others.
 
     def take_up(self):
-        """This process has the duties from now on."""
-        first, self.had_duties = not self.had_duties, True
+        """This process has the singletons from now on."""
+        first, self.had_singletons = not self.had_singletons, True
         if not first:
             self._settled.clear()
         guard = self.guard
         self._former = []
-        seats = guard.seat.path("seats")
-        for name in os.listdir(seats) if os.path.isdir(seats) else ():
-            if name.endswith(".json") and name != f"{guard.seat.leader}.json":
-                with contextlib.suppress(OSError, ValueError), open(os.path.join(seats, name), encoding="utf-8") as file:
+        slots = guard.slot.path("slots")
+        for name in os.listdir(slots) if os.path.isdir(slots) else ():
+            if name.endswith(".json") and name != f"{guard.slot.leader}.json":
+                with contextlib.suppress(OSError, ValueError), open(os.path.join(slots, name), encoding="utf-8") as file:
                     report = json.load(file)
                     if "queue_layout" in report:
                         self._former.append(report)

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 
-from .seat import replace_file, seconds_since_boot, start_time
+from .slot import replace_file, seconds_since_boot, start_time
 
 log = logging.getLogger(__name__)
 SCHEMA = 1
@@ -13,14 +13,14 @@ LONGEST_SILENCE_SECONDS = 1.0
 
 
 class ReportFile:
-    """Writes this seat's report, when something in it has changed or it would get stale."""
+    """Writes this slot's report, when something in it has changed or it would get stale."""
 
-    def __init__(self, seat):
-        self.path = seat.path("seats", f"{seat.leader}.json")
+    def __init__(self, slot):
+        self.path = slot.path("slots", f"{slot.leader}.json")
         self._last = None
         self._written = 0.0
         self._failing = False
-        self.fixed = {"schema": SCHEMA, "leader": seat.leader, "pid": os.getpid(),
+        self.fixed = {"schema": SCHEMA, "leader": slot.leader, "pid": os.getpid(),
                       "start_time": start_time(os.getpid())}
 
     def forget(self):
@@ -47,15 +47,15 @@ class ReportFile:
 
 
 class Others:
-    """The reports of the other seats, read again when they were replaced."""
+    """The reports of the other slots, read again when they were replaced."""
 
-    def __init__(self, seat):
-        self.seat = seat
+    def __init__(self, slot):
+        self.slot = slot
         self._read = {}
 
     def report(self, leader):
-        """The newest report of a seat; None: it has none that could be read."""
-        path = self.seat.path("seats", f"{leader}.json")
+        """The newest report of a slot; None: it has none that could be read."""
+        path = self.slot.path("slots", f"{leader}.json")
         try:
             found = os.stat(path)
             signature = (found.st_ino, found.st_mtime_ns)
@@ -68,8 +68,8 @@ class Others:
             return None
 
     def has_given_up(self, leader, serial):
-        """Whether a seat has no duties any more since that content of the roles, or no process."""
+        """Whether a slot has no singletons any more since that content of the roles, or no process."""
         if start_time(leader) is None:
             return True
         report = self.report(leader)
-        return bool(report) and report.get("duties") is False and report.get("serial", -1) >= serial
+        return bool(report) and report.get("singletons") is False and report.get("serial", -1) >= serial

@@ -1,9 +1,9 @@
-"""What the supervisor wants of each seat: the gate's `roles` file."""
+"""What the supervisor wants of each slot: the gate's `roles` file."""
 
 import os
 from typing import NamedTuple
 
-from .seat import ROLES
+from .slot import ROLES
 
 HEADER = "sidle-gate 1"
 # A roles file has a few lines; a bigger one is not ours.
@@ -11,7 +11,7 @@ LARGEST_BYTES = 65536
 
 
 class Place(NamedTuple):
-    """What one seat shall be, and how its process was started."""
+    """What one slot shall be, and how its process was started."""
 
     role: str
     origin: str
@@ -21,7 +21,7 @@ class Roles(NamedTuple):
     """One content of the file."""
 
     serial: int
-    seats: dict
+    slots: dict
     announce: frozenset
     prove: int
     # Who alone is to prove; empty: every process.
@@ -33,14 +33,14 @@ def parse(text):
     lines = text.split("\n")
     if lines[0] != HEADER:
         raise ValueError(f"cannot read roles: the first line is not {HEADER!r}")
-    serial, prove, seats, announce, provers = 0, 0, {}, set(), set()
+    serial, prove, slots, announce, provers = 0, 0, {}, set(), set()
     for line in lines[1:]:
         match line.split(" "):
             case ["serial", number]:
                 serial = int(number)
-            case ["seat", leader, role, origin] if role in ROLES:
-                seats[int(leader)] = Place(role, origin)
-            case ["seat", *_]:
+            case ["slot", leader, role, origin] if role in ROLES:
+                slots[int(leader)] = Place(role, origin)
+            case ["slot", *_]:
                 raise ValueError(f"cannot read roles: {line!r}")
             case ["announce", leader]:
                 announce.add(int(leader))
@@ -50,7 +50,7 @@ def parse(text):
                 provers.add(int(leader))
             case _:
                 pass  # A later supervisor may say more.
-    return Roles(serial, seats, frozenset(announce), prove, frozenset(provers))
+    return Roles(serial, slots, frozenset(announce), prove, frozenset(provers))
 
 
 class RolesFile:

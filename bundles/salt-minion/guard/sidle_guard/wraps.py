@@ -28,7 +28,7 @@ class RoundTheGate(Exception):
     """A job's process was about to start without having been judged, beside another minion: it is another process's job."""
 
 
-def wrap_manager(module, seat, places):
+def wrap_manager(module, slot, paths):
     """Let the guard begin where Salt's main does: in `MinionManager.tune_in`, before it has any minion."""
     manager_class = module.MinionManager
     original = manager_class.tune_in
@@ -42,11 +42,11 @@ def wrap_manager(module, seat, places):
                 # Salt begins again in the same process, after it has lost all masters.
                 guard.manager = self
             else:
-                guard = arm(self, seat, places)
+                guard = arm(self, slot, paths)
                 armed.append(guard)
         except Exception:
             log.exception("sidle-guard: cannot arm this minion")
-        if (guard is None or guard.overlap) and (guard.role() if guard else seat.first_role) != "active":
+        if (guard is None or guard.overlap) and (guard.role() if guard else slot.first_role) != "active":
             # Unguarded, it would run every job a second time.
             log.critical("sidle-guard: this minion cannot run beside another: %s", guard.overlap if guard else "see above")
             sys.exit(1)
@@ -55,10 +55,10 @@ def wrap_manager(module, seat, places):
     manager_class.tune_in = tune_in
 
 
-def arm(manager, seat, places):
+def arm(manager, slot, paths):
     """Wrap everything, or nothing; then begin. Gives the guard."""
-    guard = Guard(manager, seat, places)
-    if places.sock_dir is None and not guard.overlap:
+    guard = Guard(manager, slot, paths)
+    if paths.sock_dir is None and not guard.overlap:
         guard.overlap = "the configuration was not read by salt.config.minion_config"
     if type(manager)._create_minion_object is not sys.modules["salt.minion"].MinionManager._create_minion_object:
         guard.overlap = guard.overlap or f"{type(manager).__name__} makes minions of another kind"
@@ -233,17 +233,17 @@ class _Wrapper:
 
             if guard.acts():
                 # A thread (multiprocessing: False): its minion object is everybody's.
-                damage.wait(guard.seat)
+                damage.wait(guard.slot)
                 return start()
-            return damage.run(guard.seat, minion, data, start)
+            return damage.run(guard.slot, minion, data, start)
 
         return target
 
     def _handle_func(self, original):
-        seat = self.guard.seat
+        slot = self.guard.slot
 
         def handle_func(self, *arguments, **options):
-            damage.wait(seat)
+            damage.wait(slot)
             return original(self, *arguments, **options)
 
         return handle_func
@@ -300,7 +300,7 @@ class _Wrapper:
 
         return at_boot_only
 
-    # Duties.
+    # Singletons.
 
     def _pop_queue(self, original):
         guard = self.guard
@@ -308,7 +308,7 @@ class _Wrapper:
         def pop_queue(self, *arguments, **options):
             if guard.acts():
                 pops = guard.attempt("decide on the queues", lambda: guard.queues.pops(self))
-                if not (guard.duties.due if pops is None else pops):
+                if not (guard.singletons.due if pops is None else pops):
                     return None
             return original(self, *arguments, **options)
 
@@ -320,9 +320,9 @@ class _Wrapper:
         def process_schedule(minion, loop_interval):
             if not guard.acts():
                 return original(minion, loop_interval)
-            if guard.duties.due:
+            if guard.singletons.due:
                 loop_interval = original(minion, loop_interval)
-                guard.duties.keep_counters()
+                guard.singletons.keep_counters()
             return loop_interval
 
         return process_schedule
@@ -331,7 +331,7 @@ class _Wrapper:
         guard = self.guard
 
         def process_beacons(self, functions):
-            return original(self, functions) if not guard.acts() or guard.duties.due else []
+            return original(self, functions) if not guard.acts() or guard.singletons.due else []
 
         return process_beacons
 
@@ -341,10 +341,10 @@ class _Wrapper:
         def persist(self):
             if not guard.acts():
                 return original(self)
-            if not guard.duties.held:
-                return None  # The one with the duties does it: it gets the same commands.
+            if not guard.singletons.held:
+                return None  # The one with the singletons does it: it gets the same commands.
             original(self)
-            guard.duties.known_schedule = set(self.opts.get("schedule") or ())
+            guard.singletons.known_schedule = set(self.opts.get("schedule") or ())
             return None
 
         return persist
@@ -355,7 +355,7 @@ class _Wrapper:
         def start_engines(opts, *arguments, **options):
             if not guard.acts() or opts.get("__role") != "minion":
                 return original(opts, *arguments, **options)
-            return guard.duties.start_engines(opts, *arguments, **options)
+            return guard.singletons.start_engines(opts, *arguments, **options)
 
         return start_engines
 

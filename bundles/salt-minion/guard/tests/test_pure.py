@@ -24,12 +24,12 @@ from sidle_guard import (  # noqa: E402
     joblog,
     jobs,
     masters,
-    places,
+    paths,
     proof,
     quiet,
     report,
     roles,
-    seat,
+    slot,
 )
 from sidle_guard.decision import CLAIM, DROP, WAIT, decide, missed  # noqa: E402
 
@@ -54,14 +54,14 @@ class DamageTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
-        self.seat = seat.Seat(self.folder.name, 1, "active")
+        self.slot = slot.Slot(self.folder.name, 1, "active")
         self.minion = self.Minion()
         self.data = {"jid": "1", "fun": "test.ping", "arg": []}
         self.starts = 0
 
     def mending(self, seconds):
-        with open(self.seat.path("mending"), "w", encoding="utf-8") as file:
-            file.write(str(seat.seconds_since_boot() + seconds))
+        with open(self.slot.path("mending"), "w", encoding="utf-8") as file:
+            file.write(str(slot.seconds_since_boot() + seconds))
 
     def run_job(self, fails, then=lambda: None):
         def start():
@@ -72,7 +72,7 @@ class DamageTest(unittest.TestCase):
             self.minion._execute_job_function()
             self.minion._return_pub({"return": True})
 
-        return damage.run(self.seat, self.minion, self.data, start)
+        return damage.run(self.slot, self.minion, self.data, start)
 
     def test_a_whole_tree_costs_nothing(self):
         self.run_job(0)
@@ -80,10 +80,10 @@ class DamageTest(unittest.TestCase):
 
     def test_a_job_waits_while_the_tree_is_mended_and_not_for_a_word_that_is_old(self):
         self.mending(0.3)
-        self.assertFalse(damage.is_mended(self.seat))
-        self.assertTrue(damage.wait(self.seat))
-        self.assertTrue(damage.is_mended(self.seat))
-        self.assertFalse(damage.wait(self.seat))
+        self.assertFalse(damage.is_mended(self.slot))
+        self.assertTrue(damage.wait(self.slot))
+        self.assertTrue(damage.is_mended(self.slot))
+        self.assertFalse(damage.wait(self.slot))
 
     def test_a_job_that_failed_before_its_function_is_tried_again_once_it_is_mended(self):
         self.run_job(1, lambda: self.mending(0.2))
@@ -104,19 +104,19 @@ class DamageTest(unittest.TestCase):
 
         self.mending(-1)
         with self.assertRaises(ImportError):
-            damage.run(self.seat, self.minion, self.data, start)
+            damage.run(self.slot, self.minion, self.data, start)
         self.assertEqual((self.starts, self.minion.answers), (1, []))
 
 
 class RolesTest(unittest.TestCase):
     """What the supervisor writes is understood, and nothing else is believed."""
 
-    TEXT = "sidle-gate 1\nserial 42\nseat 1234 draining boot\nseat 1300 active switch\nannounce 1300\nprove 17\n"
+    TEXT = "sidle-gate 1\nserial 42\nslot 1234 draining boot\nslot 1300 active switch\nannounce 1300\nprove 17\n"
 
     def test_reads_what_the_protocol_says(self):
         found = roles.parse(self.TEXT)
         self.assertEqual((found.serial, found.prove, found.announce), (42, 17, {1300}))
-        self.assertEqual(found.seats, {1234: ("draining", "boot"), 1300: ("active", "switch")})
+        self.assertEqual(found.slots, {1234: ("draining", "boot"), 1300: ("active", "switch")})
 
     def test_one_process_alone_may_be_asked_to_prove(self):
         self.assertEqual(roles.parse("sidle-gate 1\nprove 3\n").provers, frozenset())
@@ -126,8 +126,8 @@ class RolesTest(unittest.TestCase):
         self.assertEqual(roles.parse(self.TEXT + "weather fine today\n\n"), roles.parse(self.TEXT))
 
     def test_another_protocol_or_role_is_refused(self):
-        for text in ("", "sidle-gate 2\nserial 1\n", "sidle-gate 1\nseat 5 lazy boot\n",
-                     "sidle-gate 1\nseat x active boot\n", "sidle-gate 1\nserial many\n"):
+        for text in ("", "sidle-gate 2\nserial 1\n", "sidle-gate 1\nslot 5 lazy boot\n",
+                     "sidle-gate 1\nslot x active boot\n", "sidle-gate 1\nserial many\n"):
             with self.assertRaises(ValueError):
                 roles.parse(text)
 
@@ -135,13 +135,13 @@ class RolesTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = roles.RolesFile(os.path.join(folder, "roles"))
             self.assertIsNone(file.read())
-            seat.replace_file(file.path, self.TEXT)
+            slot.replace_file(file.path, self.TEXT)
             self.assertEqual(file.read().serial, 42)
-            seat.replace_file(file.path, "nonsense")
+            slot.replace_file(file.path, "nonsense")
             self.assertEqual(file.read().serial, 42)
             os.unlink(file.path)
             self.assertEqual(file.read().serial, 42)
-            seat.replace_file(file.path, self.TEXT.replace("42", "43"))
+            slot.replace_file(file.path, self.TEXT.replace("42", "43"))
             self.assertEqual(file.read().serial, 43)
 
 
@@ -166,7 +166,7 @@ class ClaimsTest(unittest.TestCase):
 
     def clean(self, folder, after):
         """The claims that are left by a cleaner so many seconds from now, whatever the time of day."""
-        now = seat.seconds_since_boot()
+        now = slot.seconds_since_boot()
         with unittest.mock.patch.object(claims, "seconds_since_boot", lambda: now + after):
             claims.Claims(folder).clean()
         return sorted(os.listdir(folder))
@@ -664,11 +664,11 @@ class EventsTest(unittest.TestCase):
     """Commands that come over the bus."""
 
     def touched(self, schedule):
-        class Duties:
+        class Singletons:
             touched_schedule, touched_beacons, held, owes_schedule_file = set(), set(), False, False
 
         class Guard:
-            duties = Duties()
+            singletons = Singletons()
             schedule = staticmethod(lambda: schedule)
             minions = staticmethod(list)
             beside_others = staticmethod(lambda: False)
@@ -676,13 +676,13 @@ class EventsTest(unittest.TestCase):
         load = {"func": "add", "schedule": {"a": {}}, "name": "a", "persist": True}
         with unittest.mock.patch.object(events, "_unpack", lambda package: load):
             events.forward(Guard, b"manage_schedule\n\n")
-        return Guard.duties
+        return Guard.singletons
 
-    def test_a_refresh_that_comes_before_there_is_anything_to_refresh_is_followed_with_the_duties(self):
+    def test_a_refresh_that_comes_before_there_is_anything_to_refresh_is_followed_with_the_singletons(self):
         followed = []
 
         class Guard:
-            duties = unittest.mock.Mock(held=False, missed={})
+            singletons = unittest.mock.Mock(held=False, missed={})
             manager = "manager"
             connected = ()
             minions = staticmethod(lambda: Guard.connected)
@@ -698,7 +698,7 @@ class EventsTest(unittest.TestCase):
                 events.forward(Guard, b"pillar_refresh\n\nx")
 
         for connected, held, expected in ((["minion"], False, []), ([], True, []), ([], False, [b"pillar_refresh\n\nx", b"grains_refresh\n\ny"])):
-            Guard.connected, Guard.duties.held = connected, held
+            Guard.connected, Guard.singletons.held = connected, held
             del followed[:]
             come()
             events.catch_up(Guard)
@@ -727,32 +727,32 @@ class EventsTest(unittest.TestCase):
         self.assertEqual((followed.touched_schedule, followed.owes_schedule_file), ({"a"}, True))
 
 
-class SeatTest(unittest.TestCase):
+class SlotTest(unittest.TestCase):
     """The environment and the report."""
 
     def test_the_environment_is_emptied(self):
         environment = {"SIDLE_GATE": "/g", "SIDLE_LEADER": "5", "SIDLE_ROLE": "standby", "PATH": "/bin"}
-        self.assertEqual(seat.Seat.taken_from(environment), ("/g", 5, "standby"))
+        self.assertEqual(slot.Slot.taken_from(environment), ("/g", 5, "standby"))
         self.assertEqual(environment, {"PATH": "/bin"})
-        self.assertEqual(seat.Seat.taken_from({"SIDLE_GATE": "/g", "SIDLE_LEADER": "5"}).first_role, "active")
+        self.assertEqual(slot.Slot.taken_from({"SIDLE_GATE": "/g", "SIDLE_LEADER": "5"}).first_role, "active")
 
     def test_the_start_time_is_the_kernels(self):
-        self.assertIsNone(seat.start_time(2 ** 30))
-        self.assertGreater(seat.start_time(os.getpid()), 0)
+        self.assertIsNone(slot.start_time(2 ** 30))
+        self.assertGreater(slot.start_time(os.getpid()), 0)
         ended = subprocess.Popen(["true"])
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
-        self.assertIsNone(seat.start_time(ended.pid), "a process that its parent has not waited for")
+        self.assertIsNone(slot.start_time(ended.pid), "a process that its parent has not waited for")
         ended.wait()
 
     def test_given_up_means_said_so_or_gone(self):
         with tempfile.TemporaryDirectory() as folder:
-            place = seat.Seat(folder, os.getpid(), "active")
+            place = slot.Slot(folder, os.getpid(), "active")
             others = report.Others(place)
             self.assertTrue(others.has_given_up(2 ** 30, 5))
             self.assertFalse(others.has_given_up(os.getpid(), 5))
-            os.mkdir(os.path.join(folder, "seats"))
-            for content, given_up in (({"duties": True, "serial": 5}, False), ({"duties": False, "serial": 4}, False),
-                                      ({"duties": False, "serial": 5}, True)):
+            os.mkdir(os.path.join(folder, "slots"))
+            for content, given_up in (({"singletons": True, "serial": 5}, False), ({"singletons": False, "serial": 4}, False),
+                                      ({"singletons": False, "serial": 5}, True)):
                 report.ReportFile(place).write(content, False)
                 self.assertEqual(others.has_given_up(os.getpid(), 5), given_up)
 
@@ -772,7 +772,7 @@ class SeatTest(unittest.TestCase):
     def test_what_two_processes_of_one_minion_would_do_twice_or_fight_for_refuses_the_overlap(self):
         def refusal(**options):
             with tempfile.TemporaryDirectory() as folder:
-                place = places.Places(seat.Seat(os.path.join(folder, "gate"), os.getpid(), "active"))
+                place = paths.Paths(slot.Slot(os.path.join(folder, "gate"), os.getpid(), "active"))
                 opts = {"sock_dir": os.path.join(folder, "sockets"), "id": "a", "__role": "minion", **options}
                 with unittest.mock.patch.object(sys, "argv", ["salt-minion"]):
                     place.move(opts)
@@ -790,7 +790,7 @@ class SeatTest(unittest.TestCase):
             opts = {"sock_dir": os.path.join(folder, "sockets"), "id": "a", "__role": "minion", "user": "root"}
 
             def moved(leader, words):
-                place = places.Places(seat.Seat(os.path.join(folder, "gate"), leader, "active"))
+                place = paths.Paths(slot.Slot(os.path.join(folder, "gate"), leader, "active"))
                 with unittest.mock.patch.object(sys, "argv", words):
                     place.move(dict(opts))
                     own = place.own("something")
@@ -809,7 +809,7 @@ class SeatTest(unittest.TestCase):
 
     def test_the_pid_file_argument_is_the_guards(self):
         for words in (["salt-minion", "--pid-file", "/p", "-d"], ["salt-minion", "--pid-file=/p", "-d"]):
-            self.assertEqual(places._take_pidfile_argument(words), "/p")
+            self.assertEqual(paths._take_pidfile_argument(words), "/p")
             self.assertEqual(words, ["salt-minion", "-d"])
 
 
@@ -827,16 +827,16 @@ class PlacesTest(unittest.TestCase):
         os.makedirs(gate_folder, exist_ok=True)
         with open(os.path.join(gate_folder, "roles"), "w", encoding="utf-8") as file:
             file.write("\n".join(["sidle-gate 1", "serial 1", *line, ""]))
-        place = places.Places(seat.Seat(gate_folder, 7, role))
+        place = paths.Paths(slot.Slot(gate_folder, 7, role))
         opts = {"id": "m", "sock_dir": os.path.join(self.folder, "s"), "pidfile": os.path.join(self.folder, "p"),
                 "conf_file": os.path.join(self.folder, "minion"), "random_startup_delay": 300, **more}
         place.move(opts)
         return opts, place.refused
 
     def test_only_a_boot_waits_for_the_sake_of_the_masters(self):
-        for role, line, delay in (("active", [], 300), ("active", ["seat 7 active boot"], 300),
-                                  ("active", ["seat 7 active switch"], 0), ("standby", [], 0),
-                                  ("standby", ["seat 7 active boot"], 300)):
+        for role, line, delay in (("active", [], 300), ("active", ["slot 7 active boot"], 300),
+                                  ("active", ["slot 7 active switch"], 0), ("standby", [], 0),
+                                  ("standby", ["slot 7 active boot"], 300)):
             with self.subTest(role=role, line=line):
                 self.assertEqual(self.moved(role, line)[0]["random_startup_delay"], delay)
 

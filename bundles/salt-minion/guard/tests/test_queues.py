@@ -11,7 +11,7 @@ import unittest.mock
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from sidle_guard import duties, queues, report, roles, seat, wraps  # noqa: E402
+from sidle_guard import singletons, queues, report, roles, slot, wraps  # noqa: E402
 
 
 class QueuesTest(unittest.TestCase):
@@ -30,19 +30,19 @@ class QueuesTest(unittest.TestCase):
         """As much of one as the queues look at."""
 
         def __init__(self, gate_directory, leader, salt):
-            self.seat = seat.Seat(gate_directory, leader, "active")
+            self.slot = slot.Slot(gate_directory, leader, "active")
             self.salt = salt
-            self.others = report.Others(self.seat)
-            self.is_role, self.seats, self.by_switch = "active", {}, True
-            self.duties = unittest.mock.Mock(held=True)
+            self.others = report.Others(self.slot)
+            self.is_role, self.slots, self.by_switch = "active", {}, True
+            self.singletons = unittest.mock.Mock(held=True)
             self.queues = queues.Queues(self)
-            self.report_file = report.ReportFile(self.seat)
+            self.report_file = report.ReportFile(self.slot)
 
         def role(self):
             return self.is_role
 
         def roles(self):
-            return roles.Roles(1, self.seats, frozenset(), 0)
+            return roles.Roles(1, self.slots, frozenset(), 0)
 
         def minions(self):
             return [self.salt]
@@ -51,7 +51,7 @@ class QueuesTest(unittest.TestCase):
             return self.by_switch
 
         def beside_others(self):
-            return len(self.seats) > 1
+            return len(self.slots) > 1
 
         def attempt(self, _what, act):
             return act()
@@ -70,7 +70,7 @@ class QueuesTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.cache, self.gate = os.path.join(folder.name, "cache"), os.path.join(folder.name, "gate")
-        os.makedirs(os.path.join(self.gate, "seats"))
+        os.makedirs(os.path.join(self.gate, "slots"))
         modules = unittest.mock.patch.dict(sys.modules)
         modules.start()
         self.addCleanup(modules.stop)
@@ -96,8 +96,8 @@ class QueuesTest(unittest.TestCase):
         """Both get these roles, and have reported."""
         for guard, role in zip((old, new), roles_of, strict=True):
             guard.is_role = role
-            guard.duties.held = role == "active"
-            old.seats = new.seats = {guard.seat.leader: None for guard in (old, new)}
+            guard.singletons.held = role == "active"
+            old.slots = new.slots = {guard.slot.leader: None for guard in (old, new)}
         for guard in (old, new, old, new):
             guard.say()
 
@@ -113,7 +113,7 @@ class QueuesTest(unittest.TestCase):
         sys.modules["salt.utils.state"] = unittest.mock.Mock(job_queue_dir=None)
         self.assertEqual(queues.layout(self.Salt), queues.BY_MASTER)
 
-    def test_a_process_without_duties_goes_on_with_what_only_it_reads_and_the_new_one_waits_for_it(self):
+    def test_a_process_without_singletons_goes_on_with_what_only_it_reads_and_the_new_one_waits_for_it(self):
         old, new = self.pair(queues.ONE, queues.BY_MASTER)
         waits = self.put("state_queue", "queued_1_11.p")
         new.queues.take_up()
@@ -172,7 +172,7 @@ class QueuesTest(unittest.TestCase):
         self.put("state_queue", "queued_1_11.p")
         new.queues.take_up()
         self.switch(old, new, ("draining", "active"))
-        with unittest.mock.patch.object(queues, "seconds_since_boot", lambda: seat.seconds_since_boot() + 11):
+        with unittest.mock.patch.object(queues, "seconds_since_boot", lambda: slot.seconds_since_boot() + 11):
             self.assertTrue(new.queues.pops(new.salt))
 
     def test_what_a_killed_process_has_queued_is_taken_over_and_what_it_may_have_begun_is_not(self):
@@ -194,7 +194,7 @@ class QueuesTest(unittest.TestCase):
             new.queues.take_up()
         self.assertIn("queued_2_22.p", told.output[0])
 
-    def test_what_waits_is_kept_by_one_that_has_the_duties_once_more(self):
+    def test_what_waits_is_kept_by_one_that_has_the_singletons_once_more(self):
         old, new = self.pair(queues.ONE, queues.BY_MASTER)
         waits = self.put("state_queue", "queued_1_11.p")
         old.by_switch = True
@@ -222,11 +222,11 @@ class QueuesTest(unittest.TestCase):
         _, new = self.pair(queues.ONE, queues.ONE)
         for name in ("minion_queue.lock", "queues/m/queue.lock"):
             path = self.put(os.path.dirname(name), os.path.basename(name))
-            new.seats = {self.OLD: None, self.NEW: None}
+            new.slots = {self.OLD: None, self.NEW: None}
             with self.assertRaises(OSError), new.queues.locks_kept():
                 os.remove(path)
             self.assertTrue(os.path.exists(path))
-            new.seats = {self.GONE: None, self.NEW: None}
+            new.slots = {self.GONE: None, self.NEW: None}
             with new.queues.locks_kept():
                 os.remove(path)
 
@@ -265,8 +265,8 @@ class DutiesTest(unittest.TestCase):
     def test_a_main_that_was_blocked_at_the_hand_over_fires_nothing_once_more(self):
         guard, fired = unittest.mock.Mock(), []
         guard.acts.return_value = True
-        guard.duties = duties.Duties(guard)
-        guard.duties.held = True
+        guard.singletons = singletons.Singletons(guard)
+        guard.singletons.held = True
         wrapper = wraps._Wrapper(guard)
         schedule = wrapper._process_schedule(lambda _minion, loop_interval: fired.append("schedule") or loop_interval)
         beacons = wrapper._process_beacons(lambda _minion, _functions: fired.append("beacons") or ["event"])
@@ -281,8 +281,8 @@ class DutiesTest(unittest.TestCase):
         guard, fired = unittest.mock.Mock(), []
         guard.acts.return_value = True
         guard.attempt = lambda _what, act: act()
-        guard.duties = duties.Duties(guard)
-        guard.duties.held = True
+        guard.singletons = singletons.Singletons(guard)
+        guard.singletons.held = True
         pop = wraps._Wrapper(guard)._pop_queue(lambda _minion: fired.append("pop"))
         for pops, role, expected in ((True, "draining", ["pop"]), (False, "active", []), (None, "active", ["pop"]), (None, "closed", [])):
             guard.queues.pops.return_value, guard.role.return_value = pops, role

@@ -15,7 +15,7 @@ import types
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from sidle_guard import claims, gate, guard, jobs, report, roles, seat, subscriptions  # noqa: E402
+from sidle_guard import claims, gate, guard, jobs, report, roles, slot, subscriptions  # noqa: E402
 
 STEP_SECONDS = 0.25
 # The supervisor forgets nothing: a world that has not come to rest after so long is stuck.
@@ -127,8 +127,8 @@ class Main:
         loop = types.SimpleNamespace(spawn_callback=self.callbacks.append, call_later=self._later)
         # No master's name is configured: each connected minion object is a peer.
         manager = types.SimpleNamespace(opts={"master": list(self.masters)}, io_loop=loop, minions=self.minions)
-        places = types.SimpleNamespace(refused=None, sock_dir=None, show=lambda: True, sweep=lambda _: None, loaded_signature=None)
-        made = guard.Guard(manager, seat.Seat("gate", self.leader, first_role), places)
+        paths = types.SimpleNamespace(refused=None, sock_dir=None, show=lambda: True, sweep=lambda _: None, loaded_signature=None)
+        made = guard.Guard(manager, slot.Slot("gate", self.leader, first_role), paths)
         made.originals = {"salt.minion.Minion._handle_decoded_payload": self._start, "_": None}
         made.pid, made.acts = 0, lambda: True
         made.roles_file = types.SimpleNamespace(read=lambda: self.world.roles)
@@ -138,7 +138,7 @@ class Main:
         made.job_log = types.SimpleNamespace(write=lambda *_: None)
         made.subscriptions.clock = self.world.clock.monotonic
         made.gate.log = made.jobs.log = lambda *_: None
-        made.duties = types.SimpleNamespace(follow=lambda *_: None, held=True, reported=False)
+        made.singletons = types.SimpleNamespace(follow=lambda *_: None, held=True, reported=False)
         made.proofs = types.SimpleNamespace(
             demand=lambda number, names, minions: self._prove(number, minions), proven={}, details={}, finished=0)
         made.queues = types.SimpleNamespace(left=lambda: 0, directories=list, layout=None)
@@ -251,7 +251,7 @@ class World:
         self.new = None
         self.phase, self.entered, self.ended = "before", self.clock.now, False
         self.caught_up_rule = None
-        # Seats of older processes that only finish what they have.
+        # Slots of older processes that only finish what they have.
         self.finishing = {}
 
     def report_of(self, leader):
@@ -272,10 +272,10 @@ class World:
 
     # The supervisor.
 
-    def assign(self, seats, prove=None):
-        seats = {**seats, **self.finishing}
-        content = {leader: roles.Place(role, "boot" if leader == OLD else "switch") for leader, role in seats.items()}
-        if content != self.roles.seats or prove not in (None, self.roles.prove):
+    def assign(self, slots, prove=None):
+        slots = {**slots, **self.finishing}
+        content = {leader: roles.Place(role, "boot" if leader == OLD else "switch") for leader, role in slots.items()}
+        if content != self.roles.slots or prove not in (None, self.roles.prove):
             self.roles = roles.Roles(self.roles.serial + 1, content, frozenset(), self.roles.prove if prove is None else prove)
 
     def enter(self, phase):
@@ -331,7 +331,7 @@ class World:
             self.retire(mine, theirs)
 
     def retire(self, mine, theirs):
-        if self.roles.seats[OLD].role != "closed":
+        if self.roles.slots[OLD].role != "closed":
             if not self.behind(mine, theirs):
                 self.assign({OLD: "closed", NEW: "active"})
             return

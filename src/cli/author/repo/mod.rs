@@ -8,7 +8,7 @@ mod roles;
 mod status;
 
 use super::key::KeyOpener;
-use super::which::Which;
+use super::named_release::NamedRelease;
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::member::ReleaseId;
 use crate::bundle::pack::PAYLOAD_NAME;
@@ -106,7 +106,7 @@ pub struct WithdrawArguments {
     directory: PathBuf,
     /// What to withdraw; without a platform of all platforms
     #[arg(required = true, value_name = "PACKAGE@RELEASE[/PLATFORM]")]
-    releases: Vec<Which>,
+    releases: Vec<NamedRelease>,
     /// Why: kept in the repository, shown by `status`
     #[arg(long)]
     reason: Option<String>,

@@ -19,7 +19,7 @@ fn fetch_goes_through_a_proxy_of_the_settings() {
         let path = asked.path.strip_prefix("http://repo.invalid/").unwrap();
         line.serve(asked, fs::read(root.join(path)).ok().as_deref());
     });
-    let settings = Settings {
+    let settings = DownloadSettings {
         proxy: Proxy::Through(proxy.url().parse().unwrap()),
         ..settings(vec![mirror("http://repo.invalid")])
     };

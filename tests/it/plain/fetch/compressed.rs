@@ -34,7 +34,7 @@ pub fn renew_root(repo: &RepoBuilder) {
 }
 
 /// A refresh from the first root: what came, or what went wrong.
-pub fn refresh(client: &Client, settings: &Settings, release: &Release) -> Result<MetadataFiles, String> {
+pub fn refresh(client: &Client, settings: &DownloadSettings, release: &Release) -> Result<MetadataFiles, String> {
     let floor = Floor::new(release.repo.root());
     let refreshed = client.run(settings, |fetcher| fetcher.refresh(&floor, None, release.repo.now));
     refreshed.outcome.map(|_| refreshed.files).map_err(|error| error.to_string())

@@ -341,7 +341,7 @@ fn fetch_remembers_a_payload_that_no_mirror_has_whole() {
 #[test]
 fn fetch_is_not_faster_than_its_limit() {
     let release = Release::new(16);
-    let settings = Settings { rate_limit: Some(4 << 20), ..settings(vec![release.directory()]) };
+    let settings = DownloadSettings { rate_limit: Some(4 << 20), ..settings(vec![release.directory()]) };
     let begun = Instant::now();
     let wire = Client::new().frames(&settings, &release, &release.large()[..1]).unwrap();
     // The last piece has its time after it.

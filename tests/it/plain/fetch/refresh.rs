@@ -25,7 +25,7 @@ fn spoiled(release: &Release, path: &'static str, head: &'static str, body: &'st
 }
 
 #[test]
-fn fetch_brings_what_a_keyring_judges_and_the_manifest_it_lists() {
+fn fetch_brings_what_a_trust_store_judges_and_the_manifest_it_lists() {
     let release = Release::new(1);
     let settings = settings(vec![release.directory()]);
     let package = "demo".parse().unwrap();

@@ -5,10 +5,10 @@ use sidle::failure::Class;
 use sidle::saved::SavedError;
 use sidle::switch::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM, STORIES_MAXIMUM};
 use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
-use sidle::switch::machine::{self, Course, Former, Found, SETBACKS_MAXIMUM, STEPS_MAXIMUM};
+use sidle::switch::machine::{self, Course, Former, SETBACKS_MAXIMUM, STEPS_MAXIMUM, Survivors};
+use sidle::switch::process_kind::ProcessKind;
 use sidle::switch::story::STEPS_KEPT_MAXIMUM;
 use sidle::switch::verdicts::Verdicts;
-use sidle::switch::which::Which;
 use sidle::switch::{
     Cause, Ending, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
     Side,
@@ -30,8 +30,8 @@ const LIMITS: Limits = Limits {
     pause_maximum: Duration::from_secs(300),
 };
 
-const ALIVE: Found = Found::Alive { former: true, trial: true };
-const GONE: Found = Found::Alive { former: false, trial: false };
+const ALIVE: Survivors = Survivors::Alive { former: true, trial: true };
+const GONE: Survivors = Survivors::Alive { former: false, trial: false };
 
 /// `seconds` into the test.
 fn at(seconds: i64) -> Timestamp {
@@ -40,7 +40,7 @@ fn at(seconds: i64) -> Timestamp {
 
 /// The release that is meant to serve.
 fn meant(journal: &Journal) -> Option<&Release> {
-    journal.meant_which().and_then(Which::release)
+    journal.meant_which().and_then(ProcessKind::release)
 }
 
 fn request(purpose: Purpose, to: &str) -> Request {
@@ -289,7 +289,7 @@ fn the_baseline_is_taken_while_the_old_process_answers() {
 #[test]
 fn interruptions_are_bounded() {
     let course = |setbacks, steps| Course { mode: Mode::Idle, former: Former::Apart, steps, setbacks };
-    let survivors = [ALIVE, GONE, Found::Rebooted];
+    let survivors = [ALIVE, GONE, Survivors::Rebooted];
     for phase in [Phase::Stopping, Phase::Starting, Phase::Proving, Phase::Probation] {
         for survivor in survivors {
             let often = machine::resumed(phase, survivor, course(SETBACKS_MAXIMUM, 0));
@@ -321,11 +321,11 @@ fn the_old_process_is_left_alone_until_the_target_is_checked_and_after_a_reboot_
     for mode in [Mode::Idle, Mode::Now] {
         let course = Course { mode, former: Former::Apart, steps: 0, setbacks: 0 };
         for phase in [Phase::Checking, Phase::Waiting, Phase::Freezing, Phase::Stopping] {
-            assert_eq!(machine::resumed(phase, Found::Rebooted, course), Phase::Checking);
+            assert_eq!(machine::resumed(phase, Survivors::Rebooted, course), Phase::Checking);
             assert_eq!(machine::resumed(phase, GONE, course), phase);
         }
         for phase in [Phase::Starting, Phase::Proving, Phase::Probation] {
-            assert_eq!(machine::resumed(phase, Found::Rebooted, course), Phase::Retreating);
+            assert_eq!(machine::resumed(phase, Survivors::Rebooted, course), Phase::Retreating);
         }
         assert_eq!(machine::resumed(Phase::Starting, GONE, course), Phase::Starting);
         assert_eq!(machine::resumed(Phase::Probation, ALIVE, course), Phase::Proving);

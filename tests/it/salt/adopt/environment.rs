@@ -49,18 +49,18 @@ fn what_the_unit_sets_is_carried_over_and_giving_back_waits_for_jobs_and_tells_i
     let text = fs::read_to_string(&carried).unwrap();
     assert!(text.ends_with(&format!("[Service]\n{CARRIED}")), "{text}");
 
-    let told = scene.verb("release", &["--dry-run"]).ok();
+    let told = scene.verb("unadopt", &["--dry-run"]).ok();
     assert!(told.contains("would do every job a second time") && told.contains("is missed"), "{told}");
     scene.master().publish(ID, &["test.sleep", "25"]);
     let busy = || scene.master().call(ID, &["saltutil.running"]).contains("test.sleep");
     eventually(20, "the job runs", || if busy() { Ok(()) } else { Err("not yet".to_owned()) });
-    let refused = scene.verb("release", &["--deadline", "1s"]);
+    let refused = scene.verb("unadopt", &["--deadline", "1s"]);
     assert_eq!(refused.code, Some(11), "{refused:?}");
     assert!(refused.stdout.contains("test.sleep"), "{refused:?}");
     assert!(carried.exists() && packaged.version().contains(NEW));
 
     let began = clock::since_boot();
-    let released = scene.verb("release", &[]);
+    let released = scene.verb("unadopt", &[]);
     let took = clock::since_boot().saturating_sub(began);
     let _given_back = GivenBack(scene);
     assert_eq!(released.code, Some(0), "{released:?}\n{}", packaged.logs());

@@ -40,7 +40,7 @@ impl Packaged {
 
     /// The package's minion works again, alone.
     fn give_back(&self) -> GivenBack<'_> {
-        let released = self.scene.verb("release", &[]);
+        let released = self.scene.verb("unadopt", &[]);
         let given_back = GivenBack(&self.scene);
         assert_eq!(released.code, Some(0), "{released:?}\n{}", self.logs());
         eventually(START_SECONDS, "the package's minion answers", || match self.version() {

@@ -12,7 +12,7 @@ def _report():
     """What this process's guard says of itself. The guard has taken the gate's place out of the environment."""
     gate = os.path.join(os.environ["SIDLE_ROOT"], "run/sidle/salt-minion/gate")
     try:
-        with open(os.path.join(gate, "seats", f"{_LEADER}.json"), "rb") as file:
+        with open(os.path.join(gate, "slots", f"{_LEADER}.json"), "rb") as file:
             return json.load(file)
     except (OSError, ValueError):
         return {}

@@ -6,7 +6,7 @@ use crate::os::dir::Dir;
 use crate::os::mounts::{self, Mount};
 use crate::os::{OsError, file};
 use crate::store::Store;
-use crate::store::place::{self, Hazard};
+use crate::store::location::{self, Hazard};
 use crate::store::tmpfiles::Fate;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const VOLATILE: [&str; 3] = ["tmpfs", "ramfs", "overlay"];
 
 /// Looks at the places of a package. `current`: the release that another one is about as large as.
-pub fn look(store: &Store, current: Option<&Manifest>) -> Group {
+pub fn check(store: &Store, current: Option<&Manifest>) -> Group {
     let mut group = Group::new("places");
     let layout = store.layout();
     let (package, state) = (layout.package(store.package()), layout.state());
@@ -25,7 +25,7 @@ pub fn look(store: &Store, current: Option<&Manifest>) -> Group {
             Err(error) => group.unknown(&path.display().to_string(), error, "run it as root"),
         }
     }
-    match place::of_paths(layout, &[package.clone(), state]) {
+    match location::of_paths(layout, &[package.clone(), state]) {
         Ok(hazards) => hazards.iter().for_each(|hazard| endanger(&mut group, hazard)),
         Err(error) => group.unknown("whether releases stay where they are", error, "run it as root"),
     }

@@ -1,43 +1,43 @@
 //! What the releases of an instance stood on when they were proven.
 
 use crate::saved::{self, SavedError};
-use crate::store::ground::Ground;
+use crate::store::host_fingerprint::HostFingerprint;
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The file's name in the instance's state directory.
-pub const GROUNDS_NAME: &str = "grounds";
+pub const HOST_FINGERPRINTS_NAME: &str = "host-fingerprints";
 /// Longest file read: some releases with some libraries each.
 pub const GROUNDS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
 
 const SCHEMA: u32 = 1;
 
-/// The grounds of proven releases.
+/// The fingerprints of proven releases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Grounds {
+pub struct HostFingerprints {
     schema: u32,
-    releases: BTreeMap<Release, Ground>,
+    releases: BTreeMap<Release, HostFingerprint>,
 }
 
-impl Default for Grounds {
+impl Default for HostFingerprints {
     fn default() -> Self {
         Self { schema: SCHEMA, releases: BTreeMap::new() }
     }
 }
 
-impl Grounds {
+impl HostFingerprints {
     /// What a release stood on when it was proven last; None: it was proven before that was written down.
-    pub fn of(&self, release: &Release) -> Option<&Ground> {
+    pub fn of(&self, release: &Release) -> Option<&HostFingerprint> {
         self.releases.get(release)
     }
 
     /// These with that of a release which was proven now; of others only those that `is_kept` says.
     #[must_use]
-    pub fn with(mut self, release: &Release, ground: Ground, is_kept: impl Fn(&Release) -> bool) -> Self {
+    pub fn with(mut self, release: &Release, fingerprint: HostFingerprint, is_kept: impl Fn(&Release) -> bool) -> Self {
         self.releases.retain(|release, _| is_kept(release));
-        self.releases.insert(release.clone(), ground);
+        self.releases.insert(release.clone(), fingerprint);
         self
     }
 

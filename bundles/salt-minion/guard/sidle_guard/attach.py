@@ -13,11 +13,11 @@ import sys
 import time
 import types
 
-from . import places, wraps
+from . import paths, wraps
 from .guard import Guard
 from .jobs import Job
 from .masters import configured_name
-from .seat import Seat
+from .slot import Slot
 
 log = logging.getLogger(__name__)
 # Their callbacks are bound methods of the minion objects; all others look up what they call.
@@ -38,10 +38,10 @@ def arm(gate, leader):
         return guard
     module = sys.modules["salt.minion"]
     managers = [found for found in gc.get_objects() if issubclass(type(found), module.MinionManager) and found.minions]
-    seat = Seat(gate, leader, "active")
+    slot = Slot(gate, leader, "active")
     if len(managers) != 1:
         raise RuntimeError(f"this process has {len(managers)} connected minion managers, not one")
-    guard = Guard(managers[0], seat, places.Places(seat))
+    guard = Guard(managers[0], slot, paths.Paths(slot))
     guard.overlap = _refused(guard, module)
     if not guard.overlap:
         try:
@@ -67,31 +67,31 @@ def _refused(guard, module):
     other = next((type(minion).__name__ for minion in guard.minions() if type(minion) is not module.Minion), None)
     if other:
         return f"{other} is not an ordinary minion"
-    guard.places.inherit(guard.opts)
-    return guard.places.refused
+    guard.paths.inherit(guard.opts)
+    return guard.paths.refused
 
 
 def _take_over(guard):
     """What has been so since before the guard was there."""
     guard.announced = True
     guard.bus_is_captured = guard.inherited = True
-    guard.duties.held = guard.queues.had_duties = True
-    guard.opts["sock_dir"] = guard.places.sock_dir
+    guard.singletons.held = guard.queues.had_singletons = True
+    guard.opts["sock_dir"] = guard.paths.sock_dir
     for minion in guard.minions():
         minion._sidle_master = configured_name(guard.opts, minion.opts)
-        # Its own returns must go over its own bus, wherever the default places lead.
-        minion.opts["sock_dir"] = guard.places.sock_dir
+        # Its own returns must go over its own bus, wherever the default paths lead.
+        minion.opts["sock_dir"] = guard.paths.sock_dir
         for callback, method in CAPTURED.items():
             if callback in minion.periodic_callbacks:
                 minion.periodic_callbacks[callback].callback = getattr(minion, method)
-        guard.duties.inherit_engines(minion.opts, minion.process_manager)
+        guard.singletons.inherit_engines(minion.opts, minion.process_manager)
         for process in minion.subprocess_list.processes:
             wraps.note_process(guard, minion.subprocess_list, process, known=False)
     if guard.manager.event is not None:
         for name in ("puburi", "pulluri"):
             uri = getattr(guard.manager.event, name, None)
             if isinstance(uri, str):
-                setattr(guard.manager.event, name, guard.places.own(uri))
+                setattr(guard.manager.event, name, guard.paths.own(uri))
     for found in gc.get_objects():
         kind = _pending(found)
         if kind == PAYLOAD:
@@ -143,7 +143,7 @@ def _follow_restarts(guard, module):
     def tune_in(self, *arguments, **options):
         if guard.acts():
             guard.manager, guard.opts, guard.bus_is_captured = self, self.opts, False
-            self.opts["sock_dir"] = guard.places.sock_dir
+            self.opts["sock_dir"] = guard.paths.sock_dir
         return original(self, *arguments, **options)
 
     module.MinionManager.tune_in = tune_in

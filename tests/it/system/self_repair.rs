@@ -1,6 +1,6 @@
-//! What of `plain::care` needs root or a package: see there.
+//! What of `plain::self_repair` needs root or a package: see there.
 
-use crate::plain::care::*;
+use crate::plain::self_repair::*;
 use crate::support::eventually;
 use crate::support::stage::{DEMO, SIDLE};
 use std::fs;

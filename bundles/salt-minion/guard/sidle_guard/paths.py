@@ -1,9 +1,9 @@
-"""The sockets and the pid file: of its own for each seat, and the default ones for who has the duties.
+"""The sockets and the pid file: of its own for each slot, and the default ones for who has the singletons.
 
 Two minions on one configuration would take each other's sockets and refuse each other's pid file.
-So each has a directory named by its seat below the configured `sock_dir`; its pid file lies there,
+So each has a directory named by its slot below the configured `sock_dir`; its pid file lies there,
 too, and with it Salt's process_responsibility_*.pid. What asks for the minion at the default
-places (salt-call, scripts, monitoring) finds the one with the duties there.
+paths (salt-call, scripts, monitoring) finds the one with the singletons there.
 """
 
 import hashlib
@@ -13,28 +13,28 @@ import pwd
 import shutil
 import sys
 
-from .duties import config_signature
+from .singletons import config_signature
 from .roles import RolesFile
-from .seat import start_time
+from .slot import start_time
 
 log = logging.getLogger(__name__)
 # sun_path in Linux: 108 bytes with the final zero.
 LONGEST_SOCKET_PATH = 107
-# In the directory of a seat that needs the default places for itself still.
+# In the directory of a slot that needs the default paths for itself still.
 HELD = "held"
 
 
-class Places:
-    """Where this seat's files are, and where everybody looks for them."""
+class Paths:
+    """Where this slot's files are, and where everybody looks for them."""
 
-    def __init__(self, seat):
-        self.seat = seat
+    def __init__(self, slot):
+        self.slot = slot
         self.conf_file = None
         self.sock_dir = None
         self.default_sock_dir = None
         self.default_pidfile = None
         self.sockets = ()
-        # Why this minion must stay at the default places, and so can't run beside another.
+        # Why this minion must stay at the default paths, and so can't run beside another.
         self.refused = None
         # The process that has made its directories.
         self.prepared_by = None
@@ -42,7 +42,7 @@ class Places:
         self.loaded_signature = None
 
     def move(self, opts):
-        """Change a loaded configuration to the seat's own places."""
+        """Change a loaded configuration to the slot's own paths."""
         if self.refused is not None:
             return
         self._choose(opts)
@@ -58,7 +58,7 @@ class Places:
         opts["pidfile"] = os.path.join(self.sock_dir, "minion.pid")
 
     def inherit(self, opts):
-        """Give a minion that listens at the default places a second way to its sockets, for when the first leads elsewhere."""
+        """Give a minion that listens at the default paths a second way to its sockets, for when the first leads elsewhere."""
         self._choose(opts)
         if self.refused is not None:
             return
@@ -75,13 +75,13 @@ class Places:
             self.refused = f"its sockets can't have a second name: {error}"
 
     def let_go(self):
-        """Nothing below this process looks for it at the default places any more: whoever has the duties may have them."""
+        """Nothing below this process looks for it at the default paths any more: whoever has the singletons may have them."""
         _unlink(self.own(HELD))
 
     def _held_by_another(self):
-        """Jobs that began before the guard was there return over the default places, and the sockets of another
+        """Jobs that began before the guard was there return over the default paths, and the sockets of another
         minion are no use to them: 3007's main answers nobody but its own bus."""
-        others = (name for name in _names(self.default_sock_dir) if name.isdecimal() and int(name) != self.seat.leader)
+        others = (name for name in _names(self.default_sock_dir) if name.isdecimal() and int(name) != self.slot.leader)
         return any(os.path.exists(os.path.join(self.default_sock_dir, name, HELD)) and start_time(int(name)) is not None
                    for name in others)
 
@@ -92,7 +92,7 @@ class Places:
     def _choose(self, opts):
         """Where everything is to be; or why it can't be."""
         default = opts["sock_dir"]
-        own = os.path.join(default, str(self.seat.leader))
+        own = os.path.join(default, str(self.slot.leader))
         # As in salt.transport's `_minion_hash`.
         name = hashlib.new(opts.get("hash_type") or "sha256", opts["id"].encode()).hexdigest()[:10]
         sockets = tuple(f"minion_event_{name}_{end}.ipc" for end in ("pub", "pull"))
@@ -118,15 +118,15 @@ class Places:
 
     def _started_by_switch(self):
         """Also in idle, where this process is alone from the beginning."""
-        roles = RolesFile(self.seat.path("roles")).read()
-        place = roles.seats.get(self.seat.leader) if roles else None
-        return place.origin == "switch" if place else self.seat.first_role == "standby"
+        roles = RolesFile(self.slot.path("roles")).read()
+        place = roles.slots.get(self.slot.leader) if roles else None
+        return place.origin == "switch" if place else self.slot.first_role == "standby"
 
     def _is_main(self):
         """Salt's keep-alive parent reads the configuration, too, right after it has started the main process, and jobs may:
         neither may touch what the main process has made."""
         with_parent = "--disable-keepalive" not in sys.argv
-        return (os.getppid() if with_parent else os.getpid()) == self.seat.leader
+        return (os.getppid() if with_parent else os.getpid()) == self.slot.leader
 
     def _prepare(self, user):
         """Make what only root can make, before Salt drops its rights to `user`."""
@@ -134,7 +134,7 @@ class Places:
         shutil.rmtree(self.sock_dir, ignore_errors=True)
         _unlink(self.sock_dir)
         directories = [self.default_sock_dir, self.sock_dir]
-        directories += [self.seat.path(name) for name in ("claims", "seats", "handover")]
+        directories += [self.slot.path(name) for name in ("claims", "slots", "handover")]
         owner = _owner(user)
         for directory in directories:
             try:
@@ -142,7 +142,7 @@ class Places:
                 _give(directory, owner)
             except OSError as error:
                 log.warning("sidle-guard: cannot prepare %s: %s", directory, error)
-        if owner and self.seat.first_role == "active" and self.default_pidfile:
+        if owner and self.slot.first_role == "active" and self.default_pidfile:
             # Later there is no right to make it in the directory, only to write into it.
             try:
                 with open(self.default_pidfile, "w", encoding="utf-8") as file:
@@ -152,21 +152,21 @@ class Places:
                 log.warning("sidle-guard: cannot write %s: %s", self.default_pidfile, error)
 
     def show(self):
-        """Let the default places lead to this process; gives whether all of them do."""
+        """Let the default paths lead to this process; gives whether all of them do."""
         complete = not self._held_by_another()
         for name in self.sockets if complete else ():
-            way = os.path.join(str(self.seat.leader), name)
+            way = os.path.join(str(self.slot.leader), name)
             place = os.path.join(self.default_sock_dir, name)
             if not os.path.exists(os.path.join(self.sock_dir, name)):
                 complete = False
             elif _link(place) != way:
-                temporary = os.path.join(self.default_sock_dir, f".{name}.{self.seat.leader}")
+                temporary = os.path.join(self.default_sock_dir, f".{name}.{self.slot.leader}")
                 _unlink(temporary)
                 os.symlink(way, temporary)
                 os.rename(temporary, place)
         content = f"{os.getpid()}\n"
         if self.default_pidfile and _read(self.default_pidfile) != content:
-            temporary = f"{self.default_pidfile}.{self.seat.leader}"
+            temporary = f"{self.default_pidfile}.{self.slot.leader}"
             try:
                 with open(temporary, "w", encoding="utf-8") as file:
                     file.write(content)
@@ -178,44 +178,44 @@ class Places:
         return complete
 
     def hide(self):
-        """At the end of this process: leave nothing at the default places that leads nowhere."""
+        """At the end of this process: leave nothing at the default paths that leads nowhere."""
         for name in self.sockets:
             place = os.path.join(self.default_sock_dir, name)
-            if _link(place) == os.path.join(str(self.seat.leader), name):
+            if _link(place) == os.path.join(str(self.slot.leader), name):
                 _unlink(place)
         if self.default_pidfile and _read(self.default_pidfile) == f"{os.getpid()}\n":
             _unlink(self.default_pidfile)
 
-    def sweep(self, seats):
-        """Remove the directories of seats whose process is gone."""
+    def sweep(self, slots):
+        """Remove the directories of slots whose process is gone."""
         for name in _names(self.default_sock_dir):
-            if name.isdecimal() and int(name) not in seats and int(name) != self.seat.leader:
+            if name.isdecimal() and int(name) not in slots and int(name) != self.slot.leader:
                 path = os.path.join(self.default_sock_dir, name)
                 if start_time(int(name)) is None and os.path.isdir(path):
                     shutil.rmtree(path, ignore_errors=True)
-        for folder in ("seats", "handover"):
-            for name in _names(self.seat.path(folder)):
+        for folder in ("slots", "handover"):
+            for name in _names(self.slot.path(folder)):
                 leader = name.removesuffix(".json")
-                if leader.isdecimal() and int(leader) not in seats and start_time(int(leader)) is None:
-                    _unlink(self.seat.path(folder, name))
+                if leader.isdecimal() and int(leader) not in slots and start_time(int(leader)) is None:
+                    _unlink(self.slot.path(folder, name))
 
     def bus_of(self, leader):
-        """The directory of another seat's sockets."""
+        """The directory of another slot's sockets."""
         return os.path.join(self.default_sock_dir, str(leader))
 
 
-def wrap_config(module, places):
-    """Let `salt.config.minion_config` give the seat's places."""
+def wrap_config(module, paths):
+    """Let `salt.config.minion_config` give the slot's paths."""
     original = module.minion_config
-    places.default_pidfile = _take_pidfile_argument(sys.argv)
+    paths.default_pidfile = _take_pidfile_argument(sys.argv)
 
     def minion_config(*arguments, **options):
         opts = original(*arguments, **options)
         try:
             if isinstance(opts.get("sock_dir"), str) and opts.get("__role") == "minion":
-                places.move(opts)
+                paths.move(opts)
         except Exception:
-            places.refused = places.refused or "the configuration could not be changed, see the minion's log"
+            paths.refused = paths.refused or "the configuration could not be changed, see the minion's log"
             log.exception("sidle-guard: cannot change the configuration")
         return opts
 

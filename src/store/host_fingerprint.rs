@@ -1,4 +1,4 @@
-//! The ground that a release stands on: the host's C library and the libraries that the release takes from the host. An upgrade of the
+//! The fingerprint that a release stands on: the host's C library and the libraries that the release takes from the host. An upgrade of the
 //! distribution changes them under releases that were proven before.
 
 use super::preflight::{Host, needs};
@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 /// What a release stands on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ground {
+pub struct HostFingerprint {
     /// The host's glibc; None: another C library, or none that was found.
     pub libc: Option<String>,
     /// The files behind the host libraries that the release needs, links resolved: their names carry the version.
     pub libraries: BTreeMap<String, Option<String>>,
 }
 
-impl Ground {
+impl HostFingerprint {
     /// What `manifest`'s release stands on now.
-    pub fn look(manifest: &Manifest) -> Self {
+    pub fn read(manifest: &Manifest) -> Self {
         Self::of(libc(), &manifest.host_libraries)
     }
 
@@ -56,12 +56,12 @@ impl Ground {
 
 /// The version of the host's glibc; None: another C library, or none that was found.
 pub fn libc() -> Option<String> {
-    Host::look().libc.map(|libc| libc.to_string())
+    Host::read().libc.map(|libc| libc.to_string())
 }
 
 /// What this host lacks to run `manifest`'s release, in the operator's words.
 pub fn lacks(manifest: &Manifest) -> Vec<String> {
-    needs(manifest, &Host::look()).iter().map(ToString::to_string).collect()
+    needs(manifest, &Host::read()).iter().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]
@@ -70,14 +70,14 @@ mod tests {
 
     #[test]
     fn a_changed_ground_is_told_by_what_changed() {
-        let ground = |libc: &str, file: Option<&str>| Ground {
+        let fingerprint = |libc: &str, file: Option<&str>| HostFingerprint {
             libc: Some(libc.to_owned()),
             libraries: BTreeMap::from([("libssl.so.3".to_owned(), file.map(str::to_owned))]),
         };
-        let before = ground("2.36", Some("/lib/libssl.so.3.0"));
+        let before = fingerprint("2.36", Some("/lib/libssl.so.3.0"));
         assert!(before.changes(&before).is_empty());
-        let found = ground("2.41", None).changes(&before);
+        let found = fingerprint("2.41", None).changes(&before);
         assert_eq!(found, ["glibc was 2.36 and is 2.41", "libssl.so.3 was /lib/libssl.so.3.0 and is none"]);
-        assert_eq!(Ground::default().changes(&before).len(), 2);
+        assert_eq!(HostFingerprint::default().changes(&before).len(), 2);
     }
 }

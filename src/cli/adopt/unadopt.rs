@@ -1,4 +1,4 @@
-//! `sidle release`: the package's agent runs again, and sidle's is gone.
+//! `sidle unadopt`: the package's agent runs again, and sidle's is gone.
 //!
 //! The package's agent has no guard before it runs, so the two are never there at once: ours is ended once no job runs, and what is
 //! published until the other one is up is missed. How long that was is told.
@@ -25,15 +25,15 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const LOOK: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(100);
 /// How long the package's agent may take to come up.
 const START_WAIT: Duration = Duration::from_secs(60);
 /// A supervisor looks a few times a second whether it can give its agent back.
 const ANSWER_ROOM: Duration = Duration::from_secs(10);
 
-/// `sidle release PACKAGE`
+/// `sidle unadopt PACKAGE`
 #[derive(Debug, Args)]
-pub struct ReleaseArguments {
+pub struct UnadoptArguments {
     /// The package
     package: PackageName,
     /// The instance [default: the one named as the package]
@@ -48,7 +48,7 @@ pub struct ReleaseArguments {
 }
 
 /// Gives an adopted agent back.
-pub fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended, Report> {
+pub fn unadopt(context: &Context, arguments: &UnadoptArguments) -> Result<Ended, Report> {
     let (package, layout) = (&arguments.package, &context.layout);
     let instance = instance_of(package, arguments.instance.as_ref());
     let adoption = Adoption::read(layout, &instance)?.ok_or_else(|| Report {
@@ -152,7 +152,7 @@ fn refuse_own_job(context: &Context, instance: &InstanceName) -> Result<(), Repo
         message: format!("cannot release {instance}: a job of it asks, and it is not idle before that job has ended"),
         causes: Vec::new(),
         hint: Some(
-            "ask from a shell, or let the job ask for it later: `systemd-run --on-active=5 sidle release …`".to_owned(),
+            "ask from a shell, or let the job ask for it later: `systemd-run --on-active=5 sidle unadopt …`".to_owned(),
         ),
     })
 }
@@ -177,7 +177,7 @@ enum Gone {
 }
 
 /// How often is looked at what an agent still does, to tell it.
-const TELL_LOOK: Duration = Duration::from_secs(1);
+const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The agent that is waited for.
 struct Watched {
@@ -190,7 +190,7 @@ impl Watched {
     /// Tells what is waited for, when that is something new.
     fn tell(&mut self, context: &Context, files: &InstanceFiles) -> Result<(), Report> {
         let now = clock::since_boot();
-        if self.told.as_ref().is_some_and(|(at, _)| now < *at + TELL_LOOK) {
+        if self.told.as_ref().is_some_and(|(at, _)| now < *at + TELL_INTERVAL) {
             return Ok(());
         }
         let agent = SupervisorStatus::read(&context.layout, files.instance())?.and_then(|status| status.agent);
@@ -217,7 +217,7 @@ fn end_ours(
     mut watched: Watched,
 ) -> Result<Gone, Report> {
     let deadline_seconds = patience.as_secs();
-    match ask(&context.layout, files.instance(), &Request::Release { deadline_seconds })? {
+    match ask(&context.layout, files.instance(), &Request::Unadopt { deadline_seconds })? {
         Some(Answer::Refused(report)) => return Err(report),
         Some(Answer::Accepted { .. }) => context.output.step("waiting until no job runs"),
         None => {
@@ -242,7 +242,7 @@ fn end_ours(
         } else {
             watched.tell(context, files)?;
         }
-        clock::sleep(LOOK);
+        clock::sleep(INTERVAL);
     }
 }
 
@@ -272,7 +272,7 @@ fn comes_up(adoption: &Adoption, configuration: Option<PathBuf>) -> bool {
                 return true;
             }
         }
-        clock::sleep(LOOK);
+        clock::sleep(INTERVAL);
     }
     false
 }

@@ -57,7 +57,7 @@ impl Checked {
 
 /// Looks into the suspected entries of a tree. `index` is what was known of it: an entry that had another owner then must have that one.
 /// Large files are read by one thread each, `threads` at a time.
-pub fn look(tree: &Dir, manifest: &Manifest, index: Option<&Index>, suspects: &Suspects, threads: usize) -> Checked {
+pub fn compare(tree: &Dir, manifest: &Manifest, index: Option<&Index>, suspects: &Suspects, threads: usize) -> Checked {
     let all: Vec<usize>;
     let (root, entries) = match suspects {
         Suspects::All => {
@@ -70,7 +70,7 @@ pub fn look(tree: &Dir, manifest: &Manifest, index: Option<&Index>, suspects: &S
     let now = tree.stat_self().ok().map(|stat| Indexed::of(&stat));
     let owner = now.map(|now| (now.uid, now.gid));
     let look = Look { tree, manifest, known: known.as_deref(), owner };
-    let mut found = Found::default();
+    let mut found = Differences::default();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let others = threads.min(entries.len().div_ceil(BATCH_ENTRIES)).saturating_sub(1);
@@ -92,14 +92,14 @@ pub fn look(tree: &Dir, manifest: &Manifest, index: Option<&Index>, suspects: &S
 }
 
 #[derive(Default)]
-struct Found {
+struct Differences {
     problems: Vec<(usize, Defect)>,
     sound: HashMap<usize, Indexed>,
     /// Directories in which a name may have been added.
     directories: Vec<usize>,
 }
 
-impl Found {
+impl Differences {
     fn append(&mut self, other: Self) {
         self.problems.extend(other.problems);
         self.sound.extend(other.sound);
@@ -117,8 +117,8 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn at(&self, entries: &[usize], next: &AtomicUsize) -> Found {
-        let mut found = Found::default();
+    fn at(&self, entries: &[usize], next: &AtomicUsize) -> Differences {
+        let mut found = Differences::default();
         let mut worker = Worker { handles: Handles::new(self.tree), buffer: vec![0; READ_BYTES] };
         loop {
             let start = next.fetch_add(BATCH_ENTRIES, Ordering::Relaxed).min(entries.len());
@@ -134,7 +134,7 @@ impl Look<'_> {
         }
     }
 
-    fn into(&self, number: usize, worker: &mut Worker<'_>, found: &mut Found) -> Option<Defect> {
+    fn into(&self, number: usize, worker: &mut Worker<'_>, found: &mut Differences) -> Option<Defect> {
         let entry = &self.manifest.entries[number];
         let path = entry.path.as_path();
         let stat = match self.tree.stat_path(path) {

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Which process of an instance is meant: in a restart both sides run the same release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which<'a> {
+pub enum ProcessKind<'a> {
     /// The one that a switch has on trial.
     Trial {
         /// The number of the switch.
@@ -14,7 +14,7 @@ pub enum Which<'a> {
         release: &'a Release,
     },
     /// The one that runs a release and is not on trial for this switch.
-    Settled {
+    Incumbent {
         /// What it runs.
         release: &'a Release,
         /// The number of the live switch; None: there is none.
@@ -24,7 +24,7 @@ pub enum Which<'a> {
     Foreign,
 }
 
-impl fmt::Display for Which<'_> {
+impl fmt::Display for ProcessKind<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.release() {
             Some(release) => release.fmt(formatter),
@@ -33,11 +33,11 @@ impl fmt::Display for Which<'_> {
     }
 }
 
-impl<'a> Which<'a> {
+impl<'a> ProcessKind<'a> {
     /// What it runs; None: nothing of sidle's.
     pub fn release(self) -> Option<&'a Release> {
         match self {
-            Self::Trial { release, .. } | Self::Settled { release, .. } => Some(release),
+            Self::Trial { release, .. } | Self::Incumbent { release, .. } => Some(release),
             Self::Foreign => None,
         }
     }
@@ -47,7 +47,7 @@ impl<'a> Which<'a> {
     pub fn is(self, release: Option<&Release>, trial_of: Option<u64>) -> bool {
         let side = match self {
             Self::Trial { switch, .. } => trial_of == Some(switch),
-            Self::Settled { switch, .. } => switch.is_none() || trial_of != switch,
+            Self::Incumbent { switch, .. } => switch.is_none() || trial_of != switch,
             Self::Foreign => true,
         };
         side && release == self.release()

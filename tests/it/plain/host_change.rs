@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 
-const GROUNDS: &str = "var/lib/sidle/instances/demo-agent/grounds";
+const FINGERPRINTS: &str = "var/lib/sidle/instances/demo-agent/host-fingerprints";
 const AGAIN: &str = "var/lib/sidle/instances/demo-agent/rehearsed-again";
 
 /// A host with two releases that are rehearsed, the newer one current, and often looked at.
@@ -23,7 +23,7 @@ impl Changing {
         for release in ["1.0", "1.1"] {
             host.install(&author.refused(release, "note: it was rehearsed")).ok();
         }
-        fs::write(host.path("etc/sidle/conf.d/ground.toml"), format!("host_look = \"100ms\"\n{settings}")).unwrap();
+        fs::write(host.path("etc/sidle/conf.d/host.toml"), format!("host_look = \"100ms\"\n{settings}")).unwrap();
         let supervisor = Some(host.supervise());
         for release in ["1.0-1", "1.1-1"] {
             host.sidle(&["switch", DEMO, release]).ok();
@@ -33,9 +33,9 @@ impl Changing {
 
     /// Has these releases proven on another C library: the host has changed since.
     fn upgraded(&self, releases: &[&str]) {
-        self.changed(GROUNDS, |grounds| {
+        self.changed(FINGERPRINTS, |fingerprints| {
             for release in releases {
-                grounds["releases"][*release]["libc"] = "1.9".into();
+                fingerprints["releases"][*release]["libc"] = "1.9".into();
             }
         });
     }
@@ -94,7 +94,7 @@ fn a_release_whose_ground_has_changed_is_rehearsed_again_once_and_told() {
     scene.supervisor = Some(scene.host.supervise());
     std::thread::sleep(std::time::Duration::from_millis(700));
     assert_eq!(scene.rehearsed(1), first);
-    scene.changed(AGAIN, |again| again["entries"][0]["ground"]["libc"] = "2.0".into());
+    scene.changed(AGAIN, |again| again["entries"][0]["fingerprint"]["libc"] = "2.0".into());
     assert_eq!(scene.rehearsed(2)["release"], "1.1-1");
     // The release that a rollback would lead to, too.
     scene.upgraded(&["1.0-1"]);

@@ -9,7 +9,7 @@ VARIABLES = ("SIDLE_GATE", "SIDLE_LEADER", "SIDLE_ROLE")
 ROLES = ("active", "standby", "draining", "closed")
 
 
-class Seat(NamedTuple):
+class Slot(NamedTuple):
     """A place at the gate: one process tree, named by the pid of its leader."""
 
     gate: str

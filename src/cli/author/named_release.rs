@@ -8,13 +8,13 @@ use std::str::FromStr;
 
 /// A release, of one platform or of all.
 #[derive(Debug, Clone)]
-pub struct Which {
+pub struct NamedRelease {
     package: PackageName,
     release: Release,
     platform: Option<Platform>,
 }
 
-impl Which {
+impl NamedRelease {
     /// True when this release is meant.
     pub fn means(&self, id: &ReleaseId) -> bool {
         self.package == id.package
@@ -23,7 +23,7 @@ impl Which {
     }
 }
 
-impl FromStr for Which {
+impl FromStr for NamedRelease {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let (package, rest) = text.split_once('@').ok_or("name PACKAGE@RELEASE[/PLATFORM]")?;
@@ -38,7 +38,7 @@ impl FromStr for Which {
     }
 }
 
-impl fmt::Display for Which {
+impl fmt::Display for NamedRelease {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}@{}", self.package, self.release)?;
         self.platform.as_ref().map_or(Ok(()), |platform| write!(formatter, "/{platform}"))

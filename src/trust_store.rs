@@ -30,16 +30,16 @@ const DELEGATED_KEPT_MAXIMUM: usize = 1_024;
 const LOCK_WAIT_MAXIMUM: Duration = Duration::from_secs(10);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
-/// The host's trust store. Reading needs no lock; changing needs [`Keyring::lock`].
+/// The host's trust store. Reading needs no lock; changing needs [`TrustStore::lock`].
 #[derive(Debug)]
-pub struct Keyring {
+pub struct TrustStore {
     directory: Dir,
 }
 
-/// The keyring, with the lock that every change needs.
+/// The trust_store, with the lock that every change needs.
 #[derive(Debug)]
-pub struct LockedKeyring<'a> {
-    keyring: &'a Keyring,
+pub struct LockedTrustStore<'a> {
+    trust_store: &'a TrustStore,
     _lock: Lock,
 }
 
@@ -101,34 +101,35 @@ struct Index {
     last_seen: Option<Timestamp>,
 }
 
-impl Keyring {
+impl TrustStore {
     /// The trust store at `path` (`/var/lib/sidle/trust`), made if it is missing.
-    pub fn open_or_create(path: &Path) -> Result<Self, KeyringError> {
+    pub fn open_or_create(path: &Path) -> Result<Self, TrustStoreError> {
         Ok(Self { directory: Dir::open_or_create(path, 0o755)? })
     }
 
     /// The trust store at `path`; without one, nothing is pinned.
-    pub fn open(path: &Path) -> Result<Self, KeyringError> {
-        let directory = Dir::open_if_exists(path)?.ok_or_else(|| KeyringError::Unpinned { path: path.to_owned() })?;
+    pub fn open(path: &Path) -> Result<Self, TrustStoreError> {
+        let directory =
+            Dir::open_if_exists(path)?.ok_or_else(|| TrustStoreError::Unpinned { path: path.to_owned() })?;
         Ok(Self { directory })
     }
 
     /// What this host trusts. `Unpinned` without a pinned root; `Damaged` when a stored file is missing or not as it was stored.
-    pub fn load(&self) -> Result<Trusted, KeyringError> {
-        self.read()?.ok_or_else(|| KeyringError::Unpinned { path: self.directory.path().to_owned() })
+    pub fn load(&self) -> Result<Trusted, TrustStoreError> {
+        self.read()?.ok_or_else(|| TrustStoreError::Unpinned { path: self.directory.path().to_owned() })
     }
 
     /// Waits (at most 10 s) for the lock that changes need.
-    pub fn lock(&self) -> Result<LockedKeyring<'_>, KeyringError> {
+    pub fn lock(&self) -> Result<LockedTrustStore<'_>, TrustStoreError> {
         let file = LockFile::new(&self.directory, LOCK);
         let deadline = clock::since_boot() + LOCK_WAIT_MAXIMUM;
         loop {
             match file.try_exclusive()? {
-                Attempt::Held(lock) => return Ok(LockedKeyring { keyring: self, _lock: lock }),
+                Attempt::Held(lock) => return Ok(LockedTrustStore { trust_store: self, _lock: lock }),
                 Attempt::Busy if clock::since_boot() < deadline => clock::sleep(LOCK_RETRY),
                 Attempt::Busy => {
                     let path = self.directory.path().to_owned();
-                    return Err(KeyringError::Locked { path, holder: file.holder() });
+                    return Err(TrustStoreError::Locked { path, holder: file.holder() });
                 }
                 Attempt::Unsupported(source) => return Err(OsError::new("lock", &file.path(), source).into()),
             }
@@ -136,7 +137,12 @@ impl Keyring {
     }
 
     /// Verifies metadata against what this host trusts, and stores what is newer, whatever comes of the rest.
-    pub fn verify(&self, files: &MetadataFiles, now: Timestamp, expiry: Expiry) -> Result<Verification, KeyringError> {
+    pub fn verify(
+        &self,
+        files: &MetadataFiles,
+        now: Timestamp,
+        expiry: Expiry,
+    ) -> Result<Verification, TrustStoreError> {
         let locked = self.lock()?;
         let trusted = self.load()?;
         let verification = by_hand::verify(&trusted.floor, files, now, expiry);
@@ -144,7 +150,7 @@ impl Keyring {
         Ok(verification)
     }
 
-    fn read(&self) -> Result<Option<Trusted>, KeyringError> {
+    fn read(&self) -> Result<Option<Trusted>, TrustStoreError> {
         let Some(bytes) = self.directory.read_if_exists(INDEX, INDEX_BYTES_MAXIMUM)? else { return Ok(None) };
         let index: Index = serde_json::from_slice(&bytes).map_err(|error| self.damaged(INDEX, error.to_string()))?;
         if index.schema != 1 {
@@ -163,12 +169,12 @@ impl Keyring {
         Ok(Some(Trusted { pin: index.pin, floor }))
     }
 
-    fn stored(&self, role: Role, index: &Index) -> Result<Option<Vec<u8>>, KeyringError> {
+    fn stored(&self, role: Role, index: &Index) -> Result<Option<Vec<u8>>, TrustStoreError> {
         let Some(digest) = index.files.get(role.as_str()) else { return Ok(None) };
         self.stored_file(&stored_name(role, digest), digest, role).map(Some)
     }
 
-    fn stored_delegated(&self, index: &Index) -> Result<DelegatedFiles, KeyringError> {
+    fn stored_delegated(&self, index: &Index) -> Result<DelegatedFiles, TrustStoreError> {
         let read = |(role, digest): (&String, &Digest)| {
             let bytes = self.stored_file(&stored_delegated_name(digest), digest, Role::Targets)?;
             Ok((role.clone(), bytes))
@@ -176,31 +182,31 @@ impl Keyring {
         index.delegated.iter().map(read).collect()
     }
 
-    fn stored_file(&self, name: &str, digest: &Digest, role: Role) -> Result<Vec<u8>, KeyringError> {
+    fn stored_file(&self, name: &str, digest: &Digest, role: Role) -> Result<Vec<u8>, TrustStoreError> {
         let bytes = self.directory.read_if_exists(name, role.bytes_maximum() as u64)?;
         let bytes = bytes.ok_or_else(|| self.damaged(name, "it is missing".to_owned()))?;
         if Digest::of(&bytes) == *digest { Ok(bytes) } else { Err(self.damaged(name, "it has changed".to_owned())) }
     }
 
-    fn damaged(&self, name: &str, reason: String) -> KeyringError {
-        KeyringError::Damaged { path: self.directory.path().join(name), reason }
+    fn damaged(&self, name: &str, reason: String) -> TrustStoreError {
+        TrustStoreError::Damaged { path: self.directory.path().join(name), reason }
     }
 }
 
-impl LockedKeyring<'_> {
+impl LockedTrustStore<'_> {
     /// Makes `root` the one that this host starts from, if its SHA-256 is `fingerprint`. Never replaces another pinned root.
-    pub fn pin(&self, root: &[u8], fingerprint: &Digest) -> Result<Pinned, KeyringError> {
+    pub fn pin(&self, root: &[u8], fingerprint: &Digest) -> Result<Pinned, TrustStoreError> {
         let found = Digest::of(root);
         if found != *fingerprint {
-            return Err(KeyringError::Fingerprint { expected: *fingerprint, found });
+            return Err(TrustStoreError::Fingerprint { expected: *fingerprint, found });
         }
         let parsed: Signed<Root> = Signed::parse("the root to pin", root)?;
         verify::verify(&parsed, &parsed)?;
-        match self.keyring.read()? {
+        match self.trust_store.read()? {
             Some(trusted) if trusted.pin.fingerprint == found || trusted.floor.root == root => Ok(Pinned::Already),
             Some(trusted) => {
-                let path = self.keyring.directory.path().to_owned();
-                Err(KeyringError::OtherPinned { path, pinned: trusted.pin.fingerprint, offered: found })
+                let path = self.trust_store.directory.path().to_owned();
+                Err(TrustStoreError::OtherPinned { path, pinned: trusted.pin.fingerprint, offered: found })
             }
             None => {
                 let pin = Pin { fingerprint: found, version: parsed.header.version };
@@ -213,19 +219,19 @@ impl LockedKeyring<'_> {
     }
 
     /// Stores `floor`, which the workflow made from what `load` gave. Nothing is written if it is what is stored already.
-    pub fn adopt(&self, floor: &Floor) -> Result<(), KeyringError> {
-        let trusted = self.keyring.load()?;
+    pub fn adopt(&self, floor: &Floor) -> Result<(), TrustStoreError> {
+        let trusted = self.trust_store.load()?;
         if trusted.floor == *floor { Ok(()) } else { self.store(&Trusted { floor: floor.clone(), ..trusted }) }
     }
 
     /// Forgets the latest signed time seen, for a host that a wrongly dated signature has told too late a time.
-    pub fn reset_clock(&self) -> Result<(), KeyringError> {
-        let trusted = self.keyring.load()?;
+    pub fn reset_clock(&self) -> Result<(), TrustStoreError> {
+        let trusted = self.trust_store.load()?;
         self.store(&Trusted { floor: Floor { last_seen: None, ..trusted.floor.clone() }, ..trusted })
     }
 
-    fn store(&self, trusted: &Trusted) -> Result<(), KeyringError> {
-        let directory = &self.keyring.directory;
+    fn store(&self, trusted: &Trusted) -> Result<(), TrustStoreError> {
+        let directory = &self.trust_store.directory;
         let mut files = BTreeMap::new();
         let mut kept = vec![OsString::from(INDEX), OsString::from(LOCK)];
         for (role, bytes) in trusted.floor.files() {
@@ -233,7 +239,7 @@ impl LockedKeyring<'_> {
             let name = stored_name(role, &digest);
             // Written even where a file of this name is there: one that a crash or a bad disk spoiled must not stay.
             directory.write_atomic(&name, bytes, 0o644)?;
-            crash_point!("keyring.file_stored");
+            crash_point!("trust_store.file_stored");
             files.insert(role.as_str().to_owned(), digest);
             kept.push(name.into());
         }
@@ -242,7 +248,7 @@ impl LockedKeyring<'_> {
             let digest = Digest::of(bytes);
             let name = stored_delegated_name(&digest);
             directory.write_atomic(&name, bytes, 0o644)?;
-            crash_point!("keyring.file_stored");
+            crash_point!("trust_store.file_stored");
             delegated.insert(role.clone(), digest);
             kept.push(name.into());
         }
@@ -251,7 +257,7 @@ impl LockedKeyring<'_> {
         let mut text = serde_json::to_vec_pretty(&index).expect("an index has only string keys");
         text.push(b'\n');
         directory.write_atomic(INDEX, &text, 0o644)?;
-        crash_point!("keyring.floor_stored");
+        crash_point!("trust_store.floor_stored");
         for name in directory.names()?.iter().filter(|name| !kept.contains(name)) {
             directory.remove_file(name)?; // superseded metadata, and temporary files of a crash
         }
@@ -259,11 +265,11 @@ impl LockedKeyring<'_> {
     }
 }
 
-/// The host's keyring as the judge of metadata that was carried by hand, or fetched.
+/// The host's trust_store as the judge of metadata that was carried by hand, or fetched.
 #[derive(Debug)]
 pub struct Judge<'a> {
     /// What this host trusts.
-    pub keyring: &'a Keyring,
+    pub trust_store: &'a TrustStore,
     /// The wall clock.
     pub now: Timestamp,
     /// How late metadata may be.
@@ -283,10 +289,10 @@ pub enum Adoption {
 
 impl Judge<'_> {
     /// Judges `files`, adopting as told.
-    pub fn verification(&self, files: &MetadataFiles) -> Result<Verification, KeyringError> {
+    pub fn verification(&self, files: &MetadataFiles) -> Result<Verification, TrustStoreError> {
         match self.adoption {
-            Adoption::Store => self.keyring.verify(files, self.now, self.expiry),
-            Adoption::Forget => Ok(by_hand::verify(&self.keyring.load()?.floor, files, self.now, self.expiry)),
+            Adoption::Store => self.trust_store.verify(files, self.now, self.expiry),
+            Adoption::Forget => Ok(by_hand::verify(&self.trust_store.load()?.floor, files, self.now, self.expiry)),
         }
     }
 }
@@ -309,7 +315,7 @@ fn stored_delegated_name(digest: &Digest) -> String {
 
 /// Why the trust store can't be used or changed.
 #[derive(Debug)]
-pub enum KeyringError {
+pub enum TrustStoreError {
     /// The system refused.
     Os(OsError),
     /// No root is pinned on this host.
@@ -351,7 +357,7 @@ pub enum KeyringError {
     Trust(TrustError),
 }
 
-impl KeyringError {
+impl TrustStoreError {
     /// What kind of failure this is.
     pub fn class(&self) -> Class {
         match self {
@@ -388,7 +394,7 @@ impl KeyringError {
     }
 }
 
-impl fmt::Display for KeyringError {
+impl fmt::Display for TrustStoreError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Os(error) => error.fmt(out),
@@ -411,18 +417,18 @@ impl fmt::Display for KeyringError {
     }
 }
 
-impl std::error::Error for KeyringError {}
+impl std::error::Error for TrustStoreError {}
 
-impl From<OsError> for KeyringError {
+impl From<OsError> for TrustStoreError {
     fn from(error: OsError) -> Self {
         Self::Os(error)
     }
 }
 
-impl From<TrustError> for KeyringError {
+impl From<TrustError> for TrustStoreError {
     fn from(error: TrustError) -> Self {
         Self::Trust(error)
     }
 }
 
-crate::reports!(KeyringError);
+crate::reports!(TrustStoreError);

@@ -1,6 +1,6 @@
 //! How the agent is: looked at now and then, and told to whoever asks.
 
-use super::pace::{FINISHED_LOOK, HEALTH_LOOK, HEALTH_LOOK_SOON};
+use super::pace::{FINISHED_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use super::status::{AgentStatus, SupervisorStatus};
 use super::{Supervisor, tell};
 use crate::os::{OsError, memory};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 impl Supervisor {
     /// Looks how the agent is, now and then.
-    pub(super) fn look(&mut self, now: Moment) -> Duration {
+    pub(super) fn check(&mut self, now: Moment) -> Duration {
         let journal = self.driver.journal().clone();
         let Some(which) = journal.meant_which() else {
             self.health = None;
-            return HEALTH_LOOK;
+            return HEALTH_INTERVAL;
         };
-        let pause = |status: &AgentStatus| if status.lacks.is_some() { HEALTH_LOOK_SOON } else { HEALTH_LOOK };
+        let pause = |status: &AgentStatus| if status.lacks.is_some() { HEALTH_INTERVAL_SHORT } else { HEALTH_INTERVAL };
         if let Some((seen, status)) = &self.health {
             let due = seen.saturating_add(pause(status));
             if now.since_boot < due {
@@ -24,9 +24,9 @@ impl Supervisor {
         }
         let Some(health) = self.processes.health(which, None) else {
             self.health = None;
-            return HEALTH_LOOK_SOON;
+            return HEALTH_INTERVAL_SHORT;
         };
-        let Some(record) = self.processes.of(which) else { return HEALTH_LOOK_SOON };
+        let Some(record) = self.processes.of(which) else { return HEALTH_INTERVAL_SHORT };
         let status = AgentStatus {
             release: which.release().cloned(),
             leader: record.leader.clone(),
@@ -50,7 +50,7 @@ impl Supervisor {
     /// Ends old processes that have finished their last jobs; gives when to look again.
     pub(super) fn end_finished(&mut self, now: Moment) -> Result<Duration, OsError> {
         self.processes.end_finished(now.since_boot)?;
-        Ok(if self.processes.finishing().is_empty() { HEALTH_LOOK } else { FINISHED_LOOK })
+        Ok(if self.processes.finishing().is_empty() { HEALTH_INTERVAL } else { FINISHED_INTERVAL })
     }
 
     /// Writes the status file when something changed.
@@ -64,7 +64,7 @@ impl Supervisor {
             .chain(&self.trouble)
             .map(String::as_str)
             .chain(self.renewal.failure())
-            .chain(self.ground.trouble())
+            .chain(self.host_change.trouble())
             .chain(tree.as_deref())
             .collect();
         let trouble = Some(troubles.join("; ")).filter(|text| !text.is_empty());

@@ -4,7 +4,7 @@ use crate::failure::Report;
 use crate::failure::moment;
 use crate::name::PackageName;
 use crate::store::Store;
-use crate::store::ground::{self, Ground};
+use crate::store::host_fingerprint::{self, HostFingerprint};
 use crate::switch::files::InstanceFiles;
 use crate::switch::rehearsed::Rehearsed;
 use crate::version::Release;
@@ -37,7 +37,7 @@ impl Shifted {
     fn line(&self) -> String {
         let verdict = match &self.again {
             Some(again) => {
-                format!("rehearsed again on {} ({}): {again}", again.ground.libc_words(), moment(again.at))
+                format!("rehearsed again on {} ({}): {again}", again.fingerprint.libc_words(), moment(again.at))
             }
             None if self.lacks.is_empty() => "it still has all that the release needs; a restart proves it".to_owned(),
             None => format!(
@@ -51,16 +51,16 @@ impl Shifted {
 
 impl HostChanges {
     /// Looks at the host, and reads what the supervisor has found out.
-    pub fn look(files: &InstanceFiles, store: &Store) -> Result<Self, Report> {
-        let (journal, grounds, again) = (files.journal()?, files.grounds()?, files.rehearsed_again()?);
+    pub fn read(files: &InstanceFiles, store: &Store) -> Result<Self, Report> {
+        let (journal, fingerprints, again) = (files.journal()?, files.host_fingerprints()?, files.rehearsed_again()?);
         let mut shifted = Vec::new();
         for release in journal.proven.iter().chain(&journal.previous) {
             // A receipt that can't be read is another command's to tell.
-            let (Some(before), Ok(manifest)) = (grounds.of(release), store.manifest(release)) else { continue };
-            let ground = Ground::look(&manifest);
-            let changes = ground.changes(before);
+            let (Some(before), Ok(manifest)) = (fingerprints.of(release), store.manifest(release)) else { continue };
+            let fingerprint = HostFingerprint::read(&manifest);
+            let changes = fingerprint.changes(before);
             if !changes.is_empty() {
-                let (lacks, again) = (ground::lacks(&manifest), again.of(release, &ground).cloned());
+                let (lacks, again) = (host_fingerprint::lacks(&manifest), again.of(release, &fingerprint).cloned());
                 shifted.push(Shifted { release: release.clone(), changes, lacks, again });
             }
         }

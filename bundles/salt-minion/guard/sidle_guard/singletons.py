@@ -1,4 +1,4 @@
-"""What only one process of a minion may do: schedule, beacons, engines, the queues on disk, the default places."""
+"""What only one process of a minion may do: schedule, beacons, engines, the queues on disk, the default paths."""
 
 import glob
 import logging
@@ -7,25 +7,25 @@ import signal
 import time
 
 from . import events, handover
-from .seat import replace_file, seconds_since_boot
+from .slot import replace_file, seconds_since_boot
 
 log = logging.getLogger(__name__)
 # A former holder that hangs is not waited for any longer.
 LONGEST_WAIT_SECONDS = 5.0
 # An engine that doesn't end on SIGTERM would hold its port or file.
 ENGINE_STOP_SECONDS = 2.0
-# Looking after the default places and old claims costs a few system calls.
+# Looking after the default paths and old claims costs a few system calls.
 CARE_SECONDS = 1.0
 CLEANING_SECONDS = 300.0
 
 
-class Duties:
+class Singletons:
     """Whether this process has them, and the way in and out."""
 
     def __init__(self, guard):
         self.guard = guard
         self.held = False
-        # Engines that were asked for: started with the duties. (opts, process manager, more arguments)
+        # Engines that were asked for: started with the singletons. (opts, process manager, more arguments)
         self.engines = []
         self._engine_managers = {}
         self._ending = {}
@@ -70,29 +70,29 @@ class Duties:
                 self.take_up(roles)
         if self.held and now - self._cared >= CARE_SECONDS:
             # Salt makes its sockets a moment after the start: until then at every look.
-            self._cared = now if self.guard.attempt("show the default places", self.guard.places.show) else 0.0
+            self._cared = now if self.guard.attempt("show the default paths", self.guard.paths.show) else 0.0
             self.guard.attempt("look after the queues' locks", self.guard.queues.care)
             if now - self._cleaned >= CLEANING_SECONDS:
                 self._cleaned = now
                 self.guard.claims.clean()
             if roles and roles.serial != self._swept:
                 self._swept = roles.serial
-                self.guard.attempt("sweep", lambda: self.guard.places.sweep(roles.seats))
+                self.guard.attempt("sweep", lambda: self.guard.paths.sweep(roles.slots))
 
     def _others_gave_up(self, roles):
-        others = [leader for leader in roles.seats if leader != self.guard.seat.leader] if roles else []
+        others = [leader for leader in roles.slots if leader != self.guard.slot.leader] if roles else []
         return all(self.guard.others.has_given_up(leader, self._wanted_serial) for leader in others)
 
     # The way in.
 
     def take_up(self, roles):
         """From now on this process does all that only one may do."""
-        log.info("sidle-guard: taking up the duties")
+        log.info("sidle-guard: taking up the singletons")
         guard = self.guard
         self.held = True
         self._cared = 0.0
         guard.attempt("look for queues of others", guard.queues.take_up)
-        guard.attempt("show the default places", guard.places.show)
+        guard.attempt("show the default paths", guard.paths.show)
         guard.attempt("take over schedule and beacons", lambda: self._take_over(roles))
         waiting, self.engines = self.engines, []
         for opts, arguments, options in waiting:
@@ -109,7 +109,7 @@ class Duties:
         guard = self.guard
         schedule = guard.schedule()
         handed = self._newest_handover() or {}
-        changed = self._signature != config_signature(guard.places.conf_file, guard.opts)
+        changed = self._signature != config_signature(guard.paths.conf_file, guard.opts)
         if schedule is None or not (handed or changed):
             if schedule is not None:
                 handover.take_counters(self._jobs(schedule), None, guard.started_by_switch())
@@ -150,9 +150,9 @@ class Duties:
         """What the last holder left while this process lived; an older one is of another time."""
         guard = self.guard
         newest = None
-        directory = guard.seat.path("handover")
+        directory = guard.slot.path("handover")
         for name in os.listdir(directory) if os.path.isdir(directory) else ():
-            if name in (f"{guard.seat.leader}.json",) or not name.endswith(".json"):
+            if name in (f"{guard.slot.leader}.json",) or not name.endswith(".json"):
                 continue
             try:
                 with open(os.path.join(directory, name), encoding="utf-8") as file:
@@ -169,21 +169,21 @@ class Duties:
         opts = self.guard.opts
         self.known_schedule = set(opts.get("schedule") or ())
         self.known_beacons = set(opts.get("beacons") or ())
-        self._signature = self.guard.places.loaded_signature
+        self._signature = self.guard.paths.loaded_signature
 
     def _configured(self):
         """The configuration files as they are now."""
         import salt.config
 
         read = getattr(salt.config.minion_config, "original", salt.config.minion_config)
-        self._signature = config_signature(self.guard.places.conf_file, self.guard.opts)
-        return read(self.guard.places.conf_file)
+        self._signature = config_signature(self.guard.paths.conf_file, self.guard.opts)
+        return read(self.guard.paths.conf_file)
 
     # The way out.
 
     def give_up(self, roles):
         """Stop doing it, and leave what the next holder needs."""
-        log.info("sidle-guard: giving up the duties")
+        log.info("sidle-guard: giving up the singletons")
         self.held = False
         self._given_up_at = seconds_since_boot()
         self.guard.attempt("hand over", lambda: self._hand_over(roles))
@@ -196,7 +196,7 @@ class Duties:
 
     def _hand_over(self, roles):
         guard = self.guard
-        content = {"schema": handover.SCHEMA, "seat": guard.seat.leader, "serial": roles.serial if roles else 0,
+        content = {"schema": handover.SCHEMA, "slot": guard.slot.leader, "serial": roles.serial if roles else 0,
                    "at": seconds_since_boot(), "schedule": {}, "pillar_schedule": {}}
         schedule = guard.schedule()
         if schedule is not None:
@@ -211,14 +211,14 @@ class Duties:
                 if hasattr(minion, "beacons"):
                     memory = guard.attempt("hand over what beacons remember", lambda: handover.beacon_memory(minion.beacons.beacons))
                     content["beacon_memory"] = memory or {}
-        os.makedirs(guard.seat.path("handover"), exist_ok=True)
+        os.makedirs(guard.slot.path("handover"), exist_ok=True)
         # Pillar may hold secrets, and jobs have them as arguments.
-        replace_file(guard.seat.path("handover", f"{guard.seat.leader}.json"), handover.encode(content), 0o600)
+        replace_file(guard.slot.path("handover", f"{guard.slot.leader}.json"), handover.encode(content), 0o600)
 
     # Engines.
 
     def start_engines(self, opts, *arguments, **options):
-        """Start the engines of one minion object now, or with the duties."""
+        """Start the engines of one minion object now, or with the singletons."""
         if not self.held:
             if opts.get("engines"):
                 self.engines.append((opts, arguments, options))

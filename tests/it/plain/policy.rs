@@ -275,18 +275,18 @@ fn a_host_that_changes_under_a_proven_release_is_told() {
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     host.sidle(&["switch", DEMO, "1.1-1"]).ok();
     assert_eq!(host.status()["host_changes"], serde_json::json!([]));
-    let path = host.path("var/lib/sidle/instances/demo-agent/grounds");
-    let mut grounds: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    grounds["releases"]["1.0-1"]["libc"] = "1.9".into();
-    grounds["releases"]["1.0-1"]["libraries"]["libold.so.1"] = "/lib/libold.so.1.2".into();
-    fs::write(&path, grounds.to_string()).unwrap();
+    let path = host.path("var/lib/sidle/instances/demo-agent/host-fingerprints");
+    let mut fingerprints: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    fingerprints["releases"]["1.0-1"]["libc"] = "1.9".into();
+    fingerprints["releases"]["1.0-1"]["libraries"]["libold.so.1"] = "/lib/libold.so.1.2".into();
+    fs::write(&path, fingerprints.to_string()).unwrap();
     let told = host.sidle(&["status", DEMO]).ok();
     assert!(told.contains("  host       has changed since 1.0-1 was proven: glibc was 1.9 and is 2."), "{told}");
     assert!(told.contains("libold.so.1 was /lib/libold.so.1.2 and is none"), "{told}");
     assert!(!told.contains("since 1.1-1"), "{told}");
     fs::write(&path, "{}").unwrap();
     let ran = host.sidle(&["status", DEMO]);
-    assert!(ran.code == Some(1) && ran.stderr.contains("demo-agent/grounds"), "{ran:?}");
+    assert!(ran.code == Some(1) && ran.stderr.contains("demo-agent/host-fingerprints"), "{ran:?}");
     host.sidle(&["rollback", DEMO]).ok();
     assert_eq!(host.current().as_deref(), Some("1.0-1"), "a note is no reason");
 }

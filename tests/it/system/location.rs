@@ -1,6 +1,6 @@
-//! What of `plain::place` needs root or a package: see there.
+//! What of `plain::location` needs root or a package: see there.
 
-use crate::plain::place::*;
+use crate::plain::location::*;
 use crate::support::stage::{Author, DEMO, Host, text};
 use std::fs;
 
