@@ -10,7 +10,7 @@ use crate::os::environment::{self, Own};
 use crate::os::process::{Input, Program};
 use crate::os::{OsError, file};
 use crate::store::{Store, StoreError};
-use crate::switch::processes::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, START_WORD};
+use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, START_WORD};
 use crate::version::Release;
 use std::ffi::OsString;
 use std::fmt;

@@ -16,7 +16,7 @@ use sidle::salt::jobs::Title;
 use sidle::salt::yaml::Value;
 use sidle::store::index::Index;
 use sidle::supervise::control;
-use sidle::switch::verdicts::Verdicts;
+use sidle::switch::journal::verdicts::Verdicts;
 use sidle::switch::{History, Journal};
 use sidle::trust::canonical::Json;
 use sidle::trust::metadata::{Root, Signed, Snapshot, Targets, Timestamp};

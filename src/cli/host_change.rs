@@ -5,8 +5,8 @@ use crate::failure::moment;
 use crate::name::PackageName;
 use crate::store::Store;
 use crate::store::host_fingerprint::{self, HostFingerprint};
-use crate::switch::files::InstanceFiles;
-use crate::switch::rehearsed::Rehearsed;
+use crate::switch::journal::files::InstanceFiles;
+use crate::switch::rehearsal::repeated::Rehearsed;
 use crate::version::Release;
 
 /// What a changed host means for the current and the previous release.

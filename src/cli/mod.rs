@@ -38,7 +38,7 @@ use crate::os::standard_error::Reader;
 use crate::os::{OsError, clock, environment, file, memory, process};
 use crate::rehearsal::Rehearser;
 use crate::store::owners;
-use crate::switch::telling::seconds;
+use crate::switch::driver::log::seconds;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use output::Output;
 use std::path::{Path, PathBuf};

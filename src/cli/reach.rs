@@ -4,7 +4,7 @@ use super::Context;
 use crate::failure::{Class, Report};
 use crate::os::clock;
 use crate::supervise::control::{Answer, Request, ask};
-use crate::switch::files::{DriverLock, InstanceFiles};
+use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use std::time::Duration;
 
 /// How long a supervisor that holds its lock may take to listen.

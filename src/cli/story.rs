@@ -4,7 +4,7 @@ use super::follow::words;
 use super::status::{outage, result};
 use super::{Context, Ended};
 use crate::failure::{Class, Report, moment};
-use crate::switch::files::InstanceFiles;
+use crate::switch::journal::files::InstanceFiles;
 use crate::switch::{Entry, History, Journal, Story, StoryStep, Switch};
 use crate::version::Release;
 use jiff::Timestamp;

@@ -7,9 +7,9 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::store::{self, Store};
 use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
-use crate::switch::configuration::Keeping;
-use crate::switch::drive::Rehearsals;
-use crate::switch::files::InstanceFiles;
+use crate::switch::driver::Rehearsals;
+use crate::switch::driver::configuration::Keeping;
+use crate::switch::journal::files::InstanceFiles;
 use clap::Args;
 
 /// `sidle supervise INSTANCE`

@@ -6,7 +6,7 @@ use crate::layout;
 use crate::os::dir::{Dir, FileKind};
 use crate::store::check::{Defect, Problem};
 use crate::store::{Store, StoreError, host_fingerprint};
-use crate::switch::files::InstanceFiles;
+use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ fn current(group: &mut Group, store: &Store, files: &InstanceFiles, releases: &[
     let (package, instance) = (store.package(), files.instance());
     let journal = match files.journal() {
         Ok(journal) => Some(journal),
-        Err(crate::switch::files::FilesError::Corrupt { path, reason, hint }) => {
+        Err(crate::switch::journal::files::FilesError::Corrupt { path, reason, hint }) => {
             let what = format!("cannot use {}: {reason}", path.display());
             group.find(Severity::Error, "journal-corrupt", what, hint.unwrap_or_default());
             None

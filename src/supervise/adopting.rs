@@ -5,9 +5,9 @@ use super::{HEALTH_INTERVAL, Supervisor};
 use crate::failure::{Class, Report};
 use crate::store::Store;
 use crate::switch::Adopted;
-use crate::switch::drive::Moment;
-use crate::switch::files::InstanceFiles;
-use crate::switch::processes::{Frozen, Look, Processes, described};
+use crate::switch::driver::Moment;
+use crate::switch::journal::files::InstanceFiles;
+use crate::switch::process::{Frozen, Look, Processes, described};
 use std::time::Duration;
 
 /// How often an agent that is to be given back is looked at.

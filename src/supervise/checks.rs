@@ -4,7 +4,7 @@ use super::pace::{FINISHED_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use super::status::{AgentStatus, SupervisorStatus};
 use super::{Supervisor, tell};
 use crate::os::{OsError, memory};
-use crate::switch::drive::Moment;
+use crate::switch::driver::Moment;
 use std::time::Duration;
 
 impl Supervisor {

@@ -4,7 +4,7 @@ use crate::agent::gate::PROTOCOL;
 use crate::bundle::manifest::Manifest;
 use crate::failure::{Class, Report};
 use crate::os::host;
-use crate::switch::processes::{ProcessKind, Processes};
+use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::{Mode, Purpose};
 
 /// The mode, and what whoever asked should know of it.

@@ -3,7 +3,7 @@
 
 use super::Supervisor;
 use super::status::Ended;
-use crate::switch::drive::Moment;
+use crate::switch::driver::Moment;
 use crate::switch::{History, Journal, Mode, Phase, Purpose};
 use crate::version::Release;
 use jiff::Timestamp;

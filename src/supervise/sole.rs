@@ -3,7 +3,7 @@
 use super::SuperviseSettings;
 use crate::failure::{Class, Report};
 use crate::os::clock;
-use crate::switch::files::{DriverLock, InstanceFiles};
+use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use std::time::Duration;
 
 /// How long a command may hold the right to drive: longer than writing a wish down takes.

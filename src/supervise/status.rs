@@ -6,7 +6,7 @@ use crate::name::InstanceName;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
-use crate::switch::finishing::Finishing;
+use crate::switch::process::finishing::Finishing;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

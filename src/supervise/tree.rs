@@ -8,7 +8,7 @@ use crate::failure::Report;
 use crate::os::process::{Program, own_program};
 use crate::os::watch::Watch;
 use crate::os::{OsError, clock, memory, random};
-use crate::switch::drive::Moment;
+use crate::switch::driver::Moment;
 use crate::version::Release;
 use jiff::SignedDuration;
 use std::io;

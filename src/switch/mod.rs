@@ -50,48 +50,20 @@
 //! that reads the link alone, starts a release that worked (promise 3). The other order, link first, would let a crash leave a link that
 //! the journal has no word for.
 
-pub mod acts;
-pub mod asked;
-pub mod configuration;
-pub mod drive;
-pub mod ends;
-pub mod error;
-pub mod files;
-pub mod finishing;
-pub mod foreign;
-pub mod gatekeeper;
-pub mod history;
-pub mod hold;
-pub mod host_fingerprints;
+pub mod driver;
+pub mod gate;
 pub mod journal;
-pub mod leaving;
-pub mod limits;
 pub mod machine;
-pub mod phase;
-pub mod preparing;
-pub mod process_kind;
-pub mod processes;
-pub mod proving;
-pub mod rebuild;
-pub mod record;
-pub mod rehearse;
-pub mod rehearsed;
-pub mod rehearsing;
-pub mod roles;
-pub mod running;
+pub mod process;
+pub mod rehearsal;
 pub mod schedule;
-pub mod snapshot;
-pub mod story;
-pub mod telling;
-pub mod verdicts;
-pub mod windows;
 
-pub use history::{Entry, History};
+pub use journal::history::{Entry, History};
+pub use journal::record::{Adopted, Cause, Failure, Purpose, Switch};
+pub use journal::story::{Ending, Story, StoryStep};
 pub use journal::{Journal, JournalError, Request, RequestError};
-pub use limits::Limits;
+pub use machine::limits::Limits;
+pub use machine::phase::Phase;
 pub use machine::{Act, Former, Mode, Outcome, Side};
-pub use phase::Phase;
-pub use record::{Adopted, Cause, Failure, Purpose, Switch};
-pub use story::{Ending, Story, StoryStep};
 
-crate::reports!(error::DriveError, files::FilesError, JournalError, RequestError);
+crate::reports!(driver::error::DriveError, journal::files::FilesError, JournalError, RequestError);

@@ -11,8 +11,8 @@ use crate::os::dir::Dir;
 use crate::os::{OsError, file, proc_fs, process, units};
 use crate::store::Store;
 use crate::supervise::status::SupervisorStatus;
-use crate::switch::files::InstanceFiles;
-use crate::switch::processes::LEADER_VARIABLE;
+use crate::switch::journal::files::InstanceFiles;
+use crate::switch::process::LEADER_VARIABLE;
 use crate::version::Release;
 use std::path::{Path, PathBuf};
 

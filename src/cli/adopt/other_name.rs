@@ -11,7 +11,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::store::Store;
-use crate::switch::files::InstanceFiles;
+use crate::switch::journal::files::InstanceFiles;
 use clap::Args;
 use std::path::Path;
 

@@ -8,7 +8,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::run::{Passed, RunError, RunRequest, RunRole, run as become_program};
 use crate::store::{Store, StoreError};
-use crate::switch::files::InstanceFiles;
+use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
 use clap::Args;
 use std::ffi::OsString;

@@ -10,7 +10,7 @@ use sidle::agent::AgentKind;
 use sidle::cli::adopt::record::{Adoption, Stage};
 use sidle::cli::adopt::stand_in::MARK;
 use sidle::layout::Layout;
-use sidle::switch::verdicts::Verdicts;
+use sidle::switch::journal::verdicts::Verdicts;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

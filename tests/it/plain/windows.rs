@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 use proptest::prelude::*;
 use sidle::switch::schedule::When;
-use sidle::switch::windows::{Window, Windows};
+use sidle::switch::schedule::windows::{Window, Windows};
 
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 /// Half an hour at Lord Howe; a whole day that never was in Apia; twice a year, by the moon, in Casablanca.

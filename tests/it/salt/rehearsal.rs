@@ -10,7 +10,7 @@ use sidle::os::clock;
 use sidle::rehearsal::{Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
 use sidle::salt::rehearsal::report::{How, RehearsalReport};
-use sidle::switch::rehearse::{REHEARSAL_MAX, Rehearsing};
+use sidle::switch::rehearsal::performance::{REHEARSAL_MAX, Rehearsing};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;

@@ -3,12 +3,12 @@
 use jiff::{Timestamp, ToSpan as _};
 use sidle::failure::Class;
 use sidle::saved::SavedError;
-use sidle::switch::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM, STORIES_MAXIMUM};
 use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
+use sidle::switch::journal::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM, STORIES_MAXIMUM};
+use sidle::switch::journal::story::STEPS_KEPT_MAXIMUM;
+use sidle::switch::journal::verdicts::Verdicts;
 use sidle::switch::machine::{self, Course, Former, SETBACKS_MAXIMUM, STEPS_MAXIMUM, Survivors};
-use sidle::switch::process_kind::ProcessKind;
-use sidle::switch::story::STEPS_KEPT_MAXIMUM;
-use sidle::switch::verdicts::Verdicts;
+use sidle::switch::process::kind::ProcessKind;
 use sidle::switch::{
     Cause, Ending, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
     Side,

@@ -6,7 +6,7 @@ use crate::support::trees::put;
 use sidle::os::clock;
 use sidle::rehearsal::{Part, Rehearsal};
 use sidle::salt::rehearsal::SaltRehearser;
-use sidle::switch::rehearse::{REHEARSAL_MAX, Rehearsing};
+use sidle::switch::rehearsal::performance::{REHEARSAL_MAX, Rehearsing};
 use std::ffi::OsString;
 
 fn rehearsed_again(host: &Host, environment: Vec<(OsString, OsString)>) -> Rehearsal {

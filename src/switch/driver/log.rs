@@ -1,0 +1,129 @@
+//! What is logged of a switch: each change of the journal once it is written, and each end of a process before what came of it. Texts of strangers
+//! are fields, never part of a message: a field can't be mistaken for another one.
+
+use crate::name::InstanceName;
+use crate::os::clock;
+use crate::switch::journal::story::{Ending, StoryStep};
+use crate::switch::process::Processes;
+use crate::switch::{Journal, Phase, Switch};
+use crate::version::Release;
+use std::time::Duration;
+use tracing::{debug, error, info, warn};
+
+/// Logs what is in `after` and was not in `before`. For a command that follows -v, and for the journal of the host.
+pub(in crate::switch) fn changes(before: &Journal, after: &Journal) {
+    let instance = &after.instance;
+    let Some(live) = &after.live else {
+        match &before.live {
+            Some(ended) => debug!(%instance, "switch {} is in the history", ended.id),
+            None if before.proven != after.proven => {
+                info!(%instance, "the instance is given back: nothing is meant to run");
+            }
+            None => {}
+        }
+        return;
+    };
+    let known = before.live.as_ref().filter(|known| known.id == live.id);
+    if known.is_none() {
+        accepted(instance, live);
+    }
+    for step in live.story.after(known.map_or(0, |known| known.story.last_number())) {
+        transition(instance, live, step);
+    }
+    for note in live.notes.iter().skip(known.map_or(0, |known| known.notes.len())) {
+        info!(%instance, note, "switch {} has a note", live.id);
+    }
+    let was = known.filter(|known| known.phase == live.phase).and_then(|known| known.waiting_for.as_deref());
+    if let Some(why) = live.waiting_for.as_deref().filter(|why| was != Some(*why) && !live.phase.is_ended()) {
+        debug!(%instance, phase = %live.phase, why, "switch {} waits", live.id);
+    }
+}
+
+fn accepted(instance: &InstanceName, live: &Switch) {
+    let from = live.from.as_ref().map_or_else(
+        || if live.adopted.is_some() { "an adopted agent" } else { "nothing" }.to_owned(),
+        Release::to_string,
+    );
+    let reason = Some(live.reason.as_str()).filter(|reason| !reason.is_empty());
+    let origin = live.origin.as_ref().map(ToString::to_string);
+    let begins = live.schedule.as_ref().map(|schedule| schedule.begins.to_string());
+    info!(
+        %instance, purpose = %live.purpose, mode = %live.mode, begins, by = live.by, origin, reason,
+        "switch {} is accepted: from {from} to {}", live.id, live.to
+    );
+}
+
+/// One transition. The level is what a person has to do about it.
+fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
+    macro_rules! tell {
+        ($level:ident, $($message:tt)+) => {
+            $level!(
+                %instance, from = %step.from, to = %step.to, outcome = %step.outcome, took = seconds(step.took()),
+                downtime = downtime(live, step), why = step.why, $($message)+
+            )
+        };
+    }
+    let (id, to) = (live.id, &live.to);
+    let back = live.from.as_ref().map_or_else(
+        || if live.adopted.is_some() { "the adopted agent" } else { "nothing" }.to_owned(),
+        Release::to_string,
+    );
+    let doing = step.to.doing();
+    match step.to {
+        Phase::Stranded => tell!(
+            error,
+            "switch {id} is stranded: {back} does not come up again; it is tried again and again, and a person has to look: \
+             `sidle status {}`",
+            live.package
+        ),
+        Phase::RolledBack => tell!(warn, "switch {id} failed and is rolled back from {to}: {back} runs again"),
+        Phase::Refused => tell!(warn, "switch {id} to {to} is refused, nothing was changed"),
+        Phase::Expired => tell!(warn, "switch {id} to {to} has expired, nothing was changed"),
+        Phase::Abandoned => tell!(warn, "switch {id} to {to} is abandoned"),
+        Phase::Cancelled => tell!(info, "switch {id} to {to} is cancelled, nothing was changed"),
+        Phase::Committed => tell!(info, "switch {id} is done: {to} is current, and the old process has ended"),
+        Phase::Flipping if step.from != step.to => {
+            tell!(info, "switch {id} is committed: {to} has passed, and becomes current");
+        }
+        next if next.is_back() && !step.from.is_back() => {
+            tell!(warn, "switch {id} fails: {to} is left, going back to {back}");
+        }
+        _ if step.outcome == Ending::Interrupted => tell!(warn, "switch {id} goes on after an interruption: {doing}"),
+        _ if step.outcome == Ending::Failed => tell!(warn, "switch {id} tries again: {doing}"),
+        _ => tell!(info, "switch {id}: {doing}"),
+    }
+}
+
+/// How long nobody was there, once that is known.
+fn downtime(live: &Switch, step: &StoryStep) -> Option<String> {
+    let ended = step.to.is_ended() && step.to == live.phase;
+    ended.then(|| seconds(Duration::from_millis(live.outage_milliseconds)))
+}
+
+/// Logs the processes that have ended since the last time. `journal`: as it is while they end.
+pub(in crate::switch) fn ends(processes: &mut Processes, journal: &Journal) {
+    for end in processes.take_unlogged() {
+        let record = &end.record;
+        let role = match &journal.live {
+            Some(live) if record.trial_of == Some(live.id) && !live.phase.is_committed() => "trial",
+            Some(live) if record.trial_of != Some(live.id) && live.phase.is_committed() => "former",
+            Some(_) | None => "serving",
+        };
+        let lived = clock::now().duration_since(record.started_at);
+        let lived = seconds(Duration::try_from(lived).unwrap_or_default());
+        let release = record.release.as_ref().map_or_else(|| "the adopted agent".to_owned(), Release::to_string);
+        let unfinished: Vec<String> = end.unfinished.iter().map(ToString::to_string).collect();
+        let unfinished = Some(unfinished.join(", ")).filter(|jobs| !jobs.is_empty());
+        let (instance, pid, how) = (&journal.instance, record.leader.pid, &end.how);
+        if record.being_ended || end.is_asked_for {
+            info!(%instance, role, lived, "process {pid} of {release} {how}: stopped by sidle");
+        } else {
+            warn!(%instance, role, lived, unfinished, "process {pid} of {release} {how} by itself");
+        }
+    }
+}
+
+/// A time as the log has it: `0.213s`.
+pub fn seconds(time: Duration) -> String {
+    format!("{:.3}s", time.as_secs_f64())
+}

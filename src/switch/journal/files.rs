@@ -1,0 +1,260 @@
+//! An instance's files: the journal, the history, the verdicts on releases, the hold.
+
+use crate::failure::Class;
+use crate::layout::Layout;
+use crate::name::{InstanceName, PackageName};
+use crate::os::OsError;
+use crate::os::dir::Dir;
+use crate::os::lock::{Attempt, Holder, LOCK, Lock, LockFile};
+use crate::saved::SavedError;
+use crate::store::{Store, StoreError};
+use crate::switch::journal::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
+use crate::switch::journal::hold::{HOLD_LENGTH_MAXIMUM, HOLD_NAME, Hold};
+use crate::switch::journal::verdicts::{VERDICTS_LENGTH_MAXIMUM, VERDICTS_NAME, Verdicts};
+use crate::switch::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
+use crate::switch::rehearsal::host_fingerprints::{GROUNDS_LENGTH_MAXIMUM, HOST_FINGERPRINTS_NAME, HostFingerprints};
+use crate::switch::rehearsal::repeated::{REHEARSED_LENGTH_MAXIMUM, REHEARSED_NAME, RehearsedAgain};
+use std::fmt;
+use std::path::PathBuf;
+
+const FILE_MODE: u32 = 0o644;
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// Why an instance's files can't be used.
+#[derive(Debug)]
+pub enum FilesError {
+    /// The system refused.
+    Os(OsError),
+    /// The store refused.
+    Store(StoreError),
+    /// A saved file is not what sidle wrote. Never read as "none": the truth about switches must not vanish in silence.
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Its reader's words.
+        reason: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+}
+
+impl FilesError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Os(error) => error.class(),
+            Self::Store(error) => error.class(),
+            Self::Corrupt { .. } => Class::Failed,
+        }
+    }
+
+    /// What the operator can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Os(error) => error.hint(),
+            Self::Store(error) => error.hint(),
+            Self::Corrupt { hint, .. } => hint.clone(),
+        }
+    }
+}
+
+impl fmt::Display for FilesError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Os(error) => error.fmt(formatter),
+            Self::Store(error) => error.fmt(formatter),
+            Self::Corrupt { path, reason, .. } => write!(formatter, "cannot use {}: {reason}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for FilesError {}
+
+impl From<OsError> for FilesError {
+    fn from(error: OsError) -> Self {
+        Self::Os(error)
+    }
+}
+
+impl From<StoreError> for FilesError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The right to drive an instance's switches. A supervisor holds it while it lives; without one a command may.
+#[derive(Debug)]
+pub struct DriverLock {
+    _lock: Lock,
+}
+
+/// The files of one instance.
+#[derive(Debug, Clone)]
+pub struct InstanceFiles {
+    layout: Layout,
+    instance: InstanceName,
+    package: PackageName,
+}
+
+impl InstanceFiles {
+    /// The files of `instance` below a layout's root. Touches nothing.
+    pub fn new(layout: &Layout, instance: &InstanceName, package: &PackageName) -> Self {
+        Self { layout: layout.clone(), instance: instance.clone(), package: package.clone() }
+    }
+
+    /// The instance.
+    pub fn instance(&self) -> &InstanceName {
+        &self.instance
+    }
+
+    /// The instance's package.
+    pub fn package(&self) -> &PackageName {
+        &self.package
+    }
+
+    /// Where everything lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn directory(&self) -> Result<Option<Dir>, FilesError> {
+        Ok(Dir::open_if_exists(&self.layout.instance(&self.instance))?)
+    }
+
+    fn directory_to_write(&self) -> Result<Dir, FilesError> {
+        Ok(Dir::open_or_create(&self.layout.instance(&self.instance), DIRECTORY_MODE)?)
+    }
+
+    /// Takes the right to drive; None while somebody else has it.
+    pub fn try_drive(&self) -> Result<Option<DriverLock>, FilesError> {
+        let directory = self.directory_to_write()?;
+        let file = LockFile::new(&directory, LOCK);
+        match file.try_exclusive()? {
+            Attempt::Held(lock) => Ok(Some(DriverLock { _lock: lock })),
+            Attempt::Busy => Ok(None),
+            Attempt::Unsupported(source) => Err(OsError::new("lock", &file.path(), source).into()),
+        }
+    }
+
+    /// Who has the right to drive, where it can be seen.
+    pub fn driver(&self) -> Option<Holder> {
+        let directory = self.directory().ok()??;
+        LockFile::new(&directory, LOCK).holder()
+    }
+
+    fn read<T, E: fmt::Display>(
+        &self,
+        name: &str,
+        limit: u64,
+        parse: impl FnOnce(&[u8]) -> Result<T, E>,
+        hint: impl FnOnce(&E) -> Option<String>,
+    ) -> Result<Option<T>, FilesError> {
+        let Some(directory) = self.directory()? else { return Ok(None) };
+        let Some(bytes) = directory.read_if_exists(name, limit)? else { return Ok(None) };
+        parse(&bytes).map(Some).map_err(|error| FilesError::Corrupt {
+            path: directory.path().join(name),
+            reason: error.to_string(),
+            hint: hint(&error),
+        })
+    }
+
+    /// The journal. Where there is none it is made from `current`, which never names anything unproven.
+    pub fn journal(&self) -> Result<Journal, FilesError> {
+        let found =
+            self.read(JOURNAL_NAME, JOURNAL_LENGTH_MAXIMUM, Journal::parse, crate::switch::JournalError::hint)?;
+        if let Some(journal) = found {
+            return Ok(journal);
+        }
+        let current = Store::new(&self.layout, &self.package).current(&self.instance)?;
+        let last_id = self.history()?.last_id();
+        Ok(Journal::new(self.instance.clone(), self.package.clone(), current, last_id))
+    }
+
+    /// What a journal would say of `current` alone: where the real one can't be read, the release that has worked is run all the same.
+    pub fn journal_of_current(&self) -> Result<Journal, FilesError> {
+        let current = Store::new(&self.layout, &self.package).current(&self.instance)?;
+        Ok(Journal::new(self.instance.clone(), self.package.clone(), current, 0))
+    }
+
+    /// Writes the journal, whole or not at all.
+    pub fn write_journal(&self, _lock: &DriverLock, journal: &Journal) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(JOURNAL_NAME, &journal.to_bytes(), FILE_MODE)?)
+    }
+
+    /// The switches that ended.
+    pub fn history(&self) -> Result<History, FilesError> {
+        Ok(self
+            .read(
+                HISTORY_NAME,
+                HISTORY_LENGTH_MAXIMUM,
+                History::parse,
+                crate::switch::journal::history::HistoryError::hint,
+            )?
+            .unwrap_or_default())
+    }
+
+    /// Writes the history, whole or not at all.
+    pub fn write_history(&self, _lock: &DriverLock, history: &History) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(HISTORY_NAME, &history.to_bytes(), FILE_MODE)?)
+    }
+
+    /// The releases that failed here or were left by a person.
+    pub fn verdicts(&self) -> Result<Verdicts, FilesError> {
+        let hint = |error: &SavedError| error.hint("move the file away: no release is then remembered as bad");
+        Ok(self.read(VERDICTS_NAME, VERDICTS_LENGTH_MAXIMUM, Verdicts::parse, hint)?.unwrap_or_default())
+    }
+
+    /// What the proven releases stood on.
+    pub fn host_fingerprints(&self) -> Result<HostFingerprints, FilesError> {
+        let hint = |error: &SavedError| error.hint("move the file away: it is begun anew with the next switch");
+        Ok(self
+            .read(HOST_FINGERPRINTS_NAME, GROUNDS_LENGTH_MAXIMUM, HostFingerprints::parse, hint)?
+            .unwrap_or_default())
+    }
+
+    /// Writes what the proven releases stood on, whole or not at all.
+    pub fn write_host_fingerprints(
+        &self,
+        _lock: &DriverLock,
+        fingerprints: &HostFingerprints,
+    ) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(HOST_FINGERPRINTS_NAME, &fingerprints.to_bytes(), FILE_MODE)?)
+    }
+
+    /// What came of rehearsing releases again on a host that had changed.
+    pub fn rehearsed_again(&self) -> Result<RehearsedAgain, FilesError> {
+        let hint = |error: &SavedError| error.hint("move the file away: releases are then rehearsed again once more");
+        let found = self.read(REHEARSED_NAME, REHEARSED_LENGTH_MAXIMUM, RehearsedAgain::parse, hint)?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// Writes what came of rehearsing releases again, whole or not at all.
+    pub fn write_rehearsed_again(&self, _lock: &DriverLock, again: &RehearsedAgain) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(REHEARSED_NAME, &again.to_bytes(), FILE_MODE)?)
+    }
+
+    /// The hold on the instance, expired or not; None: there is none.
+    pub fn hold(&self) -> Result<Option<Hold>, FilesError> {
+        let hint = |error: &SavedError| error.hint("`sidle unhold` removes the file; then hold the instance again");
+        self.read(HOLD_NAME, HOLD_LENGTH_MAXIMUM, Hold::parse, hint)
+    }
+
+    /// Holds the instance. A person's word needs no lock: the last one counts.
+    pub fn write_hold(&self, hold: &Hold) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(HOLD_NAME, &hold.to_bytes(), FILE_MODE)?)
+    }
+
+    /// Lifts the hold, whatever its file holds; false: there was none.
+    pub fn remove_hold(&self) -> Result<bool, FilesError> {
+        let Some(directory) = self.directory()? else { return Ok(false) };
+        let there = directory.stat(HOLD_NAME)?.is_some();
+        directory.remove_file(HOLD_NAME)?;
+        directory.sync()?;
+        Ok(there)
+    }
+
+    /// Writes the verdicts, whole or not at all.
+    pub fn write_verdicts(&self, _lock: &DriverLock, verdicts: &Verdicts) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(VERDICTS_NAME, &verdicts.to_bytes(), FILE_MODE)?)
+    }
+}

@@ -1,0 +1,186 @@
+//! What is remembered of the switches that ended: one line of JSON each.
+
+use crate::agent::caller::Caller;
+use crate::name::{InstanceName, PackageName};
+use crate::saved::{self, SavedError};
+use crate::switch::journal::record::{Failure, Purpose, Switch};
+use crate::switch::journal::story::Story;
+use crate::switch::machine::Mode;
+use crate::switch::machine::phase::Phase;
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The history's file name in the instance's state directory.
+pub const HISTORY_NAME: &str = "history";
+
+const SCHEMA: u32 = 1;
+
+/// How many switches are remembered. The file is written whole, so that no crash leaves half a line; it must stay small.
+pub const HISTORY_ENTRIES_MAXIMUM: usize = 500;
+
+/// How many of the last switches keep their story: the file is read whole by everybody who asks how an instance is.
+pub const STORIES_MAXIMUM: usize = 100;
+
+/// Longest history read, and so the longest written: far beyond what people write, and short enough to be read at once.
+pub const HISTORY_LENGTH_MAXIMUM: u64 = 16 * 1024 * 1024;
+
+/// A switch that ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    schema: u32,
+    /// The number of the switch.
+    pub id: u64,
+    /// The instance that was switched.
+    pub instance: InstanceName,
+    /// Its package.
+    pub package: PackageName,
+    /// Why it was asked for.
+    pub purpose: Purpose,
+    /// How it was done.
+    pub mode: Mode,
+    /// The release before; None: a first switch.
+    pub from: Option<Release>,
+    /// The release that was tried.
+    pub to: Release,
+    /// How it ended: one of the ended phases.
+    pub result: Phase,
+    /// Why it did not go forth.
+    pub failure: Option<Failure>,
+    /// When it was asked for.
+    pub requested_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// How long nobody was there.
+    pub outage_milliseconds: u64,
+    /// Why, in the words of whoever asked.
+    pub reason: String,
+    /// Who asked.
+    pub by: String,
+    /// The agent's job out of which they asked; None: it was none, as far as can be seen.
+    #[serde(default)]
+    pub origin: Option<Caller>,
+    /// What was noticed on the way.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// What happened, step by step; empty: not kept any more.
+    #[serde(default)]
+    pub story: Story,
+}
+
+impl Entry {
+    /// The entry of an ended switch; None while it is under way.
+    pub fn of(switch: &Switch) -> Option<Self> {
+        switch.phase.is_ended().then(|| Self {
+            schema: SCHEMA,
+            id: switch.id,
+            instance: switch.instance.clone(),
+            package: switch.package.clone(),
+            purpose: switch.purpose,
+            mode: switch.mode,
+            from: switch.from.clone(),
+            to: switch.to.clone(),
+            result: switch.phase,
+            failure: switch.failure.clone(),
+            requested_at: switch.requested_at,
+            ended_at: switch.phase_since,
+            outage_milliseconds: switch.outage_milliseconds,
+            reason: switch.reason.clone(),
+            by: switch.by.clone(),
+            origin: switch.origin.clone(),
+            notes: switch.notes.clone(),
+            story: switch.story.clone(),
+        })
+    }
+}
+
+/// The switches that ended, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    entries: Vec<Entry>,
+}
+
+impl History {
+    /// The entries, oldest first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entry of the switch with this number.
+    pub fn find(&self, id: u64) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.id == id)
+    }
+
+    /// The greatest number of a switch in it; 0: there is none.
+    pub fn last_id(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.id).max().unwrap_or(0)
+    }
+
+    /// This history with `entry`, unless it is there already: an act may happen twice. Beyond the maximum the oldest ones go, and what could not
+    /// be read again for its length goes, too: a history that nobody can read would end every switch before it is settled.
+    #[must_use]
+    pub fn with(mut self, entry: Entry) -> Self {
+        if self.find(entry.id).is_none() {
+            self.entries.push(entry);
+        }
+        let surplus = self.entries.len().saturating_sub(HISTORY_ENTRIES_MAXIMUM);
+        self.entries.drain(..surplus);
+        let untold = self.entries.len().saturating_sub(STORIES_MAXIMUM);
+        self.entries.iter_mut().take(untold).for_each(|entry| entry.story = Story::default());
+        let length = |entry: &Entry| entry_bytes(entry).len() as u64;
+        let mut length_all: u64 = self.entries.iter().map(length).sum();
+        while length_all > HISTORY_LENGTH_MAXIMUM && self.entries.len() > 1 {
+            length_all -= length(&self.entries.remove(0));
+        }
+        self
+    }
+
+    /// The file's content, to be written whole and atomically.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.entries.iter().for_each(|entry| bytes.extend(entry_bytes(entry)));
+        bytes
+    }
+
+    /// Reads the file's content; an empty one is the history of an instance that was never switched.
+    pub fn parse(bytes: &[u8]) -> Result<Self, HistoryError> {
+        let lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+        let entries = lines
+            .map(|(index, line)| saved::parse(line, SCHEMA).map_err(|source| HistoryError { line: index + 1, source }));
+        Ok(Self { entries: entries.collect::<Result<_, _>>()? })
+    }
+}
+
+fn entry_bytes(entry: &Entry) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(entry).expect("an entry has no map keys but strings");
+    bytes.push(b'\n');
+    bytes
+}
+
+/// Why a history can't be read.
+#[derive(Debug)]
+pub struct HistoryError {
+    line: usize,
+    source: SavedError,
+}
+
+impl fmt::Display for HistoryError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "cannot read line {} of the history of switches: {}", self.line, self.source)
+    }
+}
+
+impl std::error::Error for HistoryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl HistoryError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        self.source.hint("move the file away: switches work without it, and a new one is begun")
+    }
+}

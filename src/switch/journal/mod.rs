@@ -1,0 +1,379 @@
+//! What an instance remembers about its switches, and its JSON form. Pure: reading and writing the file is the driver's.
+
+pub mod files;
+pub mod history;
+pub mod hold;
+pub mod record;
+pub mod snapshot;
+pub mod story;
+pub mod verdicts;
+
+use crate::agent::caller::Caller;
+use crate::failure::Class;
+use crate::name::{InstanceName, PackageName};
+use crate::saved::{self, SavedError};
+use crate::switch::journal::record::{Adopted, Purpose, Switch, shortened};
+use crate::switch::journal::story::Story;
+use crate::switch::machine::phase::Phase;
+use crate::switch::machine::{Mode, Outcome};
+use crate::switch::process::kind::ProcessKind;
+use crate::switch::schedule::Schedule;
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The journal's file name in the instance's state directory.
+pub const JOURNAL_NAME: &str = "journal";
+
+/// Longest journal read. It holds one switch with bounded texts and a bounded story; more is not ours.
+pub const JOURNAL_LENGTH_MAXIMUM: u64 = 512 * 1024;
+
+/// The form written and read here.
+pub const JOURNAL_SCHEMA: u32 = 1;
+
+/// The truth about an instance's switches.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Journal {
+    schema: u32,
+    /// Whose journal this is.
+    pub instance: InstanceName,
+    /// The instance's package.
+    pub package: PackageName,
+    /// The switch under way. An ended one stays until its history line is written.
+    pub live: Option<Switch>,
+    /// The release that has passed probation last: what `current` names, what a boot starts. None: `current` is absent.
+    pub proven: Option<Release>,
+    /// The proven release before that: where a rollback goes.
+    pub previous: Option<Release>,
+    /// The number of the last switch that was asked for; 0: none was.
+    pub last_id: u64,
+}
+
+/// A wish for a switch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Why.
+    pub purpose: Purpose,
+    /// What it may cost.
+    pub mode: Mode,
+    /// To which release.
+    pub to: Release,
+    /// Until when the stop must have begun.
+    pub deadline: Timestamp,
+    /// When it begins; None: at once.
+    pub schedule: Option<Schedule>,
+    /// Why, in the words of whoever asks.
+    pub reason: String,
+    /// Who asks.
+    pub by: String,
+    /// The agent's job out of which they ask.
+    pub origin: Option<Caller>,
+    /// What whoever asks should know of it: why not in the mode that was asked for.
+    pub notes: Vec<String>,
+    /// The process to take over from, where sidle did not start it.
+    pub adopted: Option<Adopted>,
+}
+
+impl Journal {
+    /// The journal of an instance that has none yet. `proven`: the release that `current` names, if it is there: a lost journal is
+    /// made again from the link, which never names anything unproven. `last_id` is the history's, so that no number is given twice.
+    pub fn new(instance: InstanceName, package: PackageName, proven: Option<Release>, last_id: u64) -> Self {
+        Self { schema: JOURNAL_SCHEMA, instance, package, live: None, proven, previous: None, last_id }
+    }
+
+    /// This journal with a new live switch, to be written before anything is done. `boot` is the present boot's id.
+    pub fn requested(&self, request: Request, boot: &str, now: Timestamp) -> Result<Self, RequestError> {
+        if let Some(live) = &self.live {
+            return Err(RequestError::Live { id: live.id, to: live.to.clone(), phase: live.phase });
+        }
+        if let (Some(_), Some(proven)) = (&request.adopted, &self.proven) {
+            return Err(RequestError::NotFirst(proven.clone()));
+        }
+        let there = self.proven.as_ref() == Some(&request.to);
+        match request.purpose {
+            Purpose::Restart if !there => return Err(RequestError::NotCurrent(request.to)),
+            Purpose::Switch | Purpose::Rollback if there => return Err(RequestError::AlreadyCurrent(request.to)),
+            Purpose::Switch | Purpose::Rollback | Purpose::Restart => {}
+        }
+        let mut journal = self.clone();
+        journal.last_id = self.last_id.saturating_add(1);
+        journal.live = Some(Switch {
+            id: journal.last_id,
+            instance: self.instance.clone(),
+            package: self.package.clone(),
+            purpose: request.purpose,
+            mode: request.mode,
+            from: self.proven.clone(),
+            adopted: request.adopted,
+            to: request.to,
+            phase: if request.schedule.is_some() { Phase::Scheduled } else { Phase::Checking },
+            phase_since: now,
+            requested_at: now,
+            deadline: request.deadline,
+            schedule: request.schedule,
+            boot: boot.to_owned(),
+            reason: shortened(&request.reason),
+            by: shortened(&request.by),
+            origin: request.origin.map(Caller::bounded),
+            notes: request.notes.iter().map(|note| shortened(note)).collect(),
+            restores: None,
+            parted: false,
+            peers_down: false,
+            baseline: Vec::new(),
+            steps: 0,
+            setbacks: 0,
+            strandings: 0,
+            waiting_for: None,
+            failure: None,
+            outage_since: None,
+            outage_milliseconds: 0,
+            story: Story::default(),
+        });
+        Ok(journal)
+    }
+
+    /// This journal after the live switch's act came to `outcome`. Equal to this one: nothing to write.
+    #[must_use]
+    pub fn advanced(&self, outcome: &Outcome, now: Timestamp) -> Self {
+        let mut journal = self.clone();
+        let Some(live) = &self.live else { return journal };
+        if live.phase.is_ended() {
+            if *outcome == Outcome::Done {
+                journal.live = None;
+            }
+            return journal;
+        }
+        let switch = live.advanced(outcome, now);
+        if live.phase == Phase::Probation && switch.phase == Phase::Flipping {
+            journal.commit(&switch.to);
+        }
+        journal.live = Some(switch);
+        journal
+    }
+
+    /// This journal after an absence of the supervisor that drove the live switch, to be written before anything is done. `boot` is the
+    /// present boot's id; `former` and `trial`: a process of that side is alive.
+    #[must_use]
+    pub fn resumed(&self, boot: &str, former: bool, trial: bool, now: Timestamp) -> Self {
+        Self { live: self.live.as_ref().map(|live| live.resumed(boot, former, trial, now)), ..self.clone() }
+    }
+
+    /// This journal with the peers that the running process has proven, as seen just now. They are taken while the old process still
+    /// answers; from its stop on the baseline stands.
+    #[must_use]
+    pub fn measured(&self, baseline: Vec<String>) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut().filter(|live| live.phase.is_before_stop()) {
+            live.baseline = baseline;
+        }
+        journal
+    }
+
+    /// This journal with the peers that the new process is measured by from now on, where nothing before it has shown which can be reached.
+    #[must_use]
+    pub fn needing(&self, baseline: Vec<String>) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut() {
+            live.baseline = baseline;
+        }
+        journal
+    }
+
+    /// This journal with what is known of the peers: whether both processes have lost what the new one lacks.
+    #[must_use]
+    pub fn with_peers_down(&self, down: bool) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut() {
+            live.peers_down = down;
+        }
+        journal
+    }
+
+    /// This journal, whose live switch puts back the configuration of an earlier switch's snapshot.
+    #[must_use]
+    pub fn restoring(&self, snapshot: u64) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut() {
+            live.restores = Some(snapshot);
+        }
+        journal
+    }
+
+    /// This journal with another note on the live switch.
+    #[must_use]
+    pub fn noted(&self, notes: &[String]) -> Self {
+        let mut journal = self.clone();
+        if let Some(live) = journal.live.as_mut() {
+            for text in notes {
+                live.note(text);
+            }
+        }
+        journal
+    }
+
+    /// The process that is meant to serve now; None: none is.
+    pub fn meant_which(&self) -> Option<ProcessKind<'_>> {
+        match &self.live {
+            Some(live) => live.serves().and_then(|side| live.which(side)),
+            None => self.proven.as_ref().map(|release| ProcessKind::Incumbent { release, switch: None }),
+        }
+    }
+
+    /// The processes that may be there now.
+    pub fn allowed(&self) -> Vec<ProcessKind<'_>> {
+        match &self.live {
+            Some(live) => live.allowed(),
+            None => self.meant_which().into_iter().collect(),
+        }
+    }
+
+    /// The releases that must not be collected (promise 8), beside those that a live process holds.
+    pub fn in_use(&self) -> impl Iterator<Item = &Release> {
+        let live = self.live.iter().flat_map(|live| live.from.iter().chain(std::iter::once(&live.to)));
+        self.proven.iter().chain(&self.previous).chain(live)
+    }
+
+    /// This journal of an instance that is given back: nothing is to run. None: a switch is live.
+    pub fn released(&self) -> Option<Self> {
+        self.live.is_none().then(|| Self { proven: None, previous: None, ..self.clone() })
+    }
+
+    fn commit(&mut self, to: &Release) {
+        if self.proven.as_ref() != Some(to) {
+            self.previous = self.proven.replace(to.clone());
+        }
+    }
+
+    /// The file's content: one line of JSON.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec(self).expect("a journal has no map keys but strings");
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Reads the file's content. A journal that contradicts itself is refused: acting on it could end the wrong process.
+    pub fn parse(bytes: &[u8]) -> Result<Self, JournalError> {
+        let journal: Self = saved::parse(bytes, JOURNAL_SCHEMA).map_err(JournalError::Saved)?;
+        journal.contradiction().map_or(Ok(journal), |text| Err(JournalError::Contradiction(text)))
+    }
+
+    /// What of this journal can't be, if anything.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        if self.previous.is_some() && (self.proven.is_none() || self.previous == self.proven) {
+            return Some("its previous release is not one before the proven one");
+        }
+        let live = self.live.as_ref()?;
+        let proven = if live.phase.is_committed() { Some(&live.to) } else { live.from.as_ref() };
+        let same = live.from.as_ref() == Some(&live.to);
+        let checks = [
+            (live.instance != self.instance || live.package != self.package, "its live switch is another instance's"),
+            (live.id != self.last_id, "its live switch is not the last one"),
+            (proven != self.proven.as_ref(), "its proven release does not fit the live switch's phase"),
+            ((live.purpose == Purpose::Restart) != same, "its live switch has the wrong purpose for its releases"),
+        ];
+        checks.into_iter().find_map(|(wrong, text)| wrong.then_some(text))
+    }
+}
+
+/// Why a switch can't be begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestError {
+    /// Another one is live.
+    Live {
+        /// Its number.
+        id: u64,
+        /// Where it goes.
+        to: Release,
+        /// How far it is.
+        phase: Phase,
+    },
+    /// The release is the current one already.
+    AlreadyCurrent(Release),
+    /// Only the current release can be restarted.
+    NotCurrent(Release),
+    /// An agent that sidle did not start is taken over before anything else runs.
+    NotFirst(Release),
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Live { id, to, phase } => write!(formatter, "cannot begin a switch: switch {id} to {to} is {phase}"),
+            Self::AlreadyCurrent(release) => write!(formatter, "cannot switch to {release}: it is the current release"),
+            Self::NotCurrent(release) => write!(formatter, "cannot restart {release}: it is not the current release"),
+            Self::NotFirst(release) => write!(formatter, "cannot adopt: {release} is the current release already"),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+impl RequestError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Live { .. } => Class::Conflict,
+            Self::AlreadyCurrent(_) | Self::NotFirst(_) => Class::NothingToDo,
+            Self::NotCurrent(_) => Class::Usage,
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Live { phase: Phase::Stranded, .. } => {
+                Some("the release that worked does not come up; `sidle status` says why; cancel that switch to make room for another".to_owned())
+            }
+            Self::Live { phase, .. } if phase.is_committed() => Some("it ends by itself: try again then".to_owned()),
+            Self::Live { .. } => Some("wait for it, see `sidle status`, or cancel it".to_owned()),
+            Self::AlreadyCurrent(_) => Some("to start it again, use `sidle restart`".to_owned()),
+            Self::NotCurrent(_) => Some("to change to it, use `sidle switch`".to_owned()),
+            Self::NotFirst(_) => Some("`sidle unadopt` gives an adopted agent back".to_owned()),
+        }
+    }
+}
+
+/// Why a journal can't be used.
+#[derive(Debug)]
+pub enum JournalError {
+    /// It is broken, or a newer program wrote it.
+    Saved(SavedError),
+    /// It contradicts itself.
+    Contradiction(&'static str),
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Saved(error) => write!(formatter, "cannot read the journal of switches: {error}"),
+            Self::Contradiction(what) => write!(formatter, "cannot use the journal of switches: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for JournalError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Saved(error) => Some(error),
+            Self::Contradiction(_) => None,
+        }
+    }
+}
+
+impl JournalError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        Class::Failed
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let broken = "move the file away: a new journal is begun from `current`, which names a release that has worked";
+        match self {
+            Self::Saved(error) => error.hint(broken),
+            Self::Contradiction(_) => Some(broken.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! One switch, as the journal has it: what was asked for, how far it is, what went wrong, how long nobody was there.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use crate::agent::AgentKind;
+use crate::agent::caller::Caller;
+use crate::name::{InstanceName, PackageName};
+use crate::os::process::Identity;
+use crate::switch::journal::story::{Ending, Story};
+use crate::switch::machine::limits::Limits;
+use crate::switch::machine::phase::Phase;
+use crate::switch::machine::{self, Course, Former, Mode, Outcome, Side, Survivors};
+use crate::switch::process::kind::ProcessKind;
+use crate::switch::schedule::Schedule;
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// Longest text kept of a reason, in characters. An agent's error output must not swell the journal, which is written at every step.
+pub const TEXT_LENGTH_MAXIMUM: usize = 1_000;
+
+/// How many notes a switch keeps, for the same reason.
+const NOTES_MAXIMUM: usize = 16;
+
+/// How the account of what has expired begins.
+const LATE: &str = "not in time";
+
+/// Why a switch was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// To another release.
+    Switch,
+    /// To the previous release, or a named one, leaving one that is no longer wanted.
+    Rollback,
+    /// To the same release, to take up a changed configuration.
+    Restart,
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Switch => "switch",
+            Self::Rollback => "rollback",
+            Self::Restart => "restart",
+        })
+    }
+}
+
+/// Whose doing a failure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The new release did not come up, or did not stay up.
+    Release,
+    /// The host: files that are not what was signed, a process that would not end, an agent that stayed busy.
+    Host,
+    /// A person took it back.
+    Person,
+    /// The supervisor or the host went down meanwhile.
+    Interruption,
+}
+
+/// Why a switch did not go forth.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// Where it happened.
+    pub phase: Phase,
+    /// Whose doing it is.
+    pub cause: Cause,
+    /// What happened, in the operator's words.
+    pub text: String,
+}
+
+/// A process that sidle did not start: what a first switch takes over from, and what its way back leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adopted {
+    /// Its first process, when it was adopted.
+    pub leader: Identity,
+    /// What kind of agent it is.
+    pub agent: AgentKind,
+    /// The unit that runs it; None: no service manager does.
+    pub unit: Option<String>,
+    /// How it is started again without one: a program and its arguments.
+    pub command: Vec<String>,
+}
+
+/// A switch. Only [`crate::switch::Journal`] makes and moves one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Counts the switches of this instance, from 1.
+    pub id: u64,
+    /// The instance that is switched.
+    pub instance: InstanceName,
+    /// Its package.
+    pub package: PackageName,
+    /// Why it was asked for.
+    pub purpose: Purpose,
+    /// What it may cost.
+    pub mode: Mode,
+    /// The release that worked before; None: a first switch.
+    pub from: Option<Release>,
+    /// A process that sidle did not start worked before; None: none did.
+    #[serde(default)]
+    pub adopted: Option<Adopted>,
+    /// The release on trial.
+    pub to: Release,
+    /// Where it is.
+    pub phase: Phase,
+    /// When that phase was entered. For people; limits are measured by the monotonic clock.
+    pub phase_since: Timestamp,
+    /// When it was asked for.
+    pub requested_at: Timestamp,
+    /// Until when the stop must have begun; afterwards nothing is changed.
+    pub deadline: Timestamp,
+    /// The id of the boot in which it was asked for, or resumed last: how a resume knows that the host was started anew since, even when
+    /// the first resume after that was itself cut off.
+    pub boot: String,
+    /// When it begins, where that is not at once, or a window ends it; None: neither.
+    #[serde(default)]
+    pub schedule: Option<Schedule>,
+    /// Why, in the words of whoever asked.
+    pub reason: String,
+    /// Who asked.
+    pub by: String,
+    /// The agent's job out of which they asked; None: it was none, as far as can be seen.
+    #[serde(default)]
+    pub origin: Option<Caller>,
+    /// What whoever asked should know of how it is done: why not in the mode that was asked for, what the rehearsal noticed.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// A rollback puts back the configuration that this switch's snapshot holds; written down before anything is changed.
+    #[serde(default)]
+    pub restores: Option<u64>,
+    /// In `overlap`: the old process was lost on the way, the new one is alone.
+    #[serde(default)]
+    pub parted: bool,
+    /// The new process lacks only peers that the old one, beside it, has lost as well: what fails now is not the release's doing.
+    #[serde(default)]
+    pub peers_down: bool,
+    /// The peers that the process before had proven, when last looked.
+    pub baseline: Vec<String>,
+    /// Transitions so far.
+    pub steps: u32,
+    /// How often the trial was begun again.
+    pub setbacks: u32,
+    /// How often the way back got stuck.
+    pub strandings: u32,
+    /// What the phase waits for, or what came in its way last.
+    pub waiting_for: Option<String>,
+    /// Why it did not go forth; the first reason stands.
+    pub failure: Option<Failure>,
+    /// Since when nobody has been there; None: somebody is.
+    pub outage_since: Option<Timestamp>,
+    /// How long nobody was there, in outages that are over.
+    pub outage_milliseconds: u64,
+    /// What happened so far.
+    #[serde(default)]
+    pub story: Story,
+}
+
+impl Switch {
+    /// The release of a side.
+    pub fn release(&self, side: Side) -> Option<&Release> {
+        match side {
+            Side::Former => self.from.as_ref(),
+            Side::Trial => Some(&self.to),
+        }
+    }
+
+    /// How the release that worked before takes part now.
+    pub fn former(&self) -> Former {
+        match (self.from.is_some() || self.adopted.is_some(), self.mode) {
+            (false, _) => Former::None,
+            (true, Mode::Overlap) if !self.parted => Former::Beside,
+            (true, Mode::Overlap | Mode::Idle | Mode::Now) => Former::Apart,
+        }
+    }
+
+    /// The side that is to serve in the present phase; None: neither.
+    pub fn serves(&self) -> Option<Side> {
+        self.phase.serves(self.former())
+    }
+
+    /// The process of a side.
+    pub fn which(&self, side: Side) -> Option<ProcessKind<'_>> {
+        if side == Side::Former && self.adopted.is_some() {
+            return Some(ProcessKind::Foreign);
+        }
+        let release = self.release(side)?;
+        Some(match side {
+            Side::Former => ProcessKind::Incumbent { release, switch: Some(self.id) },
+            Side::Trial => ProcessKind::Trial { release, switch: self.id },
+        })
+    }
+
+    /// The process of the other side, where the present phase allows it.
+    pub fn others_allowed(&self, side: Side) -> Vec<ProcessKind<'_>> {
+        let other = if side == Side::Trial { Side::Former } else { Side::Trial };
+        let allowed = self.former() == Former::Beside && self.phase.allows(other, self.former());
+        self.which(other).filter(|_| allowed).into_iter().collect()
+    }
+
+    /// The processes that the present phase allows.
+    pub fn allowed(&self) -> Vec<ProcessKind<'_>> {
+        let sides = [Side::Former, Side::Trial].into_iter();
+        sides.filter(|side| self.phase.allows(*side, self.former())).filter_map(|side| self.which(side)).collect()
+    }
+
+    /// How long nobody was there, up to `now`.
+    pub fn outage(&self, now: Timestamp) -> Duration {
+        let open = self.outage_since.map_or(0, |since| milliseconds(since, now));
+        Duration::from_millis(self.outage_milliseconds.saturating_add(open))
+    }
+
+    /// The release to be remembered as bad, once the switch has ended: it came back, and the release itself was why. A restart
+    /// condemns nothing: that release has worked, so the configuration is the suspect.
+    pub fn condemned(&self) -> Option<&Release> {
+        let came_back = matches!(self.phase, Phase::RolledBack | Phase::Abandoned);
+        let own_fault = self.failure.as_ref().is_some_and(|failure| failure.cause == Cause::Release);
+        (came_back && own_fault && self.purpose != Purpose::Restart).then_some(&self.to)
+    }
+
+    /// The release that did not come up in time, once the switch has ended: that may be the host's doing, but hardly twice.
+    pub fn late(&self) -> Option<&Release> {
+        let is_late = |failure: &Failure| {
+            let comes_up = matches!(failure.phase, Phase::Starting | Phase::Proving);
+            comes_up && failure.cause == Cause::Host && failure.text.starts_with(LATE)
+        };
+        let late = self.phase == Phase::RolledBack && self.failure.as_ref().is_some_and(is_late);
+        (late && !self.peers_down && self.purpose != Purpose::Restart).then_some(&self.to)
+    }
+
+    /// The release to be remembered as declined, once the switch has ended: a person left it by a rollback.
+    pub fn declined(&self) -> Option<&Release> {
+        let left = self.phase == Phase::Committed && self.purpose == Purpose::Rollback;
+        self.from.as_ref().filter(|_| left)
+    }
+
+    /// What `outcome` means after `waited` in this phase (monotonic, since it was entered or resumed): what is not yet done at the limit
+    /// or the deadline has expired, and what is healthy before probation is over is not yet done.
+    pub fn in_time(&self, outcome: Outcome, waited: Duration, now: Timestamp, limits: &Limits) -> Outcome {
+        let limit = limits.of(self.phase, self.strandings);
+        let over = limit.is_some_and(|limit| waited >= limit) || (self.phase.is_before_stop() && now >= self.deadline);
+        match outcome {
+            Outcome::Done if self.phase == Phase::Probation && !over => {
+                Outcome::NotYet("its probation to be over".to_owned())
+            }
+            Outcome::NotYet(_) if over => Outcome::Expired,
+            // A host that slept through its window does not begin after it.
+            Outcome::Done if self.phase == Phase::Scheduled && over => Outcome::Expired,
+            Outcome::Done
+            | Outcome::NotYet(_)
+            | Outcome::Failed(_)
+            | Outcome::Lost(..)
+            | Outcome::Expired
+            | Outcome::Cancelled => outcome,
+        }
+    }
+
+    fn course(&self) -> Course {
+        Course { mode: self.mode, former: self.former(), steps: self.steps, setbacks: self.setbacks }
+    }
+
+    /// This switch after `outcome`. Equal to this one: nothing to write, the act is due again later.
+    pub(in crate::switch) fn advanced(&self, outcome: &Outcome, now: Timestamp) -> Self {
+        let next = machine::next(self.phase, outcome, self.course());
+        let mut switch = self.clone();
+        if self.phase.is_ended() {
+            return switch;
+        }
+        if let Outcome::Lost(Side::Former, text) = outcome {
+            switch.part(self.phase, text);
+        }
+        switch.waiting_for = match outcome {
+            Outcome::NotYet(text) | Outcome::Failed(text) | Outcome::Lost(_, text) => Some(shortened(text)),
+            Outcome::Expired if next.is_back() => self.waiting_for.clone(),
+            Outcome::Done | Outcome::Expired | Outcome::Cancelled => None,
+        };
+        if next == Phase::Committed {
+            switch.waiting_for = None;
+        }
+        if next == self.phase {
+            // A cancellation that comes too late is not remembered, and does not hide what is waited for.
+            if *outcome == Outcome::Cancelled {
+                switch.waiting_for.clone_from(&self.waiting_for);
+            }
+            if switch.parted != self.parted {
+                switch.keep_time(now);
+            }
+            return switch;
+        }
+        if self.phase == Phase::Probation && next == Phase::Proving {
+            switch.setbacks += 1;
+        }
+        let goes_back = self.phase.is_forth() && (next.is_back() || next.is_ended());
+        if goes_back {
+            switch.fail(self.cause(outcome), &self.account(outcome));
+        }
+        let why = match outcome {
+            Outcome::Cancelled => None,
+            Outcome::Done if !goes_back => None,
+            Outcome::NotYet(text) if !goes_back => Some(text.clone()),
+            Outcome::Done | Outcome::NotYet(_) | Outcome::Failed(_) | Outcome::Lost(..) | Outcome::Expired => {
+                Some(self.account(outcome))
+            }
+        };
+        switch.tell(next, Ending::from(outcome), why.as_deref(), now);
+        switch.enter(next, now);
+        switch
+    }
+
+    /// This switch after an absence of the supervisor.
+    pub(in crate::switch) fn resumed(&self, boot: &str, former: bool, trial: bool, now: Timestamp) -> Self {
+        let found = if boot == self.boot { Survivors::Alive { former, trial } } else { Survivors::Rebooted };
+        let next = machine::resumed(self.phase, found, self.course());
+        let mut switch = self.clone();
+        boot.clone_into(&mut switch.boot);
+        if found.former(self.former()) != self.former() {
+            switch.part(self.phase, "it was gone when the supervisor came back");
+        }
+        let mut text = match found {
+            Survivors::Alive { .. } => "the supervisor came back",
+            Survivors::Rebooted => "the host was started anew",
+        };
+        if self.phase.is_trial() {
+            switch.setbacks += 1;
+            if next.is_back() {
+                text = match found {
+                    Survivors::Alive { trial: true, .. } => "the supervisor was interrupted too often",
+                    Survivors::Alive { trial: false, .. } => "the new process was gone when the supervisor came back",
+                    Survivors::Rebooted => "the host went down meanwhile",
+                };
+                switch.fail(Cause::Interruption, text);
+            }
+        }
+        if !self.phase.is_ended() && (next != self.phase || switch != *self) {
+            switch.tell(next, Ending::Interrupted, Some(text), now);
+        }
+        if next == self.phase {
+            switch.keep_time(now);
+        } else {
+            switch.enter(next, now);
+        }
+        switch
+    }
+
+    /// The old process is gone before its time, from a phase in which it lives beside the new one.
+    fn part(&mut self, phase: Phase, text: &str) {
+        if self.former() == Former::Beside && phase.is_beside() && phase != Phase::Retiring {
+            self.parted = true;
+            self.note(&format!("the old process was lost while {phase}: {text}"));
+        }
+    }
+
+    /// Adds a note, unless there are enough.
+    pub(in crate::switch) fn note(&mut self, text: &str) {
+        if self.notes.len() < NOTES_MAXIMUM {
+            self.notes.push(shortened(text));
+        }
+    }
+
+    /// Begins or ends an outage, as the phase says.
+    fn keep_time(&mut self, now: Timestamp) {
+        if self.phase.is_outage(self.former()) {
+            self.outage_since = self.outage_since.or(Some(now));
+        } else if let Some(since) = self.outage_since.take() {
+            self.outage_milliseconds = self.outage_milliseconds.saturating_add(milliseconds(since, now));
+        }
+    }
+
+    fn enter(&mut self, next: Phase, now: Timestamp) {
+        if next == Phase::Stranded {
+            self.strandings = self.strandings.saturating_add(1);
+        }
+        self.steps = self.steps.saturating_add(1);
+        self.phase = next;
+        self.phase_since = now;
+        self.keep_time(now);
+    }
+
+    /// Adds to the story how the present phase ended, before the next one is entered.
+    fn tell(&mut self, next: Phase, ending: Ending, why: Option<&str>, now: Timestamp) {
+        let took = milliseconds(self.phase_since, now);
+        self.story.add((self.phase, next), (ending, why), now, took);
+    }
+
+    fn fail(&mut self, cause: Cause, text: &str) {
+        self.failure = self.failure.take().or(Some(Failure { phase: self.phase, cause, text: shortened(text) }));
+    }
+
+    fn cause(&self, outcome: &Outcome) -> Cause {
+        let under_proof = matches!(self.phase, Phase::Starting | Phase::Proving | Phase::Probation);
+        let handing = self.phase == Phase::Handing;
+        match outcome {
+            Outcome::Cancelled => Cause::Person,
+            Outcome::Lost(Side::Trial, _) if under_proof || handing => Cause::Release,
+            // Expired: the old one does not let go, or neither follows.
+            Outcome::Failed(_) if handing => Cause::Release,
+            Outcome::Failed(_) | Outcome::Expired if under_proof && self.peers_down => Cause::Host,
+            // Nothing of the release has run yet: what can't be started is sidle, which starts it, or can't be read.
+            Outcome::Failed(_) if self.phase == Phase::Starting => Cause::Host,
+            Outcome::Failed(_) if under_proof || self.phase == Phase::Rehearsing => Cause::Release,
+            // Slow is not bad: a cold disk, a delay that the configuration asks for, a network that is just coming up. One that was there and is
+            // there no more is.
+            Outcome::Expired if under_proof && self.setbacks > 0 => Cause::Release,
+            // Done and not yet: the step counter ran out, since jobs always came at the wrong moment, or the supervisor died too often.
+            Outcome::Failed(_) | Outcome::Lost(..) | Outcome::Expired | Outcome::Done | Outcome::NotYet(_) => {
+                Cause::Host
+            }
+        }
+    }
+
+    fn account(&self, outcome: &Outcome) -> String {
+        match outcome {
+            Outcome::Failed(text) | Outcome::Lost(_, text) => text.clone(),
+            Outcome::Cancelled => "cancelled".to_owned(),
+            Outcome::Expired => match &self.waiting_for {
+                Some(text) => format!("{LATE}: {text}"),
+                None => LATE.to_owned(),
+            },
+            Outcome::Done | Outcome::NotYet(_) => format!("gave up after {} steps", self.steps),
+        }
+    }
+}
+
+/// `text` as long as it may be in the journal.
+pub(in crate::switch) fn shortened(text: &str) -> String {
+    text.chars().take(TEXT_LENGTH_MAXIMUM).collect()
+}
+
+/// From `since` to `now`; a clock that was set back in between counts nothing.
+fn milliseconds(since: Timestamp, now: Timestamp) -> u64 {
+    u64::try_from(now.duration_since(since).as_millis()).unwrap_or(0)
+}

@@ -1,0 +1,86 @@
+//! What an instance remembers of releases: bad (failed here) and declined (left by a person).
+
+use crate::saved::{self, SavedError};
+use crate::switch::journal::record::Switch;
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The file's name in the instance's state directory.
+pub const VERDICTS_NAME: &str = "verdicts";
+/// Longest file read: some hundred releases with their reasons.
+pub const VERDICTS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
+
+const SCHEMA: u32 = 1;
+
+/// Why a release is not gone to by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verdict {
+    /// Since when.
+    pub at: Timestamp,
+    /// Why, in the operator's words.
+    pub reason: String,
+}
+
+/// The verdicts of one instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verdicts {
+    schema: u32,
+    /// Releases that did not come up or did not stay up here.
+    pub bad: BTreeMap<Release, Verdict>,
+    /// Releases that a person left by a rollback.
+    pub declined: BTreeMap<Release, Verdict>,
+    /// Releases that did not come up in time here, once: that may be the host's doing. The second time they are bad.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub late: BTreeMap<Release, Verdict>,
+}
+
+impl Default for Verdicts {
+    fn default() -> Self {
+        Self { schema: SCHEMA, bad: BTreeMap::new(), declined: BTreeMap::new(), late: BTreeMap::new() }
+    }
+}
+
+impl Verdicts {
+    /// These verdicts after `switch` has ended. A release that was committed to has worked: what was held against it is forgotten.
+    #[must_use]
+    pub fn after(mut self, switch: &Switch) -> Self {
+        let at = switch.phase_since;
+        if switch.phase == crate::switch::Phase::Committed {
+            self.bad.remove(&switch.to);
+            self.declined.remove(&switch.to);
+            self.late.remove(&switch.to);
+        }
+        let late = switch.late().cloned();
+        let again = late.clone().filter(|release| self.late.contains_key(release));
+        if let Some(release) = late {
+            let reason = switch.failure.as_ref().map_or_else(String::new, |failure| failure.text.clone());
+            self.late.insert(release, Verdict { at, reason });
+        }
+        if let Some(release) = switch.condemned().or(again.as_ref()) {
+            let reason = switch
+                .failure
+                .as_ref()
+                .map_or_else(String::new, |failure| format!("{}: {}", failure.phase, failure.text));
+            self.bad.insert(release.clone(), Verdict { at, reason });
+        }
+        if let Some(release) = switch.declined() {
+            self.declined
+                .insert(release.clone(), Verdict { at, reason: format!("left by a rollback: {}", switch.reason) });
+        }
+        self
+    }
+
+    /// The file's content.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a release is written as text, so every key of a map is one")
+    }
+
+    /// Reads the file's content.
+    pub fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
+        saved::parse(bytes, SCHEMA)
+    }
+}

@@ -1,0 +1,252 @@
+//! How the processes of an agent end: by themselves, which is told, or because they are ended.
+
+use crate::agent::Job;
+use crate::agent::gate::GuardReport;
+use crate::crash_point;
+use crate::os::OsError;
+use crate::os::process::SignalNumber;
+use crate::switch::process::Processes;
+use crate::switch::process::kind::ProcessKind;
+use crate::switch::process::running::{Record, Running, told};
+use std::collections::BTreeSet;
+
+/// Ends that are remembered for whoever asks how a process went: more than there are processes of one agent at a time.
+const REMEMBERED: usize = 8;
+
+/// How a process of the agent ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// Its record.
+    pub record: Record,
+    /// In words: `exited with code 1`.
+    pub how: String,
+    /// What it had not finished, as its guard told last.
+    pub unfinished: Vec<Job>,
+    /// Every process was asked to end: the service is stopped.
+    pub is_asked_for: bool,
+}
+
+/// What is known of processes that have ended.
+#[derive(Debug, Default)]
+pub(in crate::switch) struct Ends {
+    /// Those that nobody has taken note of yet.
+    untold: Vec<End>,
+    /// Those that are not in the log yet.
+    unlogged: Vec<End>,
+    /// Every process was asked to end.
+    asked: bool,
+    /// How the last ones ended, the latest at the end.
+    known: Vec<(Record, String)>,
+}
+
+impl Ends {
+    /// Keeps how a process ended.
+    pub(in crate::switch) fn remember(&mut self, record: &Record, how: String) {
+        if self.known.len() == REMEMBERED {
+            self.known.remove(0);
+        }
+        self.known.push((record.clone(), how));
+    }
+
+    /// Tells of a process whose end is noticed only now.
+    pub(in crate::switch) fn note(&mut self, record: &Record, how: String, unfinished: Vec<Job>) -> End {
+        let end = End { record: record.clone(), how, unfinished, is_asked_for: self.asked };
+        self.unlogged.push(end.clone());
+        end
+    }
+
+    /// One that is started now has not ended: what is known of those before it says nothing of it.
+    pub(in crate::switch) fn forget(&mut self, which: ProcessKind<'_>) {
+        self.known.retain(|(record, _)| !which.is(record.release.as_ref(), record.trial_of));
+    }
+
+    fn how(&self, which: ProcessKind<'_>) -> Option<&str> {
+        let is_it = |record: &Record| which.is(record.release.as_ref(), record.trial_of);
+        self.known.iter().rev().find(|(record, _)| is_it(record)).map(|(_, how)| how.as_str())
+    }
+}
+
+impl Processes {
+    /// How a process that is no longer there ended; None: nobody saw it.
+    pub fn how_ended(&mut self, which: ProcessKind<'_>) -> Option<&str> {
+        // It may have ended since the last look, and the end known so far is an earlier one's. What fails here fails again at the next turn.
+        let _ = self.reap();
+        self.ends.how(which)
+    }
+
+    /// Takes note of processes that have ended; true when there was one.
+    pub fn reap(&mut self) -> Result<bool, OsError> {
+        let before = self.running.len();
+        let (gate, ends) = (&self.gate, &mut self.ends);
+        self.running.retain_mut(|running| {
+            let status = running.take_end();
+            if !running.ended && (status.is_some() || !running.leads()) {
+                running.ended = true;
+                let how = status.map_or_else(|| "ended".to_owned(), told);
+                let report = gate.report(running.record.leader.pid).filter(|_| running.guarded);
+                ends.remember(&running.record, how.clone());
+                let end = ends.note(&running.record.clone(), how, running.unfinished(report));
+                ends.untold.push(end);
+            }
+            running.lives()
+        });
+        let ended = self.running.len() != before;
+        if ended {
+            self.save()?;
+        }
+        Ok(ended)
+    }
+
+    /// The processes that have ended since this was last asked for.
+    pub fn take_ends(&mut self) -> Vec<End> {
+        std::mem::take(&mut self.ends.untold)
+    }
+
+    /// The processes that have ended since the log was last told.
+    pub(in crate::switch) fn take_unlogged(&mut self) -> Vec<End> {
+        std::mem::take(&mut self.ends.unlogged)
+    }
+
+    /// Ends what a leader that is gone has left of the agent itself, so that nothing works beside the next process.
+    pub fn end_remains(&mut self) -> Result<(), OsError> {
+        for running in self.running.iter().filter(|running| !running.leads()) {
+            for identity in running.record.all() {
+                identity.signal(SignalNumber::KILL)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends every process of the agent itself its end, except `kept`, as far as they can be counted on; true once all others are gone. Jobs
+    /// are not the agent itself and are left alone. A process that has ended by itself a moment ago, which nobody has taken note of yet, is not
+    /// ended here: what it had not finished is still to be told.
+    pub fn end_all_but(&mut self, kept: &[ProcessKind<'_>]) -> Result<bool, OsError> {
+        let mut spared = BTreeSet::new();
+        for which in kept {
+            spared.extend(self.of(*which).map(|record| record.leader.pid));
+        }
+        let is_spared = |running: &Running| {
+            running.is_finishing() || (running.is_usable() && spared.contains(&running.record.leader.pid))
+        };
+        let reports: Vec<Option<GuardReport>> =
+            self.running.iter().map(|running| self.gate.report(running.record.leader.pid)).collect();
+        let mut news = false;
+        for (running, report) in self.running.iter_mut().zip(&reports) {
+            if is_spared(running) || !running.leads() {
+                continue;
+            }
+            running.refresh_core(report.as_ref());
+            news |= !running.record.being_ended;
+            running.record.being_ended = true;
+        }
+        if news {
+            self.save()?;
+        }
+        crash_point!("end.recorded");
+        for running in self.running.iter().filter(|running| !is_spared(running)) {
+            for identity in running.record.all() {
+                identity.signal(SignalNumber::KILL)?;
+            }
+        }
+        crash_point!("end.killed");
+        self.reap()?;
+        Ok(self.running.iter().all(is_spared))
+    }
+
+    /// Asks every leader to end in its own way: for a stop of the service, not for a switch.
+    pub fn ask_to_end(&mut self) -> Result<(), OsError> {
+        self.ends.asked = true;
+        for running in &mut self.running {
+            running.record.finishing = false;
+        }
+        for running in self.running.iter().filter(|running| running.record.foreign.is_none()) {
+            running.thaw()?;
+            running.record.leader.signal(SignalNumber::TERM)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests start real processes")]
+
+    use super::*;
+    use crate::agent::gate::Origin;
+    use crate::agent::{AgentError, AgentKind};
+    use crate::layout::Layout;
+    use crate::os::process::Identity;
+    use crate::os::{clock, proc_fs};
+    use std::path::Path;
+    use std::process::{Child, Command};
+    use std::time::Duration;
+
+    /// Something that runs until it is ended.
+    fn sleeper() -> (Child, Identity) {
+        let child = Command::new("sleep").arg("600").spawn().unwrap();
+        let identity = Identity::of(child.id()).unwrap().unwrap();
+        (child, identity)
+    }
+
+    /// An instance whose release 1.0-1 serves and whose release 1.1-1 is on trial for switch 1; gives both processes.
+    fn two(root: &Path) -> (Processes, [Identity; 2]) {
+        let layout = Layout::new(root);
+        let package = "demo-agent".parse().unwrap();
+        let instance = "demo-agent".parse().unwrap();
+        let registry: crate::agent::Registry = |_, _| Err(AgentError { message: "no observer here".to_owned() });
+        let mut processes = Processes::new(&layout, &package, &instance, registry, None);
+        let identities = [("1.0-1", None), ("1.1-1", Some(1))].map(|(release, trial_of)| {
+            let (child, leader) = sleeper();
+            let record = Record::new(leader.clone(), release.parse().unwrap(), trial_of, Origin::Boot);
+            let running = processes.observing(record, Some(child), (AgentKind::Demo, false), root);
+            processes.running.push(running);
+            leader
+        });
+        (processes, identities)
+    }
+
+    fn kill(identity: &Identity) {
+        identity.signal(SignalNumber::KILL).unwrap();
+        let end = clock::since_boot() + Duration::from_secs(10);
+        while identity.is_alive().unwrap() {
+            assert!(clock::since_boot() < end, "{:?} lives", proc_fs::all());
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn one_that_died_before_anybody_looked_was_not_ended_by_us() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut processes, [former, trial]) = two(root.path());
+        let (old, new) = ("1.0-1".parse().unwrap(), "1.1-1".parse().unwrap());
+        let incumbent = ProcessKind::Incumbent { release: &old, switch: Some(1) };
+        let tried = ProcessKind::Trial { switch: 1, release: &new };
+
+        kill(&trial);
+        assert!(processes.end_all_but(&[incumbent, tried]).unwrap(), "only what is kept is left");
+        let ends = processes.take_ends();
+        assert_eq!(ends.len(), 1);
+        assert!(!ends[0].record.being_ended, "{ends:?}");
+        // Another's end does not hide how it went.
+        assert!(!processes.end_all_but(&[]).unwrap() || !former.is_alive().unwrap());
+        let _ = processes.how_ended(incumbent);
+        assert_eq!(processes.how_ended(tried), Some("was ended by signal 9"));
+        kill(&former);
+        processes.reap().unwrap();
+        let ends = processes.take_ends();
+        assert!(ends.len() == 1 && ends[0].record.being_ended, "what we end is being ended: {ends:?}");
+    }
+
+    #[test]
+    fn a_new_start_is_not_told_of_with_an_old_end() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut processes, [former, trial]) = two(root.path());
+        let old = "1.0-1".parse().unwrap();
+        let incumbent = ProcessKind::Incumbent { release: &old, switch: None };
+        kill(&former);
+        kill(&trial);
+        assert_eq!(processes.how_ended(incumbent), Some("was ended by signal 9"));
+        processes.ends.forget(incumbent);
+        assert_eq!(processes.how_ended(incumbent), None);
+    }
+}

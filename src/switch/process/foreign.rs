@@ -1,0 +1,93 @@
+//! The process that an adoption takes over from: sidle did not start it, and gives it up when the switch is over.
+
+use crate::agent::gate::{GateRole, Origin, Roles, Slot};
+use crate::os::process::{Identity, Input, Program, SignalNumber};
+use crate::os::{OsError, proc_fs, units};
+use crate::switch::journal::record::Adopted;
+use crate::switch::process::Processes;
+use crate::switch::process::kind::ProcessKind;
+use crate::switch::process::running::Record;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+impl Processes {
+    /// Takes the adopted process on record, if it lives: as the journal names it, or as one that was started again since.
+    /// `configuration`: where the agent's lies.
+    pub fn recognise(&mut self, adopted: &Adopted, configuration: &Path) -> Result<(), OsError> {
+        if self.records().any(|record| record.foreign.is_some()) || !adopted.leader.is_alive()? {
+            return Ok(());
+        }
+        let record = Record::foreign(adopted.leader.clone(), Some(adopted.agent));
+        // It has taken one while it ran, or was not asked to.
+        let guarded = self.gate.report(adopted.leader.pid).is_some_and(|report| report.forbids_overlap().is_none());
+        let running = self.observing(record, None, (adopted.agent, guarded), configuration);
+        self.running.push(running);
+        self.save()
+    }
+
+    /// An adopted agent whose working process was replaced has lost its guard with it: it would do every job a second time, and is ended.
+    pub fn end_unguarded(&mut self) -> Result<(), OsError> {
+        let Some(report) = self.report(ProcessKind::Foreign) else { return Ok(()) };
+        let Some(leader) = self.of(ProcessKind::Foreign).map(|record| record.leader.pid) else { return Ok(()) };
+        let main = Identity::of(report.pid)?;
+        if main.is_some_and(|main| main.start_time == report.start_time) {
+            return Ok(());
+        }
+        let below: Vec<u32> = proc_fs::children(leader)?.iter().map(|child| child.pid).collect();
+        for pid in std::iter::once(leader).chain(below) {
+            if let Some(identity) = Identity::of(pid)? {
+                identity.signal(SignalNumber::KILL)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts it again as it was started before, once none is left: the host's service manager does, or its own command line.
+    pub fn start_foreign(&mut self, adopted: &Adopted, configuration: &Path) -> Result<(), OsError> {
+        if self.of(ProcessKind::Foreign).is_some() {
+            return self.thaw(ProcessKind::Foreign);
+        }
+        if let Some(unit) = &adopted.unit {
+            units::unmask_until_boot(unit)?;
+            units::start(unit)?;
+            if let Some(leader) = units::main_process(unit)?.map_or(Ok(None), Identity::of)? {
+                self.take_unguarded(leader, None, adopted, configuration)?;
+            }
+            return Ok(());
+        }
+        let (program, arguments) =
+            adopted.command.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let mut start = Program::new(PathBuf::from(program));
+        start.arguments = arguments.iter().map(Into::into).collect();
+        let child = start.start(Input::Null)?;
+        match Identity::of(child.id())? {
+            Some(leader) => self.take_unguarded(leader, Some(child), adopted, configuration),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes one on record that was started again: it has no guard, and nothing runs beside it any more.
+    fn take_unguarded(
+        &mut self,
+        leader: Identity,
+        child: Option<Child>,
+        adopted: &Adopted,
+        configuration: &Path,
+    ) -> Result<(), OsError> {
+        let record = Record::foreign(leader, Some(adopted.agent));
+        let running = self.observing(record, child, (adopted.agent, false), configuration);
+        self.running.push(running);
+        self.save()
+    }
+
+    /// Strikes it off the record: the switch is over, and it is nobody's but the host's.
+    pub fn forget_foreign(&mut self) -> Result<(), OsError> {
+        if let Some(leader) = self.of(ProcessKind::Foreign).map(|record| record.leader.pid) {
+            // Alone from now on, whatever the roles said last.
+            let slot = Slot { leader, role: GateRole::Active, origin: Origin::Boot };
+            self.assign(&Roles { slots: vec![slot], announce: Some(leader), prove: 0, prover: None })?;
+        }
+        self.running.retain(|running| running.record.foreign.is_none());
+        self.save()
+    }
+}

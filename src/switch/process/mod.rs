@@ -1,0 +1,396 @@
+//! The processes of one instance's agent: started through `sidle run`, found again after a crash of the supervisor, frozen. How they end is in
+//! [`super::ends`].
+//!
+//! A new process waits (on its standard input) until its identity is on disk; a supervisor that dies before has started nothing.
+//! Beside the file, every leader carries its own pid in `SIDLE_LEADER`: a deleted /run hides no process.
+
+pub mod ends;
+pub mod finishing;
+pub mod foreign;
+pub mod kind;
+pub mod running;
+
+use crate::agent::gate::{GATE_VARIABLE, GateRole, GuardReport, Origin, ROLE_VARIABLE, Roles};
+use crate::agent::{Activity, Agent, AgentKind, AgentSettings, Health, Peer, Registry};
+use crate::bundle::manifest::Manifest;
+use crate::crash_point;
+use crate::digest::Digest;
+use crate::layout::Layout;
+use crate::name::{InstanceName, PackageName};
+use crate::os::dir::Dir;
+use crate::os::process::{self, Identity, Input, Priority, Program, own_program};
+use crate::os::{OsError, children, clock, notify, proc_fs};
+use crate::switch::gate::gatekeeper::Gatekeeper;
+use crate::switch::gate::roles::Guarded;
+use crate::switch::process::ends::Ends;
+use crate::switch::process::running::{Running, told};
+use crate::version::Release;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+use tracing::info;
+
+pub use crate::switch::process::kind::ProcessKind;
+pub use crate::switch::process::running::{Frozen, Look, Record, described};
+
+/// The instance that a process belongs to.
+pub const INSTANCE_VARIABLE: &str = "SIDLE_INSTANCE";
+/// The root directory of that instance.
+pub const ROOT_VARIABLE: &str = "SIDLE_ROOT";
+/// The release that a process runs.
+pub const RELEASE_VARIABLE: &str = "SIDLE_RELEASE";
+/// The pid that the agent's first process has itself; what descends from it has its leader's.
+pub const LEADER_VARIABLE: &str = "SIDLE_LEADER";
+/// The number of the switch that started a process to try its release; absent: none did.
+pub const TRIAL_VARIABLE: &str = "SIDLE_TRIAL";
+/// What a new process is told when it may go on.
+pub const START_WORD: &str = "go\n";
+
+const PROCESSES_NAME: &str = "processes";
+const PROCESSES_LENGTH_MAXIMUM: u64 = 64 * 1024;
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    schema: u32,
+    processes: Vec<Record>,
+}
+
+/// The first processes of an instance's agents that are on record and live, with or without a supervisor.
+pub fn on_record(layout: &Layout, instance: &InstanceName) -> Result<Vec<Identity>, OsError> {
+    let Some(directory) = Dir::open_if_exists(&layout.run(instance))? else { return Ok(Vec::new()) };
+    let bytes = directory.read_if_exists(PROCESSES_NAME, PROCESSES_LENGTH_MAXIMUM)?;
+    let saved = bytes.and_then(|bytes| serde_json::from_slice::<Saved>(&bytes).ok());
+    let leaders = saved.into_iter().flat_map(|saved| saved.processes).map(|record| record.leader);
+    Ok(leaders.filter(|leader| leader.is_alive().unwrap_or(false)).collect())
+}
+
+/// The agent's processes of one instance.
+pub struct Processes {
+    layout: Layout,
+    package: PackageName,
+    instance: InstanceName,
+    registry: Registry,
+    configuration: Option<PathBuf>,
+    pub(in crate::switch) gate: Gatekeeper,
+    pub(in crate::switch) running: Vec<Running>,
+    pub(in crate::switch) ends: Ends,
+}
+
+impl Processes {
+    /// Nothing known yet: [`Processes::find`] looks for what runs. `configuration` overrides the directory that the manifest names.
+    pub fn new(
+        layout: &Layout,
+        package: &PackageName,
+        instance: &InstanceName,
+        registry: Registry,
+        configuration: Option<PathBuf>,
+    ) -> Self {
+        Self {
+            layout: layout.clone(),
+            package: package.clone(),
+            instance: instance.clone(),
+            registry,
+            configuration,
+            gate: Gatekeeper::new(layout, instance),
+            running: Vec::new(),
+            ends: Ends::default(),
+        }
+    }
+
+    fn directory(&self) -> Result<Dir, OsError> {
+        Dir::open_or_create(&self.layout.run(&self.instance), 0o755)
+    }
+
+    /// Finds the processes that an earlier supervisor left: those on record, and those that say of themselves that they are leaders.
+    /// `manifest` reads a release's manifest.
+    pub fn find(&mut self, manifest: impl Fn(&Release) -> Option<Manifest>) -> Result<(), OsError> {
+        let bytes = self.directory()?.read_if_exists(PROCESSES_NAME, PROCESSES_LENGTH_MAXIMUM)?;
+        // /run does not survive a boot, and what lives says so itself: a record that can't be read loses nothing but `being_ended`.
+        let saved = bytes.and_then(|bytes| serde_json::from_slice::<Saved>(&bytes).ok());
+        let mut records = saved.map_or_else(Vec::new, |saved| saved.processes);
+        let boot_id = clock::boot_id()?;
+        for process in proc_fs::all()?.into_iter().filter(proc_fs::Process::is_alive) {
+            let leader = Identity { boot_id: boot_id.clone(), pid: process.pid, start_time: process.start_time };
+            if records.iter().all(|record| record.leader != leader) {
+                records.extend(self.self_declared(leader));
+            }
+        }
+        for record in records {
+            // A child that ended while this process became a newer program.
+            let status = children::take(&record.leader)?;
+            if let Some(status) = status {
+                self.ends.remember(&record, told(status));
+            }
+            if !record.all().any(|identity| identity.is_alive().unwrap_or(true)) {
+                let how = status.map_or_else(|| "ended while nobody watched".to_owned(), told);
+                self.ends.note(&record, how, Vec::new());
+                continue;
+            }
+            // A foreign one is the journal's to name: see `recognise`.
+            if let Some(manifest) = record.release.as_ref().and_then(&manifest) {
+                let running = self.observed(record, None, &manifest);
+                let (release, pid) = (&manifest.release(), running.record.leader.pid);
+                info!(instance = %self.instance, "process {pid} of {release} runs already, and is taken over");
+                self.running.push(running);
+            }
+        }
+        self.save()
+    }
+
+    /// The record of a leader of this instance that is on no record.
+    fn self_declared(&self, leader: Identity) -> Option<Record> {
+        let variable = |name| proc_fs::environment_variable(leader.pid, name).ok().flatten();
+        let is_leader = variable(LEADER_VARIABLE)? == leader.pid.to_string().as_str();
+        let is_ours =
+            variable(INSTANCE_VARIABLE)? == self.instance.as_str() && variable(ROOT_VARIABLE)? == *self.layout.root();
+        let release = variable(RELEASE_VARIABLE)?.to_str()?.parse().ok()?;
+        let trial_of = variable(TRIAL_VARIABLE).and_then(|number| number.to_str()?.parse().ok());
+        (is_leader && is_ours).then(|| Record::new(leader, release, trial_of, Origin::Boot))
+    }
+
+    fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
+        let directory = self.configuration(manifest);
+        self.observing(record, child, (manifest.agent, manifest.guard.is_some()), &directory)
+    }
+
+    pub(in crate::switch) fn observing(
+        &self,
+        record: Record,
+        child: Option<Child>,
+        (kind, guarded): (AgentKind, bool),
+        configuration: &Path,
+    ) -> Running {
+        let settings = AgentSettings::new(configuration);
+        let agent = (self.registry)(kind, &settings);
+        Running { record, child, agent, settings, kind, guarded, registry: self.registry, ended: false }
+    }
+
+    pub(in crate::switch) fn save(&self) -> Result<(), OsError> {
+        let saved = Saved { schema: 1, processes: self.running.iter().map(|running| running.record.clone()).collect() };
+        let bytes = serde_json::to_vec(&saved).expect("a record has no map keys but strings");
+        self.directory()?.write_atomic(PROCESSES_NAME, &bytes, 0o644)
+    }
+
+    /// Starts the process unless one that can be counted on runs already; thaws that one. `role` is what it may do with jobs until it
+    /// has read the roles.
+    pub fn start(
+        &mut self,
+        which: ProcessKind<'_>,
+        manifest: &Manifest,
+        origin: Origin,
+        role: GateRole,
+    ) -> Result<(), OsError> {
+        if let Some(running) = self.usable(which) {
+            return running.thaw();
+        }
+        let (release, trial_of) = match which {
+            ProcessKind::Trial { switch, release } => (release, Some(switch)),
+            ProcessKind::Incumbent { release, .. } => (release, None),
+            // The service manager's to start: see `foreign`.
+            ProcessKind::Foreign => return Ok(()),
+        };
+        let mut program = Program::new(own_program()?)
+            .argument("--root")
+            .argument(self.layout.root())
+            .argument("run")
+            .argument(self.package.as_str())
+            .argument("--release")
+            .argument(release.to_string())
+            .argument("--instance")
+            .argument(self.instance.as_str())
+            .argument("--await-start");
+        // A supervisor that was started by a job of an agent must not pass that agent's words on.
+        program.without = [notify::NOTIFY_SOCKET, TRIAL_VARIABLE, GATE_VARIABLE, ROLE_VARIABLE].map(Into::into).into();
+        if let Some(number) = trial_of {
+            program.without.retain(|name| name != TRIAL_VARIABLE);
+            program = program.variable(TRIAL_VARIABLE, number.to_string());
+        }
+        if manifest.guard.is_some() {
+            program.without.retain(|name| name != GATE_VARIABLE && name != ROLE_VARIABLE);
+            program = program.variable(GATE_VARIABLE, self.gate.path()).variable(ROLE_VARIABLE, role.to_string());
+        }
+        let mut child = program.start(Input::Pipe)?;
+        crash_point!("start.spawned");
+        let Some(leader) = Identity::of(child.id())? else {
+            let status = child.wait().map_err(|source| OsError::new("wait for", &program.path, source))?;
+            return Err(OsError::new("start", &program.path, std::io::Error::other(told(status))));
+        };
+        let pid = leader.pid;
+        self.gate.forget(pid)?;
+        self.ends.forget(which);
+        let mut record = Record::new(leader, release.clone(), trial_of, origin);
+        // Its start costs seconds of work that the serving process may need.
+        if role == GateRole::Standby && process::may_raise_priority() {
+            record.aside = record.leader.prioritise(Priority::Aside).is_ok();
+        }
+        let starter = child.stdin.take();
+        let mut running = self.observed(record, Some(child), manifest);
+        self.gate.prepare(running.user())?;
+        self.running.push(running);
+        self.save()?;
+        crash_point!("start.recorded");
+        let takes = if trial_of.is_some() { "trial" } else { "serving" };
+        info!(instance = %self.instance, role = takes, switch = trial_of, "process {pid} of {release} is started");
+        if let Some(mut starter) = starter {
+            match starter.write_all(START_WORD.as_bytes()) {
+                // One that waits in vain ends by itself, and is no sign of what the release is worth.
+                Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
+                    return Err(OsError::new("start", &program.path, source));
+                }
+                // A process that ended meanwhile shows as such at the next look.
+                Ok(()) | Err(_) => {}
+            }
+        }
+        crash_point!("start.opened");
+        Ok(())
+    }
+
+    fn usable(&self, which: ProcessKind<'_>) -> Option<&Running> {
+        self.running
+            .iter()
+            .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
+    }
+
+    pub(in crate::switch) fn usable_mut(&mut self, which: ProcessKind<'_>) -> Option<&mut Running> {
+        self.running
+            .iter_mut()
+            .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
+    }
+
+    /// The record of a process that can be counted on.
+    pub fn of(&self, which: ProcessKind<'_>) -> Option<&Record> {
+        self.usable(which).map(|running| &running.record)
+    }
+
+    /// Lets the jobs of all processes wait until that time since boot for files that are being mended; None: no longer.
+    pub fn hold_jobs(&self, until: Option<Duration>) -> Result<(), OsError> {
+        self.gate.hold_jobs(until)
+    }
+
+    /// All processes on record.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.running.iter().map(|running| &running.record)
+    }
+
+    /// What a process does.
+    pub fn activity(&mut self, which: ProcessKind<'_>) -> Option<Activity> {
+        let report = self.report(which);
+        self.usable_mut(which).map(|running| running.activity(report.as_ref()))
+    }
+
+    /// Whether a process reaches its peers. `prove`: the round trip that its guard has to have made.
+    pub fn health(&mut self, which: ProcessKind<'_>, prove: Option<u64>) -> Option<Health> {
+        let report = self.report(which);
+        self.usable_mut(which).map(|running| running.health(report.as_ref(), prove))
+    }
+
+    /// The peers that a process started now could not even look for.
+    pub fn unfindable(&mut self, which: ProcessKind<'_>) -> Vec<Peer> {
+        let observer = self.usable_mut(which).and_then(|running| running.observer().ok());
+        observer.map_or_else(Vec::new, Agent::unfindable)
+    }
+
+    /// What a process's agent proves itself with, as it lies there now.
+    pub fn credentials(&mut self, which: ProcessKind<'_>) -> Option<Digest> {
+        self.usable_mut(which)?.observer().ok()?.credentials()
+    }
+
+    /// A process that has a guard, as the roles name it.
+    pub fn guarded(&self, which: ProcessKind<'_>) -> Option<Guarded> {
+        let running = self.usable(which).filter(|running| running.guarded)?;
+        Some(Guarded { leader: running.record.leader.pid, origin: running.record.origin })
+    }
+
+    /// Gives a process its full priority: it serves, or gets too little without.
+    pub fn serve(&mut self, which: ProcessKind<'_>) -> Result<(), OsError> {
+        let Some(running) = self.usable_mut(which).filter(|running| running.record.aside) else { return Ok(()) };
+        running.record.leader.prioritise(Priority::Own)?;
+        running.record.aside = false;
+        self.save()
+    }
+
+    /// Why a process that says nothing may not be able to: the file system of the gate is full.
+    pub fn no_room(&self) -> Option<String> {
+        self.gate.no_room()
+    }
+
+    /// What a process's guard reports; None: it has none, or that one says nothing.
+    pub fn report(&self, which: ProcessKind<'_>) -> Option<GuardReport> {
+        let running = self.usable(which)?;
+        self.gate.report(running.record.leader.pid).filter(|_| running.guarded)
+    }
+
+    /// The agent's configuration directory.
+    pub fn configuration(&self, manifest: &Manifest) -> PathBuf {
+        self.configuration.clone().unwrap_or_else(|| self.layout.on_host(manifest.service.config.as_ref()))
+    }
+
+    /// Writes the roles; gives the serial number that the guards are to follow.
+    pub fn assign(&mut self, roles: &Roles) -> Result<u64, OsError> {
+        self.gate.publish(roles)
+    }
+
+    /// Directories whose changes mean that it is worth looking again.
+    pub fn watches(&self) -> Vec<PathBuf> {
+        self.running
+            .iter()
+            .filter_map(|running| running.agent.as_ref().ok())
+            .flat_map(|agent| agent.watches())
+            .collect()
+    }
+
+    /// Lets a process run on, if it was frozen.
+    pub fn thaw(&self, which: ProcessKind<'_>) -> Result<(), OsError> {
+        self.usable(which).map_or(Ok(()), Running::thaw)
+    }
+
+    /// Freezes a process and looks again with `look`. It stays frozen only when that loses nothing.
+    pub fn freeze(&mut self, which: ProcessKind<'_>, look: Look) -> Result<Frozen, OsError> {
+        let report = self.report(which);
+        let Some(running) = self.usable_mut(which) else { return Ok(Frozen::Idle) };
+        running.halt(report.as_ref())?;
+        // What it wrote before it stood still counts.
+        let report = self.report(which);
+        let Some(running) = self.usable_mut(which) else { return Ok(Frozen::Idle) };
+        let frozen = running.judge(report.as_ref(), look)?;
+        self.save()?;
+        Ok(frozen)
+    }
+
+    /// The peers that a process is connected to, whatever it tells of itself.
+    pub fn connected(&mut self, which: ProcessKind<'_>) -> Vec<String> {
+        let Some(running) = self.usable_mut(which) else { return Vec::new() };
+        let leader = running.record.leader.clone();
+        running.observer().map_or_else(|_| Vec::new(), |agent| agent.connected(&leader))
+    }
+
+    /// What a process still does although its guard doesn't say so; None: nothing.
+    pub fn unreported(&mut self, which: ProcessKind<'_>) -> Option<String> {
+        let report = self.report(which);
+        self.usable_mut(which)?.unreported(report.as_ref())
+    }
+
+    /// Whether the jobs of a process are part of it, and can't be seen from outside.
+    pub fn runs_jobs_inside(&mut self, which: ProcessKind<'_>) -> bool {
+        self.usable_mut(which)
+            .is_some_and(|running| running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside))
+    }
+
+    /// The processes that descend from a process's leader and are not the agent itself.
+    pub fn below(&self, which: ProcessKind<'_>) -> Result<usize, OsError> {
+        self.usable(which).map_or(Ok(0), Running::below)
+    }
+
+    /// Lets everything that was frozen run on.
+    pub fn thaw_all(&self) -> Result<(), OsError> {
+        self.running.iter().try_for_each(Running::thaw)
+    }
+
+    /// The children that this program has started itself and asks for.
+    pub fn children(&self) -> BTreeSet<u32> {
+        self.running.iter().filter_map(|running| running.child.as_ref()).map(Child::id).collect()
+    }
+}

@@ -1,0 +1,303 @@
+//! One process of an agent: its record, its observer, and how it is frozen and looked at.
+
+use crate::agent::gate::{GuardReport, Origin};
+use crate::agent::{Activity, Agent, AgentError, AgentKind, AgentSettings, Health, Job, Registry, Subject};
+use crate::crash_point;
+use crate::os::process::{Identity, SignalNumber};
+use crate::os::{OsError, children, clock, proc_fs, process};
+use crate::version::Release;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+/// How long a frozen process may take to stop where it is; one in an uninterruptible wait is looked at again later.
+const FREEZE_WAIT: Duration = Duration::from_millis(500);
+const FREEZE_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// What is kept of a process, so that a later supervisor finds it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The first process of the agent.
+    pub leader: Identity,
+    /// The processes that are the agent itself, as last seen.
+    pub core: Vec<Identity>,
+    /// What was below an agent that stood still and was idle: no jobs, so it ends with the agent. Salt's engines, and children of 3007 that have
+    /// returned and linger.
+    #[serde(default)]
+    pub remains: Vec<Identity>,
+    /// What it runs; None: nothing of sidle's.
+    pub release: Option<Release>,
+    /// What kind of agent it is that sidle did not start; None: sidle did.
+    #[serde(default)]
+    pub foreign: Option<AgentKind>,
+    /// Since when.
+    pub started_at: Timestamp,
+    /// It was sent a deadly signal: it is not to be counted on any more.
+    pub being_ended: bool,
+    /// The number of the switch that started it to try its release; None: none did.
+    #[serde(default)]
+    pub trial_of: Option<u64>,
+    /// Why it was started.
+    #[serde(default)]
+    pub origin: Origin,
+    /// It gives way to the process beside it until it serves.
+    #[serde(default)]
+    pub aside: bool,
+    /// It belongs to no switch any more: it takes nothing, and finishes what it has.
+    #[serde(default)]
+    pub finishing: bool,
+}
+
+impl Record {
+    /// The record of a process that was started just now.
+    pub(in crate::switch) fn new(leader: Identity, release: Release, trial_of: Option<u64>, origin: Origin) -> Self {
+        Self { release: Some(release), trial_of, origin, ..Self::foreign(leader, None) }
+    }
+
+    /// The record of a process that sidle did not start.
+    pub(in crate::switch) fn foreign(leader: Identity, foreign: Option<AgentKind>) -> Self {
+        let (core, remains) = (vec![leader.clone()], Vec::new());
+        Self {
+            leader,
+            core,
+            remains,
+            release: None,
+            foreign,
+            started_at: clock::now(),
+            being_ended: false,
+            trial_of: None,
+            origin: Origin::Boot,
+            aside: false,
+            finishing: false,
+        }
+    }
+
+    /// Everything that ends with the agent.
+    pub(in crate::switch) fn all(&self) -> impl Iterator<Item = &Identity> {
+        self.core.iter().chain(&self.remains).chain([&self.leader])
+    }
+}
+
+/// A process of the agent and its observer.
+pub(in crate::switch) struct Running {
+    pub(in crate::switch) record: Record,
+    pub(in crate::switch) child: Option<Child>,
+    pub(in crate::switch) agent: Result<Box<dyn Agent>, AgentError>,
+    pub(in crate::switch) settings: AgentSettings,
+    pub(in crate::switch) kind: AgentKind,
+    /// Its release brings a guard.
+    pub(in crate::switch) guarded: bool,
+    pub(in crate::switch) registry: Registry,
+    /// Its end has been told.
+    pub(in crate::switch) ended: bool,
+}
+
+/// How a frozen process is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// As the only one: nothing of the agent may be under way on this host.
+    Alone,
+    /// As one of two: it must have nothing left itself, as its guard says.
+    Beside,
+}
+
+/// What came of freezing.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frozen {
+    /// It stands still and would lose nothing.
+    Idle,
+    /// It runs on: this came in between.
+    Busy(String),
+}
+
+impl Running {
+    pub(in crate::switch) fn leads(&self) -> bool {
+        self.record.leader.is_alive().unwrap_or(true)
+    }
+
+    /// How the leader ended, if it has and nobody was told yet. Everything else of the agent that has ended is let go: parents that
+    /// were killed together with their children have waited for none.
+    pub(in crate::switch) fn take_end(&mut self) -> Option<ExitStatus> {
+        let ended = match &mut self.child {
+            Some(child) => child.try_wait().ok().flatten(),
+            None => children::take(&self.record.leader).ok().flatten(),
+        };
+        for identity in self.record.core.iter().chain(&self.record.remains).filter(|it| **it != self.record.leader) {
+            let _ = children::take(identity);
+        }
+        ended
+    }
+
+    /// What a process that ended by itself has not finished: the jobs that its guard told of last, or those that the agent's own files
+    /// name. One that was sent its end had none left, or they are told of by whoever sent it.
+    pub(in crate::switch) fn unfinished(&mut self, report: Option<GuardReport>) -> Vec<Job> {
+        if self.record.being_ended {
+            return Vec::new();
+        }
+        match report.map_or_else(|| self.activity(None), |report| Activity::Busy(report.jobs)) {
+            Activity::Busy(jobs) => jobs,
+            Activity::Idle | Activity::Unknown(_) => Vec::new(),
+        }
+    }
+
+    /// A zombie of the agent still stands in the way: Salt takes it for an instance that is already running.
+    pub(in crate::switch) fn lives(&self) -> bool {
+        let mut agent = self.record.core.iter().chain(&self.record.remains);
+        if self.record.foreign.is_some() {
+            // Whoever started it may take its time over the exit status; and its own pid file is not where the next one looks.
+            return self.leads() || agent.any(|identity| identity.is_alive().unwrap_or(true));
+        }
+        self.leads() || agent.any(|identity| !identity.is_gone().unwrap_or(false))
+    }
+
+    /// The observer; one that could not be made (a configuration with an error) is tried again at every look.
+    pub(in crate::switch) fn observer(&mut self) -> Result<&dyn Agent, String> {
+        if self.agent.is_err() {
+            self.agent = (self.registry)(self.kind, &self.settings);
+        }
+        match &self.agent {
+            Ok(agent) => Ok(agent.as_ref()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// It can be counted on.
+    pub(in crate::switch) fn is_usable(&self) -> bool {
+        !self.record.being_ended && !self.record.finishing && self.leads()
+    }
+
+    /// The user that the agent works as, where that isn't this process's own.
+    pub(in crate::switch) fn user(&mut self) -> Option<u32> {
+        let name = self.observer().ok()?.user()?;
+        process::user_number(&name).filter(|number| *number != process::user())
+    }
+
+    pub(in crate::switch) fn activity(&mut self, report: Option<&GuardReport>) -> Activity {
+        let leader = self.record.leader.clone();
+        let subject = Subject { leader: &leader, report, prove: None };
+        self.observer().map_or_else(Activity::Unknown, |agent| agent.activity(subject))
+    }
+
+    pub(in crate::switch) fn health(&mut self, report: Option<&GuardReport>, prove: Option<u64>) -> Health {
+        self.refresh_core(report);
+        let leader = self.record.leader.clone();
+        let subject = Subject { leader: &leader, report, prove };
+        self.observer().map_or_else(Health::Unknown, |agent| agent.health(subject))
+    }
+
+    /// Remembers which processes are the agent itself while its leader can tell.
+    pub(in crate::switch) fn refresh_core(&mut self, report: Option<&GuardReport>) {
+        let leader = self.record.leader.clone();
+        let subject = Subject { leader: &leader, report, prove: None };
+        if let Ok(Ok(core)) = self.observer().map(|agent| agent.core(subject)) {
+            self.record.core = core;
+        }
+    }
+
+    pub(in crate::switch) fn thaw(&self) -> Result<(), OsError> {
+        for identity in self.record.core.iter().chain([&self.record.leader]) {
+            identity.signal(SignalNumber::CONT)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the agent itself stand still; its jobs go on.
+    pub(in crate::switch) fn halt(&mut self, report: Option<&GuardReport>) -> Result<(), OsError> {
+        self.refresh_core(report);
+        for identity in &self.record.core {
+            identity.signal(SignalNumber::STOP)?;
+        }
+        crash_point!("freeze.stopped");
+        Ok(())
+    }
+
+    /// Looks at it once it stands still; thaws it unless its end would lose nothing.
+    pub(in crate::switch) fn judge(&mut self, report: Option<&GuardReport>, look: Look) -> Result<Frozen, OsError> {
+        let work = if !self.stands_still()? {
+            Some("it does not stand still yet".to_owned())
+        } else if look == Look::Beside {
+            report
+                .map_or(Some("its guard says nothing".to_owned()), GuardReport::unfinished)
+                .or_else(|| self.unreported(report))
+        } else {
+            described(&self.activity(report))
+        };
+        if let Some(work) = work {
+            self.thaw()?;
+            return Ok(Frozen::Busy(work));
+        }
+        self.record.remains = self.helpers(report, look)?;
+        Ok(Frozen::Idle)
+    }
+
+    /// What is below it and ends with it. Below one that is idle there is nothing else.
+    fn helpers(&mut self, report: Option<&GuardReport>, look: Look) -> Result<Vec<Identity>, OsError> {
+        let leader = self.record.leader.clone();
+        let subject = Subject { leader: &leader, report, prove: None };
+        if look == Look::Beside {
+            if let Some(helpers) = self.observer().ok().and_then(|agent| agent.helpers(subject)) {
+                return Ok(helpers);
+            }
+        }
+        let below = proc_fs::descendants(leader.pid)?;
+        let below = below.iter().filter(|process| process.is_alive()).map(|process| Identity::of(process.pid));
+        Ok(below.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    /// What it still does although its guard doesn't say so, in the operator's words; None: nothing.
+    pub(in crate::switch) fn unreported(&mut self, report: Option<&GuardReport>) -> Option<String> {
+        let leader = self.record.leader.clone();
+        let subject = Subject { leader: &leader, report, prove: None };
+        match self.observer().map(|agent| agent.at_work(subject)) {
+            Ok(activity) => described(&activity),
+            Err(reason) => Some(reason),
+        }
+    }
+
+    /// How many processes descend from the leader and are not the agent itself.
+    pub(in crate::switch) fn below(&self) -> Result<usize, OsError> {
+        let below = proc_fs::descendants(self.record.leader.pid)?;
+        let own = |pid| self.record.core.iter().any(|identity| identity.pid == pid);
+        Ok(below.iter().filter(|process| process.is_alive() && !own(process.pid)).count())
+    }
+
+    pub(in crate::switch) fn stands_still(&self) -> Result<bool, OsError> {
+        let give_up_at = clock::since_boot() + FREEZE_WAIT;
+        loop {
+            let mut moving = false;
+            for identity in &self.record.core {
+                let state = proc_fs::process(identity.pid)?.map(|process| process.state);
+                moving |= !matches!(state, None | Some('T' | 't' | 'Z' | 'X'));
+            }
+            if !moving || clock::since_boot() >= give_up_at {
+                return Ok(!moving);
+            }
+            clock::sleep(FREEZE_RETRY_INTERVAL);
+        }
+    }
+}
+
+/// What an activity waits for, in the operator's words; None when idle.
+pub fn described(activity: &Activity) -> Option<String> {
+    const JOBS_TOLD_MAXIMUM: usize = 3;
+    match activity {
+        Activity::Idle => None,
+        Activity::Unknown(reason) => Some(format!("it can't be known whether it is idle: {reason}")),
+        Activity::Busy(jobs) => {
+            let told: Vec<String> = jobs.iter().take(JOBS_TOLD_MAXIMUM).map(ToString::to_string).collect();
+            let more = jobs.len().saturating_sub(JOBS_TOLD_MAXIMUM);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            Some(format!("{}{more}", told.join(", ")))
+        }
+    }
+}
+
+pub(in crate::switch) fn told(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

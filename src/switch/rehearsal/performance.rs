@@ -1,0 +1,473 @@
+//! Running a rehearsal: the programs that the agent names, one after the other, beside the working agent, without waiting for any of them.
+//!
+//! Nothing of it is journalled: after a crash of whoever drives it starts over.
+
+use crate::os::dir::Dir;
+use crate::os::process::{Identity, Priority, Program, SignalNumber, end_group};
+use crate::os::{OsError, notify};
+use crate::rehearsal::{Part, Performance, Rehearsal, Rehearser, Role, Scene};
+use crate::switch::process::running::told;
+use std::collections::VecDeque;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+/// How long each program may take where the settings say nothing: several times what a slow host needs, so that a custom module that waits for something that never
+/// comes can't hold the switch up for ever.
+pub const REHEARSAL_MAX: Duration = Duration::from_secs(120);
+
+/// The directory of a rehearsal in the instance's run directory.
+const DIRECTORY_NAME: &str = "rehearsal";
+/// The process of it, so that one which outlives its supervisor is ended before the next begins.
+const PROCESS_NAME: &str = "process";
+const PROCESS_BYTES_MAX: u64 = 4 << 10;
+/// A report of all functions is a quarter of a megabyte; more than this is a custom module that prints without end.
+const OUTPUT_BYTES_MAX: u64 = 16 << 20;
+/// Of the errors only the end is of use: the exception.
+const ERRORS_BYTES_MAX: u64 = 8 << 10;
+
+/// Variables of a working agent: a guard in the tree must not take the rehearsal for one.
+const NOT_PASSED_ON: [&str; 7] = [
+    notify::NOTIFY_SOCKET,
+    "SIDLE_GATE",
+    "SIDLE_ROLE",
+    crate::switch::process::LEADER_VARIABLE,
+    crate::switch::process::INSTANCE_VARIABLE,
+    crate::switch::process::RELEASE_VARIABLE,
+    crate::switch::process::ROOT_VARIABLE,
+];
+
+/// A rehearsal under way. Dropped before its end, it ends what it started.
+pub struct Rehearsing {
+    rehearser: &'static dyn Rehearser,
+    scene: Scene,
+    run: Dir,
+    directory: Dir,
+    waiting: VecDeque<Role>,
+    playing: Option<Playing>,
+    trial: Option<Performance>,
+    former: Option<Performance>,
+    longest: Duration,
+    question: Question,
+}
+
+/// What a rehearsal is to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// What the trial makes worse than the former.
+    Worse,
+    /// Whether a release that has worked here still does.
+    Still,
+}
+
+struct Playing {
+    role: Role,
+    child: Child,
+    since: Duration,
+    /// It gives way to others still.
+    aside: Option<Identity>,
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Trial => "trial",
+            Self::Former => "former",
+        }
+    }
+}
+
+impl Rehearsing {
+    /// Begins: the trial first, then the former, each for at most `longest` ([`REHEARSAL_MAX`]). `run` is the instance's run directory
+    /// ([`crate::layout::Layout::run`]), which must exist. The trees must stay until it is over: hold their leases. `now`: time since boot.
+    pub fn start(
+        rehearser: &'static dyn Rehearser,
+        scene: Scene,
+        run: &Path,
+        longest: Duration,
+        now: Duration,
+    ) -> Result<Self, OsError> {
+        Self::begun(rehearser, scene, run, (longest, Question::Worse), now)
+    }
+
+    /// Begins the rehearsal of a release that has worked here, on a host that has changed since; what else as in [`Rehearsing::start`].
+    pub fn again(
+        rehearser: &'static dyn Rehearser,
+        release: Part,
+        config_directory: &Path,
+        run: &Path,
+        longest: Duration,
+        now: Duration,
+    ) -> Result<Self, OsError> {
+        let scene = Scene { trial: release, former: None, config_directory: config_directory.to_owned() };
+        Self::begun(rehearser, scene, run, (longest, Question::Still), now)
+    }
+
+    fn begun(
+        rehearser: &'static dyn Rehearser,
+        scene: Scene,
+        run: &Path,
+        (longest, question): (Duration, Question),
+        now: Duration,
+    ) -> Result<Self, OsError> {
+        let run = Dir::open(run)?;
+        let directory = fresh(&run, DIRECTORY_NAME)?;
+        let waiting = [Role::Trial, Role::Former].into_iter().filter(|role| scene.part(*role).is_some()).collect();
+        let (playing, trial, former) = (None, None, None);
+        let mut rehearsing =
+            Self { rehearser, scene, run, directory, waiting, playing, trial, former, longest, question };
+        rehearsing.play_next(now)?;
+        Ok(rehearsing)
+    }
+
+    /// Looks how far it is; never waits. None: not over yet. An error is one of this host (no space, no rights), in words: the release has
+    /// neither passed nor failed. After the first answer that is not None it is over.
+    pub fn poll(&mut self, now: Duration) -> Option<Result<Rehearsal, String>> {
+        match self.step(now) {
+            Ok(true) => {
+                let judged = match self.question {
+                    Question::Worse => self.rehearser.judge(self.trial.as_ref(), self.former.as_ref()),
+                    Question::Still => self.rehearser.judge_again(self.trial.as_ref()),
+                };
+                self.tidy();
+                Some(Ok(judged))
+            }
+            Ok(false) => None,
+            Err(error) => {
+                self.tidy();
+                Some(Err(format!("cannot rehearse: {error}")))
+            }
+        }
+    }
+
+    /// The program that runs now.
+    pub fn child(&self) -> Option<u32> {
+        self.playing.as_ref().map(|playing| playing.child.id())
+    }
+
+    /// True once nothing is left to be run.
+    fn step(&mut self, now: Duration) -> Result<bool, OsError> {
+        let Some(playing) = &mut self.playing else { return Ok(true) };
+        let ended = playing.child.try_wait();
+        let ended = ended.map_err(|source| OsError::new("wait for", Path::new("the rehearsal"), source))?;
+        let failure = match ended {
+            Some(status) if status.success() => None,
+            Some(status) => Some(format!("it {}", told(status))),
+            None if now.saturating_sub(playing.since) < self.longest => {
+                // On a host that is always busy giving way may mean to get nothing: that is no fault of the release. A quarter, since both
+                // releases' rehearsals have to fit into `longest` together.
+                if now.saturating_sub(playing.since) >= self.longest / 4 {
+                    if let Some(identity) = playing.aside.take() {
+                        let _ = identity.prioritise(Priority::Own);
+                    }
+                }
+                return Ok(false);
+            }
+            None => Some(format!("it did not end within {} s", self.longest.as_secs())),
+        };
+        // What it started in the background has no business any more.
+        end_group(&mut playing.child)?;
+        let role = playing.role;
+        self.playing = None;
+        let performance = self.performance(role, failure)?;
+        match role {
+            Role::Trial => self.trial = Some(performance),
+            Role::Former => self.former = Some(performance),
+        }
+        self.play_next(now)?;
+        Ok(self.playing.is_none())
+    }
+
+    /// Starts the next program that the agent has; what can't even be started has performed badly.
+    fn play_next(&mut self, now: Duration) -> Result<(), OsError> {
+        while let Some(role) = self.waiting.pop_front() {
+            let place = self.directory.child_or_create(role.name(), 0o711)?;
+            let scratch = place.child_or_create("scratch", 0o700)?;
+            let Some(program) = self.rehearser.program(&self.scene, role, scratch.path()) else { continue };
+            let program = without_agent(program);
+            let output = place.create_file("output", 0o600)?;
+            let errors = place.create_file("errors", 0o600)?;
+            match program.start_aside(output, errors, OUTPUT_BYTES_MAX) {
+                Ok(child) => {
+                    let identity = Identity::of(child.id());
+                    let playing = self.playing.insert(Playing { role, child, since: now, aside: None });
+                    if let Some(identity) = identity? {
+                        record(&self.directory, &identity)?;
+                        playing.aside = Some(identity);
+                    }
+                    return Ok(());
+                }
+                Err(error) => {
+                    let failure = Some(error.to_string());
+                    let performance = Performance { failure, output: Vec::new(), errors: String::new() };
+                    match role {
+                        Role::Trial => self.trial = Some(performance),
+                        Role::Former => self.former = Some(performance),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn performance(&self, role: Role, failure: Option<String>) -> Result<Performance, OsError> {
+        let place = self.directory.child(role.name())?;
+        // Written by the program, so bounded by the start.
+        let output = place.read("output", OUTPUT_BYTES_MAX)?;
+        Ok(Performance { failure, output, errors: end_of(&place, "errors")? })
+    }
+
+    fn tidy(&mut self) {
+        if let Some(mut playing) = self.playing.take() {
+            let _ = end_group(&mut playing.child);
+        }
+        self.waiting.clear();
+        let _ = self.run.remove_tree(DIRECTORY_NAME);
+    }
+}
+
+impl Drop for Rehearsing {
+    fn drop(&mut self) {
+        self.tidy();
+    }
+}
+
+/// The program without what only an agent may be told.
+pub(in crate::switch) fn without_agent(program: Program) -> Program {
+    Program { without: NOT_PASSED_ON.map(Into::into).into(), ..program }
+}
+
+/// Writes down what works in a directory, for [`fresh`].
+pub(in crate::switch) fn record(directory: &Dir, identity: &Identity) -> Result<(), OsError> {
+    let bytes = serde_json::to_vec(identity).expect("an identity has no map keys but strings");
+    directory.write_atomic(PROCESS_NAME, &bytes, 0o600)
+}
+
+/// An empty directory of this name, in which nobody writes any more.
+pub(in crate::switch) fn fresh(run: &Dir, name: &str) -> Result<Dir, OsError> {
+    if let Some(left) = run.child_if_exists(name)? {
+        // The record says less when it can't be read; the process bounds its own time.
+        let bytes = left.read_if_exists(PROCESS_NAME, PROCESS_BYTES_MAX)?.unwrap_or_default();
+        if let Ok(identity) = serde_json::from_slice::<Identity>(&bytes) {
+            identity.signal(SignalNumber::KILL)?;
+        }
+        run.remove_tree(name)?;
+    }
+    // An agent that runs as another user passes through to its scratch directory.
+    run.child_or_create(name, 0o711)
+}
+
+/// The last of what was written into a file.
+pub(in crate::switch) fn end_of(directory: &Dir, name: &str) -> Result<String, OsError> {
+    let mut file = directory.open_file(name)?;
+    let mut bytes = Vec::new();
+    let read = file.seek(SeekFrom::End(0)).and_then(|length| {
+        file.seek(SeekFrom::Start(length.saturating_sub(ERRORS_BYTES_MAX)))?;
+        file.take(ERRORS_BYTES_MAX).read_to_end(&mut bytes)
+    });
+    read.map_err(|source| OsError::new("read", &directory.path().join(name), source))?;
+    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
+
+    use super::*;
+    use crate::os::clock;
+    use crate::os::proc_fs;
+    use std::fs;
+    use std::path::PathBuf;
+
+    /// A shell script for each role; what it prints is what is found.
+    struct Shell;
+
+    impl Rehearser for Shell {
+        fn program(&self, scene: &Scene, role: Role, scratch: &Path) -> Option<Program> {
+            let script = scene.part(role)?.tree.to_str()?.to_owned();
+            (!script.is_empty()).then(|| Program::new("/bin/sh").argument("-c").argument(script).argument(scratch))
+        }
+
+        fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
+            let told = |performance: &Performance| {
+                let failure = performance.failure.clone().unwrap_or_default();
+                format!("{}|{failure}|{}", String::from_utf8_lossy(&performance.output).trim(), performance.errors)
+            };
+            Rehearsal {
+                blocking: trial.map(told).into_iter().collect(),
+                notes: former.map(told).into_iter().collect(),
+                ..Rehearsal::default()
+            }
+        }
+
+        fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
+            self.judge(again, None)
+        }
+    }
+
+    static SHELL: Shell = Shell;
+
+    fn scene(trial: &str, former: Option<&str>) -> Scene {
+        let part = |script: &str| Part { tree: PathBuf::from(script), environment: Vec::new() };
+        Scene { trial: part(trial), former: former.map(part), config_directory: PathBuf::from("/") }
+    }
+
+    fn started(run: &Path, scene: Scene, longest: Duration) -> Rehearsing {
+        Rehearsing::start(&SHELL, scene, run, longest, clock::since_boot()).unwrap()
+    }
+
+    fn ended(mut rehearsing: Rehearsing) -> Rehearsal {
+        loop {
+            if let Some(answer) = rehearsing.poll(clock::since_boot()) {
+                return answer.unwrap();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn played(run: &Path, trial: &str, former: Option<&str>) -> Rehearsal {
+        ended(started(run, scene(trial, former), REHEARSAL_MAX))
+    }
+
+    #[test]
+    fn a_rehearsal_runs_both_releases_and_leaves_nothing_behind() {
+        let run = tempfile::tempdir().unwrap();
+        let script = "echo found; echo because >&2; test -d \"$0\" && touch \"$0/x\" || echo no scratch";
+        let found = played(run.path(), script, Some("nice"));
+        assert_eq!(found.blocking, ["found||because"]);
+        let nice: i32 = found.notes[0].trim_end_matches('|').parse().unwrap();
+        assert!(nice >= 10, "{nice}");
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+        assert_eq!(played(run.path(), "exit 3", None).blocking, ["|it exited with code 3|"]);
+        assert_eq!(played(run.path(), "", None), Rehearsal::default());
+    }
+
+    #[test]
+    fn a_rehearsal_that_cannot_start_is_a_failure_of_its_release() {
+        struct Absent;
+        impl Rehearser for Absent {
+            fn program(&self, _scene: &Scene, _role: Role, _scratch: &Path) -> Option<Program> {
+                Some(Program::new("/nowhere/python3"))
+            }
+            fn judge(&self, trial: Option<&Performance>, _former: Option<&Performance>) -> Rehearsal {
+                Rehearsal { blocking: vec![trial.unwrap().failure.clone().unwrap()], ..Rehearsal::default() }
+            }
+            fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
+                self.judge(again, None)
+            }
+        }
+        static ABSENT: Absent = Absent;
+        let run = tempfile::tempdir().unwrap();
+        let now = clock::since_boot();
+        let mut rehearsing = Rehearsing::start(&ABSENT, scene("x", None), run.path(), REHEARSAL_MAX, now).unwrap();
+        let found = rehearsing.poll(now).unwrap().unwrap();
+        assert_eq!(found.blocking, ["cannot start /nowhere/python3: No such file or directory"]);
+    }
+
+    #[test]
+    fn a_rehearsal_that_hangs_is_ended_with_what_it_started() {
+        let run = tempfile::tempdir().unwrap();
+        let mark = run.path().join("pid");
+        let script = format!("sleep 600 & echo $! > {0}.new; mv {0}.new {0}; wait", mark.display());
+        let pid = || loop {
+            if let Ok(text) = fs::read_to_string(&mark) {
+                fs::remove_file(&mark).unwrap();
+                return text.trim().parse::<u32>().unwrap();
+            }
+            std::thread::yield_now();
+        };
+        let gone = |pid| while proc_fs::process(pid).unwrap().is_some_and(|process| process.is_alive()) {};
+
+        let mut hangs = started(run.path(), scene(&script, Some("echo before")), REHEARSAL_MAX);
+        let child = pid();
+        assert!(hangs.poll(clock::since_boot()).is_none(), "it is not waited for");
+        assert!(hangs.poll(clock::since_boot() + REHEARSAL_MAX).is_none(), "the former is still to come");
+        gone(child);
+        let found = ended(hangs);
+        assert_eq!((&*found.blocking[0], &*found.notes[0]), ("|it did not end within 120 s|", "before||"));
+
+        let dropped = started(run.path(), scene(&script, None), REHEARSAL_MAX);
+        let child = pid();
+        drop(dropped);
+        gone(child);
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_rehearsal_whose_supervisor_was_killed_is_ended_by_the_next() {
+        let run = tempfile::tempdir().unwrap();
+        let mut left = started(run.path(), scene("exec sleep 600", None), REHEARSAL_MAX);
+        let identity = Identity::of(left.playing.as_ref().unwrap().child.id()).unwrap().unwrap();
+        assert_eq!(played(run.path(), "echo again", None).blocking, ["again||"]);
+        // The signal was sent; that it is dead may take a moment.
+        while identity.is_alive().unwrap() {
+            std::thread::yield_now();
+        }
+        left.playing.take().unwrap().child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_rehearsal_that_prints_without_end_is_bounded() {
+        let run = tempfile::tempdir().unwrap();
+        let flood = |byte| format!("head -c 40000000 /dev/zero | tr '\\0' {byte}");
+        let found = played(run.path(), &format!("{}; {} >&2; echo end", flood('x'), flood('y')), None);
+        let length = found.blocking[0].len();
+        assert!((16 << 20..17 << 20).contains(&length), "{length}");
+    }
+
+    #[test]
+    fn a_rehearsal_of_the_demonstration_agent_goes_as_its_tree_says() {
+        let host = tempfile::tempdir().unwrap();
+        let part = |name: &str, lines: &str| {
+            let tree = host.path().join(name);
+            fs::create_dir_all(tree.join("share/demo-agent")).unwrap();
+            fs::write(tree.join("share/demo-agent/rehearsal"), lines).unwrap();
+            Part { tree, environment: Vec::new() }
+        };
+        let run = host.path().join("run");
+        fs::create_dir(&run).unwrap();
+        let played = |trial: Part, former: Option<Part>| {
+            let scene = Scene { trial, former, config_directory: PathBuf::from("/") };
+            let now = clock::since_boot();
+            let demo = &crate::demo::rehearsal::DEMO;
+            ended(Rehearsing::start(demo, scene, &run, REHEARSAL_MAX, now).unwrap())
+        };
+        let found =
+            played(part("new", "refuse: no greeting\nrefuse: old\nnote: more\n"), Some(part("old", "refuse: old\n")));
+        assert_eq!((found.blocking, found.notes), (vec!["no greeting".to_owned()], vec!["more".to_owned()]));
+        let found = played(part("new", "note: far\ncrash\n"), Some(part("old", "")));
+        assert_eq!(found.blocking, ["cannot rehearse: it exited with code 1: crashed as told"]);
+        assert!(!played(part("new", "crash\n"), Some(part("old", "crash\n"))).refuses());
+        let bare = Part { tree: host.path().join("bare"), environment: Vec::new() };
+        assert_eq!(played(bare, None), Rehearsal::default());
+    }
+
+    /// Taking back a low priority needs root.
+    mod system {
+        use super::*;
+
+        #[test]
+        fn a_rehearsal_that_gets_nothing_gives_way_no_more() {
+            let run = tempfile::tempdir().unwrap();
+            let script = "echo up >\"$0/up\"; until test \"$(nice)\" -lt 10; do sleep 0.01; done";
+            let since = clock::since_boot();
+            let mut rehearsing =
+                Rehearsing::start(&SHELL, scene(script, None), run.path(), REHEARSAL_MAX, since).unwrap();
+            let scratch = run.path().join(DIRECTORY_NAME).join(Role::Trial.name()).join("scratch");
+            while !scratch.join("up").exists() {
+                assert!(rehearsing.poll(since + REHEARSAL_MAX / 5).is_none(), "it gives way");
+                assert!(clock::since_boot() < since + REHEARSAL_MAX, "it does not start");
+                clock::sleep(Duration::from_millis(10));
+            }
+            let found = loop {
+                assert!(clock::since_boot() < since + REHEARSAL_MAX, "it gives way for ever");
+                if let Some(found) = rehearsing.poll(since + REHEARSAL_MAX / 4) {
+                    break found.unwrap();
+                }
+                clock::sleep(Duration::from_millis(10));
+            };
+            assert_eq!(found.blocking, ["||"], "it ended by itself, well");
+        }
+    }
+}
