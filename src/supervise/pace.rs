@@ -18,31 +18,12 @@ const SCHEDULE_INTERVAL_MINIMUM: Duration = Duration::from_millis(50);
 
 /// How long until an act that is not done yet is performed again.
 pub fn of_step(live: &Switch, now: Moment) -> Duration {
-    match live.phase {
-        // The wall clock may be set meanwhile.
-        Phase::Scheduled => {
-            let left = live.schedule.as_ref().map(|schedule| schedule.begins.duration_since(now.wall));
-            let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default();
-            left.clamp(SCHEDULE_INTERVAL_MINIMUM, HEALTH_INTERVAL)
-        }
-        Phase::Stopping
-        | Phase::Retreating
-        | Phase::Freezing
-        | Phase::Starting
-        | Phase::Handing
-        | Phase::Returning
-        | Phase::Restarting => Duration::from_millis(50),
-        Phase::Waiting | Phase::Probation | Phase::Flipping => Duration::from_secs(1),
-        Phase::Stranded => Duration::from_secs(2),
-        Phase::Rehearsing | Phase::Retiring => Duration::from_millis(100),
-        Phase::Proving
-        | Phase::Reproving
-        | Phase::Checking
-        | Phase::Committed
-        | Phase::RolledBack
-        | Phase::Refused
-        | Phase::Cancelled
-        | Phase::Expired
-        | Phase::Abandoned => Duration::from_millis(250),
-    }
+    // The wall clock may be set meanwhile.
+    let left = live
+        .schedule
+        .as_ref()
+        .filter(|_| live.phase == Phase::Scheduled)
+        .map(|schedule| schedule.begins.duration_since(now.wall));
+    let Some(left) = left else { return live.phase.interval() };
+    Duration::try_from(left).unwrap_or_default().clamp(SCHEDULE_INTERVAL_MINIMUM, HEALTH_INTERVAL)
 }

@@ -2,7 +2,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use crate::switch::machine::phase::Phase;
+use super::phase::{Limit, Phase};
 use std::time::Duration;
 
 /// How long phases may last.
@@ -32,31 +32,19 @@ impl Limits {
     /// How long `phase` may last until its outcome is [`Outcome::Expired`]; None: as long as it takes (before the stop the switch's
     /// own deadline bounds it). `strandings` counts how often the switch has stranded before, for the length of the pause.
     pub fn of(&self, phase: Phase, strandings: u32) -> Option<Duration> {
-        match phase {
-            Phase::Freezing | Phase::Stopping | Phase::Retreating => Some(self.stop),
-            Phase::Rehearsing if self.rebuild.is_zero() => Some(self.rehearsal),
+        match phase.limit() {
+            Limit::Unlimited => None,
+            Limit::Stop => Some(self.stop),
+            Limit::Start => Some(self.start),
+            Limit::Rehearsal if self.rebuild.is_zero() => Some(self.rehearsal),
             // With what was rebuilt in place it is rehearsed once more.
-            Phase::Rehearsing => Some(self.rehearsal.saturating_mul(2).saturating_add(self.rebuild)),
-            Phase::Returning => Some(self.drain),
-            Phase::Handing | Phase::Starting | Phase::Proving | Phase::Restarting | Phase::Reproving => {
-                Some(self.start)
-            }
-            Phase::Probation => Some(self.probation),
-            Phase::Stranded => {
+            Limit::Rehearsal => Some(self.rehearsal.saturating_mul(2).saturating_add(self.rebuild)),
+            Limit::Drain => Some(self.drain),
+            Limit::Probation => Some(self.probation),
+            Limit::Pause => {
                 let doubled = 1_u32.checked_shl(strandings.saturating_sub(1)).unwrap_or(u32::MAX);
                 Some(self.pause_minimum.saturating_mul(doubled).min(self.pause_maximum))
             }
-            Phase::Scheduled
-            | Phase::Checking
-            | Phase::Waiting
-            | Phase::Flipping
-            | Phase::Retiring
-            | Phase::Committed
-            | Phase::RolledBack
-            | Phase::Refused
-            | Phase::Cancelled
-            | Phase::Expired
-            | Phase::Abandoned => None,
         }
     }
 }

@@ -2,11 +2,13 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod act;
 pub mod limits;
 pub mod phase;
 
+pub use act::{Act, Former, Mode, Side};
+
 use crate::switch::machine::phase::Phase;
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How many phases a switch may go through on its way forth. Stops a host whose jobs always come at the moment of the stop, and a
@@ -16,72 +18,6 @@ pub const STEPS_MAXIMUM: u32 = 250;
 /// How often the part of a switch during which nobody may be there is begun again (a flap in probation, a supervisor that died)
 /// before the way back is taken. Stops a release that takes the supervisor, or the whole host, down with it.
 pub const SETBACKS_MAXIMUM: u32 = 3;
-
-/// What a switch may cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Nothing: the new process comes up beside the old one, a gate gives each job to one of them, the old one finishes what it has.
-    Overlap,
-    /// Wait until no job runs, then stop the old process and start the new one.
-    Idle,
-    /// The same without the wait.
-    Now,
-}
-
-/// One of the two processes of a switch. In `idle` and `now` they never run at the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// The one that worked before the switch, or that the way back started again.
-    Former,
-    /// The one on trial.
-    Trial,
-}
-
-/// How the release that worked before takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Former {
-    /// There is none: a first switch.
-    None,
-    /// Its process is ended before the new one starts; so in `idle` and `now`, and in `overlap` once that process was lost.
-    Apart,
-    /// Its process lives beside the new one and can serve again at any moment.
-    Beside,
-}
-
-/// What the driver has to do in a phase. Every act may be performed twice, by another process, after a crash in its middle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Act {
-    /// Look whether it is time; once it is, whether a person holds the instance by now.
-    AwaitBeginning,
-    /// Lease and verify the files of both releases; look which peers the running process has proven (the baseline).
-    Check,
-    /// Let the new release load what this host has for it, without a peer; compare with what the running release loads.
-    Rehearse,
-    /// Thaw the running process, if an interrupted `Freeze` left it frozen; look whether it is idle.
-    AwaitIdle,
-    /// Freeze the running process, look again. `Done`: frozen and idle. `NotYet`: not idle any more, thawed.
-    Freeze,
-    /// End this side's process, wait until it is gone, and every other process of the instance's agent that the phase does not allow.
-    Stop(Side),
-    /// Make this side's release run and not be frozen, from its versioned path: adopt what runs already, else check and start it. What
-    /// else runs that the phase does not allow is ended first. What was sent a deadly signal is not adopted, and has to be gone first.
-    Start(Side),
-    /// Look whether this side's process has reached its peers.
-    Prove(Side),
-    /// Move the gate, wait until both processes have said that they follow.
-    HandOver,
-    /// Look whether the process on trial is healthy. `Done`: it is, at this look. Not known to be healthy is `Failed`.
-    Watch,
-    /// Make `current` name the journal's proven release.
-    Flip,
-    /// Let this side's process finish what it has while the other one serves. The old one is ended, too; the one on trial `Stop` ends.
-    Drain(Side),
-    /// Nothing: let the pause pass. `Done`: a person asks for another try now.
-    Pause,
-    /// Thaw what runs, append the history line (once), note what the verdict says, give the leases back. `Done` ends the switch.
-    Settle,
-}
 
 /// What an act came to. The texts are in the operator's words, for status and history.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
