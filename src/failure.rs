@@ -60,6 +60,7 @@ impl Report {
 
     /// This report with what it was caused by.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "errors are handed over")]
     pub fn because(mut self, cause: impl ToString) -> Self {
         self.causes.push(cause.to_string());
         self

@@ -36,7 +36,7 @@ pub struct TrustStore {
     directory: Dir,
 }
 
-/// The trust_store, with the lock that every change needs.
+/// The trust store, with the lock that every change needs.
 #[derive(Debug)]
 pub struct LockedTrustStore<'a> {
     trust_store: &'a TrustStore,
@@ -265,7 +265,7 @@ impl LockedTrustStore<'_> {
     }
 }
 
-/// The host's trust_store as the judge of metadata that was carried by hand, or fetched.
+/// The host's trust store as the judge of metadata that was carried by hand, or fetched.
 #[derive(Debug)]
 pub struct Judge<'a> {
     /// What this host trusts.

@@ -3,7 +3,7 @@
 use sidle::bundle::manifest::Frame;
 use sidle::bundle::source::FrameSource as _;
 use sidle::digest::Digest;
-use sidle::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy, Settings};
+use sidle::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy, DownloadSettings};
 use sidle::fetch::{Fetcher, Notice};
 use sidle::os::dir::Dir;
 use sidle::trust::Floor;
@@ -17,7 +17,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 struct Stage {
-    settings: Settings,
+    settings: DownloadSettings,
     cache: Dir,
     answer: Arc<Mutex<Vec<u8>>>,
 }
@@ -51,7 +51,7 @@ fn stage() -> &'static Stage {
             Patience { connect: PATIENCE, stall: PATIENCE, total: 4 * PATIENCE, attempts: 1, pause: Duration::ZERO };
         let access = Access { authorities: Authorities::None, ..Access::default() };
         let mirrors = vec![Mirror { location: url.parse().expect("a URL"), access }];
-        let settings = Settings { mirrors, proxy: Proxy::None, rate_limit: None, splay: Duration::ZERO, patience };
+        let settings = DownloadSettings { mirrors, proxy: Proxy::None, rate_limit: None, splay: Duration::ZERO, patience };
         let place = std::env::temp_dir().join(format!("sidle-fuzz-{}", std::process::id()));
         let cache = Dir::open_or_create(&place, 0o700).expect("a directory for the cache");
         Stage { settings, cache, answer: bytes }

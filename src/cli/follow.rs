@@ -122,7 +122,7 @@ pub(super) fn words(live: &Switch) -> String {
     let scheduled = live.schedule.as_ref().filter(|_| live.phase == Phase::Scheduled).map(ToString::to_string);
     let waiting = scheduled.as_ref().or(live.waiting_for.as_ref());
     let waits = waiting.map_or_else(String::new, |waiting| format!(" ({waiting})"));
-    format!("{} to {}: {}{waits}", live.purpose, live.to, live.phase.doing())
+    format!("{} to {}: {}{waits}", live.request.purpose, live.request.to, live.phase.doing())
 }
 
 fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
@@ -131,15 +131,19 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
     let now = journal.proven.as_ref().map_or_else(|| "none".to_owned(), Release::to_string);
     let (text, class) = match entry.result {
         Phase::Committed => {
-            let done = match entry.purpose {
+            let done = match entry.request.purpose {
                 Purpose::Switch => "switched to",
                 Purpose::Restart => "restarted",
                 Purpose::Rollback => "rolled back to",
             };
-            (format!("{done} {}; downtime {:.1} s", entry.to, outage.as_secs_f64()), None)
+            (format!("{done} {}; downtime {:.1} s", entry.request.to, outage.as_secs_f64()), None)
         }
         Phase::RolledBack => (
-            format!("rolled back from {}{why}; current is {now}; downtime {:.1} s", entry.to, outage.as_secs_f64()),
+            format!(
+                "rolled back from {}{why}; current is {now}; downtime {:.1} s",
+                entry.request.to,
+                outage.as_secs_f64()
+            ),
             Some(Class::RolledBack),
         ),
         Phase::Expired if entry.failure.as_ref().is_some_and(|failure| failure.phase == Phase::Scheduled) => (

@@ -3,7 +3,7 @@
 use super::Context;
 use crate::failure::{Class, Report};
 use crate::os::clock;
-use crate::supervise::control::{Answer, Request, ask};
+use crate::supervise::control::{Answer, Command, ask};
 use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) enum Reached {
 }
 
 /// Asks the supervisor. One that starts just now has its lock a moment before it listens: it is waited for.
-pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Request) -> Result<Reached, Report> {
+pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Command) -> Result<Reached, Report> {
     let began = clock::since_boot();
     loop {
         if let Some(answer) = ask(&context.layout, files.instance(), request)? {
@@ -47,7 +47,7 @@ pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Request)
 pub(super) fn reach_after_a_commit(
     context: &Context,
     files: &InstanceFiles,
-    request: &Request,
+    request: &Command,
 ) -> Result<Reached, Report> {
     let began = clock::since_boot();
     loop {

@@ -209,7 +209,7 @@ impl InstanceStatus {
                 ago(live.phase_since, self.now),
                 moment(live.deadline)
             ));
-            if let Some(origin) = &live.origin {
+            if let Some(origin) = &live.request.origin {
                 lines.push(format!("             asked for in {origin}"));
             }
             if let Some(failure) = &live.failure {
@@ -327,17 +327,17 @@ pub fn history(context: &Context, arguments: &HistoryArguments) -> Result<Ended,
 fn line(entry: &Entry) -> String {
     let from = entry.from.as_ref().map_or_else(|| "nothing".to_owned(), Release::to_string);
     let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
-    let reason = if entry.reason.is_empty() { String::new() } else { format!(" ({})", entry.reason) };
-    let origin = entry.origin.as_ref().map_or_else(String::new, |origin| format!(", {origin}"));
+    let reason = if entry.request.reason.is_empty() { String::new() } else { format!(" ({})", entry.request.reason) };
+    let origin = entry.request.origin.as_ref().map_or_else(String::new, |origin| format!(", {origin}"));
     let told = format!(
         "{}  #{} {} {} -> {} ({}) by {}{origin}{reason}: {}{why}; outage {}",
         moment(entry.ended_at),
         entry.id,
-        entry.purpose,
+        entry.request.purpose,
         from,
-        entry.to,
+        entry.request.to,
         entry.mode,
-        entry.by,
+        entry.request.by,
         result(entry.result),
         outage(entry.outage_milliseconds)
     );

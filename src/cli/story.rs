@@ -65,13 +65,13 @@ fn of_entry(entry: &Entry) -> Vec<String> {
     let mut lines = vec![
         format!(
             "switch {} of {}: {} from {from} to {} ({})",
-            entry.id, entry.instance, entry.purpose, entry.to, entry.mode
+            entry.id, entry.instance, entry.request.purpose, entry.request.to, entry.mode
         ),
-        asked(entry.requested_at, &entry.by, entry.origin.as_ref().map(ToString::to_string)),
+        asked(entry.requested_at, &entry.request.by, entry.request.origin.as_ref().map(ToString::to_string)),
         format!("  result     {} at {}", result(entry.result), moment(entry.ended_at)),
         format!("  downtime   {}", outage(entry.outage_milliseconds)),
     ];
-    about(&mut lines, &entry.reason, entry.failure.as_ref().map(|failure| failure.text.as_str()), &entry.notes);
+    about(&mut lines, &entry.request.reason, entry.failure.as_ref().map(|failure| failure.text.as_str()), &entry.notes);
     steps(&mut lines, &entry.story, entry.requested_at);
     lines
 }
@@ -79,12 +79,15 @@ fn of_entry(entry: &Entry) -> Vec<String> {
 fn of_live(live: &Switch) -> Vec<String> {
     let from = live.from.as_ref().map_or_else(|| "nothing".to_owned(), Release::to_string);
     let mut lines = vec![
-        format!("switch {} of {}: {} from {from} to {} ({})", live.id, live.instance, live.purpose, live.to, live.mode),
-        asked(live.requested_at, &live.by, live.origin.as_ref().map(ToString::to_string)),
+        format!(
+            "switch {} of {}: {} from {from} to {} ({})",
+            live.id, live.instance, live.request.purpose, live.request.to, live.mode
+        ),
+        asked(live.requested_at, &live.request.by, live.request.origin.as_ref().map(ToString::to_string)),
         format!("  under way  {}", words(live)),
         format!("  downtime   {}", outage(live.outage_milliseconds)),
     ];
-    about(&mut lines, &live.reason, live.failure.as_ref().map(|failure| failure.text.as_str()), &live.notes);
+    about(&mut lines, &live.request.reason, live.failure.as_ref().map(|failure| failure.text.as_str()), &live.notes);
     steps(&mut lines, &live.story, live.requested_at);
     lines
 }

@@ -1,4 +1,4 @@
-//! The verbs that switch: switch, rollback, restart, cancel. They ask the supervisor where one lives, and write the wish down where
+//! The verbs that switch: switch, rollback, restart, cancel. They ask the supervisor where one lives, and write the command down where
 //! none does; then they follow the journal, which needs no socket.
 
 use super::adopt::beside;
@@ -10,12 +10,12 @@ use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
 use crate::store::Store;
-use crate::supervise::control::{Answer, Request, Wish, ask};
+use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
 use crate::switch::driver::{BadReleases, Driver, Moment};
 use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use crate::switch::journal::snapshot::Snapshots;
 use crate::switch::process::on_record;
-use crate::switch::{Mode, Purpose};
+use crate::switch::{self, Mode, Purpose};
 use crate::version::Release;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -243,12 +243,12 @@ fn take_up(
     let files = InstanceFiles::new(&context.layout, instance, package);
     let settings = crate::config::Settings::read(&context.layout)?;
     let before = files.journal()?.live;
-    let wish = wish(&settings, instance, terms, Purpose::Restart, to)?;
+    let command = command(&settings, instance, terms, Purpose::Restart, to)?;
     let nothing = |text: String| {
         context.output.result(&text, json!({"switch": null}));
         Ok(Ended::As(Class::NothingToDo))
     };
-    match reach(context, &files, &Request::TakeUp(Box::new(wish)))? {
+    match reach(context, &files, &Command::RestartIfChanged(Box::new(command)))? {
         Reached::Supervisor(Answer::Refused(report)) if report.class == Class::NothingToDo => nothing(report.message),
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         Reached::Supervisor(Answer::Accepted { switch }) if before.as_ref().is_some_and(|live| live.id == switch) => {
@@ -270,17 +270,17 @@ fn begin(
 ) -> Result<Ended, Report> {
     let settings = crate::config::Settings::read(&context.layout)?;
     let instance = instance_of(package, terms.instance.as_ref());
-    let wish = wish(&settings, &instance, terms, purpose, to.clone()).inspect_err(|why| {
+    let command = command(&settings, &instance, terms, purpose, to.clone()).inspect_err(|why| {
         // Who looks into the log later sees it there; without a supervisor there is none.
-        let refused = Request::Refused { purpose, to, why: why.clone() };
+        let refused = Command::Refused { purpose, to, why: why.clone() };
         let _ = ask(&context.layout, &instance, &refused);
     })?;
     let files = InstanceFiles::new(&context.layout, &instance, package);
-    beside::refuse(context, &files, &wish.to)?;
-    match reach_after_a_commit(context, &files, &Request::Switch(Box::new(wish.clone())))? {
+    beside::refuse(context, &files, &command.request.to)?;
+    match reach_after_a_commit(context, &files, &Command::Switch(Box::new(command.clone())))? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         // Nobody waits at a terminal for a window of next week.
-        Reached::Supervisor(Answer::Accepted { switch }) if wish.when.opens.is_some() => {
+        Reached::Supervisor(Answer::Accepted { switch }) if command.when.opens.is_some() => {
             let live = files.journal()?.live.filter(|live| live.id == switch);
             let words = live.as_ref().map_or_else(|| "has begun".to_owned(), words);
             context.output.result(
@@ -290,7 +290,7 @@ fn begin(
             Ok(Ended::As(Class::Pending))
         }
         Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
-        Reached::Nobody(lock) => leave(context, (&files, lock), wish, &settings),
+        Reached::Nobody(lock) => leave(context, (&files, lock), command, &settings),
     }
 }
 
@@ -306,38 +306,40 @@ fn accepted(context: &Context, files: &InstanceFiles, terms: &Terms, switch: u64
     Ok(Ended::As(Class::Pending))
 }
 
-fn wish(
+fn command(
     settings: &crate::config::Settings,
     instance: &InstanceName,
     terms: &Terms,
     purpose: Purpose,
     to: Release,
-) -> Result<Wish, Report> {
+) -> Result<SwitchCommand, Report> {
     let origin = caller();
     let asked = (purpose, origin.is_some());
-    Ok(Wish {
-        purpose,
+    Ok(SwitchCommand {
+        request: switch::Request {
+            purpose,
+            to,
+            reason: terms.reason.clone(),
+            by: process::user_name(process::user()),
+            origin,
+        },
         mode: terms.mode.map(Mode::from),
-        to,
         deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
-        reason: terms.reason.clone(),
-        by: process::user_name(process::user()),
-        origin,
         force: terms.force,
         when: terms.timing.when(settings, instance, asked, clock::now())?,
     })
 }
 
-/// Without a supervisor the wish is written down; the next supervisor carries it out.
+/// Without a supervisor the request is written down; the next supervisor carries it out.
 fn leave(
     context: &Context,
     (files, lock): (&InstanceFiles, DriverLock),
-    wish: Wish,
+    command: SwitchCommand,
     settings: &crate::config::Settings,
 ) -> Result<Ended, Report> {
     let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
     let alone = on_record(&context.layout, files.instance())?;
-    if let Some(leader) = alone.first().filter(|_| wish.mode == Some(Mode::Overlap)) {
+    if let Some(leader) = alone.first().filter(|_| command.mode == Some(Mode::Overlap)) {
         return Err(Report {
             class: Class::Failed,
             message: format!(
@@ -353,11 +355,10 @@ fn leave(
         });
     }
     let mut driver = Driver::new(files.clone(), lock, settings.limits, now)?;
-    let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+    let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
     // Nothing runs, so there is nothing to overlap with; or nobody can judge now whether what runs could.
-    let (mode, to) = (wish.mode.unwrap_or(Mode::Idle), wish.to.clone());
-    let request = wish.request(mode, Vec::new(), now.wall)?;
-    let switch = driver.request(request, bad, now)?;
+    let (mode, to) = (command.mode.unwrap_or(Mode::Idle), command.request.to.clone());
+    let switch = driver.request(command.planned(mode, Vec::new(), now.wall)?, bad, now)?;
     let instance = files.instance();
     let schedule = driver.journal().live.as_ref().and_then(|live| live.schedule.clone());
     let waits = schedule.as_ref().map_or_else(String::new, |schedule| format!(", and waits for {schedule}"));
@@ -389,7 +390,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
     if live.phase.is_committed() {
         return Err(too_late(live.id));
     }
-    match reach(context, &files, &Request::Cancel)? {
+    match reach(context, &files, &Command::Cancel)? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         Reached::Supervisor(Answer::Accepted { switch }) => match follow(&files, switch, &context.output)? {
             // What was asked for is what came.

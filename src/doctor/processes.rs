@@ -130,7 +130,7 @@ fn agent_of(
 fn live(group: &mut Group, checked: &CheckedInstance<'_>, journal: &Journal) {
     let package = checked.package;
     let Some(live) = &journal.live else { return group.good("no switch under way") };
-    let what = format!("switch {} to {} is {} since {}", live.id, live.to, live.phase, live.phase_since);
+    let what = format!("switch {} to {} is {} since {}", live.id, live.request.to, live.phase, live.phase_since);
     let because = live.failure.as_ref().map_or_else(String::new, |failure| format!(", because {}", failure.text));
     if live.phase == Phase::Stranded {
         let remedy = format!(

@@ -101,7 +101,7 @@ impl<'a> Fetcher<'a> {
 
     /// Brings the metadata that is newer than `floor`, at the time `now`, and every delegated role that may speak for names below
     /// `PACKAGE/`; what has expired is refused. Each mirror starts from the same floor; one whose metadata is refused is named and the next is
-    /// tried. Whatever comes of it, `files` are for the host's trust_store to judge and adopt.
+    /// tried. Whatever comes of it, `files` are for the host's trust store to judge and adopt.
     pub fn refresh(&mut self, floor: &Floor, package: Option<&PackageName>, now: Timestamp) -> Refreshed {
         self.refresh_below(floor, package.map(PackageName::as_str), now)
     }

@@ -1,6 +1,7 @@
 //! Taking an agent over that sidle did not start, and giving it back.
 
-use super::control::Wish;
+use super::control::SwitchCommand;
+use super::intent::Intent;
 use super::{HEALTH_INTERVAL, Supervisor};
 use crate::failure::{Class, Report};
 use crate::store::Store;
@@ -18,15 +19,15 @@ pub(super) fn recognise(files: &InstanceFiles, store: &Store, processes: &mut Pr
     // One that can't be read is the driver's to tell of.
     let Some(live) = files.journal().ok().and_then(|journal| journal.live) else { return Ok(()) };
     let Some(adopted) = &live.adopted else { return Ok(()) };
-    let configuration = processes.configuration(&store.manifest(&live.to)?);
+    let configuration = processes.configuration(&store.manifest(&live.request.to)?);
     Ok(processes.recognise(adopted, &configuration)?)
 }
 
 impl Supervisor {
-    pub(super) fn adopt(&mut self, wish: Wish, adopted: Adopted, now: Moment) -> Result<u64, Report> {
-        let configuration = self.processes.configuration(&self.driver.store().manifest(&wish.to)?);
+    pub(super) fn adopt(&mut self, command: SwitchCommand, adopted: Adopted, now: Moment) -> Result<u64, Report> {
+        let configuration = self.processes.configuration(&self.driver.store().manifest(&command.request.to)?);
         self.processes.recognise(&adopted, &configuration)?;
-        let begun = self.begin(wish, Some(adopted), now);
+        let begun = self.begin(command, Some(adopted), now);
         if begun.is_err() && self.driver.journal().live.is_none() {
             self.processes.forget_foreign()?;
         }
@@ -38,24 +39,23 @@ impl Supervisor {
         if let Some(live) = &self.driver.journal().live {
             return Err(Report {
                 class: Class::Conflict,
-                message: format!("cannot release {}: switch {} is {}", live.instance, live.id, live.phase),
+                message: format!("cannot unadopt {}: switch {} is {}", live.instance, live.id, live.phase),
                 causes: Vec::new(),
                 hint: Some("wait for it, see `sidle status`, or cancel it".to_owned()),
             });
         }
-        self.unadopting = Some(now.since_boot.saturating_add(patience));
+        self.unadoption.begin(now.since_boot.saturating_add(patience));
         Ok(self.driver.journal().last_id)
     }
 
-    /// Ends the agent if it is idle. What is not meant to run is ended at the next turn: first the journal, then the act.
+    /// Gives the agent back once it is idle; gives how long it may rest.
     pub(super) fn give_back(&mut self, now: Moment) -> Duration {
-        let Some(until) = self.unadopting else { return HEALTH_INTERVAL };
-        let journal = self.driver.journal().clone();
-        if journal.live.is_some() || now.since_boot >= until {
-            self.unadopting = None;
+        let journal = self.driver.journal();
+        let due = self.unadoption.is_due(journal.live.is_some(), now.since_boot);
+        if !due {
             return HEALTH_INTERVAL;
         }
-        let idle = match journal.meant_which() {
+        let is_idle = match journal.clone().meant_which() {
             None => true,
             Some(which) => match self.processes.activity(which).map(|activity| described(&activity)) {
                 Some(Some(_)) => false,
@@ -63,13 +63,37 @@ impl Supervisor {
                 None => true,
             },
         };
-        if !idle {
+        if !is_idle {
             return UNADOPT_INTERVAL;
         }
+        self.carry_out([Intent::Unadopt], now);
+        Duration::ZERO
+    }
+
+    /// What is not meant to run is ended at the next turn: first the journal, then the act.
+    pub(super) fn unadopt_now(&mut self, now: Moment) {
         match self.driver.release(now) {
-            Ok(()) => self.unadopting = None,
+            Ok(()) => self.unadoption = Unadoption::default(),
             Err(error) => self.troubled(error.to_string()),
         }
-        Duration::ZERO
+    }
+}
+
+/// Whether the agent is to be given back, and until when it may become idle for that.
+#[derive(Debug, Clone, Default)]
+pub struct Unadoption {
+    until: Option<Duration>,
+}
+
+impl Unadoption {
+    /// The agent is to be given back, if it is idle until then.
+    pub fn begin(&mut self, until: Duration) {
+        self.until = Some(until);
+    }
+
+    /// Whether the agent is given back as soon as it is idle. A switch and the deadline end that.
+    pub fn is_due(&mut self, is_switching: bool, now: Duration) -> bool {
+        self.until = self.until.filter(|until| !is_switching && now < *until);
+        self.until.is_some()
     }
 }

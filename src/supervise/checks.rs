@@ -1,7 +1,7 @@
 //! How the agent is: looked at now and then, and told to whoever asks.
 
 use super::pace::{FINISHED_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
-use super::status::{AgentStatus, SupervisorStatus};
+use super::status::{AgentStatus, Ended, SupervisorStatus};
 use super::{Supervisor, tell};
 use crate::os::{OsError, memory};
 use crate::switch::driver::Moment;
@@ -34,7 +34,7 @@ impl Supervisor {
             reaches: health.proven(),
             lacks: health.lacks(&[]),
         };
-        if status.lacks.is_none() && self.driver.journal().live.is_none() && !self.restart.is_loop() {
+        if status.lacks.is_none() && self.driver.journal().live.is_none() && !self.keeper.restart.is_loop() {
             self.trouble = None;
             self.recovered();
         }
@@ -45,6 +45,22 @@ impl Supervisor {
         let pause = pause(&status);
         self.health = Some((now.since_boot, status));
         pause
+    }
+
+    /// Remembers how agents ended, and what they had not finished.
+    pub(super) fn note_ends(&mut self, now: Moment) {
+        for end in self.processes.take_ends() {
+            if end.record.being_ended || self.ending.is_some() {
+                continue;
+            }
+            let (release, pid) = (end.record.release, end.record.leader.pid);
+            let ended = Ended { at: now.wall, release, pid, how: end.how, unfinished: end.unfinished };
+            if !ended.unfinished.is_empty() {
+                // A disk that is full now is told of by the switch's next step.
+                let _ = self.driver.note(&ended.to_string(), now);
+            }
+            self.ended = Some(ended);
+        }
     }
 
     /// Ends old processes that have finished their last jobs; gives when to look again.

@@ -24,18 +24,18 @@ enum Obstacle {
     Means(String),
 }
 
-/// Chooses. `wished`: what was asked for; None: whatever costs least. `running`: the process that serves now; `to`: the manifest of the
+/// Chooses. `asked`: the mode that was asked for; None: whatever costs least. `running`: the process that serves now; `to`: the manifest of the
 /// release that is to serve.
 ///
 /// A restart of a process that never said anything, and below which nothing runs, waits for nothing: it will not become idle in a way that
 /// could be seen, and there is nothing to lose.
 pub fn choose(
-    (wished, purpose): (Option<Mode>, Purpose),
+    (asked, purpose): (Option<Mode>, Purpose),
     running: Option<ProcessKind<'_>>,
     processes: &Processes,
     to: &Manifest,
 ) -> Result<Choice, Report> {
-    let mode = match wished {
+    let mode = match asked {
         Some(mode @ (Mode::Idle | Mode::Now)) => return Ok(Choice { mode, note: None }),
         Some(Mode::Overlap) | None => Mode::Overlap,
     };
@@ -43,7 +43,7 @@ pub fn choose(
     if running.is_none_or(|running| processes.of(running).is_none()) {
         return Ok(Choice { mode: Mode::Idle, note: None });
     }
-    let restarts = wished.is_none() && purpose == Purpose::Restart;
+    let restarts = asked.is_none() && purpose == Purpose::Restart;
     if let Some(hung) = running.filter(|running| restarts && says_nothing(*running, processes)) {
         let note =
             format!("the running {hung} does not wait: its guard has said nothing yet, and no job runs below it");
@@ -54,7 +54,7 @@ pub fn choose(
         Some(Obstacle::Means(why)) => {
             Ok(Choice { mode: Mode::Idle, note: Some(format!("done when idle instead of in overlap: {why}")) })
         }
-        Some(Obstacle::Impossible(why)) if wished.is_none() => {
+        Some(Obstacle::Impossible(why)) if asked.is_none() => {
             Ok(Choice { mode: Mode::Idle, note: Some(format!("done when idle, since it can't overlap: {why}")) })
         }
         Some(Obstacle::Impossible(why)) => Err(Report {

@@ -1,13 +1,12 @@
 //! The control socket: one line of JSON asks, one line answers. Only the owner of the instance may ask.
 
-use crate::agent::caller::Caller;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::dir::Dir;
 use crate::os::{OsError, random, socket};
 use crate::switch::schedule::{When, later};
-use crate::switch::{self, Adopted, Mode, Purpose};
+use crate::switch::{Adopted, Mode, NewSwitch, Purpose, Request};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -22,19 +21,19 @@ pub const LINE_LENGTH_MAXIMUM: u64 = 64 * 1024;
 /// How long a command waits for a supervisor's answer: it may be checking a release meanwhile.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
-/// What a command asks of a supervisor.
+/// What a supervisor is told to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
-pub enum Request {
+pub enum Command {
     /// Begin a switch.
-    Switch(Box<Wish>),
+    Switch(Box<SwitchCommand>),
     /// Begin a restart if the running process was started with another configuration than there is now.
-    TakeUp(Box<Wish>),
+    RestartIfChanged(Box<SwitchCommand>),
     /// Begin the first switch, from a process that sidle did not start.
     Adopt {
-        /// What is wanted.
-        wish: Box<Wish>,
-        /// That process.
+        /// The switch.
+        switch: Box<SwitchCommand>,
+        /// The process.
         adopted: Box<Adopted>,
     },
     /// End the agent once it is idle, and run nothing any more.
@@ -42,9 +41,9 @@ pub enum Request {
         /// How long to wait for that, seconds.
         deadline_seconds: u64,
     },
-    /// Take the live switch back.
+    /// Cancel the live switch.
     Cancel,
-    /// Nothing: the command itself has refused what was asked of it, which belongs into the log.
+    /// Only log that a command was refused before it asked the supervisor.
     Refused {
         /// The purpose of the refused switch.
         purpose: Purpose,
@@ -55,51 +54,42 @@ pub enum Request {
     },
 }
 
-impl Request {
-    /// The switch that is wanted; None: it is about something else.
-    pub fn wish(&self) -> Option<&Wish> {
+impl Command {
+    /// The switch that is asked for; None: the command is about something else.
+    pub fn switch(&self) -> Option<&SwitchCommand> {
         match self {
-            Self::Switch(wish) | Self::TakeUp(wish) | Self::Adopt { wish, .. } => Some(wish),
+            Self::Switch(switch) | Self::RestartIfChanged(switch) | Self::Adopt { switch, .. } => Some(switch),
             Self::Unadopt { .. } | Self::Cancel | Self::Refused { .. } => None,
         }
     }
 }
 
-/// A wish for a switch, as it travels.
+/// The command to switch, as it travels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wish {
-    /// Why.
-    pub purpose: Purpose,
+pub struct SwitchCommand {
+    /// What is asked for.
+    #[serde(flatten)]
+    pub request: Request,
     /// What it may cost; None: as little as can be had.
     pub mode: Option<Mode>,
-    /// To which release.
-    pub to: Release,
     /// How long to wait for the moment, seconds.
     pub deadline_seconds: u64,
-    /// Why, in the words of whoever asks.
-    pub reason: String,
-    /// Who asks.
-    pub by: String,
-    /// The agent's job out of which they ask.
-    #[serde(default)]
-    pub origin: Option<Caller>,
-    /// Try it although it failed here before.
+    /// Try the release although it failed here before.
     pub force: bool,
     /// When to begin.
     #[serde(default)]
     pub when: When,
 }
 
-impl Wish {
-    /// The request for a switch that is done in `mode`, with notes on that. Draws the splay.
-    pub fn request(self, mode: Mode, notes: Vec<String>, now: Timestamp) -> Result<switch::Request, OsError> {
+impl SwitchCommand {
+    /// The switch that is done in `mode`, with notes on that. Draws the splay.
+    pub fn planned(self, mode: Mode, notes: Vec<String>, now: Timestamp) -> Result<NewSwitch, OsError> {
         let schedule = self.when.drawn(now, random::up_to)?;
         let deadline = match &schedule {
             Some(schedule) => schedule.deadline(self.deadline_seconds),
             None => later(now, self.deadline_seconds),
         };
-        let Self { purpose, to, reason, by, origin, .. } = self;
-        Ok(switch::Request { purpose, mode, to, deadline, schedule, reason, by, origin, notes, adopted: None })
+        Ok(NewSwitch { request: self.request, mode, deadline, schedule, notes, adopted: None })
     }
 }
 
@@ -117,12 +107,12 @@ pub enum Answer {
 }
 
 /// Asks the supervisor of an instance; None where there is none.
-pub fn ask(layout: &Layout, instance: &InstanceName, request: &Request) -> Result<Option<Answer>, Report> {
+pub fn ask(layout: &Layout, instance: &InstanceName, command: &Command) -> Result<Option<Answer>, Report> {
     let Some(directory) = Dir::open_if_exists(&layout.run(instance))? else { return Ok(None) };
     let Some(mut stream) = socket::connect(&directory, SOCKET_NAME, ANSWER_WAIT)? else { return Ok(None) };
     let path = directory.path().join(SOCKET_NAME);
     let failed = |source| Report::from(OsError::new("talk to the supervisor on", &path, source));
-    let mut line = serde_json::to_vec(request).expect("a request has no map keys but strings");
+    let mut line = serde_json::to_vec(command).expect("a command has no map keys but strings");
     line.push(b'\n');
     stream.write_all(&line).map_err(failed)?;
     let mut answer = String::new();
@@ -148,11 +138,11 @@ pub fn answered(line: &str, path: &Path) -> Result<Answer, Report> {
     })
 }
 
-/// Reads a request's line.
-pub fn parse(line: &str) -> Result<Request, Report> {
+/// Reads the line of a command.
+pub fn parse(line: &str) -> Result<Command, Report> {
     serde_json::from_str(line).map_err(|error| Report {
         class: Class::Usage,
-        message: "cannot understand the request".to_owned(),
+        message: "cannot understand the command".to_owned(),
         causes: vec![error.to_string()],
         hint: Some(
             "the command may be of another version of sidle than the supervisor: restart the supervisor".to_owned(),

@@ -1,7 +1,7 @@
 //! What wakes the supervisor: a child's end, a question on the control socket, a change in a watched directory, a signal, the time.
 
-use super::control::{self, Answer, LINE_LENGTH_MAXIMUM, Request};
-use super::tree::Fresh;
+use super::control::{self, Answer, Command, LINE_LENGTH_MAXIMUM};
+use super::workers::Fresh;
 use crate::failure::{Class, Report};
 use crate::os::watch::Watch;
 use crate::os::{OsError, process, socket};
@@ -35,7 +35,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Question {
     /// What is asked, or why it can't be understood.
-    pub request: Result<Request, Report>,
+    pub command: Result<Command, Report>,
     /// The user who asks, as the kernel knows them.
     pub by: String,
     stream: UnixStream,
@@ -143,12 +143,12 @@ async fn asked(mut stream: UnixStream) -> Event {
             causes: Vec::new(),
             hint: Some("ask as the owner of the instance, or as root".to_owned()),
         };
-        return Event::Asked(Box::new(Question { request: Err(refusal), by, stream }));
+        return Event::Asked(Box::new(Question { command: Err(refusal), by, stream }));
     }
     let mut line = String::new();
     let read = async { BufReader::new((&mut stream).take(LINE_LENGTH_MAXIMUM)).read_line(&mut line).await };
     match tokio::time::timeout(QUESTION_WAIT, read).await {
-        Ok(Ok(_)) => Event::Asked(Box::new(Question { request: control::parse(&line), by, stream })),
+        Ok(Ok(_)) => Event::Asked(Box::new(Question { command: control::parse(&line), by, stream })),
         Ok(Err(_)) | Err(_) => Event::Timer,
     }
 }

@@ -1,10 +1,10 @@
 //! What the supervisor logs beside its switches: how it begins and ends, whom it refuses what, what troubles it, what was mended.
 
 use super::Supervisor;
-use super::control::{Answer, Request};
+use super::control::{Answer, Command};
 use super::events::Question;
 use super::status::AgentStatus;
-use super::tree::{NOTHING_TO_DO, WHOLE};
+use super::workers::{NOTHING_TO_DO, WHOLE};
 use crate::failure::{Class, Report};
 use crate::switch::driver::Policy;
 use crate::switch::driver::log::seconds;
@@ -44,12 +44,12 @@ impl Supervisor {
 
     /// What somebody asks for. A switch that is accepted is told of by the journal's change.
     pub(super) fn tell_question(&self, question: &Question) {
-        let (instance, by, wished) = (&self.settings.instance, question.by.as_str(), wished(&question.request));
-        match &question.request {
-            Ok(Request::Cancel | Request::Unadopt { .. }) => info!(%instance, by, "{wished} is asked for"),
-            Ok(Request::Refused { why, .. }) => warn!(%instance, by, %why, "{wished} is refused"),
-            Ok(Request::Switch(_) | Request::TakeUp(_) | Request::Adopt { .. }) | Err(_) => {
-                debug!(%instance, by, "{wished} is asked for");
+        let (instance, by, name) = (&self.settings.instance, question.by.as_str(), command_name(&question.command));
+        match &question.command {
+            Ok(Command::Cancel | Command::Unadopt { .. }) => info!(%instance, by, "{name} is asked for"),
+            Ok(Command::Refused { why, .. }) => warn!(%instance, by, %why, "{name} is refused"),
+            Ok(Command::Switch(_) | Command::RestartIfChanged(_) | Command::Adopt { .. }) | Err(_) => {
+                debug!(%instance, by, "{name} is asked for");
             }
         }
     }
@@ -57,16 +57,16 @@ impl Supervisor {
     /// Whom what is refused, and why.
     pub(super) fn tell_refusal(&self, question: &Question, answer: &Answer) {
         let Answer::Refused(report) = answer else { return };
-        let (instance, by, wished) = (&self.settings.instance, question.by.as_str(), wished(&question.request));
-        let wish = question.request.as_ref().ok().and_then(Request::wish);
-        let named = wish.map(|wish| wish.by.as_str()).filter(|name| *name != by);
-        let origin = wish.and_then(|wish| wish.origin.as_ref()).map(ToString::to_string);
-        let reason = wish.map(|wish| wish.reason.as_str()).filter(|reason| !reason.is_empty());
+        let (instance, by, name) = (&self.settings.instance, question.by.as_str(), command_name(&question.command));
+        let command = question.command.as_ref().ok().and_then(Command::switch);
+        let named = command.map(|command| command.request.by.as_str()).filter(|name| *name != by);
+        let origin = command.and_then(|command| command.request.origin.as_ref()).map(ToString::to_string);
+        let reason = command.map(|command| command.request.reason.as_str()).filter(|reason| !reason.is_empty());
         let why = report.to_string();
         if report.class == Class::NothingToDo {
-            info!(%instance, by, named, origin, why, reason, "{wished} is not needed");
+            info!(%instance, by, named, origin, why, reason, "{name} is not needed");
         } else {
-            warn!(%instance, by, named, origin, why, reason, "{wished} is refused");
+            warn!(%instance, by, named, origin, why, reason, "{name} is refused");
         }
     }
 
@@ -149,13 +149,15 @@ impl Supervisor {
     }
 }
 
-fn wished(request: &Result<Request, Report>) -> String {
-    match request {
+fn command_name(command: &Result<Command, Report>) -> String {
+    match command {
         Err(_) => "a request".to_owned(),
-        Ok(Request::Cancel) => "a cancellation".to_owned(),
-        Ok(Request::Refused { purpose, to, .. }) => format!("a {purpose} to {to}"),
-        Ok(Request::Unadopt { .. }) => "giving the agent back".to_owned(),
-        Ok(Request::Adopt { wish, .. }) => format!("an adoption as {}", wish.to),
-        Ok(Request::Switch(wish) | Request::TakeUp(wish)) => format!("a {} to {}", wish.purpose, wish.to),
+        Ok(Command::Cancel) => "a cancellation".to_owned(),
+        Ok(Command::Refused { purpose, to, .. }) => format!("a {purpose} to {to}"),
+        Ok(Command::Unadopt { .. }) => "giving the agent back".to_owned(),
+        Ok(Command::Adopt { switch, .. }) => format!("an adoption as {}", switch.request.to),
+        Ok(Command::Switch(switch) | Command::RestartIfChanged(switch)) => {
+            format!("a {} to {}", switch.request.purpose, switch.request.to)
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The service manager: why it ends this supervisor. One that is ended in order to be started again leaves its agent to its successor.
 
+use super::intent::{Intent, OwnSwitch};
 use super::{END_INTERVAL, Supervisor};
 use crate::failure::Report;
 use crate::os::dir::Dir;
@@ -9,7 +10,7 @@ use crate::os::process::{Program, Said};
 use crate::os::{OsError, file, process};
 use crate::switch::driver::Moment;
 use crate::switch::process::kind::ProcessKind;
-use crate::switch::{Former, Purpose, Side};
+use crate::switch::{Former, Side};
 use std::path::Path;
 use std::time::Duration;
 
@@ -68,10 +69,8 @@ impl Supervisor {
         let running = journal.meant_which().filter(|which| self.processes.of(*which).is_some());
         // Without a process, or with a switch under way, a new process comes anyhow.
         if let (Some(release), None) = (running.and_then(ProcessKind::release), &journal.live) {
-            let wish = self.own_wish(Purpose::Restart, None, release.clone(), "the service was restarted");
-            if let Err(report) = self.begin(wish, None, now) {
-                self.troubled(report.to_string());
-            }
+            let own = OwnSwitch::restart(release.clone(), "the service was restarted");
+            self.carry_out([Intent::Begin(own)], now);
         }
         self.restarting = self.directory.remove_file(RESTART_NAME).is_err();
     }

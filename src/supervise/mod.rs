@@ -1,24 +1,25 @@
 //! The supervisor: one loop over one enum of events. It runs the instance's agent, starts it again when it ends, and drives its switches.
 
-mod adopting;
+mod act;
+pub mod adopting;
 mod checks;
 pub mod choose;
+pub mod configuration;
 pub mod control;
 pub mod events;
-mod host_change;
+pub mod host_change;
+pub mod intent;
+pub mod keeper;
 mod log;
 pub mod manager;
 pub mod pace;
 pub mod renew;
-pub mod restart;
 mod sole;
 pub mod status;
-mod take_up;
-mod tree;
-mod unreadable;
+pub mod tree;
+mod workers;
 
 use crate::agent::Registry;
-use crate::agent::gate::{GateRole, Origin};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
@@ -31,19 +32,21 @@ use crate::switch::driver::{BadReleases, Before, Driver, Moment, Rehearsals, Ste
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::schedule::When;
-use crate::switch::{Adopted, Limits, Mode, Phase, Purpose};
-use crate::version::Release;
-use control::{Answer, Request, Wish};
+use crate::switch::{self, Adopted, Limits, Phase};
+use adopting::Unadoption;
+use configuration::TakeUp;
+use control::{Answer, Command, SwitchCommand};
 use events::{Event, Events};
-use host_change::HostChangeWatch;
+use host_change::{HostChangeWatch, HostRehearsal};
+use intent::OwnSwitch;
+use keeper::{Keeper, Restart};
 use pace::{END_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use renew::Renewal;
-use restart::Restart;
 use status::{AgentStatus, Ended, SupervisorStatus};
 use std::path::PathBuf;
 use std::time::Duration;
-use take_up::TakeUp;
 use tree::TreeWatch;
+use workers::Workers;
 
 /// What a supervisor is told.
 #[derive(Debug, Clone)]
@@ -98,7 +101,7 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
                 tell("READY=1");
             }
             events.watch(supervisor.watches());
-            events.watch_trees(supervisor.tree.take_watch());
+            events.watch_trees(supervisor.workers.take_watch());
             let event = match supervisor.successor() {
                 Some(program) => renew::succeed(&program, &mut supervisor, &mut events).await,
                 None => events.next(pause).await,
@@ -129,33 +132,28 @@ struct Supervisor {
     own: Identity,
     driver: Driver,
     processes: Processes,
-    restart: Restart,
+    keeper: Keeper,
     health: Option<(Duration, AgentStatus)>,
     trouble: Option<String>,
     /// The last trouble that is in the log; None: it is over.
     told: Option<String>,
     written: Option<SupervisorStatus>,
-    /// Since when something that is to be gone isn't.
-    lingering: Option<Duration>,
     ending: Option<Duration>,
-    /// Until when the agent may become idle, to be given back.
-    unadopting: Option<Duration>,
+    unadoption: Unadoption,
     over: bool,
     renewal: Renewal,
     /// How the agent ended last.
     ended: Option<Ended>,
     /// The agent is to be restarted, as the service was.
     restarting: bool,
-    /// The way back from a crash loop has been tried.
-    left: bool,
-    /// The damaged release that the supervisor has tried to leave.
-    left_damaged: Option<Release>,
     /// A changed configuration is to be taken up after the live switch.
     take_up: TakeUp,
     /// The healthy process whose credentials are noted.
     noted: Option<Identity>,
     host_change: HostChangeWatch,
+    host_rehearsal: HostRehearsal,
     tree: TreeWatch,
+    workers: Workers,
     registry: Registry,
 }
 
@@ -176,7 +174,7 @@ impl Supervisor {
         let last = SupervisorStatus::last(&directory);
         let same = last.as_ref().is_some_and(|last| last.supervisor == own);
         driver.resume(&processes, if same { Before::OwnWork } else { Before::Absence }, now)?;
-        let restart = Restart::new(settings.restart_pause_minimum, settings.restart_pause_maximum);
+        let keeper = Keeper::new(Restart::new(settings.restart_pause_minimum, settings.restart_pause_maximum));
         let ended = last.and_then(|last| last.ended);
         let restarting = manager::is_marked(&directory)?;
         let take_up = TakeUp::read(&directory)?;
@@ -186,24 +184,23 @@ impl Supervisor {
             own,
             driver,
             processes,
-            restart,
+            keeper,
             health: None,
             trouble: None,
             told: None,
             written: None,
-            lingering: None,
             ending: None,
-            unadopting: None,
+            unadoption: Unadoption::default(),
             over: false,
             renewal: Renewal::NotWanted,
             ended,
             restarting,
-            left: false,
-            left_damaged: None,
             take_up,
             noted: None,
             host_change: HostChangeWatch::default(),
+            host_rehearsal: HostRehearsal::default(),
             tree: TreeWatch::default(),
+            workers: Workers::default(),
             registry,
         })
     }
@@ -226,7 +223,8 @@ impl Supervisor {
             self.health = None;
         }
         self.driver.tell_ends(&mut self.processes);
-        let rehearsed = self.driver.children().into_iter().chain(self.host_change.child()).chain(self.tree.children());
+        let rehearsed =
+            self.driver.children().into_iter().chain(self.host_rehearsal.child()).chain(self.workers.children());
         children::take_others(&self.processes.children().into_iter().chain(rehearsed).collect())?;
         self.note_ends(now);
         if self.over {
@@ -241,8 +239,7 @@ impl Supervisor {
             return self.end(since, now);
         }
         self.restart_as_told(now);
-        self.take_up_as_told(now);
-        self.leave_ground_to_a_switch();
+        self.compare_configuration(now);
         // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
         let step = match self.driver.assign(&mut self.processes) {
@@ -274,84 +271,17 @@ impl Supervisor {
         Ok(until_step.into_iter().chain([until_restart, until_check, until_finished]).min().unwrap_or(HEALTH_INTERVAL))
     }
 
-    /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
-    fn keep_running(&mut self, now: Moment) -> Duration {
-        if self.leaves_all_as_it_is() {
-            return HEALTH_INTERVAL;
-        }
-        let journal = self.driver.journal().clone();
-        let kept = match &journal.live {
-            Some(live) => live.phase.keeps().map(|side| live.which(side)),
-            None => Some(journal.meant_which()),
-        };
-        let Some(kept) = kept else { return HEALTH_INTERVAL };
-        // What else runs is left of a switch that was given up.
-        match self.processes.end_all_but(&journal.allowed()) {
-            Ok(true) => self.lingering = None,
-            Ok(false) => {
-                let since = *self.lingering.get_or_insert(now.since_boot);
-                // One that doesn't end at all (in an uninterruptible wait) must not keep its successor from being there.
-                if now.since_boot.saturating_sub(since) < self.settings.limits.stop {
-                    return END_INTERVAL;
-                }
-            }
-            Err(error) => self.troubled(error.to_string()),
-        }
-        let Some(which) = kept else { return HEALTH_INTERVAL };
-        if self.processes.of(which).is_some() {
-            self.restart.runs(now.since_boot);
-            return HEALTH_INTERVAL;
-        }
-        let pause = self.restart.rests(now.since_boot);
-        if pause > Duration::ZERO {
-            return pause;
-        }
-        let _ = self.processes.how_ended(which);
-        self.driver.tell_ends(&mut self.processes);
-        let how = self.processes.how_ended(which);
-        let loops = which.release().and_then(|release| self.restart.trouble(release, how));
-        let again = how.map(|how| format!("the agent {how} and was started again"));
-        let started = self.start(which);
-        let damaged = started.as_ref().err().filter(|report| report.class == Class::Integrity).map(ToString::to_string);
-        match started {
-            Err(report) => self.needs_a_person(report.to_string()),
-            Ok(mended) => match (loops.clone(), again.or(mended)) {
-                (Some(loops), _) => self.needs_a_person(loops),
-                // In the log already: the end and the start, or the repair.
-                (None, other) => self.trouble = other,
-            },
-        }
-        self.health = None;
-        self.restart.begins(now.since_boot);
-        if let Some(loops) = loops {
-            self.leave_for_the_one_before(&loops, now);
-        }
-        if let Some(damaged) = damaged {
-            self.leave_the_damaged_one(&damaged, now);
-        }
-        HEALTH_INTERVAL_SHORT
-    }
-
-    /// Starts a process; gives what had to be mended before that.
-    fn start(&mut self, which: ProcessKind<'_>) -> Result<Option<String>, Report> {
-        let store = self.driver.store();
-        // Who it is that starts an adopted agent, it is not this supervisor.
-        let Some(release) = which.release() else { return Ok(None) };
-        let mended = store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
-        self.tell_mended(mended.as_deref());
-        let manifest = store.manifest(release)?;
-        self.processes.start(which, &manifest, Origin::Boot, GateRole::Active)?;
-        Ok(mended)
-    }
-
     fn handle(&mut self, event: Event, now: Moment) {
         match event {
             Event::Timer | Event::Child | Event::Changed => {}
-            Event::TreeChanged => self.tree_changed(now),
+            Event::TreeChanged => {
+                let intent = self.tree.changed(now.since_boot);
+                self.carry_out(intent, now);
+            }
             Event::Renew => self.renewal = Renewal::Wanted,
             Event::Asked(question) => {
                 self.tell_question(&question);
-                let answer = match question.request.clone() {
+                let answer = match question.command.clone() {
                     Ok(request) => self.answer(request, now),
                     Err(report) => Answer::Refused(report),
                 };
@@ -373,7 +303,7 @@ impl Supervisor {
         }
     }
 
-    fn answer(&mut self, request: Request, now: Moment) -> Answer {
+    fn answer(&mut self, command: Command, now: Moment) -> Answer {
         if self.ending.is_some() {
             return Answer::Refused(Report {
                 class: Class::Failed,
@@ -385,13 +315,13 @@ impl Supervisor {
         if let Some(report) = self.driver.unreadable() {
             return Answer::Refused(report.clone());
         }
-        let done = match request {
-            Request::Switch(wish) => self.begin(*wish, None, now),
-            Request::TakeUp(wish) => self.take_up(*wish, now),
-            Request::Adopt { wish, adopted } => self.adopt(*wish, *adopted, now),
-            Request::Unadopt { deadline_seconds } => self.unadopt(Duration::from_secs(deadline_seconds), now),
-            Request::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),
-            Request::Refused { .. } => Ok(self.driver.journal().last_id),
+        let done = match command {
+            Command::Switch(switch) => self.begin(*switch, None, now),
+            Command::RestartIfChanged(switch) => self.restart_if_changed(*switch, now),
+            Command::Adopt { switch, adopted } => self.adopt(*switch, *adopted, now),
+            Command::Unadopt { deadline_seconds } => self.unadopt(Duration::from_secs(deadline_seconds), now),
+            Command::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),
+            Command::Refused { .. } => Ok(self.driver.journal().last_id),
         };
         match done {
             Ok(switch) => Answer::Accepted { switch },
@@ -399,23 +329,24 @@ impl Supervisor {
         }
     }
 
-    /// A wish of the supervisor itself.
-    fn own_wish(&self, purpose: Purpose, mode: Option<Mode>, to: Release, reason: &str) -> Wish {
+    /// A command of the supervisor itself.
+    fn own_command(&self, own: OwnSwitch) -> SwitchCommand {
+        let OwnSwitch { purpose, mode, to, reason, .. } = own;
+        let request = switch::Request { purpose, to, reason, by: "supervisor".to_owned(), origin: None };
         let deadline_seconds = self.settings.switch_deadline.as_secs();
-        let (reason, by) = (reason.to_owned(), "supervisor".to_owned());
-        Wish { purpose, mode, to, deadline_seconds, reason, by, origin: None, force: false, when: When::default() }
+        SwitchCommand { request, mode, deadline_seconds, force: false, when: When::default() }
     }
 
-    fn begin(&mut self, wish: Wish, adopted: Option<Adopted>, now: Moment) -> Result<u64, Report> {
+    fn begin(&mut self, command: SwitchCommand, adopted: Option<Adopted>, now: Moment) -> Result<u64, Report> {
         self.driver.make_room(&mut self.processes, now)?;
-        let manifest = self.driver.store().manifest(&wish.to)?;
+        let manifest = self.driver.store().manifest(&command.request.to)?;
         let running =
             adopted.as_ref().map_or_else(|| self.driver.journal().meant_which(), |_| Some(ProcessKind::Foreign));
-        let choice = choose::choose((wish.mode, wish.purpose), running, &self.processes, &manifest)?;
-        let bad = if wish.force { BadReleases::TryAgain } else { BadReleases::Refuse };
-        let mut request = wish.request(choice.mode, choice.note.into_iter().collect(), now.wall)?;
-        request.adopted = adopted;
-        Ok(self.driver.request(request, bad, now)?)
+        let choice = choose::choose((command.mode, command.request.purpose), running, &self.processes, &manifest)?;
+        let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+        let mut new = command.planned(choice.mode, choice.note.into_iter().collect(), now.wall)?;
+        new.adopted = adopted;
+        Ok(self.driver.request(new, bad, now)?)
     }
 
     /// What wakes a waiting switch early.

@@ -59,9 +59,10 @@ pub mod rehearsal;
 pub mod schedule;
 
 pub use journal::history::{Entry, History};
-pub use journal::record::{Adopted, Cause, Failure, Purpose, Switch};
+pub use journal::record::{Cause, Failure, Switch};
+pub use journal::request::{Adopted, Purpose, Request};
 pub use journal::story::{Ending, Story, StoryStep};
-pub use journal::{Journal, JournalError, Request, RequestError};
+pub use journal::{Journal, JournalError, NewSwitch, RequestError};
 pub use machine::limits::Limits;
 pub use machine::phase::Phase;
 pub use machine::{Act, Former, Mode, Outcome, Side};

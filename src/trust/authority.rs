@@ -1,4 +1,4 @@
-//! Where the metadata that comes with a release is judged. The host's trust_store is the one authority; the store knows only this.
+//! Where the metadata that comes with a release is judged. The host's trust store is the one authority; the store knows only this.
 
 use super::{MetadataFiles, TrustedTargets, Warning};
 use crate::failure::Report;

@@ -6,7 +6,7 @@ use crate::failure::moment;
 use jiff::{SignedDuration, Timestamp as Time};
 use std::fmt;
 
-/// What a host has come to trust, as bytes: the anti-rollback floor. The host's trust_store stores it; nothing else may.
+/// What a host has come to trust, as bytes: the anti-rollback floor. The host's trust store stores it; nothing else may.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Floor {
     /// The newest trusted root.

@@ -5,3 +5,4 @@ mod dependencies;
 mod documents;
 pub mod machine;
 mod rehearsal;
+mod supervisor;

@@ -21,12 +21,12 @@ use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
 use crate::store::Store;
-use crate::supervise::control::{Answer, Request, Wish, ask};
+use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::gate::gatekeeper::Gatekeeper;
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::schedule::When;
-use crate::switch::{Adopted, Mode, Purpose};
+use crate::switch::{self, Adopted, Mode, Purpose};
 use crate::version::Release;
 use clap::Args;
 use environment::Environment;
@@ -261,14 +261,16 @@ impl AdoptionPlan {
             self.guard(context)?;
         }
         let settings = Settings::read(&context.layout)?;
-        let wish = Wish {
-            purpose: Purpose::Switch,
+        let command = SwitchCommand {
+            request: switch::Request {
+                purpose: Purpose::Switch,
+                to: self.to.clone(),
+                reason: "adopted".to_owned(),
+                by: process::user_name(process::user()),
+                origin: super::caller(),
+            },
             mode: Some(self.mode),
-            to: self.to.clone(),
             deadline_seconds: settings.switch_deadline.as_secs(),
-            reason: "adopted".to_owned(),
-            by: process::user_name(process::user()),
-            origin: super::caller(),
             force: false,
             when: When::default(),
         };
@@ -279,7 +281,7 @@ impl AdoptionPlan {
             command: self.found.command.clone(),
         };
         let files = InstanceFiles::new(&context.layout, &self.instance, &self.package);
-        let request = Request::Adopt { wish: Box::new(wish), adopted: Box::new(adopted) };
+        let request = Command::Adopt { switch: Box::new(command), adopted: Box::new(adopted) };
         match ask(&context.layout, &self.instance, &request)? {
             Some(Answer::Accepted { switch }) => follow(&files, switch, &context.output),
             Some(Answer::Refused(report)) => Err(report),

@@ -14,7 +14,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::process::{self, Program};
 use crate::os::{clock, proc_fs, units};
 use crate::store::Store;
-use crate::supervise::control::{Answer, Request, ask};
+use crate::supervise::control::{Answer, Command, ask};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::driver::{Driver, Moment};
 use crate::switch::journal::files::InstanceFiles;
@@ -217,7 +217,7 @@ fn end_ours(
     mut watched: Watched,
 ) -> Result<Gone, Report> {
     let deadline_seconds = patience.as_secs();
-    match ask(&context.layout, files.instance(), &Request::Unadopt { deadline_seconds })? {
+    match ask(&context.layout, files.instance(), &Command::Unadopt { deadline_seconds })? {
         Some(Answer::Refused(report)) => return Err(report),
         Some(Answer::Accepted { .. }) => context.output.step("waiting until no job runs"),
         None => {

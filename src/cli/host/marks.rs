@@ -68,7 +68,7 @@ pub fn marks(layout: &Layout, package: &PackageName) -> Result<BTreeMap<Release,
             add(release, "previous", None);
         }
         if let Some(live) = &journal.live {
-            for release in live.from.iter().chain([&live.to]) {
+            for release in live.from.iter().chain([&live.request.to]) {
                 add(release, "switching", Some(format!("switch {} is {}", live.id, live.phase)));
             }
         }

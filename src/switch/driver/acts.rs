@@ -64,7 +64,7 @@ impl Driver {
         if let Some(schedule) = live.schedule.as_ref().filter(|schedule| now.wall < schedule.begins) {
             return Ok(Outcome::NotYet(schedule.to_string()));
         }
-        Ok(self.held(live.purpose, now.wall)?.map_or(Outcome::Done, |refusal| Outcome::Failed(refusal.message)))
+        Ok(self.held(live.request.purpose, now.wall)?.map_or(Outcome::Done, |refusal| Outcome::Failed(refusal.message)))
     }
 
     fn await_idle(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Outcome, DriveError> {
@@ -94,7 +94,7 @@ impl Driver {
         }
         let Some(release) = which.release() else {
             let Some(adopted) = &live.adopted else { return Outcome::Failed("there is nothing to start".to_owned()) };
-            return match self.store.manifest(&live.to).map(|manifest| processes.configuration(&manifest)) {
+            return match self.store.manifest(&live.request.to).map(|manifest| processes.configuration(&manifest)) {
                 Err(error) => Outcome::Failed(error.to_string()),
                 Ok(configuration) => match processes.start_foreign(adopted, &configuration) {
                     Ok(()) => Outcome::Done,
@@ -146,7 +146,7 @@ impl Driver {
         crash_point!("settle.verdicts");
         if live.phase == Phase::Committed {
             // What a status note rests on is no reason to leave a switch unfinished.
-            let _ = self.record_ground(&live.to);
+            let _ = self.record_ground(&live.request.to);
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub struct Keeping {
 impl Driver {
     fn kept(&self, live: &Switch, processes: &Processes) -> Result<Option<(Keeping, Snapshots, PathBuf)>, DriveError> {
         let Some(keeping) = self.keeping else { return Ok(None) };
-        let manifest = self.store.manifest(&live.to)?;
+        let manifest = self.store.manifest(&live.request.to)?;
         let state = self.files.layout().instance(self.files.instance());
         let snapshots = Snapshots::new(&state, (keeping.except)(manifest.agent));
         Ok(Some((keeping, snapshots, processes.configuration(&manifest))))
@@ -73,7 +73,7 @@ impl Driver {
                 self.put_own_back(live, processes, now)?;
                 Ok(None)
             }
-            Side::Trial if there || live.purpose != Purpose::Rollback => Ok(None),
+            Side::Trial if there || live.request.purpose != Purpose::Rollback => Ok(None),
             Side::Trial => {
                 let Some((keeping, snapshots, directory)) = self.kept(live, processes)? else { return Ok(None) };
                 if !keeping.restore {
@@ -81,12 +81,13 @@ impl Driver {
                 }
                 let found = match live.restores {
                     Some(number) => snapshots.find(number),
-                    None => snapshots.of_release(&live.to),
+                    None => snapshots.of_release(&live.request.to),
                 };
                 let snapshot = match found {
                     Ok(Some(snapshot)) => snapshot,
                     Ok(None) => {
-                        let text = format!("the configuration is left as it is: no snapshot of that of {}", live.to);
+                        let text =
+                            format!("the configuration is left as it is: no snapshot of that of {}", live.request.to);
                         if self.journal.live.as_ref().is_some_and(|live| !live.notes.contains(&text)) {
                             self.tell(text, now)?;
                         }

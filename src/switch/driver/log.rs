@@ -44,12 +44,12 @@ fn accepted(instance: &InstanceName, live: &Switch) {
         || if live.adopted.is_some() { "an adopted agent" } else { "nothing" }.to_owned(),
         Release::to_string,
     );
-    let reason = Some(live.reason.as_str()).filter(|reason| !reason.is_empty());
-    let origin = live.origin.as_ref().map(ToString::to_string);
+    let reason = Some(live.request.reason.as_str()).filter(|reason| !reason.is_empty());
+    let origin = live.request.origin.as_ref().map(ToString::to_string);
     let begins = live.schedule.as_ref().map(|schedule| schedule.begins.to_string());
     info!(
-        %instance, purpose = %live.purpose, mode = %live.mode, begins, by = live.by, origin, reason,
-        "switch {} is accepted: from {from} to {}", live.id, live.to
+        %instance, purpose = %live.request.purpose, mode = %live.mode, begins, by = live.request.by, origin, reason,
+        "switch {} is accepted: from {from} to {}", live.id, live.request.to
     );
 }
 
@@ -63,7 +63,7 @@ fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
             )
         };
     }
-    let (id, to) = (live.id, &live.to);
+    let (id, to) = (live.id, &live.request.to);
     let back = live.from.as_ref().map_or_else(
         || if live.adopted.is_some() { "the adopted agent" } else { "nothing" }.to_owned(),
         Release::to_string,

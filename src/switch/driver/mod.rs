@@ -21,7 +21,7 @@ use crate::switch::gate::roles::{self, Backlog};
 use crate::switch::journal::files::{DriverLock, FilesError, InstanceFiles};
 use crate::switch::process::Processes;
 use crate::switch::rehearsal::preparing::Preparing;
-use crate::switch::{Act, Journal, Limits, Outcome, Phase, Purpose, Request, Side};
+use crate::switch::{Act, Journal, Limits, NewSwitch, Outcome, Phase, Purpose, Side};
 use crate::version::Release;
 use jiff::Timestamp;
 use std::path::PathBuf;
@@ -248,21 +248,21 @@ impl Driver {
 
     /// Accepts a request: the target is installed and whole, or mended now, and nothing is held against it. It is written down; nothing else
     /// happens yet.
-    pub fn request(&mut self, request: Request, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
+    pub fn request(&mut self, new: NewSwitch, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
         if let Some(report) = &self.unreadable {
             return Err(DriveError::Unreadable(report.clone()));
         }
         // What the switch's end has to add to: found now, not then.
         self.files.history()?;
-        if let Some(refusal) = self.held(request.purpose, now.wall)? {
+        if let Some(refusal) = self.held(new.request.purpose, now.wall)? {
             return Err(DriveError::Held(refusal));
         }
-        let mended = self.mended(&request.to)?;
+        let mended = self.mended(&new.request.to)?;
         let verdicts = self.files.verdicts()?;
-        if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&request.to), bad) {
-            return Err(DriveError::Verdict { release: request.to, reason: verdict.reason.clone() });
+        if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&new.request.to), bad) {
+            return Err(DriveError::Verdict { release: new.request.to, reason: verdict.reason.clone() });
         }
-        let journal = self.journal.requested(request, &clock::boot_id()?, now.wall)?.noted(&mended);
+        let journal = self.journal.requested(new, &clock::boot_id()?, now.wall)?.noted(&mended);
         self.believe(journal, now)?;
         Ok(self.journal.last_id)
     }

@@ -50,7 +50,7 @@ impl Driver {
     ) -> Result<Outcome, DriveError> {
         if self.asked.number == 0 {
             // Since it was asked for, days may have passed.
-            match self.mended(&live.to) {
+            match self.mended(&live.request.to) {
                 Err(error) => return Ok(Outcome::Failed(error.to_string())),
                 Ok(mended) => {
                     self.believe(self.journal.noted(&mended), now)?;
@@ -72,7 +72,7 @@ impl Driver {
         let waited = now.since_boot.saturating_sub(self.asked.at);
         // Who is connected to nobody has nobody to wait for.
         let alone = report.as_ref().is_some_and(|report| report.peers.iter().all(|peer| peer.address.is_none()));
-        let hopeless = live.purpose == Purpose::Restart && alone && waited >= DEAF_WAIT;
+        let hopeless = live.request.purpose == Purpose::Restart && alone && waited >= DEAF_WAIT;
         if !answered && !hopeless && waited < PROOF_WAIT {
             let known = live.waiting_for.clone().filter(|_| self.asked.before > 0);
             return Ok(Outcome::NotYet(
@@ -82,7 +82,7 @@ impl Driver {
         let unfindable = live.which(Side::Former).map_or_else(Vec::new, |former| processes.unfindable(former));
         let lacks = self.measure(live, processes, &unfindable, now)?;
         let Some(why) = self.unprovable(live, processes, lacks) else { return Ok(Outcome::Done) };
-        if live.purpose == Purpose::Restart {
+        if live.request.purpose == Purpose::Restart {
             match self.without(report.as_ref(), &unfindable) {
                 Without::Unfindable => {}
                 Without::Others(reached) => {
@@ -100,7 +100,7 @@ impl Driver {
                 }
             }
         }
-        let remedy = match live.purpose {
+        let remedy = match live.request.purpose {
             Purpose::Restart => "see to that first, or take what comes with `--mode now`",
             Purpose::Switch | Purpose::Rollback => "try `sidle restart` first, or take what comes with `--mode now`",
         };

@@ -28,12 +28,12 @@ impl Driver {
         let mut preparing = if let Some(preparing) = self.preparing.take() {
             preparing
         } else {
-            let manifest = self.store.manifest(&live.to)?;
-            if live.purpose == Purpose::Restart {
+            let manifest = self.store.manifest(&live.request.to)?;
+            if live.request.purpose == Purpose::Restart {
                 // A note of what was is no reason to refuse anything.
                 let proven = self.files.host_fingerprints().unwrap_or_default();
                 let stands = |before| HostFingerprint::read(&manifest).changes(before).is_empty();
-                if proven.of(&live.to).is_none_or(stands) {
+                if proven.of(&live.request.to).is_none_or(stands) {
                     return Ok(Outcome::Done);
                 }
                 Preparing::of(self.again(rehearsers, &manifest, processes, now)?)
@@ -58,10 +58,10 @@ impl Driver {
                 self.believe(journal, now)?;
                 Ok(match refuses {
                     None => Outcome::Done,
-                    Some(reason) if live.purpose == Purpose::Restart => Outcome::Failed(format!(
+                    Some(reason) if live.request.purpose == Purpose::Restart => Outcome::Failed(format!(
                         "the host has changed since {} was proven, and it would not come up again: {reason}; the running process is left \
                          alone: put back what is missing, or switch to a release that works on this host",
-                        live.to
+                        live.request.to
                     )),
                     Some(reason) => Outcome::Failed(reason),
                 })

@@ -1,9 +1,9 @@
 //! What is remembered of the switches that ended: one line of JSON each.
 
-use crate::agent::caller::Caller;
 use crate::name::{InstanceName, PackageName};
 use crate::saved::{self, SavedError};
-use crate::switch::journal::record::{Failure, Purpose, Switch};
+use crate::switch::journal::record::{Failure, Switch};
+use crate::switch::journal::request::Request;
 use crate::switch::journal::story::Story;
 use crate::switch::machine::Mode;
 use crate::switch::machine::phase::Phase;
@@ -37,14 +37,13 @@ pub struct Entry {
     pub instance: InstanceName,
     /// Its package.
     pub package: PackageName,
-    /// Why it was asked for.
-    pub purpose: Purpose,
+    /// What was asked for.
+    #[serde(flatten)]
+    pub request: Request,
     /// How it was done.
     pub mode: Mode,
     /// The release before; None: a first switch.
     pub from: Option<Release>,
-    /// The release that was tried.
-    pub to: Release,
     /// How it ended: one of the ended phases.
     pub result: Phase,
     /// Why it did not go forth.
@@ -55,13 +54,6 @@ pub struct Entry {
     pub ended_at: Timestamp,
     /// How long nobody was there.
     pub outage_milliseconds: u64,
-    /// Why, in the words of whoever asked.
-    pub reason: String,
-    /// Who asked.
-    pub by: String,
-    /// The agent's job out of which they asked; None: it was none, as far as can be seen.
-    #[serde(default)]
-    pub origin: Option<Caller>,
     /// What was noticed on the way.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -78,18 +70,14 @@ impl Entry {
             id: switch.id,
             instance: switch.instance.clone(),
             package: switch.package.clone(),
-            purpose: switch.purpose,
+            request: switch.request.clone(),
             mode: switch.mode,
             from: switch.from.clone(),
-            to: switch.to.clone(),
             result: switch.phase,
             failure: switch.failure.clone(),
             requested_at: switch.requested_at,
             ended_at: switch.phase_since,
             outage_milliseconds: switch.outage_milliseconds,
-            reason: switch.reason.clone(),
-            by: switch.by.clone(),
-            origin: switch.origin.clone(),
             notes: switch.notes.clone(),
             story: switch.story.clone(),
         })

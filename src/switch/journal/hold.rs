@@ -3,7 +3,7 @@
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::saved::{self, SavedError};
-use crate::switch::journal::record::Purpose;
+use crate::switch::journal::request::Purpose;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;

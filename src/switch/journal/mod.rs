@@ -4,15 +4,16 @@ pub mod files;
 pub mod history;
 pub mod hold;
 pub mod record;
+pub mod request;
 pub mod snapshot;
 pub mod story;
 pub mod verdicts;
 
-use crate::agent::caller::Caller;
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::saved::{self, SavedError};
-use crate::switch::journal::record::{Adopted, Purpose, Switch, shortened};
+use crate::switch::journal::record::Switch;
+use crate::switch::journal::request::{Adopted, Purpose, Request, shortened};
 use crate::switch::journal::story::Story;
 use crate::switch::machine::phase::Phase;
 use crate::switch::machine::{Mode, Outcome};
@@ -51,26 +52,18 @@ pub struct Journal {
     pub last_id: u64,
 }
 
-/// A wish for a switch.
+/// A switch that is about to be written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// Why.
-    pub purpose: Purpose,
+pub struct NewSwitch {
+    /// What was asked for.
+    pub request: Request,
     /// What it may cost.
     pub mode: Mode,
-    /// To which release.
-    pub to: Release,
     /// Until when the stop must have begun.
     pub deadline: Timestamp,
     /// When it begins; None: at once.
     pub schedule: Option<Schedule>,
-    /// Why, in the words of whoever asks.
-    pub reason: String,
-    /// Who asks.
-    pub by: String,
-    /// The agent's job out of which they ask.
-    pub origin: Option<Caller>,
-    /// What whoever asks should know of it: why not in the mode that was asked for.
+    /// What the asker should know of it: why not in the mode that was asked for.
     pub notes: Vec<String>,
     /// The process to take over from, where sidle did not start it.
     pub adopted: Option<Adopted>,
@@ -84,17 +77,17 @@ impl Journal {
     }
 
     /// This journal with a new live switch, to be written before anything is done. `boot` is the present boot's id.
-    pub fn requested(&self, request: Request, boot: &str, now: Timestamp) -> Result<Self, RequestError> {
+    pub fn requested(&self, new: NewSwitch, boot: &str, now: Timestamp) -> Result<Self, RequestError> {
         if let Some(live) = &self.live {
-            return Err(RequestError::Live { id: live.id, to: live.to.clone(), phase: live.phase });
+            return Err(RequestError::Live { id: live.id, to: live.request.to.clone(), phase: live.phase });
         }
-        if let (Some(_), Some(proven)) = (&request.adopted, &self.proven) {
+        if let (Some(_), Some(proven)) = (&new.adopted, &self.proven) {
             return Err(RequestError::NotFirst(proven.clone()));
         }
-        let there = self.proven.as_ref() == Some(&request.to);
-        match request.purpose {
-            Purpose::Restart if !there => return Err(RequestError::NotCurrent(request.to)),
-            Purpose::Switch | Purpose::Rollback if there => return Err(RequestError::AlreadyCurrent(request.to)),
+        let there = self.proven.as_ref() == Some(&new.request.to);
+        match new.request.purpose {
+            Purpose::Restart if !there => return Err(RequestError::NotCurrent(new.request.to)),
+            Purpose::Switch | Purpose::Rollback if there => return Err(RequestError::AlreadyCurrent(new.request.to)),
             Purpose::Switch | Purpose::Rollback | Purpose::Restart => {}
         }
         let mut journal = self.clone();
@@ -103,21 +96,17 @@ impl Journal {
             id: journal.last_id,
             instance: self.instance.clone(),
             package: self.package.clone(),
-            purpose: request.purpose,
-            mode: request.mode,
+            request: new.request.bounded(),
+            mode: new.mode,
             from: self.proven.clone(),
-            adopted: request.adopted,
-            to: request.to,
-            phase: if request.schedule.is_some() { Phase::Scheduled } else { Phase::Checking },
+            adopted: new.adopted,
+            phase: if new.schedule.is_some() { Phase::Scheduled } else { Phase::Checking },
             phase_since: now,
             requested_at: now,
-            deadline: request.deadline,
-            schedule: request.schedule,
+            deadline: new.deadline,
+            schedule: new.schedule,
             boot: boot.to_owned(),
-            reason: shortened(&request.reason),
-            by: shortened(&request.by),
-            origin: request.origin.map(Caller::bounded),
-            notes: request.notes.iter().map(|note| shortened(note)).collect(),
+            notes: new.notes.iter().map(|note| shortened(note)).collect(),
             restores: None,
             parted: false,
             peers_down: false,
@@ -147,7 +136,7 @@ impl Journal {
         }
         let switch = live.advanced(outcome, now);
         if live.phase == Phase::Probation && switch.phase == Phase::Flipping {
-            journal.commit(&switch.to);
+            journal.commit(&switch.request.to);
         }
         journal.live = Some(switch);
         journal
@@ -231,7 +220,7 @@ impl Journal {
 
     /// The releases that must not be collected (promise 8), beside those that a live process holds.
     pub fn in_use(&self) -> impl Iterator<Item = &Release> {
-        let live = self.live.iter().flat_map(|live| live.from.iter().chain(std::iter::once(&live.to)));
+        let live = self.live.iter().flat_map(|live| live.from.iter().chain(std::iter::once(&live.request.to)));
         self.proven.iter().chain(&self.previous).chain(live)
     }
 
@@ -265,13 +254,16 @@ impl Journal {
             return Some("its previous release is not one before the proven one");
         }
         let live = self.live.as_ref()?;
-        let proven = if live.phase.is_committed() { Some(&live.to) } else { live.from.as_ref() };
-        let same = live.from.as_ref() == Some(&live.to);
+        let proven = if live.phase.is_committed() { Some(&live.request.to) } else { live.from.as_ref() };
+        let same = live.from.as_ref() == Some(&live.request.to);
         let checks = [
             (live.instance != self.instance || live.package != self.package, "its live switch is another instance's"),
             (live.id != self.last_id, "its live switch is not the last one"),
             (proven != self.proven.as_ref(), "its proven release does not fit the live switch's phase"),
-            ((live.purpose == Purpose::Restart) != same, "its live switch has the wrong purpose for its releases"),
+            (
+                (live.request.purpose == Purpose::Restart) != same,
+                "its live switch has the wrong purpose for its releases",
+            ),
         ];
         checks.into_iter().find_map(|(wrong, text)| wrong.then_some(text))
     }

@@ -2,10 +2,8 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use crate::agent::AgentKind;
-use crate::agent::caller::Caller;
 use crate::name::{InstanceName, PackageName};
-use crate::os::process::Identity;
+use crate::switch::journal::request::{Adopted, Purpose, Request, shortened};
 use crate::switch::journal::story::{Ending, Story};
 use crate::switch::machine::limits::Limits;
 use crate::switch::machine::phase::Phase;
@@ -15,39 +13,13 @@ use crate::switch::schedule::Schedule;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
-
-/// Longest text kept of a reason, in characters. An agent's error output must not swell the journal, which is written at every step.
-pub const TEXT_LENGTH_MAXIMUM: usize = 1_000;
 
 /// How many notes a switch keeps, for the same reason.
 const NOTES_MAXIMUM: usize = 16;
 
 /// How the account of what has expired begins.
 const LATE: &str = "not in time";
-
-/// Why a switch was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Purpose {
-    /// To another release.
-    Switch,
-    /// To the previous release, or a named one, leaving one that is no longer wanted.
-    Rollback,
-    /// To the same release, to take up a changed configuration.
-    Restart,
-}
-
-impl fmt::Display for Purpose {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Switch => "switch",
-            Self::Rollback => "rollback",
-            Self::Restart => "restart",
-        })
-    }
-}
 
 /// Whose doing a failure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -75,20 +47,6 @@ pub struct Failure {
     pub text: String,
 }
 
-/// A process that sidle did not start: what a first switch takes over from, and what its way back leads to.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Adopted {
-    /// Its first process, when it was adopted.
-    pub leader: Identity,
-    /// What kind of agent it is.
-    pub agent: AgentKind,
-    /// The unit that runs it; None: no service manager does.
-    pub unit: Option<String>,
-    /// How it is started again without one: a program and its arguments.
-    pub command: Vec<String>,
-}
-
 /// A switch. Only [`crate::switch::Journal`] makes and moves one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -99,8 +57,9 @@ pub struct Switch {
     pub instance: InstanceName,
     /// Its package.
     pub package: PackageName,
-    /// Why it was asked for.
-    pub purpose: Purpose,
+    /// What was asked for; `to` is the release on trial.
+    #[serde(flatten)]
+    pub request: Request,
     /// What it may cost.
     pub mode: Mode,
     /// The release that worked before; None: a first switch.
@@ -108,8 +67,6 @@ pub struct Switch {
     /// A process that sidle did not start worked before; None: none did.
     #[serde(default)]
     pub adopted: Option<Adopted>,
-    /// The release on trial.
-    pub to: Release,
     /// Where it is.
     pub phase: Phase,
     /// When that phase was entered. For people; limits are measured by the monotonic clock.
@@ -124,13 +81,6 @@ pub struct Switch {
     /// When it begins, where that is not at once, or a window ends it; None: neither.
     #[serde(default)]
     pub schedule: Option<Schedule>,
-    /// Why, in the words of whoever asked.
-    pub reason: String,
-    /// Who asked.
-    pub by: String,
-    /// The agent's job out of which they asked; None: it was none, as far as can be seen.
-    #[serde(default)]
-    pub origin: Option<Caller>,
     /// What whoever asked should know of how it is done: why not in the mode that was asked for, what the rehearsal noticed.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -169,7 +119,7 @@ impl Switch {
     pub fn release(&self, side: Side) -> Option<&Release> {
         match side {
             Side::Former => self.from.as_ref(),
-            Side::Trial => Some(&self.to),
+            Side::Trial => Some(&self.request.to),
         }
     }
 
@@ -223,7 +173,7 @@ impl Switch {
     pub fn condemned(&self) -> Option<&Release> {
         let came_back = matches!(self.phase, Phase::RolledBack | Phase::Abandoned);
         let own_fault = self.failure.as_ref().is_some_and(|failure| failure.cause == Cause::Release);
-        (came_back && own_fault && self.purpose != Purpose::Restart).then_some(&self.to)
+        (came_back && own_fault && self.request.purpose != Purpose::Restart).then_some(&self.request.to)
     }
 
     /// The release that did not come up in time, once the switch has ended: that may be the host's doing, but hardly twice.
@@ -233,12 +183,12 @@ impl Switch {
             comes_up && failure.cause == Cause::Host && failure.text.starts_with(LATE)
         };
         let late = self.phase == Phase::RolledBack && self.failure.as_ref().is_some_and(is_late);
-        (late && !self.peers_down && self.purpose != Purpose::Restart).then_some(&self.to)
+        (late && !self.peers_down && self.request.purpose != Purpose::Restart).then_some(&self.request.to)
     }
 
     /// The release to be remembered as declined, once the switch has ended: a person left it by a rollback.
     pub fn declined(&self) -> Option<&Release> {
-        let left = self.phase == Phase::Committed && self.purpose == Purpose::Rollback;
+        let left = self.phase == Phase::Committed && self.request.purpose == Purpose::Rollback;
         self.from.as_ref().filter(|_| left)
     }
 
@@ -427,11 +377,6 @@ impl Switch {
             Outcome::Done | Outcome::NotYet(_) => format!("gave up after {} steps", self.steps),
         }
     }
-}
-
-/// `text` as long as it may be in the journal.
-pub(in crate::switch) fn shortened(text: &str) -> String {
-    text.chars().take(TEXT_LENGTH_MAXIMUM).collect()
 }
 
 /// From `since` to `now`; a clock that was set back in between counts nothing.

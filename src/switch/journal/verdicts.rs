@@ -50,9 +50,9 @@ impl Verdicts {
     pub fn after(mut self, switch: &Switch) -> Self {
         let at = switch.phase_since;
         if switch.phase == crate::switch::Phase::Committed {
-            self.bad.remove(&switch.to);
-            self.declined.remove(&switch.to);
-            self.late.remove(&switch.to);
+            self.bad.remove(&switch.request.to);
+            self.declined.remove(&switch.request.to);
+            self.late.remove(&switch.request.to);
         }
         let late = switch.late().cloned();
         let again = late.clone().filter(|release| self.late.contains_key(release));
@@ -68,8 +68,10 @@ impl Verdicts {
             self.bad.insert(release.clone(), Verdict { at, reason });
         }
         if let Some(release) = switch.declined() {
-            self.declined
-                .insert(release.clone(), Verdict { at, reason: format!("left by a rollback: {}", switch.reason) });
+            self.declined.insert(
+                release.clone(),
+                Verdict { at, reason: format!("left by a rollback: {}", switch.request.reason) },
+            );
         }
         self
     }

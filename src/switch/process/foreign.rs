@@ -3,7 +3,7 @@
 use crate::agent::gate::{GateRole, Origin, Roles, Slot};
 use crate::os::process::{Identity, Input, Program, SignalNumber};
 use crate::os::{OsError, proc_fs, units};
-use crate::switch::journal::record::Adopted;
+use crate::switch::journal::request::Adopted;
 use crate::switch::process::Processes;
 use crate::switch::process::kind::ProcessKind;
 use crate::switch::process::running::Record;

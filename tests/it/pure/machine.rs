@@ -13,8 +13,10 @@ mod record;
 
 use host::{Effect, Former, Hitch, Host, Process, Trial, World};
 use jiff::Timestamp;
+use sidle::supervise::keeper::{self, Kept};
 use sidle::switch::machine::STEPS_MAXIMUM;
-use sidle::switch::{Former as Taking, Journal, Limits, Mode, Outcome, Phase, Purpose, Request, Side, Switch};
+use sidle::switch::process::kind::ProcessKind;
+use sidle::switch::{Former as Taking, Journal, Limits, Mode, NewSwitch, Outcome, Phase, Purpose, Request, Side};
 use sidle::version::Release;
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -53,23 +55,16 @@ struct State {
     cancels_left: u8,
 }
 
-fn allowed(live: &Switch) -> Vec<Side> {
-    [Side::Former, Side::Trial].into_iter().filter(|side| live.phase.allows(*side, live.former())).collect()
-}
-
 fn beginning(world: World, crashes: u8, cancels: u8) -> State {
     let from = (world.former != Former::None).then(|| OLD.clone());
     let to = if world.purpose == Purpose::Restart { OLD.clone() } else { NEW.clone() };
     let journal = Journal::new("demo".parse().unwrap(), "demo".parse().unwrap(), from.clone(), 0);
-    let request = Request {
-        purpose: world.purpose,
+    let (reason, by) = (String::new(), String::new());
+    let request = NewSwitch {
+        request: Request { purpose: world.purpose, to, reason, by, origin: None },
         mode: world.mode,
-        to,
         deadline: DEADLINE,
         schedule: None,
-        reason: String::new(),
-        by: String::new(),
-        origin: None,
         notes: Vec::new(),
         adopted: None,
     };
@@ -137,18 +132,19 @@ impl State {
 
     /// What the supervisor keeps by itself between two acts.
     fn kept(&self, world: World) -> Option<Self> {
-        let Some(live) = &self.disk.live else {
-            let proven = self.disk.proven.as_ref();
-            let running = self.host.running(Side::Trial).map(|process| &process.release);
-            let tried = proven == Some(&*NEW) || (running.is_some() && running == proven);
-            let side = if tried { Side::Trial } else { Side::Former };
-            let keeps = self.disk.proven.as_ref().map(|release| (side, release));
-            let allowed = if keeps.is_some() { vec![side] } else { Vec::new() };
-            return Some(self.with(self.host.kept(world, keeps, &allowed), self.disk.clone()));
+        let Kept { allowed, serving } = keeper::kept(&self.disk)?;
+        let side = |which: &ProcessKind<'_>| match which {
+            ProcessKind::Trial { .. } => Side::Trial,
+            ProcessKind::Incumbent { switch: Some(_), .. } | ProcessKind::Foreign => Side::Former,
+            // After the switch it is whichever side's process runs that release.
+            ProcessKind::Incumbent { release, switch: None } => {
+                let is_trial = self.host.running(Side::Trial).is_some_and(|process| process.release == **release);
+                if is_trial || **release == *NEW { Side::Trial } else { Side::Former }
+            }
         };
-        let side = live.phase.keeps()?;
-        let keeps = live.release(side).map(|release| (side, release));
-        Some(self.with(self.host.kept(world, keeps, &allowed(live)), self.disk.clone()))
+        let keeps = serving.as_ref().and_then(|which| Some((side(which), which.release()?)));
+        let allowed: Vec<Side> = allowed.iter().map(side).collect();
+        Some(self.with(self.host.kept(world, keeps, &allowed), self.disk.clone()))
     }
 
     fn successors(&self, world: World) -> Vec<Self> {

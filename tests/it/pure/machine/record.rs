@@ -10,8 +10,8 @@ use sidle::switch::journal::verdicts::Verdicts;
 use sidle::switch::machine::{self, Course, Former, SETBACKS_MAXIMUM, STEPS_MAXIMUM, Survivors};
 use sidle::switch::process::kind::ProcessKind;
 use sidle::switch::{
-    Cause, Ending, Entry, History, Journal, JournalError, Limits, Mode, Outcome, Phase, Purpose, Request, RequestError,
-    Side,
+    Cause, Ending, Entry, History, Journal, JournalError, Limits, Mode, NewSwitch, Outcome, Phase, Purpose, Request,
+    RequestError, Side,
 };
 use sidle::version::Release;
 use std::collections::HashSet;
@@ -43,16 +43,13 @@ fn meant(journal: &Journal) -> Option<&Release> {
     journal.meant_which().and_then(ProcessKind::release)
 }
 
-fn request(purpose: Purpose, to: &str) -> Request {
-    Request {
-        purpose,
+fn request(purpose: Purpose, to: &str) -> NewSwitch {
+    let (to, reason, by) = (to.parse().unwrap(), "a test".to_owned(), "root".to_owned());
+    NewSwitch {
+        request: Request { purpose, to, reason, by, origin: None },
         mode: Mode::Idle,
-        to: to.parse().unwrap(),
         deadline: at(0) + 30.minutes(),
         schedule: None,
-        reason: "a test".to_owned(),
-        by: "root".to_owned(),
-        origin: None,
         notes: Vec::new(),
         adopted: None,
     }
@@ -236,7 +233,7 @@ fn only_a_release_that_failed_by_itself_is_condemned() {
     };
     let bad = end(Purpose::Switch, "1.0-1", "2.0-1", failed());
     assert_eq!(bad.phase, Phase::RolledBack);
-    assert_eq!(bad.condemned(), Some(&bad.to));
+    assert_eq!(bad.condemned(), Some(&bad.request.to));
     assert_eq!(bad.declined(), None);
     assert_eq!(end(Purpose::Switch, "1.0-1", "2.0-1", Outcome::Cancelled).condemned(), None);
     assert_eq!(end(Purpose::Restart, "1.0-1", "1.0-1", failed()).condemned(), None);
@@ -261,11 +258,11 @@ fn to_be_slow_condemns_no_release_but_to_be_there_no_more_does() {
     assert_eq!(cause(Phase::Proving, 1), Cause::Release, "it had come up before");
     let mut slow = in_phase(Phase::Proving).advanced(&Outcome::Expired, at(1)).live.unwrap();
     slow.phase = Phase::RolledBack;
-    assert_eq!((slow.condemned(), slow.late()), (None, Some(&slow.to)));
+    assert_eq!((slow.condemned(), slow.late()), (None, Some(&slow.request.to)));
     let once = Verdicts::default().after(&slow);
-    assert!(!once.bad.contains_key(&slow.to));
+    assert!(!once.bad.contains_key(&slow.request.to));
     let read = Verdicts::parse(&once.to_bytes()).unwrap();
-    assert!(read.after(&slow).bad[&slow.to].reason.contains("not in time"), "a host is hardly slow twice");
+    assert!(read.after(&slow).bad[&slow.request.to].reason.contains("not in time"), "a host is hardly slow twice");
     slow.peers_down = true;
     assert_eq!(slow.late(), None, "nobody would have come up");
 }
@@ -395,7 +392,7 @@ fn a_journal_that_contradicts_itself_is_not_acted_on() {
         |journal| journal.last_id = 7,
         |journal| journal.instance = "other".parse().unwrap(),
         |journal| journal.package = "other".parse().unwrap(),
-        |journal| journal.live.as_mut().unwrap().purpose = Purpose::Restart,
+        |journal| journal.live.as_mut().unwrap().request.purpose = Purpose::Restart,
         |journal| journal.live.as_mut().unwrap().phase = Phase::Flipping,
         |journal| journal.live.as_mut().unwrap().phase = Phase::Committed,
     ];
@@ -414,7 +411,7 @@ fn a_journal_that_contradicts_itself_is_not_acted_on() {
     ));
     assert!(matches!(Journal::parse(&text.as_bytes()[..40]), Err(JournalError::Saved(SavedError::Form(_)))));
     assert!(matches!(
-        Journal::parse(text.replace("setbacks", "set").as_bytes()),
+        Journal::parse(text.replace("\"setbacks\"", "\"soaked\":true,\"setbacks\"").as_bytes()),
         Err(JournalError::Saved(SavedError::Newer(_)))
     ));
     assert!(Journal::parse(b"").is_err());
@@ -447,7 +444,8 @@ fn a_spoilt_file_is_told_with_its_cause_and_a_remedy() {
 fn the_longest_journal_and_history_can_be_read_again() {
     // The costliest character is one that JSON writes as six.
     let long = "\u{1}".repeat(5_000);
-    let wordy = Request { reason: long.clone(), by: long.clone(), ..request(Purpose::Switch, "2.0-1") };
+    let mut wordy = request(Purpose::Switch, "2.0-1");
+    (wordy.request.reason, wordy.request.by) = (long.clone(), long.clone());
     let journal = blank(None).requested(wordy, "boot 1", at(0)).unwrap();
     let peers = (0..100).map(|number| format!("{number:0255}")).collect();
     // Each boot is told of once more.

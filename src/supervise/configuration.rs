@@ -2,14 +2,14 @@
 //! something changed or not.
 
 use super::Supervisor;
-use super::control::Wish;
+use super::control::SwitchCommand;
+use super::intent::{Intent, OwnSwitch};
 use crate::agent::{AgentError, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::loaded::{self, Loaded};
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
 use crate::os::{OsError, proc_fs};
-use crate::switch::Purpose;
 use crate::switch::driver::Moment;
 use crate::switch::gate::proofs::PROOF_WAIT;
 use crate::switch::process::kind::ProcessKind;
@@ -17,7 +17,7 @@ use jiff::SignedDuration;
 use std::time::Duration;
 use tracing::info;
 
-/// The mark of a wish that waits: for the live switch's end, since its process may have loaded what was there before.
+/// The mark of a command that waits: for the live switch's end, since its process may have loaded what was there before.
 const TAKE_UP_NAME: &str = "take-up";
 
 /// What `sidle run` has in its command line while it is not the agent yet.
@@ -40,30 +40,49 @@ const ANSWER_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Whether the running process is to be compared with its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum TakeUp {
+pub enum TakeUp {
+    /// It is not.
     NotWanted,
     /// It is to be, once it has begun to load, or after the live switch.
     Later,
     /// It runs with the configuration that is there; whether it reaches its peers was asked at `since`, since boot.
     Asked {
+        /// The number of the question.
         number: u64,
+        /// Since when.
         since: Duration,
-        wish: Box<Wish>,
+        /// The restart that was asked for.
+        switch: Box<SwitchCommand>,
     },
 }
 
 impl TakeUp {
     /// What was left to do.
-    pub(super) fn read(directory: &Dir) -> Result<Self, OsError> {
+    pub fn read(directory: &Dir) -> Result<Self, OsError> {
         let marked = directory.stat(TAKE_UP_NAME)?.is_some();
         Ok(if marked { Self::Later } else { Self::NotWanted })
+    }
+
+    /// What is due. `answer`: what the process lacks that was asked for its peers; None: it has not answered yet.
+    pub fn poll(&mut self, is_switching: bool, answer: Option<Result<(), String>>) -> Vec<Intent> {
+        if is_switching || *self == Self::NotWanted {
+            return Vec::new();
+        }
+        let due = match (&*self, answer) {
+            (Self::Asked { .. }, None) => return Vec::new(),
+            (Self::Asked { switch, .. }, Some(Err(lacks))) => Some(Intent::RestartUnhealthy(switch.clone(), lacks)),
+            (Self::Asked { .. }, Some(Ok(()))) => None,
+            (Self::Later | Self::NotWanted, _) => Some(Intent::CompareConfiguration),
+        };
+        *self = Self::NotWanted;
+        due.into_iter().chain([Intent::ForgetConfiguration]).collect()
     }
 }
 
 impl Supervisor {
     /// Begins the restart if the running process was not started with the configuration that is there now, as far as is known. While a switch
     /// is live, that is looked at again after it; gives the number of the switch that comes of it, or of the live one.
-    pub(super) fn take_up(&mut self, wish: Wish, now: Moment) -> Result<u64, Report> {
+    pub(super) fn restart_if_changed(&mut self, command: SwitchCommand, now: Moment) -> Result<u64, Report> {
         if let Some(live) = &self.driver.journal().live {
             let switch = live.id;
             self.directory.write_atomic(TAKE_UP_NAME, b"", 0o644)?;
@@ -73,7 +92,7 @@ impl Supervisor {
         let nothing = |message| Err(Report { class: Class::NothingToDo, message, causes: Vec::new(), hint: None });
         match self.compare()? {
             Compared::Same(why) => {
-                let why = if self.ask(&wish, now)? {
+                let why = if self.ask(&command, now)? {
                     format!("{why}; it is restarted if it does not reach its peers")
                 } else {
                     why
@@ -90,14 +109,14 @@ impl Supervisor {
             }
             Compared::Different => {
                 info!(instance = %self.settings.instance, "the agent's configuration is not what it runs with: it is taken up");
-                self.begin(wish, None, now)
+                self.begin(command, None, now)
             }
         }
     }
 
     /// Asks the running process whether it reaches its peers: who restarts a minion whose configuration is the same may have a reason. False: it
     /// is just starting, or can't be asked.
-    fn ask(&mut self, wish: &Wish, now: Moment) -> Result<bool, OsError> {
+    fn ask(&mut self, command: &SwitchCommand, now: Moment) -> Result<bool, OsError> {
         let Some(which) = self.driver.journal().meant_which() else { return Ok(false) };
         let age = self.processes.of(which).map(|record| now.wall.duration_since(record.started_at));
         if age.is_none_or(|age| age.abs() < SETTLE_WAIT) {
@@ -105,7 +124,7 @@ impl Supervisor {
         }
         self.directory.write_atomic(TAKE_UP_NAME, b"", 0o644)?;
         let number = self.driver.ask(now);
-        self.take_up = TakeUp::Asked { number, since: now.since_boot, wish: Box::new(wish.clone()) };
+        self.take_up = TakeUp::Asked { number, since: now.since_boot, switch: Box::new(command.clone()) };
         Ok(true)
     }
 
@@ -128,48 +147,41 @@ impl Supervisor {
         if matches!(self.take_up, TakeUp::Asked { .. }) { ANSWER_INTERVAL } else { Duration::MAX }
     }
 
-    /// Does what was left for the time after the live switch.
-    pub(super) fn take_up_as_told(&mut self, now: Moment) {
-        if self.take_up == TakeUp::NotWanted || self.driver.journal().live.is_some() {
-            return;
-        }
-        if let TakeUp::Asked { number, since, wish } = self.take_up.clone() {
-            match self.lacks_since(number, since, now) {
-                None => return,
-                Some(lacks) => self.take_up_unhealthy(*wish, lacks.err(), now),
-            }
-            return;
-        }
-        self.take_up = TakeUp::NotWanted;
-        let release = self.driver.journal().meant_which().and_then(ProcessKind::release).cloned();
-        if let Some(release) = release {
-            let wish = self.own_wish(Purpose::Restart, None, release, "the configuration has changed");
-            if let Err(report) = self.take_up(wish, now) {
-                if report.class == Class::NothingToDo {
-                    self.trouble = None;
-                } else {
-                    self.troubled(report.to_string());
-                }
-            }
-        }
-        self.forget_take_up();
+    /// Does what is due of the comparison.
+    pub(super) fn compare_configuration(&mut self, now: Moment) {
+        let answer = match &self.take_up {
+            TakeUp::Asked { number, since, .. } => self.lacks_since(*number, *since, now),
+            TakeUp::NotWanted | TakeUp::Later => None,
+        };
+        let intents = self.take_up.poll(self.driver.journal().live.is_some(), answer);
+        self.carry_out(intents, now);
     }
 
-    /// Restarts the process that was asked, where it lacks something.
-    fn take_up_unhealthy(&mut self, wish: Wish, lacks: Option<String>, now: Moment) {
-        self.take_up = TakeUp::NotWanted;
-        if let Some(lacks) = lacks {
-            info!(instance = %self.settings.instance, "a restart was asked for, and the agent is not healthy ({lacks}): it is restarted");
-            let note = format!("restarted with the same configuration, since it was not healthy: {lacks}");
-            let begun = self.begin(wish, None, now);
-            if let Err(report) = begun.and_then(|_| self.driver.note(&note, now).map_err(Report::from)) {
+    /// Restarts the process if its configuration has changed since it was left for later.
+    pub(super) fn compare_now(&mut self, now: Moment) {
+        let release = self.driver.journal().meant_which().and_then(ProcessKind::release).cloned();
+        let Some(release) = release else { return };
+        let own = OwnSwitch::restart(release, "the configuration has changed");
+        if let Err(report) = self.restart_if_changed(self.own_command(own), now) {
+            if report.class == Class::NothingToDo {
+                self.trouble = None;
+            } else {
                 self.troubled(report.to_string());
             }
         }
-        self.forget_take_up();
     }
 
-    fn forget_take_up(&mut self) {
+    /// Restarts the process that was asked, since it lacks something.
+    pub(super) fn restart_unhealthy(&mut self, command: SwitchCommand, lacks: &str, now: Moment) {
+        info!(instance = %self.settings.instance, "a restart was asked for, and the agent is not healthy ({lacks}): it is restarted");
+        let note = format!("restarted with the same configuration, since it was not healthy: {lacks}");
+        let begun = self.begin(command, None, now);
+        if let Err(report) = begun.and_then(|_| self.driver.note(&note, now).map_err(Report::from)) {
+            self.troubled(report.to_string());
+        }
+    }
+
+    pub(super) fn forget_take_up(&mut self) {
         if self.take_up == TakeUp::NotWanted && self.directory.remove_file(TAKE_UP_NAME).is_err() {
             self.take_up = TakeUp::Later;
         }

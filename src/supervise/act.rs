@@ -1,0 +1,123 @@
+//! What the supervisor does by itself: one `match` over what its parts want.
+
+use super::Supervisor;
+use super::intent::{Intent, OwnSwitch};
+use super::keeper::{self, Due, Kept, NotStarted, Past, Started};
+use super::pace::{END_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
+use crate::agent::gate::{GateRole, Origin};
+use crate::failure::{Class, Report};
+use crate::switch::driver::Moment;
+use crate::switch::process::ProcessKind;
+use std::time::Duration;
+
+impl Supervisor {
+    /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
+    pub(super) fn keep_running(&mut self, now: Moment) -> Duration {
+        if self.leaves_all_as_it_is() {
+            return HEALTH_INTERVAL;
+        }
+        let journal = self.driver.journal().clone();
+        let Some(Kept { allowed, serving }) = keeper::kept(&journal) else { return HEALTH_INTERVAL };
+        // What else runs is left of a switch that was given up.
+        match self.processes.end_all_but(&allowed) {
+            Ok(gone) if self.keeper.others(gone, self.settings.limits.stop, now.since_boot) => return END_INTERVAL,
+            Ok(_) => {}
+            Err(error) => self.troubled(error.to_string()),
+        }
+        let Some(which) = serving else { return HEALTH_INTERVAL };
+        let runs = self.processes.of(which).is_some();
+        if let Due::Rest(pause) = self.keeper.due(runs, now.since_boot, HEALTH_INTERVAL) {
+            return pause;
+        }
+        let _ = self.processes.how_ended(which);
+        self.driver.tell_ends(&mut self.processes);
+        let ended = self.processes.how_ended(which).map(str::to_owned);
+        let result = self
+            .start(which)
+            .map_err(|report| NotStarted { is_damaged: report.class == Class::Integrity, why: report.to_string() });
+        self.health = None;
+        let started = Started { release: which.release().cloned(), ended, result };
+        let intents = self.keeper.started(started, now.since_boot);
+        self.carry_out(intents, now);
+        HEALTH_INTERVAL_SHORT
+    }
+
+    /// With a journal that can't be read (a newer program's, say) nobody knows what is meant to run beside `current`: what serves goes on, and
+    /// nothing is ended. Only where nothing runs, `current` is started.
+    fn leaves_all_as_it_is(&self) -> bool {
+        self.driver.unreadable().is_some()
+            && self.processes.records().any(|record| record.leader.is_alive().unwrap_or(true))
+    }
+
+    /// Acts on what the parts want. The one place that does.
+    pub(super) fn carry_out(&mut self, intents: impl IntoIterator<Item = Intent>, now: Moment) {
+        for intent in intents {
+            match intent {
+                Intent::Begin(own) => self.begin_own(own, now),
+                Intent::LeaveLooping(loops) => self.leave_looping(&loops, now),
+                Intent::LeaveDamaged(damaged) => self.leave_damaged(&damaged, now),
+                Intent::RestartUnhealthy(command, lacks) => self.restart_unhealthy(*command, &lacks, now),
+                Intent::CompareConfiguration => self.compare_now(now),
+                Intent::ForgetConfiguration => self.forget_take_up(),
+                Intent::Unadopt => self.unadopt_now(now),
+                Intent::CheckHost => self.find_out(Self::check_host, now),
+                Intent::PollRehearsal => self.find_out(Self::poll_rehearsal, now),
+                Intent::StopRehearsal => self.host_rehearsal.stop(),
+                Intent::ShowTrouble(trouble) => self.trouble = trouble,
+                Intent::NeedPerson(why) => self.needs_a_person(why),
+                Intent::HoldJobs(until) => match self.processes.hold_jobs(until) {
+                    Ok(()) => {}
+                    // Without room for the word jobs take what comes.
+                    Err(_) if until.is_some() => self.tree.not_held(),
+                    Err(error) => self.troubled(error.to_string()),
+                },
+                Intent::Watch(releases) => self.watch(&releases, now),
+                Intent::Repair(release) => self.repair(&release, now),
+                Intent::ScrubIfDue(release) => self.scrub_if_due(&release),
+            }
+        }
+    }
+
+    fn begin_own(&mut self, own: OwnSwitch, now: Moment) {
+        let unless = own.unless.clone();
+        let begun = self.begin(self.own_command(own), None, now);
+        match (begun, unless) {
+            (Ok(_), _) => {}
+            (Err(report), Some(unless)) => self.needs_a_person(format!("{unless}{report}")),
+            (Err(report), None) => self.troubled(report.to_string()),
+        }
+    }
+
+    fn leave_looping(&mut self, loops: &str, now: Moment) {
+        // The switch that made it current may still wait for the old process's last jobs.
+        if let Err(error) = self.driver.make_room(&mut self.processes, now) {
+            self.troubled(error.to_string());
+        }
+        let history = self.driver.files().history().unwrap_or_default();
+        let journal = self.driver.journal().clone();
+        let off_this_host = self.way_off_this_host();
+        let fall_back_within = self.settings.fall_back_within;
+        let past = Past { journal: &journal, history: &history, fall_back_within, off_this_host };
+        let intent = self.keeper.leave_looping(loops, &past, now.wall);
+        self.carry_out(intent, now);
+    }
+
+    fn leave_damaged(&mut self, damaged: &str, now: Moment) {
+        let journal = self.driver.journal().clone();
+        let store = self.driver.store();
+        let intent = self.keeper.leave_damaged(damaged, &journal, |release| store.verify_or_repair(release).is_ok());
+        self.carry_out(intent, now);
+    }
+
+    /// Starts a process; gives what had to be mended before that.
+    fn start(&mut self, which: ProcessKind<'_>) -> Result<Option<String>, Report> {
+        let store = self.driver.store();
+        // Who it is that starts an adopted agent, it is not this supervisor.
+        let Some(release) = which.release() else { return Ok(None) };
+        let mended = store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
+        self.tell_mended(mended.as_deref());
+        let manifest = store.manifest(release)?;
+        self.processes.start(which, &manifest, Origin::Boot, GateRole::Active)?;
+        Ok(mended)
+    }
+}

@@ -1,0 +1,277 @@
+//! The keeper: which process the supervisor runs by itself, when it starts an agent again that has ended, and when it gives a release up for the
+//! release before.
+
+use super::intent::{Intent, OwnSwitch};
+use crate::switch::process::kind::ProcessKind;
+use crate::switch::{History, Journal, Phase, Purpose};
+use crate::version::Release;
+use jiff::Timestamp;
+use std::time::Duration;
+
+/// An agent that lived this long has come up: the next pause is the first one again.
+const STEADY_AFTER: Duration = Duration::from_secs(60);
+/// So many ends in a row, each before it was steady, are a crash loop: one or two are a host in trouble, a full disk say.
+const LOOP_ENDS: u32 = 5;
+
+/// The processes that the supervisor keeps by itself.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kept<'a> {
+    /// All others are ended.
+    pub allowed: Vec<ProcessKind<'a>>,
+    /// Started when it does not run; None: nothing is.
+    pub serving: Option<ProcessKind<'a>>,
+}
+
+/// What the supervisor keeps with this journal; None: the acts of the live switch look after the processes.
+pub fn kept(journal: &Journal) -> Option<Kept<'_>> {
+    let serving = match &journal.live {
+        Some(live) => live.which(live.phase.keeps()?),
+        None => journal.meant_which(),
+    };
+    Some(Kept { allowed: journal.allowed(), serving })
+}
+
+/// What is due for the process that is kept.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing for so long.
+    Rest(Duration),
+    /// Its start.
+    Start,
+}
+
+/// How a start went.
+#[derive(Debug, Clone)]
+pub struct Started {
+    /// The release that was started.
+    pub release: Option<Release>,
+    /// How the process before ended.
+    pub ended: Option<String>,
+    /// What had to be repaired first; or why it was not started.
+    pub result: Result<Option<String>, NotStarted>,
+}
+
+/// Why a process was not started.
+#[derive(Debug, Clone)]
+pub struct NotStarted {
+    /// In the operator's words.
+    pub why: String,
+    /// The files of the release are damaged.
+    pub is_damaged: bool,
+}
+
+/// What the keeper needs to know to give a release up.
+#[derive(Debug)]
+pub struct Past<'a> {
+    /// The journal.
+    pub journal: &'a Journal,
+    /// The switches that ended.
+    pub history: &'a History,
+    /// How long a release counts as new.
+    pub fall_back_within: Duration,
+    /// The release before and the reason, where the current one is known not to come up on this host as it has become.
+    pub off_this_host: Option<(Release, String)>,
+}
+
+/// The keeper.
+#[derive(Debug, Clone)]
+pub struct Keeper {
+    /// When an agent that ended may be started again.
+    pub restart: Restart,
+    /// Since when a process that is to be gone is not.
+    lingering: Option<Duration>,
+    /// A release in a crash loop was given up once.
+    has_left: bool,
+    /// The damaged release that was given up.
+    left_damaged: Option<Release>,
+}
+
+impl Keeper {
+    /// A keeper that has seen nothing yet.
+    pub fn new(restart: Restart) -> Self {
+        Self { restart, lingering: None, has_left: false, left_damaged: None }
+    }
+
+    /// The processes that were to be ended are gone, or not; gives how long to wait for them. A process that does not end at all (in an
+    /// uninterruptible wait) must not keep its successor from running: after `limit` it is left.
+    pub fn others(&mut self, are_gone: bool, limit: Duration, now: Duration) -> bool {
+        if are_gone {
+            self.lingering = None;
+            return false;
+        }
+        let since = *self.lingering.get_or_insert(now);
+        now.saturating_sub(since) < limit
+    }
+
+    /// What is due for the process that serves, which runs or not. `rest`: how long to wait where nothing is.
+    pub fn due(&mut self, runs: bool, now: Duration, rest: Duration) -> Due {
+        if runs {
+            self.restart.runs(now);
+            return Due::Rest(rest);
+        }
+        match self.restart.rests(now) {
+            Duration::ZERO => Due::Start,
+            pause => Due::Rest(pause),
+        }
+    }
+
+    /// The process was started, or could not be.
+    pub fn started(&mut self, started: Started, now: Duration) -> Vec<Intent> {
+        let how = started.ended.as_deref();
+        let loops = started.release.as_ref().and_then(|release| self.restart.trouble(release, how));
+        self.restart.begins(now);
+        let mut intents = Vec::new();
+        let damaged = match started.result {
+            Err(NotStarted { why, is_damaged }) => {
+                intents.push(Intent::NeedPerson(why.clone()));
+                is_damaged.then_some(why)
+            }
+            Ok(repaired) => {
+                intents.push(match &loops {
+                    Some(loops) => Intent::NeedPerson(loops.clone()),
+                    // In the log already: the end and the start, or the repair.
+                    None => Intent::ShowTrouble(
+                        how.map(|how| format!("the agent {how} and was started again")).or(repaired),
+                    ),
+                });
+                None
+            }
+        };
+        intents.extend(loops.map(Intent::LeaveLooping));
+        intents.extend(damaged.map(Intent::LeaveDamaged));
+        intents
+    }
+
+    /// A release that never stays is left for the release before, once: where it has just become current, or where the host is known to have
+    /// changed under it.
+    pub fn leave_looping(&mut self, loops: &str, past: &Past<'_>, now: Timestamp) -> Option<Intent> {
+        let new = way_back(past.journal, past.history, past.fall_back_within, now).map(|to| (to, loops.to_owned()));
+        let host = || past.off_this_host.clone().map(|(to, why)| (to, format!("{loops}; {why}")));
+        let (to, reason) = new.or_else(host).filter(|_| !self.has_left)?;
+        self.has_left = true;
+        let unless = format!("{reason}; ");
+        Some(Intent::Begin(OwnSwitch { unless: Some(unless), ..OwnSwitch::back(to, reason) }))
+    }
+
+    /// A current release that is damaged, and can't be repaired with what this host has, is left for the release before, if that is whole: an
+    /// agent that answers can be told to fetch the rest.
+    pub fn leave_damaged(
+        &mut self,
+        damaged: &str,
+        journal: &Journal,
+        is_whole: impl FnOnce(&Release) -> bool,
+    ) -> Option<Intent> {
+        let from = journal.proven.clone();
+        let is_tried = self.left_damaged == from;
+        let to = journal.previous.clone().filter(|_| journal.live.is_none() && !is_tried)?;
+        self.left_damaged = from;
+        let reason = format!("it could not be started: {damaged}");
+        let unless = Some(format!("{damaged}; "));
+        is_whole(&to).then(|| Intent::Begin(OwnSwitch { unless, ..OwnSwitch::back(to, reason) }))
+    }
+}
+
+/// When an agent that ended may be started again.
+#[derive(Debug, Clone)]
+pub struct Restart {
+    minimum: Duration,
+    maximum: Duration,
+    pause: Duration,
+    not_before: Duration,
+    since: Option<Duration>,
+    early_ends: u32,
+}
+
+impl Restart {
+    /// Pauses from `minimum`, each twice as long as the one before, up to `maximum`.
+    pub fn new(minimum: Duration, maximum: Duration) -> Self {
+        Self { minimum, maximum, pause: minimum, not_before: Duration::ZERO, since: None, early_ends: 0 }
+    }
+
+    /// The agent runs at `now`, time since boot. One that was found running has come up long ago.
+    pub fn runs(&mut self, now: Duration) {
+        let since = *self.since.get_or_insert(Duration::ZERO);
+        if now.saturating_sub(since) >= STEADY_AFTER {
+            self.pause = self.minimum;
+            self.early_ends = 0;
+        }
+    }
+
+    /// The agent doesn't run at `now`; gives how long to wait before it is started again.
+    pub fn rests(&mut self, now: Duration) -> Duration {
+        if let Some(since) = self.since.take() {
+            let early = now.saturating_sub(since) < STEADY_AFTER;
+            self.early_ends = if early { self.early_ends.saturating_add(1) } else { 0 };
+        }
+        self.not_before.saturating_sub(now)
+    }
+
+    /// The agent is started again at `now`.
+    pub fn begins(&mut self, now: Duration) {
+        self.since = Some(now);
+        self.not_before = now.saturating_add(self.pause);
+        self.pause = self.pause.saturating_mul(2).min(self.maximum);
+    }
+
+    /// Whether it never stays.
+    pub fn is_loop(&self) -> bool {
+        self.early_ends >= LOOP_ENDS
+    }
+
+    /// What there is to say once it never stays. `how`: how it ended last.
+    pub fn trouble(&self, release: &Release, how: Option<&str>) -> Option<String> {
+        self.is_loop().then(|| {
+            let (ends, pause) = (self.early_ends, self.pause.as_secs_f64());
+            let last = how.map_or_else(String::new, |how| format!("; it last {how}"));
+            let steady = STEADY_AFTER.as_secs();
+            format!("crash loop: {release} ended {ends} times, each within {steady} s; it is started again every {pause} s{last}")
+        })
+    }
+}
+
+/// The release to go back to from one that is in a crash loop: it became the current one by a switch no longer than `within` ago. None: it
+/// has worked here for long, or it is what a way back led to; another release is no remedy then.
+pub fn way_back(journal: &Journal, history: &History, within: Duration, now: Timestamp) -> Option<Release> {
+    let committed = history.entries().iter().rev().find(|entry| entry.result == Phase::Committed)?;
+    let is_it = committed.request.purpose == Purpose::Switch && Some(&committed.request.to) == journal.proven.as_ref();
+    let age = Duration::try_from(now.duration_since(committed.ended_at)).unwrap_or_default();
+    if is_it && age <= within && journal.live.is_none() { journal.previous.clone() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn five_early_ends_are_a_crash_loop_and_a_steady_minute_ends_it() {
+        let release: Release = "1.0-1".parse().unwrap();
+        let mut restart = Restart::new(SECOND, 8 * SECOND);
+        let mut now = 100 * SECOND;
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            restart.begins(now);
+            restart.runs(now);
+            assert!(restart.trouble(&release, None).is_none() || pauses.len() >= 5);
+            now += SECOND / 2;
+            let pause = restart.rests(now);
+            pauses.push(pause.as_millis());
+            now += pause;
+        }
+        assert_eq!(pauses, [500, 1500, 3500, 7500, 7500, 7500]);
+        let told = restart.trouble(&release, Some("exited with code 1")).unwrap();
+        assert!(told.contains("ended 6 times") && told.contains("every 8 s; it last exited with code 1"), "{told}");
+        restart.begins(now);
+        restart.runs(now + 60 * SECOND);
+        assert!(restart.trouble(&release, None).is_none());
+        assert_eq!(restart.rests(now + 61 * SECOND), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_agent_that_was_found_running_is_steady() {
+        let mut restart = Restart::new(SECOND, SECOND);
+        restart.runs(1000 * SECOND);
+        assert_eq!((restart.rests(1001 * SECOND), restart.early_ends), (Duration::ZERO, 0));
+    }
+}

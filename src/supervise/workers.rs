@@ -1,0 +1,187 @@
+//! The processes of this program that a supervisor starts: repairs and scrubs of the trees that run, and the watch over their directories.
+
+use super::Supervisor;
+use super::tree::Repaired;
+use crate::failure::Report;
+use crate::os::process::{Program, own_program};
+use crate::os::watch::Watch;
+use crate::os::{OsError, clock, memory, random};
+use crate::switch::driver::Moment;
+use crate::version::Release;
+use jiff::SignedDuration;
+use std::mem;
+use std::path::Path;
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+use tracing::debug;
+
+/// A fleet that was installed in one hour is not scrubbed in one hour: each host adds up to this part of the period.
+const SCRUB_SPREAD: u32 = 5;
+
+/// Exit codes of `sidle repair` that say that the tree is whole now: it was mended, and there was nothing to do.
+pub(super) const WHOLE: [i32; 2] = [0, NOTHING_TO_DO];
+pub(super) const NOTHING_TO_DO: i32 = 3;
+
+/// The processes at work.
+#[derive(Debug, Default)]
+pub(super) struct Workers {
+    repair: Option<Child>,
+    scrub: Option<Child>,
+    fresh: Fresh,
+    /// The part of the spread of scrubs that is this host's.
+    spread: Option<Duration>,
+}
+
+/// A watch that the loop has not taken yet.
+#[derive(Debug, Default)]
+pub(super) enum Fresh {
+    /// The watch before is as good.
+    #[default]
+    AsBefore,
+    /// Nothing is watched any more.
+    Nothing,
+    /// This watch.
+    Watch(Watch),
+}
+
+impl Workers {
+    /// The processes.
+    pub(super) fn children(&self) -> impl Iterator<Item = u32> {
+        self.repair.iter().chain(&self.scrub).map(Child::id)
+    }
+
+    /// What the loop is to watch the trees by from now on.
+    pub(super) fn take_watch(&mut self) -> Fresh {
+        mem::take(&mut self.fresh)
+    }
+}
+
+impl Supervisor {
+    /// Looks after the trees of what runs; gives how long it may rest.
+    pub(super) fn watch_trees(&mut self, now: Moment) -> Duration {
+        self.collect_workers(now);
+        let mut running: Vec<Release> = self.processes.records().filter_map(|record| record.release.clone()).collect();
+        running.sort();
+        running.dedup();
+        let journal = self.driver.journal();
+        let scrub = journal.proven.as_ref().filter(|_| journal.live.is_none());
+        let intents =
+            self.tree.poll(&running, scrub.map(|release| (release, self.settings.scrub_every)), now.since_boot);
+        self.carry_out(intents, now);
+        self.tree.rest(now.since_boot)
+    }
+
+    fn collect_workers(&mut self, now: Moment) {
+        match ended(&mut self.workers.repair) {
+            Ok(None) => {}
+            Ok(Some(status)) => {
+                let result = match status.code() {
+                    Some(NOTHING_TO_DO) => Repaired::NothingToDo,
+                    Some(code) if WHOLE.contains(&code) => Repaired::Mended,
+                    _ => Repaired::Broken,
+                };
+                if let Some((release, is_lasting, intent)) = self.tree.repaired(result, now.since_boot) {
+                    self.tell_repair(&release, status, is_lasting);
+                    self.carry_out(intent, now);
+                }
+            }
+            Err(error) => {
+                self.tree.repair_failed(now.since_boot);
+                self.troubled(error.to_string());
+            }
+        }
+        match ended(&mut self.workers.scrub) {
+            Ok(None) => {}
+            Ok(Some(status)) => {
+                self.tree.scrub_is_over();
+                self.tell_scrub(status);
+            }
+            Err(error) => self.troubled(error.to_string()),
+        }
+    }
+
+    pub(super) fn watch(&mut self, releases: &[Release], now: Moment) {
+        let watch = if releases.is_empty() { Ok(None) } else { self.watch_directories(releases).map(Some) };
+        self.tree.watched(watch.as_ref().map(|_| ()).map_err(Report::to_string), now.since_boot);
+        self.workers.fresh = watch.ok().flatten().map_or(Fresh::Nothing, Fresh::Watch);
+        memory::give_back();
+    }
+
+    fn watch_directories(&self, releases: &[Release]) -> Result<Watch, Report> {
+        let store = self.driver.store();
+        let mut directories = Vec::new();
+        for release in releases {
+            let tree = store.tree(release)?.path().to_owned();
+            directories.extend(store.directories(release)?.into_iter().map(|path| tree.join(path)));
+        }
+        let watch = Watch::of_trees(directories.iter().map(AsRef::as_ref));
+        Ok(watch.map_err(|source| OsError::new("watch", Path::new("the trees of running releases"), source))?)
+    }
+
+    pub(super) fn repair(&mut self, release: &Release, now: Moment) {
+        debug!(instance = %self.settings.instance, "the files of {release} are looked at");
+        match self.start_own(&["repair", self.settings.package.as_str(), &release.to_string(), "--watch"]) {
+            Ok(child) => self.workers.repair = Some(child),
+            Err(report) => {
+                self.tree.repair_failed(now.since_boot);
+                self.troubled(report.to_string());
+            }
+        }
+    }
+
+    pub(super) fn scrub_if_due(&mut self, release: &Release) {
+        let started = self
+            .is_scrub_due(release)
+            .and_then(|is_due| is_due.then(|| self.start_own(&["scrub", self.settings.package.as_str()])).transpose());
+        match started {
+            Ok(Some(child)) => {
+                debug!(instance = %self.settings.instance, "a scrub begins");
+                self.workers.scrub = Some(child);
+            }
+            Ok(None) => self.tree.scrub_is_over(),
+            Err(report) => {
+                self.tree.scrub_is_over();
+                self.troubled(report.to_string());
+            }
+        }
+    }
+
+    fn start_own(&self, arguments: &[&str]) -> Result<Child, Report> {
+        let mut program = Program::new(own_program()?).argument("--quiet").argument("--root");
+        program = program.argument(self.driver.store().layout().root());
+        for argument in arguments {
+            program = program.argument(argument);
+        }
+        Ok(program.start_detached()?)
+    }
+
+    /// Whether a release was scrubbed too long ago, by anybody: a timer of the host serves as well.
+    fn is_scrub_due(&mut self, release: &Release) -> Result<bool, Report> {
+        let every = self.settings.scrub_every;
+        let spread = if let Some(spread) = self.workers.spread {
+            spread
+        } else {
+            let most = u64::try_from((every / SCRUB_SPREAD).as_millis()).unwrap_or(u64::MAX);
+            *self.workers.spread.insert(Duration::from_millis(random::up_to(most)?))
+        };
+        let store = self.driver.store();
+        let last = store.scrubbed(release)?;
+        // A scrub that was interrupted goes on.
+        let Some(last) = last.map_or_else(|| store.installed_at(release), |last| Ok(last.ended_at))? else {
+            return Ok(true);
+        };
+        let age = clock::now().duration_since(last);
+        Ok(age >= SignedDuration::try_from(every.saturating_add(spread)).unwrap_or(SignedDuration::MAX))
+    }
+}
+
+/// How a worker has ended; None: it has not, or there is none.
+fn ended(worker: &mut Option<Child>) -> Result<Option<ExitStatus>, OsError> {
+    let Some(child) = worker else { return Ok(None) };
+    let status =
+        child.try_wait().map_err(|source| OsError::new("wait for", Path::new("a program of its own"), source))?;
+    if status.is_some() {
+        *worker = None;
+    }
+    Ok(status)
+}
