@@ -184,8 +184,8 @@ fn the_gate_of_the_first_version_is_read_and_written_as_it_was() {
 #[test]
 fn a_bundle_of_the_first_version_is_installed_as_it_was() {
     let inside = Inside::new(&bytes(&golden("1.root.json")));
-    // The day on which it was signed: metadata expires.
-    let installed = inside.install_on("2026-11-24T00:00:00Z".parse().unwrap(), &bytes(&golden("bundle"))).unwrap();
+    // When it was signed: metadata expires.
+    let installed = inside.install_on("2026-11-23T18:30:31Z".parse().unwrap(), &bytes(&golden("bundle"))).unwrap();
     assert_eq!(installed.release.to_string(), "1.0-1");
     let tree = "opt/sidle/demo-agent/versions/1.0-1";
     assert_eq!(trees::contents(&inside.path(tree)), trees::contents(&host_of_old().path(tree)));
