@@ -145,11 +145,9 @@ pub fn switch(context: &Context, arguments: &SwitchArguments) -> Result<Ended, R
 
 fn newest(context: &Context, package: &PackageName) -> Result<Release, Report> {
     let releases = Store::new(&context.layout, package).releases()?;
-    releases.into_iter().next_back().ok_or_else(|| Report {
-        class: Class::Failed,
-        message: format!("cannot switch {package}: no release of it is installed"),
-        causes: Vec::new(),
-        hint: Some("`sidle install FILE` installs one; `sidle list` shows the packages that are there".to_owned()),
+    releases.into_iter().next_back().ok_or_else(|| {
+        Report::of(Class::Failed, format!("cannot switch {package}: no release of it is installed"))
+            .hint("`sidle install FILE` installs one; `sidle list` shows the packages that are there")
     })
 }
 
@@ -162,12 +160,11 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
         let releases = Store::new(&context.layout, &arguments.package).releases()?;
         let kept: Vec<String> = releases.iter().map(Release::to_string).collect();
         let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
-        return Err(Report {
-            class: Class::NothingToDo,
-            message: format!("cannot go back: {instance} has had no other release; kept are: {kept}"),
-            causes: Vec::new(),
-            hint: Some(format!("`sidle rollback {} RELEASE` goes to one of those", arguments.package)),
-        });
+        return Err(Report::of(
+            Class::NothingToDo,
+            format!("cannot go back: {instance} has had no other release; kept are: {kept}"),
+        )
+        .hint(format!("`sidle rollback {} RELEASE` goes to one of those", arguments.package)));
     };
     if arguments.dry_run {
         return rehearsed_back(context, &files, &to);
@@ -220,11 +217,9 @@ pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended,
         }
     };
     let current = InstanceFiles::new(&context.layout, &instance, &package).journal()?.proven;
-    let to = current.ok_or_else(|| Report {
-        class: Class::NothingToDo,
-        message: format!("cannot restart {instance}: it has no current release yet"),
-        causes: Vec::new(),
-        hint: Some(format!("`sidle switch {package}` makes an installed release the current one")),
+    let to = current.ok_or_else(|| {
+        Report::of(Class::NothingToDo, format!("cannot restart {instance}: it has no current release yet"))
+            .hint(format!("`sidle switch {package}` makes an installed release the current one"))
     })?;
     if arguments.if_changed {
         return take_up(context, &package, &arguments.terms, &instance, to);
@@ -340,19 +335,18 @@ fn leave(
     let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
     let alone = on_record(&context.layout, files.instance())?;
     if let Some(leader) = alone.first().filter(|_| command.mode == Some(Mode::Overlap)) {
-        return Err(Report {
-            class: Class::Failed,
-            message: format!(
+        return Err(Report::of(
+            Class::Failed,
+            format!(
                 "cannot overlap: no supervisor of {} is there to say whether process {}, which runs without one, can",
                 files.instance(),
                 leader.pid
             ),
-            causes: Vec::new(),
-            hint: Some(format!(
-                "start the supervisor first: `systemctl start sidle@{0}`, or `sidle supervise {0}`",
-                files.instance()
-            )),
-        });
+        )
+        .hint(format!(
+            "start the supervisor first: `systemctl start sidle@{0}`, or `sidle supervise {0}`",
+            files.instance()
+        )));
     }
     let mut driver = Driver::new(files.clone(), lock, settings.limits, now)?;
     let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
@@ -381,11 +375,9 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
         context.output.result(format!("{instance} has no live switch"), json!({"switch": null}));
         return Ok(Ended::As(Class::NothingToDo));
     };
-    let too_late = |switch: u64| Report {
-        class: Class::Conflict,
-        message: format!("cannot cancel switch {switch}: it is committed"),
-        causes: Vec::new(),
-        hint: Some(format!("`sidle rollback {}` goes back, once it is over", arguments.package)),
+    let too_late = |switch: u64| {
+        Report::of(Class::Conflict, format!("cannot cancel switch {switch}: it is committed"))
+            .hint(format!("`sidle rollback {}` goes back, once it is over", arguments.package))
     };
     if live.phase.is_committed() {
         return Err(too_late(live.id));

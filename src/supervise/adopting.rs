@@ -37,12 +37,11 @@ impl Supervisor {
     /// Remembers that the agent is to be given back; gives the number of the last switch.
     pub(super) fn unadopt(&mut self, patience: Duration, now: Moment) -> Result<u64, Report> {
         if let Some(live) = &self.driver.journal().live {
-            return Err(Report {
-                class: Class::Conflict,
-                message: format!("cannot unadopt {}: switch {} is {}", live.instance, live.id, live.phase),
-                causes: Vec::new(),
-                hint: Some("wait for it, see `sidle status`, or cancel it".to_owned()),
-            });
+            return Err(Report::of(
+                Class::Conflict,
+                format!("cannot unadopt {}: switch {} is {}", live.instance, live.id, live.phase),
+            )
+            .hint("wait for it, see `sidle status`, or cancel it"));
         }
         self.unadoption.begin(now.since_boot.saturating_add(patience));
         Ok(self.driver.journal().last_id)

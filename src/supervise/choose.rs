@@ -57,15 +57,8 @@ pub fn choose(
         Some(Obstacle::Impossible(why)) if asked.is_none() => {
             Ok(Choice { mode: Mode::Idle, note: Some(format!("done when idle, since it can't overlap: {why}")) })
         }
-        Some(Obstacle::Impossible(why)) => Err(Report {
-            class: Class::Failed,
-            message: format!("cannot overlap: {why}"),
-            causes: Vec::new(),
-            hint: Some(
-                "add `--mode idle`: it waits until no job runs; what is published during the change is missed"
-                    .to_owned(),
-            ),
-        }),
+        Some(Obstacle::Impossible(why)) => Err(Report::of(Class::Failed, format!("cannot overlap: {why}"))
+            .hint("add `--mode idle`: it waits until no job runs; what is published during the change is missed")),
     }
 }
 

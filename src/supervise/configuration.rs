@@ -89,7 +89,7 @@ impl Supervisor {
             self.take_up = TakeUp::Later;
             return Ok(switch);
         }
-        let nothing = |message| Err(Report { class: Class::NothingToDo, message, causes: Vec::new(), hint: None });
+        let nothing = |message| Err(Report::of(Class::NothingToDo, message));
         match self.compare()? {
             Compared::Same(why) => {
                 let why = if self.ask(&command, now)? {
@@ -217,11 +217,10 @@ impl Supervisor {
         let agent = (self.registry)(manifest.agent, &settings);
         // A process that can't be started again is not ended for it.
         let present = agent.as_ref().map_err(|error| AgentError { message: error.message.clone() });
-        let present = present.and_then(|agent| agent.configuration()).map_err(|error| Report {
-            class: Class::Failed,
-            message: format!("cannot restart {instance}: its configuration can't be loaded"),
-            causes: vec![error.message],
-            hint: Some("correct it; what runs is not touched".to_owned()),
+        let present = present.and_then(|agent| agent.configuration()).map_err(|error| {
+            Report::of(Class::Failed, format!("cannot restart {instance}: its configuration can't be loaded"))
+                .because(error.message)
+                .hint("correct it; what runs is not touched")
         })?;
         // In this order: one that has not begun to look by then will find what is there now.
         let still_to_load = is_still_to_load(&record.leader)?;

@@ -123,29 +123,20 @@ pub fn ask(layout: &Layout, instance: &InstanceName, command: &Command) -> Resul
 /// Reads the line of a supervisor that listens on `path`.
 pub fn answered(line: &str, path: &Path) -> Result<Answer, Report> {
     if line.is_empty() {
-        return Err(Report {
-            class: Class::Failed,
-            message: format!("the supervisor hung up on {} without an answer", path.display()),
-            causes: Vec::new(),
-            hint: Some("it may have ended just now, or the host has no file or process left: `sidle status` shows whether it runs; then try again".to_owned()),
-        });
+        return Err(Report::of(Class::Failed, format!("the supervisor hung up on {} without an answer", path.display())).hint("it may have ended just now, or the host has no file or process left: `sidle status` shows whether it runs; then try again"));
     }
-    serde_json::from_str(line).map_err(|error| Report {
-        class: Class::Failed,
-        message: format!("cannot understand the supervisor's answer on {}", path.display()),
-        causes: vec![error.to_string()],
-        hint: Some("it may be of another version of sidle: restart it".to_owned()),
+    serde_json::from_str(line).map_err(|error| {
+        Report::of(Class::Failed, format!("cannot understand the supervisor's answer on {}", path.display()))
+            .because(error.to_string())
+            .hint("it may be of another version of sidle: restart it")
     })
 }
 
 /// Reads the line of a command.
 pub fn parse(line: &str) -> Result<Command, Report> {
-    serde_json::from_str(line).map_err(|error| Report {
-        class: Class::Usage,
-        message: "cannot understand the command".to_owned(),
-        causes: vec![error.to_string()],
-        hint: Some(
-            "the command may be of another version of sidle than the supervisor: restart the supervisor".to_owned(),
-        ),
+    serde_json::from_str(line).map_err(|error| {
+        Report::of(Class::Usage, "cannot understand the command")
+            .because(error.to_string())
+            .hint("the command may be of another version of sidle than the supervisor: restart the supervisor")
     })
 }

@@ -137,12 +137,8 @@ async fn asked(mut stream: UnixStream) -> Event {
     let allowed = user.is_some_and(|user| user == 0 || user == process::user());
     let by = user.map_or_else(|| "nobody knows whom".to_owned(), process::user_name);
     if !allowed {
-        let refusal = Report {
-            class: Class::Failed,
-            message: "cannot take requests from this user".to_owned(),
-            causes: Vec::new(),
-            hint: Some("ask as the owner of the instance, or as root".to_owned()),
-        };
+        let refusal = Report::of(Class::Failed, "cannot take requests from this user")
+            .hint("ask as the owner of the instance, or as root");
         return Event::Asked(Box::new(Question { command: Err(refusal), by, stream }));
     }
     let mut line = String::new();

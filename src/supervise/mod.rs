@@ -305,12 +305,10 @@ impl Supervisor {
 
     fn answer(&mut self, command: Command, now: Moment) -> Answer {
         if self.ending.is_some() {
-            return Answer::Refused(Report {
-                class: Class::Failed,
-                message: "cannot begin anything: the supervisor is ending".to_owned(),
-                causes: Vec::new(),
-                hint: Some("ask again once it is started again".to_owned()),
-            });
+            return Answer::Refused(
+                Report::of(Class::Failed, "cannot begin anything: the supervisor is ending")
+                    .hint("ask again once it is started again"),
+            );
         }
         if let Some(report) = self.driver.unreadable() {
             return Answer::Refused(report.clone());

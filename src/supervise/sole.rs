@@ -23,10 +23,6 @@ pub(super) fn drive_alone(files: &InstanceFiles, settings: &SuperviseSettings) -
         clock::sleep(DRIVE_INTERVAL);
     }
     let by = files.driver().map_or_else(String::new, |holder| format!(", by {holder}"));
-    Err(Report {
-        class: Class::Locked,
-        message: format!("cannot supervise {}: it is supervised already{by}", settings.instance),
-        causes: Vec::new(),
-        hint: Some(format!("`sidle status {}` tells how it is", settings.package)),
-    })
+    Err(Report::of(Class::Locked, format!("cannot supervise {}: it is supervised already{by}", settings.instance))
+        .hint(format!("`sidle status {}` tells how it is", settings.package)))
 }

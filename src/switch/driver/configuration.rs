@@ -35,28 +35,17 @@ impl Driver {
         self.believe(journal, now).map(drop)
     }
 
-    /// Takes the snapshot. Where it can't be taken, that refuses the switch if the configuration is to be put back, and is a note otherwise.
+    /// Takes the snapshot, where configuration is put back at all. Gives why it can't be taken: that refuses the switch.
     pub(in crate::switch) fn keep_configuration(
-        &mut self,
+        &self,
         live: &Switch,
         processes: &Processes,
         now: Moment,
     ) -> Result<Option<String>, DriveError> {
-        let Some((keeping, snapshots, directory)) = self.kept(live, processes)? else { return Ok(None) };
-        match snapshots.take(&directory, live.id, live.from.as_ref(), now.wall) {
-            Ok(()) => Ok(None),
-            Err(report) if keeping.restore => {
-                Ok(Some(format!("{report}; with `restore_configuration` there has to be one")))
-            }
-            Err(report) => {
-                let text = report.to_string();
-                let told = self.journal.live.as_ref().is_some_and(|live| live.notes.contains(&text));
-                if !told {
-                    self.tell(text, now)?;
-                }
-                Ok(None)
-            }
-        }
+        let kept = self.kept(live, processes)?.filter(|(keeping, ..)| keeping.restore);
+        let Some((_, snapshots, directory)) = kept else { return Ok(None) };
+        let taken = snapshots.take(&directory, live.id, live.from.as_ref(), now.wall);
+        Ok(taken.err().map(|report| format!("{report}; with `restore_configuration` there has to be a snapshot")))
     }
 
     /// Before a start: the configuration that its release had. The reason, where a rollback can't have it.

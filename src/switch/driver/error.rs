@@ -6,18 +6,21 @@ use crate::store::StoreError;
 use crate::switch::RequestError;
 use crate::switch::journal::files::FilesError;
 use crate::version::Release;
-use std::fmt;
 
 /// Why the driver could not go on. The journal tells where it is; the next try goes on from there.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// An instance's files.
-    Files(FilesError),
+    #[error(transparent)]
+    Files(#[from] FilesError),
     /// The system.
-    Os(OsError),
+    #[error(transparent)]
+    Os(#[from] OsError),
     /// The request can't be taken.
-    Request(RequestError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// The release failed here before, or was left by a person.
+    #[error("cannot switch to {release}: it failed on this host: {reason}")]
     Verdict {
         /// The release.
         release: Release,
@@ -25,11 +28,14 @@ pub enum DriveError {
         reason: String,
     },
     /// A person holds the instance.
+    #[error("{0}")]
     Held(Report),
     /// The journal can't be read: nothing is begun.
+    #[error("{0}")]
     Unreadable(Report),
     /// The release isn't there or isn't whole.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl DriveError {
@@ -55,46 +61,5 @@ impl DriveError {
             Self::Held(report) | Self::Unreadable(report) => report.hint.clone(),
             Self::Store(error) => error.hint(),
         }
-    }
-}
-
-impl fmt::Display for DriveError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Files(error) => error.fmt(formatter),
-            Self::Os(error) => error.fmt(formatter),
-            Self::Request(error) => error.fmt(formatter),
-            Self::Verdict { release, reason } => {
-                write!(formatter, "cannot switch to {release}: it failed on this host: {reason}")
-            }
-            Self::Held(report) | Self::Unreadable(report) => report.fmt(formatter),
-            Self::Store(error) => error.fmt(formatter),
-        }
-    }
-}
-
-impl std::error::Error for DriveError {}
-
-impl From<FilesError> for DriveError {
-    fn from(error: FilesError) -> Self {
-        Self::Files(error)
-    }
-}
-
-impl From<OsError> for DriveError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
-    }
-}
-
-impl From<StoreError> for DriveError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<RequestError> for DriveError {
-    fn from(error: RequestError) -> Self {
-        Self::Request(error)
     }
 }

@@ -12,7 +12,9 @@ use crate::switch::journal::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, Hist
 use crate::switch::journal::hold::{HOLD_LENGTH_MAXIMUM, HOLD_NAME, Hold};
 use crate::switch::journal::verdicts::{VERDICTS_LENGTH_MAXIMUM, VERDICTS_NAME, Verdicts};
 use crate::switch::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
-use crate::switch::rehearsal::host_fingerprints::{GROUNDS_LENGTH_MAXIMUM, HOST_FINGERPRINTS_NAME, HostFingerprints};
+use crate::switch::rehearsal::host_fingerprints::{
+    HOST_FINGERPRINTS_LENGTH_MAXIMUM, HOST_FINGERPRINTS_NAME, HostFingerprints,
+};
 use crate::switch::rehearsal::repeated::{REHEARSED_LENGTH_MAXIMUM, REHEARSED_NAME, RehearsedAgain};
 use std::fmt;
 use std::path::PathBuf;
@@ -21,13 +23,16 @@ const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// Why an instance's files can't be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The system refused.
-    Os(OsError),
+    #[error(transparent)]
+    Os(#[from] OsError),
     /// The store refused.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A saved file is not what sidle wrote. Never read as "none": the truth about switches must not vanish in silence.
+    #[error("cannot use {}: {reason}", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -55,30 +60,6 @@ impl FilesError {
             Self::Store(error) => error.hint(),
             Self::Corrupt { hint, .. } => hint.clone(),
         }
-    }
-}
-
-impl fmt::Display for FilesError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(formatter),
-            Self::Store(error) => error.fmt(formatter),
-            Self::Corrupt { path, reason, .. } => write!(formatter, "cannot use {}: {reason}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for FilesError {}
-
-impl From<OsError> for FilesError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
-    }
-}
-
-impl From<StoreError> for FilesError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
     }
 }
 
@@ -208,7 +189,7 @@ impl InstanceFiles {
     pub fn host_fingerprints(&self) -> Result<HostFingerprints, FilesError> {
         let hint = |error: &SavedError| error.hint("move the file away: it is begun anew with the next switch");
         Ok(self
-            .read(HOST_FINGERPRINTS_NAME, GROUNDS_LENGTH_MAXIMUM, HostFingerprints::parse, hint)?
+            .read(HOST_FINGERPRINTS_NAME, HOST_FINGERPRINTS_LENGTH_MAXIMUM, HostFingerprints::parse, hint)?
             .unwrap_or_default())
     }
 

@@ -10,7 +10,6 @@ use crate::switch::machine::phase::Phase;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The history's file name in the instance's state directory.
 pub const HISTORY_NAME: &str = "history";
@@ -148,22 +147,11 @@ fn entry_bytes(entry: &Entry) -> Vec<u8> {
 }
 
 /// Why a history can't be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read line {line} of the history of switches: {source}")]
 pub struct HistoryError {
     line: usize,
     source: SavedError,
-}
-
-impl fmt::Display for HistoryError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "cannot read line {} of the history of switches: {}", self.line, self.source)
-    }
-}
-
-impl std::error::Error for HistoryError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 impl HistoryError {

@@ -22,7 +22,6 @@ use crate::switch::schedule::Schedule;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The journal's file name in the instance's state directory.
 pub const JOURNAL_NAME: &str = "journal";
@@ -270,9 +269,10 @@ impl Journal {
 }
 
 /// Why a switch can't be begun.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Another one is live.
+    /// Another switch is live.
+    #[error("cannot begin a switch: switch {id} to {to} is {phase}")]
     Live {
         /// Its number.
         id: u64,
@@ -282,25 +282,15 @@ pub enum RequestError {
         phase: Phase,
     },
     /// The release is the current one already.
+    #[error("cannot switch to {0}: it is the current release")]
     AlreadyCurrent(Release),
     /// Only the current release can be restarted.
+    #[error("cannot restart {0}: it is not the current release")]
     NotCurrent(Release),
     /// An agent that sidle did not start is taken over before anything else runs.
+    #[error("cannot adopt: {0} is the current release already")]
     NotFirst(Release),
 }
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Live { id, to, phase } => write!(formatter, "cannot begin a switch: switch {id} to {to} is {phase}"),
-            Self::AlreadyCurrent(release) => write!(formatter, "cannot switch to {release}: it is the current release"),
-            Self::NotCurrent(release) => write!(formatter, "cannot restart {release}: it is not the current release"),
-            Self::NotFirst(release) => write!(formatter, "cannot adopt: {release} is the current release already"),
-        }
-    }
-}
-
-impl std::error::Error for RequestError {}
 
 impl RequestError {
     /// What kind of failure this is.
@@ -328,30 +318,14 @@ impl RequestError {
 }
 
 /// Why a journal can't be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// It is broken, or a newer program wrote it.
-    Saved(SavedError),
+    #[error("cannot read the journal of switches: {0}")]
+    Saved(#[source] SavedError),
     /// It contradicts itself.
+    #[error("cannot use the journal of switches: {0}")]
     Contradiction(&'static str),
-}
-
-impl fmt::Display for JournalError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Saved(error) => write!(formatter, "cannot read the journal of switches: {error}"),
-            Self::Contradiction(what) => write!(formatter, "cannot use the journal of switches: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for JournalError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Saved(error) => Some(error),
-            Self::Contradiction(_) => None,
-        }
-    }
 }
 
 impl JournalError {

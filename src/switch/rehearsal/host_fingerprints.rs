@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// The file's name in the instance's state directory.
 pub const HOST_FINGERPRINTS_NAME: &str = "host-fingerprints";
 /// Longest file read: some releases with some libraries each.
-pub const GROUNDS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
+pub const HOST_FINGERPRINTS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
 
 const SCHEMA: u32 = 1;
 
