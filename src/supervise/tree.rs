@@ -94,7 +94,9 @@ impl TreeWatch {
         }
         intents.extend(self.next_repair(now));
         intents.extend(self.next_scrub(scrub, now));
-        let is_mending = self.repairing.is_some() || self.due.is_some();
+        // Not for what is due in a minute, where trees are polled: jobs would wait for ever.
+        let is_due_soon = self.due.is_some_and(|due| due.saturating_sub(now) <= GATHER);
+        let is_mending = self.repairing.is_some() || is_due_soon;
         if self.held.is_some() && is_mending && self.broken.is_empty() {
             intents.extend(self.hold(now));
         } else if self.held.take().is_some() {
