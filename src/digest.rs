@@ -12,16 +12,9 @@ use std::str::FromStr;
 pub struct Digest([u8; 32]);
 
 /// The text is not 64 lower-case hexadecimal characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read a SHA-256 digest: expected 64 lower-case hexadecimal characters")]
 pub struct DigestError;
-
-impl fmt::Display for DigestError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("cannot read a SHA-256 digest: expected 64 lower-case hexadecimal characters")
-    }
-}
-
-impl std::error::Error for DigestError {}
 
 impl Digest {
     /// The digest of `bytes`.

@@ -8,23 +8,14 @@ use std::str::FromStr;
 pub const NAME_LENGTH_MAXIMUM: usize = 64;
 
 /// Why a text is no name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot use {text:?} as a name: 1 to {NAME_LENGTH_MAXIMUM} characters of a-z, 0-9, '.', '_', '+' and '-', the first a letter or digit, and not {}",
+    RESERVED.join(" or ")
+)]
 pub struct NameError {
     text: String,
 }
-
-impl fmt::Display for NameError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "cannot use {:?} as a name: 1 to {NAME_LENGTH_MAXIMUM} characters of a-z, 0-9, '.', '_', '+' and '-', the first a letter or digit, and not {}",
-            self.text,
-            RESERVED.join(" or ")
-        )
-    }
-}
-
-impl std::error::Error for NameError {}
 
 /// Names that the layout uses itself beside those of packages.
 const RESERVED: [&str; 3] = ["adopt", "instances", "trust"];

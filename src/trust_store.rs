@@ -16,7 +16,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -314,47 +313,30 @@ fn stored_delegated_name(digest: &Digest) -> String {
 }
 
 /// Why the trust store can't be used or changed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum TrustStoreError {
     /// The system refused.
-    Os(OsError),
+    #[error(transparent)]
+    Os(#[from] OsError),
     /// No root is pinned on this host.
-    Unpinned {
-        /// The trust store.
-        path: PathBuf,
-    },
-    /// The root to pin isn't the one that the fingerprint names.
-    Fingerprint {
-        /// The fingerprint given.
-        expected: Digest,
-        /// That of the file.
-        found: Digest,
-    },
+    #[error("cannot trust anything yet: no root is pinned in {path}")]
+    Unpinned { path: PathBuf },
+    /// The root to pin hasn't the expected fingerprint.
+    #[error("cannot pin this root: its fingerprint is {found}, not {expected}")]
+    Fingerprint { expected: Digest, found: Digest },
     /// Another root is pinned.
-    OtherPinned {
-        /// The trust store.
-        path: PathBuf,
-        /// The fingerprint of the one that is.
-        pinned: Digest,
-        /// That of the one offered.
-        offered: Digest,
-    },
+    #[error("cannot pin the root {offered}: {path} has {pinned} pinned")]
+    OtherPinned { path: PathBuf, pinned: Digest, offered: Digest },
     /// Another command holds the lock.
-    Locked {
-        /// The trust store.
-        path: PathBuf,
-        /// Who holds it, where it could be seen.
-        holder: Option<Holder>,
-    },
-    /// A stored file is not as it was stored.
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    #[error("cannot change {path}: another command is changing it{}", by(.holder.as_ref()))]
+    Locked { path: PathBuf, holder: Option<Holder> },
+    /// A stored file has changed or is missing.
+    #[error("cannot trust {path}: {reason}")]
+    Damaged { path: PathBuf, reason: String },
     /// The root to pin is no valid root.
-    Trust(TrustError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
 }
 
 impl TrustStoreError {
@@ -391,43 +373,6 @@ impl TrustStoreError {
             }),
             Self::Trust(error) => error.hint(),
         }
-    }
-}
-
-impl fmt::Display for TrustStoreError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(out),
-            Self::Unpinned { path } => {
-                write!(out, "cannot trust anything yet: no root is pinned in {}", path.display())
-            }
-            Self::Fingerprint { expected, found } => {
-                write!(out, "cannot pin this root: its fingerprint is {found}, not {expected}")
-            }
-            Self::OtherPinned { path, pinned, offered } => {
-                write!(out, "cannot pin the root {offered}: {} has {pinned} pinned", path.display())
-            }
-            Self::Locked { path, holder } => {
-                let by = by(holder.as_ref());
-                write!(out, "cannot change {}: another command is changing it{by}", path.display())
-            }
-            Self::Damaged { path, reason } => write!(out, "cannot trust {}: {reason}", path.display()),
-            Self::Trust(error) => error.fmt(out),
-        }
-    }
-}
-
-impl std::error::Error for TrustStoreError {}
-
-impl From<OsError> for TrustStoreError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
-    }
-}
-
-impl From<TrustError> for TrustStoreError {
-    fn from(error: TrustError) -> Self {
-        Self::Trust(error)
     }
 }
 

@@ -10,19 +10,12 @@ use std::str::FromStr;
 pub const VERSION_LENGTH_MAXIMUM: usize = 48;
 
 /// Why a text is no version, release or platform.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read {text:?}: expected {expected}")]
 pub struct VersionError {
     text: String,
     expected: &'static str,
 }
-
-impl fmt::Display for VersionError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "cannot read {:?}: expected {}", self.text, self.expected)
-    }
-}
-
-impl std::error::Error for VersionError {}
 
 fn refuse<T>(text: &str, expected: &'static str) -> Result<T, VersionError> {
     Err(VersionError { text: text.to_owned(), expected })

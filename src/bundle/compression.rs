@@ -8,21 +8,29 @@ use zstd::zstd_safe::{CParameter, DParameter};
 const PATCH_LEVEL: i32 = 19;
 
 /// Why bytes are not the one zstd frame they should be.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CompressionError {
     /// zstd refused; its words.
+    #[error("cannot run zstd on it: {0}")]
     Zstd(io::Error),
-    /// No frame at the start, or one that is cut off or skippable.
+    /// No frame at the start, or a frame that is cut off or skippable.
+    #[error("cannot decompress it: it is no complete zstd frame")]
     NotAFrame,
     /// Bytes follow the frame.
+    #[error("cannot decompress it: bytes follow the zstd frame")]
     Trailing,
-    /// The frame does not say how much it holds, or another amount than expected.
+    /// The frame does not say how many bytes it holds, or another number than expected.
+    #[error("cannot decompress it: the zstd frame {}, expected {expected}", holds(*.found))]
     ContentSize {
         /// What the frame says, bytes.
         found: Option<u64>,
         /// What it should say.
         expected: Expected,
     },
+}
+
+fn holds(found: Option<u64>) -> String {
+    found.map_or_else(|| "does not say what it holds".to_owned(), |found| format!("holds {found} bytes"))
 }
 
 /// How many bytes a frame may hold.
@@ -34,6 +42,15 @@ pub enum Expected {
     AtMost(u64),
 }
 
+impl fmt::Display for Expected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(bytes) => write!(formatter, "{bytes}"),
+            Self::AtMost(bytes) => write!(formatter, "at most {bytes}"),
+        }
+    }
+}
+
 impl Expected {
     fn admits(self, size: u64) -> bool {
         match self {
@@ -42,29 +59,6 @@ impl Expected {
         }
     }
 }
-
-impl fmt::Display for CompressionError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Zstd(source) => write!(formatter, "cannot run zstd on it: {source}"),
-            Self::NotAFrame => formatter.write_str("cannot decompress it: it is no complete zstd frame"),
-            Self::Trailing => formatter.write_str("cannot decompress it: bytes follow the zstd frame"),
-            Self::ContentSize { found, expected } => {
-                formatter.write_str("cannot decompress it: the zstd frame ")?;
-                match found {
-                    Some(found) => write!(formatter, "holds {found} bytes, ")?,
-                    None => formatter.write_str("does not say what it holds, ")?,
-                }
-                match expected {
-                    Expected::Exactly(bytes) => write!(formatter, "expected {bytes}"),
-                    Expected::AtMost(bytes) => write!(formatter, "expected at most {bytes}"),
-                }
-            }
-        }
-    }
-}
-
-impl std::error::Error for CompressionError {}
 
 /// One zstd frame of `content`. The same content and level give the same bytes on every machine: a context of its own, one thread, every
 /// parameter by level. The frame says its content size (readers need it) and ends with zstd's checksum: sidle doesn't need that, but it lets

@@ -2,7 +2,6 @@
 
 use crate::version::LibcVersion;
 use goblin::elf::{Elf, header};
-use std::fmt;
 
 /// What one binary needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,24 +19,15 @@ pub struct Needs {
 }
 
 /// Why a binary can't be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ElfError {
-    /// It begins like an ELF file, and isn't one; the reader's words.
+    /// The file begins like an ELF file and is damaged; the reader's words.
+    #[error("cannot read it as an ELF file: {0}")]
     Malformed(String),
     /// An architecture that sidle has no name for.
+    #[error("cannot name its architecture: ELF machine {0}")]
     Machine(u16),
 }
-
-impl fmt::Display for ElfError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(reason) => write!(formatter, "cannot read it as an ELF file: {reason}"),
-            Self::Machine(machine) => write!(formatter, "cannot name its architecture: ELF machine {machine}"),
-        }
-    }
-}
-
-impl std::error::Error for ElfError {}
 
 /// The first bytes of every ELF file.
 pub const MAGIC: &[u8] = b"\x7fELF";

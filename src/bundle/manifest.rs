@@ -22,7 +22,6 @@ use crate::version::{LibcVersion, Platform, Release, Version};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::Path;
 
 /// The schema that this sidle writes and reads.
@@ -206,19 +205,25 @@ pub enum EntryKind {
 }
 
 /// Why a manifest can't be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// It is larger than any manifest may be.
+    #[error("cannot read the manifest: it has more than {MANIFEST_MAXIMUM_BYTES} bytes")]
     TooLarge,
     /// It can't be decompressed.
+    #[error("cannot read the manifest: {0}")]
     Compression(CompressionError),
     /// It can't be compressed or written as JSON.
+    #[error("cannot write the manifest: {0}")]
     Write(String),
-    /// It is no JSON, or not of this shape.
+    /// Not JSON, or not of this shape.
+    #[error("cannot read the manifest: {0}")]
     Json(serde_json::Error),
-    /// It is of a schema that this sidle doesn't know.
+    /// A schema that this sidle doesn't know.
+    #[error("cannot read the manifest: it has schema {0}, this sidle reads {SCHEMA}")]
     Schema(u32),
-    /// It describes what no host may unpack.
+    /// It describes a tree that no host may unpack.
+    #[error("cannot accept the manifest: {0}")]
     Unsafe(Problems),
 }
 
@@ -241,25 +246,6 @@ impl ManifestError {
         }
     }
 }
-
-impl fmt::Display for ManifestError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge => {
-                write!(formatter, "cannot read the manifest: it has more than {MANIFEST_MAXIMUM_BYTES} bytes")
-            }
-            Self::Compression(error) => write!(formatter, "cannot read the manifest: {error}"),
-            Self::Write(reason) => write!(formatter, "cannot write the manifest: {reason}"),
-            Self::Json(error) => write!(formatter, "cannot read the manifest: {error}"),
-            Self::Schema(found) => {
-                write!(formatter, "cannot read the manifest: it has schema {found}, this sidle reads {SCHEMA}")
-            }
-            Self::Unsafe(problems) => write!(formatter, "cannot accept the manifest: {problems}"),
-        }
-    }
-}
-
-impl std::error::Error for ManifestError {}
 
 /// The compressed form of a manifest's text.
 pub fn compress(text: &[u8]) -> Result<Vec<u8>, ManifestError> {

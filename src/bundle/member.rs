@@ -78,19 +78,12 @@ pub enum MemberName {
 }
 
 /// A name that no member of a bundle has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot use {name:?}: no member of a bundle has this name")]
 pub struct UnknownMember {
     /// The name.
     pub name: String,
 }
-
-impl fmt::Display for UnknownMember {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "cannot use {:?}: no member of a bundle has this name", self.name)
-    }
-}
-
-impl std::error::Error for UnknownMember {}
 
 const HINT: &str = "sidle-bundle";
 const CHECKSUMS: &str = "SHA256SUMS";

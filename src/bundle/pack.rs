@@ -15,8 +15,6 @@ use crate::failure::Class;
 use crate::os::{OsError, dir::Dir};
 use crate::version::{Release, Version};
 use std::collections::{BTreeSet, HashMap};
-use std::error::Error;
-use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
@@ -64,22 +62,23 @@ pub struct Packed {
 }
 
 /// Why a tree can't be packed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum PackError {
     /// The system refused.
-    Os(OsError),
+    #[error(transparent)]
+    Os(#[from] OsError),
     /// The tree or recipe holds what no host would accept.
-    Unsafe {
-        /// The tree.
-        tree: PathBuf,
-        /// Everything that is wrong with it.
-        problems: Problems,
-    },
+    #[error("cannot pack {tree}: {problems}")]
+    Unsafe { tree: PathBuf, problems: Problems },
     /// A file was written to while it was packed.
+    #[error("cannot pack {}: it was changed while it was packed", .0.display())]
     Changed(PathBuf),
     /// zstd refused.
+    #[error(transparent)]
     Compression(CompressionError),
     /// The manifest can't be written.
+    #[error(transparent)]
     Manifest(ManifestError),
 }
 
@@ -102,35 +101,6 @@ impl PackError {
             Self::Unsafe { .. } | Self::Compression(_) | Self::Manifest(_) => None,
             Self::Changed(_) => Some("pack a copy that nothing writes to".to_owned()),
         }
-    }
-}
-
-impl fmt::Display for PackError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(formatter),
-            Self::Unsafe { tree, problems } => write!(formatter, "cannot pack {}: {problems}", tree.display()),
-            Self::Changed(path) => {
-                write!(formatter, "cannot pack {}: it was changed while it was packed", path.display())
-            }
-            Self::Compression(error) => error.fmt(formatter),
-            Self::Manifest(error) => error.fmt(formatter),
-        }
-    }
-}
-
-impl Error for PackError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Os(error) => error.source(),
-            Self::Unsafe { .. } | Self::Changed(_) | Self::Compression(_) | Self::Manifest(_) => None,
-        }
-    }
-}
-
-impl From<OsError> for PackError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
     }
 }
 

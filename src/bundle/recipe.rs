@@ -8,7 +8,6 @@ use crate::name::PackageName;
 use crate::version::{LibcVersion, Version};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr as _;
 
@@ -58,15 +57,19 @@ pub struct Requires {
 }
 
 /// Why a recipe can't be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
-    /// It is no TOML, or has an unknown or missing field; the reader's words, with the line.
+    /// Not TOML, or with an unknown or missing field; the reader's words, with the line.
+    #[error("cannot read the recipe: {}", .0.to_string().trim_end())]
     Toml(toml::de::Error),
-    /// It is of a schema that this sidle doesn't know.
+    /// A schema that this sidle doesn't know.
+    #[error("cannot read the recipe: it has schema {0}, this sidle reads {SCHEMA}")]
     Schema(u32),
     /// `[build]` has neither or both of `command` and `tree`, or an empty command.
+    #[error("cannot use the recipe: [build] must have a command or a tree, and only one")]
     Build,
     /// The first word of the service's command is none of the commands.
+    #[error("cannot use the recipe: its service runs {0:?}, which is none of its commands")]
     Service(String),
 }
 
@@ -87,25 +90,6 @@ impl RecipeError {
         }
     }
 }
-
-impl fmt::Display for RecipeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Toml(error) => write!(formatter, "cannot read the recipe: {}", error.to_string().trim_end()),
-            Self::Schema(found) => {
-                write!(formatter, "cannot read the recipe: it has schema {found}, this sidle reads {SCHEMA}")
-            }
-            Self::Build => {
-                formatter.write_str("cannot use the recipe: [build] must have a command or a tree, and only one")
-            }
-            Self::Service(name) => {
-                write!(formatter, "cannot use the recipe: its service runs {name:?}, which is none of its commands")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RecipeError {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

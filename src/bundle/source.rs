@@ -4,7 +4,6 @@ use super::manifest::Frame;
 use crate::digest::Digest;
 use crate::failure::Class;
 use std::error::Error;
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 
@@ -32,24 +31,14 @@ pub trait Held: Sync {
 }
 
 /// Why a source can't give a frame.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct SourceError {
     /// What kind of failure it is.
     pub class: Class,
     /// What happened, beginning "cannot".
+    #[source]
     pub error: Box<dyn Error + Send + Sync>,
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(formatter)
-    }
-}
-
-impl Error for SourceError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.error.source()
-    }
 }
 
 /// Frames from a reader of a payload and nothing else: a file of a repository.

@@ -16,8 +16,6 @@ use crate::os::thread::helper;
 use crate::os::{OsError, dir::Dir};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
-use std::error::Error;
-use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
@@ -27,34 +25,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 /// Why a payload can't be unpacked.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum UnpackError {
     /// The system refused.
-    Os(OsError),
+    #[error(transparent)]
+    Os(#[from] OsError),
     /// The source has no more frames.
+    #[error(transparent)]
     Source(SourceError),
     /// A frame's bytes are not what the manifest says; nothing of it was decompressed.
-    Frame {
-        /// Index of the frame.
-        index: usize,
-    },
+    #[error("cannot unpack frame {index} of the payload: its bytes are not what was signed")]
+    Frame { index: usize },
     /// A frame with the right digest does not hold what the manifest says.
-    Content {
-        /// Index of the frame.
-        index: usize,
-        /// What is wrong.
-        error: CompressionError,
-    },
-    /// A member's header is not the one that its entry gives.
-    Header {
-        /// The entry, or the end of the archive.
-        path: String,
-    },
+    #[error("cannot unpack frame {index} of the payload: {error}")]
+    Content { index: usize, error: CompressionError },
+    /// A member's header (or the end of the archive) is not the one that its entry gives.
+    #[error("cannot unpack {path}: the payload describes it otherwise than the manifest")]
+    Header { path: String },
     /// A file's content has another digest than its entry.
-    Digest {
-        /// The file.
-        path: String,
-    },
+    #[error("cannot unpack {path}: the payload has another content than the manifest says")]
+    Digest { path: String },
 }
 
 impl UnpackError {
@@ -72,46 +63,11 @@ impl UnpackError {
         match self {
             Self::Os(error) => error.hint(),
             Self::Source(_) => None,
-            Self::Frame { .. } => Some("the file was damaged on its way: fetch it again".to_owned()),
+            Self::Frame { .. } => Some("the file was damaged in transit: fetch it again".to_owned()),
             Self::Content { .. } | Self::Header { .. } | Self::Digest { .. } => {
                 Some("it was packed and signed in this state: ask its author".to_owned())
             }
         }
-    }
-}
-
-impl fmt::Display for UnpackError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(formatter),
-            Self::Source(error) => error.fmt(formatter),
-            Self::Frame { index } => {
-                write!(formatter, "cannot unpack frame {index} of the payload: its bytes are not what was signed")
-            }
-            Self::Content { index, error } => write!(formatter, "cannot unpack frame {index} of the payload: {error}"),
-            Self::Header { path } => {
-                write!(formatter, "cannot unpack {path}: the payload describes it otherwise than the manifest")
-            }
-            Self::Digest { path } => {
-                write!(formatter, "cannot unpack {path}: the payload has another content than the manifest says")
-            }
-        }
-    }
-}
-
-impl Error for UnpackError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Os(error) => error.source(),
-            Self::Source(error) => error.source(),
-            Self::Frame { .. } | Self::Content { .. } | Self::Header { .. } | Self::Digest { .. } => None,
-        }
-    }
-}
-
-impl From<OsError> for UnpackError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
     }
 }
 

@@ -6,7 +6,6 @@ use super::metadata::{Hashes, MetaFile, Role, Target};
 use crate::digest::Digest;
 use jiff::{SignedDuration, Timestamp as Time};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// The version of the TUF specification that is written.
 const SPEC_VERSION: &str = "1.0.31";
@@ -19,20 +18,13 @@ pub trait Signer {
     fn sign(&self, message: &[u8]) -> Result<[u8; SIGNATURE_BYTES], SignError>;
 }
 
-/// A signer could not sign.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A signer could not sign: which key, and why, beginning "cannot".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct SignError {
-    /// Which key, and what came in the way, beginning "cannot".
+    /// The message.
     pub message: String,
 }
-
-impl fmt::Display for SignError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for SignError {}
 
 /// How long each role's signature holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
