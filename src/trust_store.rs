@@ -9,9 +9,11 @@ use crate::failure::{Class, Report};
 use crate::os::dir::Dir;
 use crate::os::lock::{Attempt, Holder, LOCK, Lock, LockFile, by};
 use crate::os::{OsError, clock};
-use crate::trust::by_hand::{self, MetadataFiles, Verification};
+use crate::trust::by_hand::{self, Verification};
 use crate::trust::metadata::{self, Body, Header, Root, Signed, Snapshot, Targets};
-use crate::trust::{Authority, DelegatedFiles, Expiry, Floor, Role, TrustError, TrustedTargets, Warning, verify};
+use crate::trust::{
+    Authority, DelegatedFiles, Expiry, Floor, MetadataFiles, Role, TrustError, TrustedTargets, Warning, verify,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! What a file that waits for signatures changes, in words: what a person signs.
 
 use crate::trust::delegation::{Delegated, DelegatedRole, Scope};
-use crate::trust::metadata::{KeyRule, Root, Signed, Targets};
-use crate::trust::scheme::Key;
+use crate::trust::metadata::{Root, Signed, Targets};
+use crate::trust::scheme::{Key, KeyRule};
 use crate::trust::{KeyId, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

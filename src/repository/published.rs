@@ -5,8 +5,8 @@ use super::{METADATA, ReleaseFiles, RepositoryError};
 use crate::bundle::member::{MetadataName, ReleaseId};
 use crate::os::dir::Dir;
 use crate::trust::delegation::Delegated;
-use crate::trust::metadata::{Body, MetaFile, Role, Root, Signed, Snapshot, Targets, Timestamp};
-use crate::trust::{target, verify};
+use crate::trust::metadata::{Body, MetaFile, Root, Signed, Snapshot, Targets, Timestamp};
+use crate::trust::{Role, target, verify};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The published metadata: the roots, and the set that `timestamp.json` leads to, if anything has been published.

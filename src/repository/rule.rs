@@ -2,9 +2,9 @@
 
 use super::role::RoleName;
 use crate::trust::delegation::Delegated;
-use crate::trust::metadata::{Body, KeyRule, Root, Signed, Targets};
+use crate::trust::metadata::{Body, Root, Signed, Targets};
 use crate::trust::publish::RoleKeys;
-use crate::trust::scheme::Key;
+use crate::trust::scheme::{Key, KeyRule};
 use crate::trust::verify::valid_signatures;
 use crate::trust::{KeyId, PublicKey, Role};
 use std::collections::{BTreeMap, BTreeSet};

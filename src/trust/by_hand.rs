@@ -2,17 +2,14 @@
 //! is looked up in the newest targets the host trusts.
 
 use super::error::TrustError;
-use super::floor::{Expiry, Floor, Warning};
-use super::metadata::{Role, Root, Signed, Target};
-use super::refresh::{Answer, Refresh};
-use super::search::DelegatedFiles;
+use super::floor::{DelegatedFiles, Expiry, Floor, MetadataFiles, Warning};
+use super::metadata::{Root, Signed};
+use super::refresh::Refresh;
+use super::request::Answer;
+use super::role::Role;
 use super::trusted::TrustedTargets;
 use super::verify::{Offered, Workflow};
 use jiff::Timestamp as Time;
-use std::collections::BTreeMap;
-
-/// Metadata files by the name they have in a repository's `metadata/`: `1.root.json`, `timestamp.json`, …
-pub type MetadataFiles = BTreeMap<String, Vec<u8>>;
 
 /// What a look at carried metadata gave.
 #[derive(Debug)]
@@ -25,28 +22,6 @@ pub struct Verification {
     pub warnings: Vec<Warning>,
     /// The targets to look things up in.
     pub targets: Result<TrustedTargets, TrustError>,
-}
-
-/// What is known of a target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// Signed: these are its length and digests.
-    Listed(Target),
-    /// The bundle's own, older metadata may list it; the host's newer targets of this version don't.
-    Withdrawn {
-        /// That version.
-        version: u64,
-    },
-    /// The newest targets don't list it, and nothing older was brought that might.
-    Unlisted {
-        /// Their version.
-        version: u64,
-    },
-    /// It can't be known: the role that would list it isn't there.
-    Unknown {
-        /// Which, and why.
-        reason: String,
-    },
 }
 
 /// Verifies `files` against `floor` at the time `now`, as strict about expiry as `expiry` says.

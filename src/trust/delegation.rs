@@ -2,10 +2,10 @@
 
 use super::key::KeyId;
 use super::limits;
-use super::metadata::{KeyRule, Role, key_rule, keys};
 use super::pattern;
 use super::reader::{Fields, Reason};
-use super::scheme::Key;
+use super::role::Role;
+use super::scheme::{Key, KeyRule, key_rule, keys};
 use crate::digest::Digest;
 use std::collections::{BTreeMap, BTreeSet};
 

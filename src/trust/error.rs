@@ -1,6 +1,6 @@
 //! Why something is not trusted, and the remedy.
 
-use super::metadata::Role;
+use super::role::Role;
 use crate::failure::{Class, moment};
 use jiff::{SignedDuration, Timestamp};
 

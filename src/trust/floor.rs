@@ -1,10 +1,17 @@
 //! What verification starts from and ends with: the host's floor, how strict expiry is, and what an operator should know.
 
-use super::metadata::Role;
-use super::search::DelegatedFiles;
+use super::role::Role;
 use crate::failure::moment;
 use jiff::{SignedDuration, Timestamp as Time};
+use std::collections::BTreeMap;
 use std::fmt;
+
+/// Metadata files by the name they have in a repository's `metadata/`: `1.root.json`, `timestamp.json`, …
+pub type MetadataFiles = BTreeMap<String, Vec<u8>>;
+
+/// Delegated roles' files by role name, as received. A host may keep them, to ask for less the next time: they are verified again for each use,
+/// against the delegation that leads to them, so a wrong one costs a request and no more.
+pub type DelegatedFiles = BTreeMap<String, Vec<u8>>;
 
 /// What a host has come to trust, as bytes: the anti-rollback floor. The host's trust_store stores it; nothing else may.
 #[derive(Debug, Clone, PartialEq, Eq)]

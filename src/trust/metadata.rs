@@ -6,61 +6,12 @@ use super::error::TrustError;
 use super::key::{KeyId, from_hex, hex_bytes};
 use super::limits;
 use super::reader::{Fields, Reason};
-use super::scheme::{Key, Signature};
+use super::role::Role;
+use super::scheme::{Key, KeyRule, Signature, key_rule, keyid, keys};
 use crate::digest::Digest;
 use jiff::Timestamp as Time;
 use sha2::{Digest as _, Sha512};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-
-/// A top-level role.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// Names the keys of all top-level roles.
-    Root,
-    /// Signs what is published.
-    Targets,
-    /// Names the one set of versions that belongs together.
-    Snapshot,
-    /// Says which snapshot is the newest.
-    Timestamp,
-}
-
-impl Role {
-    /// Every top-level role.
-    pub const ALL: [Self; 4] = [Self::Root, Self::Targets, Self::Snapshot, Self::Timestamp];
-
-    /// The role's name in metadata.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Root => "root",
-            Self::Targets => "targets",
-            Self::Snapshot => "snapshot",
-            Self::Timestamp => "timestamp",
-        }
-    }
-
-    /// The name of its file where names carry no version: `root.json`.
-    pub fn file(self) -> String {
-        format!("{self}.json")
-    }
-
-    /// The largest file of this role that is read.
-    pub fn bytes_maximum(self) -> usize {
-        match self {
-            Self::Root => limits::ROOT_BYTES_MAXIMUM,
-            Self::Targets => limits::TARGETS_BYTES_MAXIMUM,
-            Self::Snapshot => limits::SNAPSHOT_BYTES_MAXIMUM,
-            Self::Timestamp => limits::TIMESTAMP_BYTES_MAXIMUM,
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
 
 /// A metadata file as received, and what it says. Not verified by being parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,15 +48,6 @@ pub struct Root {
     pub keys: BTreeMap<KeyId, Key>,
     /// Who may sign for each top-level role; all four are there.
     pub roles: BTreeMap<Role, KeyRule>,
-}
-
-/// Which keys sign for a role, and how many of them are needed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRule {
-    /// The keys that count.
-    pub keyids: BTreeSet<KeyId>,
-    /// How many distinct ones are needed; at least 1.
-    pub threshold: u64,
 }
 
 /// The timestamp role's file.
@@ -230,34 +172,6 @@ fn signatures(top: &Fields<'_>) -> Result<Vec<Signature>, Reason> {
             Ok(Signature { keyid, value: hex_bytes(fields.text("sig")?) })
         })
         .collect()
-}
-
-fn keyid(text: &str) -> Result<KeyId, Reason> {
-    KeyId::new(text).ok_or_else(|| Reason("a keyid is empty or too long".to_owned()))
-}
-
-pub(super) fn keys(fields: &Fields<'_>) -> Result<BTreeMap<KeyId, Key>, Reason> {
-    fields
-        .object("keys", limits::KEYS_MAXIMUM)?
-        .iter()
-        .map(|(id, key)| {
-            let key =
-                Key::from_json(Fields::of(key, "a key")?.members()).map_err(|reason| Reason(reason.to_owned()))?;
-            Ok((keyid(id)?, key))
-        })
-        .collect()
-}
-
-/// A threshold of 0 would let anyone sign, so it is no rule at all; a keyid named twice must not look like two.
-pub(super) fn key_rule(fields: &Fields<'_>) -> Result<KeyRule, Reason> {
-    let mut keyids = BTreeSet::new();
-    for item in fields.array("keyids", limits::KEYS_MAXIMUM)? {
-        let Json::String(text) = item else { return Err(Reason("a keyid is no string".to_owned())) };
-        if !keyids.insert(keyid(text)?) {
-            return Err(Reason(format!("{} names the keyid {text} twice", fields.name())));
-        }
-    }
-    Ok(KeyRule { keyids, threshold: fields.count("threshold", 1)? })
 }
 
 impl Body for Root {

@@ -2,7 +2,8 @@
 
 use super::canonical::{Json, Object, object};
 use super::key::{KeyId, PublicKey, SIGNATURE_BYTES, to_hex};
-use super::metadata::{Hashes, MetaFile, Role, Target};
+use super::metadata::{Hashes, MetaFile, Target};
+use super::role::Role;
 use crate::digest::Digest;
 use jiff::{SignedDuration, Timestamp as Time};
 use std::collections::BTreeMap;

@@ -1,10 +1,13 @@
-//! The keys that metadata lists, of every scheme of TUF §4.2, and their signatures. What isn't known never counts.
+//! The keys that metadata lists, of every scheme of TUF §4.2, their signatures, and how many of them a role needs. An unknown key never counts.
 
 use super::canonical::{Json, Object};
 use super::key::{KeyId, PublicKey, SIGNATURE_BYTES, from_hex, hex_bytes};
+use super::limits;
+use super::reader::{Fields, Reason};
 use pkcs8::Document;
 use pkcs8::spki::{ObjectIdentifier, SubjectPublicKeyInfoRef};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, RSA_PSS_2048_8192_SHA256, UnparsedPublicKey};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of an uncompressed point on P-256.
 const POINT_BYTES: usize = 65;
@@ -107,4 +110,41 @@ pub struct Signature {
     pub keyid: KeyId,
     /// The raw signature; None when it isn't hexadecimal, or longer than any: it never counts.
     pub value: Option<Vec<u8>>,
+}
+
+/// Which keys sign for a role, and how many of them are needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRule {
+    /// The keys that count.
+    pub keyids: BTreeSet<KeyId>,
+    /// How many distinct ones are needed; at least 1.
+    pub threshold: u64,
+}
+
+pub(super) fn keyid(text: &str) -> Result<KeyId, Reason> {
+    KeyId::new(text).ok_or_else(|| Reason("a keyid is empty or too long".to_owned()))
+}
+
+pub(super) fn keys(fields: &Fields<'_>) -> Result<BTreeMap<KeyId, Key>, Reason> {
+    fields
+        .object("keys", limits::KEYS_MAXIMUM)?
+        .iter()
+        .map(|(id, key)| {
+            let key =
+                Key::from_json(Fields::of(key, "a key")?.members()).map_err(|reason| Reason(reason.to_owned()))?;
+            Ok((keyid(id)?, key))
+        })
+        .collect()
+}
+
+/// A threshold of 0 would let anyone sign, so it is no rule at all; a keyid named twice must not look like two.
+pub(super) fn key_rule(fields: &Fields<'_>) -> Result<KeyRule, Reason> {
+    let mut keyids = BTreeSet::new();
+    for item in fields.array("keyids", limits::KEYS_MAXIMUM)? {
+        let Json::String(text) = item else { return Err(Reason("a keyid is no string".to_owned())) };
+        if !keyids.insert(keyid(text)?) {
+            return Err(Reason(format!("{} names the keyid {text} twice", fields.name())));
+        }
+    }
+    Ok(KeyRule { keyids, threshold: fields.count("threshold", 1)? })
 }

@@ -1,17 +1,46 @@
 //! The newest targets that a host trusts, and what they say of a target: the top-level role's, and those of the roles that it delegates to.
 
-use super::by_hand::{MetadataFiles, Verdict};
 use super::delegation::Delegated;
 use super::error::TrustError;
-use super::floor::{Floor, Warning};
+use super::floor::{DelegatedFiles, Floor, MetadataFiles, Warning};
 use super::key::{KeyId, PublicKey};
-use super::metadata::{KeyRule, Role, Signed, Target, Targets};
+use super::metadata::{Signed, Target, Targets};
 use super::minisign;
-use super::scheme::Key;
-use super::search::{DelegatedFiles, Listed, Search};
+use super::role::Role;
+use super::scheme::{Key, KeyRule};
+use super::search::{Goal, Listed, Search};
 use super::verify::{Delegation, Workflow};
 use crate::digest::Digest;
+use crate::failure::Report;
 use std::collections::BTreeMap;
+
+/// What is known of a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Signed: these are its length and digests.
+    Listed(Target),
+    /// The bundle's own, older metadata may list it; the host's newer targets of this version don't.
+    Withdrawn {
+        /// That version.
+        version: u64,
+    },
+    /// The newest targets don't list it, and nothing older was brought that might.
+    Unlisted {
+        /// Their version.
+        version: u64,
+    },
+    /// It can't be known: the role that would list it isn't there.
+    Unknown {
+        /// Which, and why.
+        reason: String,
+    },
+}
+
+/// Judges metadata against what the host trusts. The host's trust store is the only authority; the store knows only this trait.
+pub trait Authority {
+    /// Adopts what is newer and valid, whatever comes of the rest, and gives the targets to look things up in.
+    fn judge(&self, files: &MetadataFiles) -> Result<(TrustedTargets, Vec<Warning>), Report>;
+}
 
 /// The newest targets that a host trusts. Only the workflow makes one.
 #[derive(Debug, Clone)]
@@ -90,7 +119,7 @@ impl TrustedTargets {
     /// Who lists the target. `Missing` where it isn't here what a role that may list it says.
     fn search(&self, name: &str) -> Result<Option<Listed>, TrustError> {
         let mut files = self.files.clone();
-        let search = Search::start(&self.workflow, name, &mut files)?;
+        let search = Search::start(&self.workflow, Goal::Target(name.to_owned()), &mut files)?;
         match search.request() {
             Some(request) => Err(TrustError::Missing { file: request.file, named_by: Role::Snapshot }),
             None => Ok(search.listed().cloned()),

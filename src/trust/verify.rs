@@ -2,11 +2,11 @@
 //! `refresh` asks for the files in this order and is given their bytes; every check is here.
 
 use super::error::TrustError;
-use super::floor::{Expiry, Floor, Warning};
+use super::floor::{DelegatedFiles, Expiry, Floor, Warning};
 use super::key::KeyId;
-use super::metadata::{Body, Header, KeyRule, MetaFile, Role, Root, Signed, Snapshot, Targets, Timestamp};
-use super::scheme::Key;
-use super::search::DelegatedFiles;
+use super::metadata::{Body, Header, MetaFile, Root, Signed, Snapshot, Targets, Timestamp};
+use super::role::Role;
+use super::scheme::{Key, KeyRule};
 use jiff::Timestamp as Time;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
