@@ -276,12 +276,12 @@ pub struct Judge<'a> {
     /// How late metadata may be.
     pub expiry: Expiry,
     /// What becomes of newer valid metadata.
-    pub adoption: Adoption,
+    pub persist: Persist,
 }
 
 /// What becomes of newer valid metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Adoption {
+pub enum Persist {
     /// This host trusts it from now on, whatever comes of the rest.
     Store,
     /// It is judged and forgotten: for looking only.
@@ -291,9 +291,9 @@ pub enum Adoption {
 impl Judge<'_> {
     /// Judges `files`, adopting as told.
     pub fn verification(&self, files: &MetadataFiles) -> Result<Verification, TrustStoreError> {
-        match self.adoption {
-            Adoption::Store => self.trust_store.verify(files, self.now, self.expiry),
-            Adoption::Forget => Ok(by_hand::verify(&self.trust_store.load()?.floor, files, self.now, self.expiry)),
+        match self.persist {
+            Persist::Store => self.trust_store.verify(files, self.now, self.expiry),
+            Persist::Forget => Ok(by_hand::verify(&self.trust_store.load()?.floor, files, self.now, self.expiry)),
         }
     }
 }

@@ -2,26 +2,27 @@
 //! stay inside, its sums agree, its frames tile the payload.
 
 use super::compression::{self, CompressionError, Expected};
-use super::frames::{self, Group, Shape};
-use super::judge;
+use super::frames::{self, BadCut, Group, Shape};
 use super::limits::{
-    BLOCK_BYTES, ENTRIES_MAXIMUM, FRAMES_MAXIMUM, GENERATIONS_MAXIMUM, LIST_MAXIMUM, MANIFEST_COMPRESSED_MAXIMUM_BYTES,
+    BLOCK_BYTES, FRAMES_MAXIMUM, GENERATIONS_MAXIMUM, LIST_MAXIMUM, MANIFEST_COMPRESSED_MAXIMUM_BYTES,
     MANIFEST_MAXIMUM_BYTES,
 };
 use super::member::ReleaseId;
 use super::path::BundlePath;
 use super::problems::Problems;
 use super::ustar;
+use super::wire;
 pub use super::wire::Reserved;
-use super::wire::{self, RawEntry};
 use crate::agent::AgentKind;
 use crate::digest::Digest;
 use crate::failure::Class;
 use crate::name::PackageName;
 use crate::version::{LibcVersion, Platform, Release, Version};
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeSeq as _;
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 /// The schema that this sidle writes and reads.
@@ -31,9 +32,31 @@ pub const SCHEMA: u32 = 1;
 const MANIFEST_LEVEL: i32 = 15;
 
 /// What a release is made of. Its JSON is compact and its fields have this order; fields that a reader doesn't know are ignored.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Manifest {
+    /// Everything but the entries.
+    #[serde(flatten)]
+    pub head: Head,
+    /// Directories by path, files by generation and path, links by path: the order of the payload's members.
+    pub entries: Vec<Entry>,
+}
+
+impl Deref for Manifest {
+    type Target = Head;
+    fn deref(&self) -> &Head {
+        &self.head
+    }
+}
+
+impl DerefMut for Manifest {
+    fn deref_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+}
+
+/// A manifest without its entries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(bound(deserialize = "E: Deserialize<'de>"))]
-pub struct Manifest<E = Entry> {
+pub struct Head {
     /// Version of the format.
     pub schema: u32,
     /// The package.
@@ -79,9 +102,6 @@ pub struct Manifest<E = Entry> {
     /// The frames, in the order in which they tile the payload.
     #[serde(deserialize_with = "wire::list::<_, _, FRAMES_MAXIMUM>")]
     pub frames: Vec<Frame>,
-    /// Directories by path, files by generation and path, links by path: the order of the payload's members.
-    #[serde(deserialize_with = "wire::list::<_, _, ENTRIES_MAXIMUM>")]
-    pub entries: Vec<E>,
 }
 
 /// What a release needs of a host.
@@ -273,37 +293,6 @@ pub fn apply(old: &[u8], patch: &[u8]) -> Result<Vec<u8>, ManifestError> {
 }
 
 impl Manifest {
-    /// Reads and judges a manifest's text; an error names everything that is wrong with it.
-    pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
-        if text.len() as u64 > MANIFEST_MAXIMUM_BYTES {
-            return Err(ManifestError::TooLarge);
-        }
-        judge::judge(Self::read(text)?).map_err(ManifestError::Unsafe)
-    }
-
-    /// Decompresses, reads and judges a manifest. Its digest must have been compared before. Its text is gone before it is judged.
-    pub fn decompressed(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let raw = Self::read(&decompress(bytes)?)?;
-        judge::judge(raw).map_err(ManifestError::Unsafe)
-    }
-
-    fn read(text: &[u8]) -> Result<Manifest<RawEntry>, ManifestError> {
-        #[derive(Deserialize)]
-        struct Only {
-            schema: u32,
-        }
-        let parsed: Result<Manifest<RawEntry>, _> = serde_json::from_slice(text);
-        match (parsed, serde_json::from_slice::<Only>) {
-            (Ok(raw), _) if raw.schema == SCHEMA => Ok(raw),
-            (Ok(raw), _) => Err(ManifestError::Schema(raw.schema)),
-            // A later schema may have another shape altogether: then its number is the better message.
-            (Err(error), only) => match only(text) {
-                Ok(Only { schema }) if schema != SCHEMA => Err(ManifestError::Schema(schema)),
-                _ => Err(ManifestError::Json(error)),
-            },
-        }
-    }
-
     /// The manifest's text: compact JSON, the same bytes for the same manifest.
     pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
         serde_json::to_vec(self).map_err(|error| ManifestError::Write(error.to_string()))
@@ -321,14 +310,17 @@ impl Manifest {
 
     /// What each frame of the payload holds.
     pub fn layout(&self) -> Vec<frames::Holds> {
-        let shapes: Vec<Shape> = self.entries.iter().map(|entry| self.shape(entry)).collect();
-        let lengths: Vec<u64> = self.frames.iter().map(|frame| frame.content_length).collect();
-        frames::layout(&shapes, &lengths).expect("a manifest that exists has been judged, its cut included")
+        self.cut().expect("a manifest that exists has been judged, its cut included")
     }
 
-    fn shape(&self, entry: &Entry) -> Shape {
-        // The layout asks for lengths alone.
-        Shape::of(&entry.member(self.source_date_epoch), Group::Directories)
+    /// The same, of a manifest that is still to be judged.
+    pub(super) fn cut(&self) -> Result<Vec<frames::Holds>, BadCut> {
+        let mtime = self.source_date_epoch;
+        // The layout depends on lengths alone, so one group serves.
+        let shape = |entry: &Entry| Shape::of(&entry.member(mtime), Group::Directories);
+        let shapes: Vec<Shape> = self.entries.iter().map(shape).collect();
+        let lengths: Vec<u64> = self.frames.iter().map(|frame| frame.content_length).collect();
+        frames::layout(&shapes, &lengths)
     }
 }
 
@@ -349,6 +341,31 @@ impl Entry {
             EntryKind::File { size, .. } => size,
             EntryKind::Directory { .. } | EntryKind::Link { .. } => 0,
         }
+    }
+}
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut elements = serializer.serialize_seq(None)?;
+        elements.serialize_element(&self.path)?;
+        match &self.kind {
+            EntryKind::Directory { mode } => {
+                elements.serialize_element("d")?;
+                elements.serialize_element(mode)?;
+            }
+            EntryKind::File { mode, size, sha256, frame } => {
+                elements.serialize_element("f")?;
+                elements.serialize_element(mode)?;
+                elements.serialize_element(size)?;
+                elements.serialize_element(sha256)?;
+                elements.serialize_element(frame)?;
+            }
+            EntryKind::Link { target } => {
+                elements.serialize_element("l")?;
+                elements.serialize_element(target)?;
+            }
+        }
+        elements.end()
     }
 }
 

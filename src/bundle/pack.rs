@@ -1,24 +1,22 @@
 //! Packs a tree: the same tree, recipe, previous releases and time give the same payload and manifest, byte for byte, on every machine.
 
-use super::compression::{self, CompressionError};
+use super::compression;
 use super::frames::{self, Group, Holds, Planned, Shape};
 use super::handles::Handles;
 use super::limits::GENERATIONS_MAXIMUM;
-use super::manifest::{self, Entry, EntryKind, Frame, Manifest, ManifestError, Payload, Space};
+use super::manifest::{self, Entry, EntryKind, Frame, Head, Manifest, ManifestError, Payload, Space};
 use super::parallel;
-use super::problems::Problems;
 use super::recipe::Recipe;
+pub use super::survey::PackError;
 use super::survey::{self, Stamp, Survey};
 use super::ustar;
 use crate::digest::{Digest, Hasher};
-use crate::failure::Class;
 use crate::os::{OsError, dir::Dir};
 use crate::version::{Release, Version};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
 
 /// Name of the payload in the output directory.
 pub const PAYLOAD_NAME: &str = "payload.tar.zst";
@@ -59,49 +57,6 @@ pub struct Packed {
     pub manifest: Manifest,
     /// The compressed manifest: the bytes of `manifest.json.zst`.
     pub manifest_bytes: Vec<u8>,
-}
-
-/// Why a tree can't be packed.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields' names say what they hold")]
-pub enum PackError {
-    /// The system refused.
-    #[error(transparent)]
-    Os(#[from] OsError),
-    /// The tree or recipe holds what no host would accept.
-    #[error("cannot pack {tree}: {problems}")]
-    Unsafe { tree: PathBuf, problems: Problems },
-    /// A file was written to while it was packed.
-    #[error("cannot pack {}: it was changed while it was packed", .0.display())]
-    Changed(PathBuf),
-    /// zstd refused.
-    #[error(transparent)]
-    Compression(CompressionError),
-    /// The manifest can't be written.
-    #[error(transparent)]
-    Manifest(ManifestError),
-}
-
-impl PackError {
-    /// What kind of failure this is.
-    pub fn class(&self) -> Class {
-        match self {
-            Self::Os(error) => error.class(),
-            Self::Unsafe { .. } | Self::Changed(_) | Self::Compression(_) | Self::Manifest(_) => Class::Failed,
-        }
-    }
-
-    /// What the author can do about it.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Os(error) => error.hint(),
-            Self::Unsafe { problems, .. } if problems.listed().iter().any(|problem| problem.contains("its mode")) => {
-                Some("bundles hold modes within 0755: try `chmod -R u+rwX,go-w,-s` on a copy of the tree".to_owned())
-            }
-            Self::Unsafe { .. } | Self::Compression(_) | Self::Manifest(_) => None,
-            Self::Changed(_) => Some("pack a copy that nothing writes to".to_owned()),
-        }
-    }
 }
 
 /// Packs a tree into `output`. A failure leaves no payload there.
@@ -320,7 +275,7 @@ fn pad(size: u64, content: &mut Vec<u8>) {
 /// The manifest of what was written. It is read back and judged: what no host would accept never leaves the author.
 fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Frame>) -> Result<Packed, PackError> {
     let recipe = input.recipe;
-    let manifest = Manifest {
+    let head = Head {
         schema: manifest::SCHEMA,
         package: recipe.package.clone(),
         version: input.version.clone(),
@@ -340,9 +295,8 @@ fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Fra
         payload,
         generations: plan.generations,
         frames,
-        entries: plan.entries,
     };
-    let text = manifest.to_json().map_err(PackError::Manifest)?;
+    let text = Manifest { head, entries: plan.entries }.to_json().map_err(PackError::Manifest)?;
     let manifest = Manifest::parse(&text).map_err(|error| match error {
         ManifestError::Unsafe(problems) => PackError::Unsafe { tree: input.tree.path().to_owned(), problems },
         error => PackError::Manifest(error),

@@ -1,14 +1,15 @@
 //! Looks at a tree that is to be packed: what it holds, what it needs of a host, and everything that stands against packing it.
 
+use super::compression::CompressionError;
 use super::elf::{self, Needs};
 use super::handles::Handles;
 use super::judge;
-use super::manifest::{Entry, EntryKind};
-use super::pack::PackError;
+use super::manifest::{Entry, EntryKind, ManifestError};
 use super::parallel;
 use super::path::BundlePath;
 use super::problems::Problems;
 use crate::digest::Hasher;
+use crate::failure::Class;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::walk::{Walked, walk};
 use crate::os::{OsError, file};
@@ -18,6 +19,50 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+/// Why a tree can't be packed.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
+pub enum PackError {
+    /// The system refused.
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// The tree or recipe holds what no host would accept.
+    #[error("cannot pack {tree}: {problems}")]
+    Unsafe { tree: PathBuf, problems: Problems },
+    /// A file was written to while it was packed.
+    #[error("cannot pack {}: it was changed while it was packed", .0.display())]
+    Changed(PathBuf),
+    /// zstd refused.
+    #[error(transparent)]
+    Compression(CompressionError),
+    /// The manifest can't be written.
+    #[error(transparent)]
+    Manifest(ManifestError),
+}
+
+impl PackError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Os(error) => error.class(),
+            Self::Unsafe { .. } | Self::Changed(_) | Self::Compression(_) | Self::Manifest(_) => Class::Failed,
+        }
+    }
+
+    /// What the author can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Os(error) => error.hint(),
+            Self::Unsafe { problems, .. } if problems.listed().iter().any(|problem| problem.contains("its mode")) => {
+                Some("bundles hold modes within 0755: try `chmod -R u+rwX,go-w,-s` on a copy of the tree".to_owned())
+            }
+            Self::Unsafe { .. } | Self::Compression(_) | Self::Manifest(_) => None,
+            Self::Changed(_) => Some("pack a copy that nothing writes to".to_owned()),
+        }
+    }
+}
 
 /// What a tree holds and needs.
 pub struct Survey {

@@ -1,10 +1,9 @@
-//! How a manifest's entries are written in JSON: small arrays, as there are 15,000 of them. What they say is judged later, all of it at once.
+//! How a manifest is read from JSON: lists and maps within limits, and entries as small arrays, as there are 15,000 of them. `judge` checks
+//! their content, all of it at once.
 
 use super::limits::LIST_MAXIMUM;
-use super::manifest::{Entry, EntryKind};
 use crate::digest::Digest;
 use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -62,31 +61,6 @@ impl<'de> Visitor<'de> for EntryVisitor {
             }
         };
         Ok(RawEntry { path, kind })
-    }
-}
-
-impl Serialize for Entry {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut elements = serializer.serialize_seq(None)?;
-        elements.serialize_element(&self.path)?;
-        match &self.kind {
-            EntryKind::Directory { mode } => {
-                elements.serialize_element("d")?;
-                elements.serialize_element(mode)?;
-            }
-            EntryKind::File { mode, size, sha256, frame } => {
-                elements.serialize_element("f")?;
-                elements.serialize_element(mode)?;
-                elements.serialize_element(size)?;
-                elements.serialize_element(sha256)?;
-                elements.serialize_element(frame)?;
-            }
-            EntryKind::Link { target } => {
-                elements.serialize_element("l")?;
-                elements.serialize_element(target)?;
-            }
-        }
-        elements.end()
     }
 }
 

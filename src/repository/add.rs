@@ -1,12 +1,13 @@
 //! Takes a packed release into a repository: copied, compared with its manifest, staged.
 
-use super::{DIRECTORY_MODE, FILE_MODE, FileInfo, ReleaseFiles, Repository, RepositoryError, TARGETS};
+use super::{DIRECTORY_MODE, FILE_MODE, FileInfo, ManifestPatch, ReleaseFiles, Repository, RepositoryError, TARGETS};
 use crate::bundle::manifest::{self, Manifest};
 use crate::bundle::member::ReleaseId;
 use crate::crash_point;
 use crate::digest::{Digest, Hasher};
 use crate::os::OsError;
 use crate::os::dir::Dir;
+use crate::trust::target;
 use std::io::{self, Read, Write};
 
 /// The one name under which a payload is copied; leftovers of a crash are replaced by the next `add`.
@@ -52,6 +53,25 @@ impl Repository {
         self.state.releases.insert(id.clone(), ReleaseFiles { patch, ..files });
         self.state.store(&self.directory)?;
         Ok(Added::Staged(id))
+    }
+
+    /// Writes the patch that makes `text`, the manifest of `id`, out of the newest older release's for the same platform: most hosts have that
+    /// one. None: there is no older release, or the patch would not save enough for a second request.
+    fn patch(&self, id: &ReleaseId, text: &[u8], directory: &Dir) -> Result<Option<ManifestPatch>, RepositoryError> {
+        let same = |other: &&ReleaseId| other.package == id.package && other.platform == id.platform;
+        let older = self.state.releases.keys().filter(same).filter(|other| other.release < id.release);
+        let Some(older) = older.max_by_key(|other| &other.release) else { return Ok(None) };
+        let bytes = self.manifest(older)?;
+        let patch = manifest::patch(&manifest::decompress(&bytes)?, text)?;
+        if patch.len() > bytes.len() / 2 {
+            return Ok(None);
+        }
+        let file = FileInfo { length: patch.len() as u64, sha256: Digest::of(&patch) };
+        let from = Digest::of(&bytes);
+        let name = target::manifest_patch(id, &from);
+        let name = name.rsplit_once('/').map_or(name.as_str(), |(_, name)| name);
+        directory.write_atomic(format!("{}.{name}", file.sha256), &patch, FILE_MODE)?;
+        Ok(Some(ManifestPatch { from, file }))
     }
 }
 

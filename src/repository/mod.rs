@@ -15,12 +15,10 @@ mod add;
 mod at_once;
 mod changes;
 mod chosen;
-mod delegate;
 mod error;
 mod export;
 mod frame_files;
 mod init;
-mod patch;
 mod pending;
 mod publish;
 mod published;
@@ -34,6 +32,7 @@ mod status;
 mod withdraw;
 
 pub use add::Added;
+pub use at_once::PackedRelease;
 pub use changes::Change;
 pub use error::RepositoryError;
 pub use publish::{Publication, PublishKeys, Renewal};
@@ -50,6 +49,7 @@ use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::lock::{Attempt, LOCK, Lock, LockFile};
+use pending::Pending;
 use published::Published;
 use state::State;
 use std::path::Path;
@@ -118,8 +118,20 @@ impl Repository {
         self.small_file(id, &files.manifest_name(), Some(files.manifest.sha256))
     }
 
+    /// The published files, and the files that wait for signatures.
+    fn load(&self) -> Result<(Published, Pending), RepositoryError> {
+        let published = Published::load(&self.directory)?;
+        let pending = Pending::load(&self.directory, &published)?;
+        Ok((published, pending))
+    }
+
     fn unknown(&self, id: &ReleaseId) -> RepositoryError {
         RepositoryError::Unknown { path: self.path().to_owned(), id: id.to_string() }
+    }
+
+    fn remove_release(&self, id: &ReleaseId) -> Result<(), RepositoryError> {
+        let release = Path::new(TARGETS).join(id.package.as_str()).join(id.release.to_string());
+        Ok(self.directory.beneath(&release)?.remove_tree(id.platform.to_string())?)
     }
 
     fn release_directory(&self, id: &ReleaseId) -> Result<Dir, RepositoryError> {

@@ -73,8 +73,7 @@ impl Repository {
         lifetimes: &Lifetimes,
         now: Timestamp,
     ) -> Result<Publication, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let mut pending = Pending::load(&self.directory, &published)?;
+        let (published, mut pending) = self.load()?;
         let was_waiting = pending != Pending::default();
         self.may_sign(&published, &pending, people)?;
         let discarded = self.draft(&published, &mut pending, lifetimes, now)?;

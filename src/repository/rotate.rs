@@ -1,10 +1,11 @@
-//! The next root: keys in, keys out, another threshold. It waits for the signatures of the old root's keys and of its own.
+//! Changes who signs: the keys and thresholds of the roles, and the roles that are delegated to. A next root waits for the signatures of the
+//! old root's keys and of its own.
 
 use super::init::check_keys;
-use super::pending::{Draft, Pending};
-use super::published::Published;
+use super::pending::Draft;
 use super::role::{RoleName, SignedRole};
 use super::stage::Discarded;
+use super::state::Delegation;
 use super::{Repository, RepositoryError};
 use crate::trust::metadata::{Root, Signed};
 use crate::trust::publish::{Edition, Lifetimes, RoleKeys, root};
@@ -75,8 +76,7 @@ impl Repository {
         lifetimes: &Lifetimes,
         now: Timestamp,
     ) -> Result<Vec<Discarded>, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let mut pending = Pending::load(&self.directory, &published)?;
+        let (published, mut pending) = self.load()?;
         let base = pending.root.as_ref().map(|draft| &draft.file).or(published.root.as_ref());
         let base = base.ok_or_else(|| RepositoryError::NoRepository { path: self.path().to_owned() })?;
         let mut roles = BTreeMap::new();
@@ -99,6 +99,32 @@ impl Repository {
         }
         pending.store(&self.directory)?;
         Ok(discarded)
+    }
+
+    /// Lets a role sign for the targets that its patterns cover, from the next publish on; a role of this name is changed. Releases that fit
+    /// move into it.
+    pub fn delegate(&mut self, delegation: Delegation) -> Result<(), RepositoryError> {
+        check_keys(delegation.name.as_str(), &delegation.keys)?;
+        if delegation.paths.is_empty() {
+            return Err(RepositoryError::NoPaths { role: delegation.name.to_string() });
+        }
+        match self.state.delegations.iter_mut().find(|one| one.name == delegation.name) {
+            Some(there) => *there = delegation,
+            None => self.state.delegations.push(delegation),
+        }
+        self.state.store(&self.directory)
+    }
+
+    /// No longer lets a role sign, from the next publish on. Its releases move back to who is next.
+    pub fn undelegate(&mut self, name: &RoleName) -> Result<(), RepositoryError> {
+        let place = self.state.delegations.iter().position(|one| one.name == *name);
+        self.state.delegations.remove(place.ok_or_else(|| RepositoryError::NoRole { role: name.to_string() })?);
+        self.state.store(&self.directory)
+    }
+
+    /// Who else signs, in order of precedence.
+    pub fn delegations(&self) -> &[Delegation] {
+        &self.state.delegations
     }
 }
 

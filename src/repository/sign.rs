@@ -24,8 +24,7 @@ pub struct SignedNow {
 impl Repository {
     /// Signs every waiting file for which the key counts and that it has not signed. A key that counts for none of them is refused.
     pub fn sign(&mut self, signer: &dyn Signer) -> Result<SignedNow, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let mut pending = Pending::load(&self.directory, &published)?;
+        let (published, mut pending) = self.load()?;
         if pending.root.is_none() && pending.targets.is_empty() {
             return Err(RepositoryError::NothingWaits { path: self.path().to_owned() });
         }

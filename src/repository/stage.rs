@@ -61,8 +61,7 @@ pub struct Discarded {
 impl Repository {
     /// Writes what is to be signed next into `author/pending/`. What is there already and still right stays, with its signatures.
     pub fn stage(&mut self, lifetimes: &Lifetimes, now: Timestamp) -> Result<Vec<Discarded>, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let mut pending = Pending::load(&self.directory, &published)?;
+        let (published, mut pending) = self.load()?;
         let discarded = self.draft(&published, &mut pending, lifetimes, now)?;
         pending.store(&self.directory)?;
         Ok(discarded)
@@ -70,8 +69,7 @@ impl Repository {
 
     /// What waits for signatures, root first.
     pub fn waiting(&self) -> Result<Vec<Waiting>, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let pending = Pending::load(&self.directory, &published)?;
+        let (published, pending) = self.load()?;
         Ok(self.waiting_in(&published, &pending))
     }
 

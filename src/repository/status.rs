@@ -1,6 +1,5 @@
 //! How a repository stands: what is published until when, what is staged, what waits for whom.
 
-use super::pending::Pending;
 use super::published::Published;
 use super::role::SignedRole;
 use super::stage::Waiting;
@@ -44,8 +43,7 @@ pub struct PublishedFile {
 impl Repository {
     /// How the repository stands. Changes nothing.
     pub fn status(&self) -> Result<Status, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let pending = Pending::load(&self.directory, &published)?;
+        let (published, pending) = self.load()?;
         let waiting = self.waiting_in(&published, &pending);
         let withdrawn = self.state.withdrawn.iter().filter(|(id, _)| self.is_withdrawn(id));
         let is_told = |id: &ReleaseId, one: &Withdrawn| !published.lists(id, &one.files);

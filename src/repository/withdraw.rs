@@ -2,10 +2,9 @@
 
 use super::published::Published;
 use super::state::Withdrawn;
-use super::{Repository, RepositoryError, TARGETS};
+use super::{Repository, RepositoryError};
 use crate::bundle::member::ReleaseId;
 use jiff::Timestamp;
-use std::path::Path;
 
 /// What happens to the files of a withdrawn release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +43,7 @@ impl Repository {
             if self.state.withdrawn.get(id).is_some_and(|one| published.lists(id, &one.files)) {
                 continue;
             }
-            let release = Path::new(TARGETS).join(id.package.as_str()).join(id.release.to_string());
-            self.directory.beneath(&release)?.remove_tree(id.platform.to_string())?;
+            self.remove_release(id)?;
             deleted.push(id.clone());
         }
         Ok(deleted)

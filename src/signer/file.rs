@@ -1,14 +1,16 @@
-//! Private keys in files: PKCS#8 PEM, plain or encrypted, as OpenSSL reads and writes them.
+//! Keys in files, as OpenSSL reads and writes them: private keys as PKCS#8 PEM, plain or encrypted; public keys as PEM.
 
 use super::SignerError;
-use super::source::KEY_FILE_BYTES_MAXIMUM;
+use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::file;
 use crate::trust::key::SIGNATURE_BYTES;
 use crate::trust::{PublicKey, SignError, Signer};
-use ed25519_dalek::pkcs8::{EncodePrivateKey, KeypairBytes};
-use ed25519_dalek::{Signer as _, SigningKey};
+use ed25519_dalek::pkcs8::{
+    DecodePublicKey as _, EncodePrivateKey, EncodePublicKey as _, KeypairBytes, PublicKeyBytes,
+};
+use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use pkcs8::der::pem::PemLabel as _;
 use pkcs8::pkcs5::{pbes2, scrypt};
 use pkcs8::{DecodePrivateKey as _, EncryptedPrivateKeyInfoRef, LineEnding, PrivateKeyInfoRef, SecretDocument};
@@ -16,6 +18,9 @@ use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+/// Largest key file read. A PEM key has some 200 bytes; more is another file.
+pub(super) const KEY_FILE_BYTES_MAXIMUM: u64 = 16 * 1024;
+const PUBLIC_PEM_LABEL: &str = "PUBLIC KEY";
 /// scrypt's cost, as a power of two: 2^14. OpenSSL refuses to spend more than 32 MiB, which 2^15 needs.
 const SCRYPT_LOG_N: u8 = 14;
 const SCRYPT_R: u32 = 8;
@@ -125,4 +130,26 @@ fn to_pem(key: &SigningKey, passphrase: Option<&[u8]>) -> pkcs8::Result<String> 
     let parameters = pbes2::Parameters::generate_scrypt_aes256cbc(cost, salt, iv)?;
     let encrypted = PrivateKeyInfoRef::try_from(plain.as_bytes())?.encrypt_with_params(parameters, passphrase)?;
     Ok(encrypted.to_pem(EncryptedPrivateKeyInfoRef::PEM_LABEL, LineEnding::LF)?.to_string())
+}
+
+/// The Ed25519 key in PEM text, as [`public_pem`] and `openssl pkey -pubout` write it; None when the text is no public key. `path` is for messages.
+pub fn public_from_pem(path: &Path, text: &str) -> Result<Option<PublicKey>, SignerError> {
+    let text = text.get(text.find("-----BEGIN").unwrap_or(0)..).unwrap_or(text);
+    if !text.starts_with("-----BEGIN PUBLIC KEY-----") {
+        return Ok(None);
+    }
+    let key = VerifyingKey::from_public_key_pem(text.trim_end()).ok();
+    let key = key.and_then(|key| PublicKey::from_bytes(key.as_bytes()));
+    key.map(Some).ok_or_else(|| SignerError::unreadable(path, "it holds no Ed25519 key"))
+}
+
+/// A public key as PEM, which `openssl pkeyutl -verify -pubin` takes.
+pub fn public_pem(key: &PublicKey) -> String {
+    let document = PublicKeyBytes(*key.as_bytes()).to_public_key_der().expect("32 bytes always encode");
+    document.to_pem(PUBLIC_PEM_LABEL, LineEnding::LF).expect("a short document always encodes")
+}
+
+/// What people compare keys by: SHA-256 of the 32 raw bytes.
+pub fn fingerprint(key: &PublicKey) -> Digest {
+    Digest::of(key.as_bytes())
 }

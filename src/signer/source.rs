@@ -1,5 +1,6 @@
 //! What the command line says of a key: a plain path or `file:PATH`, `ssh-agent:FINGERPRINT|COMMENT`, `exec:COMMAND`.
 
+use super::file::KEY_FILE_BYTES_MAXIMUM;
 use super::{AgentSigner, ExecSigner, FileSigner, SignerError, public_from_pem};
 use crate::os::file;
 use crate::trust::{PublicKey, Signer};
@@ -7,9 +8,6 @@ use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-
-/// Largest key file read. A PEM key has some 200 bytes; more is another file.
-pub(super) const KEY_FILE_BYTES_MAXIMUM: u64 = 16 * 1024;
 
 /// Where a key is.
 #[derive(Debug, Clone, PartialEq, Eq)]
