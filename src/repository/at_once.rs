@@ -1,4 +1,5 @@
-//! Adds a release and publishes it at once: what can't be published is taken back, so that nobody publishes it later by accident.
+//! Adds a release and publishes it at once. A release that can't be published is removed again, so that nobody publishes it later by
+//! accident.
 
 use super::add::Added;
 use super::pending::Pending;
@@ -21,8 +22,8 @@ pub struct PackedRelease<'a> {
 }
 
 impl Repository {
-    /// Stages a packed release, as [`Repository::add`] does, and publishes. The keys are looked at before anything is added; where publishing
-    /// fails all the same, what was added goes again.
+    /// Stages a packed release, as [`Repository::add`] does, and publishes. The keys are checked first; if publishing fails later, the
+    /// release is removed again.
     pub fn add_and_publish(
         &mut self,
         packed: PackedRelease<'_>,
@@ -49,7 +50,7 @@ impl Repository {
         }
     }
 
-    /// Undoes an `add` that was not published. `pending`: what waited for signatures before it.
+    /// Undoes an `add` that was not published; `pending` is restored.
     fn take_back(&mut self, id: &ReleaseId, pending: &Pending) -> Result<(), RepositoryError> {
         let published = Published::load(&self.directory)?;
         if self.state.releases.get(id).is_none_or(|files| published.lists(id, files)) {

@@ -115,7 +115,7 @@ impl RepositoryError {
         }
     }
 
-    /// What an author can do about it.
+    /// A remedy for the author.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Os(error) => error.hint(),

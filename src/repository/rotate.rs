@@ -1,5 +1,5 @@
-//! Changes who signs: the keys and thresholds of the roles, and the roles that are delegated to. A next root waits for the signatures of the
-//! old root's keys and of its own.
+//! Changes the keys and thresholds of roles, and the delegated roles. A next root waits for signatures by the old root's keys and by its
+//! own.
 
 use super::init::check_keys;
 use super::pending::Draft;
@@ -15,12 +15,12 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// Whose keys change.
+/// The role whose keys change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RotatedRole {
-    /// Top-level roles: one, or snapshot and timestamp together (`online`).
+    /// One top-level role, or snapshot and timestamp together (`online`).
     Top(Vec<Role>),
-    /// A delegated role: the targets role says who signs for it.
+    /// A delegated role, whose keys the targets role names.
     Delegated(RoleName),
 }
 
@@ -35,22 +35,21 @@ impl FromStr for RotatedRole {
     }
 }
 
-/// What changes.
+/// A change of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotation {
-    /// Whose keys.
+    /// The role.
     pub role: RotatedRole,
-    /// Keys that may sign from then on.
+    /// The keys to add.
     pub add: Vec<PublicKey>,
-    /// Keys that may not any more.
+    /// The keys to remove.
     pub remove: Vec<KeyId>,
-    /// How many signatures are needed from then on; None: as many as before.
+    /// The new threshold; None: as before.
     pub threshold: Option<u64>,
 }
 
 impl Repository {
-    /// Drafts the change on top of what waits already. Signatures on what waited before are void: they are for another file. Without any change
-    /// of keys the root is renewed.
+    /// Drafts the change on top of earlier drafts, whose signatures become void. Without a change of keys the root is renewed.
     pub fn rotate(
         &mut self,
         rotation: &Rotation,
@@ -93,7 +92,7 @@ impl Repository {
         if let Some(old) = pending.root.replace(draft).filter(|old| !old.signatures.is_empty()) {
             discarded.push(Discarded { file, keys: old.signatures.into_keys().collect() });
         }
-        // Targets that the new keys have to sign again wait from now on, too.
+        // Targets that need signatures by the new keys wait from now on, too.
         if published.set.is_some() || !pending.targets.is_empty() {
             discarded.extend(self.draft(&published, &mut pending, lifetimes, now)?);
         }
@@ -101,8 +100,8 @@ impl Repository {
         Ok(discarded)
     }
 
-    /// Lets a role sign for the targets that its patterns cover, from the next publish on; a role of this name is changed. Releases that fit
-    /// move into it.
+    /// Lets a role sign the targets of its patterns from the next publish on, or changes the role of this name. Fitting releases move into
+    /// it.
     pub fn delegate(&mut self, delegation: Delegation) -> Result<(), RepositoryError> {
         check_keys(delegation.name.as_str(), &delegation.keys)?;
         if delegation.paths.is_empty() {
@@ -115,20 +114,20 @@ impl Repository {
         self.state.store(&self.directory)
     }
 
-    /// No longer lets a role sign, from the next publish on. Its releases move back to who is next.
+    /// Removes a delegated role from the next publish on. Its releases move back to the next fitting role.
     pub fn undelegate(&mut self, name: &RoleName) -> Result<(), RepositoryError> {
         let place = self.state.delegations.iter().position(|one| one.name == *name);
         self.state.delegations.remove(place.ok_or_else(|| RepositoryError::NoRole { role: name.to_string() })?);
         self.state.store(&self.directory)
     }
 
-    /// Who else signs, in order of precedence.
+    /// The delegations, in order of precedence.
     pub fn delegations(&self) -> &[Delegation] {
         &self.state.delegations
     }
 }
 
-/// The keys of a role as this program can write them again.
+/// The keys of a role, if this program can write them.
 fn role_keys(base: &Signed<Root>, role: Role) -> Result<RoleKeys, RepositoryError> {
     let old = base.body.rule(role);
     let key = |keyid: &KeyId| match base.body.keys.get(keyid) {

@@ -1,4 +1,4 @@
-//! The four kinds of TUF metadata, parsed once: field by field as TUF §4 says, within limits, nothing guessed.
+//! The four kinds of TUF metadata, parsed field by field as TUF §4 says, within limits.
 
 use super::canonical::{Json, Object};
 use super::delegation::{Delegations, delegations};
@@ -13,40 +13,40 @@ use jiff::Timestamp as Time;
 use sha2::{Digest as _, Sha512};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A metadata file as received, and what it says. Not verified by being parsed.
+/// A parsed metadata file. Parsing verifies nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed<T> {
-    /// What it says.
+    /// Its content.
     pub body: T,
-    /// What every role says of itself.
+    /// The common fields.
     pub header: Header,
-    /// The signatures on it, each keyid once (TUF §4.2).
+    /// Its signatures, each keyid once (TUF §4.2).
     pub signatures: Vec<Signature>,
-    /// What the signatures cover.
+    /// The signed bytes.
     pub canonical: Vec<u8>,
-    /// The file, byte for byte: what is stored and passed on.
+    /// The file as received: stored and passed on unchanged.
     pub bytes: Vec<u8>,
 }
 
-/// What every role says of itself.
+/// The fields that every role has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Grows with every change, from 1.
     pub version: u64,
-    /// From then on it is not to be trusted.
+    /// The file is refused from then on.
     pub expires: Time,
-    /// When it was signed, where the repository is sidle's (`x-sidle-signed`, RFC 3339). TUF has no such field, and ignores ours.
+    /// The signing time, in sidle's repositories only (`x-sidle-signed`, RFC 3339); other TUF clients ignore it.
     pub signed: Option<Time>,
 }
 
 /// The root role's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
-    /// True when stored target names carry their digest, and metadata names their version.
+    /// True when stored target names carry their digest, and metadata names carry their version.
     pub consistent_snapshot: bool,
-    /// The keys that its roles name.
+    /// The keys of its roles.
     pub keys: BTreeMap<KeyId, Key>,
-    /// Who may sign for each top-level role; all four are there.
+    /// The rule of each top-level role; all four are there.
     pub roles: BTreeMap<Role, KeyRule>,
 }
 
@@ -64,27 +64,27 @@ pub struct Snapshot {
     pub files: BTreeMap<String, MetaFile>,
 }
 
-/// What one metadata file says of another.
+/// One metadata file's entry for another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetaFile {
-    /// The version it must have.
+    /// The version.
     pub version: u64,
-    /// Its size in bytes, if told.
+    /// The size in bytes, if given.
     pub length: Option<u64>,
-    /// Its digests, if told.
+    /// The digests, if given.
     pub hashes: Option<Hashes>,
 }
 
 /// A targets role's file, top-level or delegated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Targets {
-    /// What it signs, by target name.
+    /// The signed files, by target name.
     pub targets: BTreeMap<String, Target>,
-    /// Whom it lets sign for it.
+    /// The roles that may sign for it.
     pub delegations: Option<Delegations>,
 }
 
-/// A file that a targets role signs.
+/// A signed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Its size in bytes.
@@ -93,24 +93,23 @@ pub struct Target {
     pub hashes: Hashes,
 }
 
-/// The digests of a file: those of the algorithms that this version knows, at least one.
+/// The digests of a file, of the algorithms known here; at least one.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hashes {
-    /// SHA-256, if told.
     pub sha256: Option<Digest>,
-    /// SHA-512, if told.
     pub sha512: Option<[u8; 64]>,
 }
 
 impl Hashes {
-    /// True when `bytes` have every known digest.
+    /// True when `bytes` have every digest.
     pub fn fit(&self, bytes: &[u8]) -> bool {
         self.sha256.is_none_or(|digest| digest == Digest::of(bytes))
             && self.sha512.is_none_or(|digest| digest[..] == Sha512::digest(bytes)[..])
     }
 }
 
-/// A kind of metadata that can be read from a `signed` object.
+/// A kind of metadata, read from a `signed` object.
 pub trait Body: Sized {
     /// Its `_type`.
     const ROLE: Role;
@@ -148,7 +147,7 @@ impl<T: Body> Signed<T> {
     }
 }
 
-/// Major version 1 is the one whose rules are known here (TUF §4.2: a client must not read another major version).
+/// Only major version 1 is known (TUF §4.2: a client must not read another major version).
 fn spec_version(text: &str) -> Result<(), Reason> {
     let parts: Vec<&str> = text.split('.').collect();
     let numbers = parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
@@ -234,7 +233,7 @@ fn meta_files(fields: &Fields<'_>) -> Result<BTreeMap<String, MetaFile>, Reason>
         .collect()
 }
 
-/// At least one algorithm must be known: a file whose digest can't be checked can't be trusted.
+/// Without a known algorithm the file can't be checked.
 fn hashes(fields: &Fields<'_>) -> Result<Hashes, Reason> {
     let map: &Object = fields.object("hashes", 16)?;
     let bad = |algorithm: &str| Reason(format!("{} has a {algorithm} that is none", fields.name()));

@@ -1,4 +1,4 @@
-//! Builds and signs metadata, pure over values: the same input gives the same bytes (Ed25519 signatures are deterministic).
+//! Builds and signs metadata: the same input gives the same bytes (Ed25519 signatures are deterministic).
 
 use super::canonical::{Json, Object, object};
 use super::key::{KeyId, PublicKey, SIGNATURE_BYTES, to_hex};
@@ -8,10 +8,10 @@ use crate::digest::Digest;
 use jiff::{SignedDuration, Timestamp as Time};
 use std::collections::BTreeMap;
 
-/// The version of the TUF specification that is written.
+/// The TUF specification's version in written metadata.
 const SPEC_VERSION: &str = "1.0.31";
 
-/// Holds a private key, or reaches one.
+/// A private key, or access to one.
 pub trait Signer {
     /// The public half.
     fn public(&self) -> PublicKey;
@@ -28,15 +28,12 @@ pub struct SignError {
 }
 
 /// How long each role's signature holds.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// Root.
     pub root: SignedDuration,
-    /// Targets.
     pub targets: SignedDuration,
-    /// Snapshot.
     pub snapshot: SignedDuration,
-    /// Timestamp.
     pub timestamp: SignedDuration,
 }
 
@@ -48,7 +45,7 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// That of one role.
+    /// The lifetime of one role.
     pub fn of(&self, role: Role) -> SignedDuration {
         match role {
             Role::Root => self.root,
@@ -59,27 +56,27 @@ impl Lifetimes {
     }
 }
 
-/// What every role says of itself when it is published.
+/// The common fields of a file to publish.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edition {
-    /// Its version.
     pub version: u64,
-    /// When it is signed; cut to whole seconds.
+    /// The signing time; cut to whole seconds.
     pub signed: Time,
-    /// How long it holds from then on.
+    /// The time from signing to expiry.
     pub lifetime: SignedDuration,
 }
 
-/// Who signs for a role.
+/// The keys of a role.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleKeys {
-    /// The keys.
     pub keys: Vec<PublicKey>,
-    /// How many of them are needed.
+    /// The number of signatures that are needed.
     pub threshold: u64,
 }
 
-/// Root metadata that gives `roles` their keys. Consistent snapshots are always on.
+/// Root metadata with these keys. Consistent snapshots are always on.
 pub fn root(edition: Edition, roles: &BTreeMap<Role, RoleKeys>, signers: &[&dyn Signer]) -> Result<Vec<u8>, SignError> {
     let all = roles.values().flat_map(|role| &role.keys);
     let keys: Object = all.map(|key| (key.keyid().as_str().to_owned(), key.to_json())).collect();
@@ -112,16 +109,15 @@ impl RoleKeys {
     }
 }
 
-/// A role that the targets role lets sign for some of its targets.
+/// A role that may sign some targets.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DelegatedTo {
-    /// The role's name.
     pub name: String,
-    /// Who signs for it.
     pub keys: RoleKeys,
-    /// The patterns of the targets that it may sign (TUF §4.5, `PATHPATTERN`).
+    /// The patterns of its targets (TUF §4.5, `PATHPATTERN`).
     pub paths: Vec<String>,
-    /// True when no role after it is asked for such a target.
+    /// True when the search for such a target ends with it.
     pub terminating: bool,
 }
 
@@ -145,7 +141,7 @@ pub fn targets(
     delegating_targets(edition, targets, &[], signers)
 }
 
-/// Targets metadata that lists `targets`, and lets others sign for some, in this order of precedence.
+/// Targets metadata that lists `targets`, with delegations in order of precedence.
 pub fn delegating_targets(
     edition: Edition,
     targets: &BTreeMap<String, Target>,
@@ -164,7 +160,7 @@ pub fn delegating_targets(
     signed(Role::Targets, edition, body, signers)
 }
 
-/// The metadata file `file` with these signatures in place of those that it has. None when it is no metadata.
+/// The metadata `file` with other signatures. None when it is not metadata.
 pub fn with_signatures(file: &[u8], signatures: &BTreeMap<KeyId, [u8; SIGNATURE_BYTES]>) -> Option<Vec<u8>> {
     let Ok(Json::Object(mut members)) = Json::parse(file) else { return None };
     let signatures = signatures.iter().map(|(keyid, value)| (keyid.clone(), to_hex(value))).collect();
@@ -172,7 +168,7 @@ pub fn with_signatures(file: &[u8], signatures: &BTreeMap<KeyId, [u8; SIGNATURE_
     Some(Json::Object(members).text())
 }
 
-/// Snapshot metadata that names the targets files.
+/// Snapshot metadata of the targets files.
 pub fn snapshot(
     edition: Edition,
     files: &BTreeMap<String, MetaFile>,
@@ -182,12 +178,12 @@ pub fn snapshot(
     signed(Role::Snapshot, edition, vec![("meta", Json::Object(list))], signers)
 }
 
-/// Timestamp metadata that names the snapshot.
+/// Timestamp metadata of the snapshot.
 pub fn timestamp(edition: Edition, snapshot: &MetaFile, signers: &[&dyn Signer]) -> Result<Vec<u8>, SignError> {
     signed(Role::Timestamp, edition, vec![("meta", object([("snapshot.json", meta_file(snapshot))]))], signers)
 }
 
-/// What a role above says of the published file `bytes` of this version.
+/// The entry for the published file `bytes` in the role above.
 pub fn describe(version: u64, bytes: &[u8]) -> MetaFile {
     let hashes = Hashes { sha256: Some(Digest::of(bytes)), sha512: None };
     MetaFile { version, length: Some(bytes.len() as u64), hashes: Some(hashes) }
@@ -198,7 +194,7 @@ pub fn target(length: u64, digest: Digest) -> Target {
     Target { length, hashes: Hashes { sha256: Some(digest), sha512: None } }
 }
 
-/// The public wrapper: `signed` with its common fields, and one signature of each signer, in order of keyid.
+/// The signed file: `signed` with the common fields, and one signature per signer, in order of keyid.
 fn signed(
     role: Role,
     edition: Edition,

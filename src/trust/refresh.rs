@@ -1,5 +1,5 @@
-//! The TUF client workflow as a machine that asks for files and is given them (specification §5.2 to §5.6): the one way in which metadata of
-//! HTTP, of a directory and of a bundle file becomes trusted. It reads nothing itself.
+//! The TUF client workflow as a machine that asks for files (specification §5.2 to §5.6): the same for HTTP, a directory and a bundle file.
+//! It does no I/O.
 
 use super::error::TrustError;
 use super::floor::{DelegatedFiles, Expiry, Floor, Warning};
@@ -10,21 +10,21 @@ use super::search::{Goal, Search};
 use super::verify::{Offered, Workflow};
 use jiff::Timestamp as Time;
 
-/// What is asked for now.
+/// The file that is asked for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Roots,
     Timestamp,
     Snapshot,
     Targets,
-    /// All is trusted that the newest timestamp leads to.
+    /// Everything that the newest timestamp leads to is trusted.
     Done,
-    /// An answer was refused: nothing more is asked.
+    /// An answer was refused: the refresh has ended.
     Refused,
 }
 
-/// A refresh under way: ask `request`, bring the file, give it to `answer`, until there is no request. After an error `floor` gives what was
-/// adopted before it, which is to be stored all the same.
+/// A refresh under way: get the file of `request`, give it to `answer`, until there is no request. After an error, store `floor` all the
+/// same.
 #[derive(Debug)]
 pub struct Refresh {
     workflow: Workflow,
@@ -33,12 +33,12 @@ pub struct Refresh {
 }
 
 impl Refresh {
-    /// Starts from what the host trusts, at the time `now`, fixed for the whole run (§5.1).
+    /// Starts from the host's floor, at the time `now`, fixed for the whole run (§5.1).
     pub fn start(floor: &Floor, now: Time, expiry: Expiry) -> Result<Self, TrustError> {
         Ok(Self { workflow: Workflow::start(floor, now, expiry)?, stage: Stage::Roots, offered: None })
     }
 
-    /// What is to be brought next; None: there is nothing more to ask.
+    /// The next file to get; None: the refresh has ended.
     pub fn request(&self) -> Option<MetadataRequest> {
         let top = |role: Role, version: Option<u64>| MetadataRequest {
             role: role.as_str().to_owned(),
@@ -58,7 +58,7 @@ impl Refresh {
         }
     }
 
-    /// Takes what the request brought. An error ends the refresh.
+    /// Takes the requested file. An error ends the refresh.
     pub fn answer(&mut self, answer: Answer<'_>) -> Result<(), TrustError> {
         let Some(request) = self.request() else { return Ok(()) };
         let next = self.take(answer, &request.file).and_then(|next| self.skip(next));
@@ -80,7 +80,7 @@ impl Refresh {
         }
     }
 
-    /// Passes over what is trusted already; it must still be fresh.
+    /// Skips files that are trusted already; they must still be fresh.
     fn skip(&mut self, mut stage: Stage) -> Result<Stage, TrustError> {
         if stage == Stage::Snapshot && self.workflow.snapshot_wanted().is_none() {
             self.workflow.snapshot(None)?;
@@ -93,34 +93,34 @@ impl Refresh {
         Ok(stage)
     }
 
-    /// Looks for the target of this name, in the targets and in the roles that they delegate to (§5.6.7). `delegated` is what is kept of
-    /// delegated roles; the search adds what it finds.
+    /// Searches a target in the targets role and its delegated roles (§5.6.7). `delegated` has the files kept from earlier searches; the
+    /// search adds to it.
     pub fn search<'a>(&'a self, target: &str, delegated: &'a mut DelegatedFiles) -> Result<Search<'a>, TrustError> {
         Search::start(&self.workflow, Goal::Target(target.to_owned()), delegated)
     }
 
-    /// Brings every delegated role that may speak for a name below the top-level directory `directory` (empty: for any name), so that all
-    /// releases can be listed. `delegated` is as for `search`.
+    /// Gets every delegated role that may list a name below the top-level directory `directory` (empty: any name). `delegated` as for
+    /// `search`.
     pub fn browse<'a>(&'a self, directory: &str, delegated: &'a mut DelegatedFiles) -> Result<Search<'a>, TrustError> {
         Search::start(&self.workflow, Goal::Below(directory.to_owned()), delegated)
     }
 
-    /// The checks, and what they trust.
+    /// The checks, and the trusted files.
     pub fn workflow(&self) -> &Workflow {
         &self.workflow
     }
 
-    /// What became of the timestamp, once there was one.
+    /// The result of offering the timestamp, once there was one.
     pub fn offered(&self) -> Option<Offered> {
         self.offered
     }
 
-    /// What the host trusts now: to be stored, also after an error.
+    /// The new floor, to be stored also after an error.
     pub fn floor(&self) -> Floor {
         self.workflow.floor()
     }
 
-    /// What to tell the operator.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> &[Warning] {
         self.workflow.warnings()
     }

@@ -1,26 +1,24 @@
-//! What a machine of the workflow asks for, and what it is given.
+//! Requests for metadata files, and the answers.
 
 use super::error::TrustError;
 use super::metadata::MetaFile;
 use super::role::Role;
 
-/// A metadata file that is to be brought.
+/// A metadata file to get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataRequest {
-    /// Whose file: `root`, `timestamp`, `snapshot`, `targets`, or the name of a delegated role. A delegated role's name may be any text,
-    /// also one with `/` and `..`.
+    /// `root`, `timestamp`, `snapshot`, `targets`, or the name of a delegated role, which may be any text, also with `/` and `..`.
     pub role: String,
-    /// The version it must have; None: whatever there is (the timestamp).
+    /// The version it must have; None: any (the timestamp).
     pub version: Option<u64>,
-    /// The name under which it is published (§6.2), as text: `2.root.json`, `timestamp.json`; without a version where consistent snapshots are off.
+    /// Its published name (§6.2): `2.root.json`, `timestamp.json`; without a version where consistent snapshots are off.
     pub file: String,
-    /// Bytes that may be read at most. A reader that meets more hands over one byte more and stops; what is too long is refused here.
+    /// The limit on its size. A reader stops one byte after it; the longer file is refused here.
     pub bytes_maximum: u64,
 }
 
 impl MetadataRequest {
-    /// The file's name as one segment of a URL's path: every byte but letters, digits, `-`, `.`, `_`, `~` percent-encoded (RFC 3986 §2.3), so
-    /// that no role's name leads elsewhere. `file` never is `.` or `..`.
+    /// The file's name as one segment of a URL's path, so that no role's name leads elsewhere. `file` never is `.` or `..`.
     pub fn url_segment(&self) -> String {
         encoded(&self.file)
     }
@@ -47,20 +45,20 @@ pub fn encoded(text: &str) -> String {
     encoded
 }
 
-/// What came of a request.
+/// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// The file, byte for byte.
     File(&'a [u8]),
-    /// It is known that there is none: HTTP 404 (or 403, as some object stores say it), no such file or member. Nothing else counts as that:
-    /// an HTTP 5xx or a broken connection is not "no newer root", else whoever can disturb the way keeps a host at revoked keys.
+    /// The file does not exist: HTTP 404 (or 403, from some object stores), no such file or member. Never an HTTP 5xx or a broken
+    /// connection: else an attacker on the network could keep a host at revoked keys.
     NotFound,
-    /// It could not be found out, because of this.
+    /// The file could not be fetched, for this reason.
     Failed(&'a str),
 }
 
 impl<'a> Answer<'a> {
-    /// The file; None: there is none.
+    /// The file; None: it does not exist.
     pub(super) fn file(self, file: &str) -> Result<Option<&'a [u8]>, TrustError> {
         match self {
             Self::File(bytes) => Ok(Some(bytes)),
