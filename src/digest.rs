@@ -78,12 +78,12 @@ impl From<Digest> for String {
     }
 }
 
-/// Hashes what is written to it.
+/// Hashes the bytes written to it.
 #[derive(Clone, Default)]
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// A hasher that has seen nothing.
+    /// An empty hasher.
     pub fn new() -> Self {
         Self::default()
     }
@@ -93,7 +93,7 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    /// The digest of all bytes added.
+    /// The digest of all bytes.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }

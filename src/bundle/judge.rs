@@ -1,4 +1,5 @@
-//! Reads and judges a manifest: refuses, never skips, and names every problem. A signature says who wrote a manifest; this says that it can do no harm.
+//! Reads and judges a manifest: refuses, never skips, and names every problem. A signature says who wrote it; judging says that it is
+//! harmless.
 
 use super::frames::{self, Group};
 use super::limits::{
@@ -25,14 +26,14 @@ impl Manifest {
         judge(read(text)?).map_err(ManifestError::Unsafe)
     }
 
-    /// Decompresses, reads and judges a manifest. Its digest must have been compared before. Its text is gone before it is judged.
+    /// Decompresses, reads and judges a manifest whose digest has been compared. The text is freed before judging.
     pub fn decompressed(bytes: &[u8]) -> Result<Self, ManifestError> {
         let raw = read(&manifest::decompress(bytes)?)?;
         judge(raw).map_err(ManifestError::Unsafe)
     }
 }
 
-/// A manifest as it was written, not yet judged.
+/// A manifest as written, not yet judged.
 struct Raw {
     head: Head,
     entries: Vec<RawEntry>,
@@ -55,7 +56,7 @@ fn read(text: &[u8]) -> Result<Raw, ManifestError> {
     match (parsed, serde_json::from_slice::<Schema>) {
         (Ok(raw), _) if raw.head.schema == SCHEMA => Ok(raw),
         (Ok(raw), _) => Err(ManifestError::Schema(raw.head.schema)),
-        // A later schema may have another shape altogether: then its number is the better message.
+        // A later schema may have another shape: its number is the better message.
         (Err(error), only) => match only(text) {
             Ok(Schema { schema }) if schema != SCHEMA => Err(ManifestError::Schema(schema)),
             _ => Err(ManifestError::Json(error)),
@@ -102,7 +103,7 @@ fn convert(raw: Vec<RawEntry>, problems: &mut Problems) -> Vec<Entry> {
     entries
 }
 
-/// Refuses entries that could harm a host. Used on what a manifest says and on what a tree holds.
+/// Refuses entries that could harm a host, in a manifest or a tree.
 pub fn check_tree(entries: &[Entry], problems: &mut Problems) {
     if entries.len() > ENTRIES_MAXIMUM {
         problems.add("entries", format_args!("there are {}, at most {ENTRIES_MAXIMUM} may be", entries.len()));
@@ -143,7 +144,7 @@ pub fn check_tree(entries: &[Entry], problems: &mut Problems) {
 }
 
 fn check_mode(path: &str, kind: &EntryKind, problems: &mut Problems) {
-    // What its owner can't read can't be checked; what it can't enter can't be repaired or removed.
+    // An owner can't check a file without read permission, or repair a directory without access.
     let (mode, needed) = match kind {
         EntryKind::Directory { mode } => (*mode, 0o700),
         EntryKind::File { mode, .. } => (*mode, 0o400),
@@ -156,8 +157,8 @@ fn check_mode(path: &str, kind: &EntryKind, problems: &mut Problems) {
     }
 }
 
-/// A link must be relative and stay inside. Its target is walked name by name, and only its last name may be a link or a file: `d/..`
-/// behind a link `d` is somewhere else than the text says. Each link staying inside by itself, chains of them do, too.
+/// A link must be relative and stay inside. Only the last name of its target may be a link or a file: behind a link `d`, `d/..` is
+/// somewhere else than the text says. If each link stays inside, chains of links do, too.
 fn check_link(path: &BundlePath, target: &str, kinds: &HashMap<&str, &EntryKind>) -> Result<(), &'static str> {
     if target.is_empty() || target.len() > PATH_MAXIMUM_BYTES || target.chars().any(char::is_control) {
         return Err("its target is empty, too long, or has a control character");
@@ -203,7 +204,7 @@ fn check_head(manifest: &Manifest, problems: &mut Problems) {
             problems.add(library, "it is no name of a library");
         }
     }
-    // What a tar header's time field can hold.
+    // The limit of a tar header's time field.
     if manifest.source_date_epoch > PAYLOAD_MAXIMUM_BYTES {
         problems.add("source_date_epoch", "it is too late");
     }
@@ -278,7 +279,7 @@ fn check_frames(manifest: &Manifest, problems: &mut Problems) {
     }
 }
 
-/// The sums, the cut, and the order that follows from it.
+/// The sums, the cut, and the order of entries that the cut implies.
 fn check_layout(manifest: &Manifest, problems: &mut Problems) {
     if manifest.space != Space::of(&manifest.entries, manifest.space.overlap_memory_bytes) {
         problems.add("space", "it is not the sum of the entries");

@@ -1,4 +1,4 @@
-//! A path inside a release. Whoever holds one can use it: it is relative, has one spelling, and cannot leave its tree.
+//! A path inside a release: relative, with one spelling, and never out of its tree.
 
 use super::limits::{COMPONENT_MAXIMUM_BYTES, DEPTH_MAXIMUM, PATH_MAXIMUM_BYTES};
 use serde::{Deserialize, Serialize};
@@ -43,12 +43,12 @@ impl BundlePath {
         Path::new(&self.0)
     }
 
-    /// The directory it is in (empty: the tree's root) and its last component.
+    /// Its directory (empty: the tree's root) and its last component.
     pub fn split(&self) -> (&str, &str) {
         self.0.rsplit_once('/').unwrap_or(("", &self.0))
     }
 
-    /// What stands against `text` as a path, if anything does.
+    /// Why `text` is not a path, if so.
     pub fn check(text: &str) -> Result<(), PathError> {
         if text.is_empty() {
             return Err(PathError::Empty);

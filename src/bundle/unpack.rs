@@ -1,5 +1,5 @@
-//! Unpacks a payload into an empty directory. Each frame's digest is compared before it is decompressed, each header is regenerated from the
-//! manifest and compared, each file is hashed as it is written. Nothing is synced here: the store does that once, for all of it.
+//! Unpacks a payload into an empty directory: each frame's digest is compared before decompression, each header is regenerated and
+//! compared, each file is hashed as it is written. The store syncs later, once.
 
 use super::compression::{self, CompressionError, Expected};
 use super::frames::Holds;
@@ -58,7 +58,7 @@ impl UnpackError {
         }
     }
 
-    /// What the operator can do about it.
+    /// A remedy for the operator.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Os(error) => error.hint(),
@@ -71,8 +71,9 @@ impl UnpackError {
     }
 }
 
-/// Unpacks the payload that `manifest` describes into the empty directory `into`, with `threads` threads beside the calling one, which
-/// reads (one thread: with the calling one alone). Frames of `FRAMES_MEMORY_BYTES` are in memory, contents included. `progress` gets the bytes of the payload taken so far, and all of them.
+/// Unpacks the payload of `manifest` into the empty directory `into`. The calling thread reads, `threads` others unpack (1: the calling
+/// thread alone); at most `FRAMES_MEMORY_BYTES` of frames and contents are in memory. `progress` gets the bytes taken so far, and their
+/// total.
 pub fn unpack(
     manifest: &Manifest,
     source: &mut dyn FrameSource,
@@ -89,7 +90,7 @@ pub fn unpack(
     source.end().map_err(UnpackError::Source)
 }
 
-/// Unpacks the frames of these indices, ascending; the directories are there.
+/// Unpacks the frames of these ascending indices; the directories exist.
 pub(super) fn unpack_frames(
     manifest: &Manifest,
     layout: Vec<Holds>,
@@ -115,7 +116,7 @@ pub fn make_directories(manifest: &Manifest, into: &Dir) -> Result<(), OsError> 
     Ok(())
 }
 
-/// Links come last, so that no name below them can be reached while files are written.
+/// Links come last: while files are written, no path can lead through a link.
 pub(super) fn make_links(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
     let mut handles = Handles::new(into);
     for entry in &manifest.entries {
@@ -149,7 +150,7 @@ fn run(
                 loop {
                     let next = lock(&receiver).recv();
                     let Ok(loaded) = next else { return };
-                    // After a failure the queue is emptied, so that the reader never waits for room in it.
+                    // After a failure the queue is drained, so that the reader never waits for room in it.
                     if failed.load(Ordering::Acquire) {
                         continue;
                     }
@@ -173,7 +174,7 @@ fn run(
     }
 }
 
-/// The same on this thread alone: one frame and its content are in memory.
+/// Reads and unpacks on this thread: one frame and its content are in memory.
 fn run_alone(job: &Job<'_>, source: &mut dyn FrameSource, progress: &dyn Fn(u64, u64)) -> Result<(), UnpackError> {
     let mut worker = Worker { job, handles: Handles::new(job.into) };
     let (mut taken, all) = (0, job.length());
@@ -186,7 +187,7 @@ fn run_alone(job: &Job<'_>, source: &mut dyn FrameSource, progress: &dyn Fn(u64,
     Ok(())
 }
 
-/// A frame on its way to a thread that unpacks it. Its bytes go before the room that they take.
+/// A frame in the queue. Its bytes are freed before its room.
 struct Loaded<'a> {
     index: usize,
     bytes: Vec<u8>,
@@ -208,7 +209,7 @@ fn feed<'a>(
         }
         let room = memory.take(frame);
         let bytes = source.next(frame).map_err(UnpackError::Source)?;
-        // The workers live as long as the sender does; a failed send means that all of them panicked, which the scope passes on.
+        // The receiver lives as long as the workers; a failed send means that all of them panicked, which the scope passes on.
         if sender.send(Loaded { index, bytes, _room: room }).is_err() {
             return Ok(());
         }
@@ -219,7 +220,7 @@ fn feed<'a>(
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these locks is never half changed; a panic is passed on by the scope.
+    // The guarded values are never half changed; the scope passes a panic on.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -229,7 +230,7 @@ struct Job<'a> {
     /// Indices of the frames to unpack, ascending.
     wanted: &'a [usize],
     into: &'a Dir,
-    /// Files of several frames that are not complete yet, by entry.
+    /// Incomplete files of several frames, by entry.
     split: Mutex<HashMap<usize, Split>>,
 }
 
@@ -239,7 +240,7 @@ impl Job<'_> {
         self.wanted.iter().map(|index| (*index, &self.manifest.frames[*index]))
     }
 
-    /// Bytes of them all.
+    /// Their bytes.
     fn length(&self) -> u64 {
         self.frames().map(|(_, frame)| frame.length).sum()
     }
@@ -288,7 +289,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// A part of a file is written where it belongs; whoever writes the last missing part hashes the whole.
+    /// Writes a part of a file in its place; the thread that writes the last missing part hashes the file.
     fn unpack_part(&mut self, index: usize, offset: u64, length: u64, rest: &mut &[u8]) -> Result<(), UnpackError> {
         let entry = &self.job.manifest.entries[index];
         let EntryKind::File { mode, size, sha256, .. } = entry.kind else {

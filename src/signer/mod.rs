@@ -1,4 +1,4 @@
-//! Keys of the author: where they lie, and how they sign.
+//! The author's keys: where they are, and how they sign.
 //!
 //! `source` reads the command line's name of a key; `file` has keys in files, `agent` the keys of an ssh-agent, `exec` keys behind a program
 //! (HSM, KMS).

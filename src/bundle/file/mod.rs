@@ -1,5 +1,5 @@
-//! The bundle file: releases for carrying by hand, in one canonical USTAR. The reader checks form alone and believes nothing: what the metadata,
-//! manifests and payloads mean is for trust and the manifest to say.
+//! The bundle file: releases for carrying by hand, in one canonical USTAR. The reader checks only the form; metadata and manifests decide
+//! about trust.
 
 mod head;
 mod input;
