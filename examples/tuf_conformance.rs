@@ -13,7 +13,7 @@
 
 use jiff::Timestamp;
 use sidle::os::clock;
-use sidle::trust::refresh::encoded;
+use sidle::trust::request::encoded;
 use sidle::trust::{Answer, DelegatedFiles, Expiry, Floor, MetadataRequest, Refresh, Role, target};
 use std::collections::BTreeMap;
 use std::error::Error;

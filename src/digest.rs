@@ -12,16 +12,9 @@ use std::str::FromStr;
 pub struct Digest([u8; 32]);
 
 /// The text is not 64 lower-case hexadecimal characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read a SHA-256 digest: expected 64 lower-case hexadecimal characters")]
 pub struct DigestError;
-
-impl fmt::Display for DigestError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("cannot read a SHA-256 digest: expected 64 lower-case hexadecimal characters")
-    }
-}
-
-impl std::error::Error for DigestError {}
 
 impl Digest {
     /// The digest of `bytes`.
@@ -85,12 +78,12 @@ impl From<Digest> for String {
     }
 }
 
-/// Hashes what is written to it.
+/// Hashes the bytes written to it.
 #[derive(Clone, Default)]
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// A hasher that has seen nothing.
+    /// An empty hasher.
     pub fn new() -> Self {
         Self::default()
     }
@@ -100,7 +93,7 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    /// The digest of all bytes added.
+    /// The digest of all bytes.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }

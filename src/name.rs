@@ -1,35 +1,26 @@
-//! Names of packages and instances: what may be a directory name in the store, and nothing else.
+//! Names of packages and instances, which are directory names in the store.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest name. Long enough for any distribution's package name; short enough that a target path fits USTAR's prefix.
+/// Longest name: enough for any distribution's packages; a target path still fits USTAR's prefix.
 pub const NAME_LENGTH_MAXIMUM: usize = 64;
 
-/// Why a text is no name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A text that is not a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot use {text:?} as a name: 1 to {NAME_LENGTH_MAXIMUM} characters of a-z, 0-9, '.', '_', '+' and '-', the first a letter or digit, and not {}",
+    RESERVED.join(" or ")
+)]
 pub struct NameError {
     text: String,
 }
 
-impl fmt::Display for NameError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "cannot use {:?} as a name: 1 to {NAME_LENGTH_MAXIMUM} characters of a-z, 0-9, '.', '_', '+' and '-', the first a letter or digit, and not {}",
-            self.text,
-            RESERVED.join(" or ")
-        )
-    }
-}
-
-impl std::error::Error for NameError {}
-
-/// Names that the layout uses itself beside those of packages.
+/// Names that the layout uses beside packages.
 const RESERVED: [&str; 3] = ["adopt", "instances", "trust"];
 
-/// True for what may name a directory in the store. No `/`, no leading `.` or `-`: a name cannot escape or look like an option.
+/// True for a possible directory name in the store. No `/`, no leading `.` or `-`: a name cannot escape or look like an option.
 fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     let first = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
@@ -86,7 +77,7 @@ name_type! {
     PackageName
 }
 name_type! {
-    /// One running agent of a package on a host. The default instance is named like its package.
+    /// One running agent of a package on a host. The default instance has its package's name.
     InstanceName
 }
 

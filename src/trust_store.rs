@@ -1,7 +1,7 @@
-//! What this host trusts, on disk: the pinned root and the newest metadata seen, below which nothing is accepted any more.
+//! The host's trust store on disk: the pinned root and the newest metadata seen. Older metadata is never accepted again.
 //!
-//! `floor.json` names every other file by role and SHA-256; it is replaced last, so that a crash leaves the old floor or the new one,
-//! whole. Received bytes are stored as they came.
+//! `floor.json` names every other file by role and SHA-256, and is replaced last: a crash leaves the old floor or the new one, whole. Files
+//! are stored as received.
 
 use crate::crash_point;
 use crate::digest::Digest;
@@ -9,24 +9,25 @@ use crate::failure::{Class, Report};
 use crate::os::dir::Dir;
 use crate::os::lock::{Attempt, Holder, LOCK, Lock, LockFile, by};
 use crate::os::{OsError, clock};
-use crate::trust::by_hand::{self, MetadataFiles, Verification};
+use crate::trust::by_hand::{self, Verification};
 use crate::trust::metadata::{self, Body, Header, Root, Signed, Snapshot, Targets};
-use crate::trust::{Authority, DelegatedFiles, Expiry, Floor, Role, TrustError, TrustedTargets, Warning, verify};
+use crate::trust::{
+    Authority, DelegatedFiles, Expiry, Floor, MetadataFiles, Role, TrustError, TrustedTargets, Warning, verify,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const INDEX: &str = "floor.json";
-/// Largest `floor.json` read: five short entries, and one for each delegated role that is kept. More is damage.
+/// Largest `floor.json` read: five short entries, and one per delegated role. More is damage.
 const INDEX_BYTES_MAXIMUM: u64 = 1024 * 1024;
-/// Most files of delegated roles that are kept. Stops a repository of very many roles from filling the disk; one that isn't kept is unknown
+/// Limit on the files of delegated roles. Stops a repository of very many roles from filling the disk; a role that isn't kept is unknown
 /// until a bundle brings it again.
 const DELEGATED_KEPT_MAXIMUM: usize = 1_024;
-/// How long a command waits for another one that is adopting metadata, which takes milliseconds.
+/// How long a command waits for another one's adoption of metadata, which takes milliseconds.
 const LOCK_WAIT_MAXIMUM: Duration = Duration::from_secs(10);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
@@ -36,7 +37,7 @@ pub struct TrustStore {
     directory: Dir,
 }
 
-/// The trust store, with the lock that every change needs.
+/// The trust store, locked for changes.
 #[derive(Debug)]
 pub struct LockedTrustStore<'a> {
     trust_store: &'a TrustStore,
@@ -46,14 +47,14 @@ pub struct LockedTrustStore<'a> {
 /// What this host trusts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trusted {
-    /// What a person decided to trust.
+    /// The root that a person pinned.
     pub pin: Pin,
-    /// What has been seen since.
+    /// The newest metadata seen since.
     pub floor: Floor,
 }
 
 impl Trusted {
-    /// What the top-level files say of themselves, by role.
+    /// The headers of the top-level files, by role.
     pub fn headers(&self) -> Result<Vec<(&'static str, Header)>, TrustError> {
         fn header<T: Body>(bytes: &[u8]) -> Result<Header, TrustError> {
             Ok(Signed::<T>::parse(&T::ROLE.file(), bytes)?.header)
@@ -73,21 +74,21 @@ impl Trusted {
     }
 }
 
-/// The root that a person decided to trust.
+/// The pinned root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
-    /// SHA-256 of the pinned root file, as `sha256sum` prints it.
+    /// Its SHA-256, as `sha256sum` prints it.
     pub fingerprint: Digest,
-    /// That root's version.
+    /// Its version.
     pub version: u64,
 }
 
-/// What pinning came to.
+/// The result of pinning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pinned {
-    /// This host trusts it from now on.
+    /// Pinned now.
     Now,
-    /// This host trusted it already.
+    /// Pinned before.
     Already,
 }
 
@@ -102,24 +103,24 @@ struct Index {
 }
 
 impl TrustStore {
-    /// The trust store at `path` (`/var/lib/sidle/trust`), made if it is missing.
+    /// The trust store at `path` (`/var/lib/sidle/trust`); created if missing.
     pub fn open_or_create(path: &Path) -> Result<Self, TrustStoreError> {
         Ok(Self { directory: Dir::open_or_create(path, 0o755)? })
     }
 
-    /// The trust store at `path`; without one, nothing is pinned.
+    /// The trust store at `path`; `Unpinned` if missing.
     pub fn open(path: &Path) -> Result<Self, TrustStoreError> {
         let directory =
             Dir::open_if_exists(path)?.ok_or_else(|| TrustStoreError::Unpinned { path: path.to_owned() })?;
         Ok(Self { directory })
     }
 
-    /// What this host trusts. `Unpinned` without a pinned root; `Damaged` when a stored file is missing or not as it was stored.
+    /// Loads the pin and the floor. `Unpinned` without a pinned root; `Damaged` when a stored file is missing or has changed.
     pub fn load(&self) -> Result<Trusted, TrustStoreError> {
         self.read()?.ok_or_else(|| TrustStoreError::Unpinned { path: self.directory.path().to_owned() })
     }
 
-    /// Waits (at most 10 s) for the lock that changes need.
+    /// Waits up to 10 s for the lock.
     pub fn lock(&self) -> Result<LockedTrustStore<'_>, TrustStoreError> {
         let file = LockFile::new(&self.directory, LOCK);
         let deadline = clock::since_boot() + LOCK_WAIT_MAXIMUM;
@@ -136,7 +137,7 @@ impl TrustStore {
         }
     }
 
-    /// Verifies metadata against what this host trusts, and stores what is newer, whatever comes of the rest.
+    /// Verifies metadata against the floor, and stores newer metadata even if a later file is refused.
     pub fn verify(
         &self,
         files: &MetadataFiles,
@@ -194,7 +195,7 @@ impl TrustStore {
 }
 
 impl LockedTrustStore<'_> {
-    /// Makes `root` the one that this host starts from, if its SHA-256 is `fingerprint`. Never replaces another pinned root.
+    /// Pins `root` if its SHA-256 is `fingerprint`. Never replaces another pinned root.
     pub fn pin(&self, root: &[u8], fingerprint: &Digest) -> Result<Pinned, TrustStoreError> {
         let found = Digest::of(root);
         if found != *fingerprint {
@@ -210,7 +211,7 @@ impl LockedTrustStore<'_> {
             }
             None => {
                 let pin = Pin { fingerprint: found, version: parsed.header.version };
-                // It was surely not signed after now: metadata that had expired by then is not fresh because a clock is behind.
+                // The root was signed before now: a clock that is behind must not make expired metadata fresh.
                 let floor = Floor { last_seen: parsed.header.signed, ..Floor::new(root.to_vec()) };
                 self.store(&Trusted { pin, floor })?;
                 Ok(Pinned::Now)
@@ -218,13 +219,13 @@ impl LockedTrustStore<'_> {
         }
     }
 
-    /// Stores `floor`, which the workflow made from what `load` gave. Nothing is written if it is what is stored already.
+    /// Stores `floor`, made from what `load` returned. Writes nothing if it is stored already.
     pub fn adopt(&self, floor: &Floor) -> Result<(), TrustStoreError> {
         let trusted = self.trust_store.load()?;
         if trusted.floor == *floor { Ok(()) } else { self.store(&Trusted { floor: floor.clone(), ..trusted }) }
     }
 
-    /// Forgets the latest signed time seen, for a host that a wrongly dated signature has told too late a time.
+    /// Forgets the latest signing time seen, for a host that saw a signature with a wrong, late date.
     pub fn reset_clock(&self) -> Result<(), TrustStoreError> {
         let trusted = self.trust_store.load()?;
         self.store(&Trusted { floor: Floor { last_seen: None, ..trusted.floor.clone() }, ..trusted })
@@ -237,7 +238,7 @@ impl LockedTrustStore<'_> {
         for (role, bytes) in trusted.floor.files() {
             let digest = Digest::of(bytes);
             let name = stored_name(role, &digest);
-            // Written even where a file of this name is there: one that a crash or a bad disk spoiled must not stay.
+            // Written even if a file of this name exists: a crash or a bad disk may have spoiled it.
             directory.write_atomic(&name, bytes, 0o644)?;
             crash_point!("trust_store.file_stored");
             files.insert(role.as_str().to_owned(), digest);
@@ -265,34 +266,34 @@ impl LockedTrustStore<'_> {
     }
 }
 
-/// The host's trust store as the judge of metadata that was carried by hand, or fetched.
+/// The host's trust store as the judge of metadata, carried by hand or fetched.
 #[derive(Debug)]
 pub struct Judge<'a> {
-    /// What this host trusts.
+    /// The trust store.
     pub trust_store: &'a TrustStore,
     /// The wall clock.
     pub now: Timestamp,
-    /// How late metadata may be.
+    /// The strictness of expiry.
     pub expiry: Expiry,
-    /// What becomes of newer valid metadata.
-    pub adoption: Adoption,
+    /// Whether newer valid metadata is stored.
+    pub persist: Persist,
 }
 
-/// What becomes of newer valid metadata.
+/// Whether newer valid metadata is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Adoption {
-    /// This host trusts it from now on, whatever comes of the rest.
+pub enum Persist {
+    /// Store it, even if a later file is refused.
     Store,
-    /// It is judged and forgotten: for looking only.
+    /// Forget it: for dry runs and inspection.
     Forget,
 }
 
 impl Judge<'_> {
-    /// Judges `files`, adopting as told.
+    /// Verifies `files`, and stores newer metadata if `persist` says so.
     pub fn verification(&self, files: &MetadataFiles) -> Result<Verification, TrustStoreError> {
-        match self.adoption {
-            Adoption::Store => self.trust_store.verify(files, self.now, self.expiry),
-            Adoption::Forget => Ok(by_hand::verify(&self.trust_store.load()?.floor, files, self.now, self.expiry)),
+        match self.persist {
+            Persist::Store => self.trust_store.verify(files, self.now, self.expiry),
+            Persist::Forget => Ok(by_hand::verify(&self.trust_store.load()?.floor, files, self.now, self.expiry)),
         }
     }
 }
@@ -308,53 +309,36 @@ fn stored_name(role: Role, digest: &Digest) -> String {
     format!("{digest}.{role}.json")
 }
 
-/// A delegated role's name may be any text, so it is no part of a file's name.
+/// A delegated role's name may be any text, so it is not part of a file's name.
 fn stored_delegated_name(digest: &Digest) -> String {
     format!("{digest}.delegated.json")
 }
 
 /// Why the trust store can't be used or changed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum TrustStoreError {
     /// The system refused.
-    Os(OsError),
+    #[error(transparent)]
+    Os(#[from] OsError),
     /// No root is pinned on this host.
-    Unpinned {
-        /// The trust store.
-        path: PathBuf,
-    },
-    /// The root to pin isn't the one that the fingerprint names.
-    Fingerprint {
-        /// The fingerprint given.
-        expected: Digest,
-        /// That of the file.
-        found: Digest,
-    },
+    #[error("cannot trust anything yet: no root is pinned in {path}")]
+    Unpinned { path: PathBuf },
+    /// The root to pin hasn't the expected fingerprint.
+    #[error("cannot pin this root: its fingerprint is {found}, not {expected}")]
+    Fingerprint { expected: Digest, found: Digest },
     /// Another root is pinned.
-    OtherPinned {
-        /// The trust store.
-        path: PathBuf,
-        /// The fingerprint of the one that is.
-        pinned: Digest,
-        /// That of the one offered.
-        offered: Digest,
-    },
+    #[error("cannot pin the root {offered}: {path} has {pinned} pinned")]
+    OtherPinned { path: PathBuf, pinned: Digest, offered: Digest },
     /// Another command holds the lock.
-    Locked {
-        /// The trust store.
-        path: PathBuf,
-        /// Who holds it, where it could be seen.
-        holder: Option<Holder>,
-    },
-    /// A stored file is not as it was stored.
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    #[error("cannot change {path}: another command is changing it{}", by(.holder.as_ref()))]
+    Locked { path: PathBuf, holder: Option<Holder> },
+    /// A stored file has changed or is missing.
+    #[error("cannot trust {path}: {reason}")]
+    Damaged { path: PathBuf, reason: String },
     /// The root to pin is no valid root.
-    Trust(TrustError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
 }
 
 impl TrustStoreError {
@@ -370,7 +354,7 @@ impl TrustStoreError {
         }
     }
 
-    /// What an operator can do about it.
+    /// A remedy for the operator.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Os(error) => error.hint(),
@@ -391,43 +375,6 @@ impl TrustStoreError {
             }),
             Self::Trust(error) => error.hint(),
         }
-    }
-}
-
-impl fmt::Display for TrustStoreError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(out),
-            Self::Unpinned { path } => {
-                write!(out, "cannot trust anything yet: no root is pinned in {}", path.display())
-            }
-            Self::Fingerprint { expected, found } => {
-                write!(out, "cannot pin this root: its fingerprint is {found}, not {expected}")
-            }
-            Self::OtherPinned { path, pinned, offered } => {
-                write!(out, "cannot pin the root {offered}: {} has {pinned} pinned", path.display())
-            }
-            Self::Locked { path, holder } => {
-                let by = by(holder.as_ref());
-                write!(out, "cannot change {}: another command is changing it{by}", path.display())
-            }
-            Self::Damaged { path, reason } => write!(out, "cannot trust {}: {reason}", path.display()),
-            Self::Trust(error) => error.fmt(out),
-        }
-    }
-}
-
-impl std::error::Error for TrustStoreError {}
-
-impl From<OsError> for TrustStoreError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
-    }
-}
-
-impl From<TrustError> for TrustStoreError {
-    fn from(error: TrustError) -> Self {
-        Self::Trust(error)
     }
 }
 

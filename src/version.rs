@@ -1,4 +1,4 @@
-//! Versions, revisions, releases and platforms: how they are written and ordered.
+//! Versions, revisions, releases and platforms: their text and their order.
 
 use semver::{Prerelease, Version as Semver};
 use serde::{Deserialize, Serialize};
@@ -9,27 +9,20 @@ use std::str::FromStr;
 /// Longest version text. Caps what a hostile manifest can put into directory names and listings.
 pub const VERSION_LENGTH_MAXIMUM: usize = 48;
 
-/// Why a text is no version, release or platform.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A text that is not a version, release or platform.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read {text:?}: expected {expected}")]
 pub struct VersionError {
     text: String,
     expected: &'static str,
 }
 
-impl fmt::Display for VersionError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "cannot read {:?}: expected {}", self.text, self.expected)
-    }
-}
-
-impl std::error::Error for VersionError {}
-
 fn refuse<T>(text: &str, expected: &'static str) -> Result<T, VersionError> {
     Err(VersionError { text: text.to_owned(), expected })
 }
 
-/// A version as published (`3007.17`, `3006.0rc9`), ordered by semver after padding to three numbers:
-/// 3006.0rc9 < 3006.0rc10 < 3006.0 < 3006.10.
+/// A version as published (`3007.17`, `3006.0rc9`), ordered by semver after padding to three numbers: 3006.0rc9 < 3006.0rc10 < 3006.0 <
+/// 3006.10.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Version {
@@ -74,7 +67,7 @@ impl FromStr for Version {
     }
 }
 
-/// `rc10` as semver orders it by number: `rc.10`. A hyphen or tilde before it is punctuation only.
+/// Separates letters and digits so that semver orders `rc10` by number (`rc.10`). A hyphen or tilde is only punctuation.
 fn separated(tail: &str) -> String {
     let mut result = String::new();
     for character in tail.chars().filter(|c| *c != '~' && *c != '-') {
@@ -111,8 +104,7 @@ impl PartialOrd for Version {
 }
 
 impl Ord for Version {
-    /// Semver's order; texts that differ but mean the same (`3007` and `3007.0`) are told apart by the text, so that
-    /// equality stays equality of names.
+    /// Semver's order; texts with one meaning (`3007` and `3007.0`) are ordered by text, so that equality stays equality of names.
     fn cmp(&self, other: &Self) -> Ordering {
         self.order.cmp(&other.order).then_with(|| self.text.cmp(&other.text))
     }
@@ -137,7 +129,7 @@ impl From<Version> for String {
     }
 }
 
-/// What is installed, switched to and collected: a version and the revision of its rebuild. Text form `3007.17-1`.
+/// A version and the revision of its rebuild: installed, switched to and collected as a unit. Text form `3007.17-1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Release {
@@ -180,13 +172,13 @@ impl From<Release> for String {
     }
 }
 
-/// What a payload runs on: operating system, architecture, flavour. Text form `linux-x86_64-glibc2.28`; `linux-any` runs everywhere.
+/// The operating system, architecture and C library of a payload. Text form `linux-x86_64-glibc2.28`; `linux-any` runs everywhere.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Platform {
     /// The kernel's architecture name (`x86_64`, `aarch64`), or `any`.
     pub architecture: String,
-    /// What C library it needs, where it needs one.
+    /// The C library it needs, if any.
     pub flavour: Option<Flavour>,
 }
 
@@ -200,12 +192,11 @@ pub enum Flavour {
 }
 
 /// A glibc version, `2.28`.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LibcVersion {
-    /// 2 in 2.28.
     pub major: u32,
-    /// 28 in 2.28.
     pub minor: u32,
 }
 
@@ -261,7 +252,7 @@ impl FromStr for Platform {
             return refuse(text, PLATFORM_FORM);
         }
         let platform = Self { architecture: architecture.to_owned(), flavour };
-        // One platform, one text: `glibc2.028` would be a second name of the same thing.
+        // A platform has one text: `glibc2.028` would be a second name of the same one.
         if platform.to_string() == text { Ok(platform) } else { refuse(text, PLATFORM_FORM) }
     }
 }
@@ -294,8 +285,8 @@ impl Platform {
     /// The architecture that runs on every machine.
     pub const ANY: &str = "any";
 
-    /// How well this platform fits a host of `architecture` with `libc` (None: no glibc): the greater the better, None: not at all.
-    /// A build for this architecture beats `any`; a higher glibc floor beats a lower one; glibc beats musl.
+    /// How well this platform fits a host of `architecture` with `libc` (None: no glibc); greater is better, None: not at all. A native
+    /// build beats `any`; a higher glibc floor beats a lower one; glibc beats musl.
     pub fn fit(&self, architecture: &str, libc: Option<LibcVersion>) -> Option<(bool, Option<LibcVersion>)> {
         let native = self.architecture == architecture;
         if !native && self.architecture != Self::ANY {

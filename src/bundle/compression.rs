@@ -1,37 +1,54 @@
-//! zstd, one frame at a time: always with a content size, never with more or less around it than that one frame.
+//! zstd, one frame at a time: always with a content size, never with bytes around the frame.
 
 use std::fmt;
 use std::io;
 use zstd::zstd_safe::{CParameter, DParameter};
 
-/// Level of frames that refer to others: once per release, for every host.
+/// zstd level of patches: made once per release, for every host.
 const PATCH_LEVEL: i32 = 19;
 
-/// Why bytes are not the one zstd frame they should be.
-#[derive(Debug)]
+/// Why bytes are not one valid zstd frame.
+#[derive(Debug, thiserror::Error)]
 pub enum CompressionError {
     /// zstd refused; its words.
+    #[error("cannot run zstd on it: {0}")]
     Zstd(io::Error),
-    /// No frame at the start, or one that is cut off or skippable.
+    /// No frame at the start, or a frame that is cut off or skippable.
+    #[error("cannot decompress it: it is no complete zstd frame")]
     NotAFrame,
     /// Bytes follow the frame.
+    #[error("cannot decompress it: bytes follow the zstd frame")]
     Trailing,
-    /// The frame does not say how much it holds, or another amount than expected.
+    /// The frame does not say how many bytes it holds, or another number than expected.
+    #[error("cannot decompress it: the zstd frame {}, expected {expected}", holds(*.found))]
     ContentSize {
-        /// What the frame says, bytes.
+        /// The size in the frame.
         found: Option<u64>,
-        /// What it should say.
+        /// The right size.
         expected: Expected,
     },
 }
 
-/// How many bytes a frame may hold.
+fn holds(found: Option<u64>) -> String {
+    found.map_or_else(|| "does not say what it holds".to_owned(), |found| format!("holds {found} bytes"))
+}
+
+/// The allowed size of a frame's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// This many bytes.
+    /// Exactly this many bytes.
     Exactly(u64),
-    /// No more than this many bytes.
+    /// At most this many bytes.
     AtMost(u64),
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(bytes) => write!(formatter, "{bytes}"),
+            Self::AtMost(bytes) => write!(formatter, "at most {bytes}"),
+        }
+    }
 }
 
 impl Expected {
@@ -43,32 +60,8 @@ impl Expected {
     }
 }
 
-impl fmt::Display for CompressionError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Zstd(source) => write!(formatter, "cannot run zstd on it: {source}"),
-            Self::NotAFrame => formatter.write_str("cannot decompress it: it is no complete zstd frame"),
-            Self::Trailing => formatter.write_str("cannot decompress it: bytes follow the zstd frame"),
-            Self::ContentSize { found, expected } => {
-                formatter.write_str("cannot decompress it: the zstd frame ")?;
-                match found {
-                    Some(found) => write!(formatter, "holds {found} bytes, ")?,
-                    None => formatter.write_str("does not say what it holds, ")?,
-                }
-                match expected {
-                    Expected::Exactly(bytes) => write!(formatter, "expected {bytes}"),
-                    Expected::AtMost(bytes) => write!(formatter, "expected at most {bytes}"),
-                }
-            }
-        }
-    }
-}
-
-impl std::error::Error for CompressionError {}
-
 /// One zstd frame of `content`. The same content and level give the same bytes on every machine: a context of its own, one thread, every
-/// parameter by level. The frame says its content size (readers need it) and ends with zstd's checksum: sidle doesn't need that, but it lets
-/// `zstd -t` and `tar --zstd` notice damage when a payload is unpacked by hand, for 4 bytes per frame and no measurable time.
+/// parameter by level. The content size is for readers; zstd's checksum (4 bytes) lets `zstd -t` and `tar --zstd` notice damage.
 pub fn compress(content: &[u8], level: i32) -> Result<Vec<u8>, CompressionError> {
     let mut compressor = zstd::bulk::Compressor::new(level).map_err(CompressionError::Zstd)?;
     let parameters = [CParameter::ContentSizeFlag(true), CParameter::ChecksumFlag(true), CParameter::DictIdFlag(false)];
@@ -78,15 +71,14 @@ pub fn compress(content: &[u8], level: i32) -> Result<Vec<u8>, CompressionError>
     compressor.compress(content).map_err(CompressionError::Zstd)
 }
 
-/// The content of `bytes`, which must be exactly one zstd frame that holds `expected` bytes. Allocates what the frame says only after
-/// that has been compared.
+/// The content of `bytes`, which must be exactly one zstd frame of `expected` size. The size is compared before memory is allocated.
 pub fn decompress(bytes: &[u8], expected: Expected) -> Result<Vec<u8>, CompressionError> {
     let capacity = one_frame(bytes, expected)?;
     let content = zstd::bulk::decompress(bytes, capacity).map_err(CompressionError::Zstd)?;
     of_length(content, capacity, expected)
 }
 
-/// One zstd frame of `content` that refers to `prefix`, which its reader must have: what `zstd --patch-from` makes.
+/// One zstd frame of `content` that refers to `prefix`, as `zstd --patch-from` makes it.
 pub fn compress_after(prefix: &[u8], content: &[u8]) -> Result<Vec<u8>, CompressionError> {
     let window = window_log(prefix.len() + content.len());
     let mut compressor = zstd::zstd_safe::CCtx::create();
@@ -105,7 +97,7 @@ pub fn compress_after(prefix: &[u8], content: &[u8]) -> Result<Vec<u8>, Compress
     Ok(frame)
 }
 
-/// The content of a frame that refers to `prefix`; with another prefix it is an error, by zstd's checksum.
+/// The content of a frame that refers to `prefix`; another prefix is an error, by zstd's checksum.
 pub fn decompress_after(prefix: &[u8], bytes: &[u8], expected: Expected) -> Result<Vec<u8>, CompressionError> {
     let capacity = one_frame(bytes, expected)?;
     let mut decompressor = zstd::zstd_safe::DCtx::create();
@@ -116,7 +108,7 @@ pub fn decompress_after(prefix: &[u8], bytes: &[u8], expected: Expected) -> Resu
     of_length(content, capacity, expected)
 }
 
-/// The window that reaches over this many bytes, as a power of two within zstd's own bounds.
+/// The window over this many bytes, as a power of two within zstd's bounds.
 fn window_log(bytes: usize) -> u32 {
     (usize::BITS - bytes.leading_zeros()).clamp(10, 27)
 }
@@ -125,7 +117,7 @@ fn refused(code: usize) -> CompressionError {
     CompressionError::Zstd(io::Error::other(zstd::zstd_safe::get_error_name(code)))
 }
 
-/// The size of the content of `bytes`, which must be exactly one zstd frame.
+/// The content size of `bytes`, which must be exactly one zstd frame.
 fn one_frame(bytes: &[u8], expected: Expected) -> Result<usize, CompressionError> {
     const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
     if !bytes.starts_with(MAGIC) {

@@ -1,52 +1,42 @@
-//! What a binary needs of a host: its architecture, the oldest C library, the shared libraries.
+//! The requirements of a binary: architecture, oldest C library, shared libraries.
 
 use crate::version::LibcVersion;
 use goblin::elf::{Elf, header};
-use std::fmt;
 
-/// What one binary needs.
+/// The requirements of one binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needs {
     /// The kernel's name of its architecture: `x86_64`.
     pub architecture: &'static str,
-    /// Names of the libraries it is linked with.
+    /// The libraries it is linked with.
     pub libraries: Vec<String>,
     /// Its own name as a library.
     pub soname: Option<String>,
-    /// The newest glibc symbol version it asks for.
+    /// The newest glibc symbol version it needs.
     pub glibc: Option<LibcVersion>,
     /// True when it is linked with musl.
     pub musl: bool,
 }
 
 /// Why a binary can't be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ElfError {
-    /// It begins like an ELF file, and isn't one; the reader's words.
+    /// The file begins like an ELF file and is damaged; the reader's words.
+    #[error("cannot read it as an ELF file: {0}")]
     Malformed(String),
     /// An architecture that sidle has no name for.
+    #[error("cannot name its architecture: ELF machine {0}")]
     Machine(u16),
 }
-
-impl fmt::Display for ElfError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(reason) => write!(formatter, "cannot read it as an ELF file: {reason}"),
-            Self::Machine(machine) => write!(formatter, "cannot name its architecture: ELF machine {machine}"),
-        }
-    }
-}
-
-impl std::error::Error for ElfError {}
 
 /// The first bytes of every ELF file.
 pub const MAGIC: &[u8] = b"\x7fELF";
 
-/// The relocations of this name came with glibc 2.36; binaries that use them ask for it by this version, which has no number.
+/// Binaries with these relocations (new in glibc 2.36) need them by this version name, which has no number.
 const PACKED_RELOCATIONS: &str = "GLIBC_ABI_DT_RELR";
 const PACKED_RELOCATIONS_SINCE: LibcVersion = LibcVersion { major: 2, minor: 36 };
 
-/// What the binary `bytes` needs; None where it is no ELF program or library.
+/// The requirements of the binary `bytes`; None for anything but an ELF program or library.
 pub fn read(bytes: &[u8]) -> Result<Option<Needs>, ElfError> {
     if !bytes.starts_with(MAGIC) {
         return Ok(None);
@@ -83,7 +73,7 @@ fn architecture(elf: &Elf<'_>) -> Result<&'static str, ElfError> {
     })
 }
 
-/// The newest glibc version that a C library defines: what a host's `libc.so.6` offers. None for a file that is no ELF or defines none.
+/// The newest glibc version that a C library such as a host's `libc.so.6` defines; None for other files.
 pub fn defined_glibc(bytes: &[u8]) -> Result<Option<LibcVersion>, ElfError> {
     if !bytes.starts_with(MAGIC) {
         return Ok(None);
@@ -101,7 +91,7 @@ fn glibc(elf: &Elf<'_>) -> Option<LibcVersion> {
         for version in &library {
             let needed = match elf.dynstrtab.get_at(version.vna_name) {
                 Some(PACKED_RELOCATIONS) => Some(PACKED_RELOCATIONS_SINCE),
-                // Others without a number (GLIBC_PRIVATE) tell nothing.
+                // Names without a number (GLIBC_PRIVATE) are ignored.
                 Some(name) => name.strip_prefix("GLIBC_").and_then(|number| number.parse().ok()),
                 None => None,
             };
@@ -115,7 +105,7 @@ fn is_musl(library: &str) -> bool {
     library.starts_with("libc.musl-") || library.starts_with("ld-musl-")
 }
 
-/// True for the libraries that come with the C library itself: the libc floor speaks for them.
+/// True for the libraries of the C library itself, which the libc floor covers.
 pub fn belongs_to_libc(library: &str) -> bool {
     const STEMS: [&str; 11] = [
         "libc",

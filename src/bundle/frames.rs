@@ -1,18 +1,18 @@
-//! How the members of a payload are cut into frames. The packer plans; a reader derives from the frames' lengths what each one holds, and
-//! accepts nothing but cuts between members, or inside the content of a file that has its frames to itself.
+//! The cut of a payload's members into frames. The packer plans it; a reader derives it from the frames' lengths, and accepts only cuts
+//! between members, or inside a file that has its frames to itself.
 
 use super::limits::FRAME_CONTENT_TARGET_BYTES;
 use super::ustar;
 use std::ops::Range;
 
-/// What the cut must know of a member.
+/// A member, as far as the cut depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes of its header blocks.
     pub header: u64,
     /// Bytes of its content, without padding.
     pub content: u64,
-    /// Directories, files of one generation, links: no frame mixes groups.
+    /// No frame mixes groups.
     pub group: Group,
 }
 
@@ -21,7 +21,7 @@ pub struct Shape {
 pub enum Group {
     /// All directories.
     Directories,
-    /// The files of one generation, by its index.
+    /// The files of one generation.
     Files(u32),
     /// All links.
     Links,
@@ -33,18 +33,18 @@ impl Shape {
         Self { header: member.header_length(), content: member.content_length(), group }
     }
 
-    /// Bytes of the whole member.
+    /// Bytes of the whole member, padding included.
     pub fn length(&self) -> u64 {
         self.header + self.content + ustar::padding(self.content)
     }
 }
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holds {
-    /// These members, whole.
+    /// Whole members.
     Members(Range<usize>),
-    /// A part of one file. The first part has the header before it, the last one the padding behind it.
+    /// A part of one file: the first part with the header, the last part with the padding.
     Part {
         /// Index of the file among the members.
         entry: usize,
@@ -60,11 +60,11 @@ pub enum Holds {
 /// One planned frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
-    /// What it holds.
+    /// Its content.
     pub holds: Holds,
     /// Tar bytes in it.
     pub content_length: u64,
-    /// The group of its members; None for the end of the archive.
+    /// Its members' group; None for the end of the archive.
     pub group: Option<Group>,
 }
 
@@ -113,16 +113,16 @@ fn plan_parts(entry: usize, shape: &Shape, frames: &mut Vec<Planned>) {
     }
 }
 
-/// What stands against a cut.
+/// Why a cut is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadCut {
     /// Index of the frame.
     pub frame: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub what: &'static str,
 }
 
-/// What each frame holds, told by the lengths of their contents; or the first frame that can't be.
+/// Derives each frame's content from the frames' lengths; an error names the first bad frame.
 pub fn layout(shapes: &[Shape], content_lengths: &[u64]) -> Result<Vec<Holds>, BadCut> {
     let mut holds = Vec::with_capacity(content_lengths.len());
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! The last used directory of a tree, kept open: members come sorted, so that one handle serves nearly all of them.
+//! The directory of a tree that was used last, kept open: members are sorted, so one handle serves nearly all of them.
 
 use super::path::BundlePath;
 use crate::os::{Result, dir::Dir};

@@ -1,83 +1,83 @@
-//! Judges a manifest: refuses, never skips, and names every problem. A signature says who wrote a manifest; this says that it can do no harm.
+//! Reads and judges a manifest: refuses, never skips, and names every problem. A signature says who wrote it; judging says that it is
+//! harmless.
 
-use super::frames::{self, Group, Shape};
+use super::frames::{self, Group};
 use super::limits::{
     CONTENT_MAXIMUM_BYTES, ENTRIES_MAXIMUM, FRAME_CONTENT_MAXIMUM_BYTES, FRAME_LENGTH_MAXIMUM_BYTES,
-    PATH_MAXIMUM_BYTES, PAYLOAD_MAXIMUM_BYTES, TEXT_MAXIMUM_BYTES,
+    MANIFEST_MAXIMUM_BYTES, PATH_MAXIMUM_BYTES, PAYLOAD_MAXIMUM_BYTES, TEXT_MAXIMUM_BYTES,
 };
-use super::manifest::{Entry, EntryKind, Frame, Manifest, Space};
+use super::manifest::{self, Entry, EntryKind, Frame, Head, Manifest, ManifestError, SCHEMA, Space};
 use super::path::BundlePath;
 use super::problems::Problems;
-use super::wire::{RawEntry, RawKind};
+use super::wire::{self, RawEntry, RawKind};
 use crate::version::Flavour;
+use serde::Deserialize;
 use std::collections::HashMap;
 
 /// Permission bits that a release may have.
 pub const MODE_MAXIMUM: u32 = 0o755;
 
-/// The manifest, or everything that stands against it.
-pub fn judge(raw: Manifest<RawEntry>) -> Result<Manifest, Problems> {
+impl Manifest {
+    /// Reads and judges a manifest's text; an error names everything that is wrong with it.
+    pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
+        if text.len() as u64 > MANIFEST_MAXIMUM_BYTES {
+            return Err(ManifestError::TooLarge);
+        }
+        judge(read(text)?).map_err(ManifestError::Unsafe)
+    }
+
+    /// Decompresses, reads and judges a manifest whose digest has been compared. The text is freed before judging.
+    pub fn decompressed(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let raw = read(&manifest::decompress(bytes)?)?;
+        judge(raw).map_err(ManifestError::Unsafe)
+    }
+}
+
+/// A manifest as written, not yet judged.
+struct Raw {
+    head: Head,
+    entries: Vec<RawEntry>,
+}
+
+fn read(text: &[u8]) -> Result<Raw, ManifestError> {
+    #[derive(Deserialize)]
+    struct Schema {
+        schema: u32,
+    }
+    #[derive(Deserialize)]
+    struct Entries {
+        #[serde(deserialize_with = "wire::list::<_, _, ENTRIES_MAXIMUM>")]
+        entries: Vec<RawEntry>,
+    }
+    let parsed = serde_json::from_slice(text).and_then(|Entries { entries }| {
+        let head = serde_json::from_slice(text)?;
+        Ok(Raw { head, entries })
+    });
+    match (parsed, serde_json::from_slice::<Schema>) {
+        (Ok(raw), _) if raw.head.schema == SCHEMA => Ok(raw),
+        (Ok(raw), _) => Err(ManifestError::Schema(raw.head.schema)),
+        // A later schema may have another shape: its number is the better message.
+        (Err(error), only) => match only(text) {
+            Ok(Schema { schema }) if schema != SCHEMA => Err(ManifestError::Schema(schema)),
+            _ => Err(ManifestError::Json(error)),
+        },
+    }
+}
+
+/// The manifest, or everything that is wrong with it.
+fn judge(Raw { head, entries }: Raw) -> Result<Manifest, Problems> {
     let mut problems = Problems::default();
-    let (entries, raw) = separate(raw);
     let entries = convert(entries, &mut problems);
     check_tree(&entries, &mut problems);
-    let manifest = Manifest { entries, ..raw };
+    let manifest = Manifest { head, entries };
     check_head(&manifest, &mut problems);
     check_commands(&manifest, &mut problems);
     check_frames(&manifest, &mut problems);
-    // Sums and cuts of what is wrong already would only repeat it.
+    // Wrong sums and cuts would only follow from the problems above.
     if problems.is_empty() {
         check_layout(&manifest, &mut problems);
     }
     if problems.is_empty() { Ok(manifest) } else { Err(problems) }
-}
-
-fn separate(raw: Manifest<RawEntry>) -> (Vec<RawEntry>, Manifest) {
-    let Manifest {
-        schema,
-        package,
-        version,
-        revision,
-        platform,
-        agent,
-        libc_floor,
-        host_libraries,
-        masters,
-        source_date_epoch,
-        space,
-        commands,
-        service,
-        guard,
-        extras,
-        sbom,
-        payload,
-        generations,
-        frames,
-        entries,
-    } = raw;
-    let head = Manifest {
-        schema,
-        package,
-        version,
-        revision,
-        platform,
-        agent,
-        libc_floor,
-        host_libraries,
-        masters,
-        source_date_epoch,
-        space,
-        commands,
-        service,
-        guard,
-        extras,
-        sbom,
-        payload,
-        generations,
-        frames,
-        entries: Vec::new(),
-    };
-    (entries, head)
 }
 
 /// Entries with safe paths, kinds, modes and sizes.
@@ -103,7 +103,7 @@ fn convert(raw: Vec<RawEntry>, problems: &mut Problems) -> Vec<Entry> {
     entries
 }
 
-/// Refuses entries that could harm a host. Used on what a manifest says and on what a tree holds.
+/// Refuses entries that could harm a host, in a manifest or a tree.
 pub fn check_tree(entries: &[Entry], problems: &mut Problems) {
     if entries.len() > ENTRIES_MAXIMUM {
         problems.add("entries", format_args!("there are {}, at most {ENTRIES_MAXIMUM} may be", entries.len()));
@@ -144,7 +144,7 @@ pub fn check_tree(entries: &[Entry], problems: &mut Problems) {
 }
 
 fn check_mode(path: &str, kind: &EntryKind, problems: &mut Problems) {
-    // What its owner can't read can't be checked; what it can't enter can't be repaired or removed.
+    // An owner can't check a file without read permission, or repair a directory without access.
     let (mode, needed) = match kind {
         EntryKind::Directory { mode } => (*mode, 0o700),
         EntryKind::File { mode, .. } => (*mode, 0o400),
@@ -157,8 +157,8 @@ fn check_mode(path: &str, kind: &EntryKind, problems: &mut Problems) {
     }
 }
 
-/// A link must be relative and stay inside. Its target is walked name by name, and only its last name may be a link or a file: `d/..`
-/// behind a link `d` is somewhere else than the text says. Each link staying inside by itself, chains of them do, too.
+/// A link must be relative and stay inside. Only the last name of its target may be a link or a file: behind a link `d`, `d/..` is
+/// somewhere else than the text says. If each link stays inside, chains of links do, too.
 fn check_link(path: &BundlePath, target: &str, kinds: &HashMap<&str, &EntryKind>) -> Result<(), &'static str> {
     if target.is_empty() || target.len() > PATH_MAXIMUM_BYTES || target.chars().any(char::is_control) {
         return Err("its target is empty, too long, or has a control character");
@@ -204,7 +204,7 @@ fn check_head(manifest: &Manifest, problems: &mut Problems) {
             problems.add(library, "it is no name of a library");
         }
     }
-    // What a tar header's time field can hold.
+    // The limit of a tar header's time field.
     if manifest.source_date_epoch > PAYLOAD_MAXIMUM_BYTES {
         problems.add("source_date_epoch", "it is too late");
     }
@@ -279,16 +279,12 @@ fn check_frames(manifest: &Manifest, problems: &mut Problems) {
     }
 }
 
-/// The sums, the cut, and the order that follows from it.
+/// The sums, the cut, and the order of entries that the cut implies.
 fn check_layout(manifest: &Manifest, problems: &mut Problems) {
     if manifest.space != Space::of(&manifest.entries, manifest.space.overlap_memory_bytes) {
         problems.add("space", "it is not the sum of the entries");
     }
-    let mtime = manifest.source_date_epoch;
-    let shapes: Vec<Shape> =
-        manifest.entries.iter().map(|entry| Shape::of(&entry.member(mtime), Group::Directories)).collect();
-    let lengths: Vec<u64> = manifest.frames.iter().map(|frame| frame.content_length).collect();
-    let layout = match frames::layout(&shapes, &lengths) {
+    let layout = match manifest.cut() {
         Ok(layout) => layout,
         Err(bad) => return problems.add(&format!("frame {}", bad.frame), bad.what),
     };

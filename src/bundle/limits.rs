@@ -9,40 +9,40 @@ pub const ENTRIES_MAXIMUM: usize = 50_000;
 /// Frames of one payload (Salt has about 40). Stops a payload of a million one-byte frames, which costs more time than its bytes tell.
 pub const FRAMES_MAXIMUM: usize = 16_384;
 
-/// Tar bytes that the packer puts into one frame. Small enough that threads share the work and a patch release skips most of it,
-/// large enough that compression hardly suffers (62.6 MB instead of 57.6 MB for Salt).
+/// Tar bytes that the packer puts into one frame. Small enough for threads to share the work and for a patch release to skip most of it,
+/// large enough to compress well (62.6 MB instead of 57.6 MB for Salt).
 pub const FRAME_CONTENT_TARGET_BYTES: u64 = 8 * MIB;
 
-/// Tar bytes in one frame that a reader accepts: what the packer makes. Stops a frame that decompresses into more memory than a small host has.
+/// Tar bytes in one frame that a reader accepts, as the packer makes it. Stops a frame that decompresses into more memory than a small host
+/// has.
 pub const FRAME_CONTENT_MAXIMUM_BYTES: u64 = FRAME_CONTENT_TARGET_BYTES;
 
-/// Compressed bytes of one frame that a reader accepts: incompressible content and zstd's own overhead. Stops a download into memory
-/// without end.
+/// Compressed bytes of one frame that a reader accepts: incompressible content and zstd's overhead. Stops an endless download into memory.
 pub const FRAME_LENGTH_MAXIMUM_BYTES: u64 = FRAME_CONTENT_MAXIMUM_BYTES + MIB / 8;
 
-/// Bytes of frames that are in memory at the same time, each with its content. Meant to keep an install
-/// below 64 MB beside a manifest and metadata. Stops a host with many cores from unpacking as many frames.
+/// Bytes of the frames in memory, contents included: an install stays below 64 MB beside manifest and metadata. Stops a host with many
+/// cores from unpacking as many frames.
 pub const FRAMES_MEMORY_BYTES: u64 = 32 * MIB;
 
-/// Generations a payload tells apart; the packer merges the oldest ones. Stops releases from falling apart into tiny frames over the years.
+/// Generations of one payload; the packer merges the oldest. Stops releases from falling apart into tiny frames over the years.
 pub const GENERATIONS_MAXIMUM: usize = 16;
 
-/// Bytes of one payload, and of one file in it: what USTAR's size field can hold.
+/// Bytes of one payload, or of one file in it: the limit of USTAR's size field.
 pub const PAYLOAD_MAXIMUM_BYTES: u64 = 0o77_777_777_777;
 
-/// Bytes of all files of one release. Stops sums from overflowing, and a release that no host should accept.
+/// Bytes of all files of one release. Stops sums from overflowing, and releases that no host should accept.
 pub const CONTENT_MAXIMUM_BYTES: u64 = 1 << 36;
 
 /// Bytes of a manifest's text (Salt's has 3.1 MB). Stops a small file that decompresses into all of the host's memory.
 pub const MANIFEST_MAXIMUM_BYTES: u64 = 10 * MIB;
 
-/// Bytes of a compressed manifest. The same, before the decompressor.
+/// Bytes of a compressed manifest. Stops a large one before the decompressor.
 pub const MANIFEST_COMPRESSED_MAXIMUM_BYTES: u64 = 4 * MIB;
 
 /// Bytes of one path. Stops names that no tool can open (`PATH_MAX` is 4096, and the store's own path comes before it).
 pub const PATH_MAXIMUM_BYTES: usize = 1024;
 
-/// Bytes of one component of a path: what file systems hold.
+/// Bytes of one path component: the limit of file systems.
 pub const COMPONENT_MAXIMUM_BYTES: usize = 255;
 
 /// Components of one path. Stops trees that a recursive walk can't follow; the same depth at which `os::walk` stops.
@@ -81,8 +81,8 @@ pub const BUNDLE_METADATA_MAXIMUM_BYTES: u64 = 6 * MIB;
 /// Bytes of the hint, of SHA256SUMS and of its signature. They have a few lines.
 pub const NOTE_MAXIMUM_BYTES: u64 = 64 << 10;
 
-/// Bytes of all members before the first payload: twenty releases of Salt. They are held in memory until trust has spoken.
+/// Bytes of all members before the first payload: twenty releases of Salt. They are held in memory until they are verified.
 pub const BUNDLE_HEAD_MAXIMUM_BYTES: u64 = 16 * MIB;
 
-/// Bytes a file takes at least: the usual block. For estimates of space.
+/// The usual block size of a file system, to estimate space.
 pub const BLOCK_BYTES: u64 = 4096;

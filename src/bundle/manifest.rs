@@ -1,40 +1,62 @@
-//! The manifest: every byte of a release, and what a host must know before it takes one. A [`Manifest`] that exists has been judged: its paths
-//! stay inside, its sums agree, its frames tile the payload.
+//! The manifest: every byte of a release, and its requirements of a host. A [`Manifest`] that exists has been judged: its paths stay
+//! inside, its sums agree, its frames tile the payload.
 
 use super::compression::{self, CompressionError, Expected};
-use super::frames::{self, Group, Shape};
-use super::judge;
+use super::frames::{self, BadCut, Group, Shape};
 use super::limits::{
-    BLOCK_BYTES, ENTRIES_MAXIMUM, FRAMES_MAXIMUM, GENERATIONS_MAXIMUM, LIST_MAXIMUM, MANIFEST_COMPRESSED_MAXIMUM_BYTES,
+    BLOCK_BYTES, FRAMES_MAXIMUM, GENERATIONS_MAXIMUM, LIST_MAXIMUM, MANIFEST_COMPRESSED_MAXIMUM_BYTES,
     MANIFEST_MAXIMUM_BYTES,
 };
 use super::member::ReleaseId;
 use super::path::BundlePath;
 use super::problems::Problems;
 use super::ustar;
+use super::wire;
 pub use super::wire::Reserved;
-use super::wire::{self, RawEntry};
 use crate::agent::AgentKind;
 use crate::digest::Digest;
 use crate::failure::Class;
 use crate::name::PackageName;
 use crate::version::{LibcVersion, Platform, Release, Version};
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeSeq as _;
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 /// The schema that this sidle writes and reads.
 pub const SCHEMA: u32 = 1;
 
-/// zstd level of manifests: Salt's 2.3 MB in a fifth of a second; higher levels save a few kilobytes and cost seconds.
+/// zstd level of manifests: Salt's 2.3 MB take a fifth of a second; higher levels save a few kilobytes and cost seconds.
 const MANIFEST_LEVEL: i32 = 15;
 
-/// What a release is made of. Its JSON is compact and its fields have this order; fields that a reader doesn't know are ignored.
+/// The description of a release. Its JSON is compact, with its fields in this order; unknown fields are ignored.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Manifest {
+    /// Everything but the entries.
+    #[serde(flatten)]
+    pub head: Head,
+    /// Directories by path, files by generation and path, links by path: the order of the payload's members.
+    pub entries: Vec<Entry>,
+}
+
+impl Deref for Manifest {
+    type Target = Head;
+    fn deref(&self) -> &Head {
+        &self.head
+    }
+}
+
+impl DerefMut for Manifest {
+    fn deref_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+}
+
+/// A manifest without its entries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(bound(deserialize = "E: Deserialize<'de>"))]
-pub struct Manifest<E = Entry> {
+pub struct Head {
     /// Version of the format.
     pub schema: u32,
     /// The package.
@@ -43,75 +65,72 @@ pub struct Manifest<E = Entry> {
     pub version: Version,
     /// The rebuild of this version, from 1.
     pub revision: u32,
-    /// What it runs on.
+    /// The platform it runs on.
     pub platform: Platform,
-    /// Which implementation watches it.
+    /// The implementation that supervises it.
     pub agent: AgentKind,
-    /// The oldest glibc it runs with; None where it needs none.
+    /// The oldest glibc it runs with; None: it needs none.
     pub libc_floor: Option<LibcVersion>,
-    /// Libraries that the host must have: sonames, sorted; glibc's own are covered by the floor.
+    /// Libraries that the host must have: sonames, sorted, without glibc's own.
     #[serde(deserialize_with = "wire::list::<_, _, LIST_MAXIMUM>")]
     pub host_libraries: Vec<String>,
-    /// The oldest counterpart (a Salt master) that it speaks to.
+    /// The oldest counterpart (a Salt master) it works with.
     pub masters: Option<Version>,
     /// Time of every member of the payload, seconds since 1970.
     pub source_date_epoch: u64,
-    /// What it needs of the host's disk and memory.
+    /// Its disk and memory.
     pub space: Space,
-    /// Commands for `sidle run`, and the files that they are.
+    /// Commands for `sidle run`, and their files.
     #[serde(deserialize_with = "wire::unique_map")]
     pub commands: BTreeMap<String, BundlePath>,
-    /// How its service runs.
+    /// Its service.
     pub service: Service,
-    /// Whether the agent can give each job to one of two processes; None: no.
+    /// The guard that gives each job to one of two processes, if it has one.
     #[serde(default)]
     pub guard: Option<Guard>,
-    /// Reserved: what a site adds.
+    /// Reserved for a site's additions.
     #[serde(default)]
     pub extras: Reserved,
-    /// Reserved: where its bill of materials is.
+    /// Reserved for a bill of materials.
     #[serde(default)]
     pub sbom: Reserved,
     /// The payload as a whole.
     pub payload: Payload,
-    /// The releases in which contents first appeared, ascending; this release is one of them.
+    /// The releases in which contents first appeared, ascending, this release included.
     #[serde(deserialize_with = "wire::list::<_, _, GENERATIONS_MAXIMUM>")]
     pub generations: Vec<Release>,
     /// The frames, in the order in which they tile the payload.
     #[serde(deserialize_with = "wire::list::<_, _, FRAMES_MAXIMUM>")]
     pub frames: Vec<Frame>,
-    /// Directories by path, files by generation and path, links by path: the order of the payload's members.
-    #[serde(deserialize_with = "wire::list::<_, _, ENTRIES_MAXIMUM>")]
-    pub entries: Vec<E>,
 }
 
-/// What a release needs of a host.
+/// Disk and memory of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
     /// Bytes of all files.
     pub content_bytes: u64,
-    /// Bytes on a disk with blocks of 4096: files rounded up, one block per directory.
+    /// Bytes on a disk with blocks of 4096: files rounded up, a block per directory.
     pub allocated_bytes: u64,
-    /// Entries, which is inodes.
+    /// The number of entries: inodes.
     pub inodes: u64,
-    /// Memory that a second process takes while two overlap; 0: not known.
+    /// Memory of a second process during an overlap; 0: unknown.
     pub overlap_memory_bytes: u64,
 }
 
-/// What gives each job to one of two processes.
+/// The part of an agent that gives each job to one of two processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
-    /// The version of the gate's protocol that it speaks; 0: one that this sidle can't read.
+    /// Its version of the gate's protocol; 0: a protocol that this sidle can't read.
     #[serde(default)]
     pub protocol: u32,
-    /// The first parts of the agent's versions that it was tried with: `3006` stands for 3006.0 and all that follow it up to 3007. Beside another
-    /// process no other version may run. Empty: every version is its own.
+    /// The prefixes of the agent's versions that it was tried with: `3006` means 3006.0 up to 3007. No other version may run beside another
+    /// process. Empty: any version.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "wire::list::<_, _, LIST_MAXIMUM>")]
     pub tried: Vec<String>,
 }
 
 impl Guard {
-    /// Whether it was tried with this version of the agent.
+    /// True when it was tried with this version of the agent.
     pub fn is_tried_with(&self, version: &str) -> bool {
         let fits = |tried: &String| {
             version.strip_prefix(tried.as_str()).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -120,13 +139,13 @@ impl Guard {
     }
 }
 
-/// How the service of a release runs.
+/// The service of a release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// A name in `commands`, and arguments; `{config}` stands for the configuration directory.
     #[serde(deserialize_with = "wire::list::<_, _, LIST_MAXIMUM>")]
     pub command: Vec<String>,
-    /// The configuration directory where the host's settings name none.
+    /// The configuration directory, unless the host's settings name one.
     pub config: String,
     /// Variables of its environment.
     #[serde(deserialize_with = "wire::unique_map")]
@@ -134,7 +153,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A word of the command, or a value of the environment: `{config}` stands for the configuration directory.
+    /// Expands `{config}` in a word of the command, or in a value of the environment.
     pub fn expanded(word: &str, configuration: &Path) -> OsString {
         let mut parts = word.split("{config}");
         let mut whole = OsString::from(parts.next().unwrap_or_default());
@@ -158,13 +177,13 @@ pub struct Payload {
 /// One independent zstd frame of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Where it begins in the payload.
+    /// Its place in the payload.
     pub offset: u64,
     /// Its compressed length, bytes.
     pub length: u64,
     /// Digest of its compressed bytes: compared before they are decompressed.
     pub sha256: Digest,
-    /// Tar bytes it holds.
+    /// Tar bytes in it.
     pub content_length: u64,
     /// Index into `generations`.
     pub generation: u32,
@@ -173,57 +192,58 @@ pub struct Frame {
 /// One file, directory or link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it is.
+    /// Its path.
     pub path: BundlePath,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
 }
 
-/// What an entry is.
+/// The kind of an entry.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryKind {
     /// A directory.
-    Directory {
-        /// Permission bits.
-        mode: u32,
-    },
+    Directory { mode: u32 },
     /// A regular file.
     File {
-        /// Permission bits.
         mode: u32,
-        /// Bytes.
         size: u64,
-        /// Digest of its content.
         sha256: Digest,
-        /// Index of the frame that holds it, or its first part.
+        /// Index of the frame with its content, or with the first part.
         frame: u32,
     },
     /// A symbolic link.
     Link {
-        /// Where it points, relative to its own directory; never out of the tree.
+        /// Relative to the link's directory; never out of the tree.
         target: String,
     },
 }
 
 /// Why a manifest can't be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// It is larger than any manifest may be.
+    #[error("cannot read the manifest: it has more than {MANIFEST_MAXIMUM_BYTES} bytes")]
     TooLarge,
     /// It can't be decompressed.
+    #[error("cannot read the manifest: {0}")]
     Compression(CompressionError),
     /// It can't be compressed or written as JSON.
+    #[error("cannot write the manifest: {0}")]
     Write(String),
-    /// It is no JSON, or not of this shape.
+    /// Not JSON, or not of this shape.
+    #[error("cannot read the manifest: {0}")]
     Json(serde_json::Error),
-    /// It is of a schema that this sidle doesn't know.
+    /// A schema that this sidle doesn't know.
+    #[error("cannot read the manifest: it has schema {0}, this sidle reads {SCHEMA}")]
     Schema(u32),
-    /// It describes what no host may unpack.
+    /// It describes a tree that no host may unpack.
+    #[error("cannot accept the manifest: {0}")]
     Unsafe(Problems),
 }
 
 impl ManifestError {
-    /// What kind of failure this is. A manifest is only read after its digest has been compared: what is wrong with it was signed.
+    /// The kind of failure. A manifest is read after its digest has been compared, so its faults were signed.
     pub fn class(&self) -> Class {
         match self {
             Self::Write(_) => Class::Failed,
@@ -233,7 +253,7 @@ impl ManifestError {
         }
     }
 
-    /// What the operator can do about it.
+    /// A remedy for the operator.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Schema(_) => Some("install a newer sidle on this host".to_owned()),
@@ -242,31 +262,12 @@ impl ManifestError {
     }
 }
 
-impl fmt::Display for ManifestError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge => {
-                write!(formatter, "cannot read the manifest: it has more than {MANIFEST_MAXIMUM_BYTES} bytes")
-            }
-            Self::Compression(error) => write!(formatter, "cannot read the manifest: {error}"),
-            Self::Write(reason) => write!(formatter, "cannot write the manifest: {reason}"),
-            Self::Json(error) => write!(formatter, "cannot read the manifest: {error}"),
-            Self::Schema(found) => {
-                write!(formatter, "cannot read the manifest: it has schema {found}, this sidle reads {SCHEMA}")
-            }
-            Self::Unsafe(problems) => write!(formatter, "cannot accept the manifest: {problems}"),
-        }
-    }
-}
-
-impl std::error::Error for ManifestError {}
-
 /// The compressed form of a manifest's text.
 pub fn compress(text: &[u8]) -> Result<Vec<u8>, ManifestError> {
     compression::compress(text, MANIFEST_LEVEL).map_err(|error| ManifestError::Write(error.to_string()))
 }
 
-/// The text of a compressed manifest. Its digest must have been compared before: no unverified byte reaches the decompressor.
+/// Decompresses a manifest whose digest has been compared: no unverified byte reaches the decompressor.
 pub fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ManifestError> {
     if bytes.len() as u64 > MANIFEST_COMPRESSED_MAXIMUM_BYTES {
         return Err(ManifestError::TooLarge);
@@ -274,50 +275,19 @@ pub fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ManifestError> {
     compression::decompress(bytes, Expected::AtMost(MANIFEST_MAXIMUM_BYTES)).map_err(ManifestError::Compression)
 }
 
-/// A patch that makes the text of a manifest out of an older one's.
+/// The patch from an older manifest's text to a newer one's.
 pub fn patch(old: &[u8], new: &[u8]) -> Result<Vec<u8>, ManifestError> {
     compression::compress_after(old, new).map_err(|error| ManifestError::Write(error.to_string()))
 }
 
-/// The compressed form of the manifest whose text `patch` makes out of `old`. Both must have been verified before. It is the one that was
-/// published if this sidle compresses as its author's did: the caller compares digests, and takes the whole manifest otherwise.
+/// Applies a patch to the older text `old`, both verified, and compresses the result. It equals the published manifest only if this sidle
+/// compresses as its author's did: the caller compares digests, and else fetches the whole manifest.
 pub fn apply(old: &[u8], patch: &[u8]) -> Result<Vec<u8>, ManifestError> {
     let text = compression::decompress_after(old, patch, Expected::AtMost(MANIFEST_MAXIMUM_BYTES));
     compress(&text.map_err(ManifestError::Compression)?)
 }
 
 impl Manifest {
-    /// Reads and judges a manifest's text; an error names everything that is wrong with it.
-    pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
-        if text.len() as u64 > MANIFEST_MAXIMUM_BYTES {
-            return Err(ManifestError::TooLarge);
-        }
-        judge::judge(Self::read(text)?).map_err(ManifestError::Unsafe)
-    }
-
-    /// Decompresses, reads and judges a manifest. Its digest must have been compared before. Its text is gone before it is judged.
-    pub fn decompressed(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let raw = Self::read(&decompress(bytes)?)?;
-        judge::judge(raw).map_err(ManifestError::Unsafe)
-    }
-
-    fn read(text: &[u8]) -> Result<Manifest<RawEntry>, ManifestError> {
-        #[derive(Deserialize)]
-        struct Only {
-            schema: u32,
-        }
-        let parsed: Result<Manifest<RawEntry>, _> = serde_json::from_slice(text);
-        match (parsed, serde_json::from_slice::<Only>) {
-            (Ok(raw), _) if raw.schema == SCHEMA => Ok(raw),
-            (Ok(raw), _) => Err(ManifestError::Schema(raw.schema)),
-            // A later schema may have another shape altogether: then its number is the better message.
-            (Err(error), only) => match only(text) {
-                Ok(Only { schema }) if schema != SCHEMA => Err(ManifestError::Schema(schema)),
-                _ => Err(ManifestError::Json(error)),
-            },
-        }
-    }
-
     /// The manifest's text: compact JSON, the same bytes for the same manifest.
     pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
         serde_json::to_vec(self).map_err(|error| ManifestError::Write(error.to_string()))
@@ -333,21 +303,24 @@ impl Manifest {
         ReleaseId { package: self.package.clone(), release: self.release(), platform: self.platform.clone() }
     }
 
-    /// What each frame of the payload holds.
+    /// The content of each frame.
     pub fn layout(&self) -> Vec<frames::Holds> {
-        let shapes: Vec<Shape> = self.entries.iter().map(|entry| self.shape(entry)).collect();
-        let lengths: Vec<u64> = self.frames.iter().map(|frame| frame.content_length).collect();
-        frames::layout(&shapes, &lengths).expect("a manifest that exists has been judged, its cut included")
+        self.cut().expect("a manifest that exists has been judged, its cut included")
     }
 
-    fn shape(&self, entry: &Entry) -> Shape {
-        // The layout asks for lengths alone.
-        Shape::of(&entry.member(self.source_date_epoch), Group::Directories)
+    /// The content of each frame, of a manifest that is still to be judged.
+    pub(super) fn cut(&self) -> Result<Vec<frames::Holds>, BadCut> {
+        let mtime = self.source_date_epoch;
+        // The layout depends on lengths alone, so one group serves.
+        let shape = |entry: &Entry| Shape::of(&entry.member(mtime), Group::Directories);
+        let shapes: Vec<Shape> = self.entries.iter().map(shape).collect();
+        let lengths: Vec<u64> = self.frames.iter().map(|frame| frame.content_length).collect();
+        frames::layout(&shapes, &lengths)
     }
 }
 
 impl Entry {
-    /// The tar member that this entry is.
+    /// Its tar member.
     pub fn member(&self, mtime: u64) -> ustar::Member<'_> {
         let (kind, mode) = match &self.kind {
             EntryKind::Directory { mode } => (ustar::Kind::Directory, *mode),
@@ -366,11 +339,36 @@ impl Entry {
     }
 }
 
-/// The mode that a link's header has: what Linux shows for every link.
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut elements = serializer.serialize_seq(None)?;
+        elements.serialize_element(&self.path)?;
+        match &self.kind {
+            EntryKind::Directory { mode } => {
+                elements.serialize_element("d")?;
+                elements.serialize_element(mode)?;
+            }
+            EntryKind::File { mode, size, sha256, frame } => {
+                elements.serialize_element("f")?;
+                elements.serialize_element(mode)?;
+                elements.serialize_element(size)?;
+                elements.serialize_element(sha256)?;
+                elements.serialize_element(frame)?;
+            }
+            EntryKind::Link { target } => {
+                elements.serialize_element("l")?;
+                elements.serialize_element(target)?;
+            }
+        }
+        elements.end()
+    }
+}
+
+/// The mode in a link's header, as Linux shows it for every link.
 pub const LINK_MODE: u32 = 0o777;
 
 impl Space {
-    /// What `entries` need.
+    /// The sums of `entries`.
     pub fn of(entries: &[Entry], overlap_memory_bytes: u64) -> Self {
         let mut space =
             Self { content_bytes: 0, allocated_bytes: 0, inodes: entries.len() as u64, overlap_memory_bytes };

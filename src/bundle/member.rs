@@ -1,4 +1,4 @@
-//! The members of a bundle file: their names are their meaning and their order. What has no name here is no part of a bundle.
+//! The members of a bundle file. A member's name gives its meaning and its place; a bundle has no other members.
 
 use crate::digest::Digest;
 use crate::name::PackageName;
@@ -6,14 +6,12 @@ use crate::version::{Platform, Release};
 use std::fmt;
 use std::str::FromStr;
 
-/// One release of one package for one platform: what a manifest describes, and the directory of its targets.
+/// One release of one package for one platform; its text names the directory of its targets.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReleaseId {
-    /// The package.
     pub package: PackageName,
-    /// The release.
     pub release: Release,
-    /// The platform.
     pub platform: Platform,
 }
 
@@ -64,7 +62,7 @@ pub enum ReleaseFile {
     Signature,
 }
 
-/// A member of a bundle file. Their order here is their order in the file.
+/// A member of a bundle file, ordered as in the file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberName {
     /// `sidle-bundle`: a few lines for people.
@@ -78,19 +76,12 @@ pub enum MemberName {
 }
 
 /// A name that no member of a bundle has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot use {name:?}: no member of a bundle has this name")]
 pub struct UnknownMember {
-    /// The name.
     pub name: String,
 }
-
-impl fmt::Display for UnknownMember {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "cannot use {:?}: no member of a bundle has this name", self.name)
-    }
-}
-
-impl std::error::Error for UnknownMember {}
 
 const HINT: &str = "sidle-bundle";
 const CHECKSUMS: &str = "SHA256SUMS";
@@ -124,21 +115,21 @@ impl FromStr for MetadataName {
                 "root" => Some(Self::Root(version)),
                 "snapshot" => Some(Self::Snapshot(version)),
                 "targets" => Some(Self::Targets(version)),
-                // A role with the name of a top-level role would be taken for it.
+                // A delegated role with a top-level role's name would be taken for it.
                 _ if is_role_name(role) => Some(Self::Delegated(role.to_owned(), version)),
                 _ => None,
             }
         };
-        // One member, one name: `01.root.json` is none.
+        // A member has one name: `01.root.json` is refused.
         parsed().filter(|name| name.to_string() == text).ok_or_else(|| UnknownMember { name: text.to_owned() })
     }
 }
 
-/// Longest name of a delegated role that a bundle carries: it stands in the name of a member.
+/// Longest name of a delegated role in a bundle: it is part of a member's name.
 const ROLE_NAME_BYTES_MAXIMUM: usize = 64;
 
-/// True for what a delegated role of a repository that exports bundles may be called: `[a-z0-9._-]`, at most 64, no dot in front, and no
-/// top-level role's name, for which its file would be taken.
+/// True for a delegated role's name that a bundle can carry: `[a-z0-9._-]`, at most 64 characters, no leading dot, no top-level role's
+/// name.
 pub fn is_role_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
     !["root", "targets", "snapshot", "timestamp"].contains(&text)
@@ -200,7 +191,7 @@ impl FromStr for MemberName {
     }
 }
 
-/// First line of the hint: what tells a bundle from any other tar file.
+/// First line of the hint; it tells a bundle from any other tar file.
 pub const HINT_FIRST_LINE: &str = "sidle bundle 1\n";
 
 /// The text of the hint of a bundle with these releases.
@@ -213,12 +204,12 @@ pub fn hint<'a>(releases: impl IntoIterator<Item = &'a ReleaseId>) -> String {
     text
 }
 
-/// The text of SHA256SUMS: `sha256sum -c` in the directory of the two files agrees with it.
+/// The text of SHA256SUMS, for `sha256sum -c` in the directory of the two files.
 pub fn checksums(manifest: &Digest, payload: &Digest) -> String {
     format!("{manifest}  {manifest}{MANIFEST_SUFFIX}\n{payload}  {payload}{PAYLOAD_SUFFIX}\n")
 }
 
-/// The payload that a SHA256SUMS names beside `manifest`; None where the text is not exactly what [`checksums`] writes.
+/// The payload that a SHA256SUMS names beside `manifest`; None unless the text is exactly as [`checksums`] writes it.
 pub fn payload_of_checksums(text: &[u8], manifest: &Digest) -> Option<Digest> {
     let text = std::str::from_utf8(text).ok()?;
     let payload = text.lines().nth(1)?.get(..64)?.parse().ok()?;

@@ -1,22 +1,22 @@
-//! Room in memory for the frames of a payload that are under way between the thread that reads and those that unpack.
+//! A limit on the memory of frames between the reading thread and the unpacking threads.
 
 use super::limits::FRAMES_MEMORY_BYTES;
 use super::manifest::Frame;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Memory for frames under way.
+/// Memory for frames.
 pub(super) struct Memory {
     free: Mutex<u64>,
     changed: Condvar,
 }
 
 impl Memory {
-    /// As much as frames may take.
+    /// All of it.
     pub(super) fn new() -> Self {
         Self { free: Mutex::new(FRAMES_MEMORY_BYTES), changed: Condvar::new() }
     }
 
-    /// Waits for room for `frame` and its content. The limits see to it that there is room for any one frame.
+    /// Waits for room for `frame` and its content. The limits leave room for any single frame.
     pub(super) fn take(&self, frame: &Frame) -> Taken<'_> {
         let bytes = (frame.length + frame.content_length).min(FRAMES_MEMORY_BYTES);
         let full = |free: &mut u64| *free < bytes;
@@ -31,7 +31,7 @@ impl Memory {
     }
 }
 
-/// Room that is given back with its frame, also by a thread that panics.
+/// Room for one frame, given back also by a thread that panics.
 pub(super) struct Taken<'a> {
     memory: &'a Memory,
     bytes: u64,

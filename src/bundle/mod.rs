@@ -1,5 +1,5 @@
-//! The formats of a release: a payload of independent frames, the manifest that describes every byte of it, and the one file that carries
-//! releases by hand. Reading, here, is regenerating what must be there and comparing.
+//! The formats of a release: a payload of independent frames, the manifest that describes every byte of it, and the file that carries
+//! releases by hand. Readers regenerate the expected bytes and compare.
 
 pub mod compression;
 pub mod elf;

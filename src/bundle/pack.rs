@@ -1,36 +1,32 @@
 //! Packs a tree: the same tree, recipe, previous releases and time give the same payload and manifest, byte for byte, on every machine.
 
-use super::compression::{self, CompressionError};
+use super::compression;
 use super::frames::{self, Group, Holds, Planned, Shape};
 use super::handles::Handles;
 use super::limits::GENERATIONS_MAXIMUM;
-use super::manifest::{self, Entry, EntryKind, Frame, Manifest, ManifestError, Payload, Space};
+use super::manifest::{self, Entry, EntryKind, Frame, Head, Manifest, ManifestError, Payload, Space};
 use super::parallel;
-use super::problems::Problems;
 use super::recipe::Recipe;
+pub use super::survey::PackError;
 use super::survey::{self, Stamp, Survey};
 use super::ustar;
 use crate::digest::{Digest, Hasher};
-use crate::failure::Class;
 use crate::os::{OsError, dir::Dir};
 use crate::version::{Release, Version};
 use std::collections::{BTreeSet, HashMap};
-use std::error::Error;
-use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
 
 /// Name of the payload in the output directory.
 pub const PAYLOAD_NAME: &str = "payload.tar.zst";
 
-/// zstd level of everyday packing.
+/// zstd level for everyday packing.
 pub const LEVEL_DEFAULT: i32 = 10;
-/// zstd level of what many hosts will fetch.
+/// zstd level for releases that many hosts fetch.
 pub const LEVEL_RELEASE: i32 = 19;
 
-/// What is packed, and how.
+/// The input of packing.
 pub struct PackInput<'a> {
     /// The root of the tree.
     pub tree: &'a Dir,
@@ -40,7 +36,7 @@ pub struct PackInput<'a> {
     pub version: Version,
     /// The rebuild of this version, from 1.
     pub revision: u32,
-    /// Manifests of earlier releases: what they have already is put into frames of its own, which their hosts can skip.
+    /// Manifests of earlier releases: known content goes into frames of its own, which hosts with those releases skip.
     pub previous: &'a [Manifest],
     /// Time of every member, seconds since 1970.
     pub source_date_epoch: u64,
@@ -48,7 +44,7 @@ pub struct PackInput<'a> {
     pub level: i32,
     /// Threads that read and compress.
     pub threads: usize,
-    /// Gets the tar bytes packed so far, and all of them.
+    /// Called with the tar bytes packed so far, and their total.
     pub progress: &'a dyn Fn(u64, u64),
     /// The directory that gets [`PAYLOAD_NAME`].
     pub output: &'a Dir,
@@ -63,77 +59,6 @@ pub struct Packed {
     pub manifest_bytes: Vec<u8>,
 }
 
-/// Why a tree can't be packed.
-#[derive(Debug)]
-pub enum PackError {
-    /// The system refused.
-    Os(OsError),
-    /// The tree or recipe holds what no host would accept.
-    Unsafe {
-        /// The tree.
-        tree: PathBuf,
-        /// Everything that is wrong with it.
-        problems: Problems,
-    },
-    /// A file was written to while it was packed.
-    Changed(PathBuf),
-    /// zstd refused.
-    Compression(CompressionError),
-    /// The manifest can't be written.
-    Manifest(ManifestError),
-}
-
-impl PackError {
-    /// What kind of failure this is.
-    pub fn class(&self) -> Class {
-        match self {
-            Self::Os(error) => error.class(),
-            Self::Unsafe { .. } | Self::Changed(_) | Self::Compression(_) | Self::Manifest(_) => Class::Failed,
-        }
-    }
-
-    /// What the author can do about it.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Os(error) => error.hint(),
-            Self::Unsafe { problems, .. } if problems.listed().iter().any(|problem| problem.contains("its mode")) => {
-                Some("bundles hold modes within 0755: try `chmod -R u+rwX,go-w,-s` on a copy of the tree".to_owned())
-            }
-            Self::Unsafe { .. } | Self::Compression(_) | Self::Manifest(_) => None,
-            Self::Changed(_) => Some("pack a copy that nothing writes to".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for PackError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(formatter),
-            Self::Unsafe { tree, problems } => write!(formatter, "cannot pack {}: {problems}", tree.display()),
-            Self::Changed(path) => {
-                write!(formatter, "cannot pack {}: it was changed while it was packed", path.display())
-            }
-            Self::Compression(error) => error.fmt(formatter),
-            Self::Manifest(error) => error.fmt(formatter),
-        }
-    }
-}
-
-impl Error for PackError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Os(error) => error.source(),
-            Self::Unsafe { .. } | Self::Changed(_) | Self::Compression(_) | Self::Manifest(_) => None,
-        }
-    }
-}
-
-impl From<OsError> for PackError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
-    }
-}
-
 /// Packs a tree into `output`. A failure leaves no payload there.
 pub fn pack(input: &PackInput<'_>) -> Result<Packed, PackError> {
     let requires = &input.recipe.requires;
@@ -142,13 +67,13 @@ pub fn pack(input: &PackInput<'_>) -> Result<Packed, PackError> {
     input.output.remove_file(PAYLOAD_NAME)?;
     let packed = write_payload(input, &plan).and_then(|(payload, frames)| describe(input, plan, payload, frames));
     if packed.is_err() {
-        // The first failure is the one to tell; a leftover is replaced by the next attempt.
+        // The first failure is reported; the next attempt replaces a leftover.
         let _ = input.output.remove_file(PAYLOAD_NAME);
     }
     packed
 }
 
-/// Everything that is known before the first byte is compressed.
+/// The plan, complete before the first byte is compressed.
 struct Plan {
     entries: Vec<Entry>,
     stamps: Vec<Option<Stamp>>,
@@ -191,7 +116,7 @@ impl Plan {
     }
 }
 
-/// Tells each file the frame that it begins in.
+/// Numbers the files by the frame in which they begin.
 fn number(entries: &mut [Entry], frames: &[Planned]) {
     for (index, planned) in frames.iter().enumerate() {
         let range = match &planned.holds {
@@ -207,7 +132,7 @@ fn number(entries: &mut [Entry], frames: &[Planned]) {
     }
 }
 
-/// In which release each content first appeared.
+/// The release in which each content first appeared.
 struct History {
     first_seen: HashMap<Digest, Release>,
     generations: Vec<Release>,
@@ -236,14 +161,14 @@ impl History {
             .collect();
         used.insert(own.clone());
         while used.len() > GENERATIONS_MAXIMUM {
-            // The oldest but this one goes; its files join the next.
+            // The oldest other release goes; its files join the next.
             let oldest = used.iter().find(|release| *release != own).cloned();
             used.retain(|release| Some(release) != oldest.as_ref());
         }
         Self { first_seen, generations: used.into_iter().collect(), own: own.clone() }
     }
 
-    /// The index of a release, or of the next one that is told apart.
+    /// The index of a release, or of the next one with an index.
     fn index(&self, release: &Release) -> u32 {
         let index = self.generations.partition_point(|generation| generation < release);
         u32::try_from(index.min(self.generations.len() - 1)).unwrap_or(0)
@@ -306,7 +231,7 @@ fn assemble(tree: &Dir, mtime: u64, plan: &Plan, planned: &Planned) -> Result<Ve
             Err(source) if source.kind() == std::io::ErrorKind::UnexpectedEof => return Err(PackError::Changed(path)),
             result => result.map_err(|source| OsError::new("read", &path, source))?,
         }
-        // After the reading: a write before it or during it shows.
+        // Checked after reading: a write before or during it shows.
         let stamp = Stamp::of(&file).map_err(|source| OsError::new("look at", &path, source))?;
         if plan.stamps[entry] == Some(stamp) { Ok(()) } else { Err(PackError::Changed(path)) }
     };
@@ -347,10 +272,10 @@ fn pad(size: u64, content: &mut Vec<u8>) {
     content.resize(content.len() + usize::try_from(ustar::padding(size)).unwrap_or(0), 0);
 }
 
-/// The manifest of what was written. It is read back and judged: what no host would accept never leaves the author.
+/// The manifest of the payload. It is read back and judged: a manifest that hosts refuse never leaves the author.
 fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Frame>) -> Result<Packed, PackError> {
     let recipe = input.recipe;
-    let manifest = Manifest {
+    let head = Head {
         schema: manifest::SCHEMA,
         package: recipe.package.clone(),
         version: input.version.clone(),
@@ -370,9 +295,8 @@ fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Fra
         payload,
         generations: plan.generations,
         frames,
-        entries: plan.entries,
     };
-    let text = manifest.to_json().map_err(PackError::Manifest)?;
+    let text = Manifest { head, entries: plan.entries }.to_json().map_err(PackError::Manifest)?;
     let manifest = Manifest::parse(&text).map_err(|error| match error {
         ManifestError::Unsafe(problems) => PackError::Unsafe { tree: input.tree.path().to_owned(), problems },
         error => PackError::Manifest(error),

@@ -1,11 +1,11 @@
-//! Work shared among threads whose results are taken in order, with a bounded number of them waiting.
+//! Shares work among threads and takes the results in order, with a bounded number waiting.
 
 use crate::os::thread::helper;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Most threads used. More don't help: the disk and the one consumer are the limit then.
+/// Most threads used. More don't help: the disk and the one consumer are the limit.
 pub const THREADS_MAXIMUM: usize = 32;
 
 struct State<T, E> {
@@ -22,7 +22,7 @@ struct Shared<T, E> {
 
 impl<T, E> Shared<T, E> {
     fn lock(&self) -> MutexGuard<'_, State<T, E>> {
-        // A panic while the lock is held is passed on by the scope; the state itself is never left half changed.
+        // The state is never half changed; the scope passes a panic on.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -36,7 +36,7 @@ impl<T, E> Shared<T, E> {
     }
 }
 
-/// Ends the others' waiting when its thread ends, in whatever way.
+/// Ends the other threads' waiting when its thread panics.
 struct StopAtEnd<'a, T, E>(&'a Shared<T, E>);
 
 impl<T, E> Drop for StopAtEnd<'_, T, E> {
@@ -47,8 +47,8 @@ impl<T, E> Drop for StopAtEnd<'_, T, E> {
     }
 }
 
-/// Runs `work(0..jobs)` on `threads` threads and gives the results to `take` in order, on the calling thread, which does all of it where the host
-/// gives no other. The first error in that order ends it, so that the same input fails in the same way.
+/// Runs `work(0..jobs)` on `threads` threads and calls `take` with the results in order, on the calling thread (which works alone if the
+/// host gives no threads). The first error in that order ends it: the same input fails in the same way.
 pub fn ordered<T: Send, E: Send>(
     threads: usize,
     jobs: usize,
@@ -72,7 +72,7 @@ pub fn ordered<T: Send, E: Send>(
                     break result;
                 }
                 if state.stopped {
-                    // A worker panicked; the scope passes that on.
+                    // A worker panicked; the scope passes the panic on.
                     return Ok(());
                 }
                 state = shared.wait(state);

@@ -1,4 +1,4 @@
-//! A path inside a release. Whoever holds one can use it: it is relative, has one spelling, and cannot leave its tree.
+//! A path inside a release: relative, with one spelling, and never out of its tree.
 
 use super::limits::{COMPONENT_MAXIMUM_BYTES, DEPTH_MAXIMUM, PATH_MAXIMUM_BYTES};
 use serde::{Deserialize, Serialize};
@@ -13,33 +13,24 @@ use std::str::FromStr;
 pub struct BundlePath(String);
 
 /// Why a text is no path of a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Nothing at all.
+    /// The text is empty.
+    #[error("the path is empty")]
     Empty,
     /// It begins with `/`: it names a place of the host.
+    #[error("the path is absolute")]
     Absolute,
     /// It has a component `.` or `..`, or an empty one: it leaves the tree, or is a second name of something in it.
+    #[error("the path has an empty component, '.' or '..'")]
     Component,
     /// It has a control character: it could forge lines of a listing.
+    #[error("the path has a control character")]
     Control,
     /// It, a component of it, or its depth is over the limits.
+    #[error("the path is too long or too deep")]
     TooLong,
 }
-
-impl fmt::Display for PathError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Empty => "the path is empty",
-            Self::Absolute => "the path is absolute",
-            Self::Component => "the path has an empty component, '.' or '..'",
-            Self::Control => "the path has a control character",
-            Self::TooLong => "the path is too long or too deep",
-        })
-    }
-}
-
-impl std::error::Error for PathError {}
 
 impl BundlePath {
     /// The path as text.
@@ -52,12 +43,12 @@ impl BundlePath {
         Path::new(&self.0)
     }
 
-    /// The directory it is in (empty: the tree's root) and its last component.
+    /// Its directory (empty: the tree's root) and its last component.
     pub fn split(&self) -> (&str, &str) {
         self.0.rsplit_once('/').unwrap_or(("", &self.0))
     }
 
-    /// What stands against `text` as a path, if anything does.
+    /// Why `text` is not a path, if so.
     pub fn check(text: &str) -> Result<(), PathError> {
         if text.is_empty() {
             return Err(PathError::Empty);

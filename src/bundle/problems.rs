@@ -1,4 +1,4 @@
-//! All that is wrong with a tree or a manifest, told at once, so that it can be put right in one go.
+//! All problems of a tree or a manifest, reported at once.
 
 use super::limits::PROBLEMS_MAXIMUM;
 use std::fmt;
@@ -11,7 +11,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Adds what is wrong with `subject`; what can't be printed in it is escaped.
+    /// Adds a problem of `subject`, whose unprintable characters are escaped.
     pub fn add(&mut self, subject: &str, what: impl fmt::Display) {
         self.total += 1;
         if self.listed.len() < PROBLEMS_MAXIMUM {
@@ -24,12 +24,12 @@ impl Problems {
         self.total == 0
     }
 
-    /// The listed ones, in the order in which they were found.
+    /// The listed problems, in the order in which they were found.
     pub fn listed(&self) -> &[String] {
         &self.listed
     }
 
-    /// Takes over the problems of another list.
+    /// Adds the problems of another list.
     pub fn append(&mut self, other: Self) {
         self.total += other.total;
         let room = PROBLEMS_MAXIMUM.saturating_sub(self.listed.len());
@@ -38,7 +38,7 @@ impl Problems {
 }
 
 impl fmt::Display for Problems {
-    /// One problem: on the same line. More: one per line.
+    /// One problem stands on the same line, more stand on a line each.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let ([only], 1) = (self.listed.as_slice(), self.total) {
             return formatter.write_str(only);

@@ -1,5 +1,5 @@
-//! Rebuilds a release's tree out of files that this host has already and the frames that hold the rest. It ends exactly as signed: each file is
-//! hashed as it is written, wherever it comes from; directories and links come from the manifest alone.
+//! Rebuilds a release's tree from files that this host holds and from frames for the rest. The result is exactly as signed: each file is
+//! hashed as it is written; directories and links come from the manifest.
 
 use super::frames::Holds;
 use super::handles::Handles;
@@ -14,19 +14,19 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::ops::Range;
 
-/// Threads that unpack frames. One: a host that installs in the background has memory for one frame, and other work for its cores.
+/// Threads that unpack frames. A host that installs in the background has memory for one frame, and other work for its cores.
 const UNPACKING_THREADS: usize = 1;
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 18;
 
-/// Files that stand or fall together: what is not held of them is fetched with all of their frames.
+/// Files that share frames: if one of them is missing, all of their frames are fetched.
 struct Unit {
     frames: Range<usize>,
     entries: Range<usize>,
 }
 
-/// The units of a payload. Frames without files (directories, links, the end) are in none: the manifest says all of them.
+/// The units of a payload. Frames without files (directories, links, the end) need no unit: the manifest has their content.
 fn units(manifest: &Manifest, layout: &[Holds]) -> Vec<Unit> {
     let is_file = |entry: usize| matches!(manifest.entries[entry].kind, EntryKind::File { .. });
     let mut units: Vec<Unit> = Vec::new();
@@ -48,7 +48,7 @@ fn units(manifest: &Manifest, layout: &[Holds]) -> Vec<Unit> {
     units
 }
 
-/// The frames that hold a file which this host doesn't have, in the payload's order: what is to be brought.
+/// The frames to fetch: those of files that this host doesn't have, in the payload's order.
 pub fn wanted(manifest: &Manifest, held: &dyn Held) -> Vec<Frame> {
     let units = units(manifest, &manifest.layout());
     let missing = units.into_iter().filter(|unit| !seems_held(manifest, unit, held));
@@ -62,8 +62,8 @@ fn seems_held(manifest: &Manifest, unit: &Unit, held: &dyn Held) -> bool {
     })
 }
 
-/// Rebuilds the tree that `manifest` describes in the empty directory `into`; `threads` threads copy. `progress` gets the bytes of frames taken
-/// so far, and all of them. A held file that has another content by now is no error: its frames are fetched as well.
+/// Rebuilds the tree of `manifest` in the empty directory `into`; `threads` threads copy. `progress` gets the bytes of frames taken so far,
+/// and their total. If a held file has changed, its frames are fetched as well.
 pub fn rebuild(
     manifest: &Manifest,
     held: &dyn Held,
@@ -95,7 +95,7 @@ pub fn rebuild(
     source.end().map_err(UnpackError::Source)
 }
 
-/// Copies all files of a unit, or none of them; false: one is not held.
+/// Copies all files of a unit, or none; false: a file is not held.
 fn copy_unit(manifest: &Manifest, unit: &Unit, held: &dyn Held, into: &Dir) -> Result<bool, UnpackError> {
     let mut handles = Handles::new(into);
     for index in unit.entries.clone() {
@@ -116,7 +116,7 @@ fn copy_unit(manifest: &Manifest, unit: &Unit, held: &dyn Held, into: &Dir) -> R
     Ok(true)
 }
 
-/// Copies the files of these entries, each by itself, into `into`, where their directories are. Gives the entries that no held file has.
+/// Copies the files of these entries into `into`, whose directories exist. Returns the entries that no held file has.
 pub fn copy_files(
     manifest: &Manifest,
     entries: &[usize],
@@ -152,7 +152,7 @@ fn indices_of(units: &[Unit], entries: &[usize]) -> Vec<usize> {
     units.iter().filter(holds).flat_map(|unit| unit.frames.clone()).collect()
 }
 
-/// Unpacks the frames that hold these entries, and what else is in them, into `into`, where all directories are.
+/// Unpacks the frames of these entries, other content included, into `into`, whose directories exist.
 pub fn unpack_files(
     manifest: &Manifest,
     entries: &[usize],
@@ -167,7 +167,7 @@ pub fn unpack_files(
     source.end().map_err(UnpackError::Source)
 }
 
-/// Copies the first held file that really has the content; false: there is none.
+/// Copies the first held file with the right content; false: there is none.
 fn copy_held(held: &dyn Held, parent: &Dir, name: &str, signed: (u32, u64, &Digest)) -> Result<bool, UnpackError> {
     for place in 0..held.places(signed.2) {
         if copy_file(held.open(signed.2, place), parent, name, signed)? {
@@ -178,7 +178,7 @@ fn copy_held(held: &dyn Held, parent: &Dir, name: &str, signed: (u32, u64, &Dige
     Ok(false)
 }
 
-/// Copies a file; false: it isn't there, can't be read, or holds something else.
+/// Copies a file; false: it is missing, unreadable, or has other content.
 fn copy_file(
     from: Option<File>,
     parent: &Dir,

@@ -1,4 +1,4 @@
-//! The recipe: what an author writes down about a package, once for all its releases.
+//! The recipe: an author's description of a package, once for all its releases.
 
 use super::manifest::Guard;
 use super::path::BundlePath;
@@ -8,7 +8,6 @@ use crate::name::PackageName;
 use crate::version::{LibcVersion, Version};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr as _;
 
@@ -20,53 +19,57 @@ pub const SCHEMA: u32 = 1;
 pub struct Recipe {
     /// The package.
     pub package: PackageName,
-    /// Which implementation watches it.
+    /// The implementation that supervises it.
     pub agent: AgentKind,
-    /// Where its tree comes from.
+    /// The origin of its tree.
     pub build: Build,
-    /// Commands for `sidle run`, and the files that they are.
+    /// Commands for `sidle run`, and their files.
     pub commands: BTreeMap<String, BundlePath>,
-    /// How its service runs.
+    /// Its service.
     pub service: super::manifest::Service,
-    /// What it needs of a host, beyond what its binaries tell.
+    /// Requirements that its binaries don't show.
     pub requires: Requires,
-    /// What gives each job to one of two processes, where its tree holds such a thing.
+    /// The guard in its tree that gives each job to one of two processes, if any.
     pub guard: Option<Guard>,
 }
 
-/// Where a tree comes from.
+/// The origin of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Build {
-    /// A program and its arguments, run in the recipe's directory; it fills the directory that `SIDLE_TREE` names.
+    /// A program and its arguments, run in the recipe's directory; it fills the directory `SIDLE_TREE`.
     Command(Vec<String>),
-    /// A directory that is the tree; relative to the recipe's directory.
+    /// A finished directory, relative to the recipe's directory.
     Tree(PathBuf),
 }
 
-/// What a package needs of a host, beyond what its binaries tell.
+/// Requirements of a package that its binaries don't show.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Requires {
     /// Libraries that it opens at run time: sonames.
     pub libraries: Vec<String>,
-    /// The oldest counterpart that it speaks to.
+    /// The oldest counterpart it works with.
     pub masters: Option<Version>,
-    /// Memory that a second process takes while two overlap; 0: not known.
+    /// Memory of a second process during an overlap; 0: unknown.
     pub overlap_memory_bytes: u64,
-    /// The oldest glibc it is supported with, where that is newer than what its binaries ask for.
+    /// The oldest supported glibc, where it is newer than the binaries need.
     pub libc: Option<LibcVersion>,
 }
 
 /// Why a recipe can't be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
-    /// It is no TOML, or has an unknown or missing field; the reader's words, with the line.
+    /// Not TOML, or with an unknown or missing field; the reader's words, with the line.
+    #[error("cannot read the recipe: {}", .0.to_string().trim_end())]
     Toml(toml::de::Error),
-    /// It is of a schema that this sidle doesn't know.
+    /// A schema that this sidle doesn't know.
+    #[error("cannot read the recipe: it has schema {0}, this sidle reads {SCHEMA}")]
     Schema(u32),
     /// `[build]` has neither or both of `command` and `tree`, or an empty command.
+    #[error("cannot use the recipe: [build] must have a command or a tree, and only one")]
     Build,
     /// The first word of the service's command is none of the commands.
+    #[error("cannot use the recipe: its service runs {0:?}, which is none of its commands")]
     Service(String),
 }
 
@@ -76,7 +79,7 @@ impl RecipeError {
         Class::Usage
     }
 
-    /// What the author can do about it.
+    /// A remedy for the author.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Build => {
@@ -87,25 +90,6 @@ impl RecipeError {
         }
     }
 }
-
-impl fmt::Display for RecipeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Toml(error) => write!(formatter, "cannot read the recipe: {}", error.to_string().trim_end()),
-            Self::Schema(found) => {
-                write!(formatter, "cannot read the recipe: it has schema {found}, this sidle reads {SCHEMA}")
-            }
-            Self::Build => {
-                formatter.write_str("cannot use the recipe: [build] must have a command or a tree, and only one")
-            }
-            Self::Service(name) => {
-                write!(formatter, "cannot use the recipe: its service runs {name:?}, which is none of its commands")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RecipeError {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -138,7 +122,7 @@ struct ServiceTable {
 }
 
 impl Recipe {
-    /// Reads a recipe. A word that it doesn't know is an error: it is a typing mistake more often than a wish.
+    /// Reads a recipe. An unknown word is an error: it is usually a typing mistake.
     pub fn parse(text: &str) -> Result<Self, RecipeError> {
         #[derive(Deserialize)]
         struct Only {
@@ -175,7 +159,7 @@ impl Recipe {
         })
     }
 
-    /// A recipe for a tree that has none: one command, for a service of that name.
+    /// A recipe for a tree without one: one command, for a service of that name.
     pub fn of_tree(package: PackageName, agent: AgentKind, tree: PathBuf, program: &str) -> Result<Self, RecipeError> {
         let path = BundlePath::from_str(program).map_err(|_| RecipeError::Service(program.to_owned()))?;
         let name = path.split().1.to_owned();

@@ -1,58 +1,47 @@
-//! Where the content of a release comes from: frames of its payload, and files that this host has already.
+//! The sources of a release's content: frames of its payload, and files that this host has already.
 
 use super::manifest::Frame;
 use crate::digest::Digest;
 use crate::failure::Class;
 use std::error::Error;
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 
-/// Where frames come from: a bundle file, a repository, the network. Frames are asked for in the manifest's order.
+/// A source of frames: a bundle file, a repository, the network. Frames are requested in the manifest's order.
 pub trait FrameSource {
-    /// The compressed bytes of `frame`, exactly `frame.length` of them. They need not be verified: the unpacker does that.
+    /// The compressed bytes of `frame`, exactly `frame.length` of them, not yet verified: the unpacker does that.
     fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError>;
 
-    /// Called once, after the last frame: proves that nothing is left over.
+    /// Called after the last frame: an error if bytes are left over.
     fn end(&mut self) -> Result<(), SourceError>;
 }
 
-/// The payload of one release, of which only some frames may be wanted.
+/// The payload of one release, some of whose frames are wanted.
 pub trait PayloadSource {
-    /// The frames `wanted`, which are asked for in this order.
+    /// The frames `wanted`, requested in this order.
     fn frames<'a>(&'a mut self, wanted: &[Frame]) -> Result<Box<dyn FrameSource + 'a>, SourceError>;
 }
 
-/// Files that are on this host already, by their content. What one really holds is hashed as it is copied.
+/// Files on this host, by their content. Each is hashed as it is copied.
 pub trait Held: Sync {
-    /// The places where such a file should be.
+    /// The number of places that should have the file.
     fn places(&self, sha256: &Digest) -> usize;
-    /// The file at one of them; None: it isn't there any more.
+    /// The file at a place; None: it is gone.
     fn open(&self, sha256: &Digest, place: usize) -> Option<File>;
 }
 
 /// Why a source can't give a frame.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct SourceError {
     /// What kind of failure it is.
     pub class: Class,
     /// What happened, beginning "cannot".
+    #[source]
     pub error: Box<dyn Error + Send + Sync>,
 }
 
-impl fmt::Display for SourceError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(formatter)
-    }
-}
-
-impl Error for SourceError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.error.source()
-    }
-}
-
-/// Frames from a reader of a payload and nothing else: a file of a repository.
+/// Frames from a reader of one payload: a file of a repository.
 pub struct ReaderSource<R>(pub R);
 
 impl<R: Read> FrameSource for ReaderSource<R> {

@@ -1,14 +1,15 @@
-//! Looks at a tree that is to be packed: what it holds, what it needs of a host, and everything that stands against packing it.
+//! Surveys a tree to be packed: its entries, its requirements of a host, and everything that forbids packing it.
 
+use super::compression::CompressionError;
 use super::elf::{self, Needs};
 use super::handles::Handles;
 use super::judge;
-use super::manifest::{Entry, EntryKind};
-use super::pack::PackError;
+use super::manifest::{Entry, EntryKind, ManifestError};
 use super::parallel;
 use super::path::BundlePath;
 use super::problems::Problems;
 use crate::digest::Hasher;
+use crate::failure::Class;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::walk::{Walked, walk};
 use crate::os::{OsError, file};
@@ -18,12 +19,56 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 
-/// What a tree holds and needs.
+/// Why a tree can't be packed.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
+pub enum PackError {
+    /// The system refused.
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// The tree or recipe holds what no host would accept.
+    #[error("cannot pack {tree}: {problems}")]
+    Unsafe { tree: PathBuf, problems: Problems },
+    /// A file was written to while it was packed.
+    #[error("cannot pack {}: it was changed while it was packed", .0.display())]
+    Changed(PathBuf),
+    /// zstd refused.
+    #[error(transparent)]
+    Compression(CompressionError),
+    /// The manifest can't be written.
+    #[error(transparent)]
+    Manifest(ManifestError),
+}
+
+impl PackError {
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Os(error) => error.class(),
+            Self::Unsafe { .. } | Self::Changed(_) | Self::Compression(_) | Self::Manifest(_) => Class::Failed,
+        }
+    }
+
+    /// A remedy for the author.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Os(error) => error.hint(),
+            Self::Unsafe { problems, .. } if problems.listed().iter().any(|problem| problem.contains("its mode")) => {
+                Some("bundles hold modes within 0755: try `chmod -R u+rwX,go-w,-s` on a copy of the tree".to_owned())
+            }
+            Self::Unsafe { .. } | Self::Compression(_) | Self::Manifest(_) => None,
+            Self::Changed(_) => Some("pack a copy that nothing writes to".to_owned()),
+        }
+    }
+}
+
+/// The content and the requirements of a tree.
 pub struct Survey {
-    /// Entries with no frame yet: directories, files, links, each by path; beside each the state in which it was read.
+    /// Entries without frames (directories, files, links, each by path), and the state in which each file was read.
     pub found: Vec<(Entry, Option<Stamp>)>,
-    /// The platform that its binaries need.
+    /// The platform of its binaries.
     pub platform: Platform,
     /// The oldest glibc that it runs with.
     pub libc_floor: Option<LibcVersion>,
@@ -31,7 +76,7 @@ pub struct Survey {
     pub host_libraries: Vec<String>,
 }
 
-/// The state of a file: another one means that it was written to in between.
+/// The state of a file: it changes with every write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     inode: u64,
@@ -53,7 +98,7 @@ impl Stamp {
     }
 }
 
-/// What reading one file told.
+/// The result of reading one file.
 struct Read {
     entry: Entry,
     stamp: Stamp,
@@ -61,7 +106,7 @@ struct Read {
     problems: Problems,
 }
 
-/// Looks at everything below `tree`. `libraries` and `libc` are what the recipe adds to what the binaries tell.
+/// Surveys everything below `tree`. `libraries` and `libc` come from the recipe.
 pub fn survey(
     tree: &Dir,
     libraries: &[String],
@@ -94,7 +139,7 @@ pub fn survey(
 
 type Surveyed = Vec<(Entry, Option<Stamp>)>;
 
-/// Directories and links (in this order), and the files still to be read.
+/// Directories and links (in this order), and the files to read.
 fn sort(
     tree: &Dir,
     walked: Vec<Walked>,
@@ -139,7 +184,7 @@ fn sort(
     Ok((directories, files))
 }
 
-/// The tree's own path, which nothing in it should know. None where it is so short that it would be found by chance.
+/// The tree's own path, which no file should contain. None if it is so short that it would be found by chance.
 fn build_path(tree: &Dir) -> Result<Option<Vec<u8>>, OsError> {
     let path = file::canonical(tree.path())?.as_os_str().as_bytes().to_vec();
     Ok((path.len() >= 5).then_some(path))
@@ -167,7 +212,7 @@ fn read(tree: &Dir, (path, mode): &(BundlePath, u32), build_path: Option<&[u8]>)
         }
         let chunk = &buffer[..count];
         hasher.update(chunk);
-        // Only what is looked into is kept whole.
+        // Only files that are parsed are kept whole.
         if records_paths || !kept.is_empty() || (size == 0 && chunk.starts_with(elf::MAGIC)) {
             kept.extend_from_slice(chunk);
         }
@@ -187,7 +232,7 @@ fn read(tree: &Dir, (path, mode): &(BundlePath, u32), build_path: Option<&[u8]>)
     Ok(Read { entry: Entry { path: path.clone(), kind }, stamp, needs, problems })
 }
 
-/// The platform of all binaries together.
+/// The common platform of all binaries.
 fn platform(
     needs: &[(BundlePath, Needs)],
     libc: Option<LibcVersion>,
@@ -215,7 +260,7 @@ fn platform(
     (Platform { architecture: first.architecture.to_owned(), flavour }, floor)
 }
 
-/// What the binaries are linked with and the tree doesn't hold.
+/// Libraries that the binaries need and the tree doesn't hold.
 fn host_libraries(entries: &[Entry], needs: &[(BundlePath, Needs)], added: &[String]) -> Vec<String> {
     let mut own: BTreeSet<&str> = entries.iter().map(|entry| entry.path.split().1).collect();
     own.extend(needs.iter().filter_map(|(_, needs)| needs.soname.as_deref()));

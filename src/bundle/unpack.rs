@@ -1,5 +1,5 @@
-//! Unpacks a payload into an empty directory. Each frame's digest is compared before it is decompressed, each header is regenerated from the
-//! manifest and compared, each file is hashed as it is written. Nothing is synced here: the store does that once, for all of it.
+//! Unpacks a payload into an empty directory: each frame's digest is compared before decompression, each header is regenerated and
+//! compared, each file is hashed as it is written. The store syncs later, once.
 
 use super::compression::{self, CompressionError, Expected};
 use super::frames::Holds;
@@ -16,8 +16,6 @@ use crate::os::thread::helper;
 use crate::os::{OsError, dir::Dir};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
-use std::error::Error;
-use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
@@ -27,34 +25,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 /// Why a payload can't be unpacked.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum UnpackError {
     /// The system refused.
-    Os(OsError),
+    #[error(transparent)]
+    Os(#[from] OsError),
     /// The source has no more frames.
+    #[error(transparent)]
     Source(SourceError),
     /// A frame's bytes are not what the manifest says; nothing of it was decompressed.
-    Frame {
-        /// Index of the frame.
-        index: usize,
-    },
+    #[error("cannot unpack frame {index} of the payload: its bytes are not what was signed")]
+    Frame { index: usize },
     /// A frame with the right digest does not hold what the manifest says.
-    Content {
-        /// Index of the frame.
-        index: usize,
-        /// What is wrong.
-        error: CompressionError,
-    },
-    /// A member's header is not the one that its entry gives.
-    Header {
-        /// The entry, or the end of the archive.
-        path: String,
-    },
+    #[error("cannot unpack frame {index} of the payload: {error}")]
+    Content { index: usize, error: CompressionError },
+    /// A member's header (or the end of the archive) is not the one that its entry gives.
+    #[error("cannot unpack {path}: the payload describes it otherwise than the manifest")]
+    Header { path: String },
     /// A file's content has another digest than its entry.
-    Digest {
-        /// The file.
-        path: String,
-    },
+    #[error("cannot unpack {path}: the payload has another content than the manifest says")]
+    Digest { path: String },
 }
 
 impl UnpackError {
@@ -67,12 +58,12 @@ impl UnpackError {
         }
     }
 
-    /// What the operator can do about it.
+    /// A remedy for the operator.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Os(error) => error.hint(),
             Self::Source(_) => None,
-            Self::Frame { .. } => Some("the file was damaged on its way: fetch it again".to_owned()),
+            Self::Frame { .. } => Some("the file was damaged in transit: fetch it again".to_owned()),
             Self::Content { .. } | Self::Header { .. } | Self::Digest { .. } => {
                 Some("it was packed and signed in this state: ask its author".to_owned())
             }
@@ -80,43 +71,9 @@ impl UnpackError {
     }
 }
 
-impl fmt::Display for UnpackError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(formatter),
-            Self::Source(error) => error.fmt(formatter),
-            Self::Frame { index } => {
-                write!(formatter, "cannot unpack frame {index} of the payload: its bytes are not what was signed")
-            }
-            Self::Content { index, error } => write!(formatter, "cannot unpack frame {index} of the payload: {error}"),
-            Self::Header { path } => {
-                write!(formatter, "cannot unpack {path}: the payload describes it otherwise than the manifest")
-            }
-            Self::Digest { path } => {
-                write!(formatter, "cannot unpack {path}: the payload has another content than the manifest says")
-            }
-        }
-    }
-}
-
-impl Error for UnpackError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Os(error) => error.source(),
-            Self::Source(error) => error.source(),
-            Self::Frame { .. } | Self::Content { .. } | Self::Header { .. } | Self::Digest { .. } => None,
-        }
-    }
-}
-
-impl From<OsError> for UnpackError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
-    }
-}
-
-/// Unpacks the payload that `manifest` describes into the empty directory `into`, with `threads` threads beside the calling one, which
-/// reads (one thread: with the calling one alone). Frames of `FRAMES_MEMORY_BYTES` are in memory, contents included. `progress` gets the bytes of the payload taken so far, and all of them.
+/// Unpacks the payload of `manifest` into the empty directory `into`. The calling thread reads, `threads` others unpack (1: the calling
+/// thread alone); at most `FRAMES_MEMORY_BYTES` of frames and contents are in memory. `progress` gets the bytes taken so far, and their
+/// total.
 pub fn unpack(
     manifest: &Manifest,
     source: &mut dyn FrameSource,
@@ -133,7 +90,7 @@ pub fn unpack(
     source.end().map_err(UnpackError::Source)
 }
 
-/// Unpacks the frames of these indices, ascending; the directories are there.
+/// Unpacks the frames of these ascending indices; the directories exist.
 pub(super) fn unpack_frames(
     manifest: &Manifest,
     layout: Vec<Holds>,
@@ -159,7 +116,7 @@ pub fn make_directories(manifest: &Manifest, into: &Dir) -> Result<(), OsError> 
     Ok(())
 }
 
-/// Links come last, so that no name below them can be reached while files are written.
+/// Links come last: while files are written, no path can lead through a link.
 pub(super) fn make_links(manifest: &Manifest, into: &Dir) -> Result<(), OsError> {
     let mut handles = Handles::new(into);
     for entry in &manifest.entries {
@@ -193,7 +150,7 @@ fn run(
                 loop {
                     let next = lock(&receiver).recv();
                     let Ok(loaded) = next else { return };
-                    // After a failure the queue is emptied, so that the reader never waits for room in it.
+                    // After a failure the queue is drained, so that the reader never waits for room in it.
                     if failed.load(Ordering::Acquire) {
                         continue;
                     }
@@ -217,7 +174,7 @@ fn run(
     }
 }
 
-/// The same on this thread alone: one frame and its content are in memory.
+/// Reads and unpacks on this thread: one frame and its content are in memory.
 fn run_alone(job: &Job<'_>, source: &mut dyn FrameSource, progress: &dyn Fn(u64, u64)) -> Result<(), UnpackError> {
     let mut worker = Worker { job, handles: Handles::new(job.into) };
     let (mut taken, all) = (0, job.length());
@@ -230,7 +187,7 @@ fn run_alone(job: &Job<'_>, source: &mut dyn FrameSource, progress: &dyn Fn(u64,
     Ok(())
 }
 
-/// A frame on its way to a thread that unpacks it. Its bytes go before the room that they take.
+/// A frame in the queue. Its bytes are freed before its room.
 struct Loaded<'a> {
     index: usize,
     bytes: Vec<u8>,
@@ -252,7 +209,7 @@ fn feed<'a>(
         }
         let room = memory.take(frame);
         let bytes = source.next(frame).map_err(UnpackError::Source)?;
-        // The workers live as long as the sender does; a failed send means that all of them panicked, which the scope passes on.
+        // The receiver lives as long as the workers; a failed send means that all of them panicked, which the scope passes on.
         if sender.send(Loaded { index, bytes, _room: room }).is_err() {
             return Ok(());
         }
@@ -263,7 +220,7 @@ fn feed<'a>(
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these locks is never half changed; a panic is passed on by the scope.
+    // The guarded values are never half changed; the scope passes a panic on.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -273,7 +230,7 @@ struct Job<'a> {
     /// Indices of the frames to unpack, ascending.
     wanted: &'a [usize],
     into: &'a Dir,
-    /// Files of several frames that are not complete yet, by entry.
+    /// Incomplete files of several frames, by entry.
     split: Mutex<HashMap<usize, Split>>,
 }
 
@@ -283,7 +240,7 @@ impl Job<'_> {
         self.wanted.iter().map(|index| (*index, &self.manifest.frames[*index]))
     }
 
-    /// Bytes of them all.
+    /// Their bytes.
     fn length(&self) -> u64 {
         self.frames().map(|(_, frame)| frame.length).sum()
     }
@@ -332,7 +289,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// A part of a file is written where it belongs; whoever writes the last missing part hashes the whole.
+    /// Writes a part of a file in its place; the thread that writes the last missing part hashes the file.
     fn unpack_part(&mut self, index: usize, offset: u64, length: u64, rest: &mut &[u8]) -> Result<(), UnpackError> {
         let entry = &self.job.manifest.entries[index];
         let EntryKind::File { mode, size, sha256, .. } = entry.kind else {

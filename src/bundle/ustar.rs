@@ -1,7 +1,7 @@
 //! The canonical USTAR member: one byte sequence per meaning. Writers write it; readers regenerate it and compare.
 //!
-//! Owner and group are 0 and nameless, the mode and time are given, devices 0. A name that USTAR's fields can't hold is in a PAX record before
-//! the member, and only then. Names are split at the first `/` that leaves at most 100 bytes behind it.
+//! Owner and group are 0 and nameless, devices 0; mode and time are given. Only a name that doesn't fit USTAR's fields is in a PAX record
+//! before the member. Names are split at the first `/` that leaves at most 100 bytes behind it.
 
 use std::borrow::Cow;
 use tar::{EntryType, Header};
@@ -15,23 +15,23 @@ pub const END: [u8; 1024] = [0; 1024];
 const NAME_BYTES: usize = 100;
 const PREFIX_BYTES: usize = 155;
 
-/// What a member is.
+/// The kind of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind<'a> {
     /// A directory.
     Directory,
-    /// A file of so many bytes.
+    /// A file of this size.
     File(u64),
     /// A link to this target.
     Link(&'a str),
 }
 
-/// One member of a tar file: all that its header says.
+/// One member of a tar file, as in its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member<'a> {
-    /// Its path, without the `/` that tar puts behind a directory.
+    /// Its path, without a directory's final `/`.
     pub path: &'a str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind<'a>,
     /// Its permission bits.
     pub mode: u32,
@@ -45,7 +45,7 @@ pub fn padding(size: u64) -> u64 {
 }
 
 impl Member<'_> {
-    /// The path as the archive has it: a directory's ends with `/`.
+    /// Its path in the archive: a directory's ends with `/`.
     fn name(&self) -> Cow<'_, str> {
         match self.kind {
             Kind::Directory => Cow::Owned(format!("{}/", self.path)),
@@ -75,7 +75,7 @@ impl Member<'_> {
         }
     }
 
-    /// The PAX records it needs, in the order of their keys; empty for nearly every member.
+    /// Its PAX records, in the order of their keys; nearly always none.
     fn records(&self) -> Vec<u8> {
         let mut records = Vec::new();
         if let Some(target) = self.long_target() {
@@ -98,7 +98,7 @@ impl Member<'_> {
             bytes.resize(bytes.len() + usize::try_from(padding(size)).unwrap_or(0), 0);
         }
         let name = self.name();
-        // Where a record holds the name, the field has as much of it as fits: for tools that don't know PAX.
+        // A name in a PAX record is cut in the field, for tools that don't know PAX.
         let (prefix, name) = split(&name).unwrap_or_else(|| ("", cut(&name)));
         let (entry_type, size, target) = match self.kind {
             Kind::Directory => (EntryType::Directory, 0, ""),
@@ -110,18 +110,18 @@ impl Member<'_> {
     }
 }
 
-/// The parts of `name` for USTAR's prefix and name fields; None where no `/` divides it so that both fit.
+/// The parts of `name` for USTAR's prefix and name fields; None if no `/` splits it to fit.
 fn split(name: &str) -> Option<(&str, &str)> {
     if name.len() <= NAME_BYTES {
         return Some(("", name));
     }
     let from = name.len() - NAME_BYTES - 1;
     let slash = from + name.as_bytes()[from..].iter().position(|byte| *byte == b'/')?;
-    // A directory's own trailing slash leaves no name behind it.
+    // The part after a directory's final slash would be an empty name.
     (slash <= PREFIX_BYTES && slash > 0 && slash + 1 < name.len()).then(|| (&name[..slash], &name[slash + 1..]))
 }
 
-/// As much of `text` as a name field holds.
+/// The beginning of `text` that fits a name field.
 fn cut(text: &str) -> &str {
     let mut end = text.len().min(NAME_BYTES);
     while !text.is_char_boundary(end) {
@@ -159,8 +159,7 @@ fn block(name: &str, prefix: &str, entry_type: EntryType, mode: u32, mtime: u64,
     header
 }
 
-/// The size of the file that a header block announces, where it is a regular file's, and its name. Nothing of it is believed until the
-/// regenerated header is the same.
+/// The name and size in a regular file's header block. Untrusted until the regenerated header is the same.
 pub fn announced(header: &[u8; 512]) -> Option<(String, u64)> {
     let header = Header::from_byte_slice(header);
     let size = header.entry_size().ok()?;

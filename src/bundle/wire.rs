@@ -1,23 +1,22 @@
-//! How a manifest's entries are written in JSON: small arrays, as there are 15,000 of them. What they say is judged later, all of it at once.
+//! Reads a manifest from JSON: lists and maps within limits, entries as small arrays, as there are 15,000 of them. `judge` checks the
+//! content.
 
 use super::limits::LIST_MAXIMUM;
-use super::manifest::{Entry, EntryKind};
 use crate::digest::Digest;
 use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// An entry as it was written, nothing of it believed.
+/// An entry as written, not yet judged.
 #[derive(Debug)]
 pub struct RawEntry {
     pub path: String,
     pub kind: RawKind,
 }
 
-/// The rest of an entry as it was written.
+/// The rest of an entry as written.
 #[derive(Debug)]
 pub enum RawKind {
     Directory { mode: u32 },
@@ -65,32 +64,7 @@ impl<'de> Visitor<'de> for EntryVisitor {
     }
 }
 
-impl Serialize for Entry {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut elements = serializer.serialize_seq(None)?;
-        elements.serialize_element(&self.path)?;
-        match &self.kind {
-            EntryKind::Directory { mode } => {
-                elements.serialize_element("d")?;
-                elements.serialize_element(mode)?;
-            }
-            EntryKind::File { mode, size, sha256, frame } => {
-                elements.serialize_element("f")?;
-                elements.serialize_element(mode)?;
-                elements.serialize_element(size)?;
-                elements.serialize_element(sha256)?;
-                elements.serialize_element(frame)?;
-            }
-            EntryKind::Link { target } => {
-                elements.serialize_element("l")?;
-                elements.serialize_element(target)?;
-            }
-        }
-        elements.end()
-    }
-}
-
-/// A list of at most `MAXIMUM` items: what has more is refused while it is read, before it is in memory.
+/// A list of at most `MAXIMUM` items. A longer list is refused while it is read, before it is in memory.
 pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAXIMUM: usize>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -118,7 +92,7 @@ pub fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAXIMUM: usize
     deserializer.deserialize_seq(Bounded::<T, MAXIMUM>(PhantomData))
 }
 
-/// A map of at most `LIST_MAXIMUM` entries in which a key stands once. serde's own maps let the last of two win, and another reader might take the first.
+/// A map of at most `LIST_MAXIMUM` unique keys. serde's own maps keep the last of two equal keys; another reader might keep the first.
 pub fn unique_map<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, V>, D::Error> {
@@ -149,7 +123,7 @@ pub fn unique_map<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
     deserializer.deserialize_map(Unique(PhantomData))
 }
 
-/// A field that a later version gives a meaning to: written as null, read and ignored.
+/// A field for later versions: written as null, read and ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reserved;
 

@@ -11,7 +11,7 @@ use crate::os::dir::Dir;
 use crate::os::lock::{Attempt, LockFile, by};
 use crate::trust::metadata::{Root, Signed};
 use crate::trust::{Expiry, Floor, MetadataFiles, pattern, verify};
-use crate::trust_store::{Adoption, Judge, Pin, TrustStore};
+use crate::trust_store::{Judge, Persist, Pin, TrustStore};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
@@ -54,7 +54,7 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
     let mut fetcher = open_repository(context, &arguments.fetch, &tell)?;
     let now = clock::now();
     let metadata = metadata(&mut fetcher, &trust_store.load()?.pin, now)?;
-    let judge = Judge { trust_store: &trust_store, now, expiry: Expiry::Strict, adoption: Adoption::Store };
+    let judge = Judge { trust_store: &trust_store, now, expiry: Expiry::Strict, persist: Persist::Store };
     let targets = judge.verification(&metadata)?.targets?;
     let into = Dir::open_or_create(&arguments.directory, 0o755)?;
     let file = LockFile::new(&into, LOCK_NAME);

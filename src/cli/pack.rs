@@ -13,12 +13,11 @@ use crate::name::PackageName;
 use crate::os::dir::Dir;
 use crate::os::process::Program;
 use crate::os::{clock, environment, file, host};
-use crate::repository::{Added, Repository, RepositoryError};
+use crate::repository::{Added, PackedRelease, Repository, RepositoryError};
 use crate::trust::publish::Lifetimes;
 use crate::version::Version;
 use clap::Args;
 use serde_json::json;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Name of the compressed manifest in the output directory.
@@ -122,9 +121,9 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
             let mut repository = Repository::open(path)?;
             let files = [MANIFEST_NAME, PAYLOAD_NAME].map(|name| output.path().join(name));
             let (manifest, mut payload) = super::author::packed_files(&files[0], &files[1])?;
-            let packed_files = (manifest.as_slice(), &mut payload as &mut dyn Read);
+            let release = PackedRelease { manifest: &manifest, payload: &mut payload };
             let (added, publication) =
-                repository.add_and_publish(packed_files, keys.publish(), &Lifetimes::default(), clock::now())?;
+                repository.add_and_publish(release, keys.publish(), &Lifetimes::default(), clock::now())?;
             let (Added::Staged(id) | Added::Already(id)) = added;
             context.output.step(packed_facts(&packed));
             if !publication.signed.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::error::FetchError;
 use super::reply::Coding;
-use crate::trust::refresh::{MetadataRequest, encoded};
+use crate::trust::request::{MetadataRequest, encoded};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -12,7 +12,7 @@ use crate::digest::{Digest, Hasher};
 use crate::os::OsError;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::walk;
-use crate::trust::refresh::encoded;
+use crate::trust::request::encoded;
 use crate::trust::{MetadataFiles, Target, TrustedTargets, target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};

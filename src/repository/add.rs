@@ -1,29 +1,30 @@
 //! Takes a packed release into a repository: copied, compared with its manifest, staged.
 
-use super::{DIRECTORY_MODE, FILE_MODE, FileInfo, ReleaseFiles, Repository, RepositoryError, TARGETS};
+use super::{DIRECTORY_MODE, FILE_MODE, FileInfo, ManifestPatch, ReleaseFiles, Repository, RepositoryError, TARGETS};
 use crate::bundle::manifest::{self, Manifest};
 use crate::bundle::member::ReleaseId;
 use crate::crash_point;
 use crate::digest::{Digest, Hasher};
 use crate::os::OsError;
 use crate::os::dir::Dir;
+use crate::trust::target;
 use std::io::{self, Read, Write};
 
-/// The one name under which a payload is copied; leftovers of a crash are replaced by the next `add`.
+/// The name of a payload while it is copied; the next `add` replaces the leftover of a crash.
 const INCOMING: &str = ".payload.new";
 
-/// What adding a release came to.
+/// The result of adding a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Added {
-    /// It is staged now.
+    /// Staged now.
     Staged(ReleaseId),
-    /// It was there already, with the same bytes.
+    /// Already there, with the same bytes.
     Already(ReleaseId),
 }
 
 impl Repository {
-    /// Stages a packed release: its compressed manifest and its payload, whose length and digest must be those in the manifest.
-    /// The same release with other bytes is a conflict, also where it has been withdrawn: hosts may have it.
+    /// Stages a packed release. The payload must have its manifest's length and digest. The same release with other bytes is a conflict,
+    /// also after it was withdrawn: hosts may have it.
     pub fn add(&mut self, manifest_bytes: &[u8], payload: &mut dyn Read) -> Result<Added, RepositoryError> {
         let text = manifest::decompress(manifest_bytes)?;
         let manifest = Manifest::parse(&text)?;
@@ -53,6 +54,25 @@ impl Repository {
         self.state.store(&self.directory)?;
         Ok(Added::Staged(id))
     }
+
+    /// Writes the patch from the newest older manifest of the same platform, which most hosts have, to `text`, the manifest of `id`. None:
+    /// no older release, or too little saved for a second request.
+    fn patch(&self, id: &ReleaseId, text: &[u8], directory: &Dir) -> Result<Option<ManifestPatch>, RepositoryError> {
+        let same = |other: &&ReleaseId| other.package == id.package && other.platform == id.platform;
+        let older = self.state.releases.keys().filter(same).filter(|other| other.release < id.release);
+        let Some(older) = older.max_by_key(|other| &other.release) else { return Ok(None) };
+        let bytes = self.manifest(older)?;
+        let patch = manifest::patch(&manifest::decompress(&bytes)?, text)?;
+        if patch.len() > bytes.len() / 2 {
+            return Ok(None);
+        }
+        let file = FileInfo { length: patch.len() as u64, sha256: Digest::of(&patch) };
+        let from = Digest::of(&bytes);
+        let name = target::manifest_patch(id, &from);
+        let name = name.rsplit_once('/').map_or(name.as_str(), |(_, name)| name);
+        directory.write_atomic(format!("{}.{name}", file.sha256), &patch, FILE_MODE)?;
+        Ok(Some(ManifestPatch { from, file }))
+    }
 }
 
 fn copy_payload(directory: &Dir, payload: &mut dyn Read, files: &ReleaseFiles) -> Result<(), RepositoryError> {
@@ -75,7 +95,7 @@ fn copy_payload(directory: &Dir, payload: &mut dyn Read, files: &ReleaseFiles) -
     }
 }
 
-/// Copies at most one byte more than `length`; gives what was copied.
+/// Copies at most one byte more than `length`; returns the length and digest of the copy.
 fn copy(from: &mut dyn Read, into: &mut dyn Write, length: u64) -> io::Result<(u64, Digest)> {
     let mut from = from.take(length.saturating_add(1));
     let mut hasher = Hasher::new();

@@ -1,4 +1,5 @@
-//! Adds a release and publishes it at once: what can't be published is taken back, so that nobody publishes it later by accident.
+//! Adds a release and publishes it at once. A release that can't be published is removed again, so that nobody publishes it later by
+//! accident.
 
 use super::add::Added;
 use super::pending::Pending;
@@ -12,25 +13,32 @@ use jiff::Timestamp;
 use std::io::Read;
 use std::path::Path;
 
+/// A packed release.
+pub struct PackedRelease<'a> {
+    /// The compressed manifest.
+    pub manifest: &'a [u8],
+    /// The payload.
+    pub payload: &'a mut dyn Read,
+}
+
 impl Repository {
-    /// Stages a packed release, as [`Repository::add`] does, and publishes. The keys are looked at before anything is added; where publishing
-    /// fails all the same, what was added goes again.
+    /// Stages a packed release, as [`Repository::add`] does, and publishes. The keys are checked first; if publishing fails later, the
+    /// release is removed again.
     pub fn add_and_publish(
         &mut self,
-        (manifest_bytes, payload): (&[u8], &mut dyn Read),
+        packed: PackedRelease<'_>,
         keys: PublishKeys<'_>,
         lifetimes: &Lifetimes,
         now: Timestamp,
     ) -> Result<(Added, Publication), RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let pending = Pending::load(&self.directory, &published)?;
+        let (published, pending) = self.load()?;
         self.may_sign(&published, &pending, &[keys.targets])?;
         if let (Some(root), None) = (&published.root, &pending.root) {
             for role in [Role::Snapshot, Role::Timestamp] {
                 may_sign_online(root, role, &[keys.online])?;
             }
         }
-        let added = self.add(manifest_bytes, payload)?;
+        let added = self.add(packed.manifest, packed.payload)?;
         match self.publish(keys, lifetimes, now) {
             Ok(publication) => Ok((added, publication)),
             Err(error) => {
@@ -42,7 +50,7 @@ impl Repository {
         }
     }
 
-    /// Undoes an `add` that was not published. `pending`: what waited for signatures before it.
+    /// Undoes an `add` that was not published; `pending` is restored.
     fn take_back(&mut self, id: &ReleaseId, pending: &Pending) -> Result<(), RepositoryError> {
         let published = Published::load(&self.directory)?;
         if self.state.releases.get(id).is_none_or(|files| published.lists(id, files)) {
@@ -52,8 +60,7 @@ impl Repository {
         self.state.store(&self.directory)?;
         pending.store(&self.directory)?;
         let package = Path::new(TARGETS).join(id.package.as_str());
-        let release = package.join(id.release.to_string());
-        self.directory.beneath(&release)?.remove_tree(id.platform.to_string())?;
+        self.remove_release(id)?;
         let parents =
             [(package, id.release.to_string()), (Path::new(TARGETS).to_owned(), id.package.as_str().to_owned())];
         for (parent, name) in parents {

@@ -1,60 +1,37 @@
-//! What a file that waits for signatures changes, in words: what a person signs.
+//! The changes in a file that waits for signatures, in words for the person who signs.
 
 use crate::trust::delegation::{Delegated, DelegatedRole, Scope};
-use crate::trust::metadata::{KeyRule, Root, Signed, Targets};
-use crate::trust::scheme::Key;
+use crate::trust::metadata::{Root, Signed, Targets};
+use crate::trust::scheme::{Key, KeyRule};
 use crate::trust::{KeyId, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// One change. Keys are named by their keyids.
+/// A change. Keys are named by their keyids.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A release is listed from now on.
+    /// A release is added.
     Lists(String),
-    /// A release is not listed any more.
+    /// A release is removed.
     Withdraws(String),
     /// A target of a known release has other bytes.
     Replaces(String),
-    /// A key may sign for a role from now on.
-    KeyIn {
-        /// The role.
-        role: String,
-        /// The key.
-        keyid: KeyId,
-    },
-    /// A key may not sign for a role any more.
-    KeyOut {
-        /// The role.
-        role: String,
-        /// The key.
-        keyid: KeyId,
-    },
-    /// So many signatures are needed for a role from now on.
-    Threshold {
-        /// The role.
-        role: String,
-        /// How many.
-        threshold: u64,
-        /// Out of so many keys.
-        keys: usize,
-    },
-    /// A role may sign for these targets from now on.
-    Delegates {
-        /// The role.
-        role: String,
-        /// Which targets.
-        paths: String,
-        /// True when no role after it is asked.
-        terminating: bool,
-    },
-    /// A role may not sign any more.
+    /// A key is added to a role.
+    KeyIn { role: String, keyid: KeyId },
+    /// A key is removed from a role.
+    KeyOut { role: String, keyid: KeyId },
+    /// A role needs this many signatures of this many keys.
+    Threshold { role: String, threshold: u64, keys: usize },
+    /// A role may sign these targets; `terminating`: the search for them ends with it.
+    Delegates { role: String, paths: String, terminating: bool },
+    /// A role may no longer sign.
     Undelegates(String),
-    /// The first file of a role, which lists nothing yet.
+    /// The first file of a role, without releases.
     Empty,
-    /// Nothing but dates and the version.
+    /// Only dates and the version.
     Renews,
-    /// Something that has no words here, such as the order of delegations.
+    /// A change without words here, such as the order of delegations.
     Other,
 }
 
@@ -81,7 +58,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What the next root changes.
+/// The changes in the next root.
 pub(super) fn of_root(old: Option<&Signed<Root>>, new: &Signed<Root>) -> Vec<Change> {
     let mut changes = Vec::new();
     for role in Role::ALL {
@@ -91,7 +68,7 @@ pub(super) fn of_root(old: Option<&Signed<Root>>, new: &Signed<Root>) -> Vec<Cha
     or_renews(changes, old.is_some_and(|old| old.body == new.body))
 }
 
-/// What the next file of a targets role changes.
+/// The changes in the next file of a targets role.
 pub(super) fn of_targets(old: Option<&Signed<Targets>>, new: &Signed<Targets>) -> Vec<Change> {
     let none = BTreeMap::new();
     let before = old.map_or(&none, |old| &old.body.targets);
@@ -112,7 +89,7 @@ pub(super) fn of_targets(old: Option<&Signed<Targets>>, new: &Signed<Targets>) -
     or_renews(changes, old.is_none_or(|old| old.body == new.body))
 }
 
-/// Nobody is told that nothing changes where something does.
+/// "Renews" must never stand for a file with changes.
 fn or_renews(changes: Vec<Change>, is_same: bool) -> Vec<Change> {
     match (changes.is_empty(), is_same) {
         (false, _) => changes,

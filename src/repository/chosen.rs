@@ -1,4 +1,4 @@
-//! Which of the published and the waiting files are the next set: the newest that a client trusts as a whole.
+//! Chooses the next set among the published and the waiting files: the newest that a client trusts as a whole.
 
 use super::pending::Pending;
 use super::published::{Listing, Published, names};
@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) root: Signed<Root>,
-    /// None: nothing that could be listed is signed by enough people.
+    /// None: no complete listing has enough signatures.
     pub(super) listing: Option<Listing>,
 }
 
 impl Repository {
-    /// Chooses: with the next root if enough people signed it, and with the next files of the other roles as far as enough people signed them;
-    /// but only together with what they need, so that no client ever finds a set that it refuses.
+    /// Chooses the next root and the next files of the other roles where they have enough signatures, but only together with the files that
+    /// they need: a client never finds a set that it refuses.
     pub(super) fn choose(&self, published: &Published, pending: &Pending) -> Result<Chosen, RepositoryError> {
         let next = pending.root.as_ref().filter(|draft| draft.is_complete(&root_rules(published, &draft.file)));
         let next = next.map(|draft| draft.assembled(&root_rules(published, &draft.file)));
@@ -31,7 +31,7 @@ impl Repository {
                 return Ok(Chosen { root: root.clone(), listing });
             }
         }
-        // The published set rests on keys that a published root no longer names: what waits has to be signed first.
+        // The published set rests on keys that a published root no longer names: the waiting files must be signed first.
         match published.root.clone() {
             Some(root) => Ok(Chosen { root, listing: None }),
             None => Err(RepositoryError::Incomplete { waiting: self.waiting_in(published, pending) }),
@@ -43,10 +43,10 @@ impl Repository {
         let top = Rule::of_root(root, Role::Targets);
         let old = published.root.as_ref().map(|root| Rule::of_root(root, Role::Targets));
         let draft = pending.targets.get(&SignedRole::Targets);
-        // Those who wait for a next root are asked for what its keys need, so nothing less is taken under the present one.
+        // Under the present root, too, a draft needs the signatures that the next root asks for: its signers were asked for those.
         let wanted = self.rules(&SignedRole::Targets, published, pending);
         let next = draft.filter(|draft| draft.is_complete(std::slice::from_ref(&top)) && draft.is_complete(&wanted));
-        // With what counts under the old root, too: a client may not have seen the new one yet.
+        // With the signatures that count under the old root: a client may not have seen the new root yet.
         let next = next.map(|draft| draft.assembled(&old.iter().chain([&top]).cloned().collect::<Vec<_>>()));
         let there = published.listing(&SignedRole::Targets).filter(|file| top.is_met_in(file)).cloned();
         let listings = next.into_iter().chain(there).filter_map(|targets| {
@@ -66,7 +66,7 @@ impl Repository {
         listings.next()
     }
 
-    /// True when no release that is wanted and published would vanish, as it would between two roles of which one hasn't signed yet.
+    /// True when no wanted, published release would vanish, as it would between two roles of which one hasn't signed yet.
     fn keeps(&self, published: &Published, listing: &Listing) -> bool {
         let wanted = self.state.releases.iter().filter(|(id, files)| published.lists(id, files));
         wanted.into_iter().all(|(id, files)| listing.lists(id, files))

@@ -7,129 +7,86 @@ use crate::failure::Class;
 use crate::os::OsError;
 use crate::os::lock::{Holder, by};
 use crate::trust::{KeyId, Role, SignError, TrustError};
-use std::fmt;
 use std::path::PathBuf;
 
 /// Why a repository can't be made, changed or exported from.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum RepositoryError {
     /// The system refused.
-    Os(OsError),
-    /// There is a repository already.
-    Exists {
-        /// Where.
-        path: PathBuf,
-    },
-    /// There is none.
-    NoRepository {
-        /// Where.
-        path: PathBuf,
-    },
-    /// Another command is at work in it.
-    Locked {
-        /// Where.
-        path: PathBuf,
-        /// Who holds its lock, where it could be seen.
-        holder: Option<Holder>,
-    },
-    /// A file of it is not as it was written.
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The release is there with other bytes.
-    Conflict {
-        /// The repository.
-        path: PathBuf,
-        /// The release.
-        id: String,
-    },
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// The directory has a repository already.
+    #[error("cannot make a repository in {path}: there is one already")]
+    Exists { path: PathBuf },
+    /// The directory has no repository.
+    #[error("cannot find a repository in {path}: it has no metadata/1.root.json")]
+    NoRepository { path: PathBuf },
+    /// Another command holds the repository's lock.
+    #[error("cannot change the repository {path}: another command is at work in it{}", by(.holder.as_ref()))]
+    Locked { path: PathBuf, holder: Option<Holder> },
+    /// A file of the repository is not as it was written.
+    #[error("cannot use {path}: {reason}")]
+    Damaged { path: PathBuf, reason: String },
+    /// The release exists with other bytes.
+    #[error("cannot add {id}: {path} has it already, or had it before it was withdrawn, with other bytes")]
+    Conflict { path: PathBuf, id: String },
     /// The repository doesn't have the release.
-    Unknown {
-        /// The repository.
-        path: PathBuf,
-        /// The release.
-        id: String,
-    },
+    #[error("cannot find {id} in the repository {path}")]
+    Unknown { path: PathBuf, id: String },
     /// The release is staged only.
-    Unpublished {
-        /// The release.
-        id: String,
-    },
-    /// Nothing to export was named.
+    #[error("cannot export {id}: it is staged, not published")]
+    Unpublished { id: String },
+    /// An export names no release.
+    #[error("cannot export nothing")]
     NoReleases,
     /// The output's path names no file.
-    NoFile {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("cannot write {path}: the path names no file")]
+    NoFile { path: PathBuf },
     /// The payload isn't the one that the manifest describes.
+    #[error("cannot add the payload: its length or digest is not the one in its manifest")]
     OtherPayload,
-    /// The key doesn't sign for the role.
-    WrongKey {
-        /// The role.
-        role: String,
-        /// The key.
-        keyid: KeyId,
-        /// The root that says who does.
-        root_version: u64,
-        /// Its file.
-        file: String,
-    },
-    /// The role needs several signatures.
-    Threshold {
-        /// The role.
-        role: Role,
-        /// How many.
-        threshold: u64,
-    },
+    /// The key doesn't sign for the role, by version `root_version` of `file`.
+    #[error(
+        "cannot sign {role} metadata with the key {keyid}: {file} version {root_version} doesn't name it for that role"
+    )]
+    WrongKey { role: String, keyid: KeyId, root_version: u64, file: String },
+    /// The role needs more signatures than there are keys.
+    #[error("cannot sign {role} metadata with these keys: {threshold} are needed")]
+    Threshold { role: Role, threshold: u64 },
     /// Nothing waits for signatures.
-    NothingWaits {
-        /// The repository.
-        path: PathBuf,
-    },
+    #[error("cannot sign anything: nothing waits for signatures in {path}")]
+    NothingWaits { path: PathBuf },
     /// Nothing has been published yet.
-    NothingPublished {
-        /// The repository.
-        path: PathBuf,
-    },
-    /// What is to be published waits for more signatures.
-    Incomplete {
-        /// What, and whose.
-        waiting: Vec<Waiting>,
-    },
+    #[error("cannot refresh {path}: nothing has been published yet")]
+    NothingPublished { path: PathBuf },
+    /// The next files need more signatures.
+    #[error("cannot publish: {}", incomplete(.waiting))]
+    Incomplete { waiting: Vec<Waiting> },
     /// A role can't have these keys.
-    Keys {
-        /// The role.
-        role: String,
-        /// Why not.
-        reason: String,
-    },
-    /// No such role is delegated to.
-    NoRole {
-        /// The role.
-        role: String,
-    },
+    #[error("cannot give {role} these keys: {reason}")]
+    Keys { role: String, reason: String },
+    /// Nothing is delegated to the role.
+    #[error("cannot find the role {role}: nothing is delegated to it")]
+    NoRole { role: String },
     /// A delegation without patterns.
-    NoPaths {
-        /// The role.
-        role: String,
-    },
-    /// What a signer gave is no signature of its key.
-    BadSignature {
-        /// The key.
-        keyid: KeyId,
-    },
+    #[error("cannot delegate nothing to {role}")]
+    NoPaths { role: String },
+    /// The signer's answer is not a signature by its key.
+    #[error("cannot use the signature that the signer gave: it is none of the key {keyid}")]
+    BadSignature { keyid: KeyId },
     /// The signer couldn't sign.
-    Sign(SignError),
-    /// The manifest is none.
-    Manifest(ManifestError),
+    #[error(transparent)]
+    Sign(#[from] SignError),
+    /// The manifest is not valid.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
     /// The bundle couldn't be written.
-    Bundle(BundleError),
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     /// The repository's own metadata isn't valid.
-    Trust(TrustError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
 }
 
 impl RepositoryError {
@@ -158,7 +115,7 @@ impl RepositoryError {
         }
     }
 
-    /// What an author can do about it.
+    /// A remedy for the author.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Os(error) => error.hint(),
@@ -203,102 +160,15 @@ impl RepositoryError {
     }
 }
 
-impl fmt::Display for RepositoryError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(out),
-            Self::Exists { path } => {
-                write!(out, "cannot make a repository in {}: there is one already", path.display())
-            }
-            Self::NoRepository { path } => {
-                write!(out, "cannot find a repository in {}: it has no metadata/1.root.json", path.display())
-            }
-            Self::Locked { path, holder } => {
-                let by = by(holder.as_ref());
-                write!(out, "cannot change the repository {}: another command is at work in it{by}", path.display())
-            }
-            Self::Damaged { path, reason } => write!(out, "cannot use {}: {reason}", path.display()),
-            Self::Conflict { path, id } => {
-                write!(
-                    out,
-                    "cannot add {id}: {} has it already, or had it before it was withdrawn, with other bytes",
-                    path.display()
-                )
-            }
-            Self::Unknown { path, id } => write!(out, "cannot find {id} in the repository {}", path.display()),
-            Self::Unpublished { id } => write!(out, "cannot export {id}: it is staged, not published"),
-            Self::NoReleases => out.write_str("cannot export nothing"),
-            Self::NoFile { path } => write!(out, "cannot write {}: the path names no file", path.display()),
-            Self::OtherPayload => {
-                out.write_str("cannot add the payload: its length or digest is not the one in its manifest")
-            }
-            Self::WrongKey { role, keyid, root_version, file } => {
-                write!(
-                    out,
-                    "cannot sign {role} metadata with the key {keyid}: {file} version {root_version} doesn't name it for that role"
-                )
-            }
-            Self::Threshold { role, threshold } => {
-                write!(out, "cannot sign {role} metadata with these keys: {threshold} are needed")
-            }
-            Self::NothingWaits { path } => {
-                write!(out, "cannot sign anything: nothing waits for signatures in {}", path.display())
-            }
-            Self::NothingPublished { path } => {
-                write!(out, "cannot refresh {}: nothing has been published yet", path.display())
-            }
-            Self::Incomplete { waiting } => {
-                out.write_str("cannot publish: ")?;
-                incomplete(waiting, out)
-            }
-            Self::Keys { role, reason } => write!(out, "cannot give {role} these keys: {reason}"),
-            Self::NoRole { role } => write!(out, "cannot find the role {role}: nothing is delegated to it"),
-            Self::NoPaths { role } => write!(out, "cannot delegate nothing to {role}"),
-            Self::BadSignature { keyid } => {
-                write!(out, "cannot use the signature that the signer gave: it is none of the key {keyid}")
-            }
-            Self::Sign(error) => error.fmt(out),
-            Self::Manifest(error) => error.fmt(out),
-            Self::Bundle(error) => error.fmt(out),
-            Self::Trust(error) => error.fmt(out),
-        }
-    }
-}
-
-/// `2.targets.json has 1 of the 2 signatures that root version 1 asks for (missing: …)`, for each.
-fn incomplete(waiting: &[Waiting], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// `2.targets.json has 1 of the 2 signatures that root version 1 asks for (not from …)`, for each.
+fn incomplete(waiting: &[Waiting]) -> String {
     let needs = waiting.iter().flat_map(|one| one.needs.iter().map(move |need| (&one.file, need)));
-    for (index, (file, need)) in needs.filter(|(_, need)| need.valid < need.threshold).enumerate() {
+    let lacking = needs.filter(|(_, need)| need.valid < need.threshold).map(|(file, need)| {
         let missing: Vec<String> = need.missing.iter().map(|key| key.keyid().to_string()).collect();
         let (Need { by, threshold, valid, .. }, missing) = (need, missing.join(", "));
-        let joint = if index == 0 { "" } else { "; " };
-        write!(out, "{joint}{file} has {valid} of the {threshold} signatures that {by} asks for (not from {missing})")?;
-    }
-    Ok(())
+        format!("{file} has {valid} of the {threshold} signatures that {by} asks for (not from {missing})")
+    });
+    lacking.collect::<Vec<_>>().join("; ")
 }
-
-impl std::error::Error for RepositoryError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // The wrapped error is printed in place of this one; its own source comes next.
-            Self::Os(error) => error.source(),
-            Self::Manifest(error) => error.source(),
-            Self::Bundle(error) => error.source(),
-            _ => None,
-        }
-    }
-}
-
-macro_rules! from {
-    ($($error:ident => $variant:ident),*) => {
-        $(impl From<$error> for RepositoryError {
-            fn from(error: $error) -> Self {
-                Self::$variant(error)
-            }
-        })*
-    };
-}
-
-from!(OsError => Os, SignError => Sign, ManifestError => Manifest, BundleError => Bundle, TrustError => Trust);
 
 crate::reports!(RepositoryError);

@@ -17,8 +17,8 @@ use std::path::Path;
 const NOTE_BYTES: usize = 64 * 1024;
 
 impl Repository {
-    /// Writes the published releases `ids` into the bundle file `output`, which appears whole or not at all. What it carries is verified first,
-    /// as a host that pinned the first root would; the warnings are what such a host would be told today.
+    /// Writes published releases into the bundle file `output`, which appears whole or not at all. The content is verified first, as a host
+    /// that pinned the first root would; the warnings are that host's.
     pub fn export(&self, ids: &[ReleaseId], output: &Path, now: Timestamp) -> Result<Vec<Warning>, RepositoryError> {
         let published = Published::load(&self.directory)?;
         let ids: BTreeSet<&ReleaseId> = ids.iter().collect();
@@ -90,7 +90,7 @@ impl Repository {
     }
 }
 
-/// A bundle that a fresh host would refuse is worth nothing: found here, not there.
+/// Verifies the bundle as a fresh host would: a bundle that hosts refuse must fail here.
 fn rehearse(
     published: &Published,
     releases: &[(ReleaseId, ReleaseFiles)],

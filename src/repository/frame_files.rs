@@ -1,5 +1,5 @@
-//! The frames of a payload as files of their own, named by their digests: for caches that don't keep ranges, such as the Squid of Uyuni's
-//! proxies. They need no signature of their own: the manifest names every frame's digest.
+//! The frames of a payload as files, named by their digests: for caches that don't keep ranges, such as the Squid of Uyuni's proxies. The
+//! manifest has every frame's digest, so they need no signature.
 
 use super::{DIRECTORY_MODE, FILE_MODE, Repository, RepositoryError};
 use crate::bundle::manifest::{self, Manifest};
@@ -12,7 +12,7 @@ use std::io::Read as _;
 const FRAMES: &str = "frames";
 
 impl Repository {
-    /// Writes each frame of a release's payload as `frames/<sha256>.zst` beside it. Gives how many were not there yet.
+    /// Writes each frame of a release's payload as `frames/<sha256>.zst` beside it. Returns the number of new files.
     pub fn write_frame_files(&self, id: &ReleaseId) -> Result<usize, RepositoryError> {
         let files = *self.state.releases.get(id).ok_or_else(|| self.unknown(id))?;
         let manifest = Manifest::parse(&manifest::decompress(&self.manifest(id)?)?)?;

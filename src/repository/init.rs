@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 impl Repository {
-    /// Makes a repository at `path` (made if missing, else empty of one) whose first root gives each role one key; they may all be the same.
-    /// Gives the root's fingerprint: SHA-256 of `metadata/1.root.json`, what hosts pin.
+    /// Makes a repository at `path` whose first root gives each role one key, perhaps the same for all. Returns the root's fingerprint:
+    /// SHA-256 of `metadata/1.root.json`, which hosts pin.
     pub fn init(
         path: &Path,
         root_signer: &dyn Signer,
@@ -34,8 +34,8 @@ impl Repository {
         Ok((repository, fingerprint.expect("the one root key has signed")))
     }
 
-    /// Makes a repository at `path` whose first root gives the roles these keys. `signers` sign it; while more root keys are needed it waits for
-    /// them, and there is no fingerprint yet.
+    /// Makes a repository at `path` whose first root gives the roles these keys. `signers` sign it; without enough root keys it waits for
+    /// more signatures, and has no fingerprint yet.
     pub fn init_with(
         path: &Path,
         roles: &BTreeMap<Role, RoleKeys>,
@@ -76,7 +76,7 @@ impl Repository {
     }
 }
 
-/// Refuses keys that nobody could sign with: too few for their threshold, or a threshold that asks for nothing.
+/// Refuses a threshold of zero, or of more signatures than there are keys.
 pub(super) fn check_keys(role: &str, keys: &RoleKeys) -> Result<(), RepositoryError> {
     let distinct: BTreeSet<&PublicKey> = keys.keys.iter().collect();
     let role = role.to_owned();

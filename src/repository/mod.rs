@@ -1,26 +1,24 @@
-//! The author's repository directory: what is signed and served as plain static files.
+//! The author's repository directory: signed, and served as plain static files.
 //!
 //! ```text
-//! REPO/author/repository.json   what the author wants published (schema 1); clients never ask for it
-//! REPO/author/pending/          what waits for signatures: N.ROLE.json, N.ROLE.KEYID.sig
+//! REPO/author/repository.json   the releases to publish (schema 1); clients never read it
+//! REPO/author/pending/          files that wait for signatures: N.ROLE.json, N.ROLE.KEYID.sig
 //! REPO/metadata/                N.root.json, N.targets.json, N.ROLE.json, N.snapshot.json, timestamp.json
 //! REPO/targets/PACKAGE/RELEASE/PLATFORM/   <sha256>.manifest.json.zst, <sha256>.payload.tar.zst, SHA256SUMS, SHA256SUMS.minisig
 //! ```
 //!
-//! `add` copies a packed release; `stage` drafts what is to be signed; each person's `sign` adds a signature; `publish` takes what is complete,
-//! and signs snapshot and timestamp; `export` writes published releases into one file. With one key `publish` does all of it.
-//! Files are only ever added until `timestamp.json` is replaced: a reader sees the old set or the new one.
+//! `add` copies a packed release; `stage` drafts the files to sign; each person's `sign` adds a signature; `publish` publishes complete
+//! files, and signs snapshot and timestamp; `export` writes published releases into one file. With one key `publish` does all of it. Until
+//! `timestamp.json` is replaced, files are only added: a reader sees the old set or the new one.
 
 mod add;
 mod at_once;
 mod changes;
 mod chosen;
-mod delegate;
 mod error;
 mod export;
 mod frame_files;
 mod init;
-mod patch;
 mod pending;
 mod publish;
 mod published;
@@ -34,6 +32,7 @@ mod status;
 mod withdraw;
 
 pub use add::Added;
+pub use at_once::PackedRelease;
 pub use changes::Change;
 pub use error::RepositoryError;
 pub use publish::{Publication, PublishKeys, Renewal};
@@ -50,6 +49,7 @@ use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::lock::{Attempt, LOCK, Lock, LockFile};
+use pending::Pending;
 use published::Published;
 use state::State;
 use std::path::Path;
@@ -71,11 +71,11 @@ pub struct Repository {
 /// A release in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// Which.
+    /// Its name.
     pub id: ReleaseId,
     /// Its files.
     pub files: ReleaseFiles,
-    /// True when the newest metadata lists it; false: staged.
+    /// True when the newest metadata lists it; false: only staged.
     pub is_published: bool,
 }
 
@@ -87,7 +87,7 @@ impl Repository {
         let metadata = directory.child_if_exists(METADATA)?.ok_or_else(none)?;
         let first = "1.root.json";
         if metadata.stat(first)?.is_none() {
-            // One whose first root waits for signatures is a repository, too.
+            // A repository may still wait for signatures on its first root.
             let waits = directory.stat_path(&Path::new(AUTHOR).join(pending::PENDING).join(first))?;
             waits.ok_or_else(none)?;
         }
@@ -112,21 +112,33 @@ impl Repository {
         Ok(self.state.releases.iter().map(listed).collect())
     }
 
-    /// The compressed manifest of a release, as `add` took it: what the next `pack` compares its tree with.
+    /// The compressed manifest of a release, for the next `pack` to compare with.
     pub fn manifest(&self, id: &ReleaseId) -> Result<Vec<u8>, RepositoryError> {
         let files = self.state.releases.get(id).ok_or_else(|| self.unknown(id))?;
         self.small_file(id, &files.manifest_name(), Some(files.manifest.sha256))
+    }
+
+    /// The published files, and the files that wait for signatures.
+    fn load(&self) -> Result<(Published, Pending), RepositoryError> {
+        let published = Published::load(&self.directory)?;
+        let pending = Pending::load(&self.directory, &published)?;
+        Ok((published, pending))
     }
 
     fn unknown(&self, id: &ReleaseId) -> RepositoryError {
         RepositoryError::Unknown { path: self.path().to_owned(), id: id.to_string() }
     }
 
+    fn remove_release(&self, id: &ReleaseId) -> Result<(), RepositoryError> {
+        let release = Path::new(TARGETS).join(id.package.as_str()).join(id.release.to_string());
+        Ok(self.directory.beneath(&release)?.remove_tree(id.platform.to_string())?)
+    }
+
     fn release_directory(&self, id: &ReleaseId) -> Result<Dir, RepositoryError> {
         Ok(self.directory.beneath(&Path::new(TARGETS).join(id.to_string()))?)
     }
 
-    /// A small file of a release, compared with its digest where one is known.
+    /// A small file of a release, compared with its digest if known.
     fn small_file(&self, id: &ReleaseId, name: &str, digest: Option<Digest>) -> Result<Vec<u8>, RepositoryError> {
         let directory = self.release_directory(id)?;
         let bytes = directory.read(name, crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES)?;
@@ -138,7 +150,7 @@ impl Repository {
     }
 }
 
-/// The lock lies with the author's own state, which is not for others.
+/// The lock lies in `author/`, which is not served.
 fn lock(directory: &Dir) -> Result<Lock, RepositoryError> {
     let author = directory.child_or_create(AUTHOR, DIRECTORY_MODE)?;
     let file = LockFile::new(&author, LOCK);

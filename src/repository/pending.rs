@@ -1,11 +1,11 @@
-//! What waits for signatures: `author/pending/`. Nothing in it is served; nobody trusts it before it is complete.
+//! The files that wait for signatures: `author/pending/`. They are not served, and not trusted before they are complete.
 //!
 //! ```text
 //! N.ROLE.json          the next version of a role, without signatures
 //! N.ROLE.KEYID.sig     one person's signature on it: merged by being copied here
 //! ```
 //!
-//! A signature belongs to a file because it verifies over that file's bytes, and for no other reason: when the file changes, it is void.
+//! A signature belongs to a file only if it verifies over that file's bytes: changing the file voids it.
 
 use super::published::Published;
 use super::role::SignedRole;
@@ -25,32 +25,32 @@ pub(super) const PENDING: &str = "pending";
 const SIGNATURE_BYTES_MAXIMUM: u64 = 16 * 1024 * 1024;
 const SCHEMA: u32 = 1;
 
-/// Everything that waits.
+/// Everything that waits for signatures.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Pending {
     /// The next root.
     pub(super) root: Option<Draft<Root>>,
     /// The next targets, and the next files of delegated roles.
     pub(super) targets: BTreeMap<SignedRole, Draft<Targets>>,
-    /// Signatures that fit no file here, by file name.
+    /// Names of signature files that fit no file here.
     pub(super) void: Vec<String>,
 }
 
-/// A file that waits, and who has signed it.
+/// A waiting file and its signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Draft<T> {
     /// The file, without signatures.
     pub(super) file: Signed<T>,
-    /// The signatures: every one is valid.
+    /// The signatures; every one is valid.
     pub(super) signatures: BTreeMap<PublicKey, Note>,
 }
 
-/// What a person hands in.
+/// One person's signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Note {
     /// The signature on the file.
     pub(super) value: [u8; SIGNATURE_BYTES],
-    /// `SHA256SUMS.minisig` of releases that the file lists: for checks without sidle.
+    /// `SHA256SUMS.minisig` of releases that the file lists, for checks without sidle.
     pub(super) sums: BTreeMap<ReleaseId, String>,
 }
 
@@ -68,12 +68,12 @@ impl<T: Body> Draft<T> {
         Ok(Self { file: Signed::parse(name, bytes)?, signatures: BTreeMap::new() })
     }
 
-    /// True when all of these rules are met.
+    /// True when the signatures meet all of these rules.
     pub(super) fn is_complete(&self, rules: &[Rule]) -> bool {
         rules.iter().all(|rule| rule.is_met_by(self.signatures.keys()))
     }
 
-    /// The file with the signatures that count under these rules, as it is published.
+    /// The file with the signatures that count under these rules, ready to publish.
     pub(super) fn assembled(&self, rules: &[Rule]) -> Signed<T> {
         let mut signatures: BTreeMap<KeyId, [u8; SIGNATURE_BYTES]> = BTreeMap::new();
         for (key, note) in &self.signatures {
@@ -85,7 +85,7 @@ impl<T: Body> Draft<T> {
 }
 
 impl Pending {
-    /// What waits, less what has been published since.
+    /// Loads the waiting files that have not been published since.
     pub(super) fn load(repository: &Dir, published: &Published) -> Result<Self, RepositoryError> {
         let mut pending = Self::default();
         let Some(directory) = repository.child(AUTHOR)?.child_if_exists(PENDING)? else { return Ok(pending) };
@@ -118,7 +118,7 @@ impl Pending {
         Ok(pending)
     }
 
-    /// Takes a signature that fits its file.
+    /// Takes a signature if it fits a file.
     fn take(&mut self, name: &str, bytes: &[u8]) -> bool {
         let Some((public, note)) = read_note(bytes) else { return false };
         let of = |role: &SignedRole, version: u64| name == signature_name(&role.file(version), &public);
@@ -129,7 +129,7 @@ impl Pending {
         draft.is_some_and(|(_, draft)| draft.take(public, note))
     }
 
-    /// Writes what waits, and removes what doesn't any more.
+    /// Writes the waiting files, and removes all others.
     pub(super) fn store(&self, repository: &Dir) -> Result<(), RepositoryError> {
         let author = repository.child(AUTHOR)?;
         let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Publishes what enough people have signed, and renews what is halfway to its expiry. Readers see the old set until `timestamp.json` is
+//! Publishes the files with enough signatures, and renews files halfway to their expiry. Readers see the old set until `timestamp.json` is
 //! replaced.
 
 use super::chosen::Chosen;
@@ -17,34 +17,34 @@ use crate::trust::{Role, Signer, minisign};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// Who signs: the targets key, and the online key for snapshot and timestamp. They may be the same.
+/// The signing keys, perhaps the same: for the targets, and for snapshot and timestamp.
 #[derive(Clone, Copy)]
 pub struct PublishKeys<'a> {
-    /// Signs what is published.
+    /// Signs the targets.
     pub targets: &'a dyn Signer,
     /// Signs snapshot and timestamp.
     pub online: &'a dyn Signer,
 }
 
-/// What publishing came to.
+/// The result of publishing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Publication {
-    /// The releases that are published from now on and weren't before.
+    /// The newly published releases.
     pub added: Vec<ReleaseId>,
-    /// The releases that hosts are told to be withdrawn from now on.
+    /// The newly withdrawn releases.
     pub withdrawn: Vec<ReleaseId>,
-    /// The files of metadata that were written, in this order. Empty: nothing to do.
+    /// The written metadata files, in this order. Empty: nothing to do.
     pub signed: Vec<String>,
-    /// What waits for more signatures.
+    /// The files that wait for more signatures.
     pub waiting: Vec<Waiting>,
-    /// Signatures that are void because their file has changed since.
+    /// Signatures that are void because their file has changed.
     pub discarded: Vec<Discarded>,
 }
 
-/// When a file of an online role is renewed.
+/// When an online role's file is renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewal {
-    /// Once half of its life is over.
+    /// After half of its lifetime.
     WhenDue,
     /// Now.
     Always,
@@ -54,8 +54,8 @@ pub enum Renewal {
 type NewFiles = Vec<(String, Vec<u8>)>;
 
 impl Repository {
-    /// Publishes with one key for the targets and one for the online roles. Where the targets need more signatures this one is kept, and what
-    /// is missing is told. Writes nothing, and says so, when the published set is what is wanted and far from its expiry.
+    /// Publishes with one key for the targets and one for the online roles. If the targets need more signatures, this one is kept and the
+    /// missing ones are reported. Writes nothing when the published set is as wanted and far from its expiry.
     pub fn publish(
         &mut self,
         keys: PublishKeys<'_>,
@@ -65,7 +65,7 @@ impl Repository {
         self.publish_with(&[keys.targets], &[keys.online], lifetimes, now)
     }
 
-    /// Publishes what is complete. `people` sign what waits first, as [`Repository::sign`] does; `online` sign snapshot and timestamp.
+    /// Publishes the complete files. `people` sign waiting files first, as [`Repository::sign`] does; `online` sign snapshot and timestamp.
     pub fn publish_with(
         &mut self,
         people: &[&dyn Signer],
@@ -73,8 +73,7 @@ impl Repository {
         lifetimes: &Lifetimes,
         now: Timestamp,
     ) -> Result<Publication, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let mut pending = Pending::load(&self.directory, &published)?;
+        let (published, mut pending) = self.load()?;
         let was_waiting = pending != Pending::default();
         self.may_sign(&published, &pending, people)?;
         let discarded = self.draft(&published, &mut pending, lifetimes, now)?;
@@ -88,7 +87,7 @@ impl Repository {
         let mut left = pending.clone();
         left.drop_published(&chosen);
         if was_waiting || left != Pending::default() {
-            // Before anything is published, and what is published now goes after it: a crash loses no signature.
+            // Stored before publishing, and dropped after it: a crash loses no signature.
             pending.store(&self.directory)?;
         }
         self.write(&plan)?;
@@ -105,7 +104,7 @@ impl Repository {
         Ok(Publication { added, withdrawn, signed, waiting, discarded })
     }
 
-    /// Renews snapshot and timestamp, and nothing else. An empty list: they are far from their expiry.
+    /// Renews only snapshot and timestamp. Empty: they are far from their expiry.
     pub fn refresh(
         &mut self,
         online: &[&dyn Signer],
@@ -132,7 +131,7 @@ impl Repository {
         Ok(())
     }
 
-    /// Refuses a key that counts for nothing, before anything is signed with it.
+    /// Refuses a key that counts for nothing, before it signs anything.
     pub(super) fn may_sign(
         &self,
         published: &Published,
@@ -153,7 +152,7 @@ impl Repository {
         }
     }
 
-    /// Whose signatures count on the checksum lists of each role's releases.
+    /// The rules for the checksum lists of each role's releases.
     fn sums_rules(&self, chosen: &Chosen) -> BTreeMap<SignedRole, Vec<Rule>> {
         let delegated = self
             .state
@@ -164,7 +163,7 @@ impl Repository {
         std::iter::once(targets).chain(delegated).collect()
     }
 
-    /// `SHA256SUMS` and its signature beside each release, by a key of the role that signs for it.
+    /// Writes `SHA256SUMS` and its signature beside each release, by a key of the release's role.
     fn write_checksums(
         &self,
         pending: &Pending,
@@ -205,7 +204,7 @@ impl Repository {
 }
 
 impl Pending {
-    /// Drops what the chosen set contains.
+    /// Drops the files of the chosen set.
     fn drop_published(&mut self, chosen: &Chosen) {
         self.root.take_if(|draft| draft.file.header.version <= chosen.root.header.version);
         let Some(Listing { targets, delegated }) = &chosen.listing else { return };
@@ -219,7 +218,7 @@ impl Pending {
     }
 }
 
-/// The files to write, in order: each names those before it, and the one that a reader starts from comes last.
+/// The files to write, in order: each names earlier ones, and the file that readers start from comes last.
 fn plan(
     published: &Published,
     chosen: &Chosen,
@@ -275,8 +274,8 @@ fn plan(
         let edition = edition(Role::Timestamp, old.map(|set| set.timestamp.header.version));
         Some((Role::Timestamp.file(), publish::timestamp(edition, &named, &signers)?))
     };
-    // Between the two a reader finds the new set under the old root, or the old set under the new one. Where it would refuse both, the moment
-    // between two renames is as short as it can be.
+    // In between, a reader finds the new set under the old root, or the old set under the new root. Where it would refuse both, only two
+    // renames separate them.
     let is_trusted_before = published.root.as_ref().is_some_and(|old| trusts(old, listing, &plan, last.as_ref()));
     if is_trusted_before {
         plan.extend(last.into_iter().chain(root));
@@ -286,7 +285,7 @@ fn plan(
     Ok(plan)
 }
 
-/// True when a client that knows this root only trusts the planned set.
+/// True when a client that knows only this root trusts the planned set.
 fn trusts(root: &Signed<Root>, listing: &Listing, plan: &NewFiles, timestamp: Option<&(String, Vec<u8>)>) -> bool {
     let snapshot = plan.iter().find(|(name, _)| name.ends_with(".snapshot.json"));
     let snapshot = snapshot
@@ -301,7 +300,7 @@ fn is_trusted<T: Body>(root: &Signed<Root>, file: &Signed<T>) -> bool {
     Rule::of_root(root, T::ROLE).is_met_in(file)
 }
 
-/// Those of the online keys that count under the old or the new root: with both a rotation has no moment in which a reader is refused.
+/// The online keys that count under the old or the new root: signing with both leaves no moment in which a reader refuses the set.
 fn counting<'a>(old: Option<&Signed<Root>>, new: &Signed<Root>, online: &[&'a dyn Signer]) -> Vec<&'a dyn Signer> {
     let roots = || old.into_iter().chain([new]);
     let rules: Vec<Rule> = [Role::Snapshot, Role::Timestamp]
@@ -312,7 +311,7 @@ fn counting<'a>(old: Option<&Signed<Root>>, new: &Signed<Root>, online: &[&'a dy
     online.iter().filter(counts).copied().collect()
 }
 
-/// Refuses online keys that no client would count, before anything is signed with them.
+/// Refuses online keys that don't count, before they sign anything.
 pub(super) fn may_sign_online(root: &Signed<Root>, role: Role, online: &[&dyn Signer]) -> Result<(), RepositoryError> {
     let needed = Rule::of_root(root, role);
     let keys: Vec<_> = online.iter().map(|signer| signer.public()).collect();

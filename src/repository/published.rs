@@ -1,22 +1,22 @@
-//! The metadata that a repository directory publishes now, read back as a client would find it.
+//! The published metadata of a repository directory, read as a client would.
 
 use super::role::{RoleName, SignedRole};
 use super::{METADATA, ReleaseFiles, RepositoryError};
 use crate::bundle::member::{MetadataName, ReleaseId};
 use crate::os::dir::Dir;
 use crate::trust::delegation::Delegated;
-use crate::trust::metadata::{Body, MetaFile, Role, Root, Signed, Snapshot, Targets, Timestamp};
-use crate::trust::{target, verify};
+use crate::trust::metadata::{Body, MetaFile, Root, Signed, Snapshot, Targets, Timestamp};
+use crate::trust::{Role, target, verify};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The published metadata: the roots, and the set that `timestamp.json` leads to, if anything has been published.
+/// The published metadata: the roots, and the set that `timestamp.json` leads to.
 #[derive(Debug)]
 pub(super) struct Published {
-    /// Every root from 1 on, as bytes. None before enough people have signed the first.
+    /// Every root from 1 on, as bytes. Empty before the first root has enough signatures.
     pub(super) roots: Vec<Vec<u8>>,
     /// The newest root.
     pub(super) root: Option<Signed<Root>>,
-    /// The set.
+    /// The set, once there is one.
     pub(super) set: Option<Set>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Set {
     pub(super) listing: Listing,
 }
 
-/// What lists releases: the targets, and the roles that they delegate to.
+/// The files that list releases: targets and its delegated roles.
 #[derive(Debug, Clone)]
 pub(super) struct Listing {
     pub(super) targets: Signed<Targets>,
@@ -54,13 +54,13 @@ impl Published {
         Ok(Self { roots, root: Some(root), set })
     }
 
-    /// The newest root's version; 0 before there is one.
+    /// The newest root's version, or 0.
     pub(super) fn root_version(&self) -> u64 {
         self.root.as_ref().map_or(0, |root| root.header.version)
     }
 
-    /// The published version of a role; 0 before there is one. A role that is delegated to again goes on from where it was: a snapshot never
-    /// lets go of a name (TUF §5.5.5).
+    /// The published version of a role, or 0. A role that is delegated to again continues its versions: a snapshot never drops a name (TUF
+    /// §5.5.5).
     pub(super) fn version(&self, role: &SignedRole) -> u64 {
         let named = |file: &str| self.set.as_ref().and_then(|set| set.snapshot.body.files.get(file));
         match role {
@@ -85,7 +85,7 @@ impl Published {
         self.set.as_ref().is_some_and(|set| set.listing.lists(id, files))
     }
 
-    /// The files as a bundle with these releases carries them, in its order: every root, and the whole way to each release.
+    /// The files for a bundle with these releases, in its order: every root, and the roles that lead to each release.
     pub(super) fn members<'a>(&self, ids: impl IntoIterator<Item = &'a ReleaseId>) -> Vec<(MetadataName, Vec<u8>)> {
         let roots = (1..).zip(&self.roots).map(|(version, bytes)| (MetadataName::Root(version), bytes.clone()));
         let Some(set) = &self.set else { return roots.collect() };
@@ -111,7 +111,7 @@ impl Set {
         let targets: Signed<Targets> = read(metadata, Role::Targets.as_str(), named)?;
         let mut delegated = BTreeMap::new();
         for role in names(&targets) {
-            // One that the snapshot doesn't name was never published.
+            // A file that the snapshot doesn't name was never published.
             if let Some(named) = snapshot.body.files.get(&role.file()) {
                 let file = read(metadata, role.as_str(), named)?;
                 delegated.insert(role, file);
@@ -122,7 +122,7 @@ impl Set {
 }
 
 impl Listing {
-    /// True when both files of the release are listed, by a role that may speak for them.
+    /// True when both files of the release are listed, by roles that may list them.
     pub(super) fn lists(&self, id: &ReleaseId, files: &ReleaseFiles) -> bool {
         let has = |name: String, digest| {
             let in_role = |file: &Signed<Targets>| file.body.targets.get(&name).map(|listed| listed.hashes.sha256);
@@ -132,14 +132,14 @@ impl Listing {
         has(target::manifest(id), files.manifest.sha256) && has(target::payload(id), files.payload.sha256)
     }
 
-    /// The roles that a client looks at for the target, in order, as far as they are there.
+    /// The roles that a client reads for the target, in order, if they are here.
     fn heirs(&self, target: &str) -> Vec<(&RoleName, &Signed<Targets>)> {
         let Some(delegations) = &self.targets.body.delegations else { return Vec::new() };
         let heirs = delegations.heirs(target);
         heirs.iter().filter_map(|heir| self.delegated.get_key_value(&heir.name.parse().ok()?)).collect()
     }
 
-    /// The delegated roles that a client looks at on its way to the release.
+    /// The delegated roles that a client reads to find the release.
     fn way(&self, id: &ReleaseId) -> Vec<&RoleName> {
         let mut way = Vec::new();
         for name in [target::manifest(id), target::payload(id)] {

@@ -1,4 +1,4 @@
-//! The roles whose files people sign, one after another: root, targets, and those that targets delegates to.
+//! The roles whose files people sign: root, targets, and delegated roles.
 
 use crate::bundle::member::is_role_name;
 use crate::trust::Role;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of a delegated role: `[a-z0-9._-]`, at most 64, no dot in front, and none of the top-level names.
+/// The name of a delegated role: `[a-z0-9._-]`, at most 64 characters, no leading dot, no top-level role's name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RoleName(String);
@@ -17,7 +17,7 @@ impl RoleName {
         &self.0
     }
 
-    /// The name under which a snapshot lists it: `NAME.json`.
+    /// Its name in a snapshot: `NAME.json`.
     pub(super) fn file(&self) -> String {
         format!("{self}.json")
     }
@@ -54,19 +54,19 @@ impl fmt::Display for RoleName {
     }
 }
 
-/// A role whose next file waits for people's signatures. In the order in which they rest on each other.
+/// A role whose next file waits for signatures; each rests on the roles before it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SignedRole {
     /// Root.
     Root,
     /// The top-level targets.
     Targets,
-    /// A role that targets delegates to.
+    /// A delegated role.
     Delegated(RoleName),
 }
 
 impl SignedRole {
-    /// The name under which a version of it is published: `2.targets.json`.
+    /// The published name of a version: `2.targets.json`.
     pub fn file(&self, version: u64) -> String {
         format!("{version}.{self}.json")
     }

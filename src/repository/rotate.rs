@@ -1,10 +1,11 @@
-//! The next root: keys in, keys out, another threshold. It waits for the signatures of the old root's keys and of its own.
+//! Changes the keys and thresholds of roles, and the delegated roles. A next root waits for signatures by the old root's keys and by its
+//! own.
 
 use super::init::check_keys;
-use super::pending::{Draft, Pending};
-use super::published::Published;
+use super::pending::Draft;
 use super::role::{RoleName, SignedRole};
 use super::stage::Discarded;
+use super::state::Delegation;
 use super::{Repository, RepositoryError};
 use crate::trust::metadata::{Root, Signed};
 use crate::trust::publish::{Edition, Lifetimes, RoleKeys, root};
@@ -14,12 +15,12 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// Whose keys change.
+/// The role whose keys change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RotatedRole {
-    /// Top-level roles: one, or snapshot and timestamp together (`online`).
+    /// One top-level role, or snapshot and timestamp together (`online`).
     Top(Vec<Role>),
-    /// A delegated role: the targets role says who signs for it.
+    /// A delegated role, whose keys the targets role names.
     Delegated(RoleName),
 }
 
@@ -34,22 +35,21 @@ impl FromStr for RotatedRole {
     }
 }
 
-/// What changes.
+/// A change of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotation {
-    /// Whose keys.
+    /// The role.
     pub role: RotatedRole,
-    /// Keys that may sign from then on.
+    /// The keys to add.
     pub add: Vec<PublicKey>,
-    /// Keys that may not any more.
+    /// The keys to remove.
     pub remove: Vec<KeyId>,
-    /// How many signatures are needed from then on; None: as many as before.
+    /// The new threshold; None: as before.
     pub threshold: Option<u64>,
 }
 
 impl Repository {
-    /// Drafts the change on top of what waits already. Signatures on what waited before are void: they are for another file. Without any change
-    /// of keys the root is renewed.
+    /// Drafts the change on top of earlier drafts, whose signatures become void. Without a change of keys the root is renewed.
     pub fn rotate(
         &mut self,
         rotation: &Rotation,
@@ -75,8 +75,7 @@ impl Repository {
         lifetimes: &Lifetimes,
         now: Timestamp,
     ) -> Result<Vec<Discarded>, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let mut pending = Pending::load(&self.directory, &published)?;
+        let (published, mut pending) = self.load()?;
         let base = pending.root.as_ref().map(|draft| &draft.file).or(published.root.as_ref());
         let base = base.ok_or_else(|| RepositoryError::NoRepository { path: self.path().to_owned() })?;
         let mut roles = BTreeMap::new();
@@ -93,16 +92,42 @@ impl Repository {
         if let Some(old) = pending.root.replace(draft).filter(|old| !old.signatures.is_empty()) {
             discarded.push(Discarded { file, keys: old.signatures.into_keys().collect() });
         }
-        // Targets that the new keys have to sign again wait from now on, too.
+        // Targets that need signatures by the new keys wait from now on, too.
         if published.set.is_some() || !pending.targets.is_empty() {
             discarded.extend(self.draft(&published, &mut pending, lifetimes, now)?);
         }
         pending.store(&self.directory)?;
         Ok(discarded)
     }
+
+    /// Lets a role sign the targets of its patterns from the next publish on, or changes the role of this name. Fitting releases move into
+    /// it.
+    pub fn delegate(&mut self, delegation: Delegation) -> Result<(), RepositoryError> {
+        check_keys(delegation.name.as_str(), &delegation.keys)?;
+        if delegation.paths.is_empty() {
+            return Err(RepositoryError::NoPaths { role: delegation.name.to_string() });
+        }
+        match self.state.delegations.iter_mut().find(|one| one.name == delegation.name) {
+            Some(there) => *there = delegation,
+            None => self.state.delegations.push(delegation),
+        }
+        self.state.store(&self.directory)
+    }
+
+    /// Removes a delegated role from the next publish on. Its releases move back to the next fitting role.
+    pub fn undelegate(&mut self, name: &RoleName) -> Result<(), RepositoryError> {
+        let place = self.state.delegations.iter().position(|one| one.name == *name);
+        self.state.delegations.remove(place.ok_or_else(|| RepositoryError::NoRole { role: name.to_string() })?);
+        self.state.store(&self.directory)
+    }
+
+    /// The delegations, in order of precedence.
+    pub fn delegations(&self) -> &[Delegation] {
+        &self.state.delegations
+    }
 }
 
-/// The keys of a role as this program can write them again.
+/// The keys of a role, if this program can write them.
 fn role_keys(base: &Signed<Root>, role: Role) -> Result<RoleKeys, RepositoryError> {
     let old = base.body.rule(role);
     let key = |keyid: &KeyId| match base.body.keys.get(keyid) {

@@ -1,38 +1,38 @@
-//! Whose signatures a file needs: the keys that count, and how many of them.
+//! The keys whose signatures a file needs, and how many of them.
 
 use super::role::RoleName;
 use crate::trust::delegation::Delegated;
-use crate::trust::metadata::{Body, KeyRule, Root, Signed, Targets};
+use crate::trust::metadata::{Body, Root, Signed, Targets};
 use crate::trust::publish::RoleKeys;
-use crate::trust::scheme::Key;
+use crate::trust::scheme::{Key, KeyRule};
 use crate::trust::verify::valid_signatures;
 use crate::trust::{KeyId, PublicKey, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whose signatures a file needs, by whose word.
+/// The signatures that a file needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// Who says so: `root version 1`.
+    /// The source of the rule: `root version 1`.
     pub(super) by: String,
     needed: KeyRule,
     keys: BTreeMap<KeyId, Key>,
 }
 
 impl Rule {
-    /// What a root says of one of its roles.
+    /// A root's rule for a top-level role.
     pub(super) fn of_root(root: &Signed<Root>, role: Role) -> Self {
         let by = format!("root version {}", root.header.version);
         Self { by, needed: root.body.rule(role).clone(), keys: root.body.keys.clone() }
     }
 
-    /// What an author says of a role that is delegated to.
+    /// The author's rule for a delegated role.
     pub(super) fn of_keys(by: &str, keys: &RoleKeys) -> Self {
         let needed = KeyRule { keyids: keys.keys.iter().map(PublicKey::keyid).collect(), threshold: keys.threshold };
         let keys = keys.keys.iter().map(|key| (key.keyid(), Key::Ed25519(*key))).collect();
         Self { by: by.to_owned(), needed, keys }
     }
 
-    /// What a targets file says of a role that it delegates to by name; None when it doesn't.
+    /// A targets file's rule for a role that it delegates to by name.
     pub(super) fn of_delegation(targets: &Signed<Targets>, name: &RoleName) -> Option<Self> {
         let delegations = targets.body.delegations.as_ref()?;
         let Delegated::Named(roles) = &delegations.roles else { return None };
@@ -58,12 +58,12 @@ impl Rule {
         keys.filter_map(|key| if let Key::Ed25519(key) = key { Some(*key) } else { None }).collect()
     }
 
-    /// How many are needed.
+    /// The number of signatures that are needed.
     pub(super) fn threshold(&self) -> u64 {
         self.needed.threshold
     }
 
-    /// True when enough of these keys' owners have signed.
+    /// True when enough of these keys have signed.
     pub(super) fn is_met_by<'a>(&self, signers: impl IntoIterator<Item = &'a PublicKey>) -> bool {
         let signed: BTreeSet<&PublicKey> = signers.into_iter().filter(|key| self.counts(key)).collect();
         signed.len() as u64 >= self.needed.threshold

@@ -1,4 +1,4 @@
-//! One person signs what waits. Works in a copy of `author/` and `metadata/` just as well: the `.sig` files are what comes back.
+//! Signs the waiting files with one person's key. A copy of `author/` and `metadata/` is enough: only the `.sig` files come back.
 
 use super::pending::{Draft, Note, Pending};
 use super::published::Published;
@@ -12,20 +12,19 @@ use crate::trust::{PublicKey, Role, Signer, minisign};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What signing came to.
+/// The result of signing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedNow {
-    /// The signature files that are there now and weren't before, below `author/pending/`.
+    /// The new signature files below `author/pending/`.
     pub files: Vec<String>,
-    /// Everything that waits, with the new signatures.
+    /// All waiting files, with the new signatures.
     pub waiting: Vec<Waiting>,
 }
 
 impl Repository {
-    /// Signs every waiting file for which the key counts and that it has not signed. A key that counts for none of them is refused.
+    /// Signs every waiting file for which the key counts, once. A key that counts for no file is refused.
     pub fn sign(&mut self, signer: &dyn Signer) -> Result<SignedNow, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let mut pending = Pending::load(&self.directory, &published)?;
+        let (published, mut pending) = self.load()?;
         if pending.root.is_none() && pending.targets.is_empty() {
             return Err(RepositoryError::NothingWaits { path: self.path().to_owned() });
         }
@@ -38,7 +37,7 @@ impl Repository {
         Ok(SignedNow { files, waiting: self.waiting_in(&published, &pending) })
     }
 
-    /// Signs in memory; gives the names of the new signatures.
+    /// Signs in memory; returns the names of the signed files.
     pub(super) fn sign_drafts(
         &self,
         published: &Published,
@@ -66,7 +65,7 @@ impl Repository {
         Ok(files)
     }
 
-    /// Under which a signature on a role's next file may count: the root that waits may never be published.
+    /// The rules under which a signature on a role's next file may count: the waiting root may never be published.
     fn signing_rules(&self, role: &SignedRole, published: &Published, pending: &Pending) -> Vec<Rule> {
         let mut rules = self.rules(role, published, pending);
         if *role == SignedRole::Targets {
@@ -75,14 +74,14 @@ impl Repository {
         rules
     }
 
-    /// The rules of everything that waits.
+    /// The rules of all waiting files.
     fn waiting_rules(&self, published: &Published, pending: &Pending) -> Vec<Vec<Rule>> {
         let root = pending.root.as_ref().map(|draft| root_rules(published, &draft.file));
         let others = pending.targets.keys().map(|role| self.signing_rules(role, published, pending));
         root.into_iter().chain(others).collect()
     }
 
-    /// The refusal of a key that counts for nothing that waits; it names the root, or the targets, that say who does.
+    /// The error for a key that counts for no waiting file; it names the file that lists the right keys.
     pub(super) fn wrong_key(published: &Published, pending: &Pending, key: &PublicKey) -> RepositoryError {
         let role = match (&pending.root, pending.targets.keys().next()) {
             (_, Some(role)) => role.clone(),
@@ -98,7 +97,7 @@ impl Repository {
         }
     }
 
-    /// The signatures of checksum lists that the role's releases lack.
+    /// Signatures for the checksum lists of the role's releases, where they are missing.
     fn sums(
         &self,
         role: &SignedRole,
@@ -110,7 +109,7 @@ impl Repository {
         let all_there = self.directory.child_if_exists(TARGETS)?.is_some();
         for (id, files) in self.state.releases_of(role) {
             let list = checksums(&files.manifest.sha256, &files.payload.sha256);
-            // A copy without the releases can't tell: then those that are new.
+            // Without `targets/` (a copy), sign for the new releases.
             let has = if all_there { self.has_sums(id, &list, rules)? } else { published.lists(id, files) };
             if !has {
                 sums.insert(id.clone(), minisign::sign(signer, list.as_bytes())?);
@@ -119,7 +118,7 @@ impl Repository {
         Ok(sums)
     }
 
-    /// True when the release lies here with a checksum list that a key of these rules has signed.
+    /// True when the release is here with a checksum list that a key of these rules has signed.
     pub(super) fn has_sums(&self, id: &ReleaseId, list: &str, rules: &[Rule]) -> Result<bool, RepositoryError> {
         let Ok(directory) = self.directory.beneath(&Path::new(TARGETS).join(id.to_string())) else {
             return Ok(false);
@@ -135,7 +134,7 @@ impl Repository {
 pub(super) const CHECKSUMS: &str = "SHA256SUMS";
 pub(super) const CHECKSUMS_SIGNATURE: &str = "SHA256SUMS.minisig";
 
-/// True when `signature` is one of a key of these rules on the list.
+/// True when `signature` on the list is by a key of these rules.
 pub(super) fn fits(signature: &[u8], list: &str, rules: &[Rule]) -> bool {
     let Ok(signature) = minisign::Minisig::parse(signature) else { return false };
     rules

@@ -1,4 +1,4 @@
-//! What is to be signed next: the difference between what the author wants and what is published, as files that wait for signatures.
+//! Drafts the files to sign next: the difference between the wanted and the published files.
 
 use super::changes::{Change, of_root, of_targets};
 use super::pending::{Draft, Pending};
@@ -15,63 +15,61 @@ use std::collections::BTreeSet;
 /// A file that waits for signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// Whose.
+    /// Its role.
     pub role: SignedRole,
-    /// The name under which it will be published; it lies in `author/pending/` under this name.
+    /// Its name, in `author/pending/` and when published.
     pub file: String,
-    /// When it will expire.
+    /// When it expires.
     pub expires: Timestamp,
-    /// What it changes.
+    /// Its changes.
     pub changes: Vec<Change>,
-    /// Who has signed.
+    /// The keys that have signed.
     pub signed: Vec<PublicKey>,
-    /// What it needs; all of these.
+    /// The needed signatures; all of these.
     pub needs: Vec<Need>,
 }
 
-/// So many signatures by these keys.
+/// A number of signatures by certain keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// Who says so: `root version 1`.
+    /// The source of the rule: `root version 1`.
     pub by: String,
-    /// How many are needed.
+    /// The needed signatures.
     pub threshold: u64,
-    /// How many there are.
+    /// The present signatures.
     pub valid: u64,
-    /// Whose would count and aren't there.
+    /// The keys that have not signed.
     pub missing: Vec<PublicKey>,
 }
 
 impl Waiting {
-    /// True when nothing is missing: the next publish takes it.
+    /// True when no signature is missing: the next publish takes the file.
     pub fn is_complete(&self) -> bool {
         self.needs.iter().all(|need| need.valid >= need.threshold)
     }
 }
 
-/// What became of earlier signatures on a file that has changed since.
+/// Signatures that became void because their file changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Discarded {
     /// The file.
     pub file: String,
-    /// Whose signatures are void.
+    /// The keys of the void signatures.
     pub keys: Vec<PublicKey>,
 }
 
 impl Repository {
-    /// Writes what is to be signed next into `author/pending/`. What is there already and still right stays, with its signatures.
+    /// Writes the files to sign next into `author/pending/`. Drafts that are still right stay, with their signatures.
     pub fn stage(&mut self, lifetimes: &Lifetimes, now: Timestamp) -> Result<Vec<Discarded>, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let mut pending = Pending::load(&self.directory, &published)?;
+        let (published, mut pending) = self.load()?;
         let discarded = self.draft(&published, &mut pending, lifetimes, now)?;
         pending.store(&self.directory)?;
         Ok(discarded)
     }
 
-    /// What waits for signatures, root first.
+    /// The waiting files, root first.
     pub fn waiting(&self) -> Result<Vec<Waiting>, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let pending = Pending::load(&self.directory, &published)?;
+        let (published, pending) = self.load()?;
         Ok(self.waiting_in(&published, &pending))
     }
 
@@ -88,7 +86,7 @@ impl Repository {
         waiting
     }
 
-    /// Brings `pending` to what is wanted now.
+    /// Updates `pending` to the wanted files.
     pub(super) fn draft(
         &self,
         published: &Published,
@@ -140,7 +138,7 @@ impl Repository {
         Draft::new(file, &delegating_targets(edition, &self.state.targets(role), &delegations, &[])?)
     }
 
-    /// Whose signatures a targets role's next file needs.
+    /// The rules for a targets role's next file.
     pub(super) fn rules(&self, role: &SignedRole, published: &Published, pending: &Pending) -> Vec<Rule> {
         match role {
             SignedRole::Root => Vec::new(),
@@ -156,12 +154,12 @@ impl Repository {
     }
 }
 
-/// Whose signatures a next root needs: those of the root before it, and its own (TUF §5.3.4).
+/// The rules for a next root: the keys of the root before it, and its own (TUF §5.3.4).
 pub(super) fn root_rules(published: &Published, next: &Signed<Root>) -> Vec<Rule> {
     published.root.iter().chain([next]).map(|root| Rule::of_root(root, Role::Root)).collect()
 }
 
-/// More than half of its life is over: renewing it now costs nothing, forgetting it later stops every new install.
+/// True after half of the lifetime: renewing now costs nothing, forgetting it later stops every new install.
 pub(super) fn is_due(header: Header, lifetime: SignedDuration, now: Timestamp) -> bool {
     header.expires.checked_sub(lifetime / 2).is_ok_and(|due| now >= due)
 }

@@ -1,4 +1,4 @@
-//! What the author wants published: `author/repository.json`.
+//! The releases and delegations to publish: `author/repository.json`.
 
 use super::role::{RoleName, SignedRole};
 use super::{AUTHOR, DIRECTORY_MODE, FILE_MODE, RepositoryError};
@@ -17,16 +17,15 @@ const FILE: &str = "repository.json";
 const STATE_BYTES_MAXIMUM: u64 = 32 * 1024 * 1024;
 const SCHEMA: u32 = 1;
 
-/// One stored file.
+/// A stored file.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInfo {
-    /// Its size in bytes.
     pub length: u64,
-    /// Its digest.
     pub sha256: Digest,
 }
 
-/// What makes a release's manifest out of an older one's: a host that has that fetches less.
+/// A patch from an older manifest: a host that has the older one fetches less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestPatch {
     /// The digest of the older compressed manifest.
@@ -53,7 +52,7 @@ impl ReleaseFiles {
         format!("{}.manifest.json.zst", self.manifest.sha256)
     }
 
-    /// True when these are the same release's files; its patch says nothing that they don't.
+    /// True when the files are the same release's; its patch doesn't matter.
     pub(super) fn are(&self, other: &Self) -> bool {
         (self.manifest, self.payload) == (other.manifest, other.payload)
     }
@@ -64,27 +63,27 @@ impl ReleaseFiles {
     }
 }
 
-/// A release that was published once and is not to be any more.
+/// A withdrawn release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Withdrawn {
-    /// Its files: hosts may have them, so the same release never comes back with others.
+    /// Its files: hosts may have them, so the release never comes back with other bytes.
     pub files: ReleaseFiles,
     /// When it was withdrawn.
     pub time: Timestamp,
-    /// Why, if that was said.
+    /// The reason, if given.
     pub reason: Option<String>,
 }
 
-/// A part of the repository that others sign for.
+/// A part of the repository that another role signs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegation {
     /// The role.
     pub name: RoleName,
     /// The patterns of the targets that it signs: `salt-minion/*/*/*`.
     pub paths: Vec<String>,
-    /// Who signs, and how many of them are needed.
+    /// The keys and the threshold.
     pub keys: RoleKeys,
-    /// True when no role after it is asked for such a target.
+    /// True when the search for such a target ends with this role.
     pub terminating: bool,
 }
 
@@ -103,11 +102,11 @@ impl Delegation {
 /// The author's state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct State {
-    /// Everything that is to be published.
+    /// The releases to publish.
     pub(super) releases: BTreeMap<ReleaseId, ReleaseFiles>,
-    /// What was published, and is not to be any more.
+    /// The withdrawn releases.
     pub(super) withdrawn: BTreeMap<ReleaseId, Withdrawn>,
-    /// Who else signs, in order of precedence.
+    /// The delegations, in order of precedence.
     pub(super) delegations: Vec<Delegation>,
 }
 
@@ -163,7 +162,7 @@ impl State {
         Ok(directory.write_atomic(FILE, &bytes, FILE_MODE)?)
     }
 
-    /// Who signs for a release: the first role whose patterns it fits, else targets itself.
+    /// The role that signs a release: the first whose patterns fit, else targets.
     pub(super) fn role_of(&self, id: &ReleaseId) -> SignedRole {
         let delegated = self.delegations.iter().find(|delegation| delegation.covers(id));
         delegated.map_or(SignedRole::Targets, |delegation| SignedRole::Delegated(delegation.name.clone()))
@@ -174,7 +173,7 @@ impl State {
         self.releases.iter().filter(move |(id, _)| self.role_of(id) == *role)
     }
 
-    /// The targets that a role is to sign.
+    /// The targets that a role signs.
     pub(super) fn targets(&self, role: &SignedRole) -> BTreeMap<String, Target> {
         let entry = |file: &FileInfo| target(file.length, file.sha256);
         let all = |(id, files): (&ReleaseId, &ReleaseFiles)| {

@@ -1,6 +1,5 @@
-//! How a repository stands: what is published until when, what is staged, what waits for whom.
+//! The state of a repository: published files and their expiry, staged releases, missing signatures.
 
-use super::pending::Pending;
 use super::published::Published;
 use super::role::SignedRole;
 use super::stage::Waiting;
@@ -11,41 +10,38 @@ use crate::digest::Digest;
 use crate::trust::metadata::Header;
 use jiff::Timestamp;
 
-/// How a repository stands.
+/// The state of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// The fingerprint of the first root, which hosts pin; None before it is published.
     pub fingerprint: Option<Digest>,
     /// The published metadata, root first.
     pub published: Vec<PublishedFile>,
-    /// All releases that are to be published.
+    /// All releases to publish.
     pub releases: Vec<Listed>,
-    /// Those that are not to be any more, and whether hosts have been told.
+    /// The withdrawn releases, and whether hosts know of it.
     pub withdrawn: Vec<(ReleaseId, Withdrawn, bool)>,
-    /// Who else signs.
+    /// The delegations.
     pub delegations: Vec<Delegation>,
-    /// What waits for signatures.
+    /// The files that wait for signatures.
     pub waiting: Vec<Waiting>,
-    /// Signature files in `author/pending/` that fit nothing there.
+    /// Signature files in `author/pending/` that fit no file there.
     pub void: Vec<String>,
 }
 
 /// A published metadata file.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedFile {
-    /// The role.
     pub role: String,
-    /// The version.
     pub version: u64,
-    /// When it expires.
     pub expires: Timestamp,
 }
 
 impl Repository {
-    /// How the repository stands. Changes nothing.
+    /// Returns the state of the repository.
     pub fn status(&self) -> Result<Status, RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let pending = Pending::load(&self.directory, &published)?;
+        let (published, pending) = self.load()?;
         let waiting = self.waiting_in(&published, &pending);
         let withdrawn = self.state.withdrawn.iter().filter(|(id, _)| self.is_withdrawn(id));
         let is_told = |id: &ReleaseId, one: &Withdrawn| !published.lists(id, &one.files);

@@ -1,24 +1,23 @@
-//! Takes releases back: from the next publish on hosts are told that they are withdrawn.
+//! Withdraws releases: from the next publish on, hosts refuse to install them.
 
 use super::published::Published;
 use super::state::Withdrawn;
-use super::{Repository, RepositoryError, TARGETS};
+use super::{Repository, RepositoryError};
 use crate::bundle::member::ReleaseId;
 use jiff::Timestamp;
-use std::path::Path;
 
-/// What happens to the files of a withdrawn release.
+/// What to do with the files of a withdrawn release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// They stay: old metadata, which names them, stays whole.
+    /// Keep them: old metadata names them.
     KeepFiles,
-    /// They go, once the published metadata no longer names them.
+    /// Delete them, once the published metadata no longer names them.
     DeleteFiles,
 }
 
 impl Repository {
-    /// Takes releases out of what is to be published. The files of one that is still published are not deleted: readers may be on their way to
-    /// them. Gives those whose files are gone now.
+    /// Withdraws releases. Files of a release that is still published stay: readers may be fetching them. Returns the releases whose files
+    /// were deleted.
     pub fn withdraw(
         &mut self,
         ids: &[ReleaseId],
@@ -44,8 +43,7 @@ impl Repository {
             if self.state.withdrawn.get(id).is_some_and(|one| published.lists(id, &one.files)) {
                 continue;
             }
-            let release = Path::new(TARGETS).join(id.package.as_str()).join(id.release.to_string());
-            self.directory.beneath(&release)?.remove_tree(id.platform.to_string())?;
+            self.remove_release(id)?;
             deleted.push(id.clone());
         }
         Ok(deleted)

@@ -1,4 +1,4 @@
-//! Keys that an ssh-agent holds (draft-ietf-sshm-ssh-agent): plain Ed25519 signatures over the bytes themselves. The private key stays there.
+//! Keys in an ssh-agent (draft-ietf-sshm-ssh-agent): plain Ed25519 signatures over the message. The private key stays in the agent.
 
 use super::SignerError;
 use crate::digest::Digest;
@@ -12,18 +12,18 @@ use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the agent listens.
+/// The variable that names the agent's socket.
 const SOCKET: &str = "SSH_AUTH_SOCK";
 const REQUEST_IDENTITIES: u8 = 11;
 const IDENTITIES_ANSWER: u8 = 12;
 const SIGN_REQUEST: u8 = 13;
 const SIGN_RESPONSE: u8 = 14;
 const ED25519: &[u8] = b"ssh-ed25519";
-/// How long an agent may take: somebody may have to confirm.
+/// How long an agent may take: a person may have to confirm.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Largest message; OpenSSH's agent takes and gives no larger one. Stops an answer without end.
+/// Largest message, as in OpenSSH's agent. Stops an endless answer.
 const MESSAGE_BYTES_MAXIMUM: usize = 256 * 1024;
-/// Most keys looked at; an agent has a few.
+/// Most keys read; an agent has a few.
 const KEYS_MAXIMUM: u32 = 1_024;
 
 /// A key in an agent.
@@ -35,7 +35,7 @@ pub struct AgentSigner {
 }
 
 impl AgentSigner {
-    /// The Ed25519 key with this fingerprint (`SHA256:…`, as `ssh-add -l` prints it) or this comment, in the agent of `SSH_AUTH_SOCK`.
+    /// Finds the Ed25519 key with this fingerprint (`SHA256:…`, as `ssh-add -l` prints it) or comment in the agent of `SSH_AUTH_SOCK`.
     pub fn find(name: &str) -> Result<Self, SignerError> {
         let refuse = |reason: &str| SignerError::Agent { key: name.to_owned(), reason: reason.to_owned() };
         let socket = environment::variable(SOCKET).filter(|path| !path.is_empty());
@@ -71,7 +71,7 @@ impl Signer for AgentSigner {
     }
 }
 
-/// Sends a message, and gives the answer's type and content.
+/// Sends a message; returns the answer, its type first.
 fn ask(path: &std::path::Path, message: &[u8]) -> Result<Vec<u8>, String> {
     let length = u32::try_from(message.len()).ok().filter(|_| message.len() <= MESSAGE_BYTES_MAXIMUM);
     let length = length.ok_or("an agent takes 256 KiB at most: sign this file with a key file, or with exec:")?;
@@ -129,7 +129,7 @@ fn fingerprint(blob: &[u8]) -> String {
     format!("SHA256:{}", STANDARD_NO_PAD.encode(Digest::of(blob).as_bytes()))
 }
 
-/// A string as the protocol has it (RFC 4251 §5): four bytes of length, then so many bytes.
+/// A string of the protocol (RFC 4251 §5): four bytes of length, then the bytes.
 fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = u32::from_be_bytes(*take(rest, 4)?.first_chunk()?);
     take(rest, usize::try_from(length).ok()?)

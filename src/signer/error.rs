@@ -2,67 +2,42 @@
 
 use crate::failure::Class;
 use crate::os::OsError;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Why a private key can't be made or used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum SignerError {
     /// The system refused.
-    Os(OsError),
-    /// The file is there already.
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// The file exists already.
+    #[error("cannot make the key {path}: the file is there already")]
+    Exists { path: PathBuf },
     /// The path names no file.
-    NoFile {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The file holds no key that can be used.
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Others than its owner may read or change the file.
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// The passphrase doesn't open it.
-    Passphrase {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The key is encrypted and nobody can be asked.
-    NoPassphrase {
-        /// Why not, and what to do, in the caller's words.
-        reason: String,
-    },
-    /// An ssh-agent can't be asked, or doesn't hold the key.
-    Agent {
-        /// The key.
-        key: String,
-        /// Why.
-        reason: String,
-    },
+    #[error("cannot make the key {path}: the path names no file")]
+    NoFile { path: PathBuf },
+    /// The file holds no usable key.
+    #[error("cannot use the key {path}: {reason}")]
+    Unreadable { path: PathBuf, reason: String },
+    /// Users other than the owner may read or change the file.
+    #[error("cannot use the key {path}: others may read or change it (mode {mode:04o})")]
+    Exposed { path: PathBuf, mode: u32 },
+    /// The passphrase doesn't open the file.
+    #[error("cannot open the key {path}: the passphrase is wrong, or the file is damaged")]
+    Passphrase { path: PathBuf },
+    /// The key is encrypted, and there is no terminal to ask for the passphrase.
+    #[error("cannot open an encrypted key: {reason}")]
+    NoPassphrase { reason: String },
+    /// An ssh-agent doesn't answer, or doesn't hold the key.
+    #[error("cannot use the key ssh-agent:{key}: {reason}")]
+    Agent { key: String, reason: String },
     /// A program doesn't give its key.
-    Exec {
-        /// Its command line.
-        command: String,
-        /// Why.
-        reason: String,
-    },
+    #[error("cannot use the key exec:{command}: {reason}")]
+    Exec { command: String, reason: String },
     /// The system has no random numbers.
-    Random {
-        /// Its answer.
-        reason: String,
-    },
+    #[error("cannot make a key: the system gives no random numbers ({reason})")]
+    Random { reason: String },
 }
 
 impl SignerError {
@@ -89,7 +64,7 @@ impl SignerError {
         }
     }
 
-    /// What a person can do about it.
+    /// A remedy for the author.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Os(error) => error.hint(),
@@ -105,34 +80,5 @@ impl SignerError {
             Self::Unreadable { .. } => Some("`sidle key new FILE` makes a key".to_owned()),
             Self::NoFile { .. } | Self::Passphrase { .. } | Self::NoPassphrase { .. } | Self::Random { .. } => None,
         }
-    }
-}
-
-impl fmt::Display for SignerError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(out),
-            Self::Exists { path } => write!(out, "cannot make the key {}: the file is there already", path.display()),
-            Self::NoFile { path } => write!(out, "cannot make the key {}: the path names no file", path.display()),
-            Self::Unreadable { path, reason } => write!(out, "cannot use the key {}: {reason}", path.display()),
-            Self::Exposed { path, mode } => {
-                write!(out, "cannot use the key {}: others may read or change it (mode {mode:04o})", path.display())
-            }
-            Self::Passphrase { path } => {
-                write!(out, "cannot open the key {}: the passphrase is wrong, or the file is damaged", path.display())
-            }
-            Self::Agent { key, reason } => write!(out, "cannot use the key ssh-agent:{key}: {reason}"),
-            Self::Exec { command, reason } => write!(out, "cannot use the key exec:{command}: {reason}"),
-            Self::NoPassphrase { reason } => write!(out, "cannot open an encrypted key: {reason}"),
-            Self::Random { reason } => write!(out, "cannot make a key: the system gives no random numbers ({reason})"),
-        }
-    }
-}
-
-impl std::error::Error for SignerError {}
-
-impl From<OsError> for SignerError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
     }
 }

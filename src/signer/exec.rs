@@ -1,12 +1,12 @@
-//! Keys that a program reaches: an HSM, a KMS, a token. The protocol is small enough for a shell script:
+//! Keys behind a program: an HSM, a KMS, a token. The protocol suits a shell script:
 //!
 //! ```text
 //! SIDLE_SIGN=public COMMAND            prints the public key: PEM, or 64 hexadecimal digits
 //! SIDLE_SIGN=sign   COMMAND < message  prints the Ed25519 signature over the message: 64 bytes raw, or as hexadecimal, or as base64
 //! ```
 //!
-//! It exits with 0, within two minutes (somebody may have to touch something); what it prints on standard error is seen. The words of COMMAND
-//! are separated by spaces, and no shell reads them. What it gives is verified before it is used.
+//! It exits with 0 within two minutes (a person may have to touch a token); its standard error is shown. COMMAND is split at spaces; no
+//! shell reads it. Every answer is verified before use.
 
 use super::{SignerError, public_from_pem};
 use crate::os::filter;
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const TASK: &str = "SIDLE_SIGN";
-/// Somebody may have to enter a PIN, or touch a token.
+/// A person may have to enter a PIN, or touch a token.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// More than any key or signature has. Stops a program that prints without end.
 const ANSWER_BYTES_MAXIMUM: usize = 16 * 1024;
@@ -31,7 +31,7 @@ pub struct ExecSigner {
 }
 
 impl ExecSigner {
-    /// The key behind this command, which is asked for its public half.
+    /// Asks the program for its public key.
     pub fn find(command: &str) -> Result<Self, SignerError> {
         let refuse = |reason: String| SignerError::Exec { command: command.to_owned(), reason };
         let answer = ask(command, "public", &[]).map_err(refuse)?;

@@ -1,14 +1,16 @@
-//! Private keys in files: PKCS#8 PEM, plain or encrypted, as OpenSSL reads and writes them.
+//! Keys in files, as OpenSSL reads and writes them: private keys as PKCS#8 PEM, plain or encrypted; public keys as PEM.
 
 use super::SignerError;
-use super::source::KEY_FILE_BYTES_MAXIMUM;
+use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::file;
 use crate::trust::key::SIGNATURE_BYTES;
 use crate::trust::{PublicKey, SignError, Signer};
-use ed25519_dalek::pkcs8::{EncodePrivateKey, KeypairBytes};
-use ed25519_dalek::{Signer as _, SigningKey};
+use ed25519_dalek::pkcs8::{
+    DecodePublicKey as _, EncodePrivateKey, EncodePublicKey as _, KeypairBytes, PublicKeyBytes,
+};
+use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use pkcs8::der::pem::PemLabel as _;
 use pkcs8::pkcs5::{pbes2, scrypt};
 use pkcs8::{DecodePrivateKey as _, EncryptedPrivateKeyInfoRef, LineEnding, PrivateKeyInfoRef, SecretDocument};
@@ -16,13 +18,16 @@ use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+/// Largest key file read. A PEM key has some 200 bytes; more is another file.
+pub(super) const KEY_FILE_BYTES_MAXIMUM: u64 = 16 * 1024;
+const PUBLIC_PEM_LABEL: &str = "PUBLIC KEY";
 /// scrypt's cost, as a power of two: 2^14. OpenSSL refuses to spend more than 32 MiB, which 2^15 needs.
 const SCRYPT_LOG_N: u8 = 14;
 const SCRYPT_R: u32 = 8;
 const SCRYPT_P: u32 = 1;
 const SALT_BYTES: usize = 16;
 const IV_BYTES: usize = 16;
-/// Permission bits that a key must not have, as ssh has it: whoever reads it signs in its owner's name.
+/// Permission bits that a key must not have, as with ssh: any reader could sign in its owner's name.
 const FORBIDDEN_MODE: u32 = 0o077;
 
 /// A private key from a file.
@@ -48,7 +53,7 @@ impl Signer for FileSigner {
 }
 
 impl FileSigner {
-    /// A new key in the new file `path`, mode 0600, encrypted if a passphrase is given. Never overwrites.
+    /// Creates a key in the new file `path`, mode 0600, encrypted if a passphrase is given. Never overwrites.
     pub fn create(path: &Path, passphrase: Option<&[u8]>) -> Result<Self, SignerError> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| SignerError::Random { reason: error.to_string() })?;
@@ -73,8 +78,7 @@ impl FileSigner {
         Ok(Self { key, path: path.to_owned() })
     }
 
-    /// The key in the file `path`, as written by `create` or by OpenSSL, if it is its owner's alone. `passphrase` is asked for only if the key is
-    /// encrypted.
+    /// Opens a key as written by `create` or by OpenSSL, if only its owner has access. Asks for `passphrase` only if the key is encrypted.
     pub fn open(
         path: &Path,
         passphrase: &mut dyn FnMut() -> Result<Vec<u8>, SignerError>,
@@ -83,7 +87,7 @@ impl FileSigner {
         let mode = file::mode(&file, path)?;
         let bytes = file::read_open(file, path, KEY_FILE_BYTES_MAXIMUM)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
-        // OpenSSL 1.x and others may write text before the PEM block.
+        // OpenSSL 1.x writes text before the PEM block.
         let (label, document) =
             SecretDocument::from_pem(text.get(text.find("-----BEGIN").unwrap_or(0)..).unwrap_or(text))
                 .map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
@@ -125,4 +129,26 @@ fn to_pem(key: &SigningKey, passphrase: Option<&[u8]>) -> pkcs8::Result<String> 
     let parameters = pbes2::Parameters::generate_scrypt_aes256cbc(cost, salt, iv)?;
     let encrypted = PrivateKeyInfoRef::try_from(plain.as_bytes())?.encrypt_with_params(parameters, passphrase)?;
     Ok(encrypted.to_pem(EncryptedPrivateKeyInfoRef::PEM_LABEL, LineEnding::LF)?.to_string())
+}
+
+/// The Ed25519 key in PEM text, as [`public_pem`] and `openssl pkey -pubout` write it; None for other text. Errors name `path`.
+pub fn public_from_pem(path: &Path, text: &str) -> Result<Option<PublicKey>, SignerError> {
+    let text = text.get(text.find("-----BEGIN").unwrap_or(0)..).unwrap_or(text);
+    if !text.starts_with("-----BEGIN PUBLIC KEY-----") {
+        return Ok(None);
+    }
+    let key = VerifyingKey::from_public_key_pem(text.trim_end()).ok();
+    let key = key.and_then(|key| PublicKey::from_bytes(key.as_bytes()));
+    key.map(Some).ok_or_else(|| SignerError::unreadable(path, "it holds no Ed25519 key"))
+}
+
+/// A public key as PEM, for `openssl pkeyutl -verify -pubin`.
+pub fn public_pem(key: &PublicKey) -> String {
+    let document = PublicKeyBytes(*key.as_bytes()).to_public_key_der().expect("32 bytes always encode");
+    document.to_pem(PUBLIC_PEM_LABEL, LineEnding::LF).expect("a short document always encodes")
+}
+
+/// The fingerprint for people to compare: SHA-256 of the 32 raw bytes.
+pub fn fingerprint(key: &PublicKey) -> Digest {
+    Digest::of(key.as_bytes())
 }

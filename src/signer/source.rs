@@ -1,5 +1,6 @@
-//! What the command line says of a key: a plain path or `file:PATH`, `ssh-agent:FINGERPRINT|COMMENT`, `exec:COMMAND`.
+//! The command line's name of a key: a plain path or `file:PATH`, `ssh-agent:FINGERPRINT|COMMENT`, `exec:COMMAND`.
 
+use super::file::KEY_FILE_BYTES_MAXIMUM;
 use super::{AgentSigner, ExecSigner, FileSigner, SignerError, public_from_pem};
 use crate::os::file;
 use crate::trust::{PublicKey, Signer};
@@ -8,25 +9,22 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Largest key file read. A PEM key has some 200 bytes; more is another file.
-pub(super) const KEY_FILE_BYTES_MAXIMUM: u64 = 16 * 1024;
-
 /// Where a key is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// In a file: a private key, or a public one where nothing is to be signed.
+    /// A file: a private key, or a public key where nothing is signed.
     File(PathBuf),
-    /// In an ssh-agent: the key of this fingerprint or comment.
+    /// An ssh-agent: the key of this fingerprint or comment.
     Agent(String),
-    /// Behind a program: this command line.
+    /// A program: this command line.
     Exec(String),
 }
 
-/// A key, as far as it is at hand.
+/// An opened key.
 pub enum OpenedKey {
     /// It can sign.
     Signer(Box<dyn Signer>),
-    /// Its public half only.
+    /// Only the public half.
     Public(PublicKey),
 }
 
@@ -53,7 +51,7 @@ impl fmt::Display for KeySource {
 }
 
 impl KeySource {
-    /// The key. `passphrase` is asked for only if it lies in an encrypted file.
+    /// Opens the key. Asks for `passphrase` only if its file is encrypted.
     pub fn open(&self, passphrase: &mut dyn FnMut() -> Result<Vec<u8>, SignerError>) -> Result<OpenedKey, SignerError> {
         match self {
             Self::File(path) => {
@@ -78,7 +76,7 @@ impl OpenedKey {
         }
     }
 
-    /// What signs; None where only the public half is at hand.
+    /// The signer; None with only the public half.
     pub fn signer(&self) -> Option<&dyn Signer> {
         match self {
             Self::Signer(signer) => Some(&**signer),

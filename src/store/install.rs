@@ -173,7 +173,7 @@ fn already_there(store: &Store, approved: Approved) -> Result<Installed> {
 
 fn installed(approved: Approved, fresh: bool) -> Installed {
     let (release, content_bytes) = (approved.manifest.release(), approved.manifest.space.content_bytes);
-    let (package, warnings) = (approved.manifest.package, approved.warnings);
+    let (package, warnings) = (approved.manifest.head.package, approved.warnings);
     Installed { package, release, fresh, content_bytes, warnings, accepted: Vec::new() }
 }
 

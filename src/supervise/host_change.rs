@@ -192,7 +192,7 @@ impl Supervisor {
         for release in releases {
             let Some(before) = fingerprints.of(&release) else { continue };
             if !self.host_rehearsal.needs.contains_key(&release) {
-                let needs = self.driver.store().manifest(&release)?.host_libraries;
+                let needs = self.driver.store().manifest(&release)?.head.host_libraries;
                 self.host_rehearsal.needs.insert(release.clone(), needs);
                 memory::give_back();
             }

@@ -1,55 +1,30 @@
-//! Metadata carried by hand (in a bundle file) against the host's floor: newer is adopted, older is ignored, and what the bundle carries
-//! is looked up in the newest targets the host trusts.
+//! Verifies metadata carried by hand (in a bundle file) against the host's floor: newer metadata is adopted, older ignored; releases are
+//! looked up in the newest targets.
 
 use super::error::TrustError;
-use super::floor::{Expiry, Floor, Warning};
-use super::metadata::{Role, Root, Signed, Target};
-use super::refresh::{Answer, Refresh};
-use super::search::DelegatedFiles;
+use super::floor::{DelegatedFiles, Expiry, Floor, MetadataFiles, Warning};
+use super::metadata::{Root, Signed};
+use super::refresh::Refresh;
+use super::request::Answer;
+use super::role::Role;
 use super::trusted::TrustedTargets;
 use super::verify::{Offered, Workflow};
 use jiff::Timestamp as Time;
-use std::collections::BTreeMap;
 
-/// Metadata files by the name they have in a repository's `metadata/`: `1.root.json`, `timestamp.json`, …
-pub type MetadataFiles = BTreeMap<String, Vec<u8>>;
-
-/// What a look at carried metadata gave.
+/// The result of verifying carried metadata.
 #[derive(Debug)]
 pub struct Verification {
-    /// What the host trusts from now on. It is to be stored even when `targets` is an error: newer valid metadata is adopted all the same.
+    /// The new floor. Store it even when `targets` is an error.
     pub floor: Floor,
-    /// The files that are newly adopted, oldest authority first; empty: the floor needs no storing unless `floor.last_seen` grew.
+    /// The newly adopted files, oldest authority first. If empty, the floor needs storing only when `floor.last_seen` grew.
     pub adopted: Vec<String>,
-    /// What to tell the operator.
+    /// Warnings for the operator.
     pub warnings: Vec<Warning>,
-    /// The targets to look things up in.
+    /// The targets for lookups.
     pub targets: Result<TrustedTargets, TrustError>,
 }
 
-/// What is known of a target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// Signed: these are its length and digests.
-    Listed(Target),
-    /// The bundle's own, older metadata may list it; the host's newer targets of this version don't.
-    Withdrawn {
-        /// That version.
-        version: u64,
-    },
-    /// The newest targets don't list it, and nothing older was brought that might.
-    Unlisted {
-        /// Their version.
-        version: u64,
-    },
-    /// It can't be known: the role that would list it isn't there.
-    Unknown {
-        /// Which, and why.
-        reason: String,
-    },
-}
-
-/// Verifies `files` against `floor` at the time `now`, as strict about expiry as `expiry` says.
+/// Verifies `files` against `floor` at the time `now`.
 pub fn verify(floor: &Floor, files: &MetadataFiles, now: Time, expiry: Expiry) -> Verification {
     let mut refresh = match Refresh::start(floor, now, expiry) {
         Ok(refresh) => refresh,
@@ -79,7 +54,7 @@ fn drive(refresh: &mut Refresh, kept: &DelegatedFiles, files: &MetadataFiles) ->
                 no_later_root(refresh.workflow(), files)?;
             }
             match refresh.answer(Answer::NotFound) {
-                // An export without the role that lists a target leaves it unknown; the lookup says so.
+                // An export may lack the role that lists a target: the lookup then says "unknown".
                 Err(TrustError::Missing { .. }) if request.role == Role::Targets.as_str() => break,
                 answered => answered?,
             }

@@ -2,13 +2,12 @@
 //!
 //! Rule: TUF specification §4.1 and <http://wiki.laptop.org/go/Canonical_JSON>. It is not JCS: only `\` and `"` are escaped.
 
-pub use super::object::Object;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use std::cell::Cell;
 use std::fmt;
 
-/// A JSON value of which two readers cannot think differently. Keys are sorted by code point, as the canonical form wants.
+/// A JSON value that every reader reads alike. Keys are sorted by code point, as the canonical form wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Json {
     /// `null`
@@ -25,15 +24,14 @@ pub enum Json {
     Object(Object),
 }
 
-/// Bytes that one file's values may take in memory. Stops small text of many tiny values, which takes many times its own size.
+/// Limit on the memory of one file's values. Stops a small text of many tiny values, which takes many times its own size.
 const MEMORY_MAXIMUM_BYTES: usize = 16 << 20;
 
-/// Bytes that a value takes beside its text: itself, its key, and what the allocator adds.
+/// Memory of a value beside its text: itself, its key, and the allocator's share.
 const VALUE_BYTES: usize = 96;
 
 impl Json {
-    /// Reads one JSON value and nothing after it. The error says where and why, for people.
-    /// Depth is limited by the parser (128), so that a few kilobytes of `[` cannot exhaust the stack.
+    /// Reads exactly one JSON value. The parser limits depth (128), so that a few kilobytes of `[` cannot exhaust the stack.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let reader = Reader { left: &Cell::new(MEMORY_MAXIMUM_BYTES) };
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -41,15 +39,14 @@ impl Json {
         json.map_err(|error| error.to_string())
     }
 
-    /// The canonical form. Strings stand as they are apart from `\` and `"`, so this is not always valid JSON: it is for signing only.
+    /// The canonical form, for signing only: only `\` and `"` are escaped, so it is not always valid JSON.
     pub fn canonical(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.write_canonical(&mut bytes);
         bytes
     }
 
-    /// The text that is published: keys sorted, no blank that hosts would fetch for nothing, newline at the end. The same value always gives the
-    /// same bytes.
+    /// The published text: sorted keys, no blanks, a newline at the end. The same value always gives the same bytes.
     pub fn text(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec(self).expect("a value with string keys always serialises");
         bytes.push(b'\n');
@@ -129,6 +126,95 @@ impl Serialize for Json {
                 map.end()
             }
         }
+    }
+}
+
+/// The members of a JSON object, each key once, sorted by code point. A list: a tree would take ten times the memory for the many small
+/// objects of metadata.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Object(Vec<(String, Json)>);
+
+impl Object {
+    /// The object with these members; an error names a duplicate key.
+    pub fn unique(mut members: Vec<(String, Json)>) -> Result<Self, String> {
+        members.sort_by(|one, other| one.0.cmp(&other.0));
+        if let Some(twice) = members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(twice[0].0.clone());
+        }
+        members.shrink_to_fit();
+        Ok(Self(members))
+    }
+
+    fn place(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(found, _)| found.as_str().cmp(key))
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Json> {
+        self.place(key).ok().map(|place| &self.0[place].1)
+    }
+
+    /// The value of `key`, mutable.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Json> {
+        self.place(key).ok().map(|place| &mut self.0[place].1)
+    }
+
+    /// Sets the value of `key`; returns the old one.
+    pub fn insert(&mut self, key: String, value: Json) -> Option<Json> {
+        match self.place(&key) {
+            Ok(place) => Some(std::mem::replace(&mut self.0[place].1, value)),
+            Err(place) => {
+                self.0.insert(place, (key, value));
+                None
+            }
+        }
+    }
+
+    /// Removes `key`; returns its value.
+    pub fn remove(&mut self, key: &str) -> Option<Json> {
+        self.place(key).ok().map(|place| self.0.remove(place).1)
+    }
+
+    /// The number of members.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True without members.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The members by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Json)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    /// The values, mutable.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Json> {
+        self.0.iter_mut().map(|(_, value)| value)
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.0.iter().map(|(key, _)| key)
+    }
+}
+
+impl FromIterator<(String, Json)> for Object {
+    /// The last of two members with the same key stays.
+    fn from_iter<I: IntoIterator<Item = (String, Json)>>(members: I) -> Self {
+        let mut members: Vec<_> = members.into_iter().collect();
+        members.reverse();
+        members.sort_by(|one, other| one.0.cmp(&other.0));
+        members.dedup_by(|one, other| one.0 == other.0);
+        Self(members)
+    }
+}
+
+impl<const N: usize> From<[(String, Json); N]> for Object {
+    fn from(members: [(String, Json); N]) -> Self {
+        members.into_iter().collect()
     }
 }
 

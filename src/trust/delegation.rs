@@ -1,20 +1,20 @@
-//! Delegations of a targets role (TUF §4.5, TAP 15): read, and asked which roles may speak for a target. `search` follows them.
+//! Delegations of a targets role (TUF §4.5, TAP 15): read, and searched for the roles that may list a target.
 
 use super::key::KeyId;
 use super::limits;
-use super::metadata::{KeyRule, Role, key_rule, keys};
 use super::pattern;
 use super::reader::{Fields, Reason};
-use super::scheme::Key;
+use super::role::Role;
+use super::scheme::{Key, KeyRule, key_rule, keys};
 use crate::digest::Digest;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whom a targets role lets sign for it.
+/// A targets role's delegations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegations {
-    /// The keys that its roles name.
+    /// The keys of its roles.
     pub keys: BTreeMap<KeyId, Key>,
-    /// To whom.
+    /// The roles.
     pub roles: Delegated,
 }
 
@@ -25,11 +25,11 @@ pub enum Delegated {
     Named(Vec<DelegatedRole>),
     /// Hash bins by one rule (TAP 15).
     Succinct {
-        /// Who signs for every bin.
+        /// The keys of every bin.
         rule: KeyRule,
-        /// There are two to the power of this many bins; 1 to 32.
+        /// The number of bins as a power of two, 1 to 32.
         bit_length: u32,
-        /// What the bins' names begin with.
+        /// The prefix of the bins' names.
         name_prefix: String,
     },
 }
@@ -39,36 +39,34 @@ pub enum Delegated {
 pub struct DelegatedRole {
     /// The role's name.
     pub name: String,
-    /// Who signs for it.
+    /// Its keys.
     pub rule: KeyRule,
-    /// Which targets it may sign.
+    /// The targets that it may sign.
     pub scope: Scope,
     /// True when the search ends with it, found or not.
     pub terminating: bool,
 }
 
-/// Which targets a delegated role may sign.
+/// The targets that a delegated role may sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// Those whose name fits one of these patterns.
+    /// Names that fit one of these patterns.
     Paths(Vec<String>),
-    /// Those whose name's SHA-256 begins with one of these.
+    /// Names whose SHA-256 begins with one of these.
     HashPrefixes(Vec<String>),
 }
 
-/// A role that may speak for a target.
+/// A role that may list a target.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heir {
-    /// Its name.
     pub name: String,
-    /// Who signs for it.
     pub rule: KeyRule,
-    /// True when no role after it is asked.
     pub terminating: bool,
 }
 
 impl Delegations {
-    /// The roles that may speak for the target of this name, in order of precedence, up to the first terminating one.
+    /// The roles that may list a target, in order of precedence, up to the first terminating one.
     pub fn heirs(&self, target: &str) -> Vec<Heir> {
         let digest = Digest::of(target.as_bytes());
         match &self.roles {
@@ -92,13 +90,13 @@ impl Delegations {
         }
     }
 
-    /// Every role that may speak for some name below the top-level directory `directory` (empty: for any name), in order of precedence. None: they are more bins
-    /// than `most`.
+    /// Every role that may list a name below the top-level directory `directory` (empty: any name), in order of precedence. None: more than
+    /// `most` bins.
     pub fn heirs_below(&self, directory: &str, most: usize) -> Option<Vec<Heir>> {
         match &self.roles {
             Delegated::Named(roles) => {
                 let reached = roles.iter().filter(|role| role.scope.may_cover_below(directory));
-                // One that ends the search for some names doesn't end it for all of them.
+                // A role that ends the search for some names doesn't end it for all.
                 let heirs = reached.map(|DelegatedRole { name, rule, terminating, .. }| Heir {
                     name: name.clone(),
                     rule: rule.clone(),
@@ -117,7 +115,7 @@ impl Delegations {
     }
 }
 
-/// The name of a hash bin, with as many digits as the last one needs (TAP 15).
+/// The name of a hash bin, padded to the digits of the last bin (TAP 15).
 fn bin_name(prefix: &str, bin: u32, bit_length: u32) -> String {
     let width = usize::try_from(bit_length.div_ceil(4)).expect("at most 8");
     format!("{prefix}-{bin:0width$x}")

@@ -1,12 +1,19 @@
-//! What verification starts from and ends with: the host's floor, how strict expiry is, and what an operator should know.
+//! The start and the end of verification: the host's floor, the strictness of expiry, and warnings.
 
-use super::metadata::Role;
-use super::search::DelegatedFiles;
+use super::role::Role;
 use crate::failure::moment;
 use jiff::{SignedDuration, Timestamp as Time};
+use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a host has come to trust, as bytes: the anti-rollback floor. The host's trust store stores it; nothing else may.
+/// Metadata files by name: `1.root.json`, `timestamp.json`, …
+pub type MetadataFiles = BTreeMap<String, Vec<u8>>;
+
+/// Delegated roles' files by role name, as received. A host may keep them to ask for fewer files: each use verifies them again, so a wrong
+/// file costs one request.
+pub type DelegatedFiles = BTreeMap<String, Vec<u8>>;
+
+/// A host's anti-rollback floor: the newest trusted metadata, as bytes. Only the host's trust store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Floor {
     /// The newest trusted root.
@@ -17,22 +24,20 @@ pub struct Floor {
     pub snapshot: Option<Vec<u8>>,
     /// The newest targets.
     pub targets: Option<Vec<u8>>,
-    /// The newest files of delegated roles, as far as they have come this way. They are verified again for each use.
+    /// The newest files of delegated roles that were fetched or carried here. Each use verifies them again.
     pub delegated: DelegatedFiles,
-    /// The latest time at which root or targets were signed: it is surely past, also for a host whose clock is behind. Never taken from this
-    /// host's clock, and never from timestamp or snapshot: their keys lie on a server, and one that was stolen could date a signature a year
-    /// ahead, from when on all that is honest would have expired, also under a new root. Nothing is lost by that against who holds metadata
-    /// back: what a host has seen it doesn't go back from, whatever the time, and a thief of online keys would date nothing honestly.
+    /// The latest signing time of root or targets, a lower bound of the present time. Never the host's clock; never timestamp or snapshot:
+    /// their keys lie on a server, and a thief could date a signature a year ahead, after which all honest metadata would look expired.
     pub last_seen: Option<Time>,
 }
 
 impl Floor {
-    /// The floor of a host that trusts `root` and has seen nothing else.
+    /// The floor of a host that has only pinned `root`.
     pub fn new(root: Vec<u8>) -> Self {
         Self { root, timestamp: None, snapshot: None, targets: None, delegated: DelegatedFiles::new(), last_seen: None }
     }
 
-    /// The top-level metadata there is, by role.
+    /// The top-level files, by role.
     pub fn files(&self) -> Vec<(Role, &[u8])> {
         let optional =
             [(Role::Targets, &self.targets), (Role::Snapshot, &self.snapshot), (Role::Timestamp, &self.timestamp)];
@@ -41,56 +46,38 @@ impl Floor {
     }
 }
 
-/// What an expired file means. Root and targets are refused in either case.
+/// The strictness of expiry. Expired root and targets are always refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
-    /// Expired is refused: for what is fetched now.
+    /// Expired files are refused: for fetched metadata.
     Strict,
-    /// Timestamp and snapshot may be late by `grace`, with a warning: for what was carried by hand.
+    /// Timestamp and snapshot may be late by `grace`, with a warning: for metadata carried by hand.
     ByHand {
-        /// How late.
+        /// The grace.
         grace: SignedDuration,
     },
 }
 
 impl Expiry {
-    /// By hand, with the grace that holds where the settings don't say.
+    /// By hand, with the default grace.
     pub const BY_HAND: Self = Self::ByHand { grace: BY_HAND_GRACE };
 }
 
-/// By-hand grace where the settings don't say: 90 days.
+/// The default grace of metadata carried by hand: 90 days.
 pub const BY_HAND_GRACE: SignedDuration = SignedDuration::from_hours(90 * 24);
 
-/// Something an operator should know, which refuses nothing.
+/// A warning for the operator; it refuses nothing.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
-    /// Expired, within the grace.
-    Late {
-        /// Whose file.
-        role: Role,
-        /// Its version.
-        version: u64,
-        /// Since when.
-        expired: Time,
-        /// From then on it is refused.
-        refused_from: Time,
-    },
-    /// This host's clock shows a time before one that trusted metadata was signed at.
-    ClockBehind {
-        /// The clock.
-        now: Time,
-        /// The signed time.
-        last_seen: Time,
-    },
-    /// What was offered is older than what is trusted here, and was ignored.
-    OlderIgnored {
-        /// The timestamp version trusted here.
-        trusted: u64,
-        /// The timestamp version offered.
-        offered: u64,
-    },
-    /// The checksum list is signed by a key that signs for nothing in this repository now: one that was replaced (which a host that has the newest
-    /// root alone can't know), or a stranger's. What is trusted rests on the metadata; who checks with minisign should know.
+    /// Expired, within the grace; refused from `refused_from` on.
+    Late { role: Role, version: u64, expired: Time, refused_from: Time },
+    /// The host's clock is behind the signing time of trusted metadata.
+    ClockBehind { now: Time, last_seen: Time },
+    /// The offered timestamp is older than the trusted one, and ignored.
+    OlderIgnored { trusted: u64, offered: u64 },
+    /// The checksum list is signed by an unknown key: a replaced one, or a stranger's. Trust rests on the metadata; minisign alone proves
+    /// nothing.
     UnknownSumsKey,
 }
 

@@ -1,4 +1,4 @@
-//! Public keys and signatures as TUF writes them. Keyids are opaque names; what counts is the key itself.
+//! Public keys and signatures as TUF writes them. Keyids are opaque names; the key itself counts.
 
 use super::canonical::{Json, object};
 use super::limits::{NAME_BYTES_MAXIMUM, SIGNATURE_BYTES_MAXIMUM};
@@ -11,12 +11,12 @@ pub const PUBLIC_KEY_BYTES: usize = 32;
 /// Bytes of an Ed25519 signature.
 pub const SIGNATURE_BYTES: usize = 64;
 
-/// The name of a key in TUF metadata. Opaque: it is compared and shown, never computed from the key by a reader (TAP 12).
+/// The name of a key in TUF metadata. Opaque: compared and shown, never computed from the key by a reader (TAP 12).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(String);
 
 impl KeyId {
-    /// A keyid as it stands in metadata. None when empty or longer than a message could bear.
+    /// A keyid of metadata. None when empty or too long for a message.
     pub fn new(text: &str) -> Option<Self> {
         (!text.is_empty() && text.len() <= NAME_BYTES_MAXIMUM).then(|| Self(text.to_owned()))
     }
@@ -38,7 +38,7 @@ impl fmt::Display for KeyId {
 pub struct PublicKey(VerifyingKey);
 
 impl PublicKey {
-    /// A key from its 32 bytes. None when they are no point on the curve, or one of small order (anybody could sign for such a key).
+    /// A key from its 32 bytes. None when they are not on the curve, or of small order (anybody could sign for such a key).
     pub fn from_bytes(bytes: &[u8; PUBLIC_KEY_BYTES]) -> Option<Self> {
         VerifyingKey::from_bytes(bytes).ok().filter(|key| !key.is_weak()).map(Self)
     }
@@ -48,7 +48,7 @@ impl PublicKey {
         self.0.as_bytes()
     }
 
-    /// True when `signature` over `message` is this key's. Strict: no second encoding of a signature, no weak point counts.
+    /// True when `signature` over `message` is this key's. Strict: no second encoding, no weak point.
     pub fn verifies(&self, message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
         self.0.verify_strict(message, &ed25519_dalek::Signature::from_bytes(signature)).is_ok()
     }
@@ -62,7 +62,7 @@ impl PublicKey {
         ])
     }
 
-    /// The keyid under which we publish this key: SHA-256 of the canonical key object, as every TUF tool computes it.
+    /// The keyid of this key: SHA-256 of the canonical key object, as every TUF tool computes it.
     pub fn keyid(&self) -> KeyId {
         KeyId(Digest::of(&self.to_json().canonical()).to_string())
     }
@@ -95,12 +95,12 @@ pub fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Exactly `N` bytes from hexadecimal of either case; None otherwise.
+/// Exactly `N` bytes from hexadecimal of either case.
 pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() == N * 2 { hex_bytes(text)?.try_into().ok() } else { None }
 }
 
-/// The bytes of hexadecimal of either case; None for anything else, and for more than any key or signature has.
+/// Bytes from hexadecimal of either case; None for anything else, and for more than any key or signature has.
 pub fn hex_bytes(text: &str) -> Option<Vec<u8>> {
     let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let text = text.as_bytes();
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_weak_key_is_no_key() {
-        // The neutral element: with it, a fixed signature would fit every message under lax verification.
+        // The neutral element: with it, one fixed signature would fit every message under lax verification.
         let mut neutral = [0; 32];
         neutral[0] = 1;
         assert!(PublicKey::from_bytes(&neutral).is_none());

@@ -1,4 +1,4 @@
-//! The limits of trust: what is read before anything is trusted is bounded, and each bound names what it stops.
+//! The limits of trust: everything that is read before it is trusted is bounded, and each bound names the attack it stops.
 
 /// Largest root file in bytes. Stops an endless or huge root from filling memory before a signature is looked at.
 pub const ROOT_BYTES_MAXIMUM: usize = 512 * 1024;

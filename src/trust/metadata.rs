@@ -1,4 +1,4 @@
-//! The four kinds of TUF metadata, parsed once: field by field as TUF §4 says, within limits, nothing guessed.
+//! The four kinds of TUF metadata, parsed field by field as TUF §4 says, within limits.
 
 use super::canonical::{Json, Object};
 use super::delegation::{Delegations, delegations};
@@ -6,106 +6,48 @@ use super::error::TrustError;
 use super::key::{KeyId, from_hex, hex_bytes};
 use super::limits;
 use super::reader::{Fields, Reason};
-use super::scheme::{Key, Signature};
+use super::role::Role;
+use super::scheme::{Key, KeyRule, Signature, key_rule, keyid, keys};
 use crate::digest::Digest;
 use jiff::Timestamp as Time;
 use sha2::{Digest as _, Sha512};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-/// A top-level role.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// Names the keys of all top-level roles.
-    Root,
-    /// Signs what is published.
-    Targets,
-    /// Names the one set of versions that belongs together.
-    Snapshot,
-    /// Says which snapshot is the newest.
-    Timestamp,
-}
-
-impl Role {
-    /// Every top-level role.
-    pub const ALL: [Self; 4] = [Self::Root, Self::Targets, Self::Snapshot, Self::Timestamp];
-
-    /// The role's name in metadata.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Root => "root",
-            Self::Targets => "targets",
-            Self::Snapshot => "snapshot",
-            Self::Timestamp => "timestamp",
-        }
-    }
-
-    /// The name of its file where names carry no version: `root.json`.
-    pub fn file(self) -> String {
-        format!("{self}.json")
-    }
-
-    /// The largest file of this role that is read.
-    pub fn bytes_maximum(self) -> usize {
-        match self {
-            Self::Root => limits::ROOT_BYTES_MAXIMUM,
-            Self::Targets => limits::TARGETS_BYTES_MAXIMUM,
-            Self::Snapshot => limits::SNAPSHOT_BYTES_MAXIMUM,
-            Self::Timestamp => limits::TIMESTAMP_BYTES_MAXIMUM,
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
-
-/// A metadata file as received, and what it says. Not verified by being parsed.
+/// A parsed metadata file. Parsing verifies nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed<T> {
-    /// What it says.
+    /// Its content.
     pub body: T,
-    /// What every role says of itself.
+    /// The common fields.
     pub header: Header,
-    /// The signatures on it, each keyid once (TUF §4.2).
+    /// Its signatures, each keyid once (TUF §4.2).
     pub signatures: Vec<Signature>,
-    /// What the signatures cover.
+    /// The signed bytes.
     pub canonical: Vec<u8>,
-    /// The file, byte for byte: what is stored and passed on.
+    /// The file as received: stored and passed on unchanged.
     pub bytes: Vec<u8>,
 }
 
-/// What every role says of itself.
+/// The fields that every role has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Grows with every change, from 1.
     pub version: u64,
-    /// From then on it is not to be trusted.
+    /// The file is refused from then on.
     pub expires: Time,
-    /// When it was signed, where the repository is sidle's (`x-sidle-signed`, RFC 3339). TUF has no such field, and ignores ours.
+    /// The signing time, in sidle's repositories only (`x-sidle-signed`, RFC 3339); other TUF clients ignore it.
     pub signed: Option<Time>,
 }
 
 /// The root role's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
-    /// True when stored target names carry their digest, and metadata names their version.
+    /// True when stored target names carry their digest, and metadata names carry their version.
     pub consistent_snapshot: bool,
-    /// The keys that its roles name.
+    /// The keys of its roles.
     pub keys: BTreeMap<KeyId, Key>,
-    /// Who may sign for each top-level role; all four are there.
+    /// The rule of each top-level role; all four are there.
     pub roles: BTreeMap<Role, KeyRule>,
-}
-
-/// Which keys sign for a role, and how many of them are needed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRule {
-    /// The keys that count.
-    pub keyids: BTreeSet<KeyId>,
-    /// How many distinct ones are needed; at least 1.
-    pub threshold: u64,
 }
 
 /// The timestamp role's file.
@@ -122,27 +64,27 @@ pub struct Snapshot {
     pub files: BTreeMap<String, MetaFile>,
 }
 
-/// What one metadata file says of another.
+/// One metadata file's entry for another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetaFile {
-    /// The version it must have.
+    /// The version.
     pub version: u64,
-    /// Its size in bytes, if told.
+    /// The size in bytes, if given.
     pub length: Option<u64>,
-    /// Its digests, if told.
+    /// The digests, if given.
     pub hashes: Option<Hashes>,
 }
 
 /// A targets role's file, top-level or delegated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Targets {
-    /// What it signs, by target name.
+    /// The signed files, by target name.
     pub targets: BTreeMap<String, Target>,
-    /// Whom it lets sign for it.
+    /// The roles that may sign for it.
     pub delegations: Option<Delegations>,
 }
 
-/// A file that a targets role signs.
+/// A signed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Its size in bytes.
@@ -151,24 +93,23 @@ pub struct Target {
     pub hashes: Hashes,
 }
 
-/// The digests of a file: those of the algorithms that this version knows, at least one.
+/// The digests of a file, of the algorithms known here; at least one.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hashes {
-    /// SHA-256, if told.
     pub sha256: Option<Digest>,
-    /// SHA-512, if told.
     pub sha512: Option<[u8; 64]>,
 }
 
 impl Hashes {
-    /// True when `bytes` have every known digest.
+    /// True when `bytes` have every digest.
     pub fn fit(&self, bytes: &[u8]) -> bool {
         self.sha256.is_none_or(|digest| digest == Digest::of(bytes))
             && self.sha512.is_none_or(|digest| digest[..] == Sha512::digest(bytes)[..])
     }
 }
 
-/// A kind of metadata that can be read from a `signed` object.
+/// A kind of metadata, read from a `signed` object.
 pub trait Body: Sized {
     /// Its `_type`.
     const ROLE: Role;
@@ -206,7 +147,7 @@ impl<T: Body> Signed<T> {
     }
 }
 
-/// Major version 1 is the one whose rules are known here (TUF §4.2: a client must not read another major version).
+/// Only major version 1 is known (TUF §4.2: a client must not read another major version).
 fn spec_version(text: &str) -> Result<(), Reason> {
     let parts: Vec<&str> = text.split('.').collect();
     let numbers = parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
@@ -230,34 +171,6 @@ fn signatures(top: &Fields<'_>) -> Result<Vec<Signature>, Reason> {
             Ok(Signature { keyid, value: hex_bytes(fields.text("sig")?) })
         })
         .collect()
-}
-
-fn keyid(text: &str) -> Result<KeyId, Reason> {
-    KeyId::new(text).ok_or_else(|| Reason("a keyid is empty or too long".to_owned()))
-}
-
-pub(super) fn keys(fields: &Fields<'_>) -> Result<BTreeMap<KeyId, Key>, Reason> {
-    fields
-        .object("keys", limits::KEYS_MAXIMUM)?
-        .iter()
-        .map(|(id, key)| {
-            let key =
-                Key::from_json(Fields::of(key, "a key")?.members()).map_err(|reason| Reason(reason.to_owned()))?;
-            Ok((keyid(id)?, key))
-        })
-        .collect()
-}
-
-/// A threshold of 0 would let anyone sign, so it is no rule at all; a keyid named twice must not look like two.
-pub(super) fn key_rule(fields: &Fields<'_>) -> Result<KeyRule, Reason> {
-    let mut keyids = BTreeSet::new();
-    for item in fields.array("keyids", limits::KEYS_MAXIMUM)? {
-        let Json::String(text) = item else { return Err(Reason("a keyid is no string".to_owned())) };
-        if !keyids.insert(keyid(text)?) {
-            return Err(Reason(format!("{} names the keyid {text} twice", fields.name())));
-        }
-    }
-    Ok(KeyRule { keyids, threshold: fields.count("threshold", 1)? })
 }
 
 impl Body for Root {
@@ -320,7 +233,7 @@ fn meta_files(fields: &Fields<'_>) -> Result<BTreeMap<String, MetaFile>, Reason>
         .collect()
 }
 
-/// At least one algorithm must be known: a file whose digest can't be checked can't be trusted.
+/// Without a known algorithm the file can't be checked.
 fn hashes(fields: &Fields<'_>) -> Result<Hashes, Reason> {
     let map: &Object = fields.object("hashes", 16)?;
     let bad = |algorithm: &str| Reason(format!("{} has a {algorithm} that is none", fields.name()));

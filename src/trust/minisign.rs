@@ -1,7 +1,7 @@
-//! minisign's files, made and verified with a repository's own targets key, so that a checksum list can be checked without sidle.
+//! minisign's files, made and verified with a repository's targets key: checksum lists can be checked without sidle.
 //!
-//! Rule: minisign's manual, "Signature format" and "Public key format". Prehashed (`ED`, BLAKE2b-512), which every minisign from 0.6 on
-//! reads. All comments are fixed and there is one spelling: a signature file that isn't exactly what we would write is refused.
+//! Rule: minisign's manual, "Signature format" and "Public key format". Prehashed (`ED`, BLAKE2b-512), which minisign reads from 0.6 on.
+//! All comments are fixed, so a signature has one spelling; any other file is refused.
 
 use super::key::{PUBLIC_KEY_BYTES, PublicKey, SIGNATURE_BYTES};
 use super::publish::{SignError, Signer};
@@ -32,20 +32,20 @@ pub fn public_key_line(key: &PublicKey) -> String {
     BASE64.encode(bytes)
 }
 
-/// The text of a `.pub` file, as `minisign -p` reads it.
+/// The text of a `.pub` file for `minisign -p`.
 pub fn public_key_file(key: &PublicKey) -> String {
     let number = u64::from_le_bytes(key_number(key));
     format!("untrusted comment: minisign public key {number:016X}\n{}\n", public_key_line(key))
 }
 
-/// Signs `message`: the text of its `.minisig` file. The same key and message always give the same text.
+/// The text of the `.minisig` file of `message`. The same key and message always give the same text.
 pub fn sign(signer: &dyn Signer, message: &[u8]) -> Result<String, SignError> {
     let signature = signer.sign(&prehash(message))?;
     let global = signer.sign(&globally_signed(&signature))?;
     Ok(Minisig { key_number: key_number(&signer.public()), signature, global }.text())
 }
 
-/// A signature file, read.
+/// A parsed signature file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Minisig {
     key_number: [u8; KEY_NUMBER_BYTES],
@@ -54,7 +54,7 @@ pub struct Minisig {
 }
 
 impl Minisig {
-    /// Reads a signature file; the reason when it isn't one that `sign` writes, to the byte.
+    /// Reads a signature file; an error when it isn't exactly as `sign` writes it.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let wrong = || "its minisign signature is not in the form that sidle writes".to_owned();
         let text = std::str::from_utf8(bytes).map_err(|_| wrong())?;
@@ -68,16 +68,16 @@ impl Minisig {
             return Err(wrong());
         };
         let read = Self { key_number: *key_number, signature: value, global };
-        // Whatever was not read above (algorithm, comments, line ends, spare bits of base64) must be as written by us.
+        // Everything that is not read above (algorithm, comments, line ends, spare bits of base64) must be as we write it.
         if read.text() == text { Ok(read) } else { Err(wrong()) }
     }
 
-    /// The number of the key that it claims to be from.
+    /// The number of the key that it claims.
     pub fn key_number(&self) -> [u8; KEY_NUMBER_BYTES] {
         self.key_number
     }
 
-    /// True when both signatures are `key`'s: over the message, and over the first one with the comment.
+    /// True when both signatures are `key`'s: over the message, and over the first signature with the comment.
     pub fn verifies(&self, key: &PublicKey, message: &[u8]) -> bool {
         key.verifies(&prehash(message), &self.signature)
             && key.verifies(&globally_signed(&self.signature), &self.global)

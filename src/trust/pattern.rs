@@ -1,18 +1,18 @@
 //! The path patterns of delegations: shell wildcards over target names (TUF §4.5, `PATHPATTERN`), as python-tuf reads them.
 
-/// One thing that a pattern wants of a name's part.
+/// One token of a pattern.
 enum Token {
-    /// `*`: any characters, also none.
+    /// `*`: any characters, or none.
     Any,
     /// `?`: one character.
     One,
-    /// `[a-z]`, `[!a-z]`: one character in, or not in, these ranges.
+    /// `[a-z]`, `[!a-z]`: one character inside, or outside, these ranges.
     Set { ranges: Vec<(char, char)>, is_negated: bool },
     /// This character.
     Literal(char),
 }
 
-/// True when `name` fits `pattern`. Case counts, and no wildcard reaches over a `/`: `*` at the top doesn't cover what lies in directories.
+/// True when `name` fits `pattern`. Case counts, and no wildcard matches a `/`.
 pub fn fits(pattern: &str, name: &str) -> bool {
     let (mut patterns, mut names) = (pattern.split('/'), name.split('/'));
     loop {
@@ -47,7 +47,7 @@ fn tokens(pattern: &str) -> Vec<Token> {
     tokens
 }
 
-/// Reads a set from behind its `[`; None when nothing closes it: then the bracket stands for itself. A `]` right at the start is a member.
+/// Reads a set after its `[`; None without a closing `]`: then the bracket is a literal. A `]` at the start is a member.
 fn set(text: &str) -> Option<(Token, &str)> {
     let (is_negated, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
     let first = text.chars().next()?.len_utf8();
@@ -63,7 +63,7 @@ fn set(text: &str) -> Option<(Token, &str)> {
     Some((Token::Set { ranges, is_negated }, &text[end + 1..]))
 }
 
-/// Time is bounded by the product of both lengths: only the last `*` is ever tried again.
+/// Time is bounded by the product of both lengths: only the last `*` is retried.
 fn part_fits(tokens: &[Token], part: &str) -> bool {
     let part: Vec<char> = part.chars().collect();
     let (mut token, mut place) = (0, 0);

@@ -1,17 +1,17 @@
-//! Builds and signs metadata, pure over values: the same input gives the same bytes (Ed25519 signatures are deterministic).
+//! Builds and signs metadata: the same input gives the same bytes (Ed25519 signatures are deterministic).
 
 use super::canonical::{Json, Object, object};
 use super::key::{KeyId, PublicKey, SIGNATURE_BYTES, to_hex};
-use super::metadata::{Hashes, MetaFile, Role, Target};
+use super::metadata::{Hashes, MetaFile, Target};
+use super::role::Role;
 use crate::digest::Digest;
 use jiff::{SignedDuration, Timestamp as Time};
 use std::collections::BTreeMap;
-use std::fmt;
 
-/// The version of the TUF specification that is written.
+/// The TUF specification's version in written metadata.
 const SPEC_VERSION: &str = "1.0.31";
 
-/// Holds a private key, or reaches one.
+/// A private key, or access to one.
 pub trait Signer {
     /// The public half.
     fn public(&self) -> PublicKey;
@@ -19,31 +19,21 @@ pub trait Signer {
     fn sign(&self, message: &[u8]) -> Result<[u8; SIGNATURE_BYTES], SignError>;
 }
 
-/// A signer could not sign.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A signer could not sign: which key, and why, beginning "cannot".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct SignError {
-    /// Which key, and what came in the way, beginning "cannot".
+    /// The message.
     pub message: String,
 }
 
-impl fmt::Display for SignError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for SignError {}
-
 /// How long each role's signature holds.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// Root.
     pub root: SignedDuration,
-    /// Targets.
     pub targets: SignedDuration,
-    /// Snapshot.
     pub snapshot: SignedDuration,
-    /// Timestamp.
     pub timestamp: SignedDuration,
 }
 
@@ -55,7 +45,7 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// That of one role.
+    /// The lifetime of one role.
     pub fn of(&self, role: Role) -> SignedDuration {
         match role {
             Role::Root => self.root,
@@ -66,27 +56,27 @@ impl Lifetimes {
     }
 }
 
-/// What every role says of itself when it is published.
+/// The common fields of a file to publish.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edition {
-    /// Its version.
     pub version: u64,
-    /// When it is signed; cut to whole seconds.
+    /// The signing time; cut to whole seconds.
     pub signed: Time,
-    /// How long it holds from then on.
+    /// The time from signing to expiry.
     pub lifetime: SignedDuration,
 }
 
-/// Who signs for a role.
+/// The keys of a role.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleKeys {
-    /// The keys.
     pub keys: Vec<PublicKey>,
-    /// How many of them are needed.
+    /// The number of signatures that are needed.
     pub threshold: u64,
 }
 
-/// Root metadata that gives `roles` their keys. Consistent snapshots are always on.
+/// Root metadata with these keys. Consistent snapshots are always on.
 pub fn root(edition: Edition, roles: &BTreeMap<Role, RoleKeys>, signers: &[&dyn Signer]) -> Result<Vec<u8>, SignError> {
     let all = roles.values().flat_map(|role| &role.keys);
     let keys: Object = all.map(|key| (key.keyid().as_str().to_owned(), key.to_json())).collect();
@@ -119,16 +109,15 @@ impl RoleKeys {
     }
 }
 
-/// A role that the targets role lets sign for some of its targets.
+/// A role that may sign some targets.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DelegatedTo {
-    /// The role's name.
     pub name: String,
-    /// Who signs for it.
     pub keys: RoleKeys,
-    /// The patterns of the targets that it may sign (TUF §4.5, `PATHPATTERN`).
+    /// The patterns of its targets (TUF §4.5, `PATHPATTERN`).
     pub paths: Vec<String>,
-    /// True when no role after it is asked for such a target.
+    /// True when the search for such a target ends with it.
     pub terminating: bool,
 }
 
@@ -152,7 +141,7 @@ pub fn targets(
     delegating_targets(edition, targets, &[], signers)
 }
 
-/// Targets metadata that lists `targets`, and lets others sign for some, in this order of precedence.
+/// Targets metadata that lists `targets`, with delegations in order of precedence.
 pub fn delegating_targets(
     edition: Edition,
     targets: &BTreeMap<String, Target>,
@@ -171,7 +160,7 @@ pub fn delegating_targets(
     signed(Role::Targets, edition, body, signers)
 }
 
-/// The metadata file `file` with these signatures in place of those that it has. None when it is no metadata.
+/// The metadata `file` with other signatures. None when it is not metadata.
 pub fn with_signatures(file: &[u8], signatures: &BTreeMap<KeyId, [u8; SIGNATURE_BYTES]>) -> Option<Vec<u8>> {
     let Ok(Json::Object(mut members)) = Json::parse(file) else { return None };
     let signatures = signatures.iter().map(|(keyid, value)| (keyid.clone(), to_hex(value))).collect();
@@ -179,7 +168,7 @@ pub fn with_signatures(file: &[u8], signatures: &BTreeMap<KeyId, [u8; SIGNATURE_
     Some(Json::Object(members).text())
 }
 
-/// Snapshot metadata that names the targets files.
+/// Snapshot metadata of the targets files.
 pub fn snapshot(
     edition: Edition,
     files: &BTreeMap<String, MetaFile>,
@@ -189,12 +178,12 @@ pub fn snapshot(
     signed(Role::Snapshot, edition, vec![("meta", Json::Object(list))], signers)
 }
 
-/// Timestamp metadata that names the snapshot.
+/// Timestamp metadata of the snapshot.
 pub fn timestamp(edition: Edition, snapshot: &MetaFile, signers: &[&dyn Signer]) -> Result<Vec<u8>, SignError> {
     signed(Role::Timestamp, edition, vec![("meta", object([("snapshot.json", meta_file(snapshot))]))], signers)
 }
 
-/// What a role above says of the published file `bytes` of this version.
+/// The entry for the published file `bytes` in the role above.
 pub fn describe(version: u64, bytes: &[u8]) -> MetaFile {
     let hashes = Hashes { sha256: Some(Digest::of(bytes)), sha512: None };
     MetaFile { version, length: Some(bytes.len() as u64), hashes: Some(hashes) }
@@ -205,7 +194,7 @@ pub fn target(length: u64, digest: Digest) -> Target {
     Target { length, hashes: Hashes { sha256: Some(digest), sha512: None } }
 }
 
-/// The public wrapper: `signed` with its common fields, and one signature of each signer, in order of keyid.
+/// The signed file: `signed` with the common fields, and one signature per signer, in order of keyid.
 fn signed(
     role: Role,
     edition: Edition,

@@ -1,9 +1,9 @@
-//! Reads typed fields from a JSON object, and says in people's words what is wrong with one.
+//! Reads typed fields from a JSON object; errors are for people.
 
 use super::canonical::{Json, Object};
 use jiff::Timestamp;
 
-/// What is wrong with a file, after "cannot read FILE: ".
+/// An error in a file, after "cannot read FILE: ".
 #[derive(Debug)]
 pub struct Reason(pub String);
 
@@ -33,12 +33,12 @@ impl<'a> Fields<'a> {
         self.name
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub fn get(&self, field: &str) -> Result<&'a Json, Reason> {
         self.members.get(field).ok_or_else(|| Reason(format!("{} has no {field}", self.name)))
     }
 
-    /// A field that may be missing.
+    /// An optional field.
     pub fn optional(&self, field: &str) -> Option<&'a Json> {
         self.members.get(field)
     }
@@ -70,7 +70,7 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.wrong(field, &format!("a whole number from {least} on")))
     }
 
-    /// A time in the one form that TUF §4.2 has: `2030-01-01T00:00:00Z`.
+    /// A time in the form of TUF §4.2: `2030-01-01T00:00:00Z`.
     pub fn time(&self, field: &str) -> Result<Timestamp, Reason> {
         let text = self.text(field)?;
         let plain = text.len() == 20 && text.bytes().all(|byte| byte.is_ascii_digit() || b"-:TZ".contains(&byte));

@@ -1,84 +1,30 @@
-//! The TUF client workflow as a machine that asks for files and is given them (specification §5.2 to §5.6): the one way in which metadata of
-//! HTTP, of a directory and of a bundle file becomes trusted. It reads nothing itself.
+//! The TUF client workflow as a machine that asks for files (specification §5.2 to §5.6): the same for HTTP, a directory and a bundle file.
+//! It does no I/O.
 
-use super::browse::Browse;
 use super::error::TrustError;
-use super::floor::{Expiry, Floor, Warning};
-use super::metadata::{MetaFile, Role};
-use super::search::{DelegatedFiles, Search};
+use super::floor::{DelegatedFiles, Expiry, Floor, Warning};
+use super::metadata::MetaFile;
+use super::request::{Answer, MetadataRequest};
+use super::role::Role;
+use super::search::{Goal, Search};
 use super::verify::{Offered, Workflow};
 use jiff::Timestamp as Time;
 
-/// A metadata file that is to be brought.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MetadataRequest {
-    /// Whose file: `root`, `timestamp`, `snapshot`, `targets`, or the name of a delegated role. A delegated role's name may be any text,
-    /// also one with `/` and `..`.
-    pub role: String,
-    /// The version it must have; None: whatever there is (the timestamp).
-    pub version: Option<u64>,
-    /// The name under which it is published (§6.2), as text: `2.root.json`, `timestamp.json`; without a version where consistent snapshots are off.
-    pub file: String,
-    /// Bytes that may be read at most. A reader that meets more hands over one byte more and stops; what is too long is refused here.
-    pub bytes_maximum: u64,
-}
-
-impl MetadataRequest {
-    /// The file's name as one segment of a URL's path: every byte but letters, digits, `-`, `.`, `_`, `~` percent-encoded (RFC 3986 §2.3), so
-    /// that no role's name leads elsewhere. `file` never is `.` or `..`.
-    pub fn url_segment(&self) -> String {
-        encoded(&self.file)
-    }
-
-    pub(super) fn named(role: &str, file: String, named: &MetaFile) -> Self {
-        let limit =
-            Role::ALL.into_iter().find(|top| top.as_str() == role).unwrap_or(Role::Targets).bytes_maximum() as u64;
-        let bytes_maximum = named.length.map_or(limit, |length| length.min(limit));
-        Self { role: role.to_owned(), version: Some(named.version), file, bytes_maximum }
-    }
-}
-
-/// Text as one segment of a URL's path, or as a file's name: percent-encoded (RFC 3986 §2.3).
-pub fn encoded(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push('%');
-            encoded.extend([byte >> 4, byte & 15].map(|digit| char::from(b"0123456789ABCDEF"[usize::from(digit)])));
-        }
-    }
-    encoded
-}
-
-/// What came of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer<'a> {
-    /// The file, byte for byte.
-    File(&'a [u8]),
-    /// It is known that there is none: HTTP 404 (or 403, as some object stores say it), no such file or member. Nothing else counts as that:
-    /// an HTTP 5xx or a broken connection is not "no newer root", else whoever can disturb the way keeps a host at revoked keys.
-    NotFound,
-    /// It could not be found out, because of this.
-    Failed(&'a str),
-}
-
-/// What is asked for now.
+/// The file that is asked for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Roots,
     Timestamp,
     Snapshot,
     Targets,
-    /// All is trusted that the newest timestamp leads to.
+    /// Everything that the newest timestamp leads to is trusted.
     Done,
-    /// An answer was refused: nothing more is asked.
+    /// An answer was refused: the refresh has ended.
     Refused,
 }
 
-/// A refresh under way: ask `request`, bring the file, give it to `answer`, until there is no request. After an error `floor` gives what was
-/// adopted before it, which is to be stored all the same.
+/// A refresh under way: get the file of `request`, give it to `answer`, until there is no request. After an error, store `floor` all the
+/// same.
 #[derive(Debug)]
 pub struct Refresh {
     workflow: Workflow,
@@ -87,12 +33,12 @@ pub struct Refresh {
 }
 
 impl Refresh {
-    /// Starts from what the host trusts, at the time `now`, fixed for the whole run (§5.1).
+    /// Starts from the host's floor, at the time `now`, fixed for the whole run (§5.1).
     pub fn start(floor: &Floor, now: Time, expiry: Expiry) -> Result<Self, TrustError> {
         Ok(Self { workflow: Workflow::start(floor, now, expiry)?, stage: Stage::Roots, offered: None })
     }
 
-    /// What is to be brought next; None: there is nothing more to ask.
+    /// The next file to get; None: the refresh has ended.
     pub fn request(&self) -> Option<MetadataRequest> {
         let top = |role: Role, version: Option<u64>| MetadataRequest {
             role: role.as_str().to_owned(),
@@ -112,21 +58,16 @@ impl Refresh {
         }
     }
 
-    /// Takes what the request brought. An error ends the refresh.
+    /// Takes the requested file. An error ends the refresh.
     pub fn answer(&mut self, answer: Answer<'_>) -> Result<(), TrustError> {
         let Some(request) = self.request() else { return Ok(()) };
-        let next = self.take(answer, request.file).and_then(|next| self.skip(next));
+        let next = self.take(answer, &request.file).and_then(|next| self.skip(next));
         self.stage = *next.as_ref().unwrap_or(&Stage::Refused);
         next.map(|_| ())
     }
 
-    fn take(&mut self, answer: Answer<'_>, file: String) -> Result<Stage, TrustError> {
-        let bytes = match answer {
-            Answer::File(bytes) => Some(bytes),
-            Answer::NotFound => None,
-            Answer::Failed(reason) => return Err(TrustError::Unreachable { file, reason: reason.to_owned() }),
-        };
-        match (self.stage, bytes) {
+    fn take(&mut self, answer: Answer<'_>, file: &str) -> Result<Stage, TrustError> {
+        match (self.stage, answer.file(file)?) {
             (Stage::Roots, Some(bytes)) => self.workflow.add_root(bytes).map(|()| Stage::Roots),
             (Stage::Roots, None) => self.workflow.close_roots().map(|()| Stage::Timestamp),
             (Stage::Timestamp, bytes) => {
@@ -139,7 +80,7 @@ impl Refresh {
         }
     }
 
-    /// Passes over what is trusted already; it must still be fresh.
+    /// Skips files that are trusted already; they must still be fresh.
     fn skip(&mut self, mut stage: Stage) -> Result<Stage, TrustError> {
         if stage == Stage::Snapshot && self.workflow.snapshot_wanted().is_none() {
             self.workflow.snapshot(None)?;
@@ -152,33 +93,34 @@ impl Refresh {
         Ok(stage)
     }
 
-    /// Looks for the target of this name, in the targets and in the roles that they delegate to (§5.6.7). `delegated` is what is kept of
-    /// delegated roles; the search adds what it finds.
+    /// Searches a target in the targets role and its delegated roles (§5.6.7). `delegated` has the files kept from earlier searches; the
+    /// search adds to it.
     pub fn search<'a>(&'a self, target: &str, delegated: &'a mut DelegatedFiles) -> Result<Search<'a>, TrustError> {
-        Search::start(&self.workflow, target, delegated)
+        Search::start(&self.workflow, Goal::Target(target.to_owned()), delegated)
     }
 
-    /// Brings every delegated role that may speak for a name below the top-level directory `directory` (empty: for any name). `delegated` is as for `search`.
-    pub fn browse<'a>(&'a self, directory: &str, delegated: &'a mut DelegatedFiles) -> Result<Browse<'a>, TrustError> {
-        Browse::start(&self.workflow, directory, delegated)
+    /// Gets every delegated role that may list a name below the top-level directory `directory` (empty: any name). `delegated` as for
+    /// `search`.
+    pub fn browse<'a>(&'a self, directory: &str, delegated: &'a mut DelegatedFiles) -> Result<Search<'a>, TrustError> {
+        Search::start(&self.workflow, Goal::Below(directory.to_owned()), delegated)
     }
 
-    /// The checks, and what they trust.
+    /// The checks, and the trusted files.
     pub fn workflow(&self) -> &Workflow {
         &self.workflow
     }
 
-    /// What became of the timestamp, once there was one.
+    /// The result of offering the timestamp, once there was one.
     pub fn offered(&self) -> Option<Offered> {
         self.offered
     }
 
-    /// What the host trusts now: to be stored, also after an error.
+    /// The new floor, to be stored also after an error.
     pub fn floor(&self) -> Floor {
         self.workflow.floor()
     }
 
-    /// What to tell the operator.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> &[Warning] {
         self.workflow.warnings()
     }

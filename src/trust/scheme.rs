@@ -1,22 +1,24 @@
-//! The keys that metadata lists, of every scheme of TUF §4.2, and their signatures. What isn't known never counts.
+//! The keys of metadata, of every scheme of TUF §4.2, their signatures, and the number that a role needs. An unknown key never counts.
 
 use super::canonical::{Json, Object};
 use super::key::{KeyId, PublicKey, SIGNATURE_BYTES, from_hex, hex_bytes};
+use super::limits;
+use super::reader::{Fields, Reason};
 use pkcs8::Document;
 use pkcs8::spki::{ObjectIdentifier, SubjectPublicKeyInfoRef};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, RSA_PSS_2048_8192_SHA256, UnparsedPublicKey};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of an uncompressed point on P-256.
 const POINT_BYTES: usize = 65;
-/// What an uncompressed point begins with (SEC 1 §2.3.3). The compressed form would be a second name of the same key.
+/// The first byte of an uncompressed point (SEC 1 §2.3.3). The compressed form would be a second name of the same key.
 const UNCOMPRESSED: u8 = 4;
 /// id-ecPublicKey and prime256v1 (RFC 5480 §2.1.1), rsaEncryption (RFC 3279 §2.3.1).
 const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const PRIME256V1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const RSA_ENCRYPTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 
-/// A key as metadata lists it. One that this version doesn't know is kept, and never counts. Two are equal when they are the same key,
-/// under whatever keyids.
+/// A key of metadata. An unknown key is kept, and never counts. Equality ignores keyids.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// `ed25519`
@@ -25,12 +27,12 @@ pub enum Key {
     EcdsaP256(Vec<u8>),
     /// `rsassa-pss-sha256`: the DER of an `RSAPublicKey` (RFC 8017 §A.1.1), 2048 to 8192 bits.
     RsaPss(Vec<u8>),
-    /// A type, scheme or value that this version doesn't know.
+    /// An unknown type, scheme or value.
     Unknown,
 }
 
 impl Key {
-    /// Reads a key object (TUF §4.2). What it doesn't understand becomes `Unknown`; an error only for what is no key object at all.
+    /// Reads a key object (TUF §4.2). An unknown key becomes `Unknown`; only a malformed object is an error.
     pub fn from_json(object: &Object) -> Result<Self, &'static str> {
         let text = |name: &str| match object.get(name) {
             Some(Json::String(text)) => Ok(text.as_str()),
@@ -45,7 +47,7 @@ impl Key {
             ("ed25519", "ed25519") => {
                 from_hex(public).and_then(|bytes| PublicKey::from_bytes(&bytes)).map(Self::Ed25519)
             }
-            // The second keytype is what older repositories wrote, some with the bare point.
+            // Older repositories wrote the second keytype, some with the bare point.
             ("ecdsa" | "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp256") => {
                 point(public).filter(|point| is_point(point)).map(Self::EcdsaP256)
             }
@@ -55,7 +57,7 @@ impl Key {
         Ok(key.unwrap_or(Self::Unknown))
     }
 
-    /// True when `signature` over `message` is this key's: 64 bytes for Ed25519, DER for ECDSA, as long as the modulus for RSA (salt of 32 bytes).
+    /// True when `signature` over `message` is this key's: 64 bytes for Ed25519, DER for ECDSA, modulus length for RSA (salt of 32 bytes).
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match self {
             Self::Ed25519(key) => {
@@ -95,7 +97,7 @@ fn rsa(public: &str) -> Option<Vec<u8>> {
 }
 
 fn spki(public: &str) -> Option<Document> {
-    // Some tools leave the last line end out, some write two.
+    // Some tools omit the last line end, some write two.
     let (label, document) = Document::from_pem(public.trim_end()).ok()?;
     (label == "PUBLIC KEY").then_some(document)
 }
@@ -103,8 +105,45 @@ fn spki(public: &str) -> Option<Document> {
 /// One signature on a metadata file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
-    /// Whose it claims to be.
+    /// The keyid it claims.
     pub keyid: KeyId,
-    /// The raw signature; None when it isn't hexadecimal, or longer than any: it never counts.
+    /// The raw signature; None when it isn't hexadecimal, or is too long: it never counts.
     pub value: Option<Vec<u8>>,
+}
+
+/// The keys of a role, and the number of signatures that it needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRule {
+    /// The keys that count.
+    pub keyids: BTreeSet<KeyId>,
+    /// At least 1; distinct keys count.
+    pub threshold: u64,
+}
+
+pub(super) fn keyid(text: &str) -> Result<KeyId, Reason> {
+    KeyId::new(text).ok_or_else(|| Reason("a keyid is empty or too long".to_owned()))
+}
+
+pub(super) fn keys(fields: &Fields<'_>) -> Result<BTreeMap<KeyId, Key>, Reason> {
+    fields
+        .object("keys", limits::KEYS_MAXIMUM)?
+        .iter()
+        .map(|(id, key)| {
+            let key =
+                Key::from_json(Fields::of(key, "a key")?.members()).map_err(|reason| Reason(reason.to_owned()))?;
+            Ok((keyid(id)?, key))
+        })
+        .collect()
+}
+
+/// A threshold of 0 would let anyone sign; a keyid named twice must not look like two keys.
+pub(super) fn key_rule(fields: &Fields<'_>) -> Result<KeyRule, Reason> {
+    let mut keyids = BTreeSet::new();
+    for item in fields.array("keyids", limits::KEYS_MAXIMUM)? {
+        let Json::String(text) = item else { return Err(Reason("a keyid is no string".to_owned())) };
+        if !keyids.insert(keyid(text)?) {
+            return Err(Reason(format!("{} names the keyid {text} twice", fields.name())));
+        }
+    }
+    Ok(KeyRule { keyids, threshold: fields.count("threshold", 1)? })
 }

@@ -1,20 +1,18 @@
-//! The search for a target through delegated roles (TUF §5.6.7): pre-order, depth first, each role once, within limits. It asks for files as
-//! `refresh` does.
+//! The search through delegated roles (TUF §5.6.7): pre-order, depth first, within limits; for one target, or for every role that may list a
+//! name below a directory. It asks for files as `refresh` does.
 
-use super::delegation::{Delegations, Heir};
+use super::delegation::Delegations;
 use super::error::TrustError;
+use super::floor::DelegatedFiles;
 use super::key::KeyId;
 use super::limits::{DELEGATION_DEPTH_MAXIMUM, DELEGATIONS_FOLLOWED_MAXIMUM};
-use super::metadata::{KeyRule, Role, Signed, Target, Targets};
-use super::refresh::{Answer, MetadataRequest};
-use super::scheme::Key;
+use super::metadata::{Signed, Target, Targets};
+use super::request::{Answer, MetadataRequest};
+use super::role::Role;
+use super::scheme::{Key, KeyRule};
 use super::verify::{Delegation, Workflow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Delegated roles' files by role name, as received. A host may keep them, to ask for less the next time: they are verified again for each use,
-/// against the delegation that leads to them, so a wrong one costs a request and no more.
-pub type DelegatedFiles = BTreeMap<String, Vec<u8>>;
 
 /// A target, and who signs for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +23,16 @@ pub struct Listed {
     pub target: Target,
 }
 
-/// A role to look at.
+/// What a search is for.
+#[derive(Debug)]
+pub(super) enum Goal {
+    /// The target of this name: the search ends with the first role that lists it.
+    Target(String),
+    /// Every role that may list a name below this directory.
+    Below(String),
+}
+
+/// A role to read.
 #[derive(Debug)]
 struct Visit {
     role: String,
@@ -35,15 +42,16 @@ struct Visit {
     depth: usize,
 }
 
-/// A search under way: ask `request`, bring the file, give it to `answer`, until there is no request; then `listed` tells. A role that can't
-/// be verified ends it: what comes after that role could otherwise stand in for what the role withholds.
+/// A search under way: ask `request`, bring the file, give it to `answer`, until there is no request; then `listed` has the target, and the
+/// map of delegated files every file. A role that can't be verified ends it: a later role could otherwise stand in for what this one withholds.
 #[derive(Debug)]
 pub struct Search<'a> {
     workflow: &'a Workflow,
-    target: String,
+    goal: Goal,
     delegated: &'a mut DelegatedFiles,
     to_visit: Vec<Visit>,
-    visited: BTreeSet<String>,
+    /// Roles that were read, with who delegated to them where that counts ([`Goal::visited`]).
+    visited: BTreeSet<(String, String)>,
     waiting: Option<Visit>,
     listed: Option<Listed>,
 }
@@ -51,44 +59,33 @@ pub struct Search<'a> {
 impl<'a> Search<'a> {
     pub(super) fn start(
         workflow: &'a Workflow,
-        target: &str,
+        goal: Goal,
         delegated: &'a mut DelegatedFiles,
     ) -> Result<Self, TrustError> {
         let missing = || TrustError::Missing { file: Role::Targets.file(), named_by: Role::Snapshot };
         let targets = workflow.trusted_targets().ok_or_else(missing)?;
-        let mut search = Self {
-            workflow,
-            target: target.to_owned(),
-            delegated,
-            to_visit: Vec::new(),
-            visited: BTreeSet::new(),
-            waiting: None,
-            listed: None,
-        };
-        search.visit(Role::Targets.as_str(), targets, 0);
+        let (to_visit, visited) = (Vec::new(), BTreeSet::new());
+        let mut search = Self { workflow, goal, delegated, to_visit, visited, waiting: None, listed: None };
+        search.read(Role::Targets.as_str(), targets, 0)?;
         search.go_on()?;
         Ok(search)
     }
 
-    /// What is to be brought next; None: the search has ended.
+    /// The file to bring next; None: the search has ended.
     pub fn request(&self) -> Option<MetadataRequest> {
         let role = &self.waiting.as_ref()?.role;
         let named = self.workflow.named(&format!("{role}.json"))?;
         Some(MetadataRequest::named(role, self.workflow.published_name(role, named.version), named))
     }
 
-    /// Takes what the request brought. An error ends the search.
+    /// Takes the file. An error ends the search.
     pub fn answer(&mut self, answer: Answer<'_>) -> Result<(), TrustError> {
         let Some(MetadataRequest { file, .. }) = self.request() else { return Ok(()) };
         let Some(visit) = self.waiting.take() else { return Ok(()) };
-        let bytes = match answer {
-            Answer::File(bytes) => bytes,
-            Answer::NotFound => return Err(TrustError::Missing { file, named_by: Role::Snapshot }),
-            Answer::Failed(reason) => return Err(TrustError::Unreachable { file, reason: reason.to_owned() }),
-        };
+        let bytes = answer.file(&file)?.ok_or(TrustError::Missing { file, named_by: Role::Snapshot })?;
         let targets = self.workflow.delegated(&visit.delegation(), bytes)?;
         self.delegated.insert(visit.role.clone(), bytes.to_vec());
-        self.visit(&visit.role, &targets, visit.depth);
+        self.read(&visit.role, &targets, visit.depth)?;
         self.go_on()
     }
 
@@ -97,25 +94,25 @@ impl<'a> Search<'a> {
         self.listed.as_ref()
     }
 
-    /// Goes on with what is kept, up to a role that must be brought.
+    /// Goes on with the files that are kept, up to a file that must be brought.
     fn go_on(&mut self) -> Result<(), TrustError> {
         while let (None, Some(visit)) = (&self.listed, self.to_visit.pop()) {
-            if self.visited.contains(&visit.role) {
+            let visited = self.goal.visited(&visit);
+            if self.visited.contains(&visited) {
                 continue;
             }
-            let (target, role) = (self.target.clone(), visit.role.clone());
+            let target = self.goal.name();
             if visit.depth > DELEGATION_DEPTH_MAXIMUM {
-                return Err(TrustError::TooDeep { target, role, limit: DELEGATION_DEPTH_MAXIMUM });
+                return Err(TrustError::TooDeep { target, role: visit.role, limit: DELEGATION_DEPTH_MAXIMUM });
             }
             if self.visited.len() == DELEGATIONS_FOLLOWED_MAXIMUM {
                 return Err(TrustError::TooManyDelegations { target, limit: DELEGATIONS_FOLLOWED_MAXIMUM });
             }
-            self.visited.insert(role);
-            let kept = self.delegated.get(&visit.role);
-            // What the snapshot doesn't name is not even asked for.
-            let kept = self.workflow.delegated(&visit.delegation(), kept.map_or(&[][..], Vec::as_slice));
-            match kept {
-                Ok(targets) => self.visit(&visit.role, &targets, visit.depth),
+            self.visited.insert(visited);
+            let kept = self.delegated.get(&visit.role).map_or(&[][..], Vec::as_slice);
+            match self.workflow.delegated(&visit.delegation(), kept) {
+                Ok(targets) => self.read(&visit.role, &targets, visit.depth)?,
+                // A file that the snapshot doesn't name is not asked for.
                 Err(error @ (TrustError::Missing { .. } | TrustError::ExpiredDelegated { .. })) => return Err(error),
                 Err(_) => {
                     self.waiting = Some(visit);
@@ -126,24 +123,53 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Looks into a verified role: the target itself, else the roles that may speak for it.
-    fn visit(&mut self, role: &str, targets: &Signed<Targets>, depth: usize) {
-        if let Some(target) = targets.body.targets.get(&self.target) {
-            self.listed = Some(Listed { role: role.to_owned(), target: target.clone() });
-        } else if let Some(delegations) = &targets.body.delegations {
-            self.follow(role, delegations, depth + 1);
+    /// Reads a verified role: the target itself, else the roles that may list it.
+    fn read(&mut self, role: &str, targets: &Signed<Targets>, depth: usize) -> Result<(), TrustError> {
+        if let Goal::Target(name) = &self.goal {
+            if let Some(target) = targets.body.targets.get(name) {
+                self.listed = Some(Listed { role: role.to_owned(), target: target.clone() });
+                return Ok(());
+            }
+        }
+        targets.body.delegations.as_ref().map_or(Ok(()), |delegations| self.follow(role, delegations, depth + 1))
+    }
+
+    fn follow(&mut self, by: &str, delegations: &Delegations, depth: usize) -> Result<(), TrustError> {
+        let heirs = match &self.goal {
+            Goal::Target(target) => {
+                let heirs = delegations.heirs(target);
+                if heirs.last().is_some_and(|heir| heir.terminating) {
+                    self.to_visit.clear();
+                }
+                heirs
+            }
+            Goal::Below(directory) => {
+                let limit = DELEGATIONS_FOLLOWED_MAXIMUM;
+                let heirs = delegations.heirs_below(directory, limit);
+                heirs.ok_or_else(|| TrustError::TooManyDelegations { target: self.goal.name(), limit })?
+            }
+        };
+        let keys = Arc::new(delegations.keys.clone());
+        for heir in heirs.into_iter().rev() {
+            let keys = Arc::clone(&keys);
+            self.to_visit.push(Visit { role: heir.name, by: by.to_owned(), rule: heir.rule, keys, depth });
+        }
+        Ok(())
+    }
+}
+
+impl Goal {
+    fn name(&self) -> String {
+        match self {
+            Self::Target(name) => name.clone(),
+            Self::Below(directory) => format!("{directory}/"),
         }
     }
 
-    fn follow(&mut self, by: &str, delegations: &Delegations, depth: usize) {
-        let heirs = delegations.heirs(&self.target);
-        if heirs.last().is_some_and(|heir| heir.terminating) {
-            self.to_visit.clear();
-        }
-        let keys = Arc::new(delegations.keys.clone());
-        for Heir { name, rule, .. } in heirs.into_iter().rev() {
-            self.to_visit.push(Visit { role: name, by: by.to_owned(), rule, keys: Arc::clone(&keys), depth });
-        }
+    /// A role is read once for a target (§5.6.7.1), and once for each delegating role below a directory: another one may give it other keys.
+    fn visited(&self, visit: &Visit) -> (String, String) {
+        let by = if let Self::Below(_) = self { visit.by.clone() } else { String::new() };
+        (visit.role.clone(), by)
     }
 }
 

@@ -15,13 +15,13 @@ pub fn payload(release: &impl Display) -> String {
     format!("{release}/payload.tar.zst")
 }
 
-/// The target name of the patch that makes a release's manifest out of another one's, whose compressed form has the digest `from`.
+/// The target name of the patch that makes a release's manifest from the one whose compressed form has the digest `from`.
 pub fn manifest_patch(release: &impl Display, from: &Digest) -> String {
     format!("{release}/manifest.from-{from}.patch.zst")
 }
 
-/// The path below a repository's `targets/` at which a target is stored: with consistent snapshots its basename carries a digest (TUF §6.2).
-/// The name is the author's text: who joins it to a directory or a URL looks at its parts first.
+/// The path of a target below `targets/`: with consistent snapshots its basename carries a digest (TUF §6.2). The name is the author's
+/// text: check its parts before joining it to a directory or a URL.
 pub fn stored(name: &str, hashes: &Hashes, consistent_snapshot: bool) -> String {
     let digest = match (hashes.sha256, hashes.sha512) {
         (Some(digest), _) => Some(digest.to_string()),

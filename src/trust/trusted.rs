@@ -1,34 +1,63 @@
-//! The newest targets that a host trusts, and what they say of a target: the top-level role's, and those of the roles that it delegates to.
+//! The newest targets that a host trusts, of the top-level role and its delegated roles, and lookups in them.
 
-use super::by_hand::{MetadataFiles, Verdict};
 use super::delegation::Delegated;
 use super::error::TrustError;
-use super::floor::{Floor, Warning};
+use super::floor::{DelegatedFiles, Floor, MetadataFiles, Warning};
 use super::key::{KeyId, PublicKey};
-use super::metadata::{KeyRule, Role, Signed, Target, Targets};
+use super::metadata::{Signed, Target, Targets};
 use super::minisign;
-use super::scheme::Key;
-use super::search::{DelegatedFiles, Listed, Search};
+use super::role::Role;
+use super::scheme::{Key, KeyRule};
+use super::search::{Goal, Listed, Search};
 use super::verify::{Delegation, Workflow};
 use crate::digest::Digest;
+use crate::failure::Report;
 use std::collections::BTreeMap;
 
-/// The newest targets that a host trusts. Only the workflow makes one.
+/// The result of a lookup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Signed, with this length and digests.
+    Listed(Target),
+    /// The bundle's own, older metadata may list it; the host's newer targets don't.
+    Withdrawn {
+        /// The version of the newer targets.
+        version: u64,
+    },
+    /// The newest targets don't list it, and no older metadata was brought.
+    Unlisted {
+        /// Their version.
+        version: u64,
+    },
+    /// The role that would list it isn't here.
+    Unknown {
+        /// The role, and why.
+        reason: String,
+    },
+}
+
+/// Judges metadata against what the host trusts. The host's trust store is the only authority; the store knows only this trait.
+pub trait Authority {
+    /// Adopts newer valid metadata, also before an error, and returns the targets for lookups.
+    fn judge(&self, files: &MetadataFiles) -> Result<(TrustedTargets, Vec<Warning>), Report>;
+}
+
+/// The newest targets that a host trusts. Only the workflow makes them.
 #[derive(Debug, Clone)]
 pub struct TrustedTargets {
     workflow: Workflow,
     older_offered: bool,
-    /// What is here of delegated roles: every use verifies it again, against the delegation that leads to it.
+    /// Files of delegated roles. Each use verifies them again, against the delegation that leads to them.
     files: DelegatedFiles,
-    /// The delegated roles that some delegation vouches for.
+    /// The delegated roles that a delegation vouches for.
     delegated: BTreeMap<String, Signed<Targets>>,
-    /// The keys that sign for them.
+    /// Their keys.
     delegated_keys: Vec<PublicKey>,
     floor: Floor,
 }
 
 impl TrustedTargets {
-    /// What the workflow has come to trust, with the delegated roles that are kept or offered.
+    /// The workflow's result, with the kept and the offered delegated roles.
     pub(super) fn new(
         workflow: &Workflow,
         kept: &DelegatedFiles,
@@ -57,12 +86,12 @@ impl TrustedTargets {
         trusted
     }
 
-    /// Verifies what is here of the roles that `by` delegates to, and of those that they delegate to in turn: each role once.
+    /// Verifies the files of the roles that `by` delegates to, and of their delegated roles in turn: each role once.
     fn follow(&mut self, by: &str, targets: &Signed<Targets>) {
         let Some(delegations) = &targets.body.delegations else { return };
         let heirs: Vec<(String, KeyRule)> = match &delegations.roles {
             Delegated::Named(roles) => roles.iter().map(|role| (role.name.clone(), role.rule.clone())).collect(),
-            // There may be four thousand million bins; those that are here are few.
+            // There may be four thousand million bins; few of them are here.
             Delegated::Succinct { rule, name_prefix, .. } => {
                 let bins = self.files.keys().filter(|name| name.starts_with(&format!("{name_prefix}-")));
                 bins.map(|name| (name.clone(), rule.clone())).collect()
@@ -75,7 +104,7 @@ impl TrustedTargets {
             let Some(bytes) = self.files.get(&role) else { continue };
             let delegation = Delegation { role: &role, by, rule: &rule, keys: &delegations.keys };
             let verified = match self.workflow.delegated(&delegation, bytes) {
-                // Everything else of it has been verified: what it would list is refused for its date, not unknown.
+                // Only its date is wrong: its targets are refused as expired, not unknown.
                 Err(TrustError::ExpiredDelegated { .. }) => Signed::parse(&role, bytes).ok(),
                 verified => verified.ok(),
             };
@@ -87,17 +116,17 @@ impl TrustedTargets {
         }
     }
 
-    /// Who lists the target. `Missing` where it isn't here what a role that may list it says.
+    /// The role and entry of the target. `Missing` where the file of a role that may list it isn't here.
     fn search(&self, name: &str) -> Result<Option<Listed>, TrustError> {
         let mut files = self.files.clone();
-        let search = Search::start(&self.workflow, name, &mut files)?;
+        let search = Search::start(&self.workflow, Goal::Target(name.to_owned()), &mut files)?;
         match search.request() {
             Some(request) => Err(TrustError::Missing { file: request.file, named_by: Role::Snapshot }),
             None => Ok(search.listed().cloned()),
         }
     }
 
-    /// What is known of the target of this name.
+    /// Looks up a target.
     pub fn lookup(&self, name: &str) -> Verdict {
         let Some(version) = self.version() else {
             return Verdict::Unknown {
@@ -115,8 +144,7 @@ impl TrustedTargets {
         }
     }
 
-    /// The target of this name, if it is signed with this digest. A name that is signed with another digest counts as withdrawn:
-    /// the owner has replaced it.
+    /// The target, if it is signed with this digest. With another digest it counts as withdrawn: the owner has replaced it.
     pub fn require(&self, name: &str, digest: &Digest) -> Result<Target, TrustError> {
         let (listed, target) = (self.find(name)?, name.to_owned());
         match listed.hashes.sha256 {
@@ -134,7 +162,7 @@ impl TrustedTargets {
         })
     }
 
-    /// The target of this name; an error that says why there is none to trust.
+    /// The target; an error says why it is not trusted.
     pub fn find(&self, name: &str) -> Result<Target, TrustError> {
         let target = name.to_owned();
         match self.lookup(name) {
@@ -142,14 +170,14 @@ impl TrustedTargets {
             Verdict::Withdrawn { version } => Err(TrustError::Withdrawn { target, version }),
             Verdict::Unlisted { version } => Err(TrustError::Unlisted { target, version }),
             Verdict::Unknown { reason } => match self.search(name) {
-                // A delegated role that isn't in order says so itself.
+                // A broken delegated role has an error of its own.
                 Err(error) if !matches!(error, TrustError::Missing { .. }) => Err(error),
                 _ => Err(TrustError::Unknown { target, reason }),
             },
         }
     }
 
-    /// Everything that is listed, by name: what a search would find in the roles that are here.
+    /// All listed targets by name, in the roles that are here.
     pub fn listed(&self) -> impl Iterator<Item = (&str, &Target)> {
         let top = self.workflow.trusted_targets().into_iter().flat_map(|targets| &targets.body.targets);
         let top = top.map(|(name, target)| (name.as_str(), target));
@@ -161,25 +189,25 @@ impl TrustedTargets {
         top.chain(delegated)
     }
 
-    /// The version of the top-level targets role, if it is there.
+    /// The version of the top-level targets role.
     pub fn version(&self) -> Option<u64> {
         self.workflow.trusted_targets().map(|targets| targets.header.version)
     }
 
-    /// The metadata that authorises what is listed: what a receipt keeps.
+    /// The metadata that authorises the targets: a receipt keeps it.
     pub fn authority(&self) -> &Floor {
         &self.floor
     }
 
-    /// The keys that may sign for the targets role.
+    /// The keys of the targets role.
     pub fn targets_keys(&self) -> Vec<PublicKey> {
         let root = &self.workflow.root().body;
         public_keys(root.rule(Role::Targets), &root.keys).collect()
     }
 
-    /// Checks the minisign signature of a checksum list (whose text the caller has compared with the digests it must have): exactly what
-    /// `repo publish` writes, by a key of the targets role or of one that it delegates to. Another key is a warning: old releases have the
-    /// signature of a key that was replaced since, and what is trusted rests on the metadata alone; the list serves checks without sidle.
+    /// Checks the minisign signature of a checksum list, whose digests the caller has compared: it must be exactly as `repo publish` writes
+    /// it. An unknown key is only a warning: old releases have signatures of keys that were replaced since, and trust rests on the metadata
+    /// alone.
     pub fn check_sums_signature(&self, list: &[u8], signature: &[u8]) -> Result<Option<Warning>, TrustError> {
         let refuse = |reason: &str| TrustError::Minisign { reason: reason.to_owned() };
         let signature = minisign::Minisig::parse(signature).map_err(|reason| refuse(&reason))?;

@@ -2,46 +2,39 @@
 //! `refresh` asks for the files in this order and is given their bytes; every check is here.
 
 use super::error::TrustError;
-use super::floor::{Expiry, Floor, Warning};
+use super::floor::{DelegatedFiles, Expiry, Floor, Warning};
 use super::key::KeyId;
-use super::metadata::{Body, Header, KeyRule, MetaFile, Role, Root, Signed, Snapshot, Targets, Timestamp};
-use super::scheme::Key;
-use super::search::DelegatedFiles;
+use super::metadata::{Body, Header, MetaFile, Root, Signed, Snapshot, Targets, Timestamp};
+use super::role::Role;
+use super::scheme::{Key, KeyRule};
 use jiff::Timestamp as Time;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What became of an offered timestamp.
+/// The result of offering a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offered {
-    /// It is newer and trusted now.
+    /// Newer, and trusted now.
     Adopted,
-    /// It is the version that is trusted already.
+    /// The trusted version.
     Same,
-    /// It is older. By hand that is normal; over a network it is an attack.
-    Older {
-        /// The version trusted here.
-        trusted: u64,
-        /// The version offered.
-        offered: u64,
-    },
+    /// Older. By hand that is normal; over a network it is an attack.
+    #[expect(missing_docs, reason = "the fields' names say what they hold")]
+    Older { trusted: u64, offered: u64 },
 }
 
-/// Who may speak for a role, by whose word.
+/// A delegation: the role `by` gives `role` these keys.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 #[derive(Debug, Clone, Copy)]
 pub struct Delegation<'a> {
-    /// The role.
     pub role: &'a str,
-    /// The role that delegates to it.
     pub by: &'a str,
-    /// The keys that count, and how many of them are needed.
     pub rule: &'a KeyRule,
-    /// The keys that the delegating role lists.
     pub keys: &'a BTreeMap<KeyId, Key>,
 }
 
-/// The workflow under way. Call `add_root` for each next root, then `close_roots`, `timestamp`, `snapshot`, `targets`.
-/// After an error, `floor` still gives what was adopted before it.
+/// The client workflow. Call `add_root` for each next root, then `close_roots`, `timestamp`, `snapshot`, `targets`.
+/// After an error, `floor` still returns everything adopted before it.
 #[derive(Debug, Clone)]
 pub struct Workflow {
     root: Signed<Root>,
@@ -50,7 +43,7 @@ pub struct Workflow {
     snapshot: Option<Signed<Snapshot>>,
     targets: Option<Signed<Targets>>,
     delegated: DelegatedFiles,
-    /// The time that counts: the clock's, or a later one that a trusted signature speaks of.
+    /// The clock's time, or the time of a trusted signature where that is later.
     time: Time,
     clock: Time,
     last_seen: Option<Time>,
@@ -59,8 +52,8 @@ pub struct Workflow {
 }
 
 impl Workflow {
-    /// Starts from what the host trusts, at the time `now`, fixed for the whole run (TUF §5.1).
-    /// Metadata of the floor that can't be read is an error; what the present root's keys no longer cover is dropped.
+    /// Starts from the host's floor, at the time `now`, fixed for the whole run (TUF §5.1).
+    /// Unreadable metadata of the floor is an error; metadata that the present root's keys don't cover is dropped.
     pub fn start(floor: &Floor, now: Time, expiry: Expiry) -> Result<Self, TrustError> {
         let root: Signed<Root> = Signed::parse("the trusted root.json", &floor.root)?;
         verify(&root, &root)?;
@@ -84,12 +77,12 @@ impl Workflow {
         Ok(workflow)
     }
 
-    /// The trusted root as it is now.
+    /// The trusted root.
     pub fn root(&self) -> &Signed<Root> {
         &self.root
     }
 
-    /// The next root of the chain (§5.3.3 to §5.3.8).
+    /// Takes the next root of the chain (§5.3.3 to §5.3.8).
     pub fn add_root(&mut self, bytes: &[u8]) -> Result<(), TrustError> {
         if self.roots_added == super::limits::ROOT_ROTATIONS_MAXIMUM {
             return Err(TrustError::TooManyRoots { limit: super::limits::ROOT_ROTATIONS_MAXIMUM });
@@ -104,7 +97,7 @@ impl Workflow {
         if lost_a_key(&self.root.body, &next.body, Role::Timestamp)
             || lost_a_key(&self.root.body, &next.body, Role::Snapshot)
         {
-            // §5.3.11, fast-forward recovery: whoever had the old key may have signed a version so high that nothing newer ever comes.
+            // §5.3.11, fast-forward recovery: a thief of the old key may have signed a version so high that nothing newer ever comes.
             self.timestamp = None;
             self.snapshot = None;
         }
@@ -120,8 +113,8 @@ impl Workflow {
         self.fresh(Role::Root, self.root.header)
     }
 
-    /// Takes the offered timestamp if it is newer than the trusted one; then the trusted one must be fresh enough (§5.4): also one that was
-    /// offered again unchanged, else whoever holds the newest back could do so for ever. Without an offer the trusted one serves by hand only.
+    /// Takes the offered timestamp if it is newer than the trusted one; then the trusted one must be fresh (§5.4), also an unchanged one:
+    /// else an attacker could withhold newer ones for ever. Without an offer (by hand only) the trusted timestamp serves.
     pub fn timestamp(&mut self, offered: Option<&[u8]>) -> Result<Offered, TrustError> {
         let Some(bytes) = offered else {
             let trusted = self.timestamp.as_ref().filter(|_| self.expiry != Expiry::Strict);
@@ -137,7 +130,7 @@ impl Workflow {
         };
         let (old, offered) = (trusted.header, new.header.version);
         if offered < old.version && self.expiry != Expiry::Strict {
-            // By hand an older one may carry the signature of a key that is no longer in use: it has no effect, whoever signed it.
+            // By hand, an older timestamp may be signed by a retired key: it has no effect, so its signatures don't matter.
             self.fresh(Role::Timestamp, old)?;
             return Ok(Offered::Older { trusted: old.version, offered });
         }
@@ -161,14 +154,14 @@ impl Workflow {
         Ok(Offered::Adopted)
     }
 
-    /// What the timestamp says of the snapshot, unless the trusted snapshot is that one: then nothing need be brought.
+    /// The snapshot that the timestamp names; None: the trusted snapshot is that one.
     pub fn snapshot_wanted(&self) -> Option<&MetaFile> {
         let named = &self.timestamp.as_ref()?.body.snapshot;
         let is_there = self.snapshot.as_ref().is_some_and(|trusted| is_named(trusted, named));
         (!is_there).then_some(named)
     }
 
-    /// Brings the trusted snapshot to the one that the timestamp names: the trusted one if it is that, else the offered one (§5.5).
+    /// Trusts the snapshot that the timestamp names: the present one if it fits, else the offered one (§5.5).
     pub fn snapshot(&mut self, offered: Option<&[u8]>) -> Result<(), TrustError> {
         let Some(timestamp) = &self.timestamp else {
             return Err(TrustError::Missing { file: Role::Timestamp.file(), named_by: Role::Root });
@@ -194,26 +187,26 @@ impl Workflow {
         Ok(())
     }
 
-    /// What the snapshot says of the top-level targets, unless the trusted targets are those.
+    /// The targets file that the snapshot names; None: the trusted targets are that file.
     pub fn targets_wanted(&self) -> Option<&MetaFile> {
         let named = self.named("targets.json")?;
         if self.trusted_targets().is_some() { None } else { Some(named) }
     }
 
-    /// What the trusted snapshot says of a targets file.
+    /// The snapshot's entry of a targets file.
     pub fn named(&self, file: &str) -> Option<&MetaFile> {
         self.snapshot.as_ref()?.body.files.get(file)
     }
 
-    /// The delegated roles that the trusted snapshot names, with their versions.
+    /// The delegated roles of the trusted snapshot, with their versions.
     pub fn named_delegated(&self) -> impl Iterator<Item = (&str, u64)> {
         let files = self.snapshot.iter().flat_map(|snapshot| &snapshot.body.files);
         let named = files.filter_map(|(file, named)| Some((file.strip_suffix(".json")?, named.version)));
         named.filter(|(role, _)| *role != Role::Targets.as_str())
     }
 
-    /// A delegated role's file, as the snapshot and the delegating role `by` want it (§5.6.7.2, as §5.6.2 to §5.6.5): length, digest, signatures
-    /// by enough of the delegation's keys, version, expiry (in no mode later than its day).
+    /// Checks a delegated role's file against the snapshot and the delegation (§5.6.7.2, as §5.6.2 to §5.6.5): length, digest, signatures,
+    /// version, and expiry, without grace in any mode.
     pub fn delegated(&self, delegation: &Delegation<'_>, bytes: &[u8]) -> Result<Signed<Targets>, TrustError> {
         let Delegation { role, by, rule, keys } = *delegation;
         let file = format!("{role}.json");
@@ -236,7 +229,7 @@ impl Workflow {
         Err(TrustError::ExpiredDelegated { role: role.to_owned(), version, expired, now: self.time, clock })
     }
 
-    /// Brings the trusted top-level targets to those that the snapshot names, as `snapshot` does (§5.6).
+    /// Trusts the targets file that the snapshot names, as `snapshot` does (§5.6).
     pub fn targets(&mut self, offered: Option<&[u8]>) -> Result<(), TrustError> {
         let named = self.snapshot.as_ref().and_then(|snapshot| snapshot.body.files.get("targets.json")).cloned();
         let named = named.ok_or(TrustError::Missing { file: Role::Snapshot.file(), named_by: Role::Timestamp })?;
@@ -252,8 +245,7 @@ impl Workflow {
         Ok(())
     }
 
-    /// What the host trusts now: to be stored, also after an error. Of delegated roles' files those that the trusted snapshot still names:
-    /// no other is of use again.
+    /// The new floor, to be stored also after an error. Files of delegated roles that the snapshot no longer names are dropped.
     pub fn floor(&self) -> Floor {
         let is_named = |(role, bytes): &(&String, &Vec<u8>)| {
             let named = self.named(&format!("{role}.json"));
@@ -270,31 +262,31 @@ impl Workflow {
         }
     }
 
-    /// What to tell the operator.
+    /// Warnings for the operator.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// The trusted targets, when they are the ones that the trusted snapshot names.
+    /// The trusted targets, if the trusted snapshot names them.
     pub fn trusted_targets(&self) -> Option<&Signed<Targets>> {
         let named = self.snapshot.as_ref()?.body.files.get("targets.json")?;
         self.targets.as_ref().filter(|trusted| is_named(trusted, named))
     }
 
-    /// The name under which this version of a role's file is published (§6.2); root and timestamp have names of their own.
+    /// The name of this version of a role's file in the repository (§6.2). Not for root and timestamp.
     pub fn published_name(&self, role: &str, version: u64) -> String {
         if self.root.body.consistent_snapshot { format!("{version}.{role}.json") } else { format!("{role}.json") }
     }
 
-    /// Drops what the present root's keys no longer cover: a revoked key's word is no floor.
+    /// Drops files that the present root's keys don't cover: a revoked key sets no floor.
     fn drop_uncovered(&mut self) {
         self.timestamp.take_if(|file| verify(file, &self.root).is_err());
         self.snapshot.take_if(|file| verify(file, &self.root).is_err());
         self.targets.take_if(|file| verify(file, &self.root).is_err());
     }
 
-    /// Only times that root and targets sign raise last-seen ([`Floor::last_seen`] says why); never the clock: one boot in 2099 must not poison
-    /// the host. A time that lies after the root's own expiry is not believed: else every root would look expired.
+    /// Raises last-seen by the times in root and targets only ([`Floor::last_seen`]), never by the clock: one boot in 2099 must not poison
+    /// the host. A time after the root's own expiry is ignored: else every root would look expired.
     fn saw(&mut self, header: Header) {
         let limit = self.root.header.expires.min(header.expires);
         if let Some(signed) = header.signed.filter(|signed| *signed < limit) {
@@ -320,18 +312,18 @@ impl Workflow {
         Err(TrustError::Expired { role, version: header.version, expired, now: self.time, clock, grace })
     }
 
-    /// What the host's clock shows, where by it alone something would not be refused yet.
+    /// The host's clock, where it alone would not refuse yet.
     fn clock_before(&self, refused_from: Time) -> Option<Time> {
         (self.clock < refused_from).then_some(self.clock)
     }
 }
 
-/// Metadata of the floor. Bytes that can't be read are an error: forgetting them would lower the floor.
+/// Parses metadata of the floor. Unreadable bytes are an error: dropping them would lower the floor.
 fn stored<T: Body>(bytes: Option<&[u8]>) -> Result<Option<Signed<T>>, TrustError> {
     bytes.map(|bytes| Signed::parse(&format!("the trusted {}", T::ROLE.file()), bytes)).transpose()
 }
 
-/// A metadata file that another names: digest and length first, before anything in it is looked at (§5.5.2 to §5.5.4, §5.6.2 to §5.6.4).
+/// Reads a file that another one names: length and digest before its content (§5.5.2 to §5.5.4, §5.6.2 to §5.6.4).
 fn named_file<T: Body>(
     file: &str,
     bytes: &[u8],
@@ -360,7 +352,7 @@ fn is_named<T>(file: &Signed<T>, named: &MetaFile) -> bool {
         && named.hashes.as_ref().is_none_or(|hashes| hashes.fit(&file.bytes))
 }
 
-/// True when a key that signed for `role` no longer does: it may have been stolen.
+/// True when `role` lost a key: it may have been stolen.
 fn lost_a_key(old: &Root, new: &Root, role: Role) -> bool {
     let known = |root: &Root| -> BTreeSet<Key> {
         let keys = root.rule(role).keyids.iter().filter_map(|keyid| root.keys.get(keyid));
@@ -386,8 +378,8 @@ pub fn verify<T: Body>(file: &Signed<T>, root: &Signed<Root>) -> Result<(), Trus
     })
 }
 
-/// How many distinct keys of `rule` signed `file`, and the keyids of those that didn't. A key counts once, under however many keyids it is
-/// listed; unknown keys, unknown schemes and keyids that the rule doesn't name never count.
+/// The number of distinct keys of `rule` that signed `file`, and the keyids without a signature. A key counts once, under any number of
+/// keyids; unknown keys, schemes and keyids never count.
 pub fn valid_signatures<T>(file: &Signed<T>, rule: &KeyRule, keys: &BTreeMap<KeyId, Key>) -> (usize, BTreeSet<KeyId>) {
     let mut signers = BTreeSet::new();
     let mut missing = rule.keyids.clone();

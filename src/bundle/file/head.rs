@@ -1,4 +1,4 @@
-//! The head of a bundle file: the small members, held in memory until trust has spoken.
+//! The head of a bundle file: the small members, held in memory until they are verified.
 
 use super::{BundleError, garbled};
 use crate::bundle::limits::{
@@ -9,7 +9,7 @@ use crate::bundle::limits::{
 use crate::bundle::member::{MemberName, MetadataName, ReleaseFile, ReleaseId, payload_of_checksums};
 use crate::digest::Digest;
 
-/// Everything before the first payload, in the order of the file. Nothing of it has been verified.
+/// All members before the first payload, in the file's order, not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// Metadata members.
@@ -21,13 +21,13 @@ pub struct Head {
 /// The small files of one release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundledRelease {
-    /// The directory it lies in; the manifest must say the same.
+    /// The directory of its members; the manifest must name the same.
     pub id: ReleaseId,
-    /// Digest of the compressed manifest. The bytes have it; whether it is the signed one is for trust to say.
+    /// Digest of the compressed manifest, compared with the bytes. Only metadata says whether it is signed.
     pub manifest_digest: Digest,
     /// The compressed manifest.
     pub manifest: Vec<u8>,
-    /// Digest of the payload, as SHA256SUMS names it.
+    /// Digest of the payload, from SHA256SUMS.
     pub payload_digest: Digest,
     /// SHA256SUMS.
     pub checksums: Vec<u8>,
@@ -52,7 +52,7 @@ struct PartialRelease {
 }
 
 impl HeadBuilder {
-    /// Whether a member of this name and size may come now.
+    /// Refuses a member of this name and size if it may not come now.
     pub(super) fn admit(&mut self, name: &MemberName, size: u64) -> Result<(), BundleError> {
         if self.last.as_ref().is_some_and(|last| last >= name) || *name == MemberName::Hint {
             return Err(garbled(&name.to_string(), "it is out of order"));
@@ -102,7 +102,7 @@ impl HeadBuilder {
         Ok(())
     }
 
-    /// The head, if nothing is missing.
+    /// The head, if it is complete.
     pub(super) fn finish(self) -> Result<Head, BundleError> {
         if self.releases.is_empty() {
             return Err(garbled("the bundle", "it holds no release"));
@@ -112,7 +112,7 @@ impl HeadBuilder {
     }
 }
 
-/// The largest file of this name: as large as its role may be.
+/// The size limit of a metadata file, by its role.
 fn metadata_maximum_bytes(name: &MetadataName) -> u64 {
     match name {
         MetadataName::Root(_) => ROOT_MAXIMUM_BYTES,

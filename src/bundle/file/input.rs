@@ -1,4 +1,4 @@
-//! Pieces of a bundle file, read exactly or refused.
+//! Reads pieces of a bundle file exactly, or refuses them.
 
 use super::{BundleError, garbled, header_of, padding};
 use crate::bundle::limits::NOTE_MAXIMUM_BYTES;
@@ -6,7 +6,7 @@ use crate::bundle::member::{HINT_FIRST_LINE, MemberName};
 use crate::bundle::ustar;
 use std::io::{self, Read};
 
-/// The name and size of the member whose header this is, which must be the one that a writer gives it; None for a block of zeros.
+/// The name and size in a member's header, which must be exactly as a writer makes it; None for a block of zeros.
 pub(super) fn member_of(header: &[u8; 512]) -> Result<Option<(MemberName, u64)>, BundleError> {
     if *header == [0; 512] {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(super) fn read_hint(reader: &mut impl Read) -> Result<Vec<u8>, BundleError> 
         }
     }
     let name = MemberName::Hint.to_string();
-    // What begins with the name was a bundle once; anything else never was one.
+    // A file that begins with the name was a bundle once; any other file never was.
     if !header.starts_with(name.as_bytes()) {
         return Err(BundleError::NotABundle);
     }

@@ -1,5 +1,5 @@
-//! The bundle file: releases for carrying by hand, in one canonical USTAR. The reader checks form alone and believes nothing: what the metadata,
-//! manifests and payloads mean is for trust and the manifest to say.
+//! The bundle file: releases for carrying by hand, in one canonical USTAR. The reader checks only the form; metadata and manifests decide
+//! about trust.
 
 mod head;
 mod input;
@@ -15,7 +15,6 @@ pub use writer::BundleWriter;
 use super::member::MemberName;
 use super::ustar::{self, Kind, Member};
 use crate::failure::Class;
-use std::fmt;
 use std::io;
 
 /// Mode of every member.
@@ -24,39 +23,27 @@ const MODE: u32 = 0o644;
 const MTIME: u64 = 0;
 
 /// Why a bundle file can't be read or written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum BundleError {
-    /// It is something else altogether.
+    /// The file has another format.
+    #[error("cannot read the file as a bundle: it is not a sidle bundle")]
     NotABundle,
-    /// It ends too early.
-    Truncated {
-        /// The member in which it ends.
-        member: String,
-    },
-    /// Bytes are not what they must be.
-    Garbled {
-        /// The member, or the place between members.
-        member: String,
-        /// What is wrong with it.
-        what: &'static str,
-    },
+    /// The file ends within this member.
+    #[error("cannot read the bundle: it ends too early, in {member}")]
+    Truncated { member: String },
+    /// A member, or the place between members, has wrong bytes.
+    #[error("cannot read the bundle: {member}: {what}")]
+    Garbled { member: String, what: &'static str },
     /// A member is larger than its kind may be, or there are too many.
-    TooLarge {
-        /// The member.
-        member: String,
-    },
-    /// The file can't be read or written.
-    Io {
-        /// `read` or `write`.
-        verb: &'static str,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// The writer was given members out of order, or a payload of another length or digest than announced.
-    Misuse {
-        /// The member.
-        member: String,
-    },
+    #[error("cannot read the bundle: {member} is larger than it may be")]
+    TooLarge { member: String },
+    /// The file can't be read or written (`verb`).
+    #[error("cannot {verb} the bundle: {source}")]
+    Io { verb: &'static str, source: io::Error },
+    /// The writer got members out of order, or a payload of another length or digest than announced.
+    #[error("cannot write the bundle: {member} is not what was announced")]
+    Misuse { member: String },
 }
 
 impl BundleError {
@@ -71,32 +58,17 @@ impl BundleError {
         }
     }
 
-    /// What the operator can do about it.
+    /// A remedy for the operator.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotABundle => Some("name a file that `sidle export` or `sidle pack --repo` wrote".to_owned()),
             Self::Truncated { .. } | Self::Garbled { .. } => {
-                Some("the file was damaged on its way: copy it again, and compare its size".to_owned())
+                Some("the file was damaged in transit: copy it again, and compare its size".to_owned())
             }
             Self::TooLarge { .. } | Self::Io { .. } | Self::Misuse { .. } => None,
         }
     }
 }
-
-impl fmt::Display for BundleError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotABundle => formatter.write_str("cannot read the file as a bundle: it is not a sidle bundle"),
-            Self::Truncated { member } => write!(formatter, "cannot read the bundle: it ends too early, in {member}"),
-            Self::Garbled { member, what } => write!(formatter, "cannot read the bundle: {member}: {what}"),
-            Self::TooLarge { member } => write!(formatter, "cannot read the bundle: {member} is larger than it may be"),
-            Self::Io { verb, source } => write!(formatter, "cannot {verb} the bundle: {source}"),
-            Self::Misuse { member } => write!(formatter, "cannot write the bundle: {member} is not what was announced"),
-        }
-    }
-}
-
-impl std::error::Error for BundleError {}
 
 /// Bytes copied or skipped at a time.
 const COPY_BYTES: usize = 1 << 18;

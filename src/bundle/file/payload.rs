@@ -1,4 +1,4 @@
-//! Single frames out of a bundle file: what a repair takes from it.
+//! Single frames of a bundle file, for repairs.
 
 use super::{BundleError, BundleReader, garbled};
 use crate::bundle::manifest::Frame;
@@ -7,7 +7,7 @@ use crate::bundle::source::{FrameSource, PayloadSource, SourceError};
 use std::fs::File;
 use std::io::{BufReader, Seek as _};
 
-/// The payload of one release in a bundle file. Nothing of the file is believed: whoever takes a frame compares its digest.
+/// The payload of one release in a bundle file. Untrusted: the unpacker compares each frame's digest.
 #[derive(Debug)]
 pub struct BundledPayload {
     file: File,
@@ -34,7 +34,7 @@ impl PayloadSource for BundledPayload {
     }
 }
 
-/// A payload of which not every frame is wanted.
+/// A payload that skips unwanted frames.
 struct Skipping<'a>(BundleReader<BufReader<&'a File>>);
 
 impl FrameSource for Skipping<'_> {
@@ -43,7 +43,7 @@ impl FrameSource for Skipping<'_> {
         self.0.next(frame)
     }
 
-    /// What is behind the last wanted frame is nobody's business here.
+    /// Bytes after the last wanted frame don't matter here.
     fn end(&mut self) -> Result<(), SourceError> {
         Ok(())
     }

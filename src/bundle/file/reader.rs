@@ -10,19 +10,19 @@ use crate::bundle::unpack::{FrameSource, SourceError};
 use crate::digest::{Digest, Hasher};
 use std::io::Read;
 
-/// A payload that the reader has come to.
+/// The next payload in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PayloadHeader {
-    /// Whose payload it is.
+    /// Its release.
     pub id: ReleaseId,
-    /// The digest that its name, and SHA256SUMS, promise. Compared at its end.
+    /// The digest in its name and in SHA256SUMS, compared at its end.
     pub digest: Digest,
-    /// Its length as the header has it.
+    /// The length in its header.
     pub length: u64,
 }
 
 impl PayloadHeader {
-    /// Compares it with what the manifest says of it.
+    /// Compares it with the manifest.
     pub fn check(&self, manifest: &Manifest) -> Result<(), BundleError> {
         let bad = |what| Err(BundleError::Garbled { member: format!("payload of {}", self.id), what });
         if self.id != manifest.id() {
@@ -38,10 +38,10 @@ impl PayloadHeader {
     }
 }
 
-/// Reads a bundle in one pass, from anything that can be read: also from a pipe.
+/// Reads a bundle in one pass, also from a pipe.
 pub struct BundleReader<R> {
     reader: R,
-    /// The header of the member after the head, read already: the first payload's, or the end's.
+    /// The header after the head, already read: the first payload's, or the end's.
     header: Option<[u8; 512]>,
     /// The payloads still to come.
     awaited: std::vec::IntoIter<(ReleaseId, Digest)>,
@@ -58,7 +58,7 @@ struct Current {
 }
 
 impl<R: Read> BundleReader<R> {
-    /// Reads the head of a bundle: all but the payloads.
+    /// Reads the head: all members before the payloads.
     pub fn open(mut reader: R) -> Result<(Head, Self), BundleError> {
         let hint = read_hint(&mut reader)?;
         let mut head = HeadBuilder::default();
@@ -81,7 +81,7 @@ impl<R: Read> BundleReader<R> {
         Ok((head, Self { reader, header: Some(header), awaited: awaited.into_iter(), current: None }))
     }
 
-    /// Goes to the next payload; what is left of the one before it is read, and compared with its digest. None after the last one.
+    /// Goes to the next payload, after reading the rest of the present one and comparing its digest. None after the last.
     pub fn next_payload(&mut self) -> Result<Option<PayloadHeader>, BundleError> {
         self.end_payload()?;
         let Some((id, digest)) = self.awaited.next() else { return Ok(None) };
@@ -99,7 +99,7 @@ impl<R: Read> BundleReader<R> {
         Ok(Some(PayloadHeader { id, digest, length }))
     }
 
-    /// Reads the current payload up to `offset` bytes from its beginning.
+    /// Skips to `offset` bytes into the current payload.
     pub(super) fn skip_to(&mut self, offset: u64) -> Result<(), BundleError> {
         let ends = || garbled("payload", "it ends before a frame of it");
         let current = self.current.as_mut().ok_or_else(ends)?;
@@ -116,7 +116,7 @@ impl<R: Read> BundleReader<R> {
         Ok(())
     }
 
-    /// Proves that all payloads were there and are what their names say, that the end is the end, and that nothing follows it.
+    /// Checks that every payload was there with the digest of its name, and that nothing follows the end.
     pub fn finish(mut self) -> Result<(), BundleError> {
         const END: &str = "the end of the bundle";
         while self.next_payload()?.is_some() {}
@@ -134,7 +134,7 @@ impl<R: Read> BundleReader<R> {
         }
     }
 
-    /// Reads the rest of the current payload, compares its digest, and its padding.
+    /// Reads the rest of the current payload and its padding, and compares its digest.
     fn end_payload(&mut self) -> Result<(), BundleError> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
         let mut buffer = vec![0; COPY_BYTES];
@@ -160,7 +160,7 @@ impl Current {
 }
 
 impl<R: Read> FrameSource for BundleReader<R> {
-    /// A frame of the payload that `next_payload` went to.
+    /// The next frame of the current payload.
     fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
         let Some(current) = self.current.as_mut().filter(|current| current.remaining >= frame.length) else {
             return Err(garbled("payload", "it ends before its last frame").into());

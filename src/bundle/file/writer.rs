@@ -6,14 +6,14 @@ use crate::bundle::ustar;
 use crate::digest::{Digest, Hasher};
 use std::io::{Read, Write};
 
-/// Writes a bundle, member by member, in the one order there is.
+/// Writes a bundle, member by member, in the canonical order.
 pub struct BundleWriter<W> {
     writer: W,
     last: MemberName,
 }
 
 impl<W: Write> BundleWriter<W> {
-    /// Starts a bundle with these releases, which must be ascending.
+    /// Starts a bundle with these ascending releases.
     pub fn new(writer: W, releases: &[ReleaseId]) -> Result<Self, BundleError> {
         let mut bundle = Self { writer, last: MemberName::Hint };
         bundle.bytes(&MemberName::Hint, hint(releases).as_bytes())?;
@@ -26,7 +26,7 @@ impl<W: Write> BundleWriter<W> {
         self.bytes(name, bytes)
     }
 
-    /// Copies a payload of exactly `length` bytes, and compares its digest with the one in its name.
+    /// Copies a payload of exactly `length` bytes, and compares its digest.
     pub fn payload(
         &mut self,
         id: &ReleaseId,
@@ -57,7 +57,7 @@ impl<W: Write> BundleWriter<W> {
         self.pad(length)
     }
 
-    /// Ends the bundle. Syncing the file is the caller's.
+    /// Ends the bundle; the caller syncs the file.
     pub fn finish(mut self) -> Result<W, BundleError> {
         self.write(&ustar::END)?;
         self.writer.flush().map_err(|source| BundleError::Io { verb: "write", source })?;

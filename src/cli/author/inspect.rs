@@ -13,7 +13,7 @@ use crate::failure::Report;
 use crate::os::clock;
 use crate::trust::canonical::Json;
 use crate::trust::{MetadataFiles, TrustedTargets, target};
-use crate::trust_store::{Adoption, Judge, TrustStore, TrustStoreError};
+use crate::trust_store::{Judge, Persist, TrustStore, TrustStoreError};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ fn verdict(
         other => other?,
     };
     let expiry = Settings::read(&context.layout)?.expiry_by_hand();
-    let judge = Judge { trust_store: &trust_store, now: clock::now(), expiry, adoption: Adoption::Forget };
+    let judge = Judge { trust_store: &trust_store, now: clock::now(), expiry, persist: Persist::Forget };
     match judge.verification(&files) {
         Err(TrustStoreError::Unpinned { .. }) => unpinned(),
         Err(error) => Err(error.into()),

@@ -12,7 +12,7 @@ use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::store::install::{Installed, Placement, install as install_bundle};
 use crate::store::preflight::{Hazards, Host};
-use crate::trust_store::{Adoption, Judge, TrustStore};
+use crate::trust_store::{Judge, Persist, TrustStore};
 use crate::version::Release;
 use clap::Args;
 use serde_json::json;
@@ -123,8 +123,8 @@ pub fn from_file(
     let file = input::open(file, "a bundle file, which `sidle export` or `sidle pack --repo` writes")?;
     let expiry = Settings::read(&context.layout)?.expiry_by_hand();
     let trust_store = TrustStore::open(&context.layout.trust())?;
-    let adoption = if effect == Effect::Apply { Adoption::Store } else { Adoption::Forget };
-    let authority = Judge { trust_store: &trust_store, now: clock::now(), expiry, adoption };
+    let persist = if effect == Effect::Apply { Persist::Store } else { Persist::Forget };
+    let authority = Judge { trust_store: &trust_store, now: clock::now(), expiry, persist };
     let bar = context.output.bar("installing");
     let progress = |done, total| {
         bar.set_length(total);

@@ -21,7 +21,7 @@ use crate::store::held::HeldFiles;
 use crate::store::install::{Approved, Installed, Placement, best_of, install_fetched, preflight};
 use crate::store::preflight::{Hazards, Host};
 use crate::trust::{Expiry, Target, TrustedTargets, Verdict, Warning, publish, target};
-use crate::trust_store::{Adoption, Judge, TrustStore};
+use crate::trust_store::{Judge, Persist, TrustStore};
 use crate::version::Release;
 use clap::Args;
 use std::collections::BTreeSet;
@@ -72,11 +72,11 @@ pub fn install(
     let tell = notices(context);
     let mut fetcher = open(context, arguments, &tell)?;
     let trust_store = TrustStore::open(&context.layout.trust())?;
-    let adoption = if effect == Effect::Apply { Adoption::Store } else { Adoption::Forget };
+    let persist = if effect == Effect::Apply { Persist::Store } else { Persist::Forget };
     if arguments.unattended {
         fetcher.splay();
     }
-    let (targets, warnings) = refresh(&mut fetcher, &trust_store, adoption, &wanted.package)?;
+    let (targets, warnings) = refresh(&mut fetcher, &trust_store, persist, &wanted.package)?;
     let host = Host::read();
     let id = choose(&targets, wanted, &host, may_be)?;
     let store = Store::new(&context.layout, &id.package);
@@ -143,13 +143,13 @@ pub fn is_named(context: &Context, arguments: &FetchArguments) -> Result<bool, R
 fn refresh(
     fetcher: &mut Fetcher<'_>,
     trust_store: &TrustStore,
-    adoption: Adoption,
+    persist: Persist,
     package: &PackageName,
 ) -> Result<(TrustedTargets, Vec<Warning>), Report> {
     let now = clock::now();
     let floor = trust_store.load()?.floor;
     let refreshed = fetcher.refresh(&floor, Some(package), now);
-    let judge = Judge { trust_store, now, expiry: Expiry::Strict, adoption };
+    let judge = Judge { trust_store, now, expiry: Expiry::Strict, persist };
     let judged = judge.verification(&refreshed.files)?;
     refreshed.outcome?;
     Ok((judged.targets?, judged.warnings))

@@ -356,7 +356,7 @@ fn a_bundle_carries_several_releases_in_one_order_only() {
     }
     assert!(writer.small(&MemberName::Metadata(MetadataName::Root(1)), b"{}").is_err());
     for (packed, payload) in [&sample.packed, &next].into_iter().zip(&payloads) {
-        let Manifest { payload: described, .. } = packed.manifest;
+        let described = packed.manifest.payload;
         writer.payload(&packed.manifest.id(), described.sha256, described.length, &mut payload.as_slice()).unwrap();
     }
     let bundle = writer.finish().unwrap();

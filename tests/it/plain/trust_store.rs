@@ -6,7 +6,7 @@ use crate::support::repositories::{RepoBuilder, day, metadata_of, snapshot_of};
 use sidle::digest::Digest;
 use sidle::failure::Class;
 use sidle::trust::{Authority as _, Expiry, TrustError, Verdict, target};
-use sidle::trust_store::{Adoption, Judge, Pinned, TrustStore, TrustStoreError};
+use sidle::trust_store::{Judge, Persist, Pinned, TrustStore, TrustStoreError};
 use std::fs;
 use std::path::Path;
 
@@ -88,13 +88,12 @@ fn a_refused_bundle_still_leaves_its_newer_valid_metadata() {
     let host = tempfile::tempdir().unwrap();
     let trust_store = pinned(&repo, host.path());
     let before = snapshot_of(host.path());
-    let looking = Judge { trust_store: &trust_store, now: day(1), expiry: Expiry::BY_HAND, adoption: Adoption::Forget };
+    let looking = Judge { trust_store: &trust_store, now: day(1), expiry: Expiry::BY_HAND, persist: Persist::Forget };
     assert!(looking.judge(&files).is_err());
     assert_eq!(snapshot_of(host.path()), before, "looking adopts nothing");
     let verification = trust_store.verify(&files, day(1), Expiry::BY_HAND).unwrap();
     assert!(matches!(verification.targets, Err(TrustError::Mismatch { .. })));
-    let authority =
-        Judge { trust_store: &trust_store, now: day(1), expiry: Expiry::BY_HAND, adoption: Adoption::Store };
+    let authority = Judge { trust_store: &trust_store, now: day(1), expiry: Expiry::BY_HAND, persist: Persist::Store };
     assert_eq!(authority.judge(&files).unwrap_err().class, Class::NotTrusted);
     let floor = trust_store.load().unwrap().floor;
     assert!(floor.timestamp.is_some() && floor.snapshot.is_some() && floor.targets.is_none());

@@ -14,7 +14,7 @@ use sidle::store::collect::Effect;
 use sidle::store::install::{Approved, Installed, Placement, install, install_fetched};
 use sidle::store::preflight::{Hazards, Host as Fitness};
 use sidle::trust::{Expiry, TrustedTargets};
-use sidle::trust_store::{Adoption, Judge, TrustStore};
+use sidle::trust_store::{Judge, Persist, TrustStore};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ impl Inside {
     /// The same at another time.
     pub fn install_on(&self, now: Timestamp, bundle: &[u8]) -> Result<Installed, Report> {
         let trust_store = TrustStore::open(&self.layout.trust())?;
-        let authority = Judge { trust_store: &trust_store, now, expiry: Expiry::BY_HAND, adoption: Adoption::Store };
+        let authority = Judge { trust_store: &trust_store, now, expiry: Expiry::BY_HAND, persist: Persist::Store };
         let host = Fitness::read();
         let place = self.placement(&host);
         Ok(install(bundle, &authority, None, &place)?)
