@@ -34,7 +34,7 @@ impl Reactor {
         match built {
             Ok(runtime) => Ok(Arc::new(Self(Some(runtime)))),
             Err(error) => {
-                Err(crate::os::OsError { attempted: "cannot use the network".to_owned(), source: error }.into())
+                Err(crate::os::OsError { attempted: "cannot use the network".to_owned(), answer: error }.into())
             }
         }
     }

@@ -49,7 +49,7 @@ use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::lock::{Attempt, LOCK, Lock, LockFile};
+use crate::os::lock::{LOCK, Lock, LockFile};
 use published::Published;
 use state::State;
 use std::path::Path;
@@ -142,9 +142,6 @@ impl Repository {
 fn lock(directory: &Dir) -> Result<Lock, RepositoryError> {
     let author = directory.child_or_create(AUTHOR, DIRECTORY_MODE)?;
     let file = LockFile::new(&author, LOCK);
-    match file.try_exclusive()? {
-        Attempt::Held(lock) => Ok(lock),
-        Attempt::Busy => Err(RepositoryError::Locked { path: directory.path().to_owned(), holder: file.holder() }),
-        Attempt::Unsupported(source) => Err(OsError::new("lock", &file.path(), source).into()),
-    }
+    let busy = || RepositoryError::Locked { path: directory.path().to_owned(), holder: file.holder() };
+    file.try_exclusive()?.ok_or_else(busy)
 }

@@ -5,7 +5,7 @@
 use super::check::index_of;
 use super::collect::Effect;
 use super::held::HeldFiles;
-use super::preflight::{self, Hazards, Host, Obstacle};
+use super::preflight::{Hazards, Host, HostFacts, Obstacle, Unfit};
 use super::receipt::Receipt;
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::file::{BundleReader, BundledRelease, Head, PayloadHeader};
@@ -132,11 +132,12 @@ pub fn install_fetched(
 
 /// Everything that is in the way, before anything is written. Gives what is wrong with the place and was accepted.
 pub fn preflight(approved: &Approved, place: &Placement<'_>) -> Result<Vec<Obstacle>> {
-    let Some(unfit) = preflight::obstacles(&approved.manifest, place.host, place.layout)? else {
-        return Ok(Vec::new());
-    };
-    let is_accepted = place.hazards == Hazards::Accept && unfit.obstacles.iter().all(Obstacle::may_be_accepted);
-    if is_accepted { Ok(unfit.obstacles) } else { Err(StoreError::Unfit(unfit)) }
+    let obstacles = HostFacts::gather(&approved.manifest, place.host, place.layout)?.obstacles(&approved.manifest);
+    let is_accepted = place.hazards == Hazards::Accept && obstacles.iter().all(Obstacle::may_be_accepted);
+    if obstacles.is_empty() || is_accepted {
+        return Ok(obstacles);
+    }
+    Err(Unfit { place: place.layout.package(&approved.manifest.package), obstacles }.into())
 }
 
 /// What fills an empty tree with a manifest's files.

@@ -4,9 +4,9 @@
 use super::{Result, Store, StoreError};
 use crate::layout;
 use crate::os::dir::{Dir, FileKind};
-use crate::os::lock::{self, Attempt, Lock, LockFile};
+use crate::os::lock::{self, Lock, LockFile};
 use crate::os::proc_fs::{self, FileIdentity};
-use crate::os::{OsError, clock, file, mounts, walk};
+use crate::os::{OsError, file, mounts, walk};
 use crate::version::Release;
 use std::collections::HashSet;
 use std::fmt;
@@ -76,7 +76,6 @@ impl Lease {
 
 /// How long a start waits for a removal, which looks at all processes and renames one directory.
 const REMOVAL_WAIT: Duration = Duration::from_secs(10);
-const REMOVAL_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Store {
     /// Leases an installed release. Waits for a removal under way, and fails when that takes too long.
@@ -92,10 +91,7 @@ impl Store {
             Some(receipts) => leased(&receipts, release)?,
             None => None,
         };
-        let sign = match lock::try_shared(tree.lock_fd()?) {
-            Ok(Attempt::Held(sign)) => Some(sign),
-            Ok(Attempt::Busy | Attempt::Unsupported(_)) | Err(_) => None,
-        };
+        let sign = lock::try_shared(tree.lock_fd()?).ok().flatten();
         Ok(Lease { lease, sign })
     }
 }
@@ -103,18 +99,11 @@ impl Store {
 /// None where this user may not: a stranger who runs a release's program.
 fn share_starts(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
     let file = LockFile::new(receipts, layout::STARTS);
-    let give_up_at = clock::since_boot().saturating_add(REMOVAL_WAIT);
-    loop {
-        match file.try_shared() {
-            Ok(Attempt::Held(lock)) => return Ok(Some(lock)),
-            Ok(Attempt::Busy) if clock::since_boot() < give_up_at => clock::sleep(REMOVAL_RETRY_INTERVAL),
-            Ok(Attempt::Busy) => {
-                return Err(StoreError::BeingRemoved { release: release.clone(), holder: file.holder() });
-            }
-            Ok(Attempt::Unsupported(source)) => return Err(StoreError::lock(&file.path(), source)),
-            Err(error) if cannot_be_leased(&error) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
+    match lock::wait(REMOVAL_WAIT, || file.try_shared()) {
+        Ok(None) => Err(StoreError::BeingRemoved { release: release.clone(), holder: file.holder() }),
+        Ok(held) => Ok(held),
+        Err(error) if cannot_be_leased(&error) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -130,10 +119,8 @@ fn leased(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
         .child_or_create(layout::LEASES, super::OPEN_DIRECTORY)
         .and_then(|leases| LockFile::new(&leases, release.to_string()).try_shared());
     match attempt {
-        // Held by one alone: an agent's user has changed the lock that its process inherited. That is in use, too.
-        Ok(Attempt::Held(lock)) => Ok(Some(lock)),
-        Ok(Attempt::Busy) => Ok(None),
-        Ok(Attempt::Unsupported(source)) => Err(StoreError::lock(&receipts.path().join(layout::LEASES), source)),
+        // None: an agent's user has made the inherited lock exclusive. The release is in use, too.
+        Ok(held) => Ok(held),
         Err(error) if cannot_be_leased(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -198,17 +185,17 @@ pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir) -> Result<Cla
 
 /// The lock, or who keeps it.
 fn asked(file: &LockFile<'_>) -> Result<std::result::Result<Lock, Vec<Holder>>> {
-    Ok(match file.try_exclusive()? {
-        Attempt::Held(lock) => Ok(lock),
-        Attempt::Busy => {
+    match file.try_exclusive() {
+        Ok(Some(lock)) => Ok(Ok(lock)),
+        Ok(None) => {
             let found = leaseholders(file)?;
-            Err(if found.is_empty() { vec![Holder::UnknownLease] } else { found })
+            Ok(Err(if found.is_empty() { vec![Holder::UnknownLease] } else { found }))
         }
-        Attempt::Unsupported(source) => {
-            let reason = format!("the file system of {} can't lock: {source}", file.path().display());
-            Err(vec![Holder::Unknown(reason)])
+        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+            Ok(Err(vec![Holder::Unknown(error.to_string())]))
         }
-    })
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn leaseholders(file: &LockFile<'_>) -> Result<Vec<Holder>> {

@@ -26,9 +26,8 @@ pub use error::StoreError;
 
 use crate::layout::{self, Layout};
 use crate::name::PackageName;
-use crate::os::clock;
 use crate::os::dir::{Dir, FileKind};
-use crate::os::lock::{Attempt, LOCK, Lock, LockFile};
+use crate::os::lock::{self, LOCK, Lock, LockFile};
 use crate::version::Release;
 use std::time::Duration;
 use tracing::debug;
@@ -56,7 +55,6 @@ pub struct PackageLock {
 
 /// How long a command waits for another one's transition; a supervisor holds the lock for moments only.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Store {
     /// The store of `package` below a layout's root. Touches nothing.
@@ -95,27 +93,14 @@ impl Store {
         directory.child_or_create(layout::VERSIONS, OPEN_DIRECTORY)?;
         directory.child_or_create(layout::STAGING, CLOSED_DIRECTORY)?;
         let receipts = Dir::open_or_create(&self.layout.receipts(&self.package), OPEN_DIRECTORY)?;
-        let lock = PackageLock { _lock: self.wait_for_lock(&receipts)? };
+        let file = LockFile::new(&receipts, LOCK);
+        let Some(lock) = lock::wait(LOCK_WAIT, || file.try_exclusive())? else {
+            return Err(StoreError::Locked { package: self.package.clone(), holder: file.holder() });
+        };
+        debug!(package = %self.package, "the package is locked for this command");
+        let lock = PackageLock { _lock: lock };
         self.recover(&lock)?;
         Ok(lock)
-    }
-
-    fn wait_for_lock(&self, receipts: &Dir) -> Result<Lock> {
-        let file = LockFile::new(receipts, LOCK);
-        let give_up_at = clock::since_boot() + LOCK_WAIT;
-        loop {
-            match file.try_exclusive()? {
-                Attempt::Held(lock) => {
-                    debug!(package = %self.package, "the package is locked for this command");
-                    return Ok(lock);
-                }
-                Attempt::Unsupported(source) => return Err(StoreError::lock(&file.path(), source)),
-                Attempt::Busy if clock::since_boot() < give_up_at => clock::sleep(LOCK_RETRY_INTERVAL),
-                Attempt::Busy => {
-                    return Err(StoreError::Locked { package: self.package.clone(), holder: file.holder() });
-                }
-            }
-        }
     }
 
     /// The installed releases, oldest first: those with a tree and a receipt.

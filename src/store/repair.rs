@@ -73,7 +73,7 @@ impl Store {
     pub fn verify_or_repair(&self, release: &Release) -> Result<Option<Repaired>> {
         let broken = match self.verify(release) {
             Ok(()) => return Ok(None),
-            Err(broken @ (StoreError::Damaged { .. } | StoreError::NotLooked { .. })) => broken,
+            Err(broken @ (StoreError::Damaged { .. } | StoreError::Unchecked { .. })) => broken,
             Err(error) => return Err(error),
         };
         // Whoever may not write, or finds the package locked, is told of the damage.

@@ -146,35 +146,21 @@ fn rule(words: &[String], fragment: Option<&Path>) -> Option<Rule> {
     })
 }
 
-/// The path with its specifiers (tmpfiles.d(5), SPECIFIERS) replaced; None with one that differs from host to host: no place of ours has that
-/// in its name.
+/// The path with its specifiers (tmpfiles.d(5), SPECIFIERS) replaced; None with a specifier that differs from host to host: none of sidle's
+/// places has that in its name.
 fn expanded(path: &str) -> Option<String> {
-    let mut parts = path.split('%');
-    let mut expanded = parts.next()?.to_owned();
-    let mut after_percent = false;
-    for part in parts {
-        if part.is_empty() && !after_percent {
-            expanded.push('%');
-            after_percent = true;
-            continue;
-        }
-        if std::mem::take(&mut after_percent) {
-            expanded.push_str(part);
-            continue;
-        }
-        let value = match part.chars().next()? {
-            't' => "/run",
-            'T' => "/tmp",
-            'V' => "/var/tmp",
-            'S' => "/var/lib",
-            'C' => "/var/cache",
-            'L' => "/var/log",
-            _ => return None,
-        };
-        expanded.push_str(value);
-        expanded.push_str(&part[1..]);
-    }
-    Some(expanded)
+    const SPECIFIERS: [(&str, &str); 6] = [
+        ("%t", "/run"),
+        ("%T", "/tmp"),
+        ("%V", "/var/tmp"),
+        ("%S", "/var/lib"),
+        ("%C", "/var/cache"),
+        ("%L", "/var/log"),
+    ];
+    // No path has a NUL: it keeps the place of `%%`.
+    let marked = path.replace("%%", "\0");
+    let expanded = SPECIFIERS.iter().fold(marked, |path, (specifier, value)| path.replace(specifier, value));
+    (!expanded.contains('%')).then(|| expanded.replace('\0', "%"))
 }
 
 /// The words of a line, quotes and backslashes resolved.

@@ -214,7 +214,7 @@ impl Worker<'_> {
 
 /// The digest of a file; None: it has another size.
 fn digest_of(directory: &Dir, name: &str, size: u64, buffer: &mut [u8]) -> io::Result<Option<Digest>> {
-    let mut file = directory.open_file(name).map_err(|error| error.source)?;
+    let mut file = directory.open_file(name).map_err(|error| error.answer)?;
     if file.metadata()?.len() != size {
         return Ok(None);
     }

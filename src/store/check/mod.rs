@@ -90,7 +90,7 @@ pub enum Depth {
 }
 
 impl Store {
-    /// Checks a release quickly. `Damaged` with all that stands against a start; `NotLooked` where nothing does, but something could not be
+    /// Checks a release quickly. `Damaged` with all that stands against a start; `Unchecked` where nothing does, but something could not be
     /// looked at. Strays stand against nothing.
     pub fn verify(&self, release: &Release) -> Result<()> {
         self.verdict(release, self.check(release, Depth::Quick)?)
@@ -102,7 +102,7 @@ impl Store {
         if problems.is_empty() {
             Ok(())
         } else if problems.iter().all(Problem::is_not_known) {
-            Err(StoreError::NotLooked { package, release, problems })
+            Err(StoreError::Unchecked { package, release, problems })
         } else {
             Err(StoreError::Damaged { package, release, problems })
         }
