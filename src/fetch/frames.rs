@@ -2,31 +2,33 @@
 
 use super::error::FetchError;
 use super::fault::Fault;
+use super::fetcher::{Fetcher, key};
 use super::kept::KeptFrame;
 use super::location::FilePath;
 use super::mirrors::{Quest, Validators, Way};
 use super::notice::{Notice, Origin};
+use super::plan;
 use super::reply::{Ask, Span};
 use super::stream::Stream;
-use super::{Fetcher, plan};
 use crate::bundle::manifest::Frame;
 use crate::bundle::unpack::{FrameSource, SourceError};
 use crate::digest::Digest;
+use crate::trust::Target;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes after which a mirror that then fails counts as one that makes progress. Smaller pieces could go on for ever.
 const PROGRESS_BYTES: u64 = 64 << 10;
 
 /// A payload whose frames are wanted.
-pub(super) struct Payload {
+struct Payload {
     /// Its name as signed.
-    pub(super) name: String,
+    name: String,
     /// By what its being broken is remembered.
-    pub(super) key: String,
+    key: String,
     /// Where it lies below a mirror.
-    pub(super) path: FilePath,
+    path: FilePath,
     /// Its signed length.
-    pub(super) length: u64,
+    length: u64,
 }
 
 /// The wanted frames of one payload. One frame at a time is in memory.
@@ -60,8 +62,21 @@ struct Gathered {
     is_of_one: bool,
 }
 
+impl<'a> Fetcher<'a> {
+    /// The `wanted` frames (ascending) of a payload, in order: a source for `unpack`. Each is verified before it is given out, and kept for
+    /// another run until `done`.
+    pub fn frames(&mut self, name: &str, payload: &Target, wanted: &[Frame]) -> Result<Frames<'_, 'a>, FetchError> {
+        let key = key(payload);
+        self.quest(name, &key)?;
+        self.used.entry(key.clone()).or_default().extend(wanted.iter().map(|frame| frame.sha256));
+        let path = self.path(name, payload)?;
+        let payload = Payload { name: name.to_owned(), key, path, length: payload.length };
+        Ok(Frames::new(self, payload, wanted))
+    }
+}
+
 impl<'f, 'a> Frames<'f, 'a> {
-    pub(super) fn new(fetcher: &'f mut Fetcher<'a>, payload: Payload, wanted: &[Frame]) -> Self {
+    fn new(fetcher: &'f mut Fetcher<'a>, payload: Payload, wanted: &[Frame]) -> Self {
         Self { fetcher, payload, wanted: wanted.to_vec().into(), open: None, validators: BTreeMap::new() }
     }
 

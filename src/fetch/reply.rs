@@ -1,7 +1,6 @@
 //! What is asked of a mirror, and what it answers, whatever the mirror is: the part of HTTP that matters here.
 
 use super::fault::Fault;
-use super::{directory, transport};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ pub(super) struct Reply {
     /// The file's strong validator.
     pub(super) validator: Option<String>,
     /// The bytes.
-    pub(super) body: Body,
+    pub(super) body: Box<dyn Body>,
 }
 
 /// How a body is packed on its way (RFC 9110 §8.4).
@@ -59,21 +58,10 @@ pub(super) enum Span {
     Part { range: Range<u64>, total: u64 },
 }
 
-/// Bytes on their way.
-#[derive(Debug)]
-pub(super) enum Body {
-    Http(transport::HttpBody),
-    File(directory::FileBody),
-}
-
-impl Body {
-    /// The next bytes, never none; None at the end. Waits for at most `patience`.
-    pub(super) fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Fault> {
-        match self {
-            Self::Http(body) => body.next(patience),
-            Self::File(body) => body.next(),
-        }
-    }
+/// The bytes of an answer.
+pub(super) trait Body: std::fmt::Debug {
+    /// The next bytes, never empty; None at the end. Waits for at most `patience`.
+    fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Fault>;
 }
 
 impl Reply {

@@ -49,7 +49,7 @@ impl Meter {
 /// A body that is being read.
 #[derive(Debug)]
 pub(super) struct Stream {
-    body: Body,
+    body: Box<dyn Body>,
     /// Received and not used yet.
     ahead: Vec<u8>,
     used: usize,
@@ -57,7 +57,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(body: Body, patience: &Patience) -> Self {
+    pub(super) fn new(body: Box<dyn Body>, patience: &Patience) -> Self {
         Self { body, ahead: Vec::new(), used: 0, pace: Pace::new(patience.stall) }
     }
 

@@ -184,20 +184,20 @@ impl Http {
             length,
             coding,
             validator,
-            body: Body::Http(HttpBody { response, reactor: Arc::clone(&self.reactor) }),
+            body: Box::new(HttpBody { response, reactor: Arc::clone(&self.reactor) }),
         })
     }
 }
 
 /// The body of an answer.
 #[derive(Debug)]
-pub(super) struct HttpBody {
+struct HttpBody {
     response: Response,
     reactor: Arc<Reactor>,
 }
 
-impl HttpBody {
-    pub(super) fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Fault> {
+impl Body for HttpBody {
+    fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Fault> {
         loop {
             match self.reactor.run(patience, self.response.chunk()) {
                 Some(Ok(Some(bytes))) if bytes.is_empty() => {}

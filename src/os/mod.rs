@@ -7,6 +7,7 @@ pub mod children;
 pub mod clock;
 pub mod crash;
 pub mod dir;
+mod dir_changes;
 pub mod effects;
 pub mod environment;
 pub mod file;

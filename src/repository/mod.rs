@@ -47,7 +47,6 @@ pub use withdraw::Withdrawal;
 
 use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
-use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::lock::{LOCK, Lock, LockFile};
 use published::Published;

@@ -1,6 +1,7 @@
 //! Takes old releases away: never the current, the previous, one named by a live switch, or one in use.
 
-use super::lease::{Claim, Claimed, Holder, claim};
+use super::error::Holder;
+use super::lease::{Claim, Claimed, claim};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::crash_point;
 use crate::layout;

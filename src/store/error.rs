@@ -1,7 +1,5 @@
 //! Why the store refuses or fails.
 
-use super::check::Problem;
-use super::lease::Holder;
 use super::preflight::Unfit;
 use crate::bundle::member::ReleaseId;
 use crate::failure::{Class, Report};
@@ -112,6 +110,76 @@ impl StoreError {
     pub fn hint(&self) -> Option<String> {
         self.advice().1
     }
+}
+
+/// An entry of a tree that differs from the signed manifest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path} {defect}")]
+pub struct Problem {
+    /// Path relative to the tree.
+    pub path: String,
+    /// The difference.
+    pub defect: Defect,
+}
+
+impl Problem {
+    /// Whether the check of this entry failed, so that it may be good or bad.
+    pub fn is_not_known(&self) -> bool {
+        matches!(self.defect, Defect::Unreadable(_))
+    }
+}
+
+/// How an entry differs from the signed manifest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Defect {
+    /// No entry of this name.
+    #[error("is missing")]
+    Missing,
+    /// A file, directory or link in place of another kind.
+    #[error("is of another kind")]
+    Kind,
+    /// Other permission bits.
+    #[error("has mode {0:04o}")]
+    Mode(u32),
+    /// Another user or group.
+    #[error("belongs to user {0}, group {1}")]
+    Owner(u32, u32),
+    /// Other content, or another target of the link.
+    #[error("has other content")]
+    Content,
+    /// Not signed, and a program may load it in place of a signed file.
+    #[error("does not belong there")]
+    Foreign,
+    /// Not signed, but no program loads it: a core dump, the leftover of an editor or of NFS. It keeps no release from starting.
+    #[error("does not belong there, but harms nothing")]
+    Stray,
+    /// The check failed: neither bad nor known to be good.
+    #[error("could not be looked at: {0}")]
+    Unreadable(String),
+}
+
+/// What keeps a release from being removed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
+pub enum Holder {
+    /// A process with the leased descriptor.
+    #[error("{0} holds its lease")]
+    Lease(LockHolder),
+    /// An unknown process with the leased descriptor.
+    #[error("a process that can't be seen from here holds its lease")]
+    UnknownLease,
+    /// A process that uses a file of the tree; `how`: `exe`, `cwd`, `root` or `maps`.
+    #[error("process {pid} ({title}) uses {} ({how})", path.display())]
+    Process { pid: u32, title: String, how: &'static str, path: PathBuf },
+    /// A second mount of the tree or of a part of it.
+    #[error("it is mounted at {}", .0.display())]
+    Mount(PathBuf),
+    /// An instance needs the release: it is current or previous, or a switch goes to it.
+    #[error("it is {0}")]
+    Wanted(String),
+    /// Whether the release is in use could not be found out.
+    #[error("it can't be known whether it is in use: {0}")]
+    Unknown(String),
 }
 
 /// One message lists at most this many problems.

@@ -1,12 +1,14 @@
 //! What was found broken in a package's trees, and what came of it: one line of JSON each, so that months later somebody can tell when it began.
 
-use super::repair::Repaired;
+use super::error::Problem;
 use super::{PackageLock, Result, Store, StoreError};
+use crate::failure::Report;
 use crate::os::clock;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::PathBuf;
 
 const INCIDENTS_NAME: &str = "incidents";
 const FILE_MODE: u32 = 0o644;
@@ -16,6 +18,35 @@ const INCIDENTS_MAXIMUM: usize = 200;
 const PROBLEMS_MAXIMUM: usize = 10;
 /// Longest file read: every incident with the longest paths.
 const LENGTH_MAXIMUM: u64 = 8 * 1024 * 1024;
+
+/// What a repair came to.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// What was wrong at first.
+    pub found: Vec<Problem>,
+    /// What was mended, relative to the tree.
+    pub mended: Vec<String>,
+    /// What was set aside, and where it is now.
+    pub aside: Vec<(String, PathBuf)>,
+    /// What is still wrong.
+    pub left: Vec<Problem>,
+    /// Why frames could not be had.
+    pub unreachable: Option<Report>,
+}
+
+impl Repaired {
+    /// Whether anything was done.
+    pub fn changed(&self) -> bool {
+        !self.mended.is_empty() || !self.aside.is_empty()
+    }
+
+    /// In a few words, for people: `3 entries of 3007.17-1 were damaged, and mended before the start`.
+    pub fn told(&self, release: &Release) -> String {
+        let count = self.mended.len() + self.aside.len();
+        let (entries, were) = if count == 1 { ("entry", "was") } else { ("entries", "were") };
+        format!("{count} {entries} of {release} {were} damaged, and mended before the start")
+    }
+}
 
 /// What led to a look at a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

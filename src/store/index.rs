@@ -11,6 +11,9 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+/// A time as file systems have it: seconds since 1970, and nanoseconds.
+pub type FileTime = (i64, u32);
+
 /// First bytes of the file: format and version. Version 1 had no names; a release that has one is hashed once, and gets this one.
 const MAGIC: &[u8; 16] = b"sidle index 2\n\0\0";
 const DIGEST_BYTES: usize = 32;
@@ -41,9 +44,9 @@ pub struct Indexed {
     /// Inode.
     pub inode: u64,
     /// Last change of content.
-    pub mtime: (i64, u32),
+    pub mtime: FileTime,
     /// Last change of the inode.
-    pub ctime: (i64, u32),
+    pub ctime: FileTime,
 }
 
 impl Indexed {

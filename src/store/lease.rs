@@ -1,6 +1,7 @@
 //! Leases: a shared lock on a file that only root can open, inherited by the agent and all that it starts. What is leased, run from, stood in,
 //! mapped or mounted elsewhere is in use, and what can't be known is in use, too. A start and a removal exclude each other by a lock of their own.
 
+use super::error::Holder;
 use super::{Result, Store, StoreError};
 use crate::layout;
 use crate::os::dir::{Dir, FileKind};
@@ -9,50 +10,7 @@ use crate::os::proc_fs::{self, FileIdentity};
 use crate::os::{OsError, file, mounts, walk};
 use crate::version::Release;
 use std::collections::HashSet;
-use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
-
-/// Who or what keeps a release from being taken away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holder {
-    /// A process with the leased descriptor.
-    Lease(lock::Holder),
-    /// Somebody leases it, and it could not be seen who.
-    UnknownLease,
-    /// A process that runs from, stands in or has mapped a file of the tree.
-    Process {
-        /// Process number.
-        pid: u32,
-        /// Its command line.
-        title: String,
-        /// `exe`, `cwd`, `root` or `maps`.
-        how: &'static str,
-        /// The file.
-        path: PathBuf,
-    },
-    /// The tree or a part of it is mounted here, too.
-    Mount(PathBuf),
-    /// An instance wants it: as its current or previous release, or for a live switch.
-    Wanted(String),
-    /// It could not be found out, because of this.
-    Unknown(String),
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lease(holder) => write!(formatter, "{holder} holds its lease"),
-            Self::UnknownLease => formatter.write_str("a process that can't be seen from here holds its lease"),
-            Self::Process { pid, title, how, path } => {
-                write!(formatter, "process {pid} ({title}) uses {} ({how})", path.display())
-            }
-            Self::Mount(point) => write!(formatter, "it is mounted at {}", point.display()),
-            Self::Wanted(reason) => write!(formatter, "it is {reason}"),
-            Self::Unknown(reason) => write!(formatter, "it can't be known whether it is in use: {reason}"),
-        }
-    }
-}
 
 /// A release that can't be taken away while this value, or a process that inherited it, lives.
 #[derive(Debug)]

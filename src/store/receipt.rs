@@ -1,7 +1,6 @@
 //! The receipt of an installed release: its manifest and the metadata that authorised it, verbatim, and its stat index.
 
-use super::check::FileTime;
-use super::index::{INDEX_LENGTH_MAXIMUM, Index};
+use super::index::{FileTime, INDEX_LENGTH_MAXIMUM, Index};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::manifest::{Manifest, decompress};

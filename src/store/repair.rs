@@ -2,8 +2,10 @@
 //! payload. Each file comes into place by one rename, so that processes that have the old one open keep it. Nothing is trusted that doesn't
 //! hash; what doesn't belong into the tree is set aside.
 
-use super::check::{Defect, Depth, Problem};
+use super::check::Depth;
+use super::error::{Defect, Problem};
 use super::held::HeldFiles;
+pub use super::incident::Repaired;
 use super::incident::{Incident, Occasion};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::manifest::{EntryKind, Manifest};
@@ -24,21 +26,6 @@ const ASIDE: &str = "aside";
 /// Most things set aside of one release. Stops a loop that fills a disk with names.
 const ASIDE_MAXIMUM: usize = 10_000;
 
-/// What a repair came to.
-#[derive(Debug, Default)]
-pub struct Repaired {
-    /// What was wrong at first.
-    pub found: Vec<Problem>,
-    /// What was mended, relative to the tree.
-    pub mended: Vec<String>,
-    /// What was set aside, and where it is now.
-    pub aside: Vec<(String, std::path::PathBuf)>,
-    /// What is still wrong.
-    pub left: Vec<Problem>,
-    /// Why frames could not be had.
-    pub unreachable: Option<Report>,
-}
-
 /// No payload is at hand: what other files of this host don't have stays broken.
 #[derive(Debug, Clone, Copy)]
 pub struct NoPayload;
@@ -50,20 +37,6 @@ impl PayloadSource for NoPayload {
     ) -> std::result::Result<Box<dyn FrameSource + 'a>, SourceError> {
         let error = "cannot mend it from this host's own files: no other release has them".into();
         Err(SourceError { class: Class::Integrity, error })
-    }
-}
-
-impl Repaired {
-    /// Whether anything was done.
-    pub fn changed(&self) -> bool {
-        !self.mended.is_empty() || !self.aside.is_empty()
-    }
-
-    /// In a few words, for people: `3 entries of 3007.17-1 were damaged, and mended before the start`.
-    pub fn told(&self, release: &Release) -> String {
-        let count = self.mended.len() + self.aside.len();
-        let (entries, were) = if count == 1 { ("entry", "was") } else { ("entries", "were") };
-        format!("{count} {entries} of {release} {were} damaged, and mended before the start")
     }
 }
 

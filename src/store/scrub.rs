@@ -1,6 +1,7 @@
 //! The scrub: a slow full check that takes a piece at a time, gives way to everybody, and goes on where it was interrupted.
 
-use super::check::{Problem, Suspects, compare};
+use super::check::{Suspects, compare};
+use super::error::Problem;
 use super::{Result, Store};
 use crate::bundle::manifest::Entry;
 use crate::digest::Digest;

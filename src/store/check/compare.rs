@@ -1,13 +1,15 @@
 //! Looking into entries: kind, mode, owner, content, and the names in directories.
 
-use super::{Defect, Problem, SETTLED, Suspects, time};
+use super::quick::Suspects;
 use crate::bundle::handles::Handles;
 use crate::bundle::manifest::{Entry, EntryKind, Manifest};
 use crate::digest::{Digest, Hasher};
 use crate::os::clock;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::thread::helper;
-use crate::store::index::{Index, Indexed};
+use crate::store::error::{Defect, Problem};
+use crate::store::index::{FileTime, Index, Indexed};
+use jiff::{SignedDuration, Timestamp};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read as _};
@@ -17,6 +19,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Entries that a thread takes at a time: few, so that a large file at the end keeps no other thread waiting for long.
 const BATCH_ENTRIES: usize = 16;
 const READ_BYTES: usize = 128 * 1024;
+
+/// How long ago a change must have been before what was hashed after it is remembered: file systems give changes of one moment the same time,
+/// some in steps of two seconds (FAT, ext3 without nanoseconds have one).
+const SETTLED: SignedDuration = SignedDuration::from_secs(2);
 
 /// What a look at a tree found.
 #[derive(Debug, Default)]
@@ -172,6 +178,12 @@ impl Look<'_> {
 
 fn is_old(now: &Indexed) -> bool {
     time(now.ctime).checked_add(SETTLED).is_ok_and(|settled| settled < clock::now())
+}
+
+/// A file time as a timestamp; one that can't be expressed is in the far future.
+fn time((seconds, nanoseconds): FileTime) -> Timestamp {
+    let nanoseconds = i32::try_from(nanoseconds).ok();
+    nanoseconds.and_then(|nanoseconds| Timestamp::new(seconds, nanoseconds).ok()).unwrap_or(Timestamp::MAX)
 }
 
 /// What an entry was signed to be.

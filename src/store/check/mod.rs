@@ -7,6 +7,7 @@ mod quick;
 pub use compare::{Checked, compare};
 pub use quick::{Suspects, suspects};
 
+pub use super::error::{Defect, Problem};
 use super::index::{Index, Indexed};
 use super::{Result, Store, StoreError};
 use crate::bundle::manifest::Manifest;
@@ -14,71 +15,7 @@ use crate::digest::Digest;
 use crate::os::dir::Dir;
 use crate::os::host;
 use crate::version::Release;
-use jiff::{SignedDuration, Timestamp};
-use std::fmt;
 use tracing::debug;
-
-/// How long ago a change must have been before what was hashed after it is remembered: file systems give changes of one moment the same time,
-/// some in steps of two seconds (FAT, ext3 without nanoseconds have one).
-const SETTLED: SignedDuration = SignedDuration::from_secs(2);
-
-/// The step in which the kernel counts file times: at most a hundredth of a second (`CONFIG_HZ` is 100 or more).
-const TICK_NANOSECONDS: u32 = 10_000_000;
-
-/// A time as file systems have it: seconds since 1970, and nanoseconds.
-pub type FileTime = (i64, u32);
-
-/// One entry that is not as it was signed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// Where, relative to the tree.
-    pub path: String,
-    /// What is wrong.
-    pub defect: Defect,
-}
-
-/// What is wrong with an entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Defect {
-    /// It isn't there.
-    Missing,
-    /// It is a file, directory or link where another kind was signed.
-    Kind,
-    /// It has other permission bits.
-    Mode(u32),
-    /// It belongs to another user or group: these.
-    Owner(u32, u32),
-    /// It has other content, or points elsewhere.
-    Content,
-    /// It was not signed, and may be found and loaded in place of what was.
-    Foreign,
-    /// It was not signed, but nothing loads it: a core dump, what an editor or NFS left. It stands against nothing.
-    Stray,
-    /// It could not be looked at, because of this: not bad, but not known to be good.
-    Unreadable(String),
-}
-
-impl Problem {
-    /// Whether it is unknown if anything is wrong: it could not be looked at.
-    pub fn is_not_known(&self) -> bool {
-        matches!(self.defect, Defect::Unreadable(_))
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.defect {
-            Defect::Missing => write!(formatter, "{} is missing", self.path),
-            Defect::Kind => write!(formatter, "{} is of another kind", self.path),
-            Defect::Mode(mode) => write!(formatter, "{} has mode {mode:04o}", self.path),
-            Defect::Owner(user, group) => write!(formatter, "{} belongs to user {user}, group {group}", self.path),
-            Defect::Content => write!(formatter, "{} has other content", self.path),
-            Defect::Foreign => write!(formatter, "{} does not belong there", self.path),
-            Defect::Stray => write!(formatter, "{} does not belong there, but harms nothing", self.path),
-            Defect::Unreadable(reason) => write!(formatter, "{} could not be looked at: {reason}", self.path),
-        }
-    }
-}
 
 /// How thoroughly to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,11 +91,6 @@ struct Comparison {
     digest: Digest,
     index: Option<Index>,
     checked: Checked,
-}
-
-fn time((seconds, nanoseconds): FileTime) -> Timestamp {
-    let nanoseconds = i32::try_from(nanoseconds).ok();
-    nanoseconds.and_then(|nanoseconds| Timestamp::new(seconds, nanoseconds).ok()).unwrap_or(Timestamp::MAX)
 }
 
 /// The stat index of a tree whose content was verified just now; `digest` is that of its compressed manifest.

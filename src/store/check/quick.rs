@@ -1,13 +1,15 @@
 //! The quick check: what the file system says now of every entry, beside what it said when the content was verified. Nothing is read but the
 //! index; what differs is suspected, never condemned: a restored backup, an image or a relabelled file system changes every one of them.
 
-use super::{FileTime, TICK_NANOSECONDS};
 use crate::os::dir::Dir;
 use crate::os::host;
 use crate::os::thread::helper;
-use crate::store::index::{Index, Indexed};
+use crate::store::index::{FileTime, Index, Indexed};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The step in which the kernel counts file times: at most a hundredth of a second (`CONFIG_HZ` is 100 or more).
+const TICK_NANOSECONDS: u32 = 10_000_000;
 
 /// What is to be looked into.
 #[derive(Debug, Clone, PartialEq, Eq)]
