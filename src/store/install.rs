@@ -56,6 +56,14 @@ pub struct Installed {
     pub accepted: Vec<Obstacle>,
 }
 
+impl Installed {
+    /// The warnings, and each accepted obstacle.
+    pub fn remarks(&self) -> Vec<String> {
+        let accepted = self.accepted.iter().map(|obstacle| format!("installed all the same: {obstacle}"));
+        self.warnings.iter().map(ToString::to_string).chain(accepted).collect()
+    }
+}
+
 /// A release that the trusted metadata lists, with the manifest that it names.
 #[derive(Debug)]
 pub struct Approved {
