@@ -268,7 +268,6 @@ fn refuse(subject: &str, reason: &str) -> FetchError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn read(text: &str) -> RepositoryFragment {
         toml::from_str(text).unwrap()

@@ -1,4 +1,4 @@
-//! A mirror that is a directory: a stick, an NFS mount. It answers as one behind HTTP would; links in it are not followed.
+//! A mirror that is a directory: a stick, an NFS mount. It answers like HTTP; links are not followed.
 
 use super::fault::Fault;
 use super::location::FilePath;

@@ -19,23 +19,23 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Largest target that is fetched into memory at once: a manifest. Stops signed metadata that announces a terabyte from filling it.
+/// Largest target that is fetched into memory: a manifest. Stops signed metadata that announces a terabyte.
 pub(super) const SMALL_TARGET_BYTES_MAXIMUM: u64 = MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 
-/// One repository behind its mirrors, for one run: it waits on the calling thread, which must not be one of tokio's.
+/// One repository, for one run. Blocks the calling thread, which must not be one of tokio's.
 pub struct Fetcher<'a> {
     pub(super) mirrors: Mirrors<'a>,
     pub(super) kept: KeptFrames,
     pub(super) broken: Broken,
     splay: Duration,
     pub(super) consistent_snapshot: bool,
-    /// The frames that each payload of this run is made of.
+    /// The frames of each payload of this run.
     pub(super) used: BTreeMap<String, Vec<Digest>>,
 }
 
 impl<'a> Fetcher<'a> {
-    /// A repository as the settings have it; `cache` (`/var/cache/sidle`) keeps what another run goes on with. Nothing is asked yet. `Settings`
-    /// when credentials or certificates can't be used.
+    /// The repository of `settings`; `cache` (`/var/cache/sidle`) keeps frames for other runs. Asks no mirror yet. Fails with `Settings` for
+    /// unusable credentials or certificates.
     pub fn new(settings: &DownloadSettings, cache: &Dir, tell: &'a dyn Fn(&Notice)) -> Result<Self, FetchError> {
         let now = clock::now();
         Ok(Self {
@@ -48,26 +48,25 @@ impl<'a> Fetcher<'a> {
         })
     }
 
-    /// Waits for a random part of the settings' splay. For runs that nobody waits for, before their first request.
+    /// Waits for a random part of the settings' splay: for unattended runs, before their first request.
     pub fn splay(&mut self) {
         let most = u64::try_from(self.splay.as_millis()).unwrap_or(u64::MAX);
         let pause = Duration::from_millis(random::up_to(most).unwrap_or(most));
         if !pause.is_zero() {
             self.mirrors.tell(&Notice::Waiting { pause });
             clock::sleep(pause);
-            // The time for everything begins with the first request.
+            // The run's time limit counts from the first request.
             self.mirrors.meter.extend(pause);
         }
     }
 
-    /// Brings the metadata that is newer than `floor`, at the time `now`, and every delegated role that may speak for names below
-    /// `PACKAGE/`; what has expired is refused. Each mirror starts from the same floor; one whose metadata is refused is named and the next is
-    /// tried. Whatever comes of it, `files` are for the host's trust_store to judge and adopt.
+    /// Fetches the metadata that is newer than `floor` and unexpired at `now`, with every delegated role for names below `PACKAGE/`. Each
+    /// mirror starts from the same floor; after untrusted metadata the next mirror is asked. In any case `files` are for the trust store.
     pub fn refresh(&mut self, floor: &Floor, package: Option<&PackageName>, now: Timestamp) -> Refreshed {
         self.refresh_below(floor, package.map(PackageName::as_str), now)
     }
 
-    /// The same, with every delegated role there is.
+    /// The same, with every delegated role.
     pub fn refresh_everything(&mut self, floor: &Floor, now: Timestamp) -> Refreshed {
         self.refresh_below(floor, Some(""), now)
     }
@@ -80,19 +79,19 @@ impl<'a> Fetcher<'a> {
         refreshed
     }
 
-    /// The root of this version, if `is_right` says so of it; no metadata promises one.
+    /// The root of this version that `is_right` accepts; no metadata lists it.
     pub fn root(&mut self, version: u64, is_right: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, FetchError> {
         let name = format!("{version}.root.json");
         let (mut quest, limit) = (Quest::new(&name), Role::Root.bytes_maximum() as u64);
         self.small(&mut quest, &name, &FilePath::metadata_file(&name), limit, is_right)
     }
 
-    /// A small file beside a target, if `is_right` says so of it; no metadata promises one.
+    /// A small file next to a target that `is_right` accepts; no metadata lists it.
     pub(super) fn note(&mut self, path: &str, is_right: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, FetchError> {
         self.small(&mut Quest::new(path), path, &FilePath::target(path)?, NOTE_MAXIMUM_BYTES, is_right)
     }
 
-    /// A small file of the next mirror that gives it as it must be.
+    /// A small file from the first mirror whose bytes `is_right` accepts.
     fn small(
         &mut self,
         quest: &mut Quest,
@@ -116,8 +115,8 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// A small target (a manifest) whole, with the signed length and digests. `NotFound` when every mirror says that it has no such file. Which
-    /// name it is stored by was told by the last refresh; before one, names carry their digest.
+    /// A small target (a manifest) with the signed length and digests. Fails with `NotFound` when no mirror has the file. The last refresh says
+    /// whether stored names carry their digest; before a refresh they do.
     pub fn target(&mut self, name: &str, signed: &Target) -> Result<Vec<u8>, FetchError> {
         let path = self.path(name, signed)?;
         let key = key(signed);
@@ -134,7 +133,7 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// The release is installed: what was kept of its payload in this run is removed.
+    /// Removes the kept frames of an installed release's payload.
     pub fn done(&mut self, payload: &Target) -> Result<(), FetchError> {
         for digest in self.used.remove(&key(payload)).unwrap_or_default() {
             self.kept.forget(&digest);
@@ -142,12 +141,12 @@ impl<'a> Fetcher<'a> {
         self.broken.forget(&key(payload))
     }
 
-    /// Forgets that a target was broken (`--refetch`): it is fetched again now.
+    /// Forgets that mirrors had wrong bytes of a target (`--refetch`).
     pub fn forget_broken(&mut self, target: &Target) -> Result<(), FetchError> {
         self.broken.forget(&key(target))
     }
 
-    /// Body bytes received so far.
+    /// Received body bytes so far.
     pub fn wire_bytes(&self) -> u64 {
         self.mirrors.meter.wire_bytes()
     }
@@ -156,7 +155,7 @@ impl<'a> Fetcher<'a> {
         FilePath::target(&target::stored(name, &signed.hashes, self.consistent_snapshot))
     }
 
-    /// A quest for a target, without the mirrors that are known not to have what was signed; `Broken` where that is all of them.
+    /// A quest for a target, without the mirrors that had wrong bytes; `Broken` if all of them had.
     pub(super) fn quest(&self, name: &str, key: &str) -> Result<Quest, FetchError> {
         let (mut quest, now) = (Quest::new(name), clock::now());
         let mut earliest = None;
@@ -173,7 +172,7 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// Remembers the mirrors that this quest found to have other bytes.
+    /// Remembers the mirrors that sent wrong bytes in this quest.
     pub(super) fn remember_broken(&self, quest: &Quest, name: &str, key: &str) -> Result<FetchError, FetchError> {
         let now = clock::now();
         let mut until = now;
@@ -186,7 +185,7 @@ impl<'a> Fetcher<'a> {
     }
 }
 
-/// The digest by which a target is remembered.
+/// The digest that names a target in the cache.
 pub(super) fn key(target: &Target) -> String {
     let other = || target.hashes.sha512.map(|digest| Digest::of(&digest));
     target.hashes.sha256.or_else(other).map_or_else(String::new, |digest| digest.to_string())

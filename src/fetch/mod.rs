@@ -1,16 +1,16 @@
-//! Brings the files of a TUF repository from its mirrors, over HTTP(S) or from a directory, and gives out nothing that isn't what was signed.
+//! Fetches the files of a TUF repository from its mirrors, over HTTP(S) or from a directory, and returns only signed bytes.
 //!
 //! ```text
-//! settings location credentials   where the mirrors are, and what lets us in
+//! settings location credentials   places of the mirrors, and credentials
 //! transport directory reply       one request, one answer: HTTP (the one file that names reqwest), or a directory
-//! stream pace inflate             bodies: bounded, not too fast, not too slow, and opened where they may be packed
-//! mirrors fault                   who is asked next, and what is made of what it did
-//! metadata frames plan mirror     what is fetched: metadata, small targets (here), frames of a payload, whole repositories
-//! kept broken                     what another run knows: verified frames, and releases that no mirror has whole
+//! stream pace inflate             bodies: bounded, neither too fast nor too slow, and decompressed
+//! mirrors fault                   the next mirror to ask, and the consequences of a failure
+//! fetcher metadata frames plan mirror   metadata, small targets, frames of a payload, whole repositories
+//! kept broken                     memory of earlier runs: verified frames, and mirrors with wrong bytes
 //! ```
 //!
-//! A datum's way: a name from signed metadata → a path whose parts lead nowhere else → the first mirror that may be asked → bytes within the
-//! signed length → their digest → the caller. A mirror that gives other bytes is named, and not asked again in this run.
+//! The way of a file: signed name → path that leads nowhere else → first mirror that may be asked → bytes within the signed length → digest →
+//! caller. A mirror that sends other bytes is named, and not asked again in this run.
 
 mod broken;
 mod credentials;

@@ -1,5 +1,6 @@
-//! Leases: a shared lock on a file that only root can open, inherited by the agent and all that it starts. What is leased, run from, stood in,
-//! mapped or mounted elsewhere is in use, and what can't be known is in use, too. A start and a removal exclude each other by a lock of their own.
+//! Leases: a shared lock on a file that only root can open, inherited by the agent and its children. A release is in use if it is leased, mounted
+//! elsewhere, or if a process runs from it, stands in it or has mapped a file of it; in doubt it is in use. A lock of their own keeps a start
+//! and a removal apart.
 
 use super::error::Holder;
 use super::{Result, Store, StoreError};
@@ -15,15 +16,15 @@ use std::time::Duration;
 /// A release that can't be taken away while this value, or a process that inherited it, lives.
 #[derive(Debug)]
 pub struct Lease {
-    /// None: this user may not open the lease's file. A process that runs from the tree is found by root without it.
+    /// None: this user may not open the lease's file. Root finds a process that runs from the tree without it.
     lease: Option<Lock>,
-    /// The sign on the tree's own directory, for systemd-tmpfiles, which leaves alone what is locked. Any user can lock that directory, too:
-    /// nothing here asks for it.
+    /// The lock on the tree's own directory, for systemd-tmpfiles, which skips locked directories. Any user can take it: sidle never asks for
+    /// it.
     sign: Option<Lock>,
 }
 
 impl Lease {
-    /// Lets the program that this process becomes, and all that it starts, go on holding the lease.
+    /// Lets the next program of this process, and its children, hold the lease, too.
     pub fn keep_across_exec(&self) -> Result<()> {
         let failed =
             |source| StoreError::Os(crate::os::OsError::new("keep the lease in", "the new program".as_ref(), source));
@@ -32,14 +33,14 @@ impl Lease {
     }
 }
 
-/// How long a start waits for a removal, which looks at all processes and renames one directory.
+/// How long a start waits for a removal, which checks all processes and renames one directory.
 const REMOVAL_WAIT: Duration = Duration::from_secs(10);
 
 impl Store {
-    /// Leases an installed release. Waits for a removal under way, and fails when that takes too long.
+    /// Leases an installed release. Waits for a running removal; fails if that takes too long.
     pub fn lease(&self, release: &Release) -> Result<Lease> {
         let receipts = self.receipts()?;
-        // No release is moved away while its lease is taken.
+        // No release is removed while its lease is taken.
         let start = match &receipts {
             Some(receipts) => share_starts(receipts, release)?,
             None => None,
@@ -54,7 +55,7 @@ impl Store {
     }
 }
 
-/// None where this user may not: a stranger who runs a release's program.
+/// None if this user may not, as another user who runs a release's program.
 fn share_starts(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
     let file = LockFile::new(receipts, layout::STARTS);
     match lock::wait(REMOVAL_WAIT, || file.try_shared()) {
@@ -65,8 +66,8 @@ fn share_starts(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
     }
 }
 
-/// What keeps a process from making a lease's file, and must not keep an agent from being started: another user's store, a disk that is full or
-/// was made read-only. What runs from the tree is found by what it has open, too.
+/// Whether a lease's file cannot be made for a reason that must not keep an agent from starting: another user's store, or a full or read-only
+/// disk. A process that runs from the tree is also found by its open files.
 fn cannot_be_leased(error: &OsError) -> bool {
     use std::io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(error.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
@@ -84,16 +85,16 @@ fn leased(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
     }
 }
 
-/// What came of asking for a release alone.
+/// The answer to a claim.
 #[derive(Debug)]
 pub enum Claim {
-    /// Nobody uses it, and nobody can begin to while this is held.
+    /// Unused, and no start can begin while this is held.
     Free(Claimed),
-    /// These use it.
+    /// In use.
     InUse(Vec<Holder>),
 }
 
-/// A release that nobody uses, and that nobody can begin to use.
+/// An unused release that no start can begin to use.
 #[derive(Debug)]
 pub struct Claimed {
     leases: Option<Dir>,
@@ -103,7 +104,7 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// Forgets the lease of a release that is there no more.
+    /// Removes the lease's file of a removed release.
     pub(super) fn forget(&self) -> Result<()> {
         match &self.leases {
             Some(leases) => Ok(leases.remove_file(self.release.to_string())?),
@@ -112,7 +113,7 @@ impl Claimed {
     }
 }
 
-/// Claims a release's tree for its removal: no start under way, no lease, no process and no mount on it. Never waits.
+/// Claims a release's tree for its removal: no start, no lease, no process and no mount uses it. Never waits.
 pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir) -> Result<Claim> {
     let starts = match asked(&LockFile::new(receipts, layout::STARTS))? {
         Ok(lock) => lock,
@@ -123,7 +124,7 @@ pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir) -> Result<Cla
     let lease = match file {
         Some(file) if file.identity()?.is_some() => match asked(&file)? {
             Ok(lock) => {
-                // Who inherited the lease could unlock it; that it is open is what counts.
+                // An heir of the lease could unlock it: its open descriptor counts.
                 let holders = leaseholders(&file)?;
                 if !holders.is_empty() {
                     return Ok(Claim::InUse(holders));
@@ -141,7 +142,7 @@ pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir) -> Result<Cla
     Ok(Claim::Free(Claimed { leases, release: release.clone(), _starts: starts, _lease: lease }))
 }
 
-/// The lock, or who keeps it.
+/// The lock, or its holders.
 fn asked(file: &LockFile<'_>) -> Result<std::result::Result<Lock, Vec<Holder>>> {
     match file.try_exclusive() {
         Ok(Some(lock)) => Ok(Ok(lock)),
@@ -175,8 +176,7 @@ fn users(tree: &Dir) -> Result<Vec<Holder>> {
                 how: found.how,
                 path: found.path,
             }),
-            // Without rights to look into other users' processes the lease alone must speak: they could not run files of a
-            // tree that they could not open, but they may be root's. Only root collects on a host, and root sees all.
+            // Without rights to see another user's process only its lease counts. On a host only root collects, and root sees all.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
             Err(error) => holders.push(Holder::Unknown(error.to_string())),
         }

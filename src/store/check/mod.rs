@@ -1,5 +1,5 @@
-//! The check: what the signed manifest says is what lies on disk. The quick check compares the stat index and hashes what differs; the full
-//! check hashes everything. Both return all problems.
+//! The check of a tree against its signed manifest. The quick check compares the stat index and hashes the entries that differ; the full check
+//! hashes every entry. Both return all problems.
 
 mod compare;
 mod quick;
@@ -20,15 +20,15 @@ use tracing::debug;
 /// How thoroughly to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Stat every entry; hash those whose stat differs from the index.
+    /// Stat every entry; hash the entries whose stat differs from the index.
     Quick,
     /// Hash every file.
     Full,
 }
 
 impl Store {
-    /// Checks a release quickly. `Damaged` with all that stands against a start; `Unchecked` where nothing does, but something could not be
-    /// looked at. Strays stand against nothing.
+    /// Checks a release quickly. Fails with `Damaged` and every problem, or with `Unchecked` if some entries could not be checked and no problem
+    /// was found. Strays are no problem.
     pub fn verify(&self, release: &Release) -> Result<()> {
         self.verdict(release, self.check(release, Depth::Quick)?)
     }
@@ -45,7 +45,7 @@ impl Store {
         }
     }
 
-    /// Checks a release quickly and writes nothing, not even what was learnt. With its manifest: all that is wrong with it.
+    /// Checks a release quickly and writes nothing, not even the index. Returns its manifest and all problems.
     pub fn check_without_index(&self, release: &Release) -> Result<(Manifest, Vec<Problem>)> {
         Ok(match self.compare(release, Depth::Quick)? {
             Some(seen) => (seen.manifest, seen.checked.problems),
@@ -53,7 +53,7 @@ impl Store {
         })
     }
 
-    /// Checks a release; all that is wrong with it, in the order of its manifest.
+    /// Checks a release; returns all problems, in the order of its manifest.
     pub fn check(&self, release: &Release, depth: Depth) -> Result<Vec<Problem>> {
         let Some(mut seen) = self.compare(release, depth)? else { return Ok(Vec::new()) };
         let problems = std::mem::take(&mut seen.checked.problems);
@@ -67,7 +67,7 @@ impl Store {
     /// None: nothing is suspected.
     fn compare(&self, release: &Release, depth: Depth) -> Result<Option<Comparison>> {
         let tree = self.tree(release)?;
-        // Without a usable index everything is hashed: slower, and as sure.
+        // Without a usable index everything is hashed.
         let index = self.index(release).ok();
         let suspects = match (depth, &index) {
             (Depth::Quick, Some((index, taken))) => quick::suspects(&tree, index, *taken),
@@ -78,14 +78,14 @@ impl Store {
         }
         let (manifest, digest) = (self.manifest(release)?, self.manifest_digest(release)?);
         let index = index.map(|(index, _)| index).filter(|index| index.is_of(&digest));
-        // The index of another manifest says nothing about this one.
+        // The index of another manifest is useless.
         let suspects = if index.is_some() { suspects } else { Suspects::All };
         let checked = compare::compare(&tree, &manifest, index.as_ref(), &suspects, host::parallelism());
         Ok(Some(Comparison { manifest, digest, index, checked }))
     }
 }
 
-/// What a look at suspected entries came to.
+/// The result of a comparison.
 struct Comparison {
     manifest: Manifest,
     digest: Digest,
@@ -93,7 +93,7 @@ struct Comparison {
     checked: Checked,
 }
 
-/// The stat index of a tree whose content was verified just now; `digest` is that of its compressed manifest.
+/// The stat index of a just verified tree; `digest` is that of its compressed manifest.
 pub fn index_of(tree: &Dir, manifest: &Manifest, digest: Digest) -> Result<Index> {
     let mut stats = Vec::with_capacity(manifest.entries.len());
     for entry in &manifest.entries {
