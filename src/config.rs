@@ -64,6 +64,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toml::{Table, Value};
 
 /// Largest settings file read.
 const FILE_BYTES_MAXIMUM: u64 = 256 * 1024;
@@ -154,47 +155,21 @@ impl Fragment {
         });
         wheels.into_iter().chain(configurations)
     }
+}
 
-    /// This fragment with `over` on top: what `over` names counts.
-    fn under(self, over: Self) -> Self {
-        let mut instances = self.instances;
-        for (name, instance) in over.instances {
-            let below = instances.remove(&name).unwrap_or_default();
-            let merged = InstanceFragment {
-                package: instance.package.or(below.package),
-                config: instance.config.or(below.config),
-                windows: instance.windows.or(below.windows),
-                timezone: instance.timezone.or(below.timezone),
-                pass_environment: instance.pass_environment.or(below.pass_environment),
-            };
-            instances.insert(name, merged);
-        }
-        Self {
-            probation: over.probation.or(self.probation),
-            start_timeout: over.start_timeout.or(self.start_timeout),
-            stop_timeout: over.stop_timeout.or(self.stop_timeout),
-            rehearsal_timeout: over.rehearsal_timeout.or(self.rehearsal_timeout),
-            rehearsal: over.rehearsal.or(self.rehearsal),
-            extras: over.extras.or(self.extras),
-            extras_wheels: over.extras_wheels.or(self.extras_wheels),
-            extras_timeout: over.extras_timeout.or(self.extras_timeout),
-            drain_timeout: over.drain_timeout.or(self.drain_timeout),
-            retire_timeout: over.retire_timeout.or(self.retire_timeout),
-            switch_deadline: over.switch_deadline.or(self.switch_deadline),
-            restart_pause: over.restart_pause.or(self.restart_pause),
-            restart_pause_limit: over.restart_pause_limit.or(self.restart_pause_limit),
-            fall_back_within: over.fall_back_within.or(self.fall_back_within),
-            host_look: over.host_look.or(self.host_look),
-            job_splay: over.job_splay.or(self.job_splay),
-            scrub_every: over.scrub_every.or(self.scrub_every),
-            scrub_rate: over.scrub_rate.or(self.scrub_rate),
-            keep_extra: over.keep_extra.or(self.keep_extra),
-            by_hand_grace: over.by_hand_grace.or(self.by_hand_grace),
-            restore_configuration: over.restore_configuration.or(self.restore_configuration),
-            windows: over.windows.or(self.windows),
-            timezone: over.timezone.or(self.timezone),
-            repository: self.repository.under(over.repository),
-            instances,
+/// Puts the keys of a later file over those of the earlier files.
+fn merge(below: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (below.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(over)) => {
+                // A later file that names a repository names all of it.
+                if key == "repository" && (over.contains_key("url") || over.contains_key("mirrors")) {
+                    below.remove("url");
+                    below.remove("mirrors");
+                }
+                merge(below, over);
+            }
+            (_, value) => drop(below.insert(key, value)),
         }
     }
 }
@@ -254,12 +229,15 @@ impl Settings {
                 texts.push((path.clone(), file::read(&path, FILE_BYTES_MAXIMUM).map_err(unread)?));
             }
         }
-        let mut whole = Fragment::default();
+        let mut whole = Table::new();
         for (path, bytes) in texts {
-            let text = String::from_utf8_lossy(&bytes);
-            whole = whole.under(parse(&path, &text)?);
+            add(&mut whole, &path, &String::from_utf8_lossy(&bytes))?;
         }
-        Ok(Self::from(whole))
+        Ok(Self::of(whole))
+    }
+
+    fn of(whole: Table) -> Self {
+        Self::from(Fragment::deserialize(whole).expect("each file was parsed alone, and tables are merged key by key"))
     }
 
     /// The variables of the caller's environment that an instance's programs get although loaders and interpreters obey them.
@@ -351,6 +329,13 @@ fn parse(path: &Path, text: &str) -> Result<Fragment, Report> {
     Ok(fragment)
 }
 
+/// Puts a valid file over the earlier files.
+fn add(whole: &mut Table, path: &Path, text: &str) -> Result<(), Report> {
+    parse(path, text)?;
+    merge(whole, text.parse().expect("it was parsed just now"));
+    Ok(())
+}
+
 /// A parser's words for one line: which line, what stands there, as much of it as anybody reads, and what is wrong.
 fn told(text: &str, error: &toml::de::Error) -> String {
     let what = error.message().trim().replace('\n', "; ");
@@ -406,12 +391,28 @@ impl From<Fragment> for Settings {
 mod tests {
     use super::*;
 
+    fn read(texts: &[&str]) -> Settings {
+        let mut whole = Table::new();
+        texts.iter().for_each(|text| add(&mut whole, Path::new("sidle.toml"), text).unwrap());
+        Settings::of(whole)
+    }
+
+    #[test]
+    fn a_later_file_that_names_a_repository_names_all_of_it() {
+        let first = "[repository]\nmirrors = [\"https://a.example\"]\nrate_limit = \"2MiB\"\nstall_timeout = \"5s\"\n";
+        let second = "[repository]\nurl = \"https://b.example\"\nproxy = \"none\"\n";
+        let settings = read(&[first, second]).repository().unwrap();
+        assert_eq!(settings.mirrors.len(), 1);
+        assert_eq!(settings.mirrors[0].location.to_string(), "https://b.example");
+        assert_eq!((settings.rate_limit, settings.proxy), (Some(2 << 20), fetch::settings::Proxy::None));
+        assert_eq!(settings.patience.stall, Duration::from_secs(5));
+    }
+
     #[test]
     fn a_later_fragment_counts_and_the_rest_stays() {
-        let first =
-            parse(Path::new("a"), "probation = \"5s\"\nkeep_extra = 3\n[instances.a]\npackage = \"p\"\n").unwrap();
-        let second = parse(Path::new("b"), "probation = \"2m\"\n[instances.a]\nconfig = \"/etc/x\"\n").unwrap();
-        let settings = Settings::from(first.under(second));
+        let first = "probation = \"5s\"\nkeep_extra = 3\n[instances.a]\npackage = \"p\"\n";
+        let second = "probation = \"2m\"\n[instances.a]\nconfig = \"/etc/x\"\n";
+        let settings = read(&[first, second]);
         assert_eq!(settings.limits.probation, Duration::from_secs(120));
         assert_eq!(settings.keep_extra, 3);
         let found = settings.instance(&Layout::new(Path::new("/r")), &"a".parse().unwrap()).unwrap();

@@ -5,7 +5,7 @@
 //! ```text
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents
 //! 5  supervise doctor          one loop over one enum of events; what could go wrong on a host, looked at
-//! 4  switch run loaded config   the pure switch machine and its driver; becoming a release, with which configuration; settings
+//! 4  switch run acquire loaded config   the pure switch machine and its driver; becoming a release; fetching one into the store; settings
 //! 3  fetch store salt demo signer trust_store repository   siblings do not import each other
 //! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
@@ -16,6 +16,7 @@
 //! one file or *fetched* (`fetch`), *installed* beside what runs (`store`), *switched* to (`switch`, `supervise`), *repaired* where it breaks, and
 //! one day *collected* (`store`).
 
+pub mod acquire;
 pub mod agent;
 pub mod bundle;
 pub mod cli;

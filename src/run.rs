@@ -13,7 +13,6 @@ use crate::store::{Store, StoreError};
 use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, START_WORD};
 use crate::version::Release;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 
@@ -62,32 +61,28 @@ pub enum RunRole {
 }
 
 /// Why a release's program can't be started.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum RunError {
     /// The store refuses the release.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The system refused.
-    Os(OsError),
+    #[error(transparent)]
+    Os(#[from] OsError),
     /// There is no current release.
-    NoCurrent {
-        /// The instance.
-        instance: InstanceName,
-    },
+    #[error("cannot run {instance}: it has no current release yet")]
+    NoCurrent { instance: InstanceName },
     /// The release has no such command.
-    NoCommand {
-        /// What was asked for.
-        command: String,
-        /// What there is.
-        commands: Vec<String>,
-        /// The release.
-        release: Release,
-    },
-    /// The supervisor went away before it gave its word.
+    #[error("cannot run {command:?}: {release} offers {}", commands.join(", "))]
+    NoCommand { command: String, commands: Vec<String>, release: Release },
+    /// The supervisor ended before it allowed the start.
+    #[error("cannot start the agent: its supervisor went away")]
     Abandoned,
 }
 
 impl RunError {
-    /// What kind of failure this is.
+    /// The kind of failure.
     pub fn class(&self) -> Class {
         match self {
             Self::Store(error) => error.class(),
@@ -97,7 +92,7 @@ impl RunError {
         }
     }
 
-    /// What the operator can do about it.
+    /// The remedy.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Store(error) => error.hint(),
@@ -105,39 +100,11 @@ impl RunError {
             Self::NoCurrent { instance } => Some(format!(
                 "`sidle switch {instance}` makes an installed release the current one; --release names another"
             )),
-            Self::NoCommand { .. } => {
-                Some("name one of these, or none for the release's service: `sidle run PACKAGE [COMMAND]`".to_owned())
-            }
+            Self::NoCommand { .. } => Some(
+                "name one of these, or no command for the release's service: `sidle run PACKAGE [COMMAND]`".to_owned(),
+            ),
             Self::Abandoned => None,
         }
-    }
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(formatter),
-            Self::Os(error) => error.fmt(formatter),
-            Self::NoCurrent { instance } => write!(formatter, "cannot run {instance}: it has no current release yet"),
-            Self::NoCommand { command, commands, release } => {
-                write!(formatter, "cannot run {command:?}: {release} offers {}", commands.join(", "))
-            }
-            Self::Abandoned => formatter.write_str("cannot start the agent: its supervisor went away"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
-impl From<StoreError> for RunError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<OsError> for RunError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
     }
 }
 

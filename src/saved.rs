@@ -1,21 +1,24 @@
-//! Files that sidle itself has saved: read whole, or refused. What another version wrote is told apart from what is broken: the remedies differ,
-//! and an older program must not act on what it understands by half.
+//! Reads the files that sidle itself has saved. A file of a newer version and a broken file have different remedies, and an older program
+//! must not act on a file that it understands only by half.
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::fmt;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Why a saved file can't be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SavedError {
-    /// It is no JSON, or not of this form.
+    /// The file is no JSON, or has another form.
+    #[error("{0}")]
     Form(serde_json::Error),
-    /// A newer program wrote it: what of it is unknown here.
+    /// A newer program wrote the file: the part that is unknown here.
+    #[error("written by a newer sidle: {0}")]
     Newer(String),
 }
 
-/// Reads a file of the form `schema`.
-pub fn parse<T: DeserializeOwned>(bytes: &[u8], schema: u32) -> Result<T, SavedError> {
+/// Reads a file of the form `schema`. A field is unknown, at any depth, when `T` does not write it again: serde's `deny_unknown_fields`
+/// cannot stand beside its `flatten`.
+pub fn parse<T: DeserializeOwned + Serialize>(bytes: &[u8], schema: u32) -> Result<T, SavedError> {
     #[derive(Deserialize)]
     struct Head {
         schema: u32,
@@ -24,18 +27,39 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8], schema: u32) -> Result<T, SavedE
     if head.schema != schema {
         return Err(SavedError::Newer(format!("it has form {}, this program knows form {schema}", head.schema)));
     }
-    serde_json::from_slice(bytes).map_err(|error| {
-        let text = error.to_string();
-        // serde's words for what `deny_unknown_fields` and an enum refuse.
-        let is_unknown = text.starts_with("unknown field") || text.starts_with("unknown variant");
-        // Not what it would have known: a list of all fields helps nobody.
-        let what = text.split(", expected").next().unwrap_or_default().to_owned();
-        if is_unknown { SavedError::Newer(what) } else { SavedError::Form(error) }
-    })
+    let parsed: T = serde_json::from_slice(bytes).map_err(refused)?;
+    let original: Value = serde_json::from_slice(bytes).map_err(SavedError::Form)?;
+    let known = serde_json::to_value(&parsed).map_err(SavedError::Form)?;
+    match unknown_field(&original, &known) {
+        Some(name) => Err(SavedError::Newer(format!("unknown field `{name}`"))),
+        None => Ok(parsed),
+    }
+}
+
+/// The error of a type that refuses unknown fields or variants itself, in serde's words and without its list of all known names.
+fn refused(error: serde_json::Error) -> SavedError {
+    let text = error.to_string();
+    if text.starts_with("unknown field") || text.starts_with("unknown variant") {
+        return SavedError::Newer(text.split(", expected").next().unwrap_or_default().to_owned());
+    }
+    SavedError::Form(error)
+}
+
+/// The first key of `original` that `known` lacks.
+fn unknown_field<'a>(original: &'a Value, known: &Value) -> Option<&'a str> {
+    match (original, known) {
+        (Value::Object(original), Value::Object(known)) => original
+            .iter()
+            .find_map(|(name, value)| known.get(name).map_or(Some(name.as_str()), |known| unknown_field(value, known))),
+        (Value::Array(original), Value::Array(known)) => {
+            original.iter().zip(known).find_map(|(original, known)| unknown_field(original, known))
+        }
+        _ => None,
+    }
 }
 
 impl SavedError {
-    /// What to do about it. `broken`: where it is broken.
+    /// The remedy. `broken`: the remedy for a broken file.
     pub fn hint(&self, broken: &str) -> Option<String> {
         Some(match self {
             Self::Form(_) => broken.to_owned(),
@@ -46,13 +70,46 @@ impl SavedError {
     }
 }
 
-impl fmt::Display for SavedError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Form(error) => error.fmt(formatter),
-            Self::Newer(what) => write!(formatter, "written by a newer sidle: {what}"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Part {
+        name: String,
+    }
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct File {
+        schema: u32,
+        #[serde(flatten)]
+        part: Part,
+        parts: Vec<Part>,
+        kind: Option<Kind>,
+    }
+
+    #[derive(Debug, Serialize, Deserialize)]
+    enum Kind {
+        Known,
+    }
+
+    fn refusal(text: &str) -> Option<String> {
+        parse::<File>(text.as_bytes(), 1).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_unknown_field_is_refused_at_any_depth_and_beside_a_flattened_part() {
+        assert_eq!(refusal(r#"{"schema":1,"name":"a","parts":[{"name":"b"}],"kind":"Known"}"#), None);
+        for unknown in [
+            r#"{"schema":1,"name":"a","parts":[],"new":null}"#,
+            r#"{"schema":1,"name":"a","parts":[{"name":"b"},{"name":"c","new":1}]}"#,
+        ] {
+            assert_eq!(refusal(unknown).as_deref(), Some("written by a newer sidle: unknown field `new`"), "{unknown}");
         }
+        let variant = refusal(r#"{"schema":1,"name":"a","parts":[],"kind":"Other"}"#);
+        assert_eq!(variant.as_deref(), Some("written by a newer sidle: unknown variant `Other`"));
+        let form = refusal(r#"{"schema":2}"#);
+        assert_eq!(form.as_deref(), Some("written by a newer sidle: it has form 2, this program knows form 1"));
+        assert!(refusal(r#"{"schema":1,"parts":[]}"#).is_some_and(|text| text.starts_with("missing field `name`")));
     }
 }
-
-impl std::error::Error for SavedError {}

@@ -6,9 +6,9 @@
 use crate::crash_point;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
+use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::lock::{Attempt, Holder, LOCK, Lock, LockFile, by};
-use crate::os::{OsError, clock};
+use crate::os::lock::{self, Holder, LOCK, Lock, LockFile, by};
 use crate::trust::by_hand::{self, Verification};
 use crate::trust::metadata::{self, Body, Header, Root, Signed, Snapshot, Targets};
 use crate::trust::{
@@ -29,7 +29,6 @@ const INDEX_BYTES_MAXIMUM: u64 = 1024 * 1024;
 const DELEGATED_KEPT_MAXIMUM: usize = 1_024;
 /// How long a command waits for another one's adoption of metadata, which takes milliseconds.
 const LOCK_WAIT_MAXIMUM: Duration = Duration::from_secs(10);
-const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// The host's trust store. Reading needs no lock; changing needs [`TrustStore::lock`].
 #[derive(Debug)]
@@ -123,17 +122,9 @@ impl TrustStore {
     /// Waits up to 10 s for the lock.
     pub fn lock(&self) -> Result<LockedTrustStore<'_>, TrustStoreError> {
         let file = LockFile::new(&self.directory, LOCK);
-        let deadline = clock::since_boot() + LOCK_WAIT_MAXIMUM;
-        loop {
-            match file.try_exclusive()? {
-                Attempt::Held(lock) => return Ok(LockedTrustStore { trust_store: self, _lock: lock }),
-                Attempt::Busy if clock::since_boot() < deadline => clock::sleep(LOCK_RETRY),
-                Attempt::Busy => {
-                    let path = self.directory.path().to_owned();
-                    return Err(TrustStoreError::Locked { path, holder: file.holder() });
-                }
-                Attempt::Unsupported(source) => return Err(OsError::new("lock", &file.path(), source).into()),
-            }
+        match lock::wait(LOCK_WAIT_MAXIMUM, || file.try_exclusive())? {
+            Some(lock) => Ok(LockedTrustStore { trust_store: self, _lock: lock }),
+            None => Err(TrustStoreError::Locked { path: self.directory.path().to_owned(), holder: file.holder() }),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::failure::{Class, Report};
 use crate::fetch::{Fetcher, MirrorWanted, Mirrored};
 use crate::os::clock;
 use crate::os::dir::Dir;
-use crate::os::lock::{Attempt, LockFile, by};
+use crate::os::lock::{LockFile, by};
 use crate::trust::metadata::{Root, Signed};
 use crate::trust::{Expiry, Floor, MetadataFiles, pattern, verify};
 use crate::trust_store::{Judge, Persist, Pin, TrustStore};
@@ -58,7 +58,7 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
     let targets = judge.verification(&metadata)?.targets?;
     let into = Dir::open_or_create(&arguments.directory, 0o755)?;
     let file = LockFile::new(&into, LOCK_NAME);
-    let Attempt::Held(_lock) = file.try_exclusive()? else {
+    let Some(_lock) = file.try_exclusive()? else {
         let by = by(file.holder().as_ref());
         return Err(Report {
             class: Class::Locked,

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::failure::{Class, Report};
-use crate::os::clock;
+use crate::os::{clock, lock};
 use crate::supervise::control::{Answer, Command, ask};
 use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use std::time::Duration;
@@ -23,23 +23,15 @@ pub(super) enum Reached {
 
 /// Asks the supervisor. One that starts just now has its lock a moment before it listens: it is waited for.
 pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Command) -> Result<Reached, Report> {
-    let began = clock::since_boot();
-    loop {
-        if let Some(answer) = ask(&context.layout, files.instance(), request)? {
-            return Ok(Reached::Supervisor(answer));
-        }
-        if let Some(lock) = files.try_drive()? {
-            return Ok(Reached::Nobody(lock));
-        }
-        if clock::since_boot().saturating_sub(began) >= STARTING_WAIT {
-            return Err(Report::of(
-                Class::Locked,
-                format!("cannot ask the supervisor of {}: it does not answer", files.instance()),
-            )
-            .hint("it may be starting or ending just now: try again"));
-        }
-        clock::sleep(STARTING_INTERVAL);
-    }
+    let reached = lock::wait(STARTING_WAIT, || {
+        let answer = ask(&context.layout, files.instance(), request)?;
+        Ok::<_, Report>(match answer {
+            Some(answer) => Some(Reached::Supervisor(answer)),
+            None => files.try_drive()?.map(Reached::Nobody),
+        })
+    })?;
+    let silent = || format!("cannot ask the supervisor of {}: it does not answer", files.instance());
+    reached.ok_or_else(|| Report::of(Class::Locked, silent()).hint("it may be starting or ending just now: try again"))
 }
 
 /// The same. A switch that is committed has only its old process to end: it makes room for the next one in a moment.

@@ -139,33 +139,6 @@ impl TryFrom<String> for Bytes {
 }
 
 impl RepositoryFragment {
-    /// This fragment with `over` on top: what `over` names counts.
-    pub(super) fn under(self, over: Self) -> Self {
-        // A later file that names a repository names all of it.
-        let (url, mirrors) = if over.url.is_some() || over.mirrors.is_some() {
-            (over.url, over.mirrors)
-        } else {
-            (self.url, self.mirrors)
-        };
-        Self {
-            url,
-            mirrors,
-            ca_file: over.ca_file.or(self.ca_file),
-            system_ca: over.system_ca.or(self.system_ca),
-            client_certificate: over.client_certificate.or(self.client_certificate),
-            client_key: over.client_key.or(self.client_key),
-            token_file: over.token_file.or(self.token_file),
-            netrc: over.netrc.or(self.netrc),
-            proxy: over.proxy.or(self.proxy),
-            rate_limit: over.rate_limit.or(self.rate_limit),
-            splay: over.splay.or(self.splay),
-            connect_timeout: over.connect_timeout.or(self.connect_timeout),
-            stall_timeout: over.stall_timeout.or(self.stall_timeout),
-            total_timeout: over.total_timeout.or(self.total_timeout),
-            attempts: over.attempts.or(self.attempts),
-        }
-    }
-
     /// What they come to. `NoMirror` when they name none.
     pub(super) fn settings(&self) -> Result<DownloadSettings, Report> {
         self.with(self.mirrors()?)
@@ -295,7 +268,6 @@ fn refuse(subject: &str, reason: &str) -> FetchError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn read(text: &str) -> RepositoryFragment {
         toml::from_str(text).unwrap()
@@ -340,16 +312,6 @@ mod tests {
         assert_eq!(access(1).token_file, Some("/t".into()));
         assert_eq!(settings.rate_limit, Some(1 << 20));
         assert_eq!(read("").instead(&places).unwrap().mirrors.len(), 2);
-    }
-
-    #[test]
-    fn a_later_file_that_names_a_repository_names_all_of_it() {
-        let first = read("mirrors = [\"https://a.example\"]\nrate_limit = \"2MiB\"\nstall_timeout = \"5s\"\n");
-        let settings = first.under(read("url = \"https://b.example\"\nproxy = \"none\"\n")).settings().unwrap();
-        assert_eq!(settings.mirrors.len(), 1);
-        assert_eq!(settings.mirrors[0].location.to_string(), "https://b.example");
-        assert_eq!((settings.rate_limit, settings.proxy), (Some(2 << 20), Proxy::None));
-        assert_eq!(settings.patience.stall, Duration::from_secs(5));
     }
 
     #[test]

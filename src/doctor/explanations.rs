@@ -199,7 +199,7 @@ pub const ALL: &[Explanation] = &[
     of(
         "snapshot",
         Class::Failed,
-        "this is a snapshot of a transactional update: what is installed in it and what is known of it would part",
+        "this root is a pending snapshot of a transactional update: /opt would be in the snapshot, /var would not",
         "install on the running system: sidle needs no snapshot to go back to",
         &[],
     ),
@@ -315,7 +315,7 @@ pub const ALL: &[Explanation] = &[
         Class::Conflict,
         "a process still uses a release that nobody wants",
         "end it, then `sidle collect`",
-        &["… holds its lease", "cannot take … away"],
+        &["… holds its lease", "cannot remove …"],
     ),
     of(
         "unit-missing",

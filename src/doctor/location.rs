@@ -6,7 +6,7 @@ use crate::os::dir::Dir;
 use crate::os::mounts::{self, Mount};
 use crate::os::{OsError, file};
 use crate::store::Store;
-use crate::store::location::{self, Hazard};
+use crate::store::location::{Hazard, PlaceFacts};
 use crate::store::tmpfiles::Fate;
 use std::path::{Path, PathBuf};
 
@@ -25,8 +25,8 @@ pub fn check(store: &Store, current: Option<&Manifest>) -> Group {
             Err(error) => group.unknown(&path.display().to_string(), error, "run it as root"),
         }
     }
-    match location::of_paths(layout, &[package.clone(), state]) {
-        Ok(hazards) => hazards.iter().for_each(|hazard| endanger(&mut group, hazard)),
+    match PlaceFacts::gather(layout.root(), &[package.clone(), state]) {
+        Ok(facts) => facts.hazards().iter().for_each(|hazard| endanger(&mut group, hazard)),
         Err(error) => group.unknown("whether releases stay where they are", error, "run it as root"),
     }
     match Dir::open_if_exists(&package).and_then(|dir| dir.map(|dir| dir.space()).transpose()) {

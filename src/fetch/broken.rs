@@ -1,5 +1,5 @@
-//! Mirrors that had not the signed bytes of a target, when none had: `broken/<digest>-<mirror>`. Without this memory every run of a cron job would
-//! fetch them again, on every host. Blame is the mirror's: another one is asked.
+//! Targets of which every mirror had wrong bytes: `broken/<digest>-<mirror>`. Without this memory every run of a cron job would fetch them
+//! again, on every host.
 
 use super::error::FetchError;
 use crate::digest::Digest;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 const PAUSE_MINIMUM: SignedDuration = SignedDuration::from_hours(1);
 /// The longest pause: a repaired repository is noticed within this time.
 const PAUSE_MAXIMUM: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// What was broken and not asked for again for so long is forgotten, seconds.
+/// Age, in seconds, after which a record is forgotten.
 const AGE_MAXIMUM_SECONDS: i64 = 60 * 24 * 60 * 60;
 /// Largest record read; it has three short fields.
 const RECORD_BYTES_MAXIMUM: u64 = 4096;
@@ -19,7 +19,7 @@ const RECORD_BYTES_MAXIMUM: u64 = 4096;
 const DIRECTORY: &str = "broken";
 const SCHEMA: u32 = 1;
 
-/// The broken targets that are known.
+/// The known broken targets.
 #[derive(Debug)]
 pub(super) struct Broken {
     directory: Dir,
@@ -45,15 +45,15 @@ impl Broken {
         Ok(Self { directory })
     }
 
-    /// Until when the target `key` isn't fetched from `mirror`; None: it may be.
+    /// Until when the target `key` is not fetched from `mirror`; None: it may be fetched.
     pub(super) fn until(&self, key: &str, mirror: &str, now: Timestamp) -> Result<Option<Timestamp>, FetchError> {
         let record = self.read(&name(key, mirror))?;
-        // A time further away than any pause was written by a clock that was wrong.
+        // A wrong clock wrote a time that is further away than any pause.
         let latest = now.saturating_add(PAUSE_MAXIMUM).unwrap_or(Timestamp::MAX);
         Ok(record.map(|record| record.not_before).filter(|until| (now..latest).contains(until) && *until > now))
     }
 
-    /// Remembers one more failure of `mirror`; gives the time before which it isn't tried again.
+    /// Remembers another failure of `mirror`; returns the time of the next attempt.
     pub(super) fn add(&self, key: &str, mirror: &str, now: Timestamp) -> Result<Timestamp, FetchError> {
         let name = name(key, mirror);
         let failures = self.read(&name)?.map_or(0, |record| record.failures).saturating_add(1);

@@ -1,4 +1,4 @@
-//! What lets us in: files with tokens, passwords and keys. Secrets are read here, and printed nowhere.
+//! Credentials: files with tokens, passwords and keys. Secrets are read here, and printed nowhere.
 
 use super::error::FetchError;
 use super::settings::Access;
@@ -9,7 +9,7 @@ use std::path::Path;
 /// Largest file with credentials or certificates that is read. A bundle of all public authorities has some 200 KiB.
 const FILE_BYTES_MAXIMUM: u64 = 1 << 20;
 
-/// What one mirror is sent to let us in, and by what it is known.
+/// The credentials for one mirror, and the authorities that certify it.
 pub(super) struct Credentials {
     /// The value of the Authorization header.
     pub(super) login: Option<Login>,
@@ -19,7 +19,7 @@ pub(super) struct Credentials {
     pub(super) identity: Option<Vec<u8>>,
 }
 
-/// How we say who we are.
+/// A login.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Login {
     Bearer(String),
@@ -36,7 +36,7 @@ impl fmt::Debug for Login {
 }
 
 impl Credentials {
-    /// Reads what `access` names, for the host `host`. `is_private`: the way there is encrypted; where it isn't, nothing secret is sent.
+    /// Reads the files of `access` for `host`. `is_private`: the connection is encrypted; without that no secret is sent.
     pub(super) fn read(access: &Access, host: &str, is_private: bool) -> Result<Self, FetchError> {
         if !is_private && (access.token_file.is_some() || access.client_certificate.is_some()) {
             return Err(FetchError::Settings {
@@ -74,7 +74,7 @@ pub(super) fn login_of(path: &Path, host: &str) -> Result<Option<Login>, FetchEr
 fn token(path: &Path) -> Result<String, FetchError> {
     let text = text(path, file::read_secret(path, FILE_BYTES_MAXIMUM)?)?;
     let token = text.lines().next().unwrap_or_default().trim();
-    // RFC 6750 §2.1; anything else could break out of the header.
+    // RFC 6750 §2.1; other characters could break out of the header.
     if !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(token.to_owned());
     }
@@ -89,8 +89,8 @@ fn unusable(path: &Path, reason: &str) -> FetchError {
     FetchError::Settings { subject: path.display().to_string(), reason: reason.to_owned(), hint: None }
 }
 
-/// The user and password for `host`: of its `machine`, else of `default`. Words may be in double quotes, with `\` before what is meant as it
-/// is; macros end with an empty line; what isn't known is passed over, as other readers do.
+/// The user and password for `host`: of its `machine`, else of `default`. Words may be in double quotes, with `\` before a literal character;
+/// macros end with an empty line; unknown words are skipped.
 fn netrc(text: &str, host: &str) -> Option<(String, String)> {
     let mut words = words(text).into_iter();
     let (mut applies, mut user, mut password) = (false, None, None);

@@ -1,4 +1,4 @@
-//! A mirror that is a directory: a stick, an NFS mount. It answers as one behind HTTP would; links in it are not followed.
+//! A mirror that is a directory: a stick, an NFS mount. It answers like HTTP; links are not followed.
 
 use super::fault::Fault;
 use super::location::FilePath;
@@ -8,6 +8,7 @@ use crate::os::dir::{Dir, FileKind};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
+use std::time::Duration;
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -32,19 +33,19 @@ pub(super) fn get(root: &Path, path: &FilePath, ask: &Ask) -> Result<Reply, Faul
             (Span::Part { range: range.clone(), total: stat.size }, range.end - range.start)
         }
     };
-    let body = Body::File(FileBody { file, remaining });
+    let body = Box::new(FileBody { file, remaining });
     Ok(Reply { span, length: Some(remaining), coding: Coding::Identity, validator: None, body })
 }
 
 /// What remains of a file.
 #[derive(Debug)]
-pub(super) struct FileBody {
+struct FileBody {
     file: File,
     remaining: u64,
 }
 
-impl FileBody {
-    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+impl Body for FileBody {
+    fn next(&mut self, _patience: Duration) -> Result<Option<Vec<u8>>, Fault> {
         let wanted = usize::try_from(self.remaining).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
         let mut bytes = vec![0; wanted];
         let count = self.file.read(&mut bytes).map_err(|error| unreadable(&error))?;

@@ -1,42 +1,25 @@
-//! What one mirror did instead of giving a file. An error of the whole fetch (`error`) is made of these.
+//! The failure of one mirror. The error of the whole fetch (`error`) is made of these.
 
 use std::time::Duration;
 
-/// Why a mirror didn't give what was asked for.
+/// Why a mirror didn't give a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It says that there is no such file.
+    /// The mirror has no such file.
     NotFound,
-    /// It says that we may not have it (403), which is how some object stores say that there is none.
+    /// HTTP 403, which some object stores send for a file that does not exist.
     Forbidden,
-    /// It may work the next time.
-    Temporary {
-        /// What happened.
-        reason: String,
-        /// When it wants to be asked again.
-        retry_after: Option<Duration>,
-    },
-    /// It won't serve us in this run.
-    Refused {
-        /// Why.
-        reason: String,
-    },
-    /// It answered what no mirror may answer.
-    WrongAnswer {
-        /// What.
-        reason: String,
-    },
-    /// It gave other bytes than were signed.
-    WrongBytes {
-        /// Which.
-        reason: String,
-    },
-    /// Its metadata is not trusted.
-    Untrusted {
-        /// Why.
-        reason: String,
-    },
-    /// The time for all of it is over; not the mirror's fault.
+    /// The next attempt may succeed; `retry_after` is the mirror's own wish.
+    Temporary { reason: String, retry_after: Option<Duration> },
+    /// The mirror will not serve this host in this run.
+    Refused { reason: String },
+    /// The answer breaks the protocol.
+    WrongAnswer { reason: String },
+    /// The bytes are not the signed ones.
+    WrongBytes { reason: String },
+    /// The metadata is untrusted.
+    Untrusted { reason: String },
+    /// The run's time limit is over: not the mirror's fault.
     OutOfTime,
 }
 
@@ -49,7 +32,7 @@ impl Fault {
         Self::WrongAnswer { reason: reason.into() }
     }
 
-    /// What it did, in words.
+    /// The failure in words.
     pub(super) fn reason(&self) -> &str {
         match self {
             Self::NotFound => "it has no such file",

@@ -1,43 +1,45 @@
-//! The wanted frames of a payload, in order: out of what is kept, by ranges, by the frames' own files, or picked out of the whole as it passes.
+//! The wanted frames of a payload, in order: kept ones, ranges, the frames' own files, or parts of the whole payload.
 
 use super::error::FetchError;
 use super::fault::Fault;
+use super::fetcher::{Fetcher, key};
 use super::kept::KeptFrame;
 use super::location::FilePath;
 use super::mirrors::{Quest, Validators, Way};
 use super::notice::{Notice, Origin};
+use super::plan;
 use super::reply::{Ask, Span};
 use super::stream::Stream;
-use super::{Fetcher, plan};
 use crate::bundle::manifest::Frame;
 use crate::bundle::unpack::{FrameSource, SourceError};
 use crate::digest::Digest;
+use crate::trust::Target;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Bytes after which a mirror that then fails counts as one that makes progress. Smaller pieces could go on for ever.
+/// Received bytes that count as progress of a failing mirror. Smaller pieces could go on for ever.
 const PROGRESS_BYTES: u64 = 64 << 10;
 
 /// A payload whose frames are wanted.
-pub(super) struct Payload {
+struct Payload {
     /// Its name as signed.
-    pub(super) name: String,
-    /// By what its being broken is remembered.
-    pub(super) key: String,
-    /// Where it lies below a mirror.
-    pub(super) path: FilePath,
+    name: String,
+    /// Its name in the memory of broken targets.
+    key: String,
+    /// Its path below a mirror.
+    path: FilePath,
     /// Its signed length.
-    pub(super) length: u64,
+    length: u64,
 }
 
 /// The wanted frames of one payload. One frame at a time is in memory.
 pub struct Frames<'f, 'a> {
     fetcher: &'f mut Fetcher<'a>,
     payload: Payload,
-    /// Those still to come, in order.
+    /// The remaining frames, in order.
     wanted: VecDeque<Frame>,
-    /// An answer under way.
+    /// An answer that is being read.
     open: Option<Open>,
-    /// The validators of the payload that mirrors gave with their first answers.
+    /// The payload's validator in each mirror's first answer.
     validators: BTreeMap<usize, String>,
 }
 
@@ -51,17 +53,30 @@ struct Open {
     received: u64,
 }
 
-/// What there is of a frame, and of whom.
+/// The received bytes of a frame, and their mirrors.
 #[derive(Default)]
 struct Gathered {
     bytes: Vec<u8>,
     from: BTreeSet<usize>,
-    /// Bytes of several mirrors didn't fit together: from now on all come from one, so that it is known whose are wrong.
+    /// Bytes of several mirrors did not fit together: from now on all come from one mirror, so that the wrong mirror is known.
     is_of_one: bool,
 }
 
+impl<'a> Fetcher<'a> {
+    /// The `wanted` frames (ascending) of a payload, in order: a source for `unpack`. Each is verified before it is given out, and kept for
+    /// another run until `done`.
+    pub fn frames(&mut self, name: &str, payload: &Target, wanted: &[Frame]) -> Result<Frames<'_, 'a>, FetchError> {
+        let key = key(payload);
+        self.quest(name, &key)?;
+        self.used.entry(key.clone()).or_default().extend(wanted.iter().map(|frame| frame.sha256));
+        let path = self.path(name, payload)?;
+        let payload = Payload { name: name.to_owned(), key, path, length: payload.length };
+        Ok(Frames::new(self, payload, wanted))
+    }
+}
+
 impl<'f, 'a> Frames<'f, 'a> {
-    pub(super) fn new(fetcher: &'f mut Fetcher<'a>, payload: Payload, wanted: &[Frame]) -> Self {
+    fn new(fetcher: &'f mut Fetcher<'a>, payload: Payload, wanted: &[Frame]) -> Self {
         Self { fetcher, payload, wanted: wanted.to_vec().into(), open: None, validators: BTreeMap::new() }
     }
 
@@ -126,7 +141,7 @@ impl<'f, 'a> Frames<'f, 'a> {
         }
     }
 
-    /// Asks the next mirror for what is missing of `frame`, and for what comes behind it. None: ask again.
+    /// Asks the next mirror for the missing bytes of `frame` and for the frames behind it. None: ask again.
     fn reopen(
         &mut self,
         frame: &Frame,
@@ -173,7 +188,7 @@ impl<'f, 'a> Frames<'f, 'a> {
         let reply = mirrors.ask(mirror, &self.payload.path, ask)?;
         let validator = reply.validator.clone();
         let Some(reply) = reply.part(&range, self.payload.length)? else {
-            // The whole comes: not a byte of it is read. Either the file seems to have changed, or the way there keeps no ranges.
+            // The whole payload comes; it is not read. Either the file seems to have changed, or ranges do not get through.
             if known.is_some() && known != validator {
                 mirrors.ignore_validators(mirror);
             } else {
@@ -216,7 +231,7 @@ impl<'f, 'a> Frames<'f, 'a> {
         Ok(Some(Open { mirror, stream, position: 0, end: self.payload.length, received: 0 }))
     }
 
-    /// Reads what is missing of `frame`; the body stays open where more of it is wanted.
+    /// Reads the missing bytes of `frame`; the body stays open if more of it is wanted.
     fn read(&mut self, mut open: Open, frame: &Frame, bytes: &mut Vec<u8>) -> Result<(), Fault> {
         let meter = &mut self.fetcher.mirrors.meter;
         let have = bytes.len() as u64;
@@ -241,7 +256,7 @@ impl<'f, 'a> Frames<'f, 'a> {
         Ok(())
     }
 
-    /// Keeps a verified frame for another run. That it can't be kept stops nothing.
+    /// Keeps a verified frame for another run. A failure stops nothing.
     fn keep(&mut self, frame: &Frame, bytes: &[u8]) {
         let reason = match self.fetcher.kept.keep(&frame.sha256, bytes) {
             Ok(true) => None,
@@ -257,7 +272,7 @@ impl<'f, 'a> Frames<'f, 'a> {
 }
 
 impl Open {
-    /// True when reading on leads to what is missing of `frame`, of which `have` bytes are there.
+    /// Whether the open body has the bytes of `frame` from `have` on.
     fn leads_to(&self, frame: &Frame, have: u64) -> bool {
         self.position <= frame.offset + have && frame.offset + frame.length <= self.end
     }
@@ -269,7 +284,7 @@ impl Gathered {
         self.from.clear();
     }
 
-    /// What comes next is `mirror`'s.
+    /// The next bytes are `mirror`'s.
     fn go_on_with(&mut self, mirror: usize) {
         if self.is_of_one && !self.from.contains(&mirror) {
             self.clear();
@@ -283,7 +298,7 @@ impl FrameSource for Frames<'_, '_> {
         Ok(self.bring(frame)?)
     }
 
-    /// Every frame was verified for itself: there is nothing more to prove.
+    /// Every frame is verified by itself: no proof is left for the end.
     fn end(&mut self) -> Result<(), SourceError> {
         self.open = None;
         Ok(())

@@ -1,21 +1,20 @@
-//! Opens what a mirror compresses on the way (metadata alone): limits hold for what comes out, and a bomb ends where they do.
+//! Decompresses gzip bodies (of metadata only). Limits hold for the output: a gzip bomb ends there.
 
 use super::fault::Fault;
 use super::stream::{Meter, Stream};
 use flate2::bufread::MultiGzDecoder;
 use std::io::{self, BufRead, ErrorKind, Read};
 
-/// Bytes opened at once.
+/// Bytes decompressed at once.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// Most bytes that gzip may take for a file of `maximum` bytes: what can't be compressed grows by a few bytes per block. Stops endless streams
-/// that open to nothing.
+/// Most gzip bytes for a file of `maximum` bytes: incompressible data grows by a few bytes per block. Stops endless streams without output.
 pub(super) fn compressed_maximum(maximum: u64) -> u64 {
     maximum.saturating_add(maximum / 1024).saturating_add(1024)
 }
 
-/// Appends what the gzip in `stream` opens to, which is an error when that would be more than `maximum` bytes. Its checksum is checked, and
-/// nothing but gzip may follow (RFC 1952 §2.2).
+/// Appends the decompressed `stream` to `into`; more than `maximum` bytes are an error. The checksum is checked, and only gzip may follow
+/// (RFC 1952 §2.2).
 pub(super) fn read_all(stream: &mut Stream, meter: &mut Meter, into: &mut Vec<u8>, maximum: u64) -> Result<(), Fault> {
     let compressed = Compressed { stream, meter, left: compressed_maximum(maximum), fault: None };
     let mut decoder = MultiGzDecoder::new(compressed);

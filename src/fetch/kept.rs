@@ -1,19 +1,18 @@
-//! Verified frames of payloads that are not installed yet, on disk: `partial/<sha256>`. Another run goes on with them. They are hashed again
-//! when they are read, so that nothing rests on what lies in a cache.
+//! Verified frames of payloads that are not installed yet: `partial/<sha256>`, for another run. They are hashed again when they are read: the
+//! cache is untrusted.
 
 use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::{Dir, FileKind};
 use jiff::Timestamp;
 
-/// Most bytes of earlier runs that are kept. Stops interrupted installs of many releases from filling a small disk; several times what Salt's
-/// payload has.
+/// Most kept bytes. Stops interrupted installs of many releases from filling a small disk; several times Salt's payload.
 pub(super) const BYTES_MAXIMUM: u64 = 256 << 20;
 
-/// Bytes that stay free where frames are kept. Stops a cache from filling the file system that logs and the journal are on.
+/// Bytes that stay free on the cache's file system, which logs and the journal may share.
 const FREE_MINIMUM_BYTES: u64 = 64 << 20;
 
-/// What was kept and not used for so long is removed, seconds: the release it belongs to has been given up.
+/// Age, in seconds, at which an unused frame is removed: its install was given up.
 const AGE_MAXIMUM_SECONDS: i64 = 7 * 24 * 60 * 60;
 
 const DIRECTORY: &str = "partial";
@@ -25,7 +24,7 @@ pub(super) struct KeptFrames {
     directory: Dir,
 }
 
-/// What is found where a frame should be.
+/// The result of reading a kept frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeptFrame {
     Frame(Vec<u8>),
@@ -35,7 +34,7 @@ pub(super) enum KeptFrame {
 }
 
 impl KeptFrames {
-    /// The kept frames below the cache directory; old ones are removed, and oldest ones where there are too many.
+    /// The kept frames below the cache directory. Removes old frames, and the oldest beyond the limit.
     pub(super) fn open(cache: &Dir, now: Timestamp) -> Result<Self, OsError> {
         let directory = cache.child_or_create(DIRECTORY, 0o700)?;
         let mut frames = Vec::new();
@@ -61,13 +60,13 @@ impl KeptFrames {
         Ok(Self { directory })
     }
 
-    /// True when something of this name and length lies there; it may be spoiled.
+    /// Whether a file of this name and length is there; it may be spoiled.
     pub(super) fn seems_to_have(&self, digest: &Digest, length: u64) -> bool {
         let stat = self.directory.stat(digest.to_string());
         matches!(stat, Ok(Some(stat)) if stat.kind == FileKind::File && stat.size == length)
     }
 
-    /// A kept frame, if it is still the one.
+    /// A kept frame, if its digest still fits.
     pub(super) fn read(&mut self, digest: &Digest, length: u64) -> KeptFrame {
         let name = digest.to_string();
         match self.directory.read_if_exists(&name, length) {
@@ -80,7 +79,7 @@ impl KeptFrames {
         }
     }
 
-    /// Keeps a verified frame. False: there is no room for it.
+    /// Keeps a verified frame; false without room for it.
     pub(super) fn keep(&mut self, digest: &Digest, bytes: &[u8]) -> Result<bool, OsError> {
         if self.directory.space()?.free_bytes < (bytes.len() as u64).saturating_add(FREE_MINIMUM_BYTES) {
             return Ok(false);
@@ -89,7 +88,7 @@ impl KeptFrames {
         Ok(true)
     }
 
-    /// Removes a frame; what can't be removed is swept up later.
+    /// Removes a frame; after a failure `open` removes it later.
     pub(super) fn forget(&mut self, digest: &Digest) {
         let _ = self.directory.remove_tree(digest.to_string());
     }

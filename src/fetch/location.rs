@@ -1,4 +1,4 @@
-//! Where a mirror is, and the paths of files below it. Names of targets are their author's text: each part is looked at before it is joined.
+//! The place of a mirror, and the paths of files below it. A target's name is any text: each part is checked before it is joined.
 
 use super::error::FetchError;
 use super::reply::Coding;
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use url::Url;
 
-/// Where a mirror keeps `metadata/` and `targets/`.
+/// The place of `metadata/` and `targets/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// `https://…`, or `http://…`: what is fetched is verified, but credentials are never sent there.
+    /// `https://…`, or `http://…`, to which credentials are never sent.
     Http(Url),
     /// `file:///…`: a directory, such as a stick or an NFS mount.
     Directory(PathBuf),
@@ -22,7 +22,7 @@ impl FromStr for Location {
 
     fn from_str(text: &str) -> Result<Self, FetchError> {
         let refuse = |reason: &str, hint: Option<&str>| FetchError::Settings {
-            // The text may hold a password: of a URL with one only the scheme and what follows the host's `@` is repeated.
+            // The text may hold a password.
             subject: format!("the mirror {}", without_secrets(text)),
             reason: reason.to_owned(),
             hint: hint.map(str::to_owned),
@@ -72,7 +72,7 @@ impl fmt::Display for Location {
 /// The directory of metadata below a mirror.
 const METADATA: &str = "metadata";
 
-/// A file below a mirror: names of directories and of the file, none of which leads elsewhere.
+/// A file below a mirror: its directories and its name, none of which leads elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FilePath {
     /// As they are on a disk.
@@ -89,7 +89,7 @@ impl FilePath {
 
     /// A metadata file by its name, which may be any text.
     pub(super) fn metadata_file(name: &str) -> Self {
-        // On a disk, too, a role's name is one name, whatever stands in it.
+        // On a disk, too, a role's name is one name, whatever its characters.
         let parts = vec![METADATA.to_owned(), encoded(name)];
         Self { encoded: parts.clone(), parts }
     }
@@ -113,7 +113,7 @@ impl FilePath {
         Self { parts: joined(&self.parts), encoded: joined(&self.encoded) }
     }
 
-    /// How the file may be packed on its way: metadata is text, and small. What a target's digest is of must come as it is.
+    /// The accepted coding: metadata is small text. A target's digest is of the bytes as they are sent.
     pub(super) fn coding(&self) -> Coding {
         if self.parts[0] == METADATA { Coding::Gzip } else { Coding::Identity }
     }

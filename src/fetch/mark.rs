@@ -1,5 +1,5 @@
-//! What a copy of a repository has of sidle: `.sidle-mirror` in its directory names every file that metadata named in any run. Only these are ever
-//! removed: a directory may hold more than the copy.
+//! The mark file of a mirrored copy: `.sidle-mirror` lists every file that the metadata of any run named. Only these files are ever removed: the
+//! directory may hold others.
 
 use super::error::FetchError;
 use crate::os::dir::Dir;
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Its name in the directory of the copy.
+/// The mark file's name.
 const NAME: &str = ".sidle-mirror";
 const MODE: u32 = 0o644;
 const SCHEMA: u32 = 1;
-/// Largest one read: some 100,000 files.
+/// Largest mark file read: some 100,000 files.
 const BYTES_MAXIMUM: u64 = 32 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// What earlier runs noted; nothing where there was none.
+    /// Reads the mark of earlier runs; empty without one.
     pub(super) fn read(directory: &Dir) -> Result<Self, FetchError> {
         let Some(bytes) = directory.read_if_exists(NAME, BYTES_MAXIMUM)? else { return Ok(Self::default()) };
         let damaged = |reason: String| FetchError::Mark { path: directory.path().join(NAME), reason };
@@ -39,7 +39,7 @@ impl Mark {
         Ok(Self { files: stored.files })
     }
 
-    /// Notes files, on the disk before they are written.
+    /// Adds files, on the disk before they are written.
     pub(super) fn add(&mut self, directory: &Dir, files: impl IntoIterator<Item = PathBuf>) -> Result<(), FetchError> {
         let before = self.files.len();
         self.files.extend(files);

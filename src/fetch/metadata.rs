@@ -1,4 +1,4 @@
-//! Brings metadata: drives the machines of `trust`, mirror after mirror, each from the same floor.
+//! Fetches metadata: drives the machines of `trust`, mirror after mirror, each from the same floor.
 
 use super::error::FetchError;
 use super::fault::Fault;
@@ -9,20 +9,19 @@ use crate::bundle::limits::BUNDLE_METADATA_MAXIMUM_BYTES;
 use crate::trust::{Answer, Expiry, Floor, MetadataFiles, MetadataRequest, Refresh, Role, TrustError, Warning};
 use jiff::Timestamp;
 
-/// Most bytes of metadata that are held for one package: what could not be carried by hand is not fetched either. Stops long chains of large roots,
-/// and many delegated roles, from filling memory.
+/// Most metadata in memory for one package: a bundle file has the same limit. Stops long chains of large roots, and many delegated roles.
 const FOR_PACKAGE_BYTES_MAXIMUM: u64 = BUNDLE_METADATA_MAXIMUM_BYTES;
 
 /// The same for a copy of everything.
 const FOR_EVERYTHING_BYTES_MAXIMUM: u64 = 64 << 20;
 
-/// What a refresh brought.
+/// The result of a refresh.
 #[derive(Debug)]
 pub struct Refreshed {
-    /// Every metadata file received, by its published name: of the mirror that served, or of the one that came furthest. Also after an error:
-    /// newer valid metadata is adopted all the same.
+    /// Every received metadata file, by its published name, of the mirror that got furthest. Also after an error: newer valid metadata is
+    /// adopted all the same.
     pub files: MetadataFiles,
-    /// Whether all of it is there and trusted.
+    /// Whether all metadata is there and trusted.
     pub outcome: Result<Fresh, FetchError>,
 }
 
@@ -31,7 +30,7 @@ pub struct Refreshed {
 pub struct Fresh {
     /// The mirror that served it.
     pub mirror: String,
-    /// What to tell the operator.
+    /// Warnings for the operator.
     pub warnings: Vec<Warning>,
     /// Whether stored names of targets carry their digest.
     pub consistent_snapshot: bool,

@@ -2,8 +2,8 @@
 //! set or the new one at any time: targets come first, `timestamp.json` last, and what is no longer listed goes after that.
 
 use super::error::FetchError;
+use super::fetcher::{Fetcher, SMALL_TARGET_BYTES_MAXIMUM};
 use super::mark::Mark;
-use super::{Fetcher, SMALL_TARGET_BYTES_MAXIMUM};
 use crate::bundle::manifest::{Manifest, decompress};
 use crate::bundle::member::{ReleaseId, checksums};
 use crate::bundle::unpack::FrameSource as _;

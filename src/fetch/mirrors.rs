@@ -1,4 +1,4 @@
-//! The mirrors of one repository: who is asked next, who is left alone for a while, and who is not asked any more in this run.
+//! The mirrors of one repository: the next to ask, the pauses after failures, and the mirrors that are given up in this run.
 
 use super::directory;
 use super::error::{Blame, FetchError, MirrorFailure};
@@ -30,9 +30,9 @@ struct Mirror {
     place: Place,
     /// Failures in a row.
     failures: u32,
-    /// It isn't asked before (time since boot).
+    /// Not asked before this time since boot.
     not_before: Duration,
-    /// Why it isn't asked any more.
+    /// Why it is given up.
     out: Option<MirrorFailure>,
     way: Way,
     validators: Validators,
@@ -43,18 +43,18 @@ enum Place {
     Directory(PathBuf),
 }
 
-/// How parts of a payload are had from a mirror. Cheaper ways come first.
+/// How a mirror gives parts of a payload. Cheaper ways come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
     /// By ranges of the payload.
     Ranges,
     /// By the frames' own files.
     FrameFiles,
-    /// By the whole payload, of which the rest is passed over.
+    /// By the whole payload; the rest is skipped.
     Whole,
 }
 
-/// Whether a mirror's validators tell anything. Every frame is hashed, so without them nothing but time is lost.
+/// Whether a mirror's validators are used. Every frame is hashed: without validators only time is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Validators {
     /// They are sent back with further ranges.
@@ -63,7 +63,7 @@ pub(super) enum Validators {
     Ignored,
 }
 
-/// One thing that is wanted of whichever mirror has it.
+/// The search for one file among the mirrors.
 #[derive(Debug)]
 pub(super) struct Quest {
     wanted: String,
@@ -76,14 +76,14 @@ impl Quest {
         Self { wanted: wanted.into(), without: BTreeSet::new(), failures: Vec::new() }
     }
 
-    /// The mirrors that had other bytes than were signed.
+    /// The mirrors that sent unsigned bytes.
     pub(super) fn wrong(&self) -> Vec<usize> {
         let is_wrong =
             |(index, failure, _): &(usize, MirrorFailure, bool)| (failure.blame == Blame::WrongBytes).then_some(*index);
         self.failures.iter().filter_map(is_wrong).collect()
     }
 
-    /// How many mirrors are not asked, or not again.
+    /// How many mirrors are left out.
     pub(super) fn left_out(&self) -> usize {
         self.without.len()
     }
@@ -138,7 +138,7 @@ impl<'a> Mirrors<'a> {
         self.all[index].validators = Validators::Ignored;
     }
 
-    /// The way to this mirror keeps no ranges, or it has no files of frames.
+    /// Takes the next way: ranges do not get through, or the mirror has no files of frames.
     pub(super) fn fall_back(&mut self, index: usize) {
         let (way, instead) = match self.all[index].way {
             Way::Ranges => (Way::FrameFiles, Instead::FrameFiles),
@@ -148,7 +148,7 @@ impl<'a> Mirrors<'a> {
         self.tell(&Notice::NoRanges { mirror: self.all[index].name.clone(), instead });
     }
 
-    /// The mirror to ask now: the first one in the order of the settings that may be asked. Waits where all that may be are left alone.
+    /// The first mirror, in the order of the settings, that may be asked. Waits while all of them pause.
     pub(super) fn choose(&self, quest: &Quest) -> Result<usize, FetchError> {
         self.choose_by(quest, |_| ())
     }
@@ -178,8 +178,7 @@ impl<'a> Mirrors<'a> {
         }
     }
 
-    /// True when no mirror is left because of wrong bytes: then those that were signed are nowhere, and trying again soon is for nothing. One that
-    /// only can't be reached may have them.
+    /// Whether every mirror has wrong bytes, so that trying again soon is useless. An unreachable mirror may have the right ones.
     pub(super) fn are_all_wrong(&self, quest: &Quest) -> bool {
         let is_wrong = |blame| blame == Blame::WrongBytes;
         let may_be_right = |(index, mirror): (usize, &Mirror)| match quest.failures.iter().find(|(at, ..)| *at == index)
@@ -191,14 +190,14 @@ impl<'a> Mirrors<'a> {
             && !self.all.iter().enumerate().any(may_be_right)
     }
 
-    /// How many there are.
+    /// The number of mirrors.
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Leaves a mirror out that is known to have other bytes.
+    /// Leaves out a mirror that had wrong bytes in an earlier run.
     pub(super) fn leave_out(&self, index: usize, quest: &mut Quest, until: jiff::Timestamp) {
-        let reason = format!("it had other bytes than were signed; not asked again before {until}");
+        let reason = format!("it sent other bytes than were signed; not asked again before {until}");
         let failure = MirrorFailure { mirror: self.all[index].name.clone(), reason, blame: Blame::WrongBytes };
         quest.without.insert(index);
         quest.failures.push((index, failure, false));
@@ -217,12 +216,12 @@ impl<'a> Mirrors<'a> {
         FetchError::Mirrors { wanted: quest.wanted.clone(), failures: each.collect() }
     }
 
-    /// A mirror gave something good: its failures before don't count any more.
+    /// Forgets a mirror's failures: it made progress.
     pub(super) fn succeeded(&mut self, index: usize) {
         self.all[index].failures = 0;
     }
 
-    /// Draws the consequence of what a mirror did.
+    /// Counts a mirror's failure: it pauses, is left out of this quest, or is given up.
     pub(super) fn failed(&mut self, index: usize, quest: &mut Quest, fault: &Fault) {
         let failure = MirrorFailure::new(&self.all[index].name, fault);
         let (mirror, reason) = (failure.mirror.clone(), failure.reason.clone());
@@ -261,7 +260,7 @@ impl<'a> Mirrors<'a> {
         }
     }
 
-    /// Asks a mirror for a file, or these bytes of it.
+    /// Asks a mirror for a file, or for a range of it.
     pub(super) fn ask(&self, index: usize, path: &FilePath, ask: Ask) -> Result<Reply, Fault> {
         let ask = Ask { patience: self.meter.patience()?, ..ask };
         debug!("mirror {} of the settings is asked for {path}", index + 1);
@@ -271,7 +270,7 @@ impl<'a> Mirrors<'a> {
         }
     }
 
-    /// Whether a mirror has a file, where asking that is cheaper than asking for the file.
+    /// Whether a mirror has a file, where that question is cheaper than the file.
     pub(super) fn presence(&self, index: usize, path: &FilePath) -> Result<Presence, Fault> {
         match &self.all[index].place {
             Place::Http(http) => http.presence(path, self.meter.patience()?),
@@ -279,7 +278,7 @@ impl<'a> Mirrors<'a> {
         }
     }
 
-    /// A body of a mirror's answer, to be read.
+    /// The body of an answer, to be read.
     pub(super) fn stream(&self, reply: Reply) -> Stream {
         Stream::new(reply.body, &self.patience)
     }
@@ -304,7 +303,7 @@ impl<'a> Mirrors<'a> {
     }
 }
 
-/// Half of the pause or more, by chance: hosts that failed together don't come back together.
+/// A random time between half of the pause and all of it: hosts that failed together come back at different times.
 fn jittered(pause: Duration) -> Duration {
     let half = pause / 2;
     let most = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX);

@@ -1,22 +1,23 @@
-//! Brings the files of a TUF repository from its mirrors, over HTTP(S) or from a directory, and gives out nothing that isn't what was signed.
+//! Fetches the files of a TUF repository from its mirrors, over HTTP(S) or from a directory, and returns only signed bytes.
 //!
 //! ```text
-//! settings location credentials   where the mirrors are, and what lets us in
+//! settings location credentials   places of the mirrors, and credentials
 //! transport directory reply       one request, one answer: HTTP (the one file that names reqwest), or a directory
-//! stream pace inflate             bodies: bounded, not too fast, not too slow, and opened where they may be packed
-//! mirrors fault                   who is asked next, and what is made of what it did
-//! metadata frames plan mirror     what is fetched: metadata, small targets (here), frames of a payload, whole repositories
-//! kept broken                     what another run knows: verified frames, and releases that no mirror has whole
+//! stream pace inflate             bodies: bounded, neither too fast nor too slow, and decompressed
+//! mirrors fault                   the next mirror to ask, and the consequences of a failure
+//! fetcher metadata frames plan mirror   metadata, small targets, frames of a payload, whole repositories
+//! kept broken                     memory of earlier runs: verified frames, and mirrors with wrong bytes
 //! ```
 //!
-//! A datum's way: a name from signed metadata → a path whose parts lead nowhere else → the first mirror that may be asked → bytes within the
-//! signed length → their digest → the caller. A mirror that gives other bytes is named, and not asked again in this run.
+//! The way of a file: signed name → path that leads nowhere else → first mirror that may be asked → bytes within the signed length → digest →
+//! caller. A mirror that sends other bytes is named, and not asked again in this run.
 
 mod broken;
 mod credentials;
 mod directory;
 mod error;
 mod fault;
+mod fetcher;
 mod frames;
 mod inflate;
 mod kept;
@@ -34,212 +35,12 @@ mod stream;
 mod transport;
 
 pub use error::{Blame, FetchError, MirrorFailure};
+pub use fetcher::Fetcher;
 pub use frames::Frames;
 pub use location::Location;
 pub use metadata::{Fresh, Refreshed};
 pub use mirror::{Mirrored, Wanted as MirrorWanted};
 pub use notice::{Instead, Notice, Origin};
 pub use settings::DownloadSettings;
-
-use crate::bundle::limits::{MANIFEST_COMPRESSED_MAXIMUM_BYTES, NOTE_MAXIMUM_BYTES};
-use crate::bundle::manifest::Frame;
-use crate::digest::Digest;
-use crate::name::PackageName;
-use crate::os::dir::Dir;
-use crate::os::{clock, random};
-use crate::trust::{Floor, Role, Target, target};
-use broken::Broken;
-use fault::Fault;
-use frames::Payload;
-use jiff::Timestamp;
-use kept::KeptFrames;
-use location::FilePath;
-use mirrors::{Mirrors, Quest};
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// Largest target that is fetched into memory at once: a manifest. Stops signed metadata that announces a terabyte from filling it.
-const SMALL_TARGET_BYTES_MAXIMUM: u64 = MANIFEST_COMPRESSED_MAXIMUM_BYTES;
-
-/// One repository behind its mirrors, for one run: it waits on the calling thread, which must not be one of tokio's.
-pub struct Fetcher<'a> {
-    mirrors: Mirrors<'a>,
-    kept: KeptFrames,
-    broken: Broken,
-    splay: Duration,
-    consistent_snapshot: bool,
-    /// The frames that each payload of this run is made of.
-    used: BTreeMap<String, Vec<Digest>>,
-}
-
-impl<'a> Fetcher<'a> {
-    /// A repository as the settings have it; `cache` (`/var/cache/sidle`) keeps what another run goes on with. Nothing is asked yet. `Settings`
-    /// when credentials or certificates can't be used.
-    pub fn new(settings: &DownloadSettings, cache: &Dir, tell: &'a dyn Fn(&Notice)) -> Result<Self, FetchError> {
-        let now = clock::now();
-        Ok(Self {
-            mirrors: Mirrors::new(settings, tell)?,
-            kept: KeptFrames::open(cache, now)?,
-            broken: Broken::open(cache, now)?,
-            splay: settings.splay,
-            consistent_snapshot: true,
-            used: BTreeMap::new(),
-        })
-    }
-
-    /// Waits for a random part of the settings' splay. For runs that nobody waits for, before their first request.
-    pub fn splay(&mut self) {
-        let most = u64::try_from(self.splay.as_millis()).unwrap_or(u64::MAX);
-        let pause = Duration::from_millis(random::up_to(most).unwrap_or(most));
-        if !pause.is_zero() {
-            self.mirrors.tell(&Notice::Waiting { pause });
-            clock::sleep(pause);
-            // The time for everything begins with the first request.
-            self.mirrors.meter.extend(pause);
-        }
-    }
-
-    /// Brings the metadata that is newer than `floor`, at the time `now`, and every delegated role that may speak for names below
-    /// `PACKAGE/`; what has expired is refused. Each mirror starts from the same floor; one whose metadata is refused is named and the next is
-    /// tried. Whatever comes of it, `files` are for the host's trust store to judge and adopt.
-    pub fn refresh(&mut self, floor: &Floor, package: Option<&PackageName>, now: Timestamp) -> Refreshed {
-        self.refresh_below(floor, package.map(PackageName::as_str), now)
-    }
-
-    /// The same, with every delegated role there is.
-    pub fn refresh_everything(&mut self, floor: &Floor, now: Timestamp) -> Refreshed {
-        self.refresh_below(floor, Some(""), now)
-    }
-
-    fn refresh_below(&mut self, floor: &Floor, directory: Option<&str>, now: Timestamp) -> Refreshed {
-        let refreshed = metadata::refresh(&mut self.mirrors, floor, directory, now);
-        if let Ok(fresh) = &refreshed.outcome {
-            self.consistent_snapshot = fresh.consistent_snapshot;
-        }
-        refreshed
-    }
-
-    /// The root of this version, if `is_right` says so of it; no metadata promises one.
-    pub fn root(&mut self, version: u64, is_right: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, FetchError> {
-        let name = format!("{version}.root.json");
-        let (mut quest, limit) = (Quest::new(&name), Role::Root.bytes_maximum() as u64);
-        self.small(&mut quest, &name, &FilePath::metadata_file(&name), limit, is_right)
-    }
-
-    /// A small file beside a target, if `is_right` says so of it; no metadata promises one.
-    fn note(&mut self, path: &str, is_right: &dyn Fn(&[u8]) -> bool) -> Result<Vec<u8>, FetchError> {
-        self.small(&mut Quest::new(path), path, &FilePath::target(path)?, NOTE_MAXIMUM_BYTES, is_right)
-    }
-
-    /// A small file of the next mirror that gives it as it must be.
-    fn small(
-        &mut self,
-        quest: &mut Quest,
-        name: &str,
-        path: &FilePath,
-        bytes_maximum: u64,
-        is_right: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<Vec<u8>, FetchError> {
-        loop {
-            let index = self.mirrors.choose(quest)?;
-            let fault = match self.mirrors.small_file(index, path, bytes_maximum) {
-                Ok(bytes) if is_right(&bytes) => {
-                    self.mirrors.succeeded(index);
-                    self.mirrors.tell(&Notice::Received { bytes: bytes.len() as u64, from: Origin::Mirror });
-                    return Ok(bytes);
-                }
-                Ok(_) => Fault::WrongBytes { reason: format!("{name} isn't what was signed") },
-                Err(fault) => fault,
-            };
-            self.mirrors.failed(index, quest, &fault);
-        }
-    }
-
-    /// A small target (a manifest) whole, with the signed length and digests. `NotFound` when every mirror says that it has no such file. Which
-    /// name it is stored by was told by the last refresh; before one, names carry their digest.
-    pub fn target(&mut self, name: &str, signed: &Target) -> Result<Vec<u8>, FetchError> {
-        let path = self.path(name, signed)?;
-        let key = key(signed);
-        let mut quest = self.quest(name, &key)?;
-        if signed.length > SMALL_TARGET_BYTES_MAXIMUM {
-            return Err(FetchError::TooLarge { name: name.to_owned(), limit_bytes: SMALL_TARGET_BYTES_MAXIMUM });
-        }
-        let is_right = |bytes: &[u8]| bytes.len() as u64 == signed.length && signed.hashes.fit(bytes);
-        match self.small(&mut quest, name, &path, signed.length, &is_right) {
-            Err(FetchError::Mirrors { .. }) if self.mirrors.are_all_wrong(&quest) => {
-                Err(self.remember_broken(&quest, name, &key)?)
-            }
-            brought => brought,
-        }
-    }
-
-    /// The `wanted` frames (ascending) of a payload, in order: a source for `unpack`. Each is verified before it is given out, and kept for
-    /// another run until `done`.
-    pub fn frames(&mut self, name: &str, payload: &Target, wanted: &[Frame]) -> Result<Frames<'_, 'a>, FetchError> {
-        let key = key(payload);
-        self.quest(name, &key)?;
-        self.used.entry(key.clone()).or_default().extend(wanted.iter().map(|frame| frame.sha256));
-        let path = self.path(name, payload)?;
-        let payload = Payload { name: name.to_owned(), key, path, length: payload.length };
-        Ok(Frames::new(self, payload, wanted))
-    }
-
-    /// The release is installed: what was kept of its payload in this run is removed.
-    pub fn done(&mut self, payload: &Target) -> Result<(), FetchError> {
-        for digest in self.used.remove(&key(payload)).unwrap_or_default() {
-            self.kept.forget(&digest);
-        }
-        self.broken.forget(&key(payload))
-    }
-
-    /// Forgets that a target was broken (`--refetch`): it is fetched again now.
-    pub fn forget_broken(&mut self, target: &Target) -> Result<(), FetchError> {
-        self.broken.forget(&key(target))
-    }
-
-    /// Body bytes received so far.
-    pub fn wire_bytes(&self) -> u64 {
-        self.mirrors.meter.wire_bytes()
-    }
-
-    fn path(&self, name: &str, signed: &Target) -> Result<FilePath, FetchError> {
-        FilePath::target(&target::stored(name, &signed.hashes, self.consistent_snapshot))
-    }
-
-    /// A quest for a target, without the mirrors that are known not to have what was signed; `Broken` where that is all of them.
-    fn quest(&self, name: &str, key: &str) -> Result<Quest, FetchError> {
-        let (mut quest, now) = (Quest::new(name), clock::now());
-        let mut earliest = None;
-        for index in 0..self.mirrors.count() {
-            let Some(until) = self.broken.until(key, self.mirrors.name(index), now)? else { continue };
-            self.mirrors.leave_out(index, &mut quest, until);
-            earliest = Some(earliest.map_or(until, |earliest: Timestamp| earliest.min(until)));
-        }
-        match earliest {
-            Some(until) if quest.left_out() == self.mirrors.count() => {
-                Err(FetchError::Broken { name: name.to_owned(), until })
-            }
-            _ => Ok(quest),
-        }
-    }
-
-    /// Remembers the mirrors that this quest found to have other bytes.
-    fn remember_broken(&self, quest: &Quest, name: &str, key: &str) -> Result<FetchError, FetchError> {
-        let now = clock::now();
-        let mut until = now;
-        for index in quest.wrong() {
-            if self.broken.until(key, self.mirrors.name(index), now)?.is_none() {
-                until = until.max(self.broken.add(key, self.mirrors.name(index), now)?);
-            }
-        }
-        Ok(FetchError::Broken { name: name.to_owned(), until })
-    }
-}
-
-/// The digest by which a target is remembered.
-fn key(target: &Target) -> String {
-    let other = || target.hashes.sha512.map(|digest| Digest::of(&digest));
-    target.hashes.sha256.or_else(other).map_or_else(String::new, |digest| digest.to_string())
-}
 
 crate::reports!(FetchError);

@@ -1,19 +1,18 @@
-//! How fast, and when again: pure over times that the caller reads from a clock.
+//! Rates and pauses: pure over times that the caller reads from a clock.
 
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// Bytes a second that a mirror must send on average while we wait for it. Stops a mirror that keeps a host waiting for years with a byte now
-/// and then (slow retrieval); slower than any line that a release was ever meant for.
+/// Least average rate of a mirror, bytes a second. Stops a mirror that keeps a host waiting for years with a byte now and then (slow retrieval).
 pub const BYTES_PER_SECOND_MINIMUM: u64 = 1024;
 
-/// Longest pause that failures of a mirror lead to.
+/// Longest pause after failures of a mirror.
 pub const PAUSE_MAXIMUM: Duration = Duration::from_secs(60);
 
-/// Longest pause that a mirror may ask for. Stops one that says "come back in a year".
+/// Longest pause that a mirror may ask for. Stops a mirror that says "come back in a year".
 pub const RETRY_AFTER_MAXIMUM: Duration = Duration::from_secs(5 * 60);
 
-/// Keeps received bytes below a limit: each has its time, and the next read waits until that of all before it is over.
+/// Keeps received bytes below a rate: each byte costs time, and the next read waits until it has passed.
 #[derive(Debug, Clone)]
 pub struct Bucket {
     bytes_per_second: u64,
@@ -33,13 +32,13 @@ impl Bucket {
         self.paid_until = self.paid_until.max(now).saturating_add(cost);
     }
 
-    /// How long is to be waited at the time `now` before more is read.
+    /// The wait at the time `now` before the next read.
     pub fn wait(&self, now: Duration) -> Duration {
         self.paid_until.saturating_sub(now)
     }
 }
 
-/// Watches that a mirror doesn't trickle.
+/// Detects a mirror that trickles.
 #[derive(Debug, Clone)]
 pub struct Pace {
     window: Duration,
@@ -48,12 +47,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Looks once per `window` of waiting.
+    /// Judges once per `window` of waiting.
     pub fn new(window: Duration) -> Self {
         Self { window, waited: Duration::ZERO, received: 0 }
     }
 
-    /// Counts bytes, and the time that was waited for them. False: the mirror is too slow.
+    /// Counts bytes and the wait for them. False: the mirror is too slow.
     pub fn add(&mut self, bytes: u64, waited: Duration) -> bool {
         self.received += bytes;
         self.waited += waited;
@@ -72,13 +71,13 @@ fn precise(count: u64) -> f64 {
     count as f64
 }
 
-/// The pause after `failures` failures in a row: `first`, doubled with each further one, up to a limit. The caller adds jitter.
+/// The pause after `failures` failures in a row: `first`, doubled with each further failure, up to a limit. The caller adds jitter.
 pub fn pause(first: Duration, failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     first.saturating_mul(doubled.max(1)).min(PAUSE_MAXIMUM)
 }
 
-/// What a `Retry-After` header asks for (RFC 9110 §10.2.3): seconds, or a date. None when it can't be read.
+/// The pause in a `Retry-After` header (RFC 9110 §10.2.3): seconds, or a date. None if it is unreadable.
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     let asked = if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,11 +1,11 @@
-//! Which bytes of a payload are asked for at once: frames that lie next to each other, and small gaps between them.
+//! The bytes of one request: neighbouring frames, and small gaps between them.
 
 use crate::bundle::manifest::Frame;
 
-/// Unwanted bytes that are passed over rather than asking again: what a line of 10 Mbit/s carries while a request goes around half the world.
+/// Largest gap in one request: a line of 10 Mbit/s carries as much while a request goes around half the world.
 pub(super) const GAP_BYTES_MAXIMUM: u64 = 256 << 10;
 
-/// The end of the bytes to ask for at once, beginning with the first of `wanted` (the frames still to be had, ascending). `is_here` frames need not come.
+/// The end of the request that begins with the first of the `wanted` frames (ascending). Frames that `is_here` are not asked for.
 pub(super) fn end_of_run(wanted: &[Frame], is_here: impl Fn(&Frame) -> bool) -> u64 {
     let mut end = wanted.first().map_or(0, |frame| frame.offset + frame.length);
     let missing = wanted.iter().skip(1).filter(|frame| !is_here(frame));

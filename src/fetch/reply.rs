@@ -1,79 +1,67 @@
-//! What is asked of a mirror, and what it answers, whatever the mirror is: the part of HTTP that matters here.
+//! A request and its answer, for HTTP and directories alike.
 
 use super::fault::Fault;
-use super::{directory, transport};
 use std::ops::Range;
 use std::time::Duration;
 
-/// What is asked of a mirror beside the file's path.
+/// A request, without the file's path.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ask {
-    /// These bytes only.
+    /// Only these bytes.
     pub(super) range: Option<Range<u64>>,
     /// Only if the file still has this strong validator.
     pub(super) if_range: Option<String>,
-    /// How the body may be packed on its way.
+    /// The accepted coding of the body.
     pub(super) coding: Coding,
-    /// How long the answer may take to begin.
+    /// Time limit until the answer begins.
     pub(super) patience: Duration,
 }
 
 /// An answer with a body.
 #[derive(Debug)]
 pub(super) struct Reply {
-    /// What the body is.
+    /// The part of the file in the body.
     pub(super) span: Span,
-    /// The body's length as announced, as it is packed.
+    /// The announced length of the body, as it is coded.
     pub(super) length: Option<u64>,
-    /// How the body is packed.
+    /// The coding of the body.
     pub(super) coding: Coding,
     /// The file's strong validator.
     pub(super) validator: Option<String>,
     /// The bytes.
-    pub(super) body: Body,
+    pub(super) body: Box<dyn Body>,
 }
 
-/// How a body is packed on its way (RFC 9110 §8.4).
+/// The coding of a body (RFC 9110 §8.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Coding {
-    /// As it is: what is hashed must be what is sent.
+    /// None: the sent bytes are hashed.
     #[default]
     Identity,
-    /// Perhaps as gzip.
+    /// None, or gzip.
     Gzip,
 }
 
-/// What a mirror says of a file when it isn't asked for the file itself.
+/// Whether a mirror has a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// There is none.
+    /// It has no such file.
     Absent,
-    /// There may be one: asking for it tells.
+    /// It may have the file.
     Possible,
 }
 
-/// What a body is of a file.
+/// The part of a file in a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Span {
     Whole,
     Part { range: Range<u64>, total: u64 },
 }
 
-/// Bytes on their way.
-#[derive(Debug)]
-pub(super) enum Body {
-    Http(transport::HttpBody),
-    File(directory::FileBody),
-}
-
-impl Body {
-    /// The next bytes, never none; None at the end. Waits for at most `patience`.
-    pub(super) fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Fault> {
-        match self {
-            Self::Http(body) => body.next(patience),
-            Self::File(body) => body.next(),
-        }
-    }
+/// The bytes of an answer.
+pub(super) trait Body: std::fmt::Debug {
+    /// The next bytes, never empty; None at the end. Waits for at most `patience`.
+    fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Fault>;
 }
 
 impl Reply {

@@ -1,41 +1,41 @@
-//! How a repository is asked: its mirrors, what lets us in, and how long and how fast. `config` reads it from `[repository]`.
+//! The settings of a fetch. `config` reads them from `[repository]`.
 
 use super::location::Location;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A repository, as the settings have it.
+/// A repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DownloadSettings {
-    /// Where it is kept, in the order in which they are asked.
+    /// Its mirrors, in the order in which they are asked.
     pub mirrors: Vec<Mirror>,
-    /// Which proxy leads there.
+    /// The proxy for all of them.
     pub proxy: Proxy,
-    /// Bytes a second that are received at most; None: as fast as it goes.
+    /// Most received bytes a second; None: no limit.
     pub rate_limit: Option<u64>,
-    /// The longest wait before the first request of a run that nobody waits for: spreads a fleet.
+    /// The longest random wait before the first request of an unattended run: it spreads a fleet.
     pub splay: Duration,
-    /// How long and how often.
+    /// Time limits and attempts.
     pub patience: Patience,
 }
 
-/// One place where a repository is kept.
+/// One mirror.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirror {
-    /// Where.
+    /// Its place.
     pub location: Location,
-    /// What it is told, and by what it is known.
+    /// Credentials and certificates.
     pub access: Access,
 }
 
-/// What a mirror is told to let us in, and by what it is known.
+/// The credentials for a mirror, and the authorities that certify it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Access {
-    /// Certificates (PEM) of authorities that are believed.
+    /// Certificates (PEM) of trusted authorities.
     pub ca_files: Vec<PathBuf>,
-    /// Which others are.
+    /// Other trusted authorities.
     pub authorities: Authorities,
-    /// Our certificate chain (PEM) and its private key (PEM, PKCS#8).
+    /// This host's certificate chain (PEM) and its private key (PEM, PKCS#8).
     pub client_certificate: Option<(PathBuf, PathBuf)>,
     /// A file whose first line is sent as bearer token.
     pub token_file: Option<PathBuf>,
@@ -43,40 +43,40 @@ pub struct Access {
     pub netrc: Option<PathBuf>,
 }
 
-/// Whose certificates are believed beside those of `ca_files`.
+/// The authorities that are trusted besides `ca_files`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Authorities {
-    /// Those of the host.
+    /// The host's.
     #[default]
     System,
     /// No others.
     None,
 }
 
-/// Which proxy leads to the mirrors.
+/// The proxy for the mirrors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Proxy {
-    /// What `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` say.
+    /// The proxy of `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
     #[default]
     Environment,
-    /// None, whatever they say.
+    /// No proxy, whatever these variables say.
     None,
-    /// This one (`http://…`, `https://…` or `socks5h://…`), but for hosts in `NO_PROXY`.
+    /// This proxy (`http://…`, `https://…` or `socks5h://…`), except for hosts in `NO_PROXY`.
     Through(url::Url),
 }
 
-/// How long is waited, and how often is tried again.
+/// Time limits and attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
     /// Until a connection stands.
     pub connect: Duration,
     /// Until the next byte; also the window in which at least `BYTES_PER_SECOND_MINIMUM` must come on average.
     pub stall: Duration,
-    /// For everything that one run fetches.
+    /// For the whole run.
     pub total: Duration,
-    /// Failures of one mirror in a row, none of them followed by progress, after which it isn't asked any more in this run.
+    /// Failures of one mirror in a row, without progress between them, after which it is not asked again in this run.
     pub attempts: u32,
-    /// The pause after a mirror's first failure; doubles with each further one.
+    /// The pause after a mirror's first failure; doubles with each further failure.
     pub pause: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Reads bodies: never more than is wanted, not faster than allowed, not slower than bearable, and counts every byte.
+//! Reads bodies: never more than wanted, within the rate limit and the time limits, and counts every byte.
 
 use super::fault::Fault;
 use super::pace::{Bucket, Pace};
@@ -7,10 +7,10 @@ use super::settings::Patience;
 use crate::os::clock;
 use std::time::Duration;
 
-/// How long is waited for the end of a body whose every wanted byte is there: an end that comes late costs the connection, no more.
+/// Time limit for the end of a complete body: a late end only costs the connection.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
-/// What all bodies of a run share.
+/// The limits and counters of a run.
 #[derive(Debug)]
 pub(super) struct Meter {
     bucket: Option<Bucket>,
@@ -25,7 +25,7 @@ impl Meter {
         Self { bucket: rate_limit.map(Bucket::new), stall: patience.stall, deadline, wire_bytes: 0 }
     }
 
-    /// Gives the time for everything `pause` more.
+    /// Extends the run's time limit by `pause`.
     pub(super) fn extend(&mut self, pause: Duration) {
         self.deadline = self.deadline.saturating_add(pause);
     }
@@ -35,12 +35,12 @@ impl Meter {
         self.wire_bytes
     }
 
-    /// What is left of the time for everything; None: nothing.
+    /// The rest of the run's time; None: it is over.
     pub(super) fn time_left(&self) -> Option<Duration> {
         self.deadline.checked_sub(clock::since_boot()).filter(|left| !left.is_zero())
     }
 
-    /// How long something may take to come now.
+    /// Time limit until the next byte.
     pub(super) fn patience(&self) -> Result<Duration, Fault> {
         self.time_left().map(|left| left.min(self.stall)).ok_or(Fault::OutOfTime)
     }
@@ -49,7 +49,7 @@ impl Meter {
 /// A body that is being read.
 #[derive(Debug)]
 pub(super) struct Stream {
-    body: Body,
+    body: Box<dyn Body>,
     /// Received and not used yet.
     ahead: Vec<u8>,
     used: usize,
@@ -57,11 +57,11 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(body: Body, patience: &Patience) -> Self {
+    pub(super) fn new(body: Box<dyn Body>, patience: &Patience) -> Self {
         Self { body, ahead: Vec::new(), used: 0, pace: Pace::new(patience.stall) }
     }
 
-    /// Appends bytes to `into` until it has `length`. What came before a fault stays there.
+    /// Appends bytes to `into` until it has `length`. Bytes before a fault stay there.
     pub(super) fn fill(&mut self, meter: &mut Meter, into: &mut Vec<u8>, length: u64) -> Result<(), Fault> {
         while (into.len() as u64) < length {
             if !self.receive(meter)? {
@@ -76,7 +76,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Passes over `count` bytes.
+    /// Skips `count` bytes.
     pub(super) fn skip(&mut self, meter: &mut Meter, count: &mut u64) -> Result<(), Fault> {
         while *count > 0 {
             if !self.receive(meter)? {
@@ -87,7 +87,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Appends all there is to `into`, which is an error when that would be more than `maximum`.
+    /// Appends the whole body to `into`; more than `maximum` bytes are an error.
     pub(super) fn read_all(&mut self, meter: &mut Meter, into: &mut Vec<u8>, maximum: u64) -> Result<(), Fault> {
         while self.receive(meter)? {
             if into.len() as u64 == maximum {
@@ -106,12 +106,12 @@ impl Stream {
         }
     }
 
-    /// What was received and is not used yet.
+    /// Received and unused bytes.
     pub(super) fn ahead(&self) -> &[u8] {
         &self.ahead[self.used..]
     }
 
-    /// Uses at most so many bytes of that.
+    /// Uses at most `most` of these bytes.
     pub(super) fn take(&mut self, most: u64) -> &[u8] {
         let there = self.ahead.len() - self.used;
         let count = usize::try_from(most).unwrap_or(there).min(there);
@@ -119,14 +119,13 @@ impl Stream {
         &self.ahead[self.used - count..self.used]
     }
 
-    /// Makes sure that something is ahead. False: the body has ended.
+    /// Receives bytes if none are unused. False: the body has ended.
     pub(super) fn receive(&mut self, meter: &mut Meter) -> Result<bool, Fault> {
         if self.used < self.ahead.len() {
             return Ok(true);
         }
         if let Some(bucket) = &meter.bucket {
             let wait = bucket.wait(clock::since_boot());
-            // Waiting beyond the end of all time would tell about it too late.
             clock::sleep(wait.min(meter.time_left().ok_or(Fault::OutOfTime)?));
         }
         let patience = meter.patience()?;

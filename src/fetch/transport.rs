@@ -1,4 +1,4 @@
-//! HTTP: the one file that names `reqwest`, and the one way to a socket beside `os`. One request, one answer: what to make of it is decided above.
+//! HTTP: the only file that names `reqwest`, and the only way to a socket outside `os`. One request, one answer; callers decide what follows.
 
 use super::credentials::{self, Credentials, Login};
 use super::error::FetchError;
@@ -19,27 +19,27 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use url::Url;
 
-/// Redirects followed for one file. Stops mirrors that send us round in circles.
+/// Most redirects for one file. Stops loops.
 const REDIRECTS_MAXIMUM: usize = 3;
 
-/// Runs what waits for the network, on the calling thread.
+/// Runs network futures on the calling thread.
 #[derive(Debug)]
 pub(super) struct Reactor(Option<Runtime>);
 
 impl Reactor {
     pub(super) fn new() -> Result<Arc<Self>, FetchError> {
-        // Already there: another part of this process has chosen, and there is one choice.
+        // An error says that the provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let built = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         match built {
             Ok(runtime) => Ok(Arc::new(Self(Some(runtime)))),
             Err(error) => {
-                Err(crate::os::OsError { attempted: "cannot use the network".to_owned(), source: error }.into())
+                Err(crate::os::OsError { attempted: "cannot use the network".to_owned(), answer: error }.into())
             }
         }
     }
 
-    /// What the future gives within `patience`.
+    /// The future's value; None after `patience`.
     fn run<F: Future>(&self, patience: Duration, future: F) -> Option<F::Output> {
         let runtime = self.0.as_ref().expect("it is taken by drop alone");
         runtime.block_on(async { tokio::time::timeout(patience, future).await.ok() })
@@ -58,7 +58,7 @@ impl Drop for Reactor {
 pub(super) struct Http {
     base: Url,
     client: Client,
-    /// Without our certificate: for other hosts, to which a mirror sends us.
+    /// Without this host's certificate: for redirects to other hosts.
     stranger: Option<Client>,
     login: Option<Login>,
     reactor: Arc<Reactor>,
@@ -109,8 +109,8 @@ impl Http {
         self.reply(response, ask)
     }
 
-    /// Asks whether there is a file, without the page that a server puts beside its no. Only that no is an answer: a server that refuses the
-    /// question (403, 405, 501 …) may have the file all the same.
+    /// Asks whether there is a file, without the page that comes with a 404. Only "no" counts: a server that refuses the question (403, 405,
+    /// 501 …) may have the file.
     pub(super) fn presence(&self, path: &FilePath, patience: Duration) -> Result<Presence, Fault> {
         let response = self.follow(&Method::HEAD, path, &Ask { coding: path.coding(), patience, ..Ask::default() })?;
         match response.status() {
@@ -120,7 +120,7 @@ impl Http {
         }
     }
 
-    /// The answer at the end of a mirror's redirects.
+    /// The answer after redirects.
     fn follow(&self, method: &Method, path: &FilePath, ask: &Ask) -> Result<Response, Fault> {
         let text = format!("{}{}", self.base.as_str().trim_end_matches('/'), path.in_url());
         let mut url = Url::parse(&text).map_err(|error| Fault::wrong(error.to_string()))?;
@@ -184,20 +184,20 @@ impl Http {
             length,
             coding,
             validator,
-            body: Body::Http(HttpBody { response, reactor: Arc::clone(&self.reactor) }),
+            body: Box::new(HttpBody { response, reactor: Arc::clone(&self.reactor) }),
         })
     }
 }
 
 /// The body of an answer.
 #[derive(Debug)]
-pub(super) struct HttpBody {
+struct HttpBody {
     response: Response,
     reactor: Arc<Reactor>,
 }
 
-impl HttpBody {
-    pub(super) fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Fault> {
+impl Body for HttpBody {
+    fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Fault> {
         loop {
             match self.reactor.run(patience, self.response.chunk()) {
                 Some(Ok(Some(bytes))) if bytes.is_empty() => {}
@@ -237,7 +237,7 @@ fn with_proxy(builder: ClientBuilder, proxy: &Proxy, access: &Access) -> Result<
     }
 }
 
-/// Where a mirror sends us: never from an encrypted way to a plain one, never with credentials in the URL.
+/// The target of a redirect: never from HTTPS to HTTP, never with credentials in the URL.
 fn redirected(from: &Url, location: &str) -> Result<Url, Fault> {
     let to = from.join(location).map_err(|_| Fault::wrong("it redirects to what is no URL"))?;
     if !to.username().is_empty() || to.password().is_some() {
@@ -249,7 +249,7 @@ fn redirected(from: &Url, location: &str) -> Result<Url, Fault> {
     }
 }
 
-/// What an answer without the file says.
+/// The fault in an answer without the file.
 fn refusal(response: &Response) -> Fault {
     let status = response.status();
     let reason = format!("HTTP {status}");
@@ -267,12 +267,12 @@ fn refusal(response: &Response) -> Fault {
     }
 }
 
-/// What a failed request says of a mirror. URLs stay out of the words: where a redirect led may be secret.
+/// The fault of a failed request. It names no URL: the target of a redirect may be secret.
 fn fault(error: &reqwest::Error) -> Fault {
     let mut cause: &(dyn Error + 'static) = error;
     loop {
         if let Some(rustls::Error::InvalidCertificate(_)) = cause.downcast_ref() {
-            return Fault::Refused { reason: format!("its certificate is not believed: {cause}") };
+            return Fault::Refused { reason: format!("its certificate is untrusted: {cause}") };
         }
         // An I/O error's source leaves out the error that it was made of.
         let inner = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());

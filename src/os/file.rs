@@ -1,6 +1,6 @@
 //! Files by their paths: settings, inputs that a person named, outputs that a person asked for. Paths as given, links followed.
 
-use super::dir::FileStat;
+use super::file_stat::FileStat;
 use super::{OsError, Result};
 use crate::effect;
 use rustix::fs::{Mode, OFlags};

@@ -1,11 +1,11 @@
 //! flock: the lock that the kernel drops when its last holder is gone, however it went.
 //!
-//! Whoever can open a file can lock it: flock(2) asks for no right to write. So a lock that sidle waits for, or believes, is on a file that only
-//! those can open who may change the directory in which it lies.
+//! Any process that can open a file can lock it: flock(2) asks for no right to write. So sidle waits for, or believes, only locks on files
+//! that are closed to everybody who may not change their directory.
 
 use super::dir::{Dir, FileKind};
 use super::proc_fs::{self, FileIdentity};
-use super::{OsError, process};
+use super::{OsError, clock, process};
 use crate::effect;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -13,6 +13,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The name of a directory's own lock file.
 pub const LOCK: &str = "lock";
@@ -23,25 +24,32 @@ const ATTEMPTS_MAXIMUM: usize = 16;
 /// Who may change everybody's files.
 const ROOT: u32 = 0;
 
-/// What came of trying to lock.
-#[derive(Debug)]
-pub enum Attempt {
-    /// The lock is held until the value is dropped (or, inherited through exec, until the last holder is gone).
-    Held(Lock),
-    /// Somebody else holds it.
-    Busy,
-    /// The file system can't lock (NFS without a lock daemon). Unknown means no: treat it as held by somebody.
-    Unsupported(io::Error),
+/// How often a wait for a lock tries again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Repeats `attempt` until it gives a value; None after `limit`.
+pub fn wait<T, E>(
+    limit: Duration,
+    mut attempt: impl FnMut() -> std::result::Result<Option<T>, E>,
+) -> std::result::Result<Option<T>, E> {
+    let give_up_at = clock::since_boot().saturating_add(limit);
+    loop {
+        let found = attempt()?;
+        if found.is_some() || clock::since_boot() >= give_up_at {
+            return Ok(found);
+        }
+        clock::sleep(RETRY_INTERVAL);
+    }
 }
 
-/// A lock that is held.
+/// A lock, held until the value is dropped or, inherited through exec, until the last holder is gone.
 #[derive(Debug)]
 pub struct Lock {
     fd: OwnedFd,
 }
 
 impl Lock {
-    /// Lets the lock outlive exec: the program that this process becomes, and all its forks, go on holding it.
+    /// Lets the lock outlive exec: the new program, and all its forks, hold it too.
     pub fn keep_across_exec(&self) -> io::Result<()> {
         Ok(rustix::io::fcntl_setfd(&self.fd, rustix::io::FdFlags::empty())?)
     }
@@ -53,14 +61,14 @@ impl AsFd for Lock {
     }
 }
 
-/// Who holds a lock.
+/// A process that holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// Process number.
     pub pid: u32,
-    /// Its command line.
+    /// Command line.
     pub title: String,
-    /// The user it runs as.
+    /// User name.
     pub user: String,
 }
 
@@ -70,12 +78,12 @@ impl fmt::Display for Holder {
     }
 }
 
-/// `, process 7 (sidle install …) of user root`, for the end of a message; nothing where nobody could be seen.
+/// `, process 7 (sidle install …) of user root`, for the end of a message; empty for an unknown holder.
 pub fn by(holder: Option<&Holder>) -> String {
     holder.map_or_else(String::new, |holder| format!(", {holder}"))
 }
 
-/// A file for a lock, which its owner alone can open; where its directory's group may write, the group can, too.
+/// A lock file that only its owner can open, and its group where the directory's group may write.
 #[derive(Debug)]
 pub struct LockFile<'a> {
     directory: &'a Dir,
@@ -88,27 +96,28 @@ impl<'a> LockFile<'a> {
         Self { directory, name: name.into() }
     }
 
-    /// Where it lies.
+    /// The file's path.
     pub fn path(&self) -> PathBuf {
         self.directory.path().join(&self.name)
     }
 
-    /// Tries to hold it together with others who share it. Never waits; makes the file where there is none.
-    pub fn try_shared(&self) -> super::Result<Attempt> {
+    /// Tries to share the lock; None while a process holds it alone. Never waits; makes the file.
+    pub fn try_shared(&self) -> super::Result<Option<Lock>> {
         self.attempt(FlockOperation::NonBlockingLockShared)
     }
 
-    /// Tries to hold it alone. Never waits; makes the file where there is none.
-    pub fn try_exclusive(&self) -> super::Result<Attempt> {
+    /// Tries to hold the lock alone; None while another process holds it. Never waits; makes the file.
+    /// An error of kind `Unsupported` where the file system can't lock (NFS without a lock daemon).
+    pub fn try_exclusive(&self) -> super::Result<Option<Lock>> {
         self.attempt(FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Device and inode; None where there is no such file.
+    /// Device and inode; None without a file.
     pub fn identity(&self) -> super::Result<Option<FileIdentity>> {
         Ok(self.directory.stat(&self.name)?.map(|stat| (stat.device, stat.inode)))
     }
 
-    /// The other processes that hold it, or inherited it; those first that took it.
+    /// The other processes that hold or inherited the lock; the processes that took it come first.
     pub fn holders(&self) -> super::Result<Vec<Holder>> {
         let Some(identity) = self.identity()? else { return Ok(Vec::new()) };
         let takers: Vec<u32> = held(identity)?.iter().filter_map(|found| found.pid).collect();
@@ -126,12 +135,12 @@ impl<'a> LockFile<'a> {
         Ok(found)
     }
 
-    /// The one to name in a message: who took it, where that can be seen.
+    /// The holder to name in a message, where it can be seen.
     pub fn holder(&self) -> Option<Holder> {
         self.holders().unwrap_or_default().into_iter().next()
     }
 
-    fn attempt(&self, operation: FlockOperation) -> super::Result<Attempt> {
+    fn attempt(&self, operation: FlockOperation) -> super::Result<Option<Lock>> {
         for _ in 0..ATTEMPTS_MAXIMUM {
             let fd = self.open()?;
             let stat = rustix::fs::fstat(&fd).map_err(|errno| self.error("look at", errno))?;
@@ -194,8 +203,8 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// Tries to lock `fd`, which others may be able to open, together with those who share it: a sign for other programs, and no more. Never waits.
-pub fn try_shared(fd: OwnedFd) -> io::Result<Attempt> {
+/// Tries to share a lock on `fd`, which other users may be able to open: only a sign for other programs. Never waits.
+pub fn try_shared(fd: OwnedFd) -> io::Result<Option<Lock>> {
     attempt(fd, FlockOperation::NonBlockingLockShared)
 }
 
@@ -228,14 +237,14 @@ fn parse(line: &str, (device, inode): FileIdentity) -> Option<FlockHolder> {
     ((found, place.next()?.parse().ok()?) == (device, inode)).then_some(FlockHolder { exclusive, pid })
 }
 
-fn attempt(fd: OwnedFd, operation: FlockOperation) -> io::Result<Attempt> {
+fn attempt(fd: OwnedFd, operation: FlockOperation) -> io::Result<Option<Lock>> {
     loop {
         return match rustix::fs::flock(&fd, operation) {
-            Ok(()) => Ok(Attempt::Held(Lock { fd })),
-            Err(Errno::WOULDBLOCK) => Ok(Attempt::Busy),
+            Ok(()) => Ok(Some(Lock { fd })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
             Err(Errno::INTR) => continue,
             Err(errno @ (Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
-                Ok(Attempt::Unsupported(errno.into()))
+                Err(io::Error::new(io::ErrorKind::Unsupported, io::Error::from(errno).to_string()))
             }
             Err(errno) => Err(errno.into()),
         };
@@ -257,12 +266,11 @@ mod tests {
         let dir = Dir::open(directory.path()).unwrap();
         let file = LockFile::new(&dir, LOCK);
         assert_eq!(file.identity().unwrap(), None);
-        let taken = file.try_exclusive().unwrap();
-        let Attempt::Held(lock) = taken else { panic!("{taken:?}") };
+        let lock = file.try_exclusive().unwrap().unwrap();
         let seen = || held(file.identity().unwrap().unwrap()).unwrap();
         assert_eq!(seen(), [FlockHolder { exclusive: true, pid: Some(std::process::id()) }]);
         assert_eq!(mode(&file.path()), 0o600);
-        assert!(matches!(file.try_shared().unwrap(), Attempt::Busy), "another description of the same file");
+        assert!(file.try_shared().unwrap().is_none(), "another description of the same file");
         drop(lock);
         assert_eq!(seen(), []);
     }
@@ -273,10 +281,10 @@ mod tests {
         let dir = Dir::open(directory.path()).unwrap();
         std::fs::write(directory.path().join(LOCK), "").unwrap();
         std::fs::set_permissions(directory.path().join(LOCK), std::fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(matches!(LockFile::new(&dir, LOCK).try_exclusive().unwrap(), Attempt::Held(_)));
+        assert!(LockFile::new(&dir, LOCK).try_exclusive().unwrap().is_some());
         assert_eq!(mode(&directory.path().join(LOCK)), 0o600);
         std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o775)).unwrap();
-        assert!(matches!(LockFile::new(&dir, "team").try_exclusive().unwrap(), Attempt::Held(_)));
+        assert!(LockFile::new(&dir, "team").try_exclusive().unwrap().is_some());
         assert_eq!(mode(&directory.path().join("team")), 0o660);
         std::os::unix::fs::symlink("/etc/passwd", directory.path().join("link")).unwrap();
         assert!(LockFile::new(&dir, "link").try_exclusive().is_err());

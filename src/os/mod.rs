@@ -7,6 +7,7 @@ pub mod children;
 pub mod clock;
 pub mod crash;
 pub mod dir;
+mod dir_changes;
 pub mod effects;
 pub mod environment;
 pub mod file;
@@ -31,33 +32,33 @@ pub mod walk;
 pub mod watch;
 
 use crate::failure::Class;
-use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// An operation on the system that failed: what was attempted on what, and why the system refused.
-#[derive(Debug)]
+/// An operation on the system that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{attempted}: {}", plain(answer))]
 pub struct OsError {
-    /// What was attempted on what: `cannot open /opt/sidle`.
+    /// The operation and its subject: `cannot open /opt/sidle`.
     pub attempted: String,
-    /// The system's answer.
-    pub source: io::Error,
+    /// The system's answer. Not named `source`: the message has it already, without Rust's "(os error 2)".
+    pub answer: io::Error,
 }
 
 impl OsError {
     /// An error of `verb` on `path`: "cannot VERB PATH".
-    pub fn new(verb: &str, path: &Path, source: impl Into<io::Error>) -> Self {
-        Self { attempted: format!("cannot {verb} {}", path.display()), source: source.into() }
+    pub fn new(verb: &str, path: &Path, answer: impl Into<io::Error>) -> Self {
+        Self { attempted: format!("cannot {verb} {}", path.display()), answer: answer.into() }
     }
 
     /// The kind of the system's answer.
     pub fn kind(&self) -> io::ErrorKind {
-        self.source.kind()
+        self.answer.kind()
     }
 
     /// True when bytes, inodes or quota ran out.
     pub fn is_no_space(&self) -> bool {
-        is_no_space(&self.source)
+        is_no_space(&self.answer)
     }
 
     /// What kind of failure this is.
@@ -65,30 +66,26 @@ impl OsError {
         if self.is_no_space() { Class::NoSpace } else { Class::Failed }
     }
 
-    /// What the operator can do about it.
+    /// The remedy.
     pub fn hint(&self) -> Option<String> {
-        match self.kind() {
+        let hint = match self.kind() {
             io::ErrorKind::PermissionDenied => {
-                Some("run it as the owner of the root directory (root for /), or name another with --root".to_owned())
+                "run it as the owner of the root directory (root for /), or name another with --root"
             }
             io::ErrorKind::ReadOnlyFilesystem => {
-                Some("the file system is mounted read-only: remount it, or name another --root".to_owned())
+                "the file system is mounted read-only: remount it, or name another --root"
             }
-            io::ErrorKind::NotADirectory if self.source.get_ref().is_some() => Some(
-                "replace the link by a directory: sidle follows none there; what it leads to can be mounted in its place (`mount --bind`)"
-                    .to_owned(),
-            ),
-            io::ErrorKind::AlreadyExists => {
-                Some("look at what lies there, and move it away or remove it".to_owned())
+            io::ErrorKind::NotADirectory if self.answer.get_ref().is_some() => {
+                "replace the link by a directory: sidle follows none there; to use its target, mount it there (`mount --bind`)"
             }
             io::ErrorKind::NotADirectory => {
-                Some("a part of the path is a file, not a directory: check it, or name another --root".to_owned())
+                "a part of the path is a file, not a directory: check it, or name another --root"
             }
-            _ if self.is_no_space() => {
-                Some("free space or inodes there; `sidle collect` removes old releases".to_owned())
-            }
-            _ => None,
-        }
+            io::ErrorKind::AlreadyExists => "check that file or directory, then move it away or remove it",
+            _ if self.is_no_space() => "free space or inodes there; `sidle collect` removes old releases",
+            _ => return None,
+        };
+        Some(hint.to_owned())
     }
 }
 
@@ -102,12 +99,6 @@ pub fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-impl fmt::Display for OsError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.attempted, plain(&self.source))
-    }
-}
-
 /// The system's words without Rust's "(os error 2)".
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
@@ -116,8 +107,6 @@ fn plain(error: &io::Error) -> String {
         None => text,
     }
 }
-
-impl std::error::Error for OsError {}
 
 /// A result of this floor.
 pub type Result<T> = std::result::Result<T, OsError>;

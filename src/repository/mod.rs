@@ -46,9 +46,8 @@ pub use withdraw::Withdrawal;
 
 use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
-use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::lock::{Attempt, LOCK, Lock, LockFile};
+use crate::os::lock::{LOCK, Lock, LockFile};
 use pending::Pending;
 use published::Published;
 use state::State;
@@ -154,9 +153,6 @@ impl Repository {
 fn lock(directory: &Dir) -> Result<Lock, RepositoryError> {
     let author = directory.child_or_create(AUTHOR, DIRECTORY_MODE)?;
     let file = LockFile::new(&author, LOCK);
-    match file.try_exclusive()? {
-        Attempt::Held(lock) => Ok(lock),
-        Attempt::Busy => Err(RepositoryError::Locked { path: directory.path().to_owned(), holder: file.holder() }),
-        Attempt::Unsupported(source) => Err(OsError::new("lock", &file.path(), source).into()),
-    }
+    let busy = || RepositoryError::Locked { path: directory.path().to_owned(), holder: file.holder() };
+    file.try_exclusive()?.ok_or_else(busy)
 }

@@ -39,7 +39,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Read(error) => Some(&error.source),
+            Self::Read(error) => Some(&error.answer),
             Self::Syntax(..) | Self::Option(..) => None,
         }
     }

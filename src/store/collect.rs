@@ -1,6 +1,7 @@
-//! Takes old releases away: never the current, the previous, one named by a live switch, or one in use.
+//! Removes old releases: never the current or previous release, a release of a live switch, or a release in use.
 
-use super::lease::{Claim, Claimed, Holder, claim};
+use super::error::Holder;
+use super::lease::{Claim, Claimed, claim};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::crash_point;
 use crate::layout;
@@ -11,45 +12,45 @@ use std::collections::BTreeMap;
 /// Why a release stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeepReason {
-    /// Current, previous, on trial, …: the reason in the operator's words.
+    /// Current, previous, on trial, …: the reason in words.
     Wanted(String),
-    /// Kept in reserve: the newest of the others.
+    /// Among the newest of the other releases.
     Reserve,
-    /// In use by these.
+    /// In use.
     InUse(Vec<Holder>),
 }
 
-/// What a collection did, or would do.
+/// The result of a collection or of its dry run.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// Gone (or, in a rehearsal, to go), with the bytes that its files had.
+    /// Removed releases, with the bytes of their files.
     pub removed: Vec<(Release, u64)>,
-    /// Still there, and why.
+    /// Kept releases, and why.
     pub kept: Vec<(Release, KeepReason)>,
 }
 
-/// What to collect.
+/// The releases to collect.
 #[derive(Debug)]
 pub struct CollectRequest<'a> {
-    /// Releases that must stay, with the reason in the operator's words.
+    /// Releases that must stay, and why.
     pub wanted: &'a BTreeMap<Release, String>,
     /// How many of the others stay in reserve, newest first.
     pub reserve: usize,
-    /// Whether to do it or only to tell.
+    /// Whether to write.
     pub effect: Effect,
 }
 
 /// Whether to change anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Do it.
+    /// Write.
     Apply,
-    /// Tell what would be done.
+    /// Only report (dry run).
     DryRun,
 }
 
 impl Store {
-    /// Takes away every installed release that nobody wants and nobody uses.
+    /// Removes every installed release that is neither wanted nor used.
     pub fn collect(&self, lock: &PackageLock, request: &CollectRequest<'_>) -> Result<Collected> {
         let mut collected = Collected::default();
         let mut reserve = request.reserve;
@@ -90,7 +91,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes one release away, whatever its place in the order; gives its bytes. `wanted` as in [`CollectRequest`].
+    /// Removes one release, however new; returns its bytes. `wanted` as in [`CollectRequest`].
     pub fn remove(
         &self,
         lock: &PackageLock,
@@ -124,7 +125,7 @@ impl Store {
         claim(&receipts, release, tree)
     }
 
-    /// The tree leaves `versions/` by one rename; from then on recovery finishes what a crash interrupts, and others may be started again.
+    /// The tree leaves `versions/` by one rename; from then on `recover` finishes an interrupted removal, and starts may go on.
     fn take_away(&self, lock: &PackageLock, release: &Release, claimed: Claimed) -> Result<()> {
         let (Some(directory), Some(versions)) = (self.directory()?, self.versions()?) else { return Ok(()) };
         let name = release.to_string();

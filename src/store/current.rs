@@ -1,4 +1,4 @@
-//! `current`: the one link that says which release boot starts. It moves by rename alone, so there is no instant without it.
+//! `current`: the link to the release that boot starts. It moves only by rename: at no instant is it missing.
 
 use super::{PackageLock, Result, Store, StoreError};
 use crate::crash_point;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tracing::debug;
 
 impl Store {
-    /// The release that an instance's link names; None before its first commit. A link that sidle didn't write is an error.
+    /// The release of an instance's link; None before its first commit. A foreign link is an error.
     pub fn current(&self, instance: &InstanceName) -> Result<Option<Release>> {
         let Some(directory) = self.directory()? else { return Ok(None) };
         let name = Layout::link_name(&self.package, instance);
@@ -21,7 +21,7 @@ impl Store {
         release.map(Some).ok_or_else(|| StoreError::Corrupt { path, reason: reason() })
     }
 
-    /// Points an instance's link at an installed release. Doing it twice is doing it once.
+    /// Points an instance's link at an installed release; idempotent.
     pub fn flip(&self, _lock: &PackageLock, instance: &InstanceName, release: &Release) -> Result<()> {
         self.tree(release)?;
         let Some(directory) = self.directory()? else { return Ok(()) };
@@ -33,14 +33,14 @@ impl Store {
         Ok(())
     }
 
-    /// Removes an instance's link: nothing is to be started at boot.
+    /// Removes an instance's link: boot starts nothing.
     pub fn unlink(&self, _lock: &PackageLock, instance: &InstanceName) -> Result<()> {
         let Some(directory) = self.directory()? else { return Ok(()) };
         directory.remove_file(Layout::link_name(&self.package, instance))?;
         Ok(directory.sync()?)
     }
 
-    /// The releases that any instance's link of this package names.
+    /// The releases of all instances' links of this package.
     pub fn linked(&self) -> Result<Vec<Release>> {
         let Some(directory) = self.directory()? else { return Ok(Vec::new()) };
         let mut linked = Vec::new();

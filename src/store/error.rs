@@ -1,150 +1,188 @@
 //! Why the store refuses or fails.
 
-use super::check::Problem;
-use super::lease::Holder;
+use super::preflight::Unfit;
 use crate::bundle::member::ReleaseId;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::OsError;
-use crate::os::lock::{Holder as Holding, by};
+use crate::os::lock::{Holder as LockHolder, by};
 use crate::version::Release;
 use std::fmt;
-use std::io;
+use std::path::PathBuf;
 
-/// Why an operation on the store was refused or failed. Nothing visible has changed where one is returned.
-#[derive(Debug)]
+/// Why an operation on the store was refused or failed. Nothing visible has changed.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum StoreError {
     /// The system refused.
-    Os(OsError),
+    #[error(transparent)]
+    Os(#[from] OsError),
     /// Another command changes this package now.
-    Locked {
-        /// The package.
-        package: PackageName,
-        /// Who holds the lock, where it could be seen.
-        holder: Option<Holding>,
-    },
-    /// The release is being removed, and that takes too long.
-    BeingRemoved {
-        /// The release.
-        release: Release,
-        /// Who removes it, where it could be seen.
-        holder: Option<Holding>,
-    },
-    /// The release isn't installed.
-    NotInstalled {
-        /// The package.
-        package: PackageName,
-        /// What was asked for.
-        release: Release,
-        /// What there is.
-        installed: Vec<Release>,
-    },
-    /// The release's files aren't what the signed manifest says.
-    Damaged {
-        /// The package.
-        package: PackageName,
-        /// The release.
-        release: Release,
-        /// All that is wrong.
-        problems: Vec<Problem>,
-    },
-    /// Nothing is known to be wrong with the release's files, but some of them could not be looked at.
-    NotLooked {
-        /// The package.
-        package: PackageName,
-        /// The release.
-        release: Release,
-        /// What could not be looked at, and why.
-        problems: Vec<Problem>,
-    },
-    /// The release is in use and can't be changed.
-    InUse {
-        /// The release.
-        release: Release,
-        /// Who uses it.
-        holders: Vec<Holder>,
-    },
+    #[error("cannot change {package}: another command is at work on it{}", by(holder.as_ref()))]
+    Locked { package: PackageName, holder: Option<LockHolder> },
+    /// The removal of a release takes too long.
+    #[error("cannot start {release}: another command removes a release{}", by(holder.as_ref()))]
+    BeingRemoved { release: Release, holder: Option<LockHolder> },
+    /// The release is not installed.
+    #[error("cannot find release {release} of {package}: {}", there(installed))]
+    NotInstalled { package: PackageName, release: Release, installed: Vec<Release> },
+    /// The release's files differ from the signed manifest.
+    #[error("cannot use {package} {release}: its files are not what was signed: {}", listed(problems))]
+    Damaged { package: PackageName, release: Release, problems: Vec<Problem> },
+    /// No file is known to be wrong, but some could not be checked.
+    #[error("cannot tell whether {package} {release} is as it was signed: {}", listed(problems))]
+    Unchecked { package: PackageName, release: Release, problems: Vec<Problem> },
+    /// The release is in use and cannot be removed.
+    #[error("cannot remove {release}: {}", listed(holders))]
+    InUse { release: Release, holders: Vec<Holder> },
     /// A saved file of the store is not what sidle wrote.
-    Corrupt {
-        /// The file.
-        path: std::path::PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The host can't run or hold the release.
-    Unfit(super::preflight::Unfit),
+    #[error("cannot understand {}: {reason}", path.display())]
+    Corrupt { path: PathBuf, reason: String },
+    /// The host cannot run or hold the release.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
     /// The bundle, its metadata or its manifest is refused.
-    Refused(Report),
-    /// The bundle holds nothing for this host or request.
-    NothingFits {
-        /// What was looked for and what there was.
-        reason: String,
-    },
+    #[error(transparent)]
+    Refused(#[from] Report),
+    /// The bundle holds no release for this host or request.
+    #[error("cannot install from this bundle: {reason}")]
+    NothingFits { reason: String },
     /// A manifest that is signed under another release's name.
-    Mislabelled {
-        /// The release that it is listed as.
-        listed: ReleaseId,
-        /// The release that it describes.
-        described: ReleaseId,
-    },
+    #[error("cannot trust the manifest of {listed}: it is signed under that name, but describes {described}")]
+    Mislabelled { listed: ReleaseId, described: ReleaseId },
     /// The same release is installed with other content.
-    OtherContent {
-        /// The release.
-        release: Release,
-    },
+    #[error("cannot install {release}: it is installed already, with other content")]
+    OtherContent { release: Release },
 }
 
 impl StoreError {
-    pub(super) fn lock(path: &std::path::Path, source: io::Error) -> Self {
-        Self::Os(OsError::new("lock", path, source))
+    fn advice(&self) -> (Class, Option<String>) {
+        let (class, hint) = match self {
+            Self::Os(error) => return (error.class(), error.hint()),
+            Self::Unfit(unfit) => return (unfit.class(), Some(unfit.hint())),
+            Self::Refused(report) => return (report.class, report.hint.clone()),
+            Self::Locked { .. } | Self::BeingRemoved { .. } => {
+                (Class::Locked, "wait for the other command, then try again".to_owned())
+            }
+            Self::NotInstalled { package, .. } => (
+                Class::Failed,
+                format!("`sidle list {package}` shows the installed releases; `sidle install FILE` adds a release"),
+            ),
+            Self::Damaged { package, release, .. } => (
+                Class::Integrity,
+                format!(
+                    "`sidle repair {package} {release}` mends it from other releases, the repository, or a bundle file (`--from FILE`); `sidle verify` lists every file"
+                ),
+            ),
+            Self::Unchecked { package, release, .. } => (
+                Class::Failed,
+                format!(
+                    "check it as root; if the disk fails, `sidle repair {package} {release}` writes the files to other places on it"
+                ),
+            ),
+            Self::InUse { .. } => {
+                (Class::Conflict, "first switch away from it, or end the processes that use it".to_owned())
+            }
+            Self::Corrupt { .. } => {
+                (Class::Failed, "restore it from a backup; sidle does not guess its content".to_owned())
+            }
+            Self::NothingFits { .. } => {
+                (Class::Failed, "`sidle inspect FILE` shows the releases in a bundle".to_owned())
+            }
+            Self::Mislabelled { .. } => (
+                Class::NotTrusted,
+                "it was signed in this state: ask the repository's owner, who may have been deceived".to_owned(),
+            ),
+            Self::OtherContent { .. } => (
+                Class::Conflict,
+                "a rebuild of the same version needs a higher revision: pack it with --revision".to_owned(),
+            ),
+        };
+        (class, Some(hint))
     }
 
-    /// What kind of failure this is.
+    /// The kind of failure.
     pub fn class(&self) -> Class {
-        match self {
-            Self::Os(error) => error.class(),
-            Self::Locked { .. } | Self::BeingRemoved { .. } => Class::Locked,
-            Self::NotInstalled { .. } | Self::Corrupt { .. } | Self::NothingFits { .. } | Self::NotLooked { .. } => {
-                Class::Failed
-            }
-            Self::Damaged { .. } => Class::Integrity,
-            Self::Mislabelled { .. } => Class::NotTrusted,
-            Self::InUse { .. } | Self::OtherContent { .. } => Class::Conflict,
-            Self::Unfit(unfit) => unfit.class(),
-            Self::Refused(report) => report.class,
-        }
+        self.advice().0
     }
 
-    /// What the operator can do about it.
+    /// The remedy.
     pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Os(error) => error.hint(),
-            Self::Locked { .. } | Self::BeingRemoved { .. } => Some("wait for it to finish, then try again".to_owned()),
-            Self::NotInstalled { package, .. } => {
-                Some(format!("`sidle list {package}` shows what is installed; `sidle install FILE` adds a release"))
-            }
-            Self::Damaged { package, release, .. } => Some(format!(
-                "`sidle repair {package} {release}` mends it from other releases, the repository, or a bundle file (`--from FILE`); `sidle verify` lists every file"
-            )),
-            Self::NotLooked { package, release, .. } => Some(format!(
-                "look at it as root; where the disk itself fails, `sidle repair {package} {release}` writes the files anew elsewhere on it"
-            )),
-            Self::InUse { .. } => Some("switch away from it, or end what uses it, first".to_owned()),
-            Self::Corrupt { .. } => Some("restore it from a backup; sidle does not guess what it said".to_owned()),
-            Self::Unfit(unfit) => unfit.hint(),
-            Self::Refused(report) => report.hint.clone(),
-            Self::NothingFits { .. } => Some("`sidle inspect FILE` shows what a bundle holds".to_owned()),
-            Self::Mislabelled { .. } => {
-                Some("it was signed in this state: ask the repository's owner, who may have been deceived".to_owned())
-            }
-            Self::OtherContent { .. } => {
-                Some("a rebuild of the same version needs a higher revision: pack it with --revision".to_owned())
-            }
-        }
+        self.advice().1
     }
 }
 
-/// At most this many problems are told in one message.
+/// An entry of a tree that differs from the signed manifest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path} {defect}")]
+pub struct Problem {
+    /// Path relative to the tree.
+    pub path: String,
+    /// The difference.
+    pub defect: Defect,
+}
+
+impl Problem {
+    /// Whether the check of this entry failed, so that it may be good or bad.
+    pub fn is_not_known(&self) -> bool {
+        matches!(self.defect, Defect::Unreadable(_))
+    }
+}
+
+/// How an entry differs from the signed manifest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Defect {
+    /// No entry of this name.
+    #[error("is missing")]
+    Missing,
+    /// A file, directory or link in place of another kind.
+    #[error("is of another kind")]
+    Kind,
+    /// Other permission bits.
+    #[error("has mode {0:04o}")]
+    Mode(u32),
+    /// Another user or group.
+    #[error("belongs to user {0}, group {1}")]
+    Owner(u32, u32),
+    /// Other content, or another target of the link.
+    #[error("has other content")]
+    Content,
+    /// Not signed, and a program may load it in place of a signed file.
+    #[error("does not belong there")]
+    Foreign,
+    /// Not signed, but no program loads it: a core dump, the leftover of an editor or of NFS. It keeps no release from starting.
+    #[error("does not belong there, but harms nothing")]
+    Stray,
+    /// The check failed: neither bad nor known to be good.
+    #[error("could not be looked at: {0}")]
+    Unreadable(String),
+}
+
+/// What keeps a release from being removed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
+pub enum Holder {
+    /// A process with the leased descriptor.
+    #[error("{0} holds its lease")]
+    Lease(LockHolder),
+    /// An unknown process with the leased descriptor.
+    #[error("a process that can't be seen from here holds its lease")]
+    UnknownLease,
+    /// A process that uses a file of the tree; `how`: `exe`, `cwd`, `root` or `maps`.
+    #[error("process {pid} ({title}) uses {} ({how})", path.display())]
+    Process { pid: u32, title: String, how: &'static str, path: PathBuf },
+    /// A second mount of the tree or of a part of it.
+    #[error("it is mounted at {}", .0.display())]
+    Mount(PathBuf),
+    /// An instance needs the release: it is current or previous, or a switch goes to it.
+    #[error("it is {0}")]
+    Wanted(String),
+    /// Whether the release is in use could not be found out.
+    #[error("it can't be known whether it is in use: {0}")]
+    Unknown(String),
+}
+
+/// One message lists at most this many problems.
 const PROBLEMS_SHOWN_MAXIMUM: usize = 5;
 
 fn listed<T: fmt::Display>(items: &[T]) -> String {
@@ -155,61 +193,11 @@ fn listed<T: fmt::Display>(items: &[T]) -> String {
     shown.join("; ")
 }
 
-impl fmt::Display for StoreError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Os(error) => error.fmt(formatter),
-            Self::Locked { package, holder } => {
-                write!(formatter, "cannot change {package}: another command is at work on it{}", by(holder.as_ref()))
-            }
-            Self::BeingRemoved { release, holder } => {
-                write!(formatter, "cannot start {release}: another command removes a release{}", by(holder.as_ref()))
-            }
-            Self::NotInstalled { package, release, installed } if installed.is_empty() => {
-                write!(formatter, "cannot find release {release} of {package}: no release of it is installed")
-            }
-            Self::NotInstalled { package, release, installed } => {
-                write!(formatter, "cannot find release {release} of {package}: installed are {}", listed(installed))
-            }
-            Self::Damaged { package, release, problems } => {
-                write!(
-                    formatter,
-                    "cannot use {package} {release}: its files are not what was signed: {}",
-                    listed(problems)
-                )
-            }
-            Self::NotLooked { package, release, problems } => {
-                write!(formatter, "cannot tell whether {package} {release} is as it was signed: {}", listed(problems))
-            }
-            Self::InUse { release, holders } => write!(formatter, "cannot take {release} away: {}", listed(holders)),
-            Self::Corrupt { path, reason } => write!(formatter, "cannot understand {}: {reason}", path.display()),
-            Self::Unfit(unfit) => unfit.fmt(formatter),
-            Self::Refused(report) => report.fmt(formatter),
-            Self::NothingFits { reason } => write!(formatter, "cannot install from this bundle: {reason}"),
-            Self::Mislabelled { listed, described } => {
-                write!(
-                    formatter,
-                    "cannot trust the manifest of {listed}: it is signed as that, and describes {described}"
-                )
-            }
-            Self::OtherContent { release } => {
-                write!(formatter, "cannot install {release}: it is installed already, with other content")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
-
-impl From<OsError> for StoreError {
-    fn from(error: OsError) -> Self {
-        Self::Os(error)
-    }
-}
-
-impl From<Report> for StoreError {
-    fn from(report: Report) -> Self {
-        Self::Refused(report)
+fn there(installed: &[Release]) -> String {
+    if installed.is_empty() {
+        "no release of it is installed".to_owned()
+    } else {
+        format!("installed are {}", listed(installed))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The files of installed releases by their content: what need not be fetched for the next one.
+//! The files of installed releases by their content: the next release need not fetch them.
 
 use super::{Result, Store, packages};
 use crate::bundle::manifest::{EntryKind, Manifest};
@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
-/// Most places remembered of one content in one release. Every release has hundreds of empty files. Of one release, and not of all: the one that
-/// lost them would otherwise fill the memory with what it no longer has.
+/// Most places of one content per release: every release has hundreds of empty files. The limit is per release, so that a damaged release
+/// cannot hide the places of the others.
 const PLACES_MAXIMUM: usize = 16;
 
-/// Files of installed releases, of all packages, that another release has, too.
+/// Files of all installed releases that the release to install has, too.
 #[derive(Debug, Default)]
 pub struct HeldFiles {
     trees: Vec<Dir>,
@@ -22,7 +22,7 @@ pub struct HeldFiles {
 }
 
 impl HeldFiles {
-    /// What the store holds of the files of `manifest`. A release whose receipt or tree can't be read holds nothing.
+    /// The files of `manifest` that the store holds. A release with an unreadable receipt or tree is skipped.
     pub fn of(store: &Store, manifest: &Manifest) -> Result<Self> {
         let wanted = manifest.entries.iter().filter_map(|entry| match &entry.kind {
             EntryKind::File { sha256, .. } => Some((*sha256, Vec::new())),
@@ -31,7 +31,7 @@ impl HeldFiles {
         let mut held = Self { trees: Vec::new(), files: wanted.collect() };
         for package in packages(store.layout())? {
             let store = Store::new(store.layout(), &package);
-            // The newest first: it is the likeliest to stay while its files are copied.
+            // The newest first: it is the least likely to be removed meanwhile.
             for release in store.releases()?.into_iter().rev() {
                 if let (Ok(tree), Ok(manifest)) = (store.tree(&release), store.manifest(&release)) {
                     held.add(tree, manifest);

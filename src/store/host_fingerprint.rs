@@ -1,29 +1,29 @@
-//! The fingerprint that a release stands on: the host's C library and the libraries that the release takes from the host. An upgrade of the
-//! distribution changes them under releases that were proven before.
+//! The fingerprint of a host for a release: its C library and the libraries that the release takes from it. An upgrade of the distribution
+//! changes them under proven releases.
 
-use super::preflight::{Host, needs};
+use super::preflight::{Host, missing_libraries, needs};
 use crate::bundle::manifest::Manifest;
 use crate::os::{file, host};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a release stands on.
+/// The host libraries of a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostFingerprint {
-    /// The host's glibc; None: another C library, or none that was found.
+    /// The version of glibc; None: another C library, or none found.
     pub libc: Option<String>,
     /// The files behind the host libraries that the release needs, links resolved: their names carry the version.
     pub libraries: BTreeMap<String, Option<String>>,
 }
 
 impl HostFingerprint {
-    /// What `manifest`'s release stands on now.
+    /// The present fingerprint for `manifest`'s release.
     pub fn read(manifest: &Manifest) -> Self {
         Self::of(libc(), &manifest.host_libraries)
     }
 
-    /// What a release that needs these host libraries stands on now, the C library being `libc`.
+    /// The present fingerprint for these host libraries and the C library `libc`.
     pub fn of(libc: Option<String>, libraries: &[String]) -> Self {
         let resolved = |name: &String| {
             let path = host::library(name).and_then(|path| file::canonical(&path).ok());
@@ -37,7 +37,7 @@ impl HostFingerprint {
         self.libc.as_ref().map_or_else(|| "another C library".to_owned(), |libc| format!("glibc {libc}"))
     }
 
-    /// What has changed since `before`, in the operator's words.
+    /// The changes since `before`, in words.
     pub fn changes(&self, before: &Self) -> Vec<String> {
         let shown = |value: Option<&String>| value.map_or_else(|| "none".to_owned(), String::clone);
         let mut changes = Vec::new();
@@ -54,14 +54,14 @@ impl HostFingerprint {
     }
 }
 
-/// The version of the host's glibc; None: another C library, or none that was found.
+/// The version of the host's glibc; None: another C library, or none found.
 pub fn libc() -> Option<String> {
     Host::read().libc.map(|libc| libc.to_string())
 }
 
-/// What this host lacks to run `manifest`'s release, in the operator's words.
+/// The obstacles to running `manifest`'s release on this host, in words.
 pub fn lacks(manifest: &Manifest) -> Vec<String> {
-    needs(manifest, &Host::read()).iter().map(ToString::to_string).collect()
+    needs(manifest, &Host::read(), missing_libraries(manifest)).iter().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_ground_is_told_by_what_changed() {
+    fn changes_name_each_library() {
         let fingerprint = |libc: &str, file: Option<&str>| HostFingerprint {
             libc: Some(libc.to_owned()),
             libraries: BTreeMap::from([("libssl.so.3".to_owned(), file.map(str::to_owned))]),

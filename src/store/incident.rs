@@ -1,23 +1,54 @@
-//! What was found broken in a package's trees, and what came of it: one line of JSON each, so that months later somebody can tell when it began.
+//! The damage found in a package's trees, and its repair: a line of JSON each, so that months later an operator sees when it began.
 
-use super::repair::Repaired;
+use super::error::Problem;
 use super::{PackageLock, Result, Store, StoreError};
+use crate::failure::Report;
 use crate::os::clock;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::PathBuf;
 
 const INCIDENTS_NAME: &str = "incidents";
 const FILE_MODE: u32 = 0o644;
-/// How many are remembered. The file is written whole, so that no crash leaves half a line; it must stay small.
+/// Most incidents in the file, which is written whole, so that no crash leaves half a line.
 const INCIDENTS_MAXIMUM: usize = 200;
-/// How many problems of one incident are remembered: the rest is counted.
+/// Most problems in the text of one incident: the rest is counted.
 const PROBLEMS_MAXIMUM: usize = 10;
 /// Longest file read: every incident with the longest paths.
 const LENGTH_MAXIMUM: u64 = 8 * 1024 * 1024;
 
-/// What led to a look at a tree.
+/// The result of a repair.
+#[derive(Debug, Default)]
+pub struct Repaired {
+    /// The problems before the repair.
+    pub found: Vec<Problem>,
+    /// Mended paths, relative to the tree.
+    pub mended: Vec<String>,
+    /// Paths that were set aside, and their new places.
+    pub aside: Vec<(String, PathBuf)>,
+    /// The problems after the repair.
+    pub left: Vec<Problem>,
+    /// Why frames could not be fetched.
+    pub unreachable: Option<Report>,
+}
+
+impl Repaired {
+    /// Whether anything changed.
+    pub fn changed(&self) -> bool {
+        !self.mended.is_empty() || !self.aside.is_empty()
+    }
+
+    /// For people: `3 entries of 3007.17-1 were damaged, and mended before the start`.
+    pub fn told(&self, release: &Release) -> String {
+        let count = self.mended.len() + self.aside.len();
+        let (entries, were) = if count == 1 { ("entry", "was") } else { ("entries", "were") };
+        format!("{count} {entries} of {release} {were} damaged, and mended before the start")
+    }
+}
+
+/// Why a tree was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Occasion {
@@ -27,7 +58,7 @@ pub enum Occasion {
     Watch,
     /// The slow full check.
     Scrub,
-    /// Somebody asked for it.
+    /// A command.
     Request,
 }
 
@@ -42,30 +73,30 @@ impl fmt::Display for Occasion {
     }
 }
 
-/// A tree was not as it was signed.
+/// A tree that differed from the signed manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {
     schema: u32,
-    /// When it was seen.
+    /// When it was found.
     pub at: Timestamp,
-    /// In which release.
+    /// The release.
     pub release: Release,
-    /// What led to the look.
+    /// Why the tree was checked.
     pub occasion: Occasion,
-    /// How many problems there were.
+    /// Number of problems.
     pub found: usize,
-    /// The first of them, in words.
+    /// The first problems, in words.
     pub problems: Vec<String>,
-    /// How many entries were mended.
+    /// Number of mended entries.
     pub mended: usize,
-    /// How many entries did not belong there, and were set aside.
+    /// Number of foreign entries that were set aside.
     pub aside: usize,
-    /// How many problems there still are.
+    /// Number of remaining problems.
     pub left: usize,
 }
 
 impl Incident {
-    /// What `repaired` came to.
+    /// The incident of a repair.
     pub(super) fn of(release: &Release, occasion: Occasion, repaired: &Repaired) -> Self {
         Self {
             schema: 1,
@@ -79,16 +110,14 @@ impl Incident {
             left: repaired.left.len(),
         }
     }
-}
 
-impl Incident {
-    /// Whether it is about what `before` has left: the same damage, looked at once more.
+    /// Whether this is the damage that `before` has left.
     fn goes_on_from(&self, before: &Self) -> bool {
         let same = (&self.release, &self.occasion) == (&before.release, &before.occasion);
         same && before.left > 0 && self.found == before.left
     }
 
-    /// Both as one.
+    /// Both as one incident.
     fn after(self, before: Self) -> Self {
         Self { mended: before.mended + self.mended, aside: before.aside + self.aside, left: self.left, ..before }
     }
@@ -111,7 +140,7 @@ impl fmt::Display for Incident {
 }
 
 impl Store {
-    /// What was found broken, oldest first.
+    /// The incidents, oldest first.
     pub fn incidents(&self) -> Result<Vec<Incident>> {
         let Some(receipts) = self.receipts()? else { return Ok(Vec::new()) };
         let bytes = receipts.read_if_exists(INCIDENTS_NAME, LENGTH_MAXIMUM)?.unwrap_or_default();
@@ -123,8 +152,8 @@ impl Store {
         lines.map(|line| serde_json::from_slice(line).map_err(corrupt)).collect()
     }
 
-    /// Remembers an incident; what an earlier one left, and is found again on such an occasion, is no new one. Beyond the maximum the oldest ones go. Where it can't be written (a full disk), or what is there can't be read,
-    /// nothing is lost but this memory: a repair does not fail for it.
+    /// Remembers an incident; damage that an earlier incident left is no new incident. The oldest go beyond the maximum. A failure (a full disk,
+    /// an unreadable file) loses only this memory: a repair does not fail for it.
     pub(super) fn remember(&self, _lock: &PackageLock, incident: Incident) {
         let mut all = self.incidents().unwrap_or_default();
         let goes_on = all.last().is_some_and(|last| incident.goes_on_from(last));

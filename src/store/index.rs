@@ -1,5 +1,5 @@
-//! The stat index of a release: what the file system said of every entry just after its content had been verified. Compact and binary, with
-//! the names in it, so that a quick check needs nothing else: it compares the index with what the file system says now.
+//! The stat index of a release: the stat of every entry just after its content was verified. Compact and binary, with the names in it, so that a
+//! quick check needs only the index and the present stats.
 
 use super::{Result, StoreError};
 use crate::bundle::manifest::Manifest;
@@ -11,7 +11,10 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// First bytes of the file: format and version. Version 1 had no names; a release that has one is hashed once, and gets this one.
+/// A time as file systems have it: seconds since 1970, and nanoseconds.
+pub type FileTime = (i64, u32);
+
+/// First bytes of the file: format and version. A release with version 1, which had no names, is hashed once, and gets this version.
 const MAGIC: &[u8; 16] = b"sidle index 2\n\0\0";
 const DIGEST_BYTES: usize = 32;
 /// Magic, digest of the manifest, numbers of directories and of entries, the tree's own directory.
@@ -25,10 +28,10 @@ const ENTRY_BYTES: usize = 16 + STAT_BYTES;
 /// Largest index read: a quarter of a million entries with long names.
 pub const INDEX_LENGTH_MAXIMUM: u64 = 64 * 1024 * 1024;
 
-/// What is compared of an entry.
+/// The compared part of a stat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indexed {
-    /// What it is: a directory and a file can share all other numbers.
+    /// The kind: a directory and a file can share all other numbers.
     pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
@@ -36,18 +39,18 @@ pub struct Indexed {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Length, bytes; 0 for a directory, whose size is the file system's business.
+    /// Length, bytes; 0 for a directory.
     pub size: u64,
     /// Inode.
     pub inode: u64,
     /// Last change of content.
-    pub mtime: (i64, u32),
+    pub mtime: FileTime,
     /// Last change of the inode.
-    pub ctime: (i64, u32),
+    pub ctime: FileTime,
 }
 
 impl Indexed {
-    /// What `stat` says of an entry.
+    /// The compared part of `stat`.
     pub fn of(stat: &FileStat) -> Self {
         let FileStat { kind, mode, uid, gid, inode, mtime, ctime, .. } = *stat;
         let size = if kind == FileKind::Directory { 0 } else { stat.size };
@@ -72,7 +75,7 @@ impl Indexed {
         }
     }
 
-    /// Reads what `write` has written; `bytes` has at least `STAT_BYTES`.
+    /// Reads the bytes of `write`: at least `STAT_BYTES`.
     fn read(bytes: &[u8]) -> Self {
         let long = |at: usize| u64::from(small(bytes, at)) | u64::from(small(bytes, at + 4)) << 32;
         let seconds = |at: usize| i64::from_le_bytes(long(at).to_le_bytes());
@@ -105,7 +108,7 @@ fn small(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(number)
 }
 
-/// The same as a number of things in memory.
+/// The same as a count.
 fn large(bytes: &[u8], at: usize) -> usize {
     usize::try_from(small(bytes, at)).expect("a platform that sidle runs on counts to 2^32")
 }
@@ -119,24 +122,24 @@ pub struct Place<'a> {
     pub directory: usize,
     /// Its name in its directory.
     pub name: &'a OsStr,
-    /// What is known of it.
+    /// Its stat.
     pub stat: Indexed,
 }
 
-/// All entries of a release, those of one directory beside each other. It is the file's content, of which an entry is read when it is asked
-/// for: a quick check asks once for each, on several threads.
+/// All entries of a release, those of one directory together. Entries are read from the file's content on demand: a quick check reads each once,
+/// on several threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
     /// Without the checksum: head, directories, entries, names.
     content: Vec<u8>,
-    /// How many paths of directories that hold entries there are.
+    /// Number of directories that hold entries.
     directories: usize,
-    /// How many entries.
+    /// Number of entries.
     entries: usize,
 }
 
 impl Index {
-    /// An index of all entries, each with what `stat` says of its number.
+    /// An index of all entries; `stat` gives the stat of each entry's number.
     pub fn new(manifest: &Manifest, digest: Digest, root: Indexed, stat: impl Fn(usize) -> Indexed) -> Self {
         let mut known: HashMap<&str, usize> = HashMap::new();
         let mut directories = Vec::new();
@@ -154,7 +157,7 @@ impl Index {
         Self::of(digest, root, &directories, &entries)
     }
 
-    /// The file's content: `entries` are directory, number and name of each, and what is known of it.
+    /// Builds the file's content; `entries`: directory, number, name and stat.
     fn of(manifest: Digest, root: Indexed, directories: &[&str], entries: &[((usize, usize, &str), Indexed)]) -> Self {
         let records = directories.len() * DIRECTORY_BYTES + entries.len() * ENTRY_BYTES;
         let mut content = Vec::with_capacity(HEAD_BYTES + records);
@@ -192,12 +195,12 @@ impl Index {
         Indexed::read(&self.content[ROOT_AT..])
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn count(&self) -> usize {
         self.entries
     }
 
-    /// Some of the entries, those of one directory beside each other.
+    /// Some of the entries, those of one directory together.
     pub fn places(&self, which: Range<usize>) -> impl Iterator<Item = Place<'_>> {
         let (records, text) = (&self.content[self.entries_at()..], self.text());
         records[which.start * ENTRY_BYTES..which.end * ENTRY_BYTES].chunks_exact(ENTRY_BYTES).map(|record| Place {
@@ -218,7 +221,7 @@ impl Index {
         (0..self.directories).map(|number| self.directory(number))
     }
 
-    /// What is known of each entry, by its number in the manifest.
+    /// The stat of each entry, by its number in the manifest.
     pub fn stats(&self) -> Vec<Indexed> {
         let mut stats = vec![self.root(); self.entries];
         for place in self.places(0..self.entries) {
@@ -227,7 +230,7 @@ impl Index {
         stats
     }
 
-    /// Takes what was learnt of some entries, by their numbers, and of the tree's own directory. Gives whether that is news.
+    /// Updates some entries, by their numbers, and the tree's own directory. Returns whether anything changed.
     pub fn learn(&mut self, learnt: &HashMap<usize, Indexed>, root: Option<Indexed>) -> bool {
         let news = |place: &Place<'_>| learnt.get(&place.number).copied().filter(|now| *now != place.stat);
         let places = self.places(0..self.entries).enumerate();
@@ -272,7 +275,7 @@ impl Index {
         Self::read(bytes).ok_or_else(|| corrupt("it is of another format"))
     }
 
-    /// None: the numbers don't fit each other.
+    /// None: the numbers contradict each other.
     fn read(content: Vec<u8>) -> Option<Self> {
         let counts = content.strip_prefix(MAGIC)?.get(DIGEST_BYTES..DIGEST_BYTES + 8)?;
         let (count, entries) = (large(counts, 0), large(counts, 4));
@@ -289,7 +292,7 @@ impl Index {
     }
 }
 
-/// The name at a range, start and length, that is known to be within the text.
+/// The name at a range (start and length) within the text.
 fn name<'a>(text: &'a [u8], range: &[u8]) -> &'a OsStr {
     let start = large(range, 0);
     OsStr::from_bytes(&text[start..start + large(range, 4)])

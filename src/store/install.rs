@@ -1,11 +1,10 @@
-//! Installs a release: verify, unpack beside what runs, sync, one rename, receipt. A bundle file is read in one streaming pass; what is fetched
-//! comes frame by frame, beside what this host has already. Nothing visible changes before the rename; what a crash leaves, the next command
-//! under the package lock clears away.
+//! Installs a release next to the running one: verify, unpack, sync, one rename, receipt. A bundle file is read in one streaming pass; a fetched
+//! payload comes frame by frame. Nothing visible changes before the rename; `recover` removes the leftovers of a crash.
 
 use super::check::index_of;
 use super::collect::Effect;
 use super::held::HeldFiles;
-use super::preflight::{self, Hazards, Host, Obstacle};
+use super::preflight::{Hazards, Host, HostFacts, Obstacle, Unfit};
 use super::receipt::Receipt;
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::file::{BundleReader, BundledRelease, Head, PayloadHeader};
@@ -25,38 +24,46 @@ use crate::version::Release;
 use std::io::Read;
 use tracing::debug;
 
-/// Where to install, and how.
+/// The place of an install, and its options.
 pub struct Placement<'a> {
-    /// Where everything lies.
+    /// The layout.
     pub layout: &'a Layout,
     /// This host.
     pub host: &'a Host,
-    /// What to do about a place that isn't one to install into.
+    /// What to do about an unfit place.
     pub hazards: Hazards,
     /// Whether to write.
     pub effect: Effect,
-    /// Gets the payload's bytes taken so far, and all of them.
+    /// Gets the payload's bytes so far, and all of them.
     pub progress: &'a dyn Fn(u64, u64),
 }
 
-/// What an install came to.
+/// The result of an install.
 #[derive(Debug)]
 pub struct Installed {
     /// The package.
     pub package: PackageName,
     /// The release.
     pub release: Release,
-    /// False: it was there already, with the same content.
+    /// False: the release was installed already, with the same content.
     pub fresh: bool,
     /// Bytes of its files.
     pub content_bytes: u64,
-    /// What to tell the operator.
+    /// Warnings for the operator.
     pub warnings: Vec<Warning>,
-    /// What is wrong with the place, and was accepted.
+    /// The accepted obstacles.
     pub accepted: Vec<Obstacle>,
 }
 
-/// A release that the trusted metadata lists, with the manifest that it names.
+impl Installed {
+    /// The warnings, and each accepted obstacle.
+    pub fn remarks(&self) -> Vec<String> {
+        let accepted = self.accepted.iter().map(|obstacle| format!("installed all the same: {obstacle}"));
+        self.warnings.iter().map(ToString::to_string).chain(accepted).collect()
+    }
+}
+
+/// A release that the trusted metadata lists, with its manifest.
 #[derive(Debug)]
 pub struct Approved {
     manifest_bytes: Vec<u8>,
@@ -67,8 +74,8 @@ pub struct Approved {
 }
 
 impl Approved {
-    /// Approves the release `id` whose compressed manifest is `manifest_bytes`, if `targets` lists both of its files. The manifest is
-    /// decompressed only after its digest has been compared.
+    /// Approves the release `id` with this compressed manifest if `targets` lists both of its files. The manifest is decompressed only after
+    /// its digest was compared.
     pub fn new(
         targets: &TrustedTargets,
         id: &ReleaseId,
@@ -91,7 +98,7 @@ impl Approved {
     }
 }
 
-/// Installs from the bundle that `reader` gives, whose metadata `authority` judges: this release of it; None: the newest that fits.
+/// Installs `release` (None: the newest that fits) from the bundle in `reader`, whose metadata `authority` judges.
 pub fn install(
     reader: impl Read,
     authority: &dyn Authority,
@@ -110,12 +117,12 @@ pub fn install(
         unpack(manifest, &mut reader, tree, host::parallelism(), place.progress).map_err(Report::from)?;
         finish(reader)
     })?;
-    // Where nothing was unpacked, the rest of the file is still looked at: a damaged bundle is never called good.
+    // Without unpacking, too, the rest of the file is verified: a damaged bundle is never called good.
     whole.filter(|_| !installed.fresh).map_or(Ok(()), finish)?;
     Ok(Installed { accepted, ..installed })
 }
 
-/// Installs an approved release out of what this host has already and what `payload` brings.
+/// Installs an approved release from files of this host and from `payload`.
 pub fn install_fetched(
     approved: Approved,
     payload: &mut dyn PayloadSource,
@@ -130,16 +137,17 @@ pub fn install_fetched(
     Ok(Installed { accepted, ..installed })
 }
 
-/// Everything that is in the way, before anything is written. Gives what is wrong with the place and was accepted.
+/// Refuses an unfit host with every obstacle, before anything is written. Returns the accepted obstacles.
 pub fn preflight(approved: &Approved, place: &Placement<'_>) -> Result<Vec<Obstacle>> {
-    let Some(unfit) = preflight::obstacles(&approved.manifest, place.host, place.layout)? else {
-        return Ok(Vec::new());
-    };
-    let is_accepted = place.hazards == Hazards::Accept && unfit.obstacles.iter().all(Obstacle::may_be_accepted);
-    if is_accepted { Ok(unfit.obstacles) } else { Err(StoreError::Unfit(unfit)) }
+    let obstacles = HostFacts::gather(&approved.manifest, place.host, place.layout)?.obstacles(&approved.manifest);
+    let is_accepted = place.hazards == Hazards::Accept && obstacles.iter().all(Obstacle::may_be_accepted);
+    if obstacles.is_empty() || is_accepted {
+        return Ok(obstacles);
+    }
+    Err(Unfit { place: place.layout.package(&approved.manifest.package), obstacles }.into())
 }
 
-/// What fills an empty tree with a manifest's files.
+/// Fills an empty tree with a manifest's files.
 type Fill<'a> = dyn FnMut(&Manifest, &Store, &Dir) -> Result<()> + 'a;
 
 fn put(approved: Approved, place: &Placement<'_>, fill: &mut Fill<'_>) -> Result<Installed> {
@@ -151,7 +159,7 @@ fn put(approved: Approved, place: &Placement<'_>, fill: &mut Fill<'_>) -> Result
     if place.effect == Effect::Apply {
         let lock = store.lock()?;
         crash_point!("install.locked");
-        // Looked at again under the lock: another command may have installed it while this one waited.
+        // Another command may have installed it while this one waited.
         if store.is_installed(&release)? {
             return already_there(&store, approved);
         }
@@ -180,7 +188,7 @@ fn installed(approved: Approved, fresh: bool) -> Installed {
 /// The metadata's verdict first, then the release that fits best, then its own files.
 fn choose(head: Head, authority: &dyn Authority, release: Option<&Release>, host: &Host) -> Result<Approved> {
     let Head { metadata, releases } = head;
-    // Of the small files of all releases those of one stay in memory.
+    // Keeps the small files of one release only in memory.
     let bundled = best(releases, release, host);
     let files: MetadataFiles = metadata.into_iter().map(|(name, bytes)| (name.to_string(), bytes)).collect();
     let (targets, mut warnings) = authority.judge(&files)?;
@@ -204,8 +212,8 @@ fn best(releases: Vec<BundledRelease>, release: Option<&Release>, host: &Host) -
     })
 }
 
-/// Of these releases the one to install on `host`: `release`, or the newest, for the platform that fits best. Where none fits, the newest is
-/// given all the same, so that preflight names what is in the way.
+/// The release to install on `host`: `release`, or the newest, for the platform that fits best. If none fits, the newest, so that preflight
+/// names the obstacles.
 pub fn best_of<'a>(
     ids: impl Iterator<Item = &'a ReleaseId>,
     release: Option<&Release>,
@@ -217,7 +225,7 @@ pub fn best_of<'a>(
     best.or_else(|| wanted.iter().max_by_key(|id| &id.release)).copied()
 }
 
-/// Skips to a release's payload; those before it are compared with their digests as they pass.
+/// Skips to a release's payload; the digests of skipped payloads are compared.
 fn go_to<R: Read>(reader: &mut BundleReader<R>, id: &ReleaseId) -> Result<PayloadHeader> {
     while let Some(header) = reader.next_payload().map_err(Report::from)? {
         if header.id == *id {
@@ -236,7 +244,7 @@ impl Store {
         staging.make_dir(&name, 0o755)?;
         let tree = staging.child(&name)?;
         crash_point!("install.staged");
-        debug!(package = %self.package, "{release} is unpacked into the place for staging");
+        debug!(package = %self.package, "{release} is unpacked into staging");
         fill(&approved.manifest, self, &tree)?;
         crash_point!("install.unpacked");
         make_durable(&tree)?;
@@ -254,7 +262,7 @@ impl Store {
     }
 }
 
-/// One sync of the file system. Kernels before 5.8 lose write errors in syncfs(2): there every file is synced by itself, too.
+/// Syncs the file system. Kernels before 5.8 lose write errors in syncfs(2): there every file is synced by itself, too.
 fn make_durable(tree: &Dir) -> Result<()> {
     const SYNCFS_REPORTS_SINCE: (u32, u32) = (5, 8);
     if host::kernel() < SYNCFS_REPORTS_SINCE {

@@ -1,71 +1,30 @@
-//! Leases: a shared lock on a file that only root can open, inherited by the agent and all that it starts. What is leased, run from, stood in,
-//! mapped or mounted elsewhere is in use, and what can't be known is in use, too. A start and a removal exclude each other by a lock of their own.
+//! Leases: a shared lock on a file that only root can open, inherited by the agent and its children. A release is in use if it is leased, mounted
+//! elsewhere, or if a process runs from it, stands in it or has mapped a file of it; in doubt it is in use. A lock of their own keeps a start
+//! and a removal apart.
 
+use super::error::Holder;
 use super::{Result, Store, StoreError};
 use crate::layout;
 use crate::os::dir::{Dir, FileKind};
-use crate::os::lock::{self, Attempt, Lock, LockFile};
+use crate::os::lock::{self, Lock, LockFile};
 use crate::os::proc_fs::{self, FileIdentity};
-use crate::os::{OsError, clock, file, mounts, walk};
+use crate::os::{OsError, file, mounts, walk};
 use crate::version::Release;
 use std::collections::HashSet;
-use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
-
-/// Who or what keeps a release from being taken away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holder {
-    /// A process with the leased descriptor.
-    Lease(lock::Holder),
-    /// Somebody leases it, and it could not be seen who.
-    UnknownLease,
-    /// A process that runs from, stands in or has mapped a file of the tree.
-    Process {
-        /// Process number.
-        pid: u32,
-        /// Its command line.
-        title: String,
-        /// `exe`, `cwd`, `root` or `maps`.
-        how: &'static str,
-        /// The file.
-        path: PathBuf,
-    },
-    /// The tree or a part of it is mounted here, too.
-    Mount(PathBuf),
-    /// An instance wants it: as its current or previous release, or for a live switch.
-    Wanted(String),
-    /// It could not be found out, because of this.
-    Unknown(String),
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lease(holder) => write!(formatter, "{holder} holds its lease"),
-            Self::UnknownLease => formatter.write_str("a process that can't be seen from here holds its lease"),
-            Self::Process { pid, title, how, path } => {
-                write!(formatter, "process {pid} ({title}) uses {} ({how})", path.display())
-            }
-            Self::Mount(point) => write!(formatter, "it is mounted at {}", point.display()),
-            Self::Wanted(reason) => write!(formatter, "it is {reason}"),
-            Self::Unknown(reason) => write!(formatter, "it can't be known whether it is in use: {reason}"),
-        }
-    }
-}
 
 /// A release that can't be taken away while this value, or a process that inherited it, lives.
 #[derive(Debug)]
 pub struct Lease {
-    /// None: this user may not open the lease's file. A process that runs from the tree is found by root without it.
+    /// None: this user may not open the lease's file. Root finds a process that runs from the tree without it.
     lease: Option<Lock>,
-    /// The sign on the tree's own directory, for systemd-tmpfiles, which leaves alone what is locked. Any user can lock that directory, too:
-    /// nothing here asks for it.
+    /// The lock on the tree's own directory, for systemd-tmpfiles, which skips locked directories. Any user can take it: sidle never asks for
+    /// it.
     sign: Option<Lock>,
 }
 
 impl Lease {
-    /// Lets the program that this process becomes, and all that it starts, go on holding the lease.
+    /// Lets the next program of this process, and its children, hold the lease, too.
     pub fn keep_across_exec(&self) -> Result<()> {
         let failed =
             |source| StoreError::Os(crate::os::OsError::new("keep the lease in", "the new program".as_ref(), source));
@@ -74,15 +33,14 @@ impl Lease {
     }
 }
 
-/// How long a start waits for a removal, which looks at all processes and renames one directory.
+/// How long a start waits for a removal, which checks all processes and renames one directory.
 const REMOVAL_WAIT: Duration = Duration::from_secs(10);
-const REMOVAL_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Store {
-    /// Leases an installed release. Waits for a removal under way, and fails when that takes too long.
+    /// Leases an installed release. Waits for a running removal; fails if that takes too long.
     pub fn lease(&self, release: &Release) -> Result<Lease> {
         let receipts = self.receipts()?;
-        // No release is moved away while its lease is taken.
+        // No release is removed while its lease is taken.
         let start = match &receipts {
             Some(receipts) => share_starts(receipts, release)?,
             None => None,
@@ -92,34 +50,24 @@ impl Store {
             Some(receipts) => leased(&receipts, release)?,
             None => None,
         };
-        let sign = match lock::try_shared(tree.lock_fd()?) {
-            Ok(Attempt::Held(sign)) => Some(sign),
-            Ok(Attempt::Busy | Attempt::Unsupported(_)) | Err(_) => None,
-        };
+        let sign = lock::try_shared(tree.lock_fd()?).ok().flatten();
         Ok(Lease { lease, sign })
     }
 }
 
-/// None where this user may not: a stranger who runs a release's program.
+/// None if this user may not, as another user who runs a release's program.
 fn share_starts(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
     let file = LockFile::new(receipts, layout::STARTS);
-    let give_up_at = clock::since_boot().saturating_add(REMOVAL_WAIT);
-    loop {
-        match file.try_shared() {
-            Ok(Attempt::Held(lock)) => return Ok(Some(lock)),
-            Ok(Attempt::Busy) if clock::since_boot() < give_up_at => clock::sleep(REMOVAL_RETRY_INTERVAL),
-            Ok(Attempt::Busy) => {
-                return Err(StoreError::BeingRemoved { release: release.clone(), holder: file.holder() });
-            }
-            Ok(Attempt::Unsupported(source)) => return Err(StoreError::lock(&file.path(), source)),
-            Err(error) if cannot_be_leased(&error) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
+    match lock::wait(REMOVAL_WAIT, || file.try_shared()) {
+        Ok(None) => Err(StoreError::BeingRemoved { release: release.clone(), holder: file.holder() }),
+        Ok(held) => Ok(held),
+        Err(error) if cannot_be_leased(&error) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
-/// What keeps a process from making a lease's file, and must not keep an agent from being started: another user's store, a disk that is full or
-/// was made read-only. What runs from the tree is found by what it has open, too.
+/// Whether a lease's file cannot be made for a reason that must not keep an agent from starting: another user's store, or a full or read-only
+/// disk. A process that runs from the tree is also found by its open files.
 fn cannot_be_leased(error: &OsError) -> bool {
     use std::io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(error.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
@@ -130,25 +78,23 @@ fn leased(receipts: &Dir, release: &Release) -> Result<Option<Lock>> {
         .child_or_create(layout::LEASES, super::OPEN_DIRECTORY)
         .and_then(|leases| LockFile::new(&leases, release.to_string()).try_shared());
     match attempt {
-        // Held by one alone: an agent's user has changed the lock that its process inherited. That is in use, too.
-        Ok(Attempt::Held(lock)) => Ok(Some(lock)),
-        Ok(Attempt::Busy) => Ok(None),
-        Ok(Attempt::Unsupported(source)) => Err(StoreError::lock(&receipts.path().join(layout::LEASES), source)),
+        // None: an agent's user has made the inherited lock exclusive. The release is in use, too.
+        Ok(held) => Ok(held),
         Err(error) if cannot_be_leased(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// What came of asking for a release alone.
+/// The answer to a claim.
 #[derive(Debug)]
 pub enum Claim {
-    /// Nobody uses it, and nobody can begin to while this is held.
+    /// Unused, and no start can begin while this is held.
     Free(Claimed),
-    /// These use it.
+    /// In use.
     InUse(Vec<Holder>),
 }
 
-/// A release that nobody uses, and that nobody can begin to use.
+/// An unused release that no start can begin to use.
 #[derive(Debug)]
 pub struct Claimed {
     leases: Option<Dir>,
@@ -158,7 +104,7 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// Forgets the lease of a release that is there no more.
+    /// Removes the lease's file of a removed release.
     pub(super) fn forget(&self) -> Result<()> {
         match &self.leases {
             Some(leases) => Ok(leases.remove_file(self.release.to_string())?),
@@ -167,7 +113,7 @@ impl Claimed {
     }
 }
 
-/// Claims a release's tree for its removal: no start under way, no lease, no process and no mount on it. Never waits.
+/// Claims a release's tree for its removal: no start, no lease, no process and no mount uses it. Never waits.
 pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir) -> Result<Claim> {
     let starts = match asked(&LockFile::new(receipts, layout::STARTS))? {
         Ok(lock) => lock,
@@ -178,7 +124,7 @@ pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir) -> Result<Cla
     let lease = match file {
         Some(file) if file.identity()?.is_some() => match asked(&file)? {
             Ok(lock) => {
-                // Who inherited the lease could unlock it; that it is open is what counts.
+                // An heir of the lease could unlock it: its open descriptor counts.
                 let holders = leaseholders(&file)?;
                 if !holders.is_empty() {
                     return Ok(Claim::InUse(holders));
@@ -196,19 +142,19 @@ pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir) -> Result<Cla
     Ok(Claim::Free(Claimed { leases, release: release.clone(), _starts: starts, _lease: lease }))
 }
 
-/// The lock, or who keeps it.
+/// The lock, or its holders.
 fn asked(file: &LockFile<'_>) -> Result<std::result::Result<Lock, Vec<Holder>>> {
-    Ok(match file.try_exclusive()? {
-        Attempt::Held(lock) => Ok(lock),
-        Attempt::Busy => {
+    match file.try_exclusive() {
+        Ok(Some(lock)) => Ok(Ok(lock)),
+        Ok(None) => {
             let found = leaseholders(file)?;
-            Err(if found.is_empty() { vec![Holder::UnknownLease] } else { found })
+            Ok(Err(if found.is_empty() { vec![Holder::UnknownLease] } else { found }))
         }
-        Attempt::Unsupported(source) => {
-            let reason = format!("the file system of {} can't lock: {source}", file.path().display());
-            Err(vec![Holder::Unknown(reason)])
+        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+            Ok(Err(vec![Holder::Unknown(error.to_string())]))
         }
-    })
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn leaseholders(file: &LockFile<'_>) -> Result<Vec<Holder>> {
@@ -230,8 +176,7 @@ fn users(tree: &Dir) -> Result<Vec<Holder>> {
                 how: found.how,
                 path: found.path,
             }),
-            // Without rights to look into other users' processes the lease alone must speak: they could not run files of a
-            // tree that they could not open, but they may be root's. Only root collects on a host, and root sees all.
+            // Without rights to see another user's process only its lease counts. On a host only root collects, and root sees all.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
             Err(error) => holders.push(Holder::Unknown(error.to_string())),
         }

@@ -1,65 +1,70 @@
-//! Whether a place is one to keep releases in: what lies there must stay, also over a boot, and belong to this host alone.
+//! Whether a place is fit for releases: files must stay there, also over a boot, and belong to this host alone.
 //!
-//! The host's own root is judged by the host's tmpfiles.d and mounts. Another `--root` is an image, a test or a person's own directory: it is
-//! judged by the tmpfiles.d inside it, as the system that will run from it sees its paths, and may lie in memory or below `/tmp` here: who
-//! made it knows how long it is to live. File systems of the network and read-only ones fail in both.
+//! The host's own root is judged by the host's tmpfiles.d and mounts. Another `--root` (an image, a test, a person's own directory) is judged
+//! by the tmpfiles.d inside it, as its own system sees the paths. It may lie in memory or below `/tmp`: its maker knows how long it is to live.
+//! Network and read-only file systems fail in both.
 
 use super::tmpfiles::{Fate, Rules};
-use crate::bundle::manifest::Manifest;
-use crate::layout::Layout;
 use crate::os::mounts::{self, Mount};
 use crate::os::{OsError, environment, file};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Types of file systems whose content is gone at boot.
+/// Types of file systems that a boot empties.
 const IN_MEMORY: &str = "tmpfs ramfs";
-/// Types of file systems that are another machine's: a lock may not be seen by all, and a file that is taken away there kills the process that
-/// has it mapped here (SIGBUS), the more so while the network is what is to be repaired.
+/// Types of file systems that belong to another machine. Not every process may see a lock there, and a file that is removed there kills each
+/// process that has mapped it here (SIGBUS), most of all while somebody repairs the network.
 const OF_THE_NETWORK: &str = "nfs nfs4 cifs smb2 smb3 smbfs ncpfs afs coda 9p ceph fuse.ceph fuse.ceph-fuse fuse.sshfs fuse.glusterfs \
     fuse.rclone fuse.s3fs lustre gpfs beegfs orangefs pvfs2 davfs";
-/// What `transactional-update` sets in the environment of what it runs in a snapshot.
+/// `transactional-update` sets this variable for the commands that it runs in a snapshot.
 const TRANSACTION: &str = "TRANSACTIONAL_UPDATE";
-/// Where snapper keeps snapshots of a root file system.
+/// Snapper's snapshots of a root file system.
 const SNAPSHOTS: &str = "/.snapshots/";
 /// Present on a host whose `/usr` is a deployment of ostree (ostree-booted(5)).
 const OSTREE: &str = "run/ostree-booted";
 
 /// Why releases don't stay in a place, or don't work there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Hazard {
-    /// systemd-tmpfiles removes what lies there.
+    /// systemd-tmpfiles removes files there.
+    #[error("systemd-tmpfiles {}", removal(.0, .1))]
     Fate(PathBuf, Fate),
-    /// It is in memory, on a host that isn't.
+    /// The place is in memory, and the host's root is not.
+    #[error("{} is in memory ({}) and gone after a boot", .0.point.display(), .0.kind)]
     Volatile(Mount),
-    /// Another machine's file system.
+    /// The place is on another machine's file system.
+    #[error("{} is another machine's file system ({})", .0.point.display(), .0.kind)]
     Network(Mount),
-    /// Nobody may write there.
+    /// No user can write there.
+    #[error("{} is mounted read-only", .0.point.display())]
     ReadOnly(Mount),
-    /// A snapshot that becomes the root file system at the next boot, if at all, while the state of this host goes on elsewhere.
+    /// A snapshot that may become the root file system at the next boot, while this host's state goes on in another.
+    #[error("this root is a pending snapshot of a transactional update: /opt would be in the snapshot, /var would not")]
     Snapshot,
-    /// Part of the operating system's image, which the next deployment replaces.
+    /// The place is part of the operating system's image, which the next deployment replaces.
+    #[error("{} belongs to the operating system's image", .0.display())]
     Deployment(PathBuf),
 }
 
+fn removal(path: &Path, fate: &Fate) -> String {
+    match fate {
+        Fate::Cleaned(rule) => format!("removes what is old in {}: {rule}", path.display()),
+        Fate::Emptied(rule) => format!("empties {} at boot: {rule}", path.display()),
+    }
+}
+
 impl Hazard {
-    /// True for what a person may overrule: not where nothing can be written.
+    /// Whether a person may accept this hazard; without a right to write nobody can.
     pub fn may_be_accepted(&self) -> bool {
-        match self {
-            Self::Fate(..) | Self::Volatile(_) | Self::Network(_) | Self::Snapshot | Self::Deployment(_) => true,
-            Self::ReadOnly(_) => false,
-        }
+        !matches!(self, Self::ReadOnly(_))
     }
 
-    /// What the operator can do about it.
+    /// The remedy.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Fate(_, Fate::Cleaned(_)) => {
                 "keep it elsewhere, or exempt it: `x /THE/DIRECTORY` in a file of /etc/tmpfiles.d"
             }
-            Self::Fate(_, Fate::Emptied(_)) | Self::Volatile(_) | Self::Network(_) => {
-                "keep it on a disk of this host's own"
-            }
+            Self::Fate(_, Fate::Emptied(_)) | Self::Volatile(_) | Self::Network(_) => "keep it on this host's own disk",
             Self::ReadOnly(_) => "remount the file system, or name another --root",
             Self::Snapshot => "install on the running system: sidle needs no snapshot to go back to",
             Self::Deployment(_) => "keep it outside /usr: /opt is /var/opt on such a host",
@@ -67,68 +72,65 @@ impl Hazard {
     }
 }
 
-impl fmt::Display for Hazard {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fate(path, Fate::Cleaned(rule)) => {
-                write!(formatter, "systemd-tmpfiles removes what is old in {}: {rule}", path.display())
-            }
-            Self::Fate(path, Fate::Emptied(rule)) => {
-                write!(formatter, "systemd-tmpfiles empties {} at boot: {rule}", path.display())
-            }
-            Self::Volatile(mount) => {
-                write!(formatter, "{} is in memory ({}) and gone after a boot", mount.point.display(), mount.kind)
-            }
-            Self::Network(mount) => {
-                write!(formatter, "{} is another machine's file system ({})", mount.point.display(), mount.kind)
-            }
-            Self::ReadOnly(mount) => write!(formatter, "{} is mounted read-only", mount.point.display()),
-            Self::Snapshot => formatter.write_str(
-                "this is a snapshot of a transactional update: what is installed in it and what is known of it would part",
-            ),
-            Self::Deployment(path) => {
-                write!(formatter, "{} belongs to the operating system's image", path.display())
+/// Facts about some places below a root. Gathering them writes nothing.
+#[derive(Debug)]
+pub struct PlaceFacts {
+    rules: Rules,
+    is_snapshot: bool,
+    is_ostree: bool,
+    /// Whether the places must outlive a boot.
+    must_stay: bool,
+    places: Vec<Place>,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// The path as the system below the root sees it; a link may lead out of the root.
+    seen: PathBuf,
+    mount: Option<Mount>,
+}
+
+impl PlaceFacts {
+    /// Gathers the facts about `paths` below `root`.
+    pub fn gather(root: &Path, paths: &[PathBuf]) -> Result<Self, OsError> {
+        let own_root = Path::new("/");
+        let root = file::canonical(&nearest(root))?;
+        let is_own_root = root == own_root;
+        // A host whose root is in memory is made anew at each boot, and its store with it.
+        let must_stay = is_own_root && mounts::mount_of(own_root)?.is_some_and(|mount| !is_one_of(&mount, IN_MEMORY));
+        let mut places = Vec::new();
+        for path in paths {
+            let resolved = resolved(path)?;
+            let seen = resolved.strip_prefix(&root).map_or_else(|_| resolved.clone(), |inside| own_root.join(inside));
+            places.push(Place { seen, mount: mounts::mount_of(&resolved)? });
+        }
+        Ok(Self {
+            rules: Rules::read(&root)?,
+            is_snapshot: is_own_root && is_snapshot()?,
+            is_ostree: file::canonical(&root.join(OSTREE)).is_ok(),
+            must_stay,
+            places,
+        })
+    }
+
+    /// The hazards of these places, each once.
+    pub fn hazards(&self) -> Vec<Hazard> {
+        let mut found = Vec::new();
+        if self.is_snapshot {
+            found.push(Hazard::Snapshot);
+        }
+        for Place { seen, mount } in &self.places {
+            let fate = self.rules.fate(seen).map(|fate| Hazard::Fate(seen.clone(), fate));
+            let deployment = (self.is_ostree && seen.starts_with("/usr")).then(|| Hazard::Deployment(seen.clone()));
+            let of_mount = mount.iter().flat_map(|mount| of_mount(mount, self.must_stay));
+            for hazard in fate.into_iter().chain(deployment).chain(of_mount) {
+                if !found.contains(&hazard) {
+                    found.push(hazard);
+                }
             }
         }
+        found
     }
-}
-
-/// All that is wrong with where `manifest`'s release and its receipt would lie. Nothing is made by looking.
-pub fn hazards(layout: &Layout, manifest: &Manifest) -> Result<Vec<Hazard>, OsError> {
-    let tree = layout.versions(&manifest.package).join(manifest.release().to_string());
-    of_paths(layout, &[tree, layout.receipts(&manifest.package)])
-}
-
-/// All that is wrong with these places of a layout.
-pub fn of_paths(layout: &Layout, paths: &[PathBuf]) -> Result<Vec<Hazard>, OsError> {
-    let root = file::canonical(&nearest(layout.root()))?;
-    let rules = Rules::read(&root)?;
-    let mut found = Vec::new();
-    if root == Path::new("/") && is_snapshot()? {
-        found.push(Hazard::Snapshot);
-    }
-    for path in paths {
-        for hazard in of_place(&resolved(path)?, &root, &rules)? {
-            if !found.iter().any(|other| other.to_string() == hazard.to_string()) {
-                found.push(hazard);
-            }
-        }
-    }
-    Ok(found)
-}
-
-fn of_place(place: &Path, root: &Path, rules: &Rules) -> Result<Vec<Hazard>, OsError> {
-    let own_root = Path::new("/");
-    // As the system below the root sees it; a link may have led out.
-    let seen = place.strip_prefix(root).map_or_else(|_| place.to_owned(), |inside| own_root.join(inside));
-    let fate = rules.fate(&seen).map(|fate| Hazard::Fate(seen.clone(), fate));
-    let ostree = file::canonical(&root.join(OSTREE)).is_ok() && seen.starts_with("/usr");
-    let mut found: Vec<Hazard> = fate.into_iter().chain(ostree.then_some(Hazard::Deployment(seen))).collect();
-    // A host that is in memory as a whole is made anew at each boot, and its store with it.
-    let is_in_memory = mounts::mount_of(own_root)?.is_none_or(|mount| is_one_of(&mount, IN_MEMORY));
-    let must_stay = root == own_root && !is_in_memory;
-    found.extend(mounts::mount_of(place)?.map_or_else(Vec::new, |mount| of_mount(&mount, must_stay)));
-    Ok(found)
 }
 
 fn of_mount(mount: &Mount, must_stay: bool) -> Vec<Hazard> {
@@ -149,7 +151,7 @@ fn is_one_of(mount: &Mount, kinds: &str) -> bool {
     kinds.split_ascii_whitespace().any(|kind| kind == mount.kind)
 }
 
-/// Whether this process works in a snapshot that isn't the running system: as transactional-update says, or because its root is another
+/// Whether this process works in a snapshot that isn't the running system: transactional-update says so, or this process's root is another
 /// snapshot than the first process's.
 fn is_snapshot() -> Result<bool, OsError> {
     if environment::variable(TRANSACTION).is_some_and(|value| value == "true") {
@@ -162,7 +164,7 @@ fn is_snapshot() -> Result<bool, OsError> {
     })
 }
 
-/// The path with the links in it resolved, as far as it exists.
+/// The path with its existing part's links resolved.
 fn resolved(path: &Path) -> Result<PathBuf, OsError> {
     let there = nearest(path);
     let rest = path.strip_prefix(&there).unwrap_or(Path::new(""));
@@ -170,7 +172,7 @@ fn resolved(path: &Path) -> Result<PathBuf, OsError> {
     Ok(if rest.as_os_str().is_empty() { there } else { there.join(rest) })
 }
 
-/// The nearest path above that exists.
+/// The nearest existing path at or above `path`.
 fn nearest(path: &Path) -> PathBuf {
     let there = path.ancestors().find(|above| file::canonical(above).is_ok());
     there.unwrap_or(Path::new("/")).to_owned()

@@ -1,7 +1,7 @@
-//! The store: every release in a directory of its own, proven by its files, collected only when nothing uses it.
+//! The store: each release in its own directory, verified file by file, removed only when no process uses it.
 //!
-//! A release on the host: absent → staged → installed → on trial → current → previous → collectable → gone. "Installed" is a tree in
-//! `versions/` *and* its receipt; either one alone is a leftover of a crash, and `recover` clears it away under the package lock.
+//! A release on the host: absent → staged → installed → on trial → current → previous → collectable → gone. An installed release has a tree in
+//! `versions/` *and* a receipt; either alone is a leftover of a crash, which `recover` removes under the package lock.
 
 pub mod check;
 pub mod collect;
@@ -26,9 +26,8 @@ pub use error::StoreError;
 
 use crate::layout::{self, Layout};
 use crate::name::PackageName;
-use crate::os::clock;
 use crate::os::dir::{Dir, FileKind};
-use crate::os::lock::{Attempt, LOCK, Lock, LockFile};
+use crate::os::lock::{self, LOCK, Lock, LockFile};
 use crate::version::Release;
 use std::time::Duration;
 use tracing::debug;
@@ -36,9 +35,9 @@ use tracing::debug;
 /// A result of the store.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Mode of the directories that everybody may read.
+/// Mode of directories that all users may read.
 const OPEN_DIRECTORY: u32 = 0o755;
-/// Mode of the staging directory: what is not verified yet is nobody's business.
+/// Mode of the staging directory: unverified files are private.
 const CLOSED_DIRECTORY: u32 = 0o700;
 
 /// One package's part of the store.
@@ -48,18 +47,17 @@ pub struct Store {
     package: PackageName,
 }
 
-/// Proof that this process alone may change a package's part of the store.
+/// Proof that only this process may change a package's part of the store.
 #[derive(Debug)]
 pub struct PackageLock {
     _lock: Lock,
 }
 
-/// How long a command waits for another one's transition; a supervisor holds the lock for moments only.
+/// How long a command waits for another command; a supervisor holds the lock only for moments.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// The store of `package` below a layout's root. Touches nothing.
+    /// The store of `package` below a layout's root. No file is touched.
     pub fn new(layout: &Layout, package: &PackageName) -> Self {
         Self { layout: layout.clone(), package: package.clone() }
     }
@@ -69,7 +67,7 @@ impl Store {
         &self.package
     }
 
-    /// Where everything lies.
+    /// The layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -89,36 +87,23 @@ impl Store {
         Ok(Dir::open_if_exists(&self.layout.receipts(&self.package))?)
     }
 
-    /// Makes the package's directories and takes its lock, then clears away what a crash left.
+    /// Makes the package's directories, takes its lock, and removes the leftovers of a crash.
     pub fn lock(&self) -> Result<PackageLock> {
         let directory = Dir::open_or_create(&self.layout.package(&self.package), OPEN_DIRECTORY)?;
         directory.child_or_create(layout::VERSIONS, OPEN_DIRECTORY)?;
         directory.child_or_create(layout::STAGING, CLOSED_DIRECTORY)?;
         let receipts = Dir::open_or_create(&self.layout.receipts(&self.package), OPEN_DIRECTORY)?;
-        let lock = PackageLock { _lock: self.wait_for_lock(&receipts)? };
+        let file = LockFile::new(&receipts, LOCK);
+        let Some(lock) = lock::wait(LOCK_WAIT, || file.try_exclusive())? else {
+            return Err(StoreError::Locked { package: self.package.clone(), holder: file.holder() });
+        };
+        debug!(package = %self.package, "the package is locked for this command");
+        let lock = PackageLock { _lock: lock };
         self.recover(&lock)?;
         Ok(lock)
     }
 
-    fn wait_for_lock(&self, receipts: &Dir) -> Result<Lock> {
-        let file = LockFile::new(receipts, LOCK);
-        let give_up_at = clock::since_boot() + LOCK_WAIT;
-        loop {
-            match file.try_exclusive()? {
-                Attempt::Held(lock) => {
-                    debug!(package = %self.package, "the package is locked for this command");
-                    return Ok(lock);
-                }
-                Attempt::Unsupported(source) => return Err(StoreError::lock(&file.path(), source)),
-                Attempt::Busy if clock::since_boot() < give_up_at => clock::sleep(LOCK_RETRY_INTERVAL),
-                Attempt::Busy => {
-                    return Err(StoreError::Locked { package: self.package.clone(), holder: file.holder() });
-                }
-            }
-        }
-    }
-
-    /// The installed releases, oldest first: those with a tree and a receipt.
+    /// The installed releases, oldest first.
     pub fn releases(&self) -> Result<Vec<Release>> {
         let (Some(versions), Some(receipts)) = (self.versions()?, self.receipts()?) else { return Ok(Vec::new()) };
         let mut releases = Vec::new();
@@ -134,12 +119,12 @@ impl Store {
         Ok(releases)
     }
 
-    /// True when `release` has a tree and a receipt.
+    /// Whether `release` has a tree and a receipt.
     pub fn is_installed(&self, release: &Release) -> Result<bool> {
         Ok(self.releases()?.contains(release))
     }
 
-    /// The tree of an installed release, opened; an error that lists what is installed otherwise.
+    /// The open tree of an installed release; an error that lists the installed releases otherwise.
     pub fn tree(&self, release: &Release) -> Result<Dir> {
         let installed = self.releases()?;
         let versions = self.versions()?.filter(|_| installed.contains(release));

@@ -1,4 +1,4 @@
-//! Whose the places are that sidle works in. What somebody else owns, or may write to, can be anything by the time that it is used.
+//! The owners of sidle's directories. A file that another user owns or may write to can have any content when it is used.
 
 use crate::layout::{self, Layout};
 use crate::os::dir::{Dir, FileKind, FileStat};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 const ROOT: u32 = 0;
 const GROUP: &str = "a group";
-/// The mode of what nobody else may look into.
+/// Mode of a private directory.
 const CLOSED_DIRECTORY: u32 = 0o700;
 
-/// A place that is not ours alone.
+/// A place that another user controls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreign {
     path: PathBuf,
@@ -22,22 +22,22 @@ pub struct Foreign {
 enum Why {
     /// Its owner is neither root nor the caller.
     Owner { name: String, number: u32 },
-    /// These may write to it.
+    /// Others may write to it.
     Writable { by: &'static str, mode: u32 },
 }
 
 impl Foreign {
-    /// Whether to work there is to trust somebody else. A group was given its right by somebody who may: that is told, and no more.
+    /// Whether sidle refuses to work there. A group got its right from the owner: that is only reported.
     pub fn is_refused(&self) -> bool {
         !matches!(self.why, Why::Writable { by: GROUP, .. })
     }
 
-    /// What to do about it.
+    /// The remedy.
     pub fn remedy(&self) -> String {
         let path = self.path.display();
         match &self.why {
-            Why::Owner { .. } => format!("look at what is in it, then `chown root: {path}`"),
-            Why::Writable { .. } => format!("look at what is in it, then `chmod go-w {path}`"),
+            Why::Owner { .. } => format!("check its content, then `chown root: {path}`"),
+            Why::Writable { .. } => format!("check its content, then `chmod go-w {path}`"),
         }
     }
 }
@@ -52,7 +52,7 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// Everything of ours below the root that is not ours alone.
+/// All of sidle's places below the root that another user controls.
 pub fn check(layout: &Layout) -> Result<Vec<Foreign>, OsError> {
     let mut foreign = Vec::new();
     for path in places(layout)? {
@@ -61,13 +61,13 @@ pub fn check(layout: &Layout) -> Result<Vec<Foreign>, OsError> {
     Ok(foreign)
 }
 
-/// Whether one place is not ours alone; None also where there is nothing.
+/// The same for one place; None also if it does not exist.
 pub fn check_one(path: &Path) -> Result<Option<Foreign>, OsError> {
     let why = file::stat(path)?.and_then(|stat| judge(&stat, process::user(), process::group()));
     Ok(why.map(|why| Foreign { path: path.to_owned(), why }))
 }
 
-/// Closes the place of a package in which releases come and go, where others may look into it or write to it.
+/// Makes the staging directories private again.
 pub fn close_staging(layout: &Layout) -> Result<(), OsError> {
     for package in directories_in(&layout.packages())? {
         let staging = package.join(layout::STAGING);
@@ -79,7 +79,7 @@ pub fn close_staging(layout: &Layout) -> Result<(), OsError> {
     Ok(())
 }
 
-/// A group's right to write is somebody else's right, unless it is root's own group, or the caller's in which a plain user works.
+/// A group's right to write counts as another user's, except for root's own group, and for a plain caller's own group.
 fn judge(stat: &FileStat, user: u32, group: u32) -> Option<Why> {
     let mode = stat.mode;
     if stat.uid != ROOT && stat.uid != user {

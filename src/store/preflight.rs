@@ -1,6 +1,6 @@
-//! Whether this host can hold and run a release: looked at before anything is written, all that is in the way told at once.
+//! Whether this host can hold and run a release: all facts are gathered before anything is written, then every obstacle is named at once.
 
-use super::location::{self, Hazard};
+use super::location::{Hazard, PlaceFacts};
 use crate::bundle::elf;
 use crate::bundle::manifest::Manifest;
 use crate::failure::Class;
@@ -9,25 +9,24 @@ use crate::os::dir::Dir;
 use crate::os::space::Space;
 use crate::os::{OsError, file, host};
 use crate::version::{LibcVersion, Platform};
-use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Part of the release's size kept free beside it, for receipts and the file system's own tables: a thirty-second.
+/// Free space kept in addition to a release, for receipts and the file system's own tables: a thirty-second of its size.
 const SPACE_MARGIN_SHIFT: u32 = 5;
 /// Largest C library read.
 const LIBRARY_BYTES_MAXIMUM: u64 = 64 * 1024 * 1024;
 
-/// What this host has.
+/// This host, as far as it decides which platform fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// The kernel's architecture name.
     pub architecture: String,
-    /// Its glibc; None: another C library, or none that could be found.
+    /// The version of glibc; None: another C library, or none found.
     pub libc: Option<LibcVersion>,
 }
 
 impl Host {
-    /// Looks at this host.
+    /// Reads this host's architecture and C library.
     pub fn read() -> Self {
         let libc = host::library("libc.so.6").and_then(|path| file::read(&path, LIBRARY_BYTES_MAXIMUM).ok());
         let libc = libc.and_then(|bytes| elf::defined_glibc(&bytes).ok().flatten());
@@ -40,48 +39,35 @@ impl Host {
     }
 }
 
-/// One thing that is in the way.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A reason why this host can't take a release.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum Obstacle {
     /// Another architecture.
-    Architecture {
-        /// Needed.
-        needed: String,
-        /// The host's.
-        found: String,
-    },
-    /// A C library that is too old or isn't there.
-    Libc {
-        /// Needed at least.
-        needed: LibcVersion,
-        /// The host's.
-        found: Option<LibcVersion>,
-    },
-    /// Shared libraries that the host doesn't have.
+    #[error("it is built for {needed}, this host is {found}")]
+    Architecture { needed: String, found: String },
+    /// A missing or too old C library.
+    #[error("it needs glibc {needed} or newer, this host has {}", found.map_or_else(|| "none".to_owned(), |found| found.to_string()))]
+    Libc { needed: LibcVersion, found: Option<LibcVersion> },
+    /// Missing shared libraries of the host.
+    #[error("this host lacks the libraries it needs: {}", .0.join(", "))]
     Libraries(Vec<String>),
     /// Too few bytes.
-    Bytes {
-        /// Needed.
-        needed: u64,
-        /// Free.
-        free: u64,
-    },
+    #[error("it needs {} MiB of space, {} MiB are free", needed.div_ceil(1 << 20), free >> 20)]
+    Bytes { needed: u64, free: u64 },
     /// Too few inodes.
-    Inodes {
-        /// Needed.
-        needed: u64,
-        /// Free.
-        free: u64,
-    },
+    #[error("it needs {needed} inodes, {free} are free")]
+    Inodes { needed: u64, free: u64 },
     /// The file system doesn't let programs run.
+    #[error("the file system is mounted with noexec")]
     NoExec,
-    /// What is installed there doesn't stay, or isn't this host's alone.
-    Hazard(Hazard),
+    /// Releases don't stay there, or the place isn't this host's alone.
+    #[error(transparent)]
+    Hazard(#[from] Hazard),
 }
 
 impl Obstacle {
-    /// True for what a person may overrule who knows better: the place is theirs to choose. A host that can't run the release or has no room
-    /// for it doesn't become another by being told to.
+    /// Whether a person may accept this obstacle: the place is theirs to choose. Acceptance gives a host neither room nor a C library.
     pub fn may_be_accepted(&self) -> bool {
         match self {
             Self::NoExec => true,
@@ -93,6 +79,20 @@ impl Obstacle {
             | Self::Inodes { .. } => false,
         }
     }
+
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Architecture { .. } => "export the release for this host's architecture",
+            Self::Libc { .. } => {
+                "export a build for an older C library: `sidle inspect FILE` shows what a bundle was built for"
+            }
+            Self::Libraries(_) => "install the distribution's packages that have these libraries",
+            Self::Bytes { .. } => "free space there: `sidle collect` removes old releases",
+            Self::Inodes { .. } => "remove small files there: `sidle collect` removes old releases",
+            Self::NoExec => "mount the file system without noexec, or name another --root",
+            Self::Hazard(hazard) => hazard.hint(),
+        }
+    }
 }
 
 /// What to do about obstacles that may be accepted.
@@ -100,94 +100,78 @@ impl Obstacle {
 pub enum Hazards {
     /// Refuse the release.
     Refuse,
-    /// Install all the same, and tell them.
+    /// Install, and warn.
     Accept,
 }
 
 /// Why this host can't take a release.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot install into {}: {}", place.display(), listed(obstacles))]
 pub struct Unfit {
-    /// The place of the store.
-    pub place: std::path::PathBuf,
-    /// Everything that is in the way.
+    /// The package's directory in the store.
+    pub place: PathBuf,
+    /// Every obstacle.
     pub obstacles: Vec<Obstacle>,
 }
 
+fn listed(obstacles: &[Obstacle]) -> String {
+    obstacles.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 impl Unfit {
-    /// What kind of failure this is: one that freeing space would mend, or another.
+    /// The kind of failure: `NoSpace` if free space would help.
     pub fn class(&self) -> Class {
         let space = |obstacle: &Obstacle| matches!(obstacle, Obstacle::Bytes { .. } | Obstacle::Inodes { .. });
         if self.obstacles.iter().any(space) { Class::NoSpace } else { Class::Failed }
     }
 
-    /// What the operator can do about it.
-    pub fn hint(&self) -> Option<String> {
-        let mut hints: Vec<&str> = self
-            .obstacles
-            .iter()
-            .map(|obstacle| match obstacle {
-                Obstacle::Architecture { .. } => "export the release for this host's architecture",
-                Obstacle::Libc { .. } => {
-                    "export a build for an older C library: `sidle inspect FILE` shows what a bundle was built for"
-                }
-                Obstacle::Libraries(_) => "install the distribution's packages that have these libraries",
-                Obstacle::Bytes { .. } => "free space there: `sidle collect` removes old releases",
-                Obstacle::Inodes { .. } => "remove small files there: `sidle collect` removes old releases",
-                Obstacle::NoExec => "mount the file system without noexec, or name another --root",
-                Obstacle::Hazard(hazard) => hazard.hint(),
-            })
-            .collect();
+    /// The remedies of all obstacles.
+    pub fn hint(&self) -> String {
+        let mut hints: Vec<&str> = self.obstacles.iter().map(Obstacle::hint).collect();
         if self.obstacles.iter().all(Obstacle::may_be_accepted) {
             hints.push("--force-place installs all the same");
         }
-        Some(hints.join("; "))
+        hints.join("; ")
     }
 }
 
-fn mebibytes(bytes: u64) -> u64 {
-    bytes.div_ceil(1 << 20)
+/// All facts about this host that decide whether it can take a release.
+#[derive(Debug)]
+pub struct HostFacts {
+    host: Host,
+    missing_libraries: Vec<String>,
+    space: Space,
+    places: PlaceFacts,
 }
 
-impl fmt::Display for Obstacle {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Architecture { needed, found } => write!(formatter, "it is built for {needed}, this host is {found}"),
-            Self::Libc { needed, found: Some(found) } => {
-                write!(formatter, "it needs glibc {needed} or newer, this host has {found}")
-            }
-            Self::Libc { needed, found: None } => {
-                write!(formatter, "it needs glibc {needed} or newer, this host has none")
-            }
-            Self::Libraries(names) => write!(formatter, "this host lacks the libraries it needs: {}", names.join(", ")),
-            Self::Bytes { needed, free } => {
-                write!(formatter, "it needs {} MiB of space, {} MiB are free", mebibytes(*needed), free >> 20)
-            }
-            Self::Inodes { needed, free } => write!(formatter, "it needs {needed} inodes, {free} are free"),
-            Self::NoExec => formatter.write_str("the file system is mounted with noexec"),
-            Self::Hazard(hazard) => hazard.fmt(formatter),
-        }
+impl HostFacts {
+    /// Gathers the facts for `manifest`'s release. Writes nothing.
+    pub fn gather(manifest: &Manifest, host: &Host, layout: &Layout) -> Result<Self, OsError> {
+        let tree = layout.versions(&manifest.package).join(manifest.release().to_string());
+        Ok(Self {
+            host: host.clone(),
+            missing_libraries: missing_libraries(manifest),
+            space: nearest(&layout.package(&manifest.package))?.space()?,
+            places: PlaceFacts::gather(layout.root(), &[tree, layout.receipts(&manifest.package)])?,
+        })
+    }
+
+    /// Every obstacle to `manifest`'s release.
+    pub fn obstacles(&self, manifest: &Manifest) -> Vec<Obstacle> {
+        let mut obstacles = needs(manifest, &self.host, self.missing_libraries.clone());
+        obstacles.extend(room(manifest, &self.space));
+        obstacles.extend(self.places.hazards().into_iter().map(Obstacle::Hazard));
+        obstacles
     }
 }
 
-impl fmt::Display for Unfit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told: Vec<String> = self.obstacles.iter().map(ToString::to_string).collect();
-        write!(formatter, "cannot install into {}: {}", self.place.display(), told.join("; "))
-    }
+/// The host libraries that `manifest`'s release needs and this host lacks.
+pub(super) fn missing_libraries(manifest: &Manifest) -> Vec<String> {
+    manifest.host_libraries.iter().filter(|name| host::library(name).is_none()).cloned().collect()
 }
 
-/// All that keeps `manifest`'s release off this host; None: nothing.
-pub fn obstacles(manifest: &Manifest, host: &Host, layout: &Layout) -> Result<Option<Unfit>, OsError> {
-    let place = layout.package(&manifest.package);
-    let mut obstacles = needs(manifest, host);
-    let space = nearest(&place)?.space()?;
-    obstacles.extend(room(manifest, &space));
-    obstacles.extend(location::hazards(layout, manifest)?.into_iter().map(Obstacle::Hazard));
-    Ok((!obstacles.is_empty()).then_some(Unfit { place, obstacles }))
-}
-
-/// What keeps `manifest`'s release from running on `host`, room apart.
-pub fn needs(manifest: &Manifest, host: &Host) -> Vec<Obstacle> {
+/// The obstacles to running `manifest`'s release on `host`, whatever its place.
+pub(super) fn needs(manifest: &Manifest, host: &Host, missing_libraries: Vec<String>) -> Vec<Obstacle> {
     let mut obstacles = Vec::new();
     let needed = &manifest.platform.architecture;
     if *needed != host.architecture && needed != Platform::ANY {
@@ -196,10 +180,8 @@ pub fn needs(manifest: &Manifest, host: &Host) -> Vec<Obstacle> {
     if let Some(needed) = manifest.libc_floor.filter(|needed| host.libc.is_none_or(|found| found < *needed)) {
         obstacles.push(Obstacle::Libc { needed, found: host.libc });
     }
-    let missing = manifest.host_libraries.iter().filter(|name| host::library(name).is_none());
-    let missing: Vec<String> = missing.cloned().collect();
-    if !missing.is_empty() {
-        obstacles.push(Obstacle::Libraries(missing));
+    if !missing_libraries.is_empty() {
+        obstacles.push(Obstacle::Libraries(missing_libraries));
     }
     obstacles
 }
@@ -221,7 +203,7 @@ fn room(manifest: &Manifest, space: &Space) -> Vec<Obstacle> {
     obstacles
 }
 
-/// The nearest directory above that exists already: nothing is made by looking.
+/// The nearest existing directory at or above `path`.
 fn nearest(path: &Path) -> Result<Dir, OsError> {
     for ancestor in path.ancestors() {
         if let Some(dir) = Dir::open_if_exists(ancestor)? {

@@ -1,7 +1,6 @@
 //! The receipt of an installed release: its manifest and the metadata that authorised it, verbatim, and its stat index.
 
-use super::check::FileTime;
-use super::index::{INDEX_LENGTH_MAXIMUM, Index};
+use super::index::{FileTime, INDEX_LENGTH_MAXIMUM, Index};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::manifest::{Manifest, decompress};
@@ -19,10 +18,10 @@ const MANIFEST_NAME: &str = "manifest.json.zst";
 const INDEX_NAME: &str = "index";
 const FILE_MODE: u32 = 0o644;
 
-/// What an install leaves beside the tree.
+/// The files of a receipt.
 #[derive(Debug)]
 pub struct Receipt<'a> {
-    /// The compressed manifest as it was signed.
+    /// The compressed manifest as signed.
     pub manifest: &'a [u8],
     /// The metadata that authorised it.
     pub authority: &'a Floor,
@@ -31,7 +30,7 @@ pub struct Receipt<'a> {
 }
 
 impl Store {
-    /// Writes a receipt: whole under a temporary name, then in place by one rename. From then on the release is installed.
+    /// Writes a receipt under a temporary name and renames it: from then on the release is installed.
     pub(super) fn write_receipt(&self, _lock: &PackageLock, release: &Release, receipt: &Receipt<'_>) -> Result<()> {
         let receipts = Dir::open(&self.layout.receipts(&self.package))?;
         let (name, temporary) = (release.to_string(), format!(".{release}.new"));
@@ -42,7 +41,7 @@ impl Store {
             directory.write_atomic(role.file(), bytes, FILE_MODE)?;
         }
         for bytes in receipt.authority.delegated.values() {
-            // A role's name may be any text, so it is no part of a file's name.
+            // A role's name may be any text: its digest names the file.
             directory.write_atomic(format!("{}.delegated.json", Digest::of(bytes)), bytes, FILE_MODE)?;
         }
         directory.write_atomic(MANIFEST_NAME, receipt.manifest, FILE_MODE)?;
@@ -74,20 +73,20 @@ impl Store {
         Ok(Digest::of(&self.manifest_bytes(release)?))
     }
 
-    /// The compressed manifest of an installed release, as it was signed.
+    /// The compressed manifest of an installed release, as signed.
     pub fn manifest_bytes(&self, release: &Release) -> Result<Vec<u8>> {
         Ok(self.receipt(release)?.read(MANIFEST_NAME, MANIFEST_COMPRESSED_MAXIMUM_BYTES)?)
     }
 
-    /// Stores what a check has learnt. Without the right to, or without room, nothing is lost: the next check hashes the same files again. Two
-    /// that write at once may spoil the file, which has a checksum: then all is hashed once more.
+    /// Stores the index after a check. After a failure the next check hashes the same files again; two writers at once may spoil the file, whose
+    /// checksum then makes the next check hash everything.
     pub(super) fn renew_index(&self, release: &Release, index: &Index) {
         let _ = self.receipt(release).map(|receipt| receipt.write_atomic(INDEX_NAME, &index.to_bytes(), FILE_MODE));
     }
 
     /// The directories of a tree that hold entries, relative to it.
     pub fn directories(&self, release: &Release) -> Result<Vec<PathBuf>> {
-        // The index is read faster; without one the manifest knows.
+        // The index is read faster than the manifest.
         if let Ok((index, _)) = self.index(release) {
             return Ok(index.directories().map(Path::to_owned).collect());
         }
@@ -96,7 +95,7 @@ impl Store {
         Ok(parents.into_iter().map(PathBuf::from).collect())
     }
 
-    /// When a release was installed here; None: its receipt's time can't be read.
+    /// When a release was installed here; None: unknown.
     pub fn installed_at(&self, release: &Release) -> Result<Option<Timestamp>> {
         let Some(stat) = self.receipt(release)?.stat(MANIFEST_NAME)? else { return Ok(None) };
         let nanoseconds = i32::try_from(stat.mtime.1).ok();
@@ -108,7 +107,7 @@ impl Store {
         let directory = self.receipt(release)?;
         let path = directory.path().join(INDEX_NAME);
         let missing = || StoreError::Corrupt { path: path.clone(), reason: "it is missing".to_owned() };
-        // Looked at first: one that is renewed meanwhile is younger than is believed here, never older.
+        // The time is read first: an index that is renewed meanwhile counts as older than it is, never as younger.
         let taken = directory.stat(INDEX_NAME)?.ok_or_else(missing)?.mtime;
         Ok((Index::parse(directory.read(INDEX_NAME, INDEX_LENGTH_MAXIMUM)?, &path)?, taken))
     }

@@ -1,4 +1,4 @@
-//! Clears away what a crash left: staging, trees without a receipt, receipts without a tree. Runs under every package lock.
+//! Removes the leftovers of a crash: staging, trees without a receipt, receipts without a tree. Runs under every package lock.
 
 use super::lease::{Claim, claim};
 use super::{PackageLock, Result, Store};
@@ -8,7 +8,7 @@ use crate::os::dir::FileKind;
 use crate::version::Release;
 
 impl Store {
-    /// Brings the package back to: every tree has a receipt, every receipt a tree, staging is empty. What is in use or linked stays.
+    /// Afterwards every tree has a receipt, every receipt has a tree, and staging is empty. Used and linked releases stay.
     pub(super) fn recover(&self, lock: &PackageLock) -> Result<()> {
         let Some(directory) = self.directory()? else { return Ok(()) };
         let (Some(versions), Some(receipts)) = (self.versions()?, self.receipts()?) else { return Ok(()) };
@@ -16,7 +16,7 @@ impl Store {
         for (name, kind) in versions.entries()? {
             let release = name.to_str().and_then(|name| name.parse::<Release>().ok());
             let accounted = release.as_ref().is_some_and(|_| matches!(receipts.stat(&name), Ok(Some(_))));
-            // What is not named like a release was not put there by sidle, and is not sidle's to remove.
+            // sidle made only entries that are named like a release.
             let (Some(release), false, FileKind::Directory) = (release, accounted, kind) else { continue };
             if linked.contains(&release) {
                 continue;

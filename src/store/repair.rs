@@ -1,9 +1,10 @@
-//! Repair: what is broken of a tree, and nothing else, is made anew: from other files of this host by their content, then from frames of the
-//! payload. Each file comes into place by one rename, so that processes that have the old one open keep it. Nothing is trusted that doesn't
-//! hash; what doesn't belong into the tree is set aside.
+//! Repair: the broken entries of a tree are made anew, from files of this host by their content, then from frames of the payload. Each file
+//! comes into place by one rename: processes that have the old file open keep it. Every file is hashed; foreign entries are set aside.
 
-use super::check::{Defect, Depth, Problem};
+use super::check::Depth;
+use super::error::{Defect, Problem};
 use super::held::HeldFiles;
+pub use super::incident::Repaired;
 use super::incident::{Incident, Occasion};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::manifest::{EntryKind, Manifest};
@@ -19,27 +20,12 @@ use crate::version::Release;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The directory beside `versions` that takes what doesn't belong into a tree.
+/// The directory beside `versions` for foreign entries of trees.
 const ASIDE: &str = "aside";
-/// Most things set aside of one release. Stops a loop that fills a disk with names.
+/// Most entries set aside of one release. Stops a loop that fills a disk with names.
 const ASIDE_MAXIMUM: usize = 10_000;
 
-/// What a repair came to.
-#[derive(Debug, Default)]
-pub struct Repaired {
-    /// What was wrong at first.
-    pub found: Vec<Problem>,
-    /// What was mended, relative to the tree.
-    pub mended: Vec<String>,
-    /// What was set aside, and where it is now.
-    pub aside: Vec<(String, std::path::PathBuf)>,
-    /// What is still wrong.
-    pub left: Vec<Problem>,
-    /// Why frames could not be had.
-    pub unreachable: Option<Report>,
-}
-
-/// No payload is at hand: what other files of this host don't have stays broken.
+/// No payload: only files of this host are used.
 #[derive(Debug, Clone, Copy)]
 pub struct NoPayload;
 
@@ -53,30 +39,16 @@ impl PayloadSource for NoPayload {
     }
 }
 
-impl Repaired {
-    /// Whether anything was done.
-    pub fn changed(&self) -> bool {
-        !self.mended.is_empty() || !self.aside.is_empty()
-    }
-
-    /// In a few words, for people: `3 entries of 3007.17-1 were damaged, and mended before the start`.
-    pub fn told(&self, release: &Release) -> String {
-        let count = self.mended.len() + self.aside.len();
-        let (entries, were) = if count == 1 { ("entry", "was") } else { ("entries", "were") };
-        format!("{count} {entries} of {release} {were} damaged, and mended before the start")
-    }
-}
-
 impl Store {
-    /// Checks a release quickly before a start. What is damaged is mended with this host's own files; an error that holds all that can't be.
-    /// Gives what was mended; None: nothing was broken.
+    /// Checks a release quickly before a start and mends it with this host's own files; an error holds the remaining problems. None: nothing was
+    /// broken.
     pub fn verify_or_repair(&self, release: &Release) -> Result<Option<Repaired>> {
         let broken = match self.verify(release) {
             Ok(()) => return Ok(None),
-            Err(broken @ (StoreError::Damaged { .. } | StoreError::NotLooked { .. })) => broken,
+            Err(broken @ (StoreError::Damaged { .. } | StoreError::Unchecked { .. })) => broken,
             Err(error) => return Err(error),
         };
-        // Whoever may not write, or finds the package locked, is told of the damage.
+        // Without the right to write, or while the package is locked, the damage is reported.
         let Ok(mut repaired) =
             self.lock().and_then(|lock| self.repair(&lock, release, (Depth::Quick, Occasion::Start), &mut NoPayload))
         else {
@@ -86,7 +58,7 @@ impl Store {
         Ok(Some(repaired))
     }
 
-    /// Checks a release and mends what is broken, with files of this host, then with `payload`. What was found is remembered.
+    /// Checks a release, mends it with files of this host, then with `payload`, and remembers the incident.
     pub fn repair(
         &self,
         lock: &PackageLock,
@@ -113,9 +85,9 @@ impl Store {
     ) -> Result<()> {
         let manifest = self.manifest(release)?;
         let bench = Bench::new(self, release, &manifest)?;
-        // Until it is known what is left, all of it is.
+        // After a failure all problems count as left.
         repaired.left = repaired.found.clone();
-        // Directories first: what is below a missing or closed one can't be looked at.
+        // Directories first: entries below a missing or closed directory cannot be checked.
         bench.mend_directories(&repaired.left.clone(), repaired)?;
         let broken = self.check(release, depth)?;
         bench.set_aside(&broken, repaired)?;
@@ -184,7 +156,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Moves away what was not signed, and directories that stand where files or links belong.
+    /// Moves away unsigned entries, and directories in the place of files or links.
     fn set_aside(&self, problems: &'a [Problem], repaired: &mut Repaired) -> Result<()> {
         for problem in problems {
             let (parent, name) = self.place(&problem.path)?;
@@ -257,7 +229,7 @@ impl<'a> Bench<'a> {
     }
 
     fn move_in(&self, from: &Dir, files: &[usize], repaired: &mut Repaired) -> Result<()> {
-        // What is renamed into a tree that is in use must not be empty after a power cut.
+        // A file that is renamed into a used tree must not be empty after a power cut.
         from.sync_filesystem()?;
         for index in files {
             let path = self.manifest.entries[*index].path.as_str();

@@ -1,6 +1,7 @@
-//! The scrub: a slow full check that takes a piece at a time, gives way to everybody, and goes on where it was interrupted.
+//! The scrub: a slow full check at low priority, piece by piece, which resumes after an interruption.
 
-use super::check::{Problem, Suspects, compare};
+use super::check::{Suspects, compare};
+use super::error::Problem;
 use super::{Result, Store};
 use crate::bundle::manifest::Entry;
 use crate::digest::Digest;
@@ -13,43 +14,43 @@ use std::time::Duration;
 const RECORD_NAME: &str = "scrub";
 const FILE_MODE: u32 = 0o644;
 const RECORD_LENGTH_MAXIMUM: u64 = 64 * 1024;
-/// Entries of one piece: what is hashed again after an interruption is at most this.
+/// Entries of one piece: an interruption repeats at most as many.
 const PIECE_ENTRIES: usize = 256;
-/// A scrub that was interrupted so long ago begins anew: what it saw then says little of now.
+/// An older interrupted scrub begins anew: its results are too old.
 const STALE_AFTER: SignedDuration = SignedDuration::from_hours(24);
-/// How many problems a record names: the rest is counted.
+/// Most problems in the text of a record: the rest is counted.
 const PROBLEMS_MAXIMUM: usize = 10;
 
-/// How far the last scrub of a release came, and what it found.
+/// The progress and the result of a release's last scrub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scrubbed {
     schema: u32,
-    /// The compressed manifest that was compared with.
+    /// The digest of the compressed manifest.
     manifest: Digest,
     /// When it began.
     pub begun_at: Timestamp,
-    /// When it was over; None: it is under way, or was interrupted.
+    /// When it ended; None: it runs, or was interrupted.
     pub ended_at: Option<Timestamp>,
-    /// Entries looked at.
+    /// Checked entries.
     pub done: usize,
     /// All entries.
     pub all: usize,
-    /// How many problems it found.
+    /// Number of problems.
     pub found: usize,
-    /// The first of them, in words.
+    /// The first problems, in words.
     pub problems: Vec<String>,
 }
 
 impl Store {
-    /// What is known of the last scrub of a release; None: there was none.
+    /// The record of a release's last scrub.
     pub fn scrubbed(&self, release: &Release) -> Result<Option<Scrubbed>> {
         let bytes = self.receipt(release)?.read_if_exists(RECORD_NAME, RECORD_LENGTH_MAXIMUM)?;
-        // A record that can't be read tells nothing: the next scrub begins at the beginning.
+        // After an unreadable record the next scrub begins at the beginning.
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// Hashes all of a release, `bytes_per_second` at most, beginning where an interrupted scrub ended. `progress` gets the entries looked at
-    /// and all of them. Gives the record and the problems that this call saw itself: those of the part before are found by a repair.
+    /// Hashes a release, at most `bytes_per_second`, from the end of an interrupted scrub on. `progress` gets the checked entries and all of them.
+    /// Returns the record and the problems of this call; a repair finds the problems of the part before.
     pub fn scrub(
         &self,
         release: &Release,

@@ -1,7 +1,7 @@
-//! What systemd-tmpfiles would do to a directory: the rules of tmpfiles.d(5) and their precedence, read as systemd-tmpfiles reads them.
+//! The fate of a directory under systemd-tmpfiles: the rules of tmpfiles.d(5) and their precedence.
 //!
-//! The accident behind this: an agent's tree below `/var/tmp` lost, file by file, what nobody had opened for a month, and the stamp beside it,
-//! which is written anew now and then, said for months that all was well.
+//! The accident behind this: an agent's tree below `/var/tmp` lost each file that was unused for a month, while its stamp, which was rewritten
+//! now and then, said that the tree was complete.
 
 use crate::os::dir::Dir;
 use crate::os::{OsError, file};
@@ -10,26 +10,26 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where fragments lie below a root; of those with the same name the first one counts (tmpfiles.d(5), CONFIGURATION DIRECTORIES AND PRECEDENCE).
+/// The directories of fragments; of fragments with the same name the first counts (tmpfiles.d(5), CONFIGURATION DIRECTORIES AND PRECEDENCE).
 const DIRECTORIES: [&str; 5] =
     ["etc/tmpfiles.d", "run/tmpfiles.d", "usr/local/lib/tmpfiles.d", "usr/lib/tmpfiles.d", "lib/tmpfiles.d"];
-/// Largest fragment read; the largest of a distribution has 3 KiB. A file that somebody fills doesn't fill the memory, too.
+/// Largest fragment read; the largest of a distribution has 3 KiB. A huge file must not fill the memory.
 const FRAGMENT_BYTES_MAXIMUM: u64 = 1 << 20;
-/// What systemd ships and other cleaners do where no rule names these directories.
+/// The rules that systemd ships, and that other cleaners follow.
 const DEFAULTS: &str = "q /tmp - - - 10d\nq /var/tmp - - - 30d";
-/// Types that clean by age, where the line has one.
+/// Types that clean by age, if the line has an age.
 const CLEANS: &str = "dDevqQCxX";
-/// Types whose path is a pattern; all others name one path.
+/// Types whose path is a pattern.
 const PATTERNS: &str = "wexXrRzZmtThHaA";
-/// Types of which a path has one: a second line is ignored.
+/// Types of which a path may have one line: a second is ignored.
 const ALONE: &str = "fFdDvqQpLcbCwexXrR";
 
-/// What becomes of a directory's files.
+/// The fate of a directory's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// What has not been used for so long is removed.
+    /// Files unused for some time are removed.
     Cleaned(Rule),
-    /// All is removed at boot.
+    /// All files are removed at boot.
     Emptied(Rule),
 }
 
@@ -40,7 +40,7 @@ pub struct Rule {
     path: String,
     has_age: bool,
     is_for_boot: bool,
-    /// The fragment; None: what is done where no fragment says anything.
+    /// The fragment; None: a rule of `DEFAULTS`.
     fragment: Option<PathBuf>,
 }
 
@@ -90,20 +90,20 @@ impl Rules {
         Self { rules }
     }
 
-    /// What becomes of the directory at `path`, absolute as its system sees it; None: it is left alone.
+    /// The fate of the directory at `path`, absolute as its system sees it; None: it is left alone.
     pub fn fate(&self, path: &Path) -> Option<Fate> {
         let emptied = |rule: &&Rule| "DR".contains(rule.kind) && path.ancestors().any(|above| rule.names(above));
         if let Some(rule) = self.rules.iter().find(emptied) {
             return Some(Fate::Emptied(rule.clone()));
         }
-        // Cleaning goes down from a directory with an age and leaves out whatever another line names: the deepest line decides. Lines that
-        // are for boot only are not even read by the cleaning.
+        // Cleaning descends from a directory with an age and leaves out each path of another line: the deepest line decides. It ignores
+        // lines for boot.
         for above in path.ancestors() {
             let named: Vec<&Rule> = self.rules.iter().filter(|rule| !rule.is_for_boot && rule.names(above)).collect();
             if let Some(rule) = named.iter().find(|rule| rule.has_age && CLEANS.contains(rule.kind)) {
                 return Some(Fate::Cleaned((*rule).clone()));
             }
-            // `X` keeps the directory itself; what is in it is cleaned as the directories above say.
+            // `X` keeps only the directory itself; the lines above decide on its content.
             if named.iter().any(|rule| rule.kind != 'X') {
                 return None;
             }
@@ -124,7 +124,7 @@ impl Rule {
     }
 }
 
-/// The lines of one fragment. A line that can't be understood is ignored, as systemd-tmpfiles does.
+/// The rules of one fragment. A malformed line is ignored, as systemd-tmpfiles does.
 fn parse(text: &str, fragment: Option<&Path>) -> Vec<Rule> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.filter_map(|line| rule(&words(line), fragment)).collect()
@@ -146,35 +146,21 @@ fn rule(words: &[String], fragment: Option<&Path>) -> Option<Rule> {
     })
 }
 
-/// The path with its specifiers (tmpfiles.d(5), SPECIFIERS) replaced; None with one that differs from host to host: no place of ours has that
-/// in its name.
+/// The path with its specifiers (tmpfiles.d(5), SPECIFIERS) replaced; None with a specifier that differs from host to host: none of sidle's
+/// places has that in its name.
 fn expanded(path: &str) -> Option<String> {
-    let mut parts = path.split('%');
-    let mut expanded = parts.next()?.to_owned();
-    let mut after_percent = false;
-    for part in parts {
-        if part.is_empty() && !after_percent {
-            expanded.push('%');
-            after_percent = true;
-            continue;
-        }
-        if std::mem::take(&mut after_percent) {
-            expanded.push_str(part);
-            continue;
-        }
-        let value = match part.chars().next()? {
-            't' => "/run",
-            'T' => "/tmp",
-            'V' => "/var/tmp",
-            'S' => "/var/lib",
-            'C' => "/var/cache",
-            'L' => "/var/log",
-            _ => return None,
-        };
-        expanded.push_str(value);
-        expanded.push_str(&part[1..]);
-    }
-    Some(expanded)
+    const SPECIFIERS: [(&str, &str); 6] = [
+        ("%t", "/run"),
+        ("%T", "/tmp"),
+        ("%V", "/var/tmp"),
+        ("%S", "/var/lib"),
+        ("%C", "/var/cache"),
+        ("%L", "/var/log"),
+    ];
+    // No path has a NUL: it keeps the place of `%%`.
+    let marked = path.replace("%%", "\0");
+    let expanded = SPECIFIERS.iter().fold(marked, |path, (specifier, value)| path.replace(specifier, value));
+    (!expanded.contains('%')).then(|| expanded.replace('\0', "%"))
 }
 
 /// The words of a line, quotes and backslashes resolved.

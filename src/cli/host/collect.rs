@@ -1,7 +1,7 @@
 //! `sidle collect`: removes releases that nobody wants and nobody uses.
 
+use super::list::packages;
 use super::marks::{Mark, marks};
-use super::packages;
 use crate::cli::facts::{Facts, size};
 use crate::cli::{Context, Ended};
 use crate::config::Settings;

@@ -1,6 +1,7 @@
 //! `sidle install`: a release beside what runs.
 
-use super::repository::{self, FetchArguments, FromRepository};
+use super::repository::{self, FetchArguments, progress, warn};
+use crate::acquire::Acquired;
 use crate::cli::facts::{Facts, size};
 use crate::cli::wanted::Wanted;
 use crate::cli::{Context, Ended, input, usage};
@@ -125,57 +126,41 @@ pub fn from_file(
     let trust_store = TrustStore::open(&context.layout.trust())?;
     let persist = if effect == Effect::Apply { Persist::Store } else { Persist::Forget };
     let authority = Judge { trust_store: &trust_store, now: clock::now(), expiry, persist };
-    let bar = context.output.bar("installing");
-    let progress = |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    };
-    let place = Placement { layout: &context.layout, host: &Host::read(), hazards, effect, progress: &progress };
+    let (host, progress) = (Host::read(), progress(context, "installing"));
+    let place = Placement { layout: &context.layout, host: &host, hazards, effect, progress: &progress };
     let reader = std::io::BufReader::with_capacity(1 << 20, file);
-    let installed = install_bundle(reader, &authority, release, &place);
-    bar.finish_and_clear();
-    let installed = installed?;
+    let installed = install_bundle(reader, &authority, release, &place)?;
     warn(context, &installed);
     Ok(installed)
 }
 
-/// Tells what there is to warn of.
-pub fn warn(context: &Context, installed: &Installed) {
-    for warning in warnings(installed) {
-        context.output.warning(&warning);
-    }
-}
-
-fn warnings(installed: &Installed) -> Vec<String> {
-    let accepted = installed.accepted.iter().map(|obstacle| format!("installed all the same: {obstacle}"));
-    installed.warnings.iter().map(ToString::to_string).chain(accepted).collect()
-}
-
-fn tell(context: &Context, installed: &Installed, effect: Effect, from: Option<&FromRepository>) -> Result<(), Report> {
+fn tell(context: &Context, installed: &Installed, effect: Effect, from: Option<&Acquired>) -> Result<(), Report> {
     let Installed { package, release, fresh, content_bytes, .. } = installed;
     let store = Store::new(&context.layout, package);
     let current = store.current(&crate::name::InstanceName::default_of(package))?;
-    let rehearsed = effect == Effect::DryRun;
-    let word = match (fresh, rehearsed) {
+    let is_dry_run = effect == Effect::DryRun;
+    let word = match (fresh, is_dry_run) {
         (false, _) => "already installed",
         (true, true) => "would install",
         (true, false) => "installed",
     };
     let mut facts = Facts::new().with(word, format!("{package} {release}")).with("size", size(*content_bytes));
     if let Some(from) = from {
-        facts.add(if rehearsed { "to fetch" } else { "fetched" }, from.told(effect));
+        let (word, fetched) =
+            if is_dry_run { ("to fetch", from.lacking_bytes) } else { ("fetched", from.received_bytes) };
+        facts.add(word, format!("{} (the whole payload has {})", size(fetched), size(from.payload_bytes)));
     }
-    if !rehearsed {
+    if !is_dry_run {
         facts.add("place", context.layout.versions(package).join(release.to_string()).display());
     }
     let current_text = current.as_ref().map_or_else(|| "none yet".to_owned(), ToString::to_string);
     facts.add("current", format!("{current_text} (unchanged)"));
-    if !rehearsed && current.as_ref() != Some(release) {
+    if !is_dry_run && current.as_ref() != Some(release) {
         facts.add("next", format!("sidle switch {package} {release}"));
     }
     let mut value = json!({
-        "package": package, "release": release, "fresh": fresh, "dry_run": rehearsed, "content_bytes": content_bytes, "current": current,
-        "warnings": warnings(installed),
+        "package": package, "release": release, "fresh": fresh, "dry_run": is_dry_run, "content_bytes": content_bytes, "current": current,
+        "warnings": installed.remarks(),
     });
     if let (Some(from), Some(fields)) = (from, value.as_object_mut()) {
         fields.insert("received_bytes".to_owned(), from.received_bytes.into());

@@ -1,14 +1,13 @@
 //! `sidle list`: what is installed, and what stands where.
 
 use super::marks::{Mark, holds, marks};
-use super::packages;
 use crate::cli::facts::size;
 use crate::cli::output::Lines;
 use crate::cli::{Context, Ended};
-use crate::failure::Report;
+use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::clock;
-use crate::store::Store;
+use crate::store::{self, Store};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -60,4 +59,27 @@ pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Repor
     let holds: Vec<Value> = held.iter().map(|(instance, hold)| json!({"instance": instance, "hold": hold})).collect();
     context.output.result(text, json!({"releases": listed, "holds": holds}));
     Ok(Ended::Well)
+}
+
+/// The named package, or all packages with releases. A package without an installed release is an error.
+pub(super) fn packages(context: &Context, named: Option<&PackageName>) -> Result<Vec<PackageName>, Report> {
+    let mut installed = Vec::new();
+    for package in store::packages(&context.layout)? {
+        if !Store::new(&context.layout, &package).releases()?.is_empty() {
+            installed.push(package);
+        }
+    }
+    match named {
+        None => Ok(installed),
+        Some(name) if installed.contains(name) => Ok(vec![name.clone()]),
+        Some(name) => Err(unknown(name, &installed)),
+    }
+}
+
+fn unknown(name: &PackageName, installed: &[PackageName]) -> Report {
+    let names: Vec<&str> = installed.iter().map(PackageName::as_str).collect();
+    let there = if names.is_empty() { "no package is".to_owned() } else { format!("{} is", names.join(", ")) };
+    let message = format!("cannot find the package {name}: it is not installed here, {there}");
+    Report::of(Class::Failed, message)
+        .hint("`sidle install FILE` installs a release; `sidle list` shows the installed releases")
 }

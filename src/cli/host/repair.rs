@@ -1,7 +1,8 @@
 //! `sidle repair`: mends what is broken of releases, and nothing else: from this host's own files, then from a bundle file or the repository.
 
-use super::packages;
-use super::repository::{FetchArguments, Payload, is_named, notices, open};
+use super::list::packages;
+use super::repository::{FetchArguments, is_named, notices, open, progress};
+use crate::acquire::Payload;
 use crate::bundle::file::BundledPayload;
 use crate::bundle::manifest::Manifest;
 use crate::bundle::rebuild::frames_of;
@@ -108,7 +109,7 @@ pub(super) fn mend(
     let notices = notices(context);
     let mut fetcher = open(context, &means.fetch, &notices)?;
     let mut payload = Payload::of(&mut fetcher, &manifest);
-    if let Err(report) = payload.fetch(&frames_of(&manifest, &broken), &context.output.bar("fetching")) {
+    if let Err(report) = payload.fetch(&frames_of(&manifest, &broken), &progress(context, "fetching")) {
         return Ok(Repaired { unreachable: Some(report), ..here });
     }
     let repaired = with(&mut payload)?;

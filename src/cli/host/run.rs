@@ -1,6 +1,6 @@
 //! `sidle run`: a release's program, checked, leased, started from its real versioned path.
 
-use super::packages;
+use super::list::packages;
 use crate::cli::{Context, Ended, agents, instance_of};
 use crate::config::Settings;
 use crate::failure::Report;

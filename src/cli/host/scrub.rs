@@ -1,6 +1,6 @@
 //! `sidle scrub`: hashes every file of the installed releases, slowly and giving way to everybody, and mends what is broken. What a timer runs.
 
-use super::packages;
+use super::list::packages;
 use super::repair::{MeansArguments, mend, tell, value};
 use crate::cli::facts::{Facts, count};
 use crate::cli::{Context, Ended};

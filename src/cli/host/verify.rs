@@ -1,6 +1,6 @@
 //! `sidle verify`: compares the files of releases with what was signed.
 
-use super::packages;
+use super::list::packages;
 use crate::cli::facts::{Facts, count};
 use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};

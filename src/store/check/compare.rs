@@ -1,37 +1,43 @@
-//! Looking into entries: kind, mode, owner, content, and the names in directories.
+//! Compares entries with the manifest: kind, mode, owner, content, and the names in directories.
 
-use super::{Defect, Problem, SETTLED, Suspects, time};
+use super::quick::Suspects;
 use crate::bundle::handles::Handles;
 use crate::bundle::manifest::{Entry, EntryKind, Manifest};
 use crate::digest::{Digest, Hasher};
 use crate::os::clock;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::thread::helper;
-use crate::store::index::{Index, Indexed};
+use crate::store::error::{Defect, Problem};
+use crate::store::index::{FileTime, Index, Indexed};
+use jiff::{SignedDuration, Timestamp};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries that a thread takes at a time: few, so that a large file at the end keeps no other thread waiting for long.
+/// Entries that a thread takes at a time: few, so that no thread waits long for a large file at the end.
 const BATCH_ENTRIES: usize = 16;
 const READ_BYTES: usize = 128 * 1024;
 
-/// What a look at a tree found.
+/// How long ago a change must have been before what was hashed after it is remembered: file systems give changes of one moment the same time,
+/// some in steps of two seconds (FAT, ext3 without nanoseconds have one).
+const SETTLED: SignedDuration = SignedDuration::from_secs(2);
+
+/// The result of comparing a tree.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// All that is wrong, in the order of the manifest; what doesn't belong there comes last.
+    /// All problems, in the order of the manifest; foreign entries come last.
     pub problems: Vec<Problem>,
-    /// What is known now of entries whose content is as it was signed.
+    /// The stats of entries with the signed content.
     sound: HashMap<usize, Indexed>,
     /// The same of the tree's own directory.
     root: Option<Indexed>,
 }
 
 impl Checked {
-    /// The index with the entries that were looked into; None: nothing new was learnt. A directory in which something doesn't belong stays as
-    /// it was: it is listed again the next time. Without a usable index the whole tree must have been sound, and makes a new one.
+    /// The index with the compared entries; None: no change. A directory with foreign entries keeps its old stat, so that it is listed again.
+    /// Without a usable index a wholly sound tree makes a new one.
     pub(super) fn renewed(
         mut self,
         problems: &[Problem],
@@ -55,8 +61,8 @@ impl Checked {
     }
 }
 
-/// Looks into the suspected entries of a tree. `index` is what was known of it: an entry that had another owner then must have that one.
-/// Large files are read by one thread each, `threads` at a time.
+/// Compares the suspected entries of a tree. An entry must have the owner that `index` has for it. Each large file is read by one thread, of
+/// `threads`.
 pub fn compare(tree: &Dir, manifest: &Manifest, index: Option<&Index>, suspects: &Suspects, threads: usize) -> Checked {
     let all: Vec<usize>;
     let (root, entries) = match suspects {
@@ -110,7 +116,7 @@ impl Differences {
 struct Look<'a> {
     tree: &'a Dir,
     manifest: &'a Manifest,
-    /// What was known of each entry.
+    /// The index's stat of each entry.
     known: Option<&'a [Indexed]>,
     /// User and group of the tree's own directory.
     owner: Option<(u32, u32)>,
@@ -156,14 +162,14 @@ impl Look<'_> {
         defect
     }
 
-    /// The owner that an entry had when it was installed is the one that it must have; where that is not known, the owner of the tree.
+    /// An entry must have the owner of its install; if that is unknown, the owner of the tree.
     fn other_owner(&self, number: usize, now: &Indexed) -> Option<Defect> {
         let known = self.known.map(|known| &known[number]);
         let expected = known.map_or(self.owner, |known| Some((known.uid, known.gid)));
         (expected != Some((now.uid, now.gid))).then_some(Defect::Owner(now.uid, now.gid))
     }
 
-    /// Whether what was hashed is what `now` speaks of: its stat is still the same, and so old that a later change can't share its times.
+    /// Whether the hashed file still has the stat `now`, so old that a later change has other times.
     fn is_settled(&self, path: &Path, now: &Indexed) -> bool {
         let again = self.tree.stat_path(path).ok().flatten();
         is_old(now) && again.is_some_and(|stat| Indexed::of(&stat) == *now)
@@ -174,7 +180,13 @@ fn is_old(now: &Indexed) -> bool {
     time(now.ctime).checked_add(SETTLED).is_ok_and(|settled| settled < clock::now())
 }
 
-/// What an entry was signed to be.
+/// A file time as a timestamp; one that can't be expressed is in the far future.
+fn time((seconds, nanoseconds): FileTime) -> Timestamp {
+    let nanoseconds = i32::try_from(nanoseconds).ok();
+    nanoseconds.and_then(|nanoseconds| Timestamp::new(seconds, nanoseconds).ok()).unwrap_or(Timestamp::MAX)
+}
+
+/// The signed kind of an entry.
 pub(super) fn kind_of(kind: &EntryKind) -> FileKind {
     match kind {
         EntryKind::Directory { .. } => FileKind::Directory,
@@ -183,7 +195,7 @@ pub(super) fn kind_of(kind: &EntryKind) -> FileKind {
     }
 }
 
-/// What a thread keeps from one entry to the next.
+/// A thread's handles and buffer.
 struct Worker<'a> {
     handles: Handles<'a>,
     buffer: Vec<u8>,
@@ -214,7 +226,7 @@ impl Worker<'_> {
 
 /// The digest of a file; None: it has another size.
 fn digest_of(directory: &Dir, name: &str, size: u64, buffer: &mut [u8]) -> io::Result<Option<Digest>> {
-    let mut file = directory.open_file(name).map_err(|error| error.source)?;
+    let mut file = directory.open_file(name).map_err(|error| error.answer)?;
     if file.metadata()?.len() != size {
         return Ok(None);
     }
@@ -237,7 +249,7 @@ fn foreign<'a>(tree: &Dir, manifest: &Manifest, directories: impl Iterator<Item 
     let mut problems = Vec::new();
     for parent in directories {
         let listed = tree.beneath(Path::new(parent)).and_then(|directory| directory.entries());
-        // A directory that can't be listed is told of as an entry; the tree itself could not be opened, then.
+        // An unreadable directory is a problem of its own entry.
         let Ok(entries) = listed else { continue };
         for (name, kind) in entries {
             let name = name.to_string_lossy();
@@ -251,8 +263,8 @@ fn foreign<'a>(tree: &Dir, manifest: &Manifest, directories: impl Iterator<Item 
     problems
 }
 
-/// Whether nothing loads or runs a file of this name by itself: what file systems, editors, package managers and crashes leave behind. Whatever
-/// else doesn't belong may be a module, a `.pth` or a library that is found before the right one.
+/// Whether no program loads a file of this name by itself: leftovers of file systems, editors, package managers and crashes. Any other foreign
+/// file may be a module, a `.pth` or a library that is found before the right one.
 fn is_harmless(name: &str, kind: FileKind) -> bool {
     const ENDS: [&str; 12] = [
         ".bak",

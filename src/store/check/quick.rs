@@ -1,20 +1,22 @@
-//! The quick check: what the file system says now of every entry, beside what it said when the content was verified. Nothing is read but the
-//! index; what differs is suspected, never condemned: a restored backup, an image or a relabelled file system changes every one of them.
+//! The quick check: the present stat of every entry against the index. Only the index is read. A difference is only a suspicion: a restored
+//! backup, an image or a relabelled file system changes every stat.
 
-use super::{FileTime, TICK_NANOSECONDS};
 use crate::os::dir::Dir;
 use crate::os::host;
 use crate::os::thread::helper;
-use crate::store::index::{Index, Indexed};
+use crate::store::index::{FileTime, Index, Indexed};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is to be looked into.
+/// The step in which the kernel counts file times: at most a hundredth of a second (`CONFIG_HZ` is 100 or more).
+const TICK_NANOSECONDS: u32 = 10_000_000;
+
+/// The entries to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Suspects {
     /// Every entry, and every directory's names.
     All,
-    /// These.
+    /// Some entries.
     Some {
         /// The names in the tree's own directory.
         root: bool,
@@ -24,13 +26,13 @@ pub enum Suspects {
 }
 
 impl Suspects {
-    /// Whether nothing is suspected.
+    /// Whether no entry is suspected.
     pub fn is_none(&self) -> bool {
         matches!(self, Self::Some { root: false, entries } if entries.is_empty())
     }
 }
 
-/// Entries that a thread takes at a time: a directory that two of them share is opened twice.
+/// Entries that a thread takes at a time: two threads open a shared directory twice.
 const BATCH_ENTRIES: usize = 256;
 
 /// Compares a tree with an index that was written at `taken`.
@@ -53,9 +55,9 @@ pub fn suspects(tree: &Dir, index: &Index, taken: FileTime) -> Suspects {
 struct Comparison<'a> {
     tree: &'a Dir,
     index: &'a Index,
-    /// What changed later may have changed once more after the index was written, with the same times.
+    /// A later change may be followed by another with the same times, after the index was written.
     settled: FileTime,
-    /// The first entry that nobody has taken yet.
+    /// The first entry that no thread has taken.
     next: AtomicUsize,
 }
 
@@ -74,7 +76,7 @@ impl Comparison<'_> {
     }
 
     fn compare(&self, batch: Range<usize>, suspected: &mut Vec<usize>) {
-        // The directory at hand; None: it can't be opened, and all that is in it is suspected.
+        // The open directory; None: it cannot be opened, and all its entries are suspected.
         let mut open: Option<(usize, Option<Dir>)> = None;
         for place in self.index.places(batch) {
             let (_, directory) = match open.take() {

@@ -5,7 +5,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::lock::{Attempt, Holder, LOCK, Lock, LockFile};
+use crate::os::lock::{Holder, LOCK, Lock, LockFile};
 use crate::saved::SavedError;
 use crate::store::{Store, StoreError};
 use crate::switch::journal::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
@@ -110,11 +110,7 @@ impl InstanceFiles {
     pub fn try_drive(&self) -> Result<Option<DriverLock>, FilesError> {
         let directory = self.directory_to_write()?;
         let file = LockFile::new(&directory, LOCK);
-        match file.try_exclusive()? {
-            Attempt::Held(lock) => Ok(Some(DriverLock { _lock: lock })),
-            Attempt::Busy => Ok(None),
-            Attempt::Unsupported(source) => Err(OsError::new("lock", &file.path(), source).into()),
-        }
+        Ok(file.try_exclusive()?.map(|lock| DriverLock { _lock: lock }))
     }
 
     /// Who has the right to drive, where it can be seen.

@@ -70,7 +70,7 @@ fn fetch_believes_no_unknown_authority_and_no_other_host() {
     let error = |url: &str, ca: PathBuf| {
         let client = Client::new();
         let error = target_of(&client, &settings(vec![mirror_with_ca(url, &ca)]), &release).unwrap_err().to_string();
-        assert!(error.contains("certificate is not believed"), "{error}");
+        assert!(error.contains("certificate is untrusted"), "{error}");
         assert!(client.was_told(|notice| matches!(notice, Notice::GivenUp { .. })));
     };
     error(&nginx.url(), others.file("ca.pem"));
