@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents
-//! 5  supervise doctor          one loop over one enum of events; what could go wrong on a host, looked at
+//! 5  adoption doctor supervise  a package's agent is taken over; checks of a host; one loop over one enum of events
 //! 4  switch run loaded config   the pure switch machine and its driver; becoming a release, with which configuration; settings
 //! 3  fetch store salt demo signer trust_store repository   siblings do not import each other
 //! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
@@ -16,6 +16,7 @@
 //! one file or *fetched* (`fetch`), *installed* beside what runs (`store`), *switched* to (`switch`, `supervise`), *repaired* where it breaks, and
 //! one day *collected* (`store`).
 
+pub mod adoption;
 pub mod agent;
 pub mod bundle;
 pub mod cli;

@@ -1,11 +1,11 @@
 //! The verbs that switch: switch, rollback, restart, cancel. They ask the supervisor where one lives, and write the wish down where
 //! none does; then they follow the journal, which needs no socket.
 
-use super::adopt::beside;
 use super::follow::{follow, words};
 use super::reach::{Reached, reach, reach_after_a_commit};
 use super::timing::Timing;
-use super::{Context, Ended, caller, instance_of, no_configuration};
+use super::{Context, Ended, adopting, caller, instance_of, no_configuration};
+use crate::adoption::running_agent;
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
@@ -276,7 +276,7 @@ fn begin(
         let _ = ask(&context.layout, &instance, &refused);
     })?;
     let files = InstanceFiles::new(&context.layout, &instance, package);
-    beside::refuse(context, &files, &wish.to)?;
+    running_agent::refuse(&adopting(&context.layout, &instance, package), &wish.to)?;
     match reach_after_a_commit(context, &files, &Request::Switch(Box::new(wish.clone())))? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         // Nobody waits at a terminal for a window of next week.

@@ -34,7 +34,7 @@ fn what_the_unit_sets_is_carried_over_and_giving_back_waits_for_jobs_and_tells_i
     fs::write(&configuration, text.replace("user: root", "user: daemon")).unwrap();
     let refused = packaged.adopt(&[]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.stderr.contains("runs as root, and the next one would run as daemon"), "{refused:?}");
+    assert!(refused.stderr.contains("it runs as root, and a release would run as daemon"), "{refused:?}");
     fs::write(&configuration, text).unwrap();
 
     let told = packaged.adopt(&["--dry-run"]).ok();
