@@ -3,7 +3,8 @@
 use super::{Context, Ended, agents, examiners, instance_of, usage};
 use crate::agent::AgentKind;
 use crate::agent::examination::{Examiner, Explanation, Finding, Group, Severity};
-use crate::doctor::{self, CheckedInstance, Running, Supervised, explanations};
+use crate::doctor::explanations::{self, Known};
+use crate::doctor::{self, CheckedInstance, Running, Supervised};
 use crate::failure::Report;
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
@@ -115,14 +116,12 @@ fn agents_own() -> &'static [Explanation] {
     examiners(AgentKind::Salt).map(Examiner::explanations).unwrap_or_default()
 }
 
-type Known = (Explanation, Vec<&'static str>);
-
 /// What the words of a log may tell of.
 fn sought(words: &str) -> Result<Vec<Known>, Report> {
     let known = explanations::with(agents_own());
     let found: Vec<Known> = known
         .into_iter()
-        .filter(|(known, sentences)| known.id == words || explanations::is_told_by(sentences, words))
+        .filter(|(known, sentences)| known.id == words || explanations::matches(sentences, words))
         .collect();
     let nothing = || {
         let message = format!("cannot tell what {words:?} means: no finding is known by these words");
