@@ -1,11 +1,11 @@
-//! `sidle doctor`: all that could go wrong on this host, in one go, each with its remedy.
+//! `sidle doctor`: checks this host, and prints each finding with its remedy.
 
 use super::{Context, Ended, agents, examiners, instance_of, usage};
 use crate::agent::AgentKind;
 use crate::agent::examination::{Examiner, Explanation, Finding, Group, Severity};
 use crate::doctor::explanations::{self, Known};
 use crate::doctor::{self, CheckedInstance, Running, Supervised};
-use crate::failure::Report;
+use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
 use crate::store;
@@ -26,7 +26,7 @@ pub struct DoctorArguments {
     find: Option<String>,
 }
 
-/// What was found of one checked: the host, or an instance.
+/// The results for the host, or for an instance.
 struct Examined {
     /// None: the host.
     instance: Option<InstanceName>,
@@ -43,7 +43,7 @@ impl Examined {
     }
 }
 
-/// Looks, and tells.
+/// Checks the host and its instances.
 pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, Report> {
     let sought = arguments.find.as_deref().map(sought).transpose()?;
     let now = clock::now();
@@ -94,7 +94,7 @@ fn examine(context: &Context, package: &PackageName, instance: &InstanceName, no
     let checked = CheckedInstance { layout, package, instance, supervised, registry: agents, examiners, now };
     let mut groups = doctor::instance(&checked);
     if let (Some(error), Some(group)) = (unread, groups.iter_mut().find(|group| group.name == "processes")) {
-        group.unknown("what the supervisor says", error, "run it as root");
+        group.unknown("the supervisor's status", error, "run it as root");
     }
     groups
 }
@@ -102,21 +102,17 @@ fn examine(context: &Context, package: &PackageName, instance: &InstanceName, no
 fn not_there(package: &PackageName, installed: &[PackageName]) -> Report {
     let names: Vec<&str> = installed.iter().map(PackageName::as_str).collect();
     let there = if names.is_empty() { "nothing is".to_owned() } else { format!("{} is", names.join(", ")) };
-    Report {
-        class: crate::failure::Class::Failed,
-        message: format!("cannot examine {package}: it is not installed here, {there}"),
-        causes: Vec::new(),
-        hint: Some("`sidle doctor` without a name looks at the host and all that is installed".to_owned()),
-    }
+    Report::of(Class::Failed, format!("cannot check {package}: it is not installed here, {there}"))
+        .hint("`sidle doctor` without a name checks the host and all installed packages")
 }
 
-/// What agents add to the kinds of findings.
+/// The kinds of findings that agents add.
 fn agents_own() -> &'static [Explanation] {
     // The demonstration agent adds none.
     examiners(AgentKind::Salt).map(Examiner::explanations).unwrap_or_default()
 }
 
-/// What the words of a log may tell of.
+/// The kinds that the words of a log match.
 fn sought(words: &str) -> Result<Vec<Known>, Report> {
     let known = explanations::with(agents_own());
     let found: Vec<Known> = known
@@ -124,13 +120,13 @@ fn sought(words: &str) -> Result<Vec<Known>, Report> {
         .filter(|(known, sentences)| known.id == words || explanations::matches(sentences, words))
         .collect();
     let nothing = || {
-        let message = format!("cannot tell what {words:?} means: no finding is known by these words");
-        usage(message, "give fewer words of it, without names and numbers; `sidle doctor` alone looks at everything")
+        let message = format!("cannot explain {words:?}: it matches no finding");
+        usage(message, "give fewer words, without names and numbers; `sidle doctor` runs all checks")
     };
     if found.is_empty() { Err(nothing()) } else { Ok(found) }
 }
 
-/// The bad first; of what is well a line for each group.
+/// The findings, the worst first; then the good results, a line for each group.
 fn text(examined: &[Examined], sought: Option<&[Known]>) -> Vec<String> {
     let mut lines = Vec::new();
     for severity in [Severity::Error, Severity::Warning, Severity::Unknown, Severity::Note] {
@@ -155,24 +151,25 @@ fn text(examined: &[Examined], sought: Option<&[Known]>) -> Vec<String> {
     for one in examined.iter().filter(|_| sought.is_none()) {
         lines.push(format!("{}:", one.name()));
         for group in &one.groups {
-            let mut told = group.looked_at.clone();
+            let mut results = group.looked_at.clone();
             let bad = group.findings.iter().filter(|finding| finding.severity > Severity::Note).count();
             if bad > 0 {
-                told.push(format!("{bad} to see to, above"));
+                results.push(format!("findings above: {bad}"));
             }
-            lines.push(format!("  {:<10} {}", group.name, told.join("; ")).trim_end().to_owned());
+            lines.push(format!("  {:<10} {}", group.name, results.join("; ")).trim_end().to_owned());
         }
     }
     lines
 }
 
 fn value(examined: &[Examined], sought: Option<&[Known]>) -> Value {
-    let told = |one: &Examined| json!({"instance": one.instance, "groups": one.groups});
+    let examined: Vec<Value> =
+        examined.iter().map(|one| json!({"instance": one.instance, "groups": one.groups})).collect();
     let known = sought.map(|known| {
         known
             .iter()
             .map(|(known, words)| json!({"id": known.id, "means": known.means, "remedy": known.remedy, "words": words}))
             .collect::<Vec<_>>()
     });
-    json!({"examined": examined.iter().map(told).collect::<Vec<_>>(), "explanations": known})
+    json!({"examined": examined, "explanations": known})
 }

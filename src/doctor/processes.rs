@@ -1,4 +1,4 @@
-//! Who runs and who holds what: the supervisor and its agent, a live switch, holds, the package's lock, leases.
+//! The supervisor and its agent, a live switch, holds, the package's lock, leases.
 
 use super::{CheckedInstance, Running, Supervised, configuration_now};
 use crate::agent::AgentKind;
@@ -15,7 +15,7 @@ use crate::switch::{Journal, Phase};
 use crate::version::Release;
 use std::path::PathBuf;
 
-/// Looks at them. `agent`: what runs, and where its configuration is.
+/// Checks them. `agent`: the kind of agent, and its configuration directory.
 pub fn check(
     checked: &CheckedInstance<'_>,
     store: &Store,
@@ -23,7 +23,7 @@ pub fn check(
     agent: Option<(AgentKind, &PathBuf)>,
 ) -> Group {
     let mut group = Group::new("processes");
-    // One that can't be read is told of with the store.
+    // A journal that cannot be read is a finding of the store.
     let journal = files.journal().ok();
     supervised(&mut group, checked, journal.as_ref());
     if let Some(running) = checked.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref()) {
@@ -52,10 +52,10 @@ fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<
                 }
                 Err(error) => {
                     group.unknown("whether the agent runs", error, "run it as root");
-                    "its agent is not looked after".to_owned()
+                    "its agent is not supervised".to_owned()
                 }
             };
-            group.find(Severity::Warning, "not-supervised", format!("nobody supervises {instance}: {agent}"), start);
+            group.find(Severity::Warning, "not-supervised", format!("{instance} is not supervised: {agent}"), start);
         } else {
             group.good("nothing to supervise yet");
         }
@@ -65,13 +65,13 @@ fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<
     if !version.is_empty() && version != own {
         let what = format!("the supervisor (process {pid}) is sidle {version}, this is {own}");
         let remedy = format!(
-            "`systemctl kill -s HUP --kill-who=main sidle@{instance}`: it becomes the newer one, the agent does not notice"
+            "`systemctl kill -s HUP --kill-who=main sidle@{instance}`: it becomes the newer one, the agent keeps running"
         );
         group.find(Severity::Note, "supervisor-older", what, remedy);
     }
     match (trouble, agent) {
         (Some(trouble), _) => {
-            let remedy = format!("mend what it names; `sidle status {}` follows it", checked.package);
+            let remedy = format!("fix the named cause; `sidle status {}` follows it", checked.package);
             group.find(
                 Severity::Error,
                 "agent-not-running",
@@ -80,8 +80,8 @@ fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<
             );
         }
         (None, None) if journal.is_some_and(|journal| journal.proven.is_some() && journal.live.is_none()) => {
-            let remedy = format!("`sidle status {}` tells how it ended last; see the agent's own log", checked.package);
-            group.find(Severity::Error, "agent-not-running", "the supervisor lives and no agent runs", remedy);
+            let remedy = format!("`sidle status {}` shows how it ended last; see the agent's own log", checked.package);
+            group.find(Severity::Error, "agent-not-running", "the supervisor runs, but no agent", remedy);
         }
         (None, _) => group.good(format!("supervised by process {pid}")),
     }
@@ -98,7 +98,7 @@ fn agent_of(
     match &running.lacks {
         Some(lacks) => {
             let what = format!("the agent (process {pid}) is not healthy: {lacks}");
-            group.find(Severity::Warning, "agent-unhealthy", what, "see what is found of its peers, and its own log");
+            group.find(Severity::Warning, "agent-unhealthy", what, "see the findings about its peers, and its own log");
         }
         None => group.good(format!("agent {pid} reaches {}", running.reaches.join(", "))),
     }
@@ -117,10 +117,10 @@ fn agent_of(
     let loaded = loaded::of(checked.layout, checked.instance, &running.leader);
     let now = agent.and_then(|agent| configuration_now(checked, agent));
     match (loaded, now) {
-        (Loaded::Known(loaded), Some(now)) if loaded == now => group.good("it has loaded the configuration as it is"),
+        (Loaded::Known(loaded), Some(now)) if loaded == now => group.good("it has loaded the current configuration"),
         (Loaded::Known(_), Some(_)) => {
             let what = format!("the configuration has changed since process {pid} was started");
-            let remedy = format!("`sidle restart {package}` takes it up, without losing a job");
+            let remedy = format!("`sidle restart {package}` loads it, without losing a job");
             group.find(Severity::Note, "configuration-changed", what, remedy);
         }
         (Loaded::Known(_) | Loaded::Unknown | Loaded::Unnoted, _) => {}
@@ -134,15 +134,15 @@ fn live(group: &mut Group, checked: &CheckedInstance<'_>, journal: &Journal) {
     let because = live.failure.as_ref().map_or_else(String::new, |failure| format!(", because {}", failure.text));
     if live.phase == Phase::Stranded {
         let remedy = format!(
-            "end what keeps it and it goes on by itself; or `sidle cancel {package}` gives it up; `sidle status {package}` tells more"
+            "end the cause, and the switch goes on by itself; or `sidle cancel {package}`; `sidle status {package}` shows more"
         );
-        group.find(Severity::Error, "switch-stranded", format!("{what}: it needs a person{because}"), remedy);
+        group.find(Severity::Error, "switch-stranded", format!("{what}: it waits for a person{because}"), remedy);
     } else if checked.supervised.is_none() {
         let remedy = format!(
-            "start its supervisor (`systemctl start sidle@{}`), which goes on or back by itself",
+            "start its supervisor (`systemctl start sidle@{}`), which continues or rolls back the switch",
             checked.instance
         );
-        group.find(Severity::Error, "switch-stuck", format!("{what}{because}, and nobody drives it"), remedy);
+        group.find(Severity::Error, "switch-stuck", format!("{what}{because}, without a supervisor"), remedy);
     } else {
         group.find(
             Severity::Note,
@@ -166,7 +166,7 @@ fn held(group: &mut Group, checked: &CheckedInstance<'_>, files: &InstanceFiles)
     }
 }
 
-/// The package's lock, and leases on releases that nobody wants any more. No lock is taken for it.
+/// The package's lock, and leases on releases that are neither current nor previous. It takes no lock.
 fn locks(
     group: &mut Group,
     checked: &CheckedInstance<'_>,
@@ -177,7 +177,7 @@ fn locks(
     let Some(receipts) = Dir::open_if_exists(&checked.layout.receipts(package))? else { return Ok(()) };
     for lock in locks_on(&LockFile::new(&receipts, LOCK))?.iter().filter(|lock| lock.exclusive) {
         let what = format!("{} holds the lock of {package}", named(lock.pid));
-        let remedy = "wait for it; a command that hangs may be ended: what it left is cleared away by the next one";
+        let remedy = "wait for it; end it if it hangs: the next command cleans up";
         group.find(Severity::Note, "package-locked", what, remedy);
     }
     let wanted = |release: &Release| {
@@ -194,7 +194,7 @@ fn locks(
         leases += held.len();
         for lock in held.iter().filter(|_| !wanted(&release)) {
             let what = format!("{release} is neither current nor previous, and leased by {}", holder(&lease, lock.pid));
-            let remedy = "it can't be collected until that process ends; one that a job left behind may be ended";
+            let remedy = "it cannot be collected until that process ends; end a process that a job left behind";
             group.find(Severity::Note, "release-in-use", what, remedy);
         }
     }
@@ -206,11 +206,11 @@ fn locks_on(file: &LockFile<'_>) -> Result<Vec<lock::FlockHolder>, OsError> {
     file.identity()?.map_or_else(|| Ok(Vec::new()), lock::held)
 }
 
-/// The process that took a lock, and for how long it may have had it at most.
+/// The process that took a lock, and its age: it cannot hold the lock for longer.
 fn named(pid: Option<u32>) -> String {
     let process = pid.and_then(|pid| proc_fs::process(pid).ok().flatten());
     process.map_or_else(
-        || "a process that can't be seen from here".to_owned(),
+        || "a process that cannot be seen from here".to_owned(),
         |process| {
             let seconds = proc_fs::age(&process).as_secs();
             format!("process {} ({}), which began {seconds} s ago,", process.pid, proc_fs::title(process.pid))
@@ -218,7 +218,7 @@ fn named(pid: Option<u32>) -> String {
     )
 }
 
-/// Who holds a lease: whoever took it, or what that has left it to.
+/// The holder of a lease: the process that took it, or a process that inherited it.
 fn holder(lease: &LockFile<'_>, pid: Option<u32>) -> String {
     let lives = pid.is_some_and(|pid| proc_fs::process(pid).ok().flatten().is_some_and(|process| process.is_alive()));
     let heirs = if lives { Vec::new() } else { lease.holders().unwrap_or_default() };

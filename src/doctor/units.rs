@@ -1,4 +1,4 @@
-//! The host's units: one that supervises the instance, started at boot, and none beside it that starts the package's own agent.
+//! The host's units: a boot starts the instance's supervisor, and nothing starts the package's own agent beside it.
 
 use super::CheckedInstance;
 use crate::adoption::replacement_unit::{self, UNIT_PLACES, UnitState};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// The template that packages of sidle bring.
 const TEMPLATE: &str = "sidle@.service";
 
-/// Looks at the unit files, which needs no rights; at what runs only where this root is the host's own.
+/// Checks the unit files, which needs no rights; asks systemd only on the host's own root.
 pub fn check(checked: &CheckedInstance<'_>, store: &Store) -> Group {
     let mut group = Group::new("units");
     if let Err(error) = files(&mut group, checked, store) {
@@ -33,7 +33,7 @@ fn files(group: &mut Group, checked: &CheckedInstance<'_>, store: &Store) -> Res
     let theirs = unit_state(root, &packaged)?;
     let enabled = is_enabled(root, &unit)?;
     if own == UnitState::Missing && theirs == UnitState::Missing && !is_host {
-        group.good("no systemd units: something else starts the supervisor");
+        group.good("no systemd units: another manager starts the supervisor");
         return Ok(());
     }
     match own {
@@ -45,21 +45,16 @@ fn files(group: &mut Group, checked: &CheckedInstance<'_>, store: &Store) -> Res
             group.find(
                 Severity::Warning,
                 "unit-missing",
-                format!("there is no unit {TEMPLATE}: nothing supervises {instance} after a boot"),
+                format!("there is no unit {TEMPLATE}: no boot starts {instance}"),
                 remedy,
             );
         }
         UnitState::Masked => {
             let remedy = format!("`systemctl unmask {unit}`, then `systemctl enable --now {unit}`");
-            group.find(
-                Severity::Error,
-                "unit-masked",
-                format!("{unit} is masked: nothing supervises {instance}"),
-                remedy,
-            );
+            group.find(Severity::Error, "unit-masked", format!("{unit} is masked: no boot starts {instance}"), remedy);
         }
         UnitState::Replacement | UnitState::Unit if !enabled => {
-            let what = format!("{unit} is not enabled: after a boot nothing starts {instance}");
+            let what = format!("{unit} is not enabled: no boot starts {instance}");
             group.find(Severity::Warning, "unit-disabled", what, format!("`systemctl enable --now {unit}`"));
         }
         UnitState::Replacement | UnitState::Unit => group.good(format!("{unit} is enabled")),
@@ -82,7 +77,7 @@ fn files(group: &mut Group, checked: &CheckedInstance<'_>, store: &Store) -> Res
         match units::activity(&unit).as_deref() {
             Some("failed") => {
                 let remedy = format!(
-                    "`journalctl -u {unit}` says why; `systemctl reset-failed {unit}` and `systemctl start {unit}`"
+                    "`journalctl -u {unit}` shows why; `systemctl reset-failed {unit}` and `systemctl start {unit}`"
                 );
                 group.find(Severity::Error, "unit-failed", format!("{unit} has failed"), remedy);
             }
@@ -105,7 +100,7 @@ fn unit_state(root: &Path, unit: &str) -> Result<UnitState, OsError> {
     Ok(UnitState::Missing)
 }
 
-/// Whether some target wants it, as `systemctl enable` makes it.
+/// True if a target wants it, as `systemctl enable` makes it.
 fn is_enabled(root: &Path, unit: &str) -> Result<bool, OsError> {
     for place in UNIT_PLACES {
         let Some(directory) = Dir::open_if_exists(&root.join(place))? else { continue };
