@@ -1,16 +1,16 @@
 //! Variables, limits and priorities that a package's unit gives its agent, carried over to the service that runs sidle's agent.
 //!
-//! `systemctl cat` gives the unit and its drop-ins in the order in which they count. Below another root no systemd can be asked: there the unit and
-//! the drop-ins of its name are read. Values stay as the administrator wrote them, and so do references to other files.
+//! `systemctl cat` gives the unit and its drop-ins in the order in which they count. Values stay as the administrator wrote them, and so do
+//! references to other files. Where systemd does not run the host, no unit has started the agent.
 
 use super::is_own_host;
-use super::replacement_unit::{UNIT_BYTES_MAXIMUM, UNIT_PLACES, UNITS, drop_ins};
+use super::replacement_unit::{UNIT_BYTES_MAXIMUM, UNITS, drop_ins};
 use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::dir::Dir;
 use crate::os::{OsError, units};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// What an init script reads, which has no unit of its own.
 const DEFAULTS: [&str; 2] = ["etc/default", "etc/sysconfig"];
@@ -69,14 +69,18 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// Reads what `unit` sets, with its drop-ins. Without a unit: the settings files that an init script of that name reads.
+    /// Reads what `unit` sets, with its drop-ins.
     pub(super) fn read(layout: &Layout, unit: &str) -> Result<Self, OsError> {
-        let text = if is_own_host(layout) { units::text(unit)? } else { text_below(layout.root(), unit)? };
-        let mut environment = Self::default();
-        if let Some(text) = text.filter(|text| !text.contains(INIT_SCRIPT)) {
-            environment.take(&text, unit);
-            return Ok(environment);
+        match is_own_host(layout).then(|| units::text(unit)).transpose()?.flatten() {
+            Some(text) if text.contains(INIT_SCRIPT) => Self::of_init_script(layout, unit),
+            Some(text) => Ok(Self::parse(&text, unit)),
+            None => Ok(Self::default()),
         }
+    }
+
+    /// The settings files that an init script of that name reads.
+    fn of_init_script(layout: &Layout, unit: &str) -> Result<Self, OsError> {
+        let mut environment = Self::default();
         for place in DEFAULTS {
             let Some(settings) = Dir::open_if_exists(&layout.root().join(place))? else { continue };
             if settings.stat(stem(unit))?.is_some() {
@@ -86,9 +90,9 @@ impl Environment {
         Ok(environment)
     }
 
-    /// Takes the lines of unit files, in the order in which they count.
-    fn take(&mut self, text: &str, unit: &str) {
-        let mut is_service = false;
+    /// Reads unit files, in the order in which they count.
+    fn parse(text: &str, unit: &str) -> Self {
+        let (mut environment, mut is_service) = (Self::default(), false);
         for line in lines(text) {
             if line.starts_with('[') {
                 is_service = line == "[Service]";
@@ -99,15 +103,16 @@ impl Environment {
             let is_list = LISTS.contains(&name);
             if is_list || SINGLE.contains(&name) || name.starts_with("Limit") {
                 if !is_list || value.is_empty() {
-                    self.carried.retain(|(other, _)| other != name);
+                    environment.carried.retain(|(other, _)| other != name);
                 }
                 if !value.is_empty() {
-                    self.carried.push((name.to_owned(), value));
+                    environment.carried.push((name.to_owned(), value));
                 }
             } else if !OWN.contains(&name) && !value.is_empty() {
-                self.left.insert(format!("{name}={value}"));
+                environment.left.insert(format!("{name}={value}"));
             }
         }
+        environment
     }
 
     /// The drop-in's text.
@@ -136,24 +141,29 @@ impl Environment {
         if self.carried.is_empty() {
             return Ok(None);
         }
+        let (service, path) = (service(instance), directory(layout, instance).join(NAME));
+        let path = path.display();
+        if !self.write(layout, instance)? {
+            return Ok(Some(format!("{path} exists already and stays as it is")));
+        }
+        units::reload()?;
+        if units::main_process(&service)?.is_some() {
+            // It has nothing to run yet.
+            return units::restart(&service).map(|()| None);
+        }
+        Ok(Some(format!("{path} is in force from the next start of {service}, which does not run this supervisor")))
+    }
+
+    /// Writes the drop-in; false: somebody else wrote a file of that name.
+    fn write(&self, layout: &Layout, instance: &InstanceName) -> Result<bool, OsError> {
         let directory = Dir::open_or_create(&directory(layout, instance), 0o755)?;
-        let path = directory.path().join(NAME);
         if directory.stat(NAME)?.is_some() && !is_ours(&directory)? {
-            return Ok(Some(format!("{} exists already and stays as it is", path.display())));
+            return Ok(false);
         }
         // A variable may hold a password.
         let is_private = self.carried.iter().any(|(name, _)| name == "Environment");
         directory.write_atomic(NAME, self.text().as_bytes(), if is_private { 0o600 } else { 0o644 })?;
-        let service = service(instance);
-        if is_own_host(layout) {
-            units::reload()?;
-            // It has nothing to run yet.
-            if units::main_process(&service)?.is_some() {
-                return units::restart(&service).map(|()| None);
-            }
-        }
-        let path = path.display();
-        Ok(Some(format!("{path} is in force from the next start of {service}, which does not run this supervisor")))
+        Ok(true)
     }
 }
 
@@ -181,28 +191,6 @@ fn directory(layout: &Layout, instance: &InstanceName) -> PathBuf {
 
 fn stem(unit: &str) -> &str {
     unit.strip_suffix(".service").unwrap_or(unit)
-}
-
-/// The text of a unit and of the drop-ins of its name below a root; None: there is no such unit.
-fn text_below(root: &Path, unit: &str) -> Result<Option<String>, OsError> {
-    let (mut text, mut parts) = (None, BTreeMap::new());
-    for place in UNIT_PLACES {
-        let Some(units) = Dir::open_if_exists(&root.join(place))? else { continue };
-        if text.is_none() && units.stat(unit)?.is_some() {
-            // A link is a mask, and has no text.
-            text = Some(units.read(unit, UNIT_BYTES_MAXIMUM).unwrap_or_default());
-        }
-        let Some(directory) = units.child_if_exists(drop_ins(unit))? else { continue };
-        for name in directory.names()? {
-            if name.to_string_lossy().ends_with(".conf") && !parts.contains_key(&name) {
-                let part = directory.read(&name, UNIT_BYTES_MAXIMUM)?;
-                parts.insert(name, part);
-            }
-        }
-    }
-    let Some(text) = text else { return Ok(None) };
-    let all: Vec<Vec<u8>> = std::iter::once(text).chain(parts.into_values()).collect();
-    Ok(Some(String::from_utf8_lossy(&all.join(&b'\n')).into_owned()))
 }
 
 /// The lines without comments; a continued line is one line.
@@ -263,23 +251,6 @@ mod tests {
 
     const UNIT: &str = "salt-minion.service";
 
-    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Layout) {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            let directory = Dir::open_or_create(path.parent().unwrap(), 0o755).unwrap();
-            directory.write_atomic(path.file_name().unwrap(), text.as_bytes(), 0o644).unwrap();
-        }
-        let layout = Layout::new(root.path());
-        (root, layout)
-    }
-
-    fn taken(text: &str) -> Environment {
-        let mut environment = Environment::default();
-        environment.take(text, UNIT);
-        environment
-    }
-
     /// As `systemctl cat` of systemd 252 prints a unit with three drop-ins.
     const CAT: &str = "# /lib/systemd/system/salt-minion.service
 [Unit]
@@ -311,61 +282,43 @@ Nice=5
 
     #[test]
     fn the_text_of_a_unit_and_its_drop_ins_is_read_as_systemd_reads_it() {
-        let read = taken(CAT);
+        let read = Environment::parse(CAT, UNIT);
         let lines = "Environment=A=1\nEnvironment=C=salt-minion%%n\nLimitNOFILE=100000\nEnvironment=\"D=4 5\"  E=6\n";
         assert_eq!(read.text().replace("\"  E", "\" E"), format!("{HEAD}{}", lines.replace("\"  E", "\" E")));
-        let steps = read.steps(&Layout::new(Path::new("/")), &"salt-minion".parse().unwrap()).join("\n");
+        let steps = read.steps(&Layout::new(std::path::Path::new("/")), &"salt-minion".parse().unwrap()).join("\n");
         assert!(steps.contains("Environment=D=… E=…") && !steps.contains("4 5"), "{steps}");
         assert!(steps.contains("MemoryMax=2G") && !steps.contains("Type"), "{steps}");
     }
 
     #[test]
-    fn below_another_root_the_first_unit_counts_and_the_first_drop_in_of_each_name() {
-        let (_root, layout) = host(&[
-            ("usr/lib/systemd/system/salt-minion.service", "[Service]\nEnvironment=A=1"),
-            ("lib/systemd/system/salt-minion.service", "[Service]\nEnvironment=SHADOWED=1\n"),
-            ("usr/lib/systemd/system/salt-minion.service.d/10.conf", "[Service]\nEnvironment=B=2\n"),
-            ("etc/systemd/system/salt-minion.service.d/10.conf", "[Service]\nEnvironment=C=3\n"),
-            ("etc/systemd/system/salt-minion.service.d/05.conf", "[Service]\nNice=5\n"),
-            ("etc/systemd/system/salt-minion.service.d/30.not", "[Service]\nEnvironment=F=7\n"),
-        ]);
-        let text = Environment::read(&layout, UNIT).unwrap().text();
-        assert_eq!(text, format!("{HEAD}Environment=A=1\nNice=5\nEnvironment=C=3\n"));
-    }
-
-    #[test]
     fn an_empty_value_takes_back_earlier_values() {
-        let read = taken(
-            "[Service]\nEnvironment=A=1\nNice=5\nEnvironmentFile=-/etc/x\n[Service]\nEnvironment=\nNice=\nEnvironment=B=2\n",
-        );
-        assert_eq!(read.text(), format!("{HEAD}EnvironmentFile=-/etc/x\nEnvironment=B=2\n"));
+        let text = "[Service]\nEnvironment=A=1\nNice=5\nEnvironmentFile=-/etc/x\n[Service]\nEnvironment=\nNice=\nEnvironment=B=2\n";
+        assert_eq!(Environment::parse(text, UNIT).text(), format!("{HEAD}EnvironmentFile=-/etc/x\nEnvironment=B=2\n"));
     }
 
     #[test]
     fn an_init_script_s_settings_are_carried_over() {
-        let generated = "[Service]\nType=forking\nExecStart=/etc/init.d/salt-minion start\n";
-        for unit in [None, Some(("lib/systemd/system/salt-minion.service", generated))] {
-            let settings = [("etc/sysconfig/salt-minion", "A=1\n")];
-            let (_root, layout) = host(&settings.into_iter().chain(unit).collect::<Vec<_>>());
-            let text = Environment::read(&layout, UNIT).unwrap().text();
-            assert_eq!(text, format!("{HEAD}EnvironmentFile=-/etc/sysconfig/salt-minion\n"));
-        }
-        let (_root, layout) = host(&[]);
-        assert_eq!(Environment::read(&layout, UNIT).unwrap(), Environment::default());
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::new(root.path());
+        assert_eq!(Environment::of_init_script(&layout, UNIT).unwrap(), Environment::default());
+        let settings = Dir::open_or_create(&root.path().join("etc/sysconfig"), 0o755).unwrap();
+        settings.write_atomic("salt-minion", b"A=1\n", 0o644).unwrap();
+        let text = Environment::of_init_script(&layout, UNIT).unwrap().text();
+        assert_eq!(text, format!("{HEAD}EnvironmentFile=-/etc/sysconfig/salt-minion\n"));
     }
 
     #[test]
-    fn only_the_drop_in_that_sidle_wrote_is_removed() {
-        let (_root, layout) = host(&[("etc/systemd/system/salt-minion.service", "[Service]\nNice=5\n")]);
-        let instance = "salt-minion".parse().unwrap();
-        let read = Environment::read(&layout, UNIT).unwrap();
-        assert!(read.carry(&layout, &instance).unwrap().unwrap().contains("next start of sidle@salt-minion.service"));
+    fn only_the_drop_in_that_sidle_wrote_is_replaced_and_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let (layout, instance) = (Layout::new(root.path()), "salt-minion".parse().unwrap());
+        let read = Environment::parse("[Service]\nNice=5\n", UNIT);
+        assert!(read.write(&layout, &instance).unwrap() && read.write(&layout, &instance).unwrap());
         let directory = Dir::open(&directory(&layout, &instance)).unwrap();
         assert!(directory.read(NAME, UNIT_BYTES_MAXIMUM).unwrap().ends_with(b"Nice=5\n"));
         remove(&layout, &instance).unwrap();
         assert!(directory.names().unwrap().is_empty());
         directory.write_atomic(NAME, b"[Service]\nNice=7\n", 0o644).unwrap();
-        assert!(read.carry(&layout, &instance).unwrap().unwrap().contains("stays as it is"));
+        assert!(!read.write(&layout, &instance).unwrap());
         remove(&layout, &instance).unwrap();
         assert_eq!(directory.read(NAME, UNIT_BYTES_MAXIMUM).unwrap(), b"[Service]\nNice=7\n");
     }

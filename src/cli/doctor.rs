@@ -4,7 +4,7 @@ use super::{Context, Ended, agents, examiners, instance_of, usage};
 use crate::agent::AgentKind;
 use crate::agent::examination::{Examiner, Explanation, Finding, Group, Severity};
 use crate::doctor::explanations::{self, Known};
-use crate::doctor::{self, CheckedInstance, Running, Supervised};
+use crate::doctor::{self, CheckedInstance};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
@@ -75,28 +75,8 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
 
 fn examine(context: &Context, package: &PackageName, instance: &InstanceName, now: jiff::Timestamp) -> Vec<Group> {
     let layout = &context.layout;
-    let mut unread = None;
-    let status = SupervisorStatus::read(layout, instance).unwrap_or_else(|error| {
-        unread = Some(error);
-        None
-    });
-    let supervised = status.map(|status| Supervised {
-        pid: status.supervisor.pid,
-        version: status.version.clone(),
-        trouble: status.trouble.clone(),
-        agent: status.agent.map(|agent| Running {
-            release: agent.release,
-            leader: agent.leader,
-            reaches: agent.reaches,
-            lacks: agent.lacks,
-        }),
-    });
-    let checked = CheckedInstance { layout, package, instance, supervised, registry: agents, examiners, now };
-    let mut groups = doctor::instance(&checked);
-    if let (Some(error), Some(group)) = (unread, groups.iter_mut().find(|group| group.name == "processes")) {
-        group.unknown("the supervisor's status", error, "run it as root");
-    }
-    groups
+    let supervised = SupervisorStatus::read(layout, instance);
+    doctor::instance(&CheckedInstance { layout, package, instance, supervised, registry: agents, examiners, now })
 }
 
 fn not_there(package: &PackageName, installed: &[PackageName]) -> Report {

@@ -47,40 +47,25 @@ fn mounted(path: &Path) -> Result<Option<(PathBuf, Mount)>, OsError> {
 }
 
 fn mount(group: &mut Group, path: &Path, found: &Mount, runs: bool) {
-    let (place, point, kind) = (path.display(), found.point.display(), &found.kind);
-    let before = group.findings.len();
+    let (point, kind, before) = (found.point.display(), &found.kind, group.findings.len());
+    let on = format!("{} lies on {point} ({kind})", path.display());
     if found.is_read_only {
-        let what = format!(
-            "{place} lies on {point} ({kind}), which is mounted read-only: sidle can install, switch and repair nothing"
-        );
-        group.find(
-            Severity::Error,
-            "read-only",
-            what,
-            format!("`mount -o remount,rw {point}`; if it refuses, see `dmesg`"),
-        );
+        let what = format!("{on}, which is mounted read-only: sidle can install, switch and repair nothing");
+        let remedy = format!("`mount -o remount,rw {point}`; if it refuses, see `dmesg`");
+        group.find(Severity::Error, "read-only", what, remedy);
     }
     if runs && found.is_no_exec {
-        let what = format!("{place} lies on {point} ({kind}), which is mounted noexec: no release can start");
-        group.find(
-            Severity::Error,
-            "no-exec",
-            what,
-            format!("`mount -o remount,exec {point}`, and correct /etc/fstab"),
-        );
+        let what = format!("{on}, which is mounted noexec: no release can start");
+        let remedy = format!("`mount -o remount,exec {point}`, and correct /etc/fstab");
+        group.find(Severity::Error, "no-exec", what, remedy);
     }
     if VOLATILE.contains(&kind.as_str()) {
-        let what =
-            format!("{place} lies on {point} ({kind}): releases may be gone after a boot (a live image, a container)");
-        group.find(
-            Severity::Note,
-            "volatile-file-system",
-            what,
-            "keep it on a disk, unless the host is meant to forget",
-        );
+        let what = format!("{on}: releases may be gone after a boot (a live image, a container)");
+        let remedy = "keep it on a disk, unless the host is meant to forget";
+        group.find(Severity::Note, "volatile-file-system", what, remedy);
     }
     if group.findings.len() == before {
-        group.good(format!("{place} on {kind}"));
+        group.good(format!("{} on {kind}", path.display()));
     }
 }
 
@@ -100,24 +85,17 @@ fn endanger(group: &mut Group, hazard: &Hazard) {
 fn room(group: &mut Group, path: &Path, space: &crate::os::space::Space, current: Option<&Manifest>) {
     let place = path.display();
     let needed = current.map(|manifest| manifest.space);
-    let free = space.free_bytes >> 20;
+    let bytes = needed.map_or(0, |needed| needed.allocated_bytes);
+    let (free, needed_mib) = (space.free_bytes >> 20, bytes.div_ceil(1 << 20));
     let remedy = "`sidle collect` removes old releases; or free space there";
-    match needed {
-        Some(needed) if space.free_bytes < needed.allocated_bytes => {
-            let what = format!(
-                "{place} has {free} MiB free, a release needs {} MiB",
-                needed.allocated_bytes.div_ceil(1 << 20)
-            );
-            group.find(Severity::Error, "no-space", what, remedy);
-        }
-        Some(needed) if space.free_bytes < needed.allocated_bytes.saturating_mul(2) => {
-            let what = format!(
-                "{place} has {free} MiB free: room for one more release of {} MiB, not for two",
-                needed.allocated_bytes.div_ceil(1 << 20)
-            );
-            group.find(Severity::Warning, "space-low", what, remedy);
-        }
-        _ => group.good(format!("{free} MiB free")),
+    if space.free_bytes < bytes {
+        let what = format!("{place} has {free} MiB free, a release needs {needed_mib} MiB");
+        group.find(Severity::Error, "no-space", what, remedy);
+    } else if space.free_bytes < bytes.saturating_mul(2) {
+        let what = format!("{place} has {free} MiB free: room for one more release of {needed_mib} MiB, not for two");
+        group.find(Severity::Warning, "space-low", what, remedy);
+    } else {
+        group.good(format!("{free} MiB free"));
     }
     if let (Some(needed), Some(inodes)) = (needed, space.free_inodes) {
         if inodes < needed.inodes {

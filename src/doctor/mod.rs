@@ -17,12 +17,11 @@ use crate::bundle::manifest::{Manifest, Service};
 use crate::config::Settings;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
-use crate::os::file;
-use crate::os::process::Identity;
+use crate::os::{OsError, file};
 use crate::store::{Store, owners};
+use crate::supervise::status::{AgentStatus, SupervisorStatus};
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::on_record;
-use crate::version::Release;
 use jiff::Timestamp;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -35,8 +34,8 @@ pub struct CheckedInstance<'a> {
     pub package: &'a PackageName,
     /// The instance of it.
     pub instance: &'a InstanceName,
-    /// The report of its supervisor; None: no supervisor lives.
-    pub supervised: Option<Supervised>,
+    /// The status of its supervisor; None: no supervisor lives.
+    pub supervised: Result<Option<SupervisorStatus>, OsError>,
     /// The agents, which know what configuration they load.
     pub registry: Registry,
     /// The checks that agents add.
@@ -45,30 +44,14 @@ pub struct CheckedInstance<'a> {
     pub now: Timestamp,
 }
 
-/// The report of a supervisor.
-#[derive(Debug, Clone)]
-pub struct Supervised {
-    /// Its process.
-    pub pid: u32,
-    /// The version of its program; empty: unknown.
-    pub version: String,
-    /// What keeps it from running the agent.
-    pub trouble: Option<String>,
-    /// The agent; None: no agent runs.
-    pub agent: Option<Running>,
-}
+impl CheckedInstance<'_> {
+    fn status(&self) -> Option<&SupervisorStatus> {
+        self.supervised.as_ref().ok()?.as_ref()
+    }
 
-/// A running agent.
-#[derive(Debug, Clone)]
-pub struct Running {
-    /// Its release; None: it is being adopted.
-    pub release: Option<Release>,
-    /// Its first process.
-    pub leader: Identity,
-    /// The peers that it reaches.
-    pub reaches: Vec<String>,
-    /// What it lacks to be healthy.
-    pub lacks: Option<String>,
+    fn agent(&self) -> Option<&AgentStatus> {
+        self.status()?.agent.as_ref()
+    }
 }
 
 /// Checks the settings, the owners of directories, and the trust.
@@ -140,11 +123,11 @@ fn agents_own(
         .map(|(name, value)| (OsString::from(name), Service::expanded(value, configuration)))
         .collect();
     let tree = whole.tree.as_ref().and_then(|tree| file::canonical(tree).ok());
-    let supervised = checked.supervised.as_ref();
-    let running = supervised.and_then(|supervised| supervised.agent.as_ref());
+    let running = checked.agent();
     // A record that cannot be read is a finding of the processes.
     let recorded = on_record(checked.layout, checked.instance).unwrap_or_default();
-    let own = supervised.map(|supervised| supervised.pid).into_iter().chain(running.map(|agent| agent.leader.pid));
+    let own =
+        checked.status().map(|status| status.supervisor.pid).into_iter().chain(running.map(|agent| agent.leader.pid));
     let own: Vec<u32> = own.chain(recorded.iter().map(|leader| leader.pid)).collect();
     let reaches = running.map(|agent| agent.reaches.clone()).unwrap_or_default();
     examiner.examine(Case {

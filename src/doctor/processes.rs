@@ -1,6 +1,6 @@
 //! The supervisor and its agent, a live switch, holds, the package's lock, leases.
 
-use super::{CheckedInstance, Running, Supervised, configuration_now};
+use super::{CheckedInstance, configuration_now};
 use crate::agent::AgentKind;
 use crate::agent::examination::{Group, Severity};
 use crate::layout;
@@ -9,6 +9,7 @@ use crate::os::dir::Dir;
 use crate::os::lock::{self, LOCK, LockFile};
 use crate::os::{OsError, proc_fs};
 use crate::store::Store;
+use crate::supervise::status::{AgentStatus, SupervisorStatus};
 use crate::switch::files::InstanceFiles;
 use crate::switch::processes::on_record;
 use crate::switch::{Journal, Phase};
@@ -25,8 +26,11 @@ pub fn check(
     let mut group = Group::new("processes");
     // A journal that cannot be read is a finding of the store.
     let journal = files.journal().ok();
+    if let Err(error) = &checked.supervised {
+        group.unknown("the supervisor's status", error, "run it as root");
+    }
     supervised(&mut group, checked, journal.as_ref());
-    if let Some(running) = checked.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref()) {
+    if let Some(running) = checked.agent() {
         agent_of(&mut group, checked, running, journal.as_ref(), agent);
     }
     if let Some(journal) = &journal {
@@ -42,7 +46,7 @@ pub fn check(
 fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<&Journal>) {
     let instance = checked.instance;
     let start = format!("`systemctl enable --now sidle@{instance}`, or `sidle supervise {instance}` by hand");
-    let Some(Supervised { pid, version, trouble, agent }) = &checked.supervised else {
+    let Some(SupervisorStatus { supervisor, version, trouble, agent, .. }) = checked.status() else {
         if journal.is_some_and(|journal| journal.proven.is_some()) {
             let agent = match on_record(checked.layout, instance) {
                 Ok(left) if left.is_empty() => "its agent does not run".to_owned(),
@@ -61,7 +65,7 @@ fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<
         }
         return;
     };
-    let own = env!("CARGO_PKG_VERSION");
+    let (pid, own) = (supervisor.pid, env!("CARGO_PKG_VERSION"));
     if !version.is_empty() && version != own {
         let what = format!("the supervisor (process {pid}) is sidle {version}, this is {own}");
         let remedy = format!(
@@ -72,12 +76,8 @@ fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<
     match (trouble, agent) {
         (Some(trouble), _) => {
             let remedy = format!("fix the named cause; `sidle status {}` follows it", checked.package);
-            group.find(
-                Severity::Error,
-                "agent-not-running",
-                format!("the supervisor cannot run the agent: {trouble}"),
-                remedy,
-            );
+            let what = format!("the supervisor cannot run the agent: {trouble}");
+            group.find(Severity::Error, "agent-not-running", what, remedy);
         }
         (None, None) if journal.is_some_and(|journal| journal.proven.is_some() && journal.live.is_none()) => {
             let remedy = format!("`sidle status {}` shows how it ended last; see the agent's own log", checked.package);
@@ -90,7 +90,7 @@ fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<
 fn agent_of(
     group: &mut Group,
     checked: &CheckedInstance<'_>,
-    running: &Running,
+    running: &AgentStatus,
     journal: Option<&Journal>,
     agent: Option<(AgentKind, &PathBuf)>,
 ) {
@@ -106,12 +106,8 @@ fn agent_of(
     if let (Some(runs), Some(proven)) = (&running.release, &journal.proven) {
         if runs != proven {
             let what = format!("process {pid} runs {runs}, and current is {proven}");
-            group.find(
-                Severity::Warning,
-                "other-release-runs",
-                what,
-                format!("`sidle restart {package}` starts the current one"),
-            );
+            let remedy = format!("`sidle restart {package}` starts the current release");
+            group.find(Severity::Warning, "other-release-runs", what, remedy);
         }
     }
     let loaded = loaded::of(checked.layout, checked.instance, &running.leader);
@@ -137,19 +133,15 @@ fn live(group: &mut Group, checked: &CheckedInstance<'_>, journal: &Journal) {
             "end the cause, and the switch goes on by itself; or `sidle cancel {package}`; `sidle status {package}` shows more"
         );
         group.find(Severity::Error, "switch-stranded", format!("{what}: it waits for a person{because}"), remedy);
-    } else if checked.supervised.is_none() {
+    } else if checked.status().is_none() {
         let remedy = format!(
             "start its supervisor (`systemctl start sidle@{}`), which continues or rolls back the switch",
             checked.instance
         );
         group.find(Severity::Error, "switch-stuck", format!("{what}{because}, without a supervisor"), remedy);
     } else {
-        group.find(
-            Severity::Note,
-            "switch-live",
-            format!("{what}{because}"),
-            format!("`sidle status {package}` follows it"),
-        );
+        let remedy = format!("`sidle status {package}` follows it");
+        group.find(Severity::Note, "switch-live", format!("{what}{because}"), remedy);
     }
 }
 
@@ -181,12 +173,11 @@ fn locks(
         group.find(Severity::Note, "package-locked", what, remedy);
     }
     let wanted = |release: &Release| {
-        let runs = checked.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref());
-        runs.is_some_and(|runs| runs.release.as_ref() == Some(release))
+        checked.agent().is_some_and(|runs| runs.release.as_ref() == Some(release))
             || journal.is_some_and(|journal| journal.in_use().any(|used| used == release))
     };
     let mut leases = 0;
-    // What can't be read of the store is told of there.
+    // Releases that cannot be read are a finding of the store.
     for release in store.releases().unwrap_or_default() {
         let Some(directory) = receipts.child_if_exists(layout::LEASES)? else { break };
         let lease = LockFile::new(&directory, release.to_string());

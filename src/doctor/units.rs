@@ -26,38 +26,34 @@ fn files(group: &mut Group, checked: &CheckedInstance<'_>, store: &Store) -> Res
     let unit = format!("sidle@{instance}.service");
     let own = match unit_state(root, &unit)? {
         UnitState::Missing => unit_state(root, TEMPLATE)?,
-        lies => lies,
+        state => state,
     };
     let used = store.current(instance).ok().flatten().is_some();
     let packaged = format!("{package}.service");
     let theirs = unit_state(root, &packaged)?;
-    let enabled = is_enabled(root, &unit)?;
     if own == UnitState::Missing && theirs == UnitState::Missing && !is_host {
         group.good("no systemd units: another manager starts the supervisor");
         return Ok(());
     }
+    let enable = format!("`systemctl enable --now {unit}`");
     match own {
         _ if !used => {}
         UnitState::Missing => {
-            let remedy = format!(
-                "install sidle's own package, or packaging/systemd/{TEMPLATE}; then `systemctl enable --now {unit}`"
-            );
-            group.find(
-                Severity::Warning,
-                "unit-missing",
-                format!("there is no unit {TEMPLATE}: no boot starts {instance}"),
-                remedy,
-            );
+            let what = format!("there is no unit {TEMPLATE}: no boot starts {instance}");
+            let remedy = format!("install sidle's own package, or packaging/systemd/{TEMPLATE}; then {enable}");
+            group.find(Severity::Warning, "unit-missing", what, remedy);
         }
         UnitState::Masked => {
-            let remedy = format!("`systemctl unmask {unit}`, then `systemctl enable --now {unit}`");
-            group.find(Severity::Error, "unit-masked", format!("{unit} is masked: no boot starts {instance}"), remedy);
+            let what = format!("{unit} is masked: no boot starts {instance}");
+            group.find(Severity::Error, "unit-masked", what, format!("`systemctl unmask {unit}`, then {enable}"));
         }
-        UnitState::Replacement | UnitState::Unit if !enabled => {
+        UnitState::Replacement | UnitState::Unit if is_enabled(root, &unit)? => {
+            group.good(format!("{unit} is enabled"));
+        }
+        UnitState::Replacement | UnitState::Unit => {
             let what = format!("{unit} is not enabled: no boot starts {instance}");
-            group.find(Severity::Warning, "unit-disabled", what, format!("`systemctl enable --now {unit}`"));
+            group.find(Severity::Warning, "unit-disabled", what, enable);
         }
-        UnitState::Replacement | UnitState::Unit => group.good(format!("{unit} is enabled")),
     }
     if used && theirs == UnitState::Unit {
         let what = format!("{packaged}, the package's own unit, could start a second agent beside sidle's");
