@@ -34,12 +34,30 @@ impl PackagedHost {
     }
 }
 
+/// Adopts a minion whose unit has drop-ins: what can be carried over is, what can't is told, and no secret is shown.
+fn adopts_with_what_the_unit_sets(host: &PackagedHost) {
+    let drop_ins = host.machine.path("etc/systemd/system/salt-minion.service.d");
+    fs::create_dir_all(&drop_ins).unwrap();
+    fs::write(drop_ins.join("limit.conf"), "[Service]\nLimitNOFILE=100000\nMemoryMax=2G\n").unwrap();
+    fs::write(drop_ins.join("site.conf"), "[Service]\nEnvironment=SITE=secret NAME=%N\n").unwrap();
+    host.machine.inside(&["systemctl", "daemon-reload"]);
+    let steps = host.machine.inside(&["sidle", "adopt", "salt-minion", "--dry-run"]);
+    for part in ["LimitNOFILE=100000", "SITE=… NAME=…", "leave to you", "MemoryMax=2G"] {
+        assert!(steps.contains(part), "{part}: {steps}");
+    }
+    assert!(!steps.contains("secret"), "{steps}");
+    host.adopt();
+    let carried = host.machine.path("etc/systemd/system/sidle@salt-minion.service.d/adopted.conf");
+    let text = fs::read_to_string(carried).unwrap();
+    assert!(text.contains("\nLimitNOFILE=100000\n") && text.contains("\nEnvironment=SITE=secret NAME=salt-minion\n"));
+}
+
 fn package_managers(kind: Kind) {
     let host = PackagedHost::new(kind);
     assert_eq!(host.state(), ["active", "enabled"]);
     let stream = host.stream(RATE);
     stream.run(AROUND_SECONDS);
-    host.adopt();
+    adopts_with_what_the_unit_sets(&host);
     host.serves_new("adopted");
     fs::write(host.machine.path("etc/salt/minion"), "# Changed by its owner.\nlog_level: info\n").unwrap();
     host.systemctl("restart");
