@@ -12,10 +12,6 @@ use crate::os::{OsError, units};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// What an init script reads, which has no unit of its own.
-const DEFAULTS: [&str; 2] = ["etc/default", "etc/sysconfig"];
-/// The line of a unit that systemd generates for an init script.
-const INIT_SCRIPT: &str = "ExecStart=/etc/init.d/";
 /// The drop-in's name in the directory of sidle's service.
 const NAME: &str = "adopted.conf";
 const HEAD: &str = "# Made by `sidle adopt`, removed by `sidle unadopt`: what the package's unit sets.\n[Service]\n";
@@ -71,23 +67,8 @@ pub(super) struct Environment {
 impl Environment {
     /// Reads what `unit` sets, with its drop-ins.
     pub(super) fn read(layout: &Layout, unit: &str) -> Result<Self, OsError> {
-        match is_own_host(layout).then(|| units::text(unit)).transpose()?.flatten() {
-            Some(text) if text.contains(INIT_SCRIPT) => Self::of_init_script(layout, unit),
-            Some(text) => Ok(Self::parse(&text, unit)),
-            None => Ok(Self::default()),
-        }
-    }
-
-    /// The settings files that an init script of that name reads.
-    fn of_init_script(layout: &Layout, unit: &str) -> Result<Self, OsError> {
-        let mut environment = Self::default();
-        for place in DEFAULTS {
-            let Some(settings) = Dir::open_if_exists(&layout.root().join(place))? else { continue };
-            if settings.stat(stem(unit))?.is_some() {
-                environment.carried.push(("EnvironmentFile".to_owned(), format!("-/{place}/{}", stem(unit))));
-            }
-        }
-        Ok(environment)
+        let text = if is_own_host(layout) { units::text(unit)? } else { None };
+        Ok(text.map_or_else(Self::default, |text| Self::parse(&text, unit)))
     }
 
     /// Reads unit files, in the order in which they count.
@@ -294,17 +275,6 @@ Nice=5
     fn an_empty_value_takes_back_earlier_values() {
         let text = "[Service]\nEnvironment=A=1\nNice=5\nEnvironmentFile=-/etc/x\n[Service]\nEnvironment=\nNice=\nEnvironment=B=2\n";
         assert_eq!(Environment::parse(text, UNIT).text(), format!("{HEAD}EnvironmentFile=-/etc/x\nEnvironment=B=2\n"));
-    }
-
-    #[test]
-    fn an_init_script_s_settings_are_carried_over() {
-        let root = tempfile::tempdir().unwrap();
-        let layout = Layout::new(root.path());
-        assert_eq!(Environment::of_init_script(&layout, UNIT).unwrap(), Environment::default());
-        let settings = Dir::open_or_create(&root.path().join("etc/sysconfig"), 0o755).unwrap();
-        settings.write_atomic("salt-minion", b"A=1\n", 0o644).unwrap();
-        let text = Environment::of_init_script(&layout, UNIT).unwrap().text();
-        assert_eq!(text, format!("{HEAD}EnvironmentFile=-/etc/sysconfig/salt-minion\n"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::AdoptingInstance;
 use super::plan::no_answer;
 use super::record::Adoption;
 use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
-use crate::agent::{AgentKind, AgentSettings, Subject};
+use crate::agent::{AgentSettings, Subject};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::os::process::{self, Program};
@@ -89,13 +89,8 @@ impl<'a> Return<'a> {
             Some(release) => Some(self.instance.configuration(&self.instance.store().manifest(&release)?)?),
             None => self.instance.named_configuration()?,
         };
-        let jobs = Jobs {
-            instance: self.instance,
-            kind: self.adoption.agent,
-            configuration: configuration.clone(),
-            last: None,
-        };
-        let since = match self.end_ours(patience.unwrap_or(settings.switch_deadline), &settings, jobs, say)? {
+        let patience = patience.unwrap_or(settings.switch_deadline);
+        let since = match self.end_ours(patience, &settings, configuration.as_ref(), say)? {
             Ended::Since(since) => since,
             Ended::Not(work) => return Ok(Unadopted::Busy(work)),
         };
@@ -133,7 +128,7 @@ impl<'a> Return<'a> {
         &self,
         patience: Duration,
         settings: &Settings,
-        mut jobs: Jobs<'_>,
+        configuration: Option<&PathBuf>,
         say: &dyn Fn(&str),
     ) -> Result<Ended, Report> {
         let (layout, files) = (self.instance.layout(), &self.instance.files);
@@ -147,21 +142,35 @@ impl<'a> Return<'a> {
             }
         }
         let give_up_at = clock::since_boot() + patience + ANSWER_ROOM;
-        let mut since = None;
+        let (mut since, mut asked, mut work) = (None, Duration::ZERO, None);
         loop {
+            let now = clock::since_boot();
             if files.journal()?.proven.is_none() {
-                let since = *since.get_or_insert(clock::since_boot());
+                let since = *since.get_or_insert(now);
                 let status = SupervisorStatus::read(layout, files.instance())?;
                 if status.is_none_or(|status| status.agent.is_none()) {
                     return Ok(Ended::Since(since));
                 }
-            } else if clock::since_boot() >= give_up_at {
-                return Ok(Ended::Not(jobs.last.and_then(|(_, work)| work)));
-            } else {
-                jobs.say(say)?;
+            } else if now >= give_up_at {
+                return Ok(Ended::Not(work));
+            } else if now >= asked + SAY_INTERVAL {
+                let before = std::mem::replace(&mut work, self.work(configuration)?);
+                if let Some(work) = work.as_ref().filter(|work| before.as_ref() != Some(work)) {
+                    say(&format!("waiting for {work}"));
+                }
+                asked = now;
             }
             clock::sleep(INTERVAL);
         }
+    }
+
+    /// The jobs of the running release; None: none, or unknown.
+    fn work(&self, configuration: Option<&PathBuf>) -> Result<Option<String>, Report> {
+        let status = SupervisorStatus::read(self.instance.layout(), self.instance.name())?;
+        let agent = status.and_then(|status| status.agent);
+        let (Some(agent), Some(configuration)) = (agent, configuration) else { return Ok(None) };
+        let observer = (self.instance.registry)(self.adoption.agent, &AgentSettings::new(configuration)).ok();
+        Ok(observer.and_then(|observer| described(&observer.activity(Subject::unguarded(&agent.leader)))))
     }
 
     /// Starts the package's agent as it was started before.
@@ -214,35 +223,4 @@ enum Ended {
     Since(Duration),
     /// It stayed busy, with these jobs.
     Not(Option<String>),
-}
-
-/// The jobs of the agent that is to end.
-struct Jobs<'a> {
-    instance: &'a AdoptingInstance,
-    kind: AgentKind,
-    configuration: Option<PathBuf>,
-    /// When they were asked for last, and the answer.
-    last: Option<(Duration, Option<String>)>,
-}
-
-impl Jobs<'_> {
-    /// Says which jobs are waited for, when they change.
-    fn say(&mut self, say: &dyn Fn(&str)) -> Result<(), Report> {
-        let now = clock::since_boot();
-        if self.last.as_ref().is_some_and(|(at, _)| now < *at + SAY_INTERVAL) {
-            return Ok(());
-        }
-        let status = SupervisorStatus::read(self.instance.layout(), self.instance.name())?;
-        let agent = status.and_then(|status| status.agent);
-        let (Some(agent), Some(configuration)) = (agent, &self.configuration) else { return Ok(()) };
-        let activity = (self.instance.registry)(self.kind, &AgentSettings::new(configuration))
-            .map(|observer| observer.activity(Subject::unguarded(&agent.leader)));
-        let work = activity.ok().as_ref().and_then(described);
-        let before = self.last.take().and_then(|(_, work)| work);
-        if let Some(work) = work.as_ref().filter(|work| before.as_ref() != Some(*work)) {
-            say(&format!("waiting for {work}"));
-        }
-        self.last = Some((now, work));
-        Ok(())
-    }
 }

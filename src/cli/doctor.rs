@@ -94,16 +94,13 @@ fn agents_own() -> &'static [Explanation] {
 
 /// The kinds that the words of a log match.
 fn sought(words: &str) -> Result<Vec<Known>, Report> {
-    let known = explanations::with(agents_own());
-    let found: Vec<Known> = known
-        .into_iter()
-        .filter(|(known, sentences)| known.id == words || explanations::matches(sentences, words))
-        .collect();
-    let nothing = || {
-        let message = format!("cannot explain {words:?}: it matches no finding");
-        usage(message, "give fewer words, without names and numbers; `sidle doctor` runs all checks")
-    };
-    if found.is_empty() { Err(nothing()) } else { Ok(found) }
+    let mut known = explanations::with(agents_own());
+    known.retain(|(known, sentences)| known.id == words || explanations::matches(sentences, words));
+    if known.is_empty() {
+        let hint = "give fewer words, without names and numbers; `sidle doctor` runs all checks";
+        return Err(usage(format!("cannot explain {words:?}: it matches no finding"), hint));
+    }
+    Ok(known)
 }
 
 /// The findings, the worst first; then the good results, a line for each group.

@@ -155,7 +155,9 @@ pub fn matches(words: &[&str], asked: &str) -> bool {
     !asked.is_empty()
         && words.iter().any(|sentence| {
             let parts: Vec<String> = sentence.split('…').map(plain).filter(|part| !part.is_empty()).collect();
-            has(&parts.join(" "), &asked) || parts.iter().any(|part| has(part, &asked)) || in_order(&asked, &parts)
+            // Whole words only.
+            let is_part = format!(" {} ", parts.join(" ")).contains(&format!(" {asked} "));
+            is_part || in_order(&asked, &parts)
         })
 }
 
@@ -165,22 +167,14 @@ fn plain(text: &str) -> String {
     text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whole words only.
-fn has(text: &str, part: &str) -> bool {
-    format!(" {text} ").contains(&format!(" {part} "))
-}
-
-fn in_order(text: &str, parts: &[String]) -> bool {
-    let text = format!("{text} ");
-    let mut rest = text.as_str();
-    !parts.is_empty()
-        && parts.iter().all(|part| match rest.find(part.as_str()) {
-            Some(at) => {
-                rest = &rest[at + part.len()..];
-                true
-            }
-            None => false,
-        })
+/// True if the text has all parts, one after another.
+fn in_order(mut text: &str, parts: &[String]) -> bool {
+    let mut has = |part: &String| {
+        let after = text.split_once(part.as_str()).map(|(_, after)| after);
+        text = after.unwrap_or_default();
+        after.is_some()
+    };
+    !parts.is_empty() && parts.iter().all(&mut has)
 }
 
 #[cfg(test)]
