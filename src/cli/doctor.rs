@@ -56,7 +56,16 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
     };
     for package in &packages {
         let instance = instance_of(package, arguments.instance.as_ref());
-        let groups = examine(context, package, &instance, now);
+        let checked = CheckedInstance {
+            layout: &context.layout,
+            package,
+            instance: &instance,
+            supervised: SupervisorStatus::read(&context.layout, &instance),
+            registry: agents,
+            examiners,
+            now,
+        };
+        let groups = doctor::instance(&checked);
         examined.push(Examined { instance: Some(instance), groups });
     }
     if let Some(sought) = &sought {
@@ -71,12 +80,6 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
     let class = explanations::class(&findings, agents_own());
     context.output.result(text(&examined, sought.as_deref()), value(&examined, sought.as_deref()));
     Ok(class.map_or(Ended::Well, Ended::As))
-}
-
-fn examine(context: &Context, package: &PackageName, instance: &InstanceName, now: jiff::Timestamp) -> Vec<Group> {
-    let layout = &context.layout;
-    let supervised = SupervisorStatus::read(layout, instance);
-    doctor::instance(&CheckedInstance { layout, package, instance, supervised, registry: agents, examiners, now })
 }
 
 fn not_there(package: &PackageName, installed: &[PackageName]) -> Report {
