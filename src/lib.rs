@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 6  cli (and main)           grammar, printing, exit codes; registers the agents
-//! 5  supervise doctor          one loop over one enum of events; what could go wrong on a host, looked at
+//! 5  adoption doctor supervise  a package's agent is taken over; checks of a host; one loop over one enum of events
 //! 4  switch run acquire loaded config   the pure switch machine and its driver; becoming a release; fetching one into the store; settings
 //! 3  fetch store salt demo signer trust_store repository   siblings do not import each other
 //! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
@@ -17,6 +17,7 @@
 //! one day *collected* (`store`).
 
 pub mod acquire;
+pub mod adoption;
 pub mod agent;
 pub mod bundle;
 pub mod cli;

@@ -1,10 +1,11 @@
-//! `sidle doctor`: all that could go wrong on this host, in one go, each with its remedy.
+//! `sidle doctor`: checks this host, and prints each finding with its remedy.
 
 use super::{Context, Ended, agents, examiners, instance_of, usage};
 use crate::agent::AgentKind;
 use crate::agent::examination::{Examiner, Explanation, Finding, Group, Severity};
-use crate::doctor::{self, CheckedInstance, Running, Supervised, explanations};
-use crate::failure::Report;
+use crate::doctor::explanations::{self, Known};
+use crate::doctor::{self, CheckedInstance};
+use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
 use crate::store;
@@ -25,7 +26,7 @@ pub struct DoctorArguments {
     find: Option<String>,
 }
 
-/// What was found of one checked: the host, or an instance.
+/// The results for the host, or for an instance.
 struct Examined {
     /// None: the host.
     instance: Option<InstanceName>,
@@ -42,7 +43,7 @@ impl Examined {
     }
 }
 
-/// Looks, and tells.
+/// Checks the host and its instances.
 pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, Report> {
     let sought = arguments.find.as_deref().map(sought).transpose()?;
     let now = clock::now();
@@ -55,7 +56,16 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
     };
     for package in &packages {
         let instance = instance_of(package, arguments.instance.as_ref());
-        let groups = examine(context, package, &instance, now);
+        let checked = CheckedInstance {
+            layout: &context.layout,
+            package,
+            instance: &instance,
+            supervised: SupervisorStatus::read(&context.layout, &instance),
+            registry: agents,
+            examiners,
+            now,
+        };
+        let groups = doctor::instance(&checked);
         examined.push(Examined { instance: Some(instance), groups });
     }
     if let Some(sought) = &sought {
@@ -72,66 +82,31 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
     Ok(class.map_or(Ended::Well, Ended::As))
 }
 
-fn examine(context: &Context, package: &PackageName, instance: &InstanceName, now: jiff::Timestamp) -> Vec<Group> {
-    let layout = &context.layout;
-    let mut unread = None;
-    let status = SupervisorStatus::read(layout, instance).unwrap_or_else(|error| {
-        unread = Some(error);
-        None
-    });
-    let supervised = status.map(|status| Supervised {
-        pid: status.supervisor.pid,
-        version: status.version.clone(),
-        trouble: status.trouble.clone(),
-        agent: status.agent.map(|agent| Running {
-            release: agent.release,
-            leader: agent.leader,
-            reaches: agent.reaches,
-            lacks: agent.lacks,
-        }),
-    });
-    let checked = CheckedInstance { layout, package, instance, supervised, registry: agents, examiners, now };
-    let mut groups = doctor::instance(&checked);
-    if let (Some(error), Some(group)) = (unread, groups.iter_mut().find(|group| group.name == "processes")) {
-        group.unknown("what the supervisor says", error, "run it as root");
-    }
-    groups
-}
-
 fn not_there(package: &PackageName, installed: &[PackageName]) -> Report {
     let names: Vec<&str> = installed.iter().map(PackageName::as_str).collect();
     let there = if names.is_empty() { "nothing is".to_owned() } else { format!("{} is", names.join(", ")) };
-    Report {
-        class: crate::failure::Class::Failed,
-        message: format!("cannot examine {package}: it is not installed here, {there}"),
-        causes: Vec::new(),
-        hint: Some("`sidle doctor` without a name looks at the host and all that is installed".to_owned()),
-    }
+    Report::of(Class::Failed, format!("cannot check {package}: it is not installed here, {there}"))
+        .hint("`sidle doctor` without a name checks the host and all installed packages")
 }
 
-/// What agents add to the kinds of findings.
+/// The kinds of findings that agents add.
 fn agents_own() -> &'static [Explanation] {
     // The demonstration agent adds none.
     examiners(AgentKind::Salt).map(Examiner::explanations).unwrap_or_default()
 }
 
-type Known = (Explanation, Vec<&'static str>);
-
-/// What the words of a log may tell of.
+/// The kinds that the words of a log match.
 fn sought(words: &str) -> Result<Vec<Known>, Report> {
-    let known = explanations::with(agents_own());
-    let found: Vec<Known> = known
-        .into_iter()
-        .filter(|(known, sentences)| known.id == words || explanations::is_told_by(sentences, words))
-        .collect();
-    let nothing = || {
-        let message = format!("cannot tell what {words:?} means: no finding is known by these words");
-        usage(message, "give fewer words of it, without names and numbers; `sidle doctor` alone looks at everything")
-    };
-    if found.is_empty() { Err(nothing()) } else { Ok(found) }
+    let mut known = explanations::with(agents_own());
+    known.retain(|(known, sentences)| known.id == words || explanations::matches(sentences, words));
+    if known.is_empty() {
+        let hint = "give fewer words, without names and numbers; `sidle doctor` runs all checks";
+        return Err(usage(format!("cannot explain {words:?}: it matches no finding"), hint));
+    }
+    Ok(known)
 }
 
-/// The bad first; of what is well a line for each group.
+/// The findings, the worst first; then the good results, a line for each group.
 fn text(examined: &[Examined], sought: Option<&[Known]>) -> Vec<String> {
     let mut lines = Vec::new();
     for severity in [Severity::Error, Severity::Warning, Severity::Unknown, Severity::Note] {
@@ -156,24 +131,25 @@ fn text(examined: &[Examined], sought: Option<&[Known]>) -> Vec<String> {
     for one in examined.iter().filter(|_| sought.is_none()) {
         lines.push(format!("{}:", one.name()));
         for group in &one.groups {
-            let mut told = group.looked_at.clone();
+            let mut results = group.looked_at.clone();
             let bad = group.findings.iter().filter(|finding| finding.severity > Severity::Note).count();
             if bad > 0 {
-                told.push(format!("{bad} to see to, above"));
+                results.push(format!("findings above: {bad}"));
             }
-            lines.push(format!("  {:<10} {}", group.name, told.join("; ")).trim_end().to_owned());
+            lines.push(format!("  {:<10} {}", group.name, results.join("; ")).trim_end().to_owned());
         }
     }
     lines
 }
 
 fn value(examined: &[Examined], sought: Option<&[Known]>) -> Value {
-    let told = |one: &Examined| json!({"instance": one.instance, "groups": one.groups});
+    let examined: Vec<Value> =
+        examined.iter().map(|one| json!({"instance": one.instance, "groups": one.groups})).collect();
     let known = sought.map(|known| {
         known
             .iter()
             .map(|(known, words)| json!({"id": known.id, "means": known.means, "remedy": known.remedy, "words": words}))
             .collect::<Vec<_>>()
     });
-    json!({"examined": examined.iter().map(told).collect::<Vec<_>>(), "explanations": known})
+    json!({"examined": examined, "explanations": known})
 }

@@ -26,6 +26,7 @@ pub mod trust;
 pub mod upgrade;
 pub mod wanted;
 
+use crate::adoption::AdoptingInstance;
 use crate::agent::adoption::Adopter;
 use crate::agent::caller::Caller;
 use crate::agent::examination::Examiner;
@@ -39,6 +40,7 @@ use crate::os::{OsError, clock, environment, file, memory, process};
 use crate::rehearsal::Rehearser;
 use crate::store::owners;
 use crate::switch::driver::log::seconds;
+use crate::switch::journal::files::InstanceFiles;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use output::Output;
 use std::path::{Path, PathBuf};
@@ -117,9 +119,9 @@ enum Verb {
     Adopt(adopt::AdoptArguments),
     /// Give an adopted agent back to the distribution's package
     Unadopt(adopt::UnadoptArguments),
-    /// Tells a unit of another package whether it may start its agent
+    /// Refuse the start of another package's unit whose agent sidle runs
     #[command(hide = true)]
-    MayStart(adopt::other_name::MayStartArguments),
+    MayStart(adopt::MayStartArguments),
     /// Supervise an instance: run its agent and its switches (started by the systemd unit)
     Supervise(supervise::SuperviseArguments),
     /// Set and show the repository that this host trusts
@@ -289,7 +291,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Run(arguments) => host::run(context, arguments),
         Verb::Adopt(arguments) => adopt::adopt(context, &arguments),
         Verb::Unadopt(arguments) => adopt::unadopt(context, &arguments),
-        Verb::MayStart(arguments) => adopt::other_name::may_start(context, &arguments),
+        Verb::MayStart(arguments) => adopt::may_start(context, &arguments),
         Verb::Supervise(arguments) => supervise::supervise(context, &arguments),
         Verb::Trust(verb) => trust::trust(context, &verb),
         Verb::Pack(arguments) => pack::pack(context, &arguments),
@@ -352,6 +354,11 @@ pub fn adopter(kind: AgentKind) -> Option<&'static dyn Adopter> {
         AgentKind::Salt => Some(&crate::salt::adoption::SaltAdopter),
         AgentKind::Demo => None,
     }
+}
+
+/// An instance to be adopted, with the agents that this program knows.
+pub fn adopting(layout: &Layout, instance: &InstanceName, package: &PackageName) -> AdoptingInstance {
+    AdoptingInstance { files: InstanceFiles::new(layout, instance, package), adopters: adopter, registry: agents }
 }
 
 /// What the agents that this program knows add to an examination; None: nothing.

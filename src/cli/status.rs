@@ -1,12 +1,11 @@
 //! status and history: intended, installed and running, told apart; offline, without rights, without a socket.
 
-use super::adopt::record::Adoption;
-use super::adopt::way_out;
 use super::follow::words;
 use super::host_change::{self, HostChanges};
 use super::story::story;
 use super::trees::{Sample, Trees, exposition};
-use super::{Context, Ended, instance_of};
+use super::{Context, Ended, adopting, instance_of};
+use crate::adoption::{manual_start, record::Adoption};
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
@@ -291,16 +290,22 @@ fn ways_out(
     current: Option<&Release>,
 ) -> Result<Vec<String>, Report> {
     let layout = &context.layout;
-    let mut by_hand = Vec::new();
+    let adopting = adopting(layout, instance, package);
+    let mut ways = Vec::new();
     // Status tells what there is to tell, also where a setting or a receipt can't be read.
     if let Some(manifest) = current.and_then(|release| store.manifest(release).ok()) {
         let named = crate::config::Settings::read(layout).and_then(|settings| settings.instance(layout, instance));
         let named = named.ok().and_then(|(_, configuration)| configuration);
         let configuration = named.unwrap_or_else(|| layout.on_host(manifest.service.config.as_ref()));
-        by_hand = way_out::by_hand(layout, (package, instance), &manifest, &configuration);
+        let commands = manual_start::commands(&adopting.files, &manifest, &configuration);
+        if !commands.is_empty() {
+            ways.push(format!("this release by hand:  {}", commands.join("; ")));
+        }
     }
-    let adoption = Adoption::read(layout, instance)?;
-    Ok(way_out::lines(&by_hand, adoption.as_ref().map(|adoption| (adoption, layout, instance))))
+    if let Some(adoption) = Adoption::read(layout, instance)? {
+        ways.push(format!("the package's agent:   {}", adoption.manual_undo(&adopting).join("; ")));
+    }
+    Ok(ways)
 }
 
 /// Tells how the switches of an instance ended.

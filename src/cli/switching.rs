@@ -1,11 +1,11 @@
 //! The verbs that switch: switch, rollback, restart, cancel. They ask the supervisor where one lives, and write the command down where
 //! none does; then they follow the journal, which needs no socket.
 
-use super::adopt::beside;
 use super::follow::{follow, words};
 use super::reach::{Reached, reach, reach_after_a_commit};
 use super::timing::Timing;
-use super::{Context, Ended, caller, instance_of, no_configuration};
+use super::{Context, Ended, adopting, caller, instance_of, no_configuration};
+use crate::adoption::running_agent;
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
@@ -271,7 +271,7 @@ fn begin(
         let _ = ask(&context.layout, &instance, &refused);
     })?;
     let files = InstanceFiles::new(&context.layout, &instance, package);
-    beside::refuse(context, &files, &command.request.to)?;
+    running_agent::refuse(&adopting(&context.layout, &instance, package), &command.request.to)?;
     match reach_after_a_commit(context, &files, &Command::Switch(Box::new(command.clone())))? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         // Nobody waits at a terminal for a window of next week.

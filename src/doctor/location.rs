@@ -1,4 +1,4 @@
-//! Where everything lies: what the file systems let happen there, and whether there is room for another release.
+//! Where releases and state lie: the file systems, and the room for another release.
 
 use crate::agent::examination::{Group, Severity};
 use crate::bundle::manifest::Manifest;
@@ -13,21 +13,21 @@ use std::path::{Path, PathBuf};
 /// File systems that a boot empties.
 const VOLATILE: [&str; 3] = ["tmpfs", "ramfs", "overlay"];
 
-/// Looks at the places of a package. `current`: the release that another one is about as large as.
+/// Checks the directories of a package. `current`: another release needs about as much room.
 pub fn check(store: &Store, current: Option<&Manifest>) -> Group {
-    let mut group = Group::new("places");
+    let mut group = Group::new("location");
     let layout = store.layout();
     let (package, state) = (layout.package(store.package()), layout.state());
     for (path, runs) in [(&package, true), (&state, false)] {
         match mounted(path) {
-            Ok(Some((path, found))) => tell(&mut group, &path, &found, runs),
+            Ok(Some((path, found))) => mount(&mut group, &path, &found, runs),
             Ok(None) => {}
             Err(error) => group.unknown(&path.display().to_string(), error, "run it as root"),
         }
     }
     match PlaceFacts::gather(layout.root(), &[package.clone(), state]) {
         Ok(facts) => facts.hazards().iter().for_each(|hazard| endanger(&mut group, hazard)),
-        Err(error) => group.unknown("whether releases stay where they are", error, "run it as root"),
+        Err(error) => group.unknown("whether releases are kept", error, "run it as root"),
     }
     match Dir::open_if_exists(&package).and_then(|dir| dir.map(|dir| dir.space()).transpose()) {
         Ok(Some(space)) => room(&mut group, &package, &space, current),
@@ -37,7 +37,7 @@ pub fn check(store: &Store, current: Option<&Manifest>) -> Group {
     group
 }
 
-/// The directory by its real path, and the file system that it lies on.
+/// The real path of a directory, and its file system.
 fn mounted(path: &Path) -> Result<Option<(PathBuf, Mount)>, OsError> {
     if Dir::open_if_exists(path)?.is_none() {
         return Ok(None);
@@ -46,48 +46,30 @@ fn mounted(path: &Path) -> Result<Option<(PathBuf, Mount)>, OsError> {
     Ok(mounts::mount_of(&path)?.map(|found| (path, found)))
 }
 
-fn tell(group: &mut Group, path: &Path, found: &Mount, runs: bool) {
-    let (place, point, kind) = (path.display(), found.point.display(), &found.kind);
-    let before = group.findings.len();
+fn mount(group: &mut Group, path: &Path, found: &Mount, runs: bool) {
+    let (point, kind, before) = (found.point.display(), &found.kind, group.findings.len());
+    let on = format!("{} lies on {point} ({kind})", path.display());
     if found.is_read_only {
-        let what = format!(
-            "{place} lies on {point} ({kind}), which is mounted read-only: nothing can be installed, switched or mended"
-        );
-        group.find(
-            Severity::Error,
-            "read-only",
-            what,
-            format!("`mount -o remount,rw {point}`; if it refuses, see `dmesg`"),
-        );
+        let what = format!("{on}, which is mounted read-only: sidle can install, switch and repair nothing");
+        let remedy = format!("`mount -o remount,rw {point}`; if it refuses, see `dmesg`");
+        group.find(Severity::Error, "read-only", what, remedy);
     }
     if runs && found.is_no_exec {
-        let what = format!(
-            "{place} lies on {point} ({kind}), which is mounted with noexec: no release can be started from it"
-        );
-        group.find(
-            Severity::Error,
-            "no-exec",
-            what,
-            format!("`mount -o remount,exec {point}`, and correct /etc/fstab"),
-        );
+        let what = format!("{on}, which is mounted noexec: no release can start");
+        let remedy = format!("`mount -o remount,exec {point}`, and correct /etc/fstab");
+        group.find(Severity::Error, "no-exec", what, remedy);
     }
     if VOLATILE.contains(&kind.as_str()) {
-        let what = format!(
-            "{place} lies on {point} ({kind}): what is installed there may be gone after a boot (a live image, a container)"
-        );
-        group.find(
-            Severity::Note,
-            "volatile-file-system",
-            what,
-            "keep it on a disk, unless the host is meant to forget",
-        );
+        let what = format!("{on}: releases may be gone after a boot (a live image, a container)");
+        let remedy = "keep it on a disk, unless the host is meant to forget";
+        group.find(Severity::Note, "volatile-file-system", what, remedy);
     }
     if group.findings.len() == before {
-        group.good(format!("{place} on {kind}"));
+        group.good(format!("{} on {kind}", path.display()));
     }
 }
 
-/// Why what lies there doesn't stay; what its mount alone tells has been told.
+/// Reports why releases would not stay there. `mount` reports read-only and volatile file systems.
 fn endanger(group: &mut Group, hazard: &Hazard) {
     let (severity, id) = match hazard {
         Hazard::Fate(_, Fate::Cleaned(_)) => (Severity::Error, "cleaned-by-age"),
@@ -97,30 +79,23 @@ fn endanger(group: &mut Group, hazard: &Hazard) {
         Hazard::Deployment(_) => (Severity::Error, "image-of-the-system"),
         Hazard::Volatile(_) | Hazard::ReadOnly(_) => return,
     };
-    group.find(severity, id, format!("releases don't stay where they are: {hazard}"), hazard.hint());
+    group.find(severity, id, format!("releases would not stay: {hazard}"), hazard.hint());
 }
 
 fn room(group: &mut Group, path: &Path, space: &crate::os::space::Space, current: Option<&Manifest>) {
     let place = path.display();
     let needed = current.map(|manifest| manifest.space);
-    let free = space.free_bytes >> 20;
-    let remedy = "`sidle collect` removes old releases; or free some there";
-    match needed {
-        Some(needed) if space.free_bytes < needed.allocated_bytes => {
-            let what = format!(
-                "{place} has {free} MiB free, a release needs {} MiB",
-                needed.allocated_bytes.div_ceil(1 << 20)
-            );
-            group.find(Severity::Error, "no-space", what, remedy);
-        }
-        Some(needed) if space.free_bytes < needed.allocated_bytes.saturating_mul(2) => {
-            let what = format!(
-                "{place} has {free} MiB free: room for one more release of {} MiB, not for two",
-                needed.allocated_bytes.div_ceil(1 << 20)
-            );
-            group.find(Severity::Warning, "space-low", what, remedy);
-        }
-        _ => group.good(format!("{free} MiB free")),
+    let bytes = needed.map_or(0, |needed| needed.allocated_bytes);
+    let (free, needed_mib) = (space.free_bytes >> 20, bytes.div_ceil(1 << 20));
+    let remedy = "`sidle collect` removes old releases; or free space there";
+    if space.free_bytes < bytes {
+        let what = format!("{place} has {free} MiB free, a release needs {needed_mib} MiB");
+        group.find(Severity::Error, "no-space", what, remedy);
+    } else if space.free_bytes < bytes.saturating_mul(2) {
+        let what = format!("{place} has {free} MiB free: room for one more release of {needed_mib} MiB, not for two");
+        group.find(Severity::Warning, "space-low", what, remedy);
+    } else {
+        group.good(format!("{free} MiB free"));
     }
     if let (Some(needed), Some(inodes)) = (needed, space.free_inodes) {
         if inodes < needed.inodes {

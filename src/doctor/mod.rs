@@ -1,8 +1,7 @@
-//! The examination of a host: all that could go wrong, looked at in one go. It changes nothing, takes no lock, and what it could not look at is
-//! a finding of its own.
+//! The checks of a host. They change nothing and take no lock; a check that cannot run is a finding of its own.
 //!
-//! One file for each sort of things: [`store`], [`processes`], [`units`], [`places`], [`trust`], [`packages`]; what only an agent's own
-//! knowledge tells is its [`Examiner`]'s. [`explanations`] says what each kind of finding means, and in which words logs tell of it.
+//! One file for each group: [`store`], [`location`], [`processes`], [`units`], [`packages`], [`trust`]; an agent's [`Examiner`] adds groups.
+//! [`explanations`] says what each kind of finding means, and in which words logs tell of it.
 
 pub mod explanations;
 pub mod location;
@@ -18,17 +17,16 @@ use crate::bundle::manifest::{Manifest, Service};
 use crate::config::Settings;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
-use crate::os::file;
-use crate::os::process::Identity;
+use crate::os::{OsError, file};
 use crate::store::{Store, owners};
+use crate::supervise::status::{AgentStatus, SupervisorStatus};
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::on_record;
-use crate::version::Release;
 use jiff::Timestamp;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What is checked.
+/// The instance to check.
 pub struct CheckedInstance<'a> {
     /// Where everything lies.
     pub layout: &'a Layout,
@@ -36,48 +34,32 @@ pub struct CheckedInstance<'a> {
     pub package: &'a PackageName,
     /// The instance of it.
     pub instance: &'a InstanceName,
-    /// What its supervisor says; None: none lives.
-    pub supervised: Option<Supervised>,
-    /// The agents that can tell what configuration they load.
+    /// The status of its supervisor; None: no supervisor lives.
+    pub supervised: Result<Option<SupervisorStatus>, OsError>,
+    /// The agents, which know what configuration they load.
     pub registry: Registry,
-    /// What agents add.
+    /// The checks that agents add.
     pub examiners: Examiners,
     /// The time.
     pub now: Timestamp,
 }
 
-/// What a supervisor says of itself and its agent.
-#[derive(Debug, Clone)]
-pub struct Supervised {
-    /// Its process.
-    pub pid: u32,
-    /// The version of its program; empty: it does not say.
-    pub version: String,
-    /// What keeps it from running the agent.
-    pub trouble: Option<String>,
-    /// The agent; None: none runs.
-    pub agent: Option<Running>,
+impl CheckedInstance<'_> {
+    fn status(&self) -> Option<&SupervisorStatus> {
+        self.supervised.as_ref().ok()?.as_ref()
+    }
+
+    fn agent(&self) -> Option<&AgentStatus> {
+        self.status()?.agent.as_ref()
+    }
 }
 
-/// An agent that runs.
-#[derive(Debug, Clone)]
-pub struct Running {
-    /// What it runs; None: nothing of sidle's, it is being adopted.
-    pub release: Option<Release>,
-    /// Its first process.
-    pub leader: Identity,
-    /// The peers that it reaches.
-    pub reaches: Vec<String>,
-    /// What it lacks to be healthy.
-    pub lacks: Option<String>,
-}
-
-/// Looks at what the host has once: settings, owners of places, trust.
+/// Checks the settings, the owners of directories, and the trust.
 pub fn host(layout: &Layout, now: Timestamp) -> Vec<Group> {
     let mut settings = Group::new("settings");
     let read = Settings::read(layout);
     match &read {
-        Ok(_) => settings.good(format!("{} can be understood", layout.settings().display())),
+        Ok(_) => settings.good(format!("{} can be read", layout.settings().display())),
         Err(report) => {
             let remedy = report.hint.clone().unwrap_or_default();
             settings.find(Severity::Error, "settings-invalid", report.to_string(), remedy);
@@ -86,23 +68,23 @@ pub fn host(layout: &Layout, now: Timestamp) -> Vec<Group> {
     vec![settings, owners(layout), trust::check(layout, read.ok().as_ref(), now)]
 }
 
-/// Looks at whose the places are that sidle works in.
+/// Checks who may write to sidle's directories.
 fn owners(layout: &Layout) -> Group {
     let mut group = Group::new("owners");
     match owners::check(layout) {
-        Ok(foreign) if foreign.is_empty() => group.good("what sidle works in is its owner's alone"),
+        Ok(foreign) if foreign.is_empty() => group.good("only their owner may write to sidle's directories"),
         Ok(foreign) => {
             for place in foreign {
                 let severity = if place.is_refused() { Severity::Error } else { Severity::Warning };
                 group.find(severity, "foreign-directory", place.to_string(), place.remedy());
             }
         }
-        Err(error) => group.unknown("whose the places are that sidle works in", error, "run it as root"),
+        Err(error) => group.unknown("the owners of sidle's directories", error, "run it as root"),
     }
     group
 }
 
-/// Looks at one instance.
+/// Checks one instance.
 pub fn instance(checked: &CheckedInstance<'_>) -> Vec<Group> {
     let store = Store::new(checked.layout, checked.package);
     let files = InstanceFiles::new(checked.layout, checked.instance, checked.package);
@@ -121,14 +103,14 @@ pub fn instance(checked: &CheckedInstance<'_>) -> Vec<Group> {
     groups
 }
 
-/// Where the agent's configuration is: as the settings say, or the manifest.
+/// The agent's configuration directory: as the settings say, or the manifest.
 fn configuration(checked: &CheckedInstance<'_>, manifest: Option<&Manifest>) -> Option<PathBuf> {
     let named = Settings::read(checked.layout).and_then(|settings| settings.instance(checked.layout, checked.instance));
     let named = named.ok().and_then(|(_, configuration)| configuration);
     named.or_else(|| manifest.map(|manifest| checked.layout.on_host(manifest.service.config.as_ref())))
 }
 
-/// What only the agent's own knowledge tells.
+/// The checks that an agent adds.
 fn agents_own(
     checked: &CheckedInstance<'_>,
     examiner: &dyn Examiner,
@@ -141,11 +123,11 @@ fn agents_own(
         .map(|(name, value)| (OsString::from(name), Service::expanded(value, configuration)))
         .collect();
     let tree = whole.tree.as_ref().and_then(|tree| file::canonical(tree).ok());
-    let supervised = checked.supervised.as_ref();
-    let running = supervised.and_then(|supervised| supervised.agent.as_ref());
-    // What can't be read of the record is told of among the processes.
+    let running = checked.agent();
+    // A record that cannot be read is a finding of the processes.
     let recorded = on_record(checked.layout, checked.instance).unwrap_or_default();
-    let own = supervised.map(|supervised| supervised.pid).into_iter().chain(running.map(|agent| agent.leader.pid));
+    let own =
+        checked.status().map(|status| status.supervisor.pid).into_iter().chain(running.map(|agent| agent.leader.pid));
     let own: Vec<u32> = own.chain(recorded.iter().map(|leader| leader.pid)).collect();
     let reaches = running.map(|agent| agent.reaches.clone()).unwrap_or_default();
     examiner.examine(Case {
@@ -157,7 +139,7 @@ fn agents_own(
     })
 }
 
-/// The digest of what the agent of `kind` would load of its configuration now; None: it can't be told.
+/// The digest of the configuration that the agent would load now; None: unknown.
 fn configuration_now(
     checked: &CheckedInstance<'_>,
     (kind, configuration): (AgentKind, &PathBuf),

@@ -1,4 +1,4 @@
-//! What the distribution's packages have left beside sidle's releases: the package itself, and programs of it that people call by name.
+//! The distribution's package beside sidle's releases, and its programs in the search path.
 
 use super::CheckedInstance;
 use crate::agent::examination::{Examiner, Group, Severity};
@@ -9,17 +9,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// dpkg's list of all packages: a desktop's has a few megabytes.
+/// dpkg's list of all packages: a few megabytes on a desktop.
 const STATUS_BYTES_MAX: u64 = 64 << 20;
 const SCRIPT_BYTES_MAX: u64 = 64 * 1024;
 /// An rpm database that is locked makes rpm wait.
 const RPM_WAIT: Duration = Duration::from_secs(10);
-/// Everybody's search path, as login shells and cron have it.
+/// The search path of login shells and cron.
 const SEARCH_PATH: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
-/// Where a shim keeps its own programs: a package that has such a directory only leads to sidle.
+/// Where a shim keeps its programs: a package with such a directory leads to sidle.
 const SHIMS: &str = "usr/lib/sidle";
 
-/// Looks at package databases and the search path.
+/// Checks the package database and the search path.
 pub fn check(checked: &CheckedInstance<'_>, examiner: Option<&dyn Examiner>) -> Group {
     let mut group = Group::new("packages");
     let root = checked.layout.root();
@@ -28,13 +28,13 @@ pub fn check(checked: &CheckedInstance<'_>, examiner: Option<&dyn Examiner>) -> 
         Ok(Some(version)) => package(&mut group, checked, &version),
         Err(error) => group.unknown("the distribution's packages", error, "run it as root"),
     }
-    let (mut looked, before) = (0, group.findings.len());
+    let (mut count, before) = (0, group.findings.len());
     for program in examiner.map(Examiner::programs).unwrap_or_default() {
-        looked += 1;
+        count += 1;
         command(&mut group, checked, program);
     }
-    if looked > 0 && group.findings.len() == before {
-        group.good(format!("{looked} commands in the search path"));
+    if count > 0 && group.findings.len() == before {
+        group.good(format!("{count} commands in the search path"));
     }
     group
 }
@@ -45,10 +45,9 @@ fn package(group: &mut Group, checked: &CheckedInstance<'_>, version: &str) {
         return group.good(format!("package {name} {version} is a shim of sidle's"));
     }
     let what = format!(
-        "the distribution's package {name} {version} is installed: what sidle runs stands beside its files, and its updates may start its unit"
+        "the distribution's package {name} {version} is installed: an update may start its unit, beside sidle's agent"
     );
-    let remedy =
-        format!("`sidle adopt {name}` takes its agent over; a shim (packaging/shim) can take the package's place");
+    let remedy = format!("`sidle adopt {name}` takes its agent over; a shim (packaging/shim) can replace the package");
     let adopted = matches!(Dir::open_if_exists(&checked.layout.adoption(checked.instance)), Ok(Some(_)));
     let severity = if adopted { Severity::Note } else { Severity::Warning };
     group.find(severity, "distribution-package", what, remedy);
@@ -73,14 +72,14 @@ fn installed(root: &Path, name: &str) -> Result<Option<String>, OsError> {
     Ok(said.success.then(|| said.output.lines().next().unwrap_or_default().to_owned()))
 }
 
-/// The version in one entry of dpkg's, where it is that package's and the package is installed.
+/// The version in an entry of dpkg's list, if that package is installed.
 fn in_dpkg(entry: &str, name: &str) -> Option<String> {
     let field = |key: &str| entry.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
     let is_it = field("Package") == Some(name) && field("Status")?.ends_with(" installed");
     if is_it { field("Version").map(str::to_owned) } else { None }
 }
 
-/// Which file of that name is run: the first one in the search path should lead to sidle.
+/// Checks that the first program of that name in the search path leads to sidle.
 fn command(group: &mut Group, checked: &CheckedInstance<'_>, program: &str) {
     let root = checked.layout.root();
     let mut seen = BTreeSet::new();
@@ -93,19 +92,19 @@ fn command(group: &mut Group, checked: &CheckedInstance<'_>, program: &str) {
     }
     let others = others.iter().find(|other| is_ours(checked, other));
     let also = others.map_or_else(String::new, |ours| format!(", before sidle's {}", ours.display()));
-    let what = format!("{program} is {}{also}: another installation's, not what sidle runs", first.display());
+    let what = format!("{program} is {}{also}: it belongs to another installation", first.display());
     let remedy = format!(
-        "call `sidle run {} {program} -- …`; `sidle adopt {}` puts one before it that does",
+        "call `sidle run {} {program} -- …`; `sidle adopt {}` puts a command before it",
         checked.package, checked.package
     );
     group.find(Severity::Warning, "command-of-another", what, remedy);
 }
 
-/// Made by `sidle adopt` or a shim, or a link into the store.
+/// True for a script of `sidle adopt` or a shim, or a link into the store.
 fn is_ours(checked: &CheckedInstance<'_>, path: &Path) -> bool {
     let store = file::canonical(&checked.layout.packages()).unwrap_or_else(|_| checked.layout.packages());
     let leads_there = file::canonical(path).is_ok_and(|path| path.starts_with(store));
-    // A program of more than a script's length is none of ours.
+    // Sidle's scripts are short.
     leads_there
         || file::read(path, SCRIPT_BYTES_MAX)
             .is_ok_and(|bytes| bytes.starts_with(b"#!") && String::from_utf8_lossy(&bytes).contains("sidle "))

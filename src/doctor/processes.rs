@@ -1,6 +1,6 @@
-//! Who runs and who holds what: the supervisor and its agent, a live switch, holds, the package's lock, leases.
+//! The supervisor and its agent, a live switch, holds, the package's lock, leases.
 
-use super::{CheckedInstance, Running, Supervised, configuration_now};
+use super::{CheckedInstance, configuration_now};
 use crate::agent::AgentKind;
 use crate::agent::examination::{Group, Severity};
 use crate::layout;
@@ -9,13 +9,14 @@ use crate::os::dir::Dir;
 use crate::os::lock::{self, LOCK, LockFile};
 use crate::os::{OsError, proc_fs};
 use crate::store::Store;
+use crate::supervise::status::{AgentStatus, SupervisorStatus};
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::on_record;
 use crate::switch::{Journal, Phase};
 use crate::version::Release;
 use std::path::PathBuf;
 
-/// Looks at them. `agent`: what runs, and where its configuration is.
+/// Checks them. `agent`: the kind of agent, and its configuration directory.
 pub fn check(
     checked: &CheckedInstance<'_>,
     store: &Store,
@@ -23,10 +24,13 @@ pub fn check(
     agent: Option<(AgentKind, &PathBuf)>,
 ) -> Group {
     let mut group = Group::new("processes");
-    // One that can't be read is told of with the store.
+    // A journal that cannot be read is a finding of the store.
     let journal = files.journal().ok();
+    if let Err(error) = &checked.supervised {
+        group.unknown("the supervisor's status", error, "run it as root");
+    }
     supervised(&mut group, checked, journal.as_ref());
-    if let Some(running) = checked.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref()) {
+    if let Some(running) = checked.agent() {
         agent_of(&mut group, checked, running, journal.as_ref(), agent);
     }
     if let Some(journal) = &journal {
@@ -42,7 +46,7 @@ pub fn check(
 fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<&Journal>) {
     let instance = checked.instance;
     let start = format!("`systemctl enable --now sidle@{instance}`, or `sidle supervise {instance}` by hand");
-    let Some(Supervised { pid, version, trouble, agent }) = &checked.supervised else {
+    let Some(SupervisorStatus { supervisor, version, trouble, agent, .. }) = checked.status() else {
         if journal.is_some_and(|journal| journal.proven.is_some()) {
             let agent = match on_record(checked.layout, instance) {
                 Ok(left) if left.is_empty() => "its agent does not run".to_owned(),
@@ -52,36 +56,32 @@ fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<
                 }
                 Err(error) => {
                     group.unknown("whether the agent runs", error, "run it as root");
-                    "its agent is not looked after".to_owned()
+                    "its agent is not supervised".to_owned()
                 }
             };
-            group.find(Severity::Warning, "not-supervised", format!("nobody supervises {instance}: {agent}"), start);
+            group.find(Severity::Warning, "not-supervised", format!("{instance} is not supervised: {agent}"), start);
         } else {
             group.good("nothing to supervise yet");
         }
         return;
     };
-    let own = env!("CARGO_PKG_VERSION");
+    let (pid, own) = (supervisor.pid, env!("CARGO_PKG_VERSION"));
     if !version.is_empty() && version != own {
         let what = format!("the supervisor (process {pid}) is sidle {version}, this is {own}");
         let remedy = format!(
-            "`systemctl kill -s HUP --kill-who=main sidle@{instance}`: it becomes the newer one, the agent does not notice"
+            "`systemctl kill -s HUP --kill-who=main sidle@{instance}`: it becomes the newer one, the agent keeps running"
         );
         group.find(Severity::Note, "supervisor-older", what, remedy);
     }
     match (trouble, agent) {
         (Some(trouble), _) => {
-            let remedy = format!("mend what it names; `sidle status {}` follows it", checked.package);
-            group.find(
-                Severity::Error,
-                "agent-not-running",
-                format!("the supervisor cannot run the agent: {trouble}"),
-                remedy,
-            );
+            let remedy = format!("fix the named cause; `sidle status {}` follows it", checked.package);
+            let what = format!("the supervisor cannot run the agent: {trouble}");
+            group.find(Severity::Error, "agent-not-running", what, remedy);
         }
         (None, None) if journal.is_some_and(|journal| journal.proven.is_some() && journal.live.is_none()) => {
-            let remedy = format!("`sidle status {}` tells how it ended last; see the agent's own log", checked.package);
-            group.find(Severity::Error, "agent-not-running", "the supervisor lives and no agent runs", remedy);
+            let remedy = format!("`sidle status {}` shows how it ended last; see the agent's own log", checked.package);
+            group.find(Severity::Error, "agent-not-running", "the supervisor runs, but no agent", remedy);
         }
         (None, _) => group.good(format!("supervised by process {pid}")),
     }
@@ -90,7 +90,7 @@ fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<
 fn agent_of(
     group: &mut Group,
     checked: &CheckedInstance<'_>,
-    running: &Running,
+    running: &AgentStatus,
     journal: Option<&Journal>,
     agent: Option<(AgentKind, &PathBuf)>,
 ) {
@@ -98,7 +98,7 @@ fn agent_of(
     match &running.lacks {
         Some(lacks) => {
             let what = format!("the agent (process {pid}) is not healthy: {lacks}");
-            group.find(Severity::Warning, "agent-unhealthy", what, "see what is found of its peers, and its own log");
+            group.find(Severity::Warning, "agent-unhealthy", what, "see the findings about its peers, and its own log");
         }
         None => group.good(format!("agent {pid} reaches {}", running.reaches.join(", "))),
     }
@@ -106,21 +106,17 @@ fn agent_of(
     if let (Some(runs), Some(proven)) = (&running.release, &journal.proven) {
         if runs != proven {
             let what = format!("process {pid} runs {runs}, and current is {proven}");
-            group.find(
-                Severity::Warning,
-                "other-release-runs",
-                what,
-                format!("`sidle restart {package}` starts the current one"),
-            );
+            let remedy = format!("`sidle restart {package}` starts the current release");
+            group.find(Severity::Warning, "other-release-runs", what, remedy);
         }
     }
     let loaded = loaded::of(checked.layout, checked.instance, &running.leader);
     let now = agent.and_then(|agent| configuration_now(checked, agent));
     match (loaded, now) {
-        (Loaded::Known(loaded), Some(now)) if loaded == now => group.good("it has loaded the configuration as it is"),
+        (Loaded::Known(loaded), Some(now)) if loaded == now => group.good("it has loaded the current configuration"),
         (Loaded::Known(_), Some(_)) => {
             let what = format!("the configuration has changed since process {pid} was started");
-            let remedy = format!("`sidle restart {package}` takes it up, without losing a job");
+            let remedy = format!("`sidle restart {package}` loads it, without losing a job");
             group.find(Severity::Note, "configuration-changed", what, remedy);
         }
         (Loaded::Known(_) | Loaded::Unknown | Loaded::Unnoted, _) => {}
@@ -134,22 +130,18 @@ fn live(group: &mut Group, checked: &CheckedInstance<'_>, journal: &Journal) {
     let because = live.failure.as_ref().map_or_else(String::new, |failure| format!(", because {}", failure.text));
     if live.phase == Phase::Stranded {
         let remedy = format!(
-            "end what keeps it and it goes on by itself; or `sidle cancel {package}` gives it up; `sidle status {package}` tells more"
+            "end the cause, and the switch goes on by itself; or `sidle cancel {package}`; `sidle status {package}` shows more"
         );
-        group.find(Severity::Error, "switch-stranded", format!("{what}: it needs a person{because}"), remedy);
-    } else if checked.supervised.is_none() {
+        group.find(Severity::Error, "switch-stranded", format!("{what}: it waits for a person{because}"), remedy);
+    } else if checked.status().is_none() {
         let remedy = format!(
-            "start its supervisor (`systemctl start sidle@{}`), which goes on or back by itself",
+            "start its supervisor (`systemctl start sidle@{}`), which continues or rolls back the switch",
             checked.instance
         );
-        group.find(Severity::Error, "switch-stuck", format!("{what}{because}, and nobody drives it"), remedy);
+        group.find(Severity::Error, "switch-stuck", format!("{what}{because}, without a supervisor"), remedy);
     } else {
-        group.find(
-            Severity::Note,
-            "switch-live",
-            format!("{what}{because}"),
-            format!("`sidle status {package}` follows it"),
-        );
+        let remedy = format!("`sidle status {package}` follows it");
+        group.find(Severity::Note, "switch-live", format!("{what}{because}"), remedy);
     }
 }
 
@@ -166,7 +158,7 @@ fn held(group: &mut Group, checked: &CheckedInstance<'_>, files: &InstanceFiles)
     }
 }
 
-/// The package's lock, and leases on releases that nobody wants any more. No lock is taken for it.
+/// The package's lock, and leases on releases that are neither current nor previous. It takes no lock.
 fn locks(
     group: &mut Group,
     checked: &CheckedInstance<'_>,
@@ -177,16 +169,15 @@ fn locks(
     let Some(receipts) = Dir::open_if_exists(&checked.layout.receipts(package))? else { return Ok(()) };
     for lock in locks_on(&LockFile::new(&receipts, LOCK))?.iter().filter(|lock| lock.exclusive) {
         let what = format!("{} holds the lock of {package}", named(lock.pid));
-        let remedy = "wait for it; a command that hangs may be ended: what it left is cleared away by the next one";
+        let remedy = "wait for it; end it if it hangs: the next command cleans up";
         group.find(Severity::Note, "package-locked", what, remedy);
     }
     let wanted = |release: &Release| {
-        let runs = checked.supervised.as_ref().and_then(|supervised| supervised.agent.as_ref());
-        runs.is_some_and(|runs| runs.release.as_ref() == Some(release))
+        checked.agent().is_some_and(|runs| runs.release.as_ref() == Some(release))
             || journal.is_some_and(|journal| journal.in_use().any(|used| used == release))
     };
     let mut leases = 0;
-    // What can't be read of the store is told of there.
+    // Releases that cannot be read are a finding of the store.
     for release in store.releases().unwrap_or_default() {
         let Some(directory) = receipts.child_if_exists(layout::LEASES)? else { break };
         let lease = LockFile::new(&directory, release.to_string());
@@ -194,7 +185,7 @@ fn locks(
         leases += held.len();
         for lock in held.iter().filter(|_| !wanted(&release)) {
             let what = format!("{release} is neither current nor previous, and leased by {}", holder(&lease, lock.pid));
-            let remedy = "it can't be collected until that process ends; one that a job left behind may be ended";
+            let remedy = "it cannot be collected until that process ends; end a process that a job left behind";
             group.find(Severity::Note, "release-in-use", what, remedy);
         }
     }
@@ -206,11 +197,11 @@ fn locks_on(file: &LockFile<'_>) -> Result<Vec<lock::FlockHolder>, OsError> {
     file.identity()?.map_or_else(|| Ok(Vec::new()), lock::held)
 }
 
-/// The process that took a lock, and for how long it may have had it at most.
+/// The process that took a lock, and its age: it cannot hold the lock for longer.
 fn named(pid: Option<u32>) -> String {
     let process = pid.and_then(|pid| proc_fs::process(pid).ok().flatten());
     process.map_or_else(
-        || "a process that can't be seen from here".to_owned(),
+        || "a process that cannot be seen from here".to_owned(),
         |process| {
             let seconds = proc_fs::age(&process).as_secs();
             format!("process {} ({}), which began {seconds} s ago,", process.pid, proc_fs::title(process.pid))
@@ -218,7 +209,7 @@ fn named(pid: Option<u32>) -> String {
     )
 }
 
-/// Who holds a lease: whoever took it, or what that has left it to.
+/// The holder of a lease: the process that took it, or a process that inherited it.
 fn holder(lease: &LockFile<'_>, pid: Option<u32>) -> String {
     let lives = pid.is_some_and(|pid| proc_fs::process(pid).ok().flatten().is_some_and(|process| process.is_alive()));
     let heirs = if lives { Vec::new() } else { lease.holders().unwrap_or_default() };

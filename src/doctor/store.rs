@@ -1,4 +1,4 @@
-//! The store: every release whole, every tree with its receipt, `current` and the way back there, nothing left behind.
+//! The store: each release is whole, each tree has a receipt, `current` and the previous release exist, nothing is left over.
 
 use crate::agent::examination::{Group, Severity};
 use crate::bundle::manifest::Manifest;
@@ -10,18 +10,18 @@ use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
 use std::path::PathBuf;
 
-/// Problems of one release that are told; `sidle verify` tells all.
+/// Problems of one release that are shown; `sidle verify` shows all.
 const PROBLEMS_TOLD_MAX: usize = 3;
 
 /// The current release.
 pub struct Current {
     /// Its manifest.
     pub manifest: Manifest,
-    /// Its tree; None: it is damaged, and nothing of it is to be started.
+    /// Its tree; None: it is damaged, and none of its programs may be started.
     pub tree: Option<PathBuf>,
 }
 
-/// Looks at a package's part of the store; gives its current release, or the newest where no instance has one yet.
+/// Checks a package's releases; returns the current release, or the newest if the instance has none yet.
 pub fn check(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
     let mut group = Group::new("store");
     let package = store.package();
@@ -40,7 +40,7 @@ pub fn check(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
         match store.check_without_index(release) {
             Ok((manifest, problems)) => {
                 entries += manifest.entries.len();
-                let is_whole = tell(&mut group, store, release, &problems);
+                let is_whole = damage(&mut group, store, release, &problems);
                 if wanted == Some(release) {
                     host(&mut group, &manifest);
                     let tree = store.layout().versions(package).join(release.to_string());
@@ -57,12 +57,12 @@ pub fn check(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
     let plural = if releases.len() == 1 { "" } else { "s" };
     group.good(format!("{} release{plural} with {entries} entries", releases.len()));
     if let Err(error) = leftovers(&mut group, store) {
-        group.unknown("what a crash may have left", error, "run it as root");
+        group.unknown("leftovers of a crash", error, "run it as root");
     }
     (group, found)
 }
 
-/// The link, and the release before.
+/// The link `current`, and the previous release.
 fn current(group: &mut Group, store: &Store, files: &InstanceFiles, releases: &[Release]) -> Option<Release> {
     let (package, instance) = (store.package(), files.instance());
     let journal = match files.journal() {
@@ -78,7 +78,7 @@ fn current(group: &mut Group, store: &Store, files: &InstanceFiles, releases: &[
         }
     };
     let remedy = format!(
-        "`sidle supervise {instance}` makes the link anew from its journal; `sidle list {package}` shows the releases"
+        "`sidle supervise {instance}` makes the link from its journal; `sidle list {package}` shows the releases"
     );
     let current = match store.current(instance) {
         Ok(current) => current,
@@ -90,14 +90,13 @@ fn current(group: &mut Group, store: &Store, files: &InstanceFiles, releases: &[
     let proven = journal.as_ref().and_then(|journal| journal.proven.as_ref());
     match (&current, proven) {
         (Some(current), _) if !releases.contains(current) => {
-            let what = format!("current names {current}, which is not installed: nothing would be started at boot");
+            let what = format!("current names {current}, which is not installed: a boot would start nothing");
             let remedy = format!("`sidle install` that release again, or `sidle switch {package} RELEASE`");
             group.find(Severity::Error, "current-broken", what, remedy);
         }
         (None, Some(proven)) if group.findings.is_empty() => {
-            let what = format!(
-                "there is no current link, though {proven} has proven itself: nothing would be started at boot"
-            );
+            let what =
+                format!("there is no link `current`, though {proven} has proven itself: a boot would start nothing");
             group.find(Severity::Error, "current-broken", what, remedy);
         }
         (None, None) if group.findings.is_empty() => {
@@ -111,7 +110,7 @@ fn current(group: &mut Group, store: &Store, files: &InstanceFiles, releases: &[
         if releases.contains(previous) {
             group.good(format!("previous is {previous}"));
         } else {
-            let what = format!("the release before, {previous}, is not installed any more: there is no way back to it");
+            let what = format!("the previous release {previous} is not installed: there is no way back to it");
             let remedy = format!("`sidle install {package}@{previous}`");
             group.find(Severity::Warning, "previous-missing", what, remedy);
         }
@@ -119,14 +118,14 @@ fn current(group: &mut Group, store: &Store, files: &InstanceFiles, releases: &[
     current
 }
 
-/// Tells of a release's damage; true: it has none.
-fn tell(group: &mut Group, store: &Store, release: &Release, problems: &[Problem]) -> bool {
+/// Reports the damage of a release; true: it has none.
+fn damage(group: &mut Group, store: &Store, release: &Release, problems: &[Problem]) -> bool {
     let package = store.package();
     let (unread, bad): (Vec<_>, Vec<_>) =
         problems.iter().partition(|problem| matches!(problem.defect, Defect::Unreadable(_)));
     if let Some(first) = unread.first() {
         let what = format!("{} entries of {package} {release}", unread.len());
-        group.unknown(&what, first, "run it as root; if it is root, the disk may be failing: see `dmesg`");
+        group.unknown(&what, first, "run it as root; if root cannot read them, the disk may be failing: see `dmesg`");
     }
     if !bad.is_empty() {
         let mut told: Vec<String> = bad.iter().take(PROBLEMS_TOLD_MAX).map(ToString::to_string).collect();
@@ -139,21 +138,21 @@ fn tell(group: &mut Group, store: &Store, release: &Release, problems: &[Problem
     problems.is_empty()
 }
 
-/// What the host lacks to run it.
+/// Checks that the host has what a release needs.
 fn host(group: &mut Group, manifest: &Manifest) {
     let lacks = host_fingerprint::lacks(manifest);
     if !lacks.is_empty() {
-        let what = format!("{} could not be started on this host: {}", manifest.release(), lacks.join("; "));
+        let what = format!("{} cannot start on this host: {}", manifest.release(), lacks.join("; "));
         let remedy = "install what is missing, or switch to a release that is built for this host";
         group.find(Severity::Error, "host-lacks", what, remedy);
     }
 }
 
-/// Trees without a receipt, receipts without a tree, staging. A command under way has them, too: then somebody holds the lock.
+/// Trees without a receipt, receipts without a tree, staging. A command under way has them, too, and holds the lock.
 fn leftovers(group: &mut Group, store: &Store) -> Result<(), StoreError> {
     let layout = store.layout();
     let package = store.package();
-    let remedy = format!("the next command that changes {package} clears it away, such as `sidle collect {package}`");
+    let remedy = format!("the next command that changes {package} removes it, such as `sidle collect {package}`");
     let names = |path: PathBuf| -> Result<Vec<String>, StoreError> {
         let Some(dir) = Dir::open_if_exists(&path)? else { return Ok(Vec::new()) };
         let directories = dir.entries()?.into_iter().filter(|(_, kind)| *kind == FileKind::Directory);
@@ -170,7 +169,7 @@ fn leftovers(group: &mut Group, store: &Store) -> Result<(), StoreError> {
         group.find(Severity::Warning, "tree-without-receipt", what, remedy.clone());
     }
     for name in lone(&receipts, &trees) {
-        let what = format!("the receipt of {name} is there, and its tree is gone: it counts as not installed");
+        let what = format!("{name} has a receipt but no tree: it counts as not installed");
         let remedy = format!("`sidle install {package}@{name}`, if it is still wanted");
         group.find(Severity::Warning, "receipt-without-tree", what, remedy);
     }
@@ -179,7 +178,7 @@ fn leftovers(group: &mut Group, store: &Store) -> Result<(), StoreError> {
         Ok(left) if left.is_empty() => group.good("nothing left over"),
         Ok(left) => {
             let what =
-                format!("{} has {}: an install under way, or one that was cut off", staging.display(), left.join(", "));
+                format!("{} has {}: an install is under way, or was cut off", staging.display(), left.join(", "));
             group.find(Severity::Note, "staging-leftover", what, remedy);
         }
         Err(error) => group.unknown("staging", error, "run it as root"),

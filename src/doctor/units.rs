@@ -1,31 +1,17 @@
-//! The host's units: one that supervises the instance, started at boot, and none beside it that starts the package's own agent.
+//! The host's units: a boot starts the instance's supervisor, and nothing starts the package's own agent beside it.
 
 use super::CheckedInstance;
+use crate::adoption::replacement_unit::{self, UNIT_PLACES, UnitState};
 use crate::agent::examination::{Group, Severity};
 use crate::os::dir::Dir;
 use crate::os::{OsError, units};
 use crate::store::Store;
 use std::path::Path;
 
-/// Where units lie, the ones that count first.
-const PLACES: [&str; 4] =
-    ["etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
 /// The template that packages of sidle bring.
 const TEMPLATE: &str = "sidle@.service";
-const UNIT_BYTES_MAX: u64 = 256 * 1024;
-/// A unit that leads to sidle names it so: `sidle adopt` and the shims write them.
-const STAND_IN: &str = "X-Sidle=stand-in";
 
-/// What lies at a unit's name.
-#[derive(Debug, PartialEq, Eq)]
-enum UnitState {
-    Nothing,
-    Masked,
-    StandIn,
-    Unit,
-}
-
-/// Looks at the unit files, which needs no rights; at what runs only where this root is the host's own.
+/// Checks the unit files, which needs no rights; asks systemd only on the host's own root.
 pub fn check(checked: &CheckedInstance<'_>, store: &Store) -> Group {
     let mut group = Group::new("units");
     if let Err(error) = files(&mut group, checked, store) {
@@ -39,44 +25,35 @@ fn files(group: &mut Group, checked: &CheckedInstance<'_>, store: &Store) -> Res
     let is_host = root == Path::new("/") && units::is_running();
     let unit = format!("sidle@{instance}.service");
     let own = match unit_state(root, &unit)? {
-        UnitState::Nothing => unit_state(root, TEMPLATE)?,
-        lies => lies,
+        UnitState::Missing => unit_state(root, TEMPLATE)?,
+        state => state,
     };
     let used = store.current(instance).ok().flatten().is_some();
     let packaged = format!("{package}.service");
     let theirs = unit_state(root, &packaged)?;
-    let enabled = is_enabled(root, &unit)?;
-    if own == UnitState::Nothing && theirs == UnitState::Nothing && !is_host {
-        group.good("no systemd units: something else starts the supervisor");
+    if own == UnitState::Missing && theirs == UnitState::Missing && !is_host {
+        group.good("no systemd units: another manager starts the supervisor");
         return Ok(());
     }
+    let enable = format!("`systemctl enable --now {unit}`");
     match own {
         _ if !used => {}
-        UnitState::Nothing => {
-            let remedy = format!(
-                "install sidle's own package, or packaging/systemd/{TEMPLATE}; then `systemctl enable --now {unit}`"
-            );
-            group.find(
-                Severity::Warning,
-                "unit-missing",
-                format!("there is no unit {TEMPLATE}: nothing supervises {instance} after a boot"),
-                remedy,
-            );
+        UnitState::Missing => {
+            let what = format!("there is no unit {TEMPLATE}: no boot starts {instance}");
+            let remedy = format!("install sidle's own package, or packaging/systemd/{TEMPLATE}; then {enable}");
+            group.find(Severity::Warning, "unit-missing", what, remedy);
         }
         UnitState::Masked => {
-            let remedy = format!("`systemctl unmask {unit}`, then `systemctl enable --now {unit}`");
-            group.find(
-                Severity::Error,
-                "unit-masked",
-                format!("{unit} is masked: nothing supervises {instance}"),
-                remedy,
-            );
+            let what = format!("{unit} is masked: no boot starts {instance}");
+            group.find(Severity::Error, "unit-masked", what, format!("`systemctl unmask {unit}`, then {enable}"));
         }
-        UnitState::StandIn | UnitState::Unit if !enabled => {
-            let what = format!("{unit} is not enabled: after a boot nothing starts {instance}");
-            group.find(Severity::Warning, "unit-disabled", what, format!("`systemctl enable --now {unit}`"));
+        UnitState::Replacement | UnitState::Unit if is_enabled(root, &unit)? => {
+            group.good(format!("{unit} is enabled"));
         }
-        UnitState::StandIn | UnitState::Unit => group.good(format!("{unit} is enabled")),
+        UnitState::Replacement | UnitState::Unit => {
+            let what = format!("{unit} is not enabled: no boot starts {instance}");
+            group.find(Severity::Warning, "unit-disabled", what, enable);
+        }
     }
     if used && theirs == UnitState::Unit {
         let what = format!("{packaged}, the package's own unit, could start a second agent beside sidle's");
@@ -89,14 +66,14 @@ fn files(group: &mut Group, checked: &CheckedInstance<'_>, store: &Store) -> Res
         let what = format!("{packaged} is masked, and sidle runs no {instance}: nothing starts the agent");
         let remedy = format!("`systemctl unmask {packaged}`, or `sidle switch {package}`");
         group.find(Severity::Warning, "packaged-unit-masked", what, remedy);
-    } else if theirs == UnitState::StandIn {
-        group.good(format!("{packaged} stands in for it"));
+    } else if theirs == UnitState::Replacement {
+        group.good(format!("{packaged} is sidle's replacement unit"));
     }
     if is_host && used && own == UnitState::Unit {
         match units::activity(&unit).as_deref() {
             Some("failed") => {
                 let remedy = format!(
-                    "`journalctl -u {unit}` says why; `systemctl reset-failed {unit}` and `systemctl start {unit}`"
+                    "`journalctl -u {unit}` shows why; `systemctl reset-failed {unit}` and `systemctl start {unit}`"
                 );
                 group.find(Severity::Error, "unit-failed", format!("{unit} has failed"), remedy);
             }
@@ -107,27 +84,21 @@ fn files(group: &mut Group, checked: &CheckedInstance<'_>, store: &Store) -> Res
     Ok(())
 }
 
+/// The unit that counts: that in the first place that has one.
 fn unit_state(root: &Path, unit: &str) -> Result<UnitState, OsError> {
-    for place in PLACES {
-        let Some(directory) = Dir::open_if_exists(&root.join(place))? else { continue };
-        if directory.stat(unit)?.is_none() {
-            continue;
+    for place in UNIT_PLACES {
+        let Some(units) = Dir::open_if_exists(&root.join(place))? else { continue };
+        match replacement_unit::unit_state(&units, unit)? {
+            UnitState::Missing => {}
+            state => return Ok(state),
         }
-        // Not a link, or one: either is said by the answer.
-        if directory.read_link(unit).ok().flatten().is_some_and(|target| target == Path::new("/dev/null")) {
-            return Ok(UnitState::Masked);
-        }
-        // A unit that is a link counts as the package's: what is behind it is looked at where it lies.
-        let text = directory.read(unit, UNIT_BYTES_MAX).unwrap_or_default();
-        let is_ours = String::from_utf8_lossy(&text).lines().next().is_some_and(|line| line.contains(STAND_IN));
-        return Ok(if is_ours { UnitState::StandIn } else { UnitState::Unit });
     }
-    Ok(UnitState::Nothing)
+    Ok(UnitState::Missing)
 }
 
-/// Whether some target wants it, as `systemctl enable` makes it.
+/// True if a target wants it, as `systemctl enable` makes it.
 fn is_enabled(root: &Path, unit: &str) -> Result<bool, OsError> {
-    for place in PLACES {
+    for place in UNIT_PLACES {
         let Some(directory) = Dir::open_if_exists(&root.join(place))? else { continue };
         for name in directory.names()? {
             let lists = name.to_string_lossy().ends_with(".wants") || name.to_string_lossy().ends_with(".requires");

@@ -29,6 +29,12 @@ pub fn activity(unit: &str) -> Option<String> {
     Some(said.output.trim().to_owned()).filter(|word| said.success && !word.is_empty())
 }
 
+/// The text of a unit and its drop-ins, in the order in which they count; None: there is no such unit.
+pub fn text(unit: &str) -> Result<Option<String>> {
+    let (success, output) = Program::new("systemctl").argument("--no-pager").argument("cat").argument(unit).output()?;
+    Ok(success.then(|| String::from_utf8_lossy(&output).into_owned()))
+}
+
 /// Keeps anybody from starting a unit until the next boot; what runs of it runs on.
 pub fn mask_until_boot(unit: &str) -> Result<()> {
     tell(&["mask", "--runtime", unit])

@@ -279,7 +279,7 @@ fn units_and_the_packages_own_are_found() {
     symlink("/usr/lib/systemd/system/demo-agent.service", wants.join("demo-agent.service")).unwrap();
     assert_eq!(severity("packaged-unit").as_deref(), Some("error"));
     // What `sidle adopt` puts before it.
-    fs::write(units.join("demo-agent.service"), "# X-Sidle=stand-in\n[Unit]\n").unwrap();
+    fs::write(units.join("demo-agent.service"), "# X-Sidle=replacement\n[Unit]\n").unwrap();
     assert_eq!(severity("packaged-unit"), None);
     fs::write(vendor.join("sidle@.service"), "[Unit]\n").unwrap();
     assert_eq!((severity("unit-missing"), severity("unit-disabled").as_deref()), (None, Some("warning")));
@@ -329,5 +329,5 @@ fn words_of_a_log_find_what_they_tell_of() {
     let found = host.sidle(&["doctor", "--find", "not supervised"]);
     assert!(found.code == Some(1) && found.stdout.contains("not-supervised: found on this host"), "{found:?}");
     let none = host.sidle(&["doctor", "--find", "colourless green ideas"]);
-    assert!(none.code == Some(2) && none.stderr.contains("no finding is known by these words"), "{none:?}");
+    assert!(none.code == Some(2) && none.stderr.contains("it matches no finding"), "{none:?}");
 }

@@ -6,9 +6,10 @@ use crate::support::inside::Contents;
 use crate::support::replay::{Cut, Record, Syncs};
 use crate::support::stage::{Author, DEMO, Host, text};
 use crate::support::{eventually, trees};
+use sidle::adoption::AdoptingInstance;
+use sidle::adoption::record::{Adoption, Stage};
+use sidle::adoption::replacement_unit::MARK;
 use sidle::agent::AgentKind;
-use sidle::cli::adopt::record::{Adoption, Stage};
-use sidle::cli::adopt::stand_in::MARK;
 use sidle::layout::Layout;
 use sidle::switch::journal::verdicts::Verdicts;
 use std::collections::BTreeMap;
@@ -316,12 +317,16 @@ pub fn failed_switch(extent: Extent) {
 /// An administrator's own unit file: the one thing of a host that an adoption moves away.
 const UNIT: &str = "[Unit]\nDescription=an administrator's own\n";
 
+fn adopting(layout: &Layout) -> AdoptingInstance {
+    sidle::cli::adopting(layout, &"a".parse().unwrap(), &"a".parse().unwrap())
+}
+
 fn retire(layout: &Layout) {
-    let (package, instance) = ("a".parse().unwrap(), "a".parse().unwrap());
+    let instance = "a".parse().unwrap();
     let programs = BTreeMap::from([("a-call".to_owned(), "bin/a-call".parse().unwrap())]);
     let mut adoption = Adoption::new(AgentKind::Salt, "a.service".to_owned(), false, Vec::new());
     adoption.write(layout, &instance).unwrap();
-    adoption.retire(layout, (&package, &instance), &programs).unwrap();
+    adoption.retire(&adopting(layout), &programs).unwrap();
 }
 
 /// Takes back what is on record on a host, whose commands are on record with the root on which they were made.
@@ -331,7 +336,7 @@ fn take_back(host: &Host) -> Result<(), String> {
         for path in &mut adoption.commands {
             *path = host.path("usr/local/sbin").join(path.file_name().unwrap());
         }
-        adoption.undo(&layout, &instance).map_err(|error| error.to_string())?;
+        adoption.undo(&adopting(&layout)).map_err(|error| error.to_string())?;
     }
     let unit = fs::read_to_string(host.path("etc/systemd/system/a.service")).unwrap_or_default();
     same("the administrator's unit", &unit.as_str(), &UNIT)?;
@@ -348,7 +353,7 @@ fn does_as_it_is_told() {
     told("SIDLE_RETIRES").iter().for_each(retire);
     if let Some(layout) = told("SIDLE_TAKES_BACK") {
         let instance = "a".parse().unwrap();
-        Adoption::read(&layout, &instance).unwrap().unwrap().undo(&layout, &instance).unwrap();
+        Adoption::read(&layout, &instance).unwrap().unwrap().undo(&adopting(&layout)).unwrap();
     }
 }
 
@@ -377,7 +382,7 @@ pub fn adopt(extent: Extent) {
                 Adoption::read(&Layout::new(&host.root()), &"a".parse().unwrap()).map_err(|error| error.to_string())?;
             same("the stage", &adoption.map(|adoption| adoption.stage), &Some(Stage::Held))?;
             let unit = fs::read_to_string(host.path("etc/systemd/system/a.service")).unwrap_or_default();
-            same("a unit stands in", &unit.lines().next().unwrap_or("").contains(MARK), &true)?;
+            same("the replacement unit", &unit.lines().next().unwrap_or("").contains(MARK), &true)?;
             let command = fs::read_to_string(host.path("usr/local/sbin/a-call")).unwrap_or_default();
             same("a command leads to it", &command.starts_with("#!/bin/sh"), &true)?;
         }
@@ -407,7 +412,7 @@ fn an_adoption_cut_off_at_any_instant_can_be_taken_back() {
 }
 
 #[test]
-fn an_adoption_given_back_and_cut_off_at_any_instant_leaves_no_stand_in_that_nobody_knows_of() {
+fn an_adoption_given_back_and_cut_off_at_any_instant_leaves_no_unit_without_a_record() {
     give_back(Extent::Some(100));
 }
 

@@ -1,4 +1,4 @@
-//! A restart only for a changed configuration: what the unit that stands in for a package's does.
+//! A restart only for a changed configuration: what the replacement for a package's unit does.
 
 use crate::support::eventually;
 use crate::support::stage::{DEMO, Host, Ran, two_releases};

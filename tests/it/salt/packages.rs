@@ -300,25 +300,21 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     let units = host.machine.path("etc/systemd/system");
     let drop_ins = units.join(format!("{UNIT}.d"));
     let own = "[Service]\nRestart=always\nExecStartPre=/bin/touch /srv/started\nExecStop=/bin/touch /srv/stopped\n\
-        Environment=\"https_proxy=http://proxy:3128/a%%20b\"\nLimitCORE=0\n";
+        Environment=\"https_proxy=http://proxy:3128/a%%20b\"\nLimitCORE=0\nMemoryMax=2G\n";
     fs::create_dir(&drop_ins).unwrap();
     fs::write(drop_ins.join("own.conf"), own).unwrap();
     host.machine.inside(&["systemctl", "daemon-reload"]);
+    let steps = host.machine.inside(&["sidle", "adopt", "salt-minion", "--dry-run"]);
+    for part in ["LimitCORE=0", "https_proxy=…", "leave to you", "MemoryMax=2G"] {
+        assert!(steps.contains(part), "{part}: {steps}");
+    }
+    assert!(!steps.contains("proxy:3128"), "a value may be a secret: {steps}");
     host.adopt();
     has_what_its_unit_had(&host);
     fs::remove_file(host.machine.path("srv/stopped")).ok();
     for verb in ["restart", "stop"] {
         host.changes_nothing(verb, || drop(host.systemctl(verb)));
     }
-    // As older adoptions left it.
-    fs::remove_file(units.join(UNIT)).unwrap();
-    std::os::unix::fs::symlink("/dev/null", units.join(UNIT)).unwrap();
-    fs::remove_file(drop_ins.join("zzz-sidle.conf")).unwrap();
-    host.machine.inside(&["systemctl", "daemon-reload"]);
-    assert!(!host.machine.try_inside(&["systemctl", "restart", UNIT]).0, "it is masked");
-    host.machine.inside(&["sidle", "adopt", "salt-minion"]);
-    host.changes_nothing("restart", || drop(host.systemctl("restart")));
-
     another_name_is_refused(&host);
     begin_chain(&host);
 
@@ -344,4 +340,5 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     assert_eq!(host.minions(), 1);
     assert!(!units.join(UNIT).exists() && !drop_ins.join("zzz-sidle.conf").exists());
     assert!(!units.join("venv-salt-minion.service.d").exists());
+    assert!(!units.join("sidle@salt-minion.service.d/adopted.conf").exists());
 }

@@ -136,10 +136,10 @@ impl ShimHost {
         ["is-active", "is-enabled"].map(|verb| self.try_inside(&format!("systemctl {verb} {UNIT}")).1.trim().to_owned())
     }
 
-    /// A host as an adoption leaves it: sidle runs the agent, and a unit stands in for the package's.
+    /// A host as an adoption leaves it: sidle runs the agent, and a replacement unit has the name of the package's unit.
     pub fn adopted(&self) {
         self.inside(&format!("systemctl stop {UNIT}"));
-        let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd/stand-in.service");
+        let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd/replacement.service");
         let mut unit = fs::read_to_string(template).unwrap();
         for (name, value) in
             [("@UNIT@", UNIT), ("@SIDLE@", "/usr/bin/sidle"), ("@PACKAGE@", VENV_SALT), ("@INSTANCE@", VENV_SALT)]

@@ -30,7 +30,7 @@ fn an_adoption_cut_off_after_every_step_can_be_taken_back() {
 }
 
 #[test]
-fn an_adoption_given_back_and_cut_off_after_every_step_leaves_no_stand_in_that_nobody_knows_of() {
+fn an_adoption_given_back_and_cut_off_after_every_step_leaves_no_unit_without_a_record() {
     give_back(Extent::Every);
 }
 

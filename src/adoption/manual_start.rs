@@ -1,22 +1,16 @@
-//! The way out without sidle: commands for a shell that run an instance's agent when this program is gone.
+//! Commands for a shell that run an instance's agent when sidle itself is gone.
 
-use super::record::Adoption;
 use crate::bundle::manifest::{Manifest, Service};
 use crate::layout::Layout;
-use crate::name::{InstanceName, PackageName};
+use crate::switch::journal::files::InstanceFiles;
 use std::path::Path;
 
-/// The commands that run the current release by hand.
-pub fn by_hand(
-    layout: &Layout,
-    (package, instance): (&PackageName, &InstanceName),
-    manifest: &Manifest,
-    configuration: &Path,
-) -> Vec<String> {
-    let link = layout.package(package).join(Layout::link_name(package, instance));
+/// The commands that run the current release.
+pub fn commands(files: &InstanceFiles, manifest: &Manifest, configuration: &Path) -> Vec<String> {
+    let package = files.package();
+    let link = files.layout().package(package).join(Layout::link_name(package, files.instance()));
     let mut words = manifest.service.command.iter();
-    let program = words.next().and_then(|name| manifest.commands.get(name));
-    let Some(program) = program else { return Vec::new() };
+    let Some(program) = words.next().and_then(|name| manifest.commands.get(name)) else { return Vec::new() };
     let expanded = |word: &String| quoted(&Service::expanded(word, configuration).to_string_lossy());
     let environment = manifest.service.environment.iter().map(|(name, value)| format!("{name}={} ", expanded(value)));
     let arguments = words.map(|word| format!(" {}", expanded(word)));
@@ -30,18 +24,6 @@ pub fn by_hand(
             arguments.collect::<String>()
         ),
     ]
-}
-
-/// All of them, with a word for each part.
-pub fn lines(by_hand: &[String], adoption: Option<(&Adoption, &Layout, &InstanceName)>) -> Vec<String> {
-    let mut lines = Vec::new();
-    if !by_hand.is_empty() {
-        lines.push(format!("this release by hand:  {}", by_hand.join("; ")));
-    }
-    if let Some((adoption, layout, instance)) = adoption {
-        lines.push(format!("the package's agent:   {}", adoption.way_out(layout, instance).join("; ")));
-    }
-    lines
 }
 
 /// A word as a shell takes it literally.

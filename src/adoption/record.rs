@@ -1,0 +1,239 @@
+//! What an adoption changes on the host beside the switch itself: on record before it is changed, and how it is undone.
+
+use super::manual_start::quoted;
+use super::replacement_unit::{self, KEPT_SUFFIX, UNITS, UnitState, unit_state};
+use super::{AdoptingInstance, environment, is_own_host, other_package};
+use crate::agent::AgentKind;
+use crate::bundle::path::BundlePath;
+use crate::failure::{Class, Report};
+use crate::layout::Layout;
+use crate::name::InstanceName;
+use crate::os::dir::Dir;
+use crate::os::{OsError, units};
+use crate::saved;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+const RECORD_NAME: &str = "record";
+const RECORD_LENGTH_MAXIMUM: u64 = 64 * 1024;
+const SCHEMA: u32 = 1;
+/// Where the guard is copied to while the adoption runs.
+pub(super) const GUARD_NAME: &str = "guard";
+/// Before the packages' directories in each search path, and never written by a package.
+const COMMANDS: &str = "usr/local/sbin";
+
+/// How far an adoption is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// The switch may be under way.
+    Begun,
+    /// The package's agent is retired.
+    Held,
+}
+
+/// An adoption.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adoption {
+    schema: u32,
+    /// How far it is.
+    pub stage: Stage,
+    /// The kind of agent.
+    pub agent: AgentKind,
+    /// The package's unit.
+    pub unit: String,
+    /// True if systemd ran the agent as that unit.
+    pub managed: bool,
+    /// The program and its arguments that started the agent.
+    pub command: Vec<String>,
+    /// True if an administrator's own unit file was renamed.
+    pub unit_kept: bool,
+    /// The scripts in /usr/local/sbin that lead to the running release.
+    pub commands: Vec<PathBuf>,
+}
+
+impl Adoption {
+    /// An adoption that has not changed anything yet.
+    pub fn new(agent: AgentKind, unit: String, managed: bool, command: Vec<String>) -> Self {
+        let (stage, unit_kept, commands) = (Stage::Begun, false, Vec::new());
+        Self { schema: SCHEMA, stage, agent, unit, managed, command, unit_kept, commands }
+    }
+
+    /// Reads an instance's adoption; None: it was not adopted.
+    pub fn read(layout: &Layout, instance: &InstanceName) -> Result<Option<Self>, Report> {
+        let Some(directory) = Dir::open_if_exists(&layout.adoption(instance))? else { return Ok(None) };
+        let Some(bytes) = directory.read_if_exists(RECORD_NAME, RECORD_LENGTH_MAXIMUM)? else { return Ok(None) };
+        let path = directory.path().join(RECORD_NAME);
+        saved::parse(&bytes, SCHEMA).map(Some).map_err(|error| Report {
+            class: Class::Failed,
+            message: format!("cannot understand {}", path.display()),
+            causes: vec![error.to_string()],
+            hint: error.hint(
+                "it says how to give the agent back to its package; docs/adopting.md lists what an adoption changes",
+            ),
+        })
+    }
+
+    /// Writes the record.
+    pub fn write(&self, layout: &Layout, instance: &InstanceName) -> Result<(), OsError> {
+        let bytes = serde_json::to_vec(self).expect("an adoption has no map keys but strings");
+        Dir::open_or_create(&layout.adoption(instance), 0o755)?.write_atomic(RECORD_NAME, &bytes, 0o644)
+    }
+
+    /// Keeps systemd from starting the package's unit until the next boot.
+    pub(super) fn hold(&self) -> Result<(), OsError> {
+        if self.managed { units::mask_until_boot(&self.unit) } else { Ok(()) }
+    }
+
+    /// Retires the package's agent: a replacement unit takes the name of its unit, its commands lead to the running release. `programs`: the names
+    /// of the commands, and their paths in a release. Returns warnings.
+    pub fn retire(
+        &mut self,
+        instance: &AdoptingInstance,
+        programs: &BTreeMap<String, BundlePath>,
+    ) -> Result<Vec<String>, OsError> {
+        let layout = instance.layout();
+        let mut warnings = Vec::new();
+        let units = Dir::open_or_create(&layout.root().join(UNITS), 0o755)?;
+        let makes_room = unit_state(&units, &self.unit)? == UnitState::Unit;
+        self.unit_kept |= makes_room;
+        let commands = Dir::open_or_create(&layout.root().join(COMMANDS), 0o755)?;
+        for program in programs.keys() {
+            let path = commands.path().join(program);
+            if self.commands.contains(&path) {
+                continue;
+            }
+            if commands.stat(program)?.is_none() {
+                self.commands.push(path);
+            } else {
+                warnings.push(format!("{} exists already and stays as it is", path.display()));
+            }
+        }
+        // On record first, so that a crash leaves nothing that `undo` does not know.
+        self.write(layout, instance.name())?;
+        if makes_room {
+            units.rename(&self.unit, &units, format!("{}{KEPT_SUFFIX}", self.unit))?;
+        }
+        replacement_unit::put(instance, &units, &self.unit)?;
+        for unit in self.other_units(instance) {
+            other_package::put(instance, &units, unit)?;
+        }
+        for path in &self.commands {
+            let name = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
+            // A command that only an earlier release had keeps a path.
+            let default = Path::new("bin").join(name.as_ref());
+            let place = programs.get(name.as_ref()).map_or(default.as_path(), BundlePath::as_path);
+            commands.write_atomic(name.as_ref(), script(instance, &name, place).as_bytes(), 0o755)?;
+        }
+        if self.managed {
+            units::unmask_until_boot(&self.unit)?;
+            units::reload()?;
+        }
+        self.stage = Stage::Held;
+        self.write(layout, instance.name())?;
+        // The unit counts as running from now on. If the start fails, nothing else is missing.
+        if self.managed {
+            warnings.extend(units::start(&self.unit).err().map(|error| error.to_string()));
+        }
+        Ok(warnings)
+    }
+
+    /// The units of other packages that would run the same agent.
+    fn other_units(&self, instance: &AdoptingInstance) -> impl Iterator<Item = &'static str> + use<> {
+        let names = (instance.adopters)(self.agent).map(|adopter| adopter.other_names(&self.unit)).unwrap_or_default();
+        names.into_iter().map(|(unit, _)| unit)
+    }
+
+    /// Returns why there is nothing to give the agent back to: a package may have been removed, or replaced by a shim.
+    pub(super) fn lacks(&self, layout: &Layout) -> Result<Option<String>, OsError> {
+        let is_gone = self.managed && !replacement_unit::is_packaged(layout, &self.unit, self.unit_kept)?;
+        Ok(is_gone.then(|| format!("no package has a {} that runs an agent", self.unit)))
+    }
+
+    /// Undoes every change and removes the record; starts nothing.
+    pub fn undo(&self, instance: &AdoptingInstance) -> Result<(), OsError> {
+        let layout = instance.layout();
+        environment::remove(layout, instance.name())?;
+        let mut enabled = false;
+        if let Some(units) = Dir::open_if_exists(&layout.root().join(UNITS))? {
+            // An active replacement unit would keep the package's unit from being started.
+            if self.managed && unit_state(&units, &self.unit)? == UnitState::Replacement {
+                enabled = units::is_enabled(&self.unit);
+                units::stop(&self.unit)?;
+            }
+            replacement_unit::remove(&units, &self.unit)?;
+            for unit in self.other_units(instance) {
+                other_package::remove(&units, unit)?;
+            }
+            let kept = format!("{}{KEPT_SUFFIX}", self.unit);
+            let is_free = unit_state(&units, &self.unit)? == UnitState::Missing;
+            if self.unit_kept && is_free && units.stat(&kept)?.is_some() {
+                units.rename(&kept, &units, &self.unit)?;
+            }
+            // Before the record goes: a power cut must not leave a unit that no record knows.
+            units.sync()?;
+        }
+        for path in &self.commands {
+            if let (Some(directory), Some(name)) = (path.parent(), path.file_name()) {
+                if let Some(directory) = Dir::open_if_exists(directory)? {
+                    directory.remove_file(name)?;
+                    directory.sync()?;
+                }
+            }
+        }
+        if self.managed {
+            units::unmask_until_boot(&self.unit)?;
+        }
+        if is_own_host(layout) {
+            units::reload()?;
+        }
+        if enabled {
+            // Links that were made for the replacement unit lead nowhere now.
+            units::enable_again(&self.unit)?;
+        }
+        let adoptions = layout.adoption(instance.name()).parent().map(Dir::open_if_exists).transpose()?.flatten();
+        let Some(adoptions) = adoptions else { return Ok(()) };
+        adoptions.remove_tree(instance.name().as_str())?;
+        adoptions.sync()
+    }
+
+    /// The commands that start the package's agent again, without sidle.
+    pub fn manual_undo(&self, instance: &AdoptingInstance) -> Vec<String> {
+        let layout = instance.layout();
+        let mut lines = Vec::new();
+        if self.managed {
+            // Its own unit first: a supervisor would start sidle's agent beside the package's agent, now or at the next boot.
+            lines.push(format!("systemctl disable --now sidle@{}", instance.name()));
+            lines.push(format!("systemctl stop {}", self.unit));
+        }
+        lines.push(replacement_unit::removal(layout, &self.unit));
+        for unit in self.other_units(instance) {
+            lines.push(format!("rm -f {}", quoted(&other_package::path(layout, unit).to_string_lossy())));
+        }
+        if self.unit_kept {
+            lines.push(format!("mv {0}{KEPT_SUFFIX} {0}", layout.root().join(UNITS).join(&self.unit).display()));
+        }
+        lines.push(if self.managed {
+            format!("systemctl daemon-reload && systemctl start {}", self.unit)
+        } else {
+            self.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+        });
+        lines
+    }
+}
+
+/// A command that leads to the running release, also when sidle itself is gone.
+fn script(instance: &AdoptingInstance, program: &str, place: &Path) -> String {
+    let (layout, package, name) = (instance.layout(), instance.package(), instance.name());
+    let link = layout.package(package).join(Layout::link_name(package, name));
+    let (root, link, place) = (layout.root().display(), link.display(), place.display());
+    format!(
+        "#!/bin/sh\n# Made by `sidle adopt`, removed by `sidle unadopt`: {program} of the running release.\n\
+         if command -v sidle >/dev/null; then\n    \
+         exec sidle --root '{root}' run {package} --instance {name} {program} -- \"$@\"\nfi\n\
+         exec \"$(readlink -f '{link}')/{place}\" \"$@\"\n"
+    )
+}

@@ -1,0 +1,77 @@
+//! An agent that runs with an instance's configuration, and that sidle did not start: `adopt` takes it over, a first switch is refused beside it.
+
+use super::{AdoptingInstance, is_own_host};
+use crate::agent::AgentError;
+use crate::agent::adoption::{Adopter, RunningAgent};
+use crate::failure::{Class, Report};
+use crate::os::dir::Dir;
+use crate::os::{OsError, file, proc_fs, process, units};
+use crate::supervise::status::SupervisorStatus;
+use crate::switch::process::LEADER_VARIABLE;
+use crate::version::Release;
+use std::path::Path;
+
+/// The report of what an agent's own code could not do.
+pub(super) fn failed(error: AgentError) -> Report {
+    Report::new(Class::Failed, &error, None)
+}
+
+/// Finds the agent that runs with a configuration, and whether systemd runs it as `unit`.
+pub(super) fn find(
+    instance: &AdoptingInstance,
+    adopter: &dyn Adopter,
+    configuration: &Path,
+    unit: &str,
+) -> Result<Option<(RunningAgent, bool)>, Report> {
+    let leader = if is_own_host(instance.layout()) { units::main_process(unit)? } else { None };
+    let found = adopter.find(configuration, leader).map_err(failed)?;
+    Ok(found.map(|found| (found, leader.is_some())))
+}
+
+/// The user of the running process and the user of a process that sidle would start, where they differ: then only its unit names the user.
+pub(super) fn other_user(found: &RunningAgent) -> Result<Option<(String, String)>, OsError> {
+    let is = Dir::open(&Path::new("/proc").join(found.main.pid.to_string()))?.stat_self()?.uid;
+    let meant = found.user.as_deref().map_or(Some(process::user()), process::user_number);
+    let name = || found.user.clone().unwrap_or_else(|| process::user_name(process::user()));
+    Ok((meant != Some(is)).then(|| (process::user_name(is), name())))
+}
+
+/// True if sidle started it. A process that a job of sidle's agent started inherits the variable, with another process's number.
+pub(super) fn is_own(found: &RunningAgent) -> Result<bool, OsError> {
+    let leader = proc_fs::environment_variable(found.leader.pid, LEADER_VARIABLE)?;
+    Ok(leader.is_some_and(|leader| leader == found.leader.pid.to_string().as_str()))
+}
+
+/// True if it uses this configuration directory, by whatever path.
+pub(super) fn shares(found: &RunningAgent, configuration: &Path) -> Result<bool, OsError> {
+    let theirs = file::canonical(&found.configuration).unwrap_or_else(|_| found.configuration.clone());
+    Ok(theirs == file::canonical(configuration)?)
+}
+
+/// Refuses to start `to` beside an agent that sidle did not start, also with --force: both would run each job.
+pub fn refuse(instance: &AdoptingInstance, to: &Release) -> Result<(), Report> {
+    let status = SupervisorStatus::read(instance.layout(), instance.name())?;
+    if instance.files.journal()?.live.is_some() || status.is_some_and(|status| status.agent.is_some()) {
+        return Ok(());
+    }
+    // The switch itself reports a release that is not installed.
+    let Ok(manifest) = instance.store().manifest(to) else { return Ok(()) };
+    let Some(adopter) = (instance.adopters)(manifest.agent) else { return Ok(()) };
+    let configuration = instance.configuration(&manifest)?;
+    let package = instance.package();
+    let unit = adopter.unit(package.as_str());
+    let Some((found, managed)) = find(instance, adopter, &configuration, &unit)? else { return Ok(()) };
+    if is_own(&found)? || !shares(&found, &configuration)? {
+        return Ok(());
+    }
+    let (pid, configuration) = (found.leader.pid, configuration.display());
+    let end = if managed { format!("`systemctl stop {unit}`") } else { format!("`kill {pid}`") };
+    let message = format!(
+        "cannot start {to}: process {pid} runs with the configuration in {configuration}, and both would run each job"
+    );
+    Err(Report::of(Class::Conflict, message)
+        .because(format!("sidle did not start {}", found.command.join(" ")))
+        .hint(format!(
+            "`sidle adopt {package} {to}` takes it over without losing a job; or end it first ({end}); --force does not help"
+        )))
+}

@@ -1,0 +1,226 @@
+//! Giving an adopted agent back: the package's agent runs again, and sidle's agent has ended.
+//!
+//! The package's agent has no guard before it runs, so the two never run at once: sidle's agent ends once no job runs, and what is published
+//! until the package's agent is up is missed.
+
+use super::AdoptingInstance;
+use super::plan::no_answer;
+use super::record::Adoption;
+use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
+use crate::agent::{AgentSettings, Subject};
+use crate::config::Settings;
+use crate::failure::{Class, Report};
+use crate::os::process::{self, Program};
+use crate::os::{clock, proc_fs, units};
+use crate::supervise::control::{Answer, Command, ask};
+use crate::supervise::status::SupervisorStatus;
+use crate::switch::driver::{Driver, Moment};
+use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, described};
+use jiff::{SignedDuration, Timestamp};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How long the package's agent may take to come up.
+const START_WAIT: Duration = Duration::from_secs(60);
+/// A supervisor checks a few times a second whether its agent is idle.
+const ANSWER_ROOM: Duration = Duration::from_secs(10);
+/// How often the jobs that are waited for are asked for.
+const SAY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How giving back ended.
+pub enum Unadopted {
+    /// The package's agent runs.
+    Back {
+        /// For how long no agent ran.
+        downtime: Duration,
+        /// How to list what was published meanwhile.
+        missed: Option<String>,
+    },
+    /// Sidle's agent stayed busy, with these jobs; nothing was changed.
+    Busy(Option<String>),
+}
+
+/// An adopted agent that can be given back.
+pub struct Return<'a> {
+    instance: &'a AdoptingInstance,
+    /// The adoption.
+    pub adoption: Adoption,
+}
+
+impl<'a> Return<'a> {
+    /// Reads the adoption, and refuses an agent that cannot be given back.
+    pub fn new(instance: &'a AdoptingInstance) -> Result<Self, Report> {
+        let name = instance.name();
+        let Some(adoption) = Adoption::read(instance.layout(), name)? else {
+            return Err(Report::of(Class::NothingToDo, format!("cannot unadopt {name}: it was not adopted"))
+                .hint(format!("`sidle adopt {}` takes over the agent of a package", instance.package())));
+        };
+        if let Some(why) = adoption.lacks(instance.layout())? {
+            return Err(Report::of(Class::Failed, format!("cannot unadopt {name}: {why}"))
+                .hint("install the package again; the running agent is not touched meanwhile"));
+        }
+        Ok(Self { instance, adoption })
+    }
+
+    /// The steps, for a dry run.
+    pub fn steps(&self) -> Vec<String> {
+        let Adoption { unit, commands, .. } = &self.adoption;
+        vec![
+            "wait until no job runs, then end the running release: the package's agent has no guard, and beside sidle's agent it would do \
+             every job a second time"
+                .to_owned(),
+            "from then on no agent runs until the package's agent is up: what is published meanwhile is missed".to_owned(),
+            format!("remove the replacement unit for {unit} and {} commands", commands.len()),
+            format!("start the package's agent: {}", self.manual()),
+        ]
+    }
+
+    /// The commands that do the same by hand.
+    fn manual(&self) -> String {
+        self.adoption.manual_undo(self.instance).join("; ")
+    }
+
+    /// Gives the agent back. `patience`: how long to wait until no job runs. `say` takes each step.
+    pub fn perform(&self, patience: Option<Duration>, say: &dyn Fn(&str)) -> Result<Unadopted, Report> {
+        self.refuse_own_job()?;
+        let settings = Settings::read(self.instance.layout())?;
+        let configuration = match self.instance.files.journal()?.proven {
+            Some(release) => Some(self.instance.configuration(&self.instance.store().manifest(&release)?)?),
+            None => self.instance.named_configuration()?,
+        };
+        let patience = patience.unwrap_or(settings.switch_deadline);
+        let since = match self.end_ours(patience, &settings, configuration.as_ref(), say)? {
+            Ended::Since(since) => since,
+            Ended::Not(work) => return Ok(Unadopted::Busy(work)),
+        };
+        let from = clock::now();
+        self.adoption.undo(self.instance)?;
+        self.start()?;
+        let is_up = self.comes_up(configuration);
+        let downtime = clock::since_boot().saturating_sub(since);
+        if !is_up {
+            let (unit, seconds) = (&self.adoption.unit, START_WAIT.as_secs());
+            let message = format!("cannot see the agent of {unit} reach its peers within {seconds} s");
+            return Err(Report::of(Class::Failed, message)
+                .hint(format!("sidle's agent has ended; if the package's agent does not run: {}", self.manual())));
+        }
+        Ok(Unadopted::Back { downtime, missed: self.missed(from)? })
+    }
+
+    /// Refuses a job of the agent itself: it would wait for its own end.
+    fn refuse_own_job(&self) -> Result<(), Report> {
+        let name = self.instance.name();
+        let agent = SupervisorStatus::read(self.instance.layout(), name)?.and_then(|status| status.agent);
+        let above = proc_fs::ancestors(process::own_number())?;
+        if !agent.is_some_and(|agent| above.iter().any(|process| process.pid == agent.leader.pid)) {
+            return Ok(());
+        }
+        let message = format!(
+            "cannot unadopt {name}: this command runs in a job of {name}, which is not idle before the job ends"
+        );
+        Err(Report::of(Class::Conflict, message)
+            .hint("use a shell, or let the job start it later: `systemd-run --on-active=5 sidle unadopt …`"))
+    }
+
+    /// Ends the running release once it is idle.
+    fn end_ours(
+        &self,
+        patience: Duration,
+        settings: &Settings,
+        configuration: Option<&PathBuf>,
+        say: &dyn Fn(&str),
+    ) -> Result<Ended, Report> {
+        let (layout, files) = (self.instance.layout(), &self.instance.files);
+        match ask(layout, files.instance(), &Command::Unadopt { deadline_seconds: patience.as_secs() })? {
+            Some(Answer::Refused(report)) => return Err(report),
+            Some(Answer::Accepted { .. }) => say("waiting until no job runs"),
+            None => {
+                let lock = files.try_drive()?.ok_or_else(no_answer)?;
+                let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
+                Driver::new(files.clone(), lock, settings.limits, now)?.release(now)?;
+            }
+        }
+        let give_up_at = clock::since_boot() + patience + ANSWER_ROOM;
+        let (mut since, mut asked, mut work) = (None, Duration::ZERO, None);
+        loop {
+            let now = clock::since_boot();
+            if files.journal()?.proven.is_none() {
+                let since = *since.get_or_insert(now);
+                let status = SupervisorStatus::read(layout, files.instance())?;
+                if status.is_none_or(|status| status.agent.is_none()) {
+                    return Ok(Ended::Since(since));
+                }
+            } else if now >= give_up_at {
+                return Ok(Ended::Not(work));
+            } else if now >= asked + SAY_INTERVAL {
+                let before = std::mem::replace(&mut work, self.work(configuration)?);
+                if let Some(work) = work.as_ref().filter(|work| before.as_ref() != Some(work)) {
+                    say(&format!("waiting for {work}"));
+                }
+                asked = now;
+            }
+            clock::sleep(INTERVAL);
+        }
+    }
+
+    /// The jobs of the running release; None: none, or unknown.
+    fn work(&self, configuration: Option<&PathBuf>) -> Result<Option<String>, Report> {
+        let status = SupervisorStatus::read(self.instance.layout(), self.instance.name())?;
+        let agent = status.and_then(|status| status.agent);
+        let (Some(agent), Some(configuration)) = (agent, configuration) else { return Ok(None) };
+        let observer = (self.instance.registry)(self.adoption.agent, &AgentSettings::new(configuration)).ok();
+        Ok(observer.and_then(|observer| described(&observer.activity(Subject::unguarded(&agent.leader)))))
+    }
+
+    /// Starts the package's agent as it was started before.
+    fn start(&self) -> Result<(), Report> {
+        if self.adoption.managed {
+            return Ok(units::start(&self.adoption.unit)?);
+        }
+        let mut words = self.adoption.command.iter();
+        let mut program = Program::new(words.next().cloned().unwrap_or_default());
+        program.arguments = words.map(Into::into).collect();
+        // No instance of sidle's is to count it as its own.
+        let own = [GATE_VARIABLE, ROLE_VARIABLE, INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE];
+        program.without = own.map(Into::into).into();
+        program.start_detached()?;
+        Ok(())
+    }
+
+    /// Waits until the package's agent reaches its peers.
+    fn comes_up(&self, configuration: Option<PathBuf>) -> bool {
+        let kind = self.adoption.agent;
+        let (Some(adopter), Some(configuration)) = ((self.instance.adopters)(kind), configuration) else { return true };
+        let give_up_at = clock::since_boot() + START_WAIT;
+        while clock::since_boot() < give_up_at {
+            if let Ok(Some(found)) = adopter.find(&configuration, None) {
+                let health = (self.instance.registry)(kind, &AgentSettings::new(&configuration))
+                    .map(|agent| agent.health(Subject::unguarded(&found.leader)));
+                if health.is_ok_and(|health| health.lacks(&[]).is_none()) {
+                    return true;
+                }
+            }
+            clock::sleep(INTERVAL);
+        }
+        false
+    }
+
+    /// How to list what was published since a moment.
+    fn missed(&self, from: Timestamp) -> Result<Option<String>, Report> {
+        let zone = clock::zone(None)?;
+        let now = clock::now();
+        // Peers list by the second: rounded up, nothing is left out.
+        let until = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
+        let adopter = (self.instance.adopters)(self.adoption.agent);
+        Ok(adopter.map(|adopter| adopter.missed(&from.to_zoned(zone.clone()), &until.to_zoned(zone))))
+    }
+}
+
+/// How ending the running release ended.
+enum Ended {
+    /// No agent runs since then (time since boot).
+    Since(Duration),
+    /// It stayed busy, with these jobs.
+    Not(Option<String>),
+}

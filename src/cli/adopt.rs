@@ -1,0 +1,138 @@
+//! `sidle adopt` and `sidle unadopt`: a running agent of a distribution's package is taken over, and given back.
+
+use super::follow::follow;
+use super::switching::ModeName;
+use super::{Context, Ended, adopter, adopting, instance_of};
+use crate::adoption::other_package;
+use crate::adoption::plan::{AdoptionPlan, Chosen, Earlier, resume};
+use crate::adoption::record::Adoption;
+use crate::adoption::unadopt::{Return, Unadopted};
+use crate::failure::{Class, Report};
+use crate::name::{InstanceName, PackageName};
+use crate::switch::Mode;
+use crate::version::Release;
+use clap::Args;
+use serde_json::json;
+use std::time::Duration;
+
+/// `sidle adopt PACKAGE [RELEASE]`
+#[derive(Debug, Args)]
+pub struct AdoptArguments {
+    /// The package
+    package: PackageName,
+    /// The release that takes over [default: the newest installed]
+    release: Option<Release>,
+    /// The instance [default: the one named as the package]
+    #[arg(long)]
+    instance: Option<InstanceName>,
+    /// The unit that runs the package's agent [default: named as the package]
+    #[arg(long, value_name = "NAME")]
+    unit: Option<String>,
+    /// How to take over [default: overlap]
+    #[arg(long, value_enum)]
+    mode: Option<ModeName>,
+    /// Show what would be done; change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// `sidle unadopt PACKAGE`
+#[derive(Debug, Args)]
+pub struct UnadoptArguments {
+    /// The package
+    package: PackageName,
+    /// The instance [default: the one named as the package]
+    #[arg(long)]
+    instance: Option<InstanceName>,
+    /// Give up if jobs still run after this time: 90s, 30m, 2h [default: the setting `switch_deadline`, 30m]
+    #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
+    deadline: Option<Duration>,
+    /// Show what would be done; change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// `sidle may-start UNIT PACKAGE`: asked by a unit before it starts its agent.
+#[derive(Debug, Args)]
+pub struct MayStartArguments {
+    /// The unit that is about to start
+    unit: String,
+    /// The package whose agent sidle runs
+    package: PackageName,
+    /// The instance
+    #[arg(long)]
+    instance: InstanceName,
+}
+
+/// Takes a running agent over.
+pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Report> {
+    let (package, output) = (&arguments.package, &context.output);
+    let name = instance_of(package, arguments.instance.as_ref());
+    let instance = adopting(&context.layout, &name, package);
+    let text = match resume(&instance, arguments.dry_run)? {
+        Earlier::None => None,
+        Earlier::Adopted => Some(format!("{name} is adopted already; `sidle unadopt {package}` gives it back")),
+        Earlier::Completed(release) => Some(format!("{name} is adopted: it runs {release}")),
+    };
+    if let Some(text) = text {
+        output.result(text, json!({"adopted": name}));
+        return Ok(Ended::As(Class::NothingToDo));
+    }
+    let chosen = Chosen {
+        release: arguments.release.clone(),
+        unit: arguments.unit.clone(),
+        mode: arguments.mode.map(Mode::from),
+        is_dry_run: arguments.dry_run,
+    };
+    let plan = AdoptionPlan::new(&instance, &chosen)?;
+    if arguments.dry_run {
+        let steps = plan.steps();
+        output.result(steps.clone(), json!({"steps": steps, "process": plan.process()}));
+        return Ok(Ended::Well);
+    }
+    let (mut adoption, warning) = plan.begin()?;
+    warning.iter().for_each(|warning| output.warning(warning));
+    let switch = plan.switch(&adoption, super::caller(), &|step| output.step(step));
+    let ended = switch.and_then(|switch| follow(&instance.files, switch, output));
+    plan.finish(&mut adoption)?.iter().for_each(|warning| output.warning(warning));
+    ended
+}
+
+/// Gives an adopted agent back.
+pub fn unadopt(context: &Context, arguments: &UnadoptArguments) -> Result<Ended, Report> {
+    let output = &context.output;
+    let name = instance_of(&arguments.package, arguments.instance.as_ref());
+    let instance = adopting(&context.layout, &name, &arguments.package);
+    let plan = Return::new(&instance)?;
+    if arguments.dry_run {
+        let steps = plan.steps();
+        output.result(steps.clone(), json!({"steps": steps}));
+        return Ok(Ended::Well);
+    }
+    match plan.perform(arguments.deadline, &|step| output.step(step))? {
+        Unadopted::Busy(work) => {
+            let work = work.map_or_else(String::new, |work| format!(" with {work}"));
+            let text = format!("still busy{work} at the deadline, nothing was changed");
+            output.result(text, json!({"released": false}));
+            Ok(Ended::As(Class::Busy))
+        }
+        Unadopted::Back { downtime, missed } => {
+            let text = format!("{} runs again; downtime {:.1} s", plan.adoption.unit, downtime.as_secs_f64());
+            let milliseconds = u64::try_from(downtime.as_millis()).unwrap_or(u64::MAX);
+            output.result(
+                std::iter::once(text).chain(missed).collect::<Vec<_>>(),
+                json!({"released": name, "outage_milliseconds": milliseconds}),
+            );
+            Ok(Ended::Well)
+        }
+    }
+}
+
+/// Refuses the start of a unit whose agent sidle runs already.
+pub fn may_start(context: &Context, arguments: &MayStartArguments) -> Result<Ended, Report> {
+    let MayStartArguments { unit, package, instance } = arguments;
+    let Some(adoption) = Adoption::read(&context.layout, instance)? else { return Ok(Ended::Well) };
+    let Some(adopter) = adopter(adoption.agent) else { return Ok(Ended::Well) };
+    let instance = adopting(&context.layout, instance, package);
+    other_package::refuse(&instance, adopter, &adoption.unit, unit).map(|()| Ended::Well)
+}
