@@ -30,7 +30,7 @@ impl FromStr for RoleName {
             return Ok(Self(text.to_owned()));
         }
         Err(format!(
-            "{text:?} is no role's name: use a-z, 0-9, '.', '_', '-', no dot in front, and not root, targets, snapshot, timestamp"
+            "{text:?} is not a role name: use a-z, 0-9, '.', '_', '-', no leading dot, and not root, targets, snapshot, timestamp"
         ))
     }
 }
