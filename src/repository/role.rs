@@ -35,18 +35,7 @@ impl FromStr for RoleName {
     }
 }
 
-impl TryFrom<String> for RoleName {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<RoleName> for String {
-    fn from(name: RoleName) -> Self {
-        name.0
-    }
-}
+crate::as_text!(RoleName);
 
 impl fmt::Display for RoleName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
