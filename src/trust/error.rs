@@ -43,7 +43,7 @@ pub enum TrustError {
     #[error("cannot trust snapshot metadata that no longer lists {file}")]
     Vanished { file: String },
     /// Expired; `clock`: the host's clock, where only a later signed time makes this expired; `grace`: already over, too.
-    #[error("cannot trust {role} metadata version {version}: {}{}", expiry(.expired, .now, .clock), over(.grace))]
+    #[error("cannot trust {role} metadata version {version}: {}{}", expiry(*.expired, *.now, *.clock), over(*.grace))]
     Expired {
         role: Role,
         version: u64,
@@ -64,7 +64,7 @@ pub enum TrustError {
     )]
     UnsignedDelegated { role: String, version: u64, by: String, valid: usize, threshold: u64 },
     /// A delegated role's metadata has expired; `clock` as in [`Self::Expired`].
-    #[error("cannot trust version {version} of the delegated role {role:?}: {}", expiry(.expired, .now, .clock))]
+    #[error("cannot trust version {version} of the delegated role {role:?}: {}", expiry(*.expired, *.now, *.clock))]
     ExpiredDelegated { role: String, version: u64, expired: Timestamp, now: Timestamp, clock: Option<Timestamp> },
     /// The search for a target would have to read too many roles.
     #[error("cannot look for {target} in more than {limit} delegated roles")]
@@ -93,15 +93,15 @@ fn none_from(missing: &[String]) -> String {
     if missing.is_empty() { String::new() } else { format!("; none from {}", missing.join(", ")) }
 }
 
-fn over(grace: &Option<SignedDuration>) -> String {
+fn over(grace: Option<SignedDuration>) -> String {
     grace.map_or_else(String::new, |grace| format!("; the grace of {} days is over, too", grace.as_hours() / 24))
 }
 
-fn expiry(expired: &Timestamp, now: &Timestamp, clock: &Option<Timestamp>) -> String {
+fn expiry(expired: Timestamp, now: Timestamp, clock: Option<Timestamp>) -> String {
     let because = clock.map_or_else(String::new, |clock| {
         format!(" by a signature that was seen here, while this host's clock shows {}", moment(clock))
     });
-    format!("it expired at {}, and it is {}{because}", moment(*expired), moment(*now))
+    format!("it expired at {}, and it is {}{because}", moment(expired), moment(now))
 }
 
 impl TrustError {
