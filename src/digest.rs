@@ -65,18 +65,7 @@ impl FromStr for Digest {
     }
 }
 
-impl TryFrom<String> for Digest {
-    type Error = DigestError;
-    fn try_from(text: String) -> Result<Self, DigestError> {
-        text.parse()
-    }
-}
-
-impl From<Digest> for String {
-    fn from(digest: Digest) -> Self {
-        digest.to_string()
-    }
-}
+crate::as_text!(Digest);
 
 /// Hashes the bytes written to it.
 #[derive(Clone, Default)]

@@ -350,14 +350,14 @@ impl TrustStoreError {
         match self {
             Self::Os(error) => error.hint(),
             Self::Unpinned { .. } => Some(
-                "pin the repository's root first: `sidle trust pin FILE --fingerprint SHA256`, with the fingerprint that its owner gives out"
+                "pin the repository's root first: `sidle trust pin FILE --fingerprint SHA256`, with the fingerprint from its owner"
                     .to_owned(),
             ),
             Self::Fingerprint { .. } => {
-                Some("ask the repository's owner for the fingerprint (`sha256sum metadata/1.root.json`), by another way than the file".to_owned())
+                Some("ask the repository's owner for the fingerprint (`sha256sum metadata/1.root.json`), over another channel than the file".to_owned())
             }
             Self::OtherPinned { path, .. } => Some(format!(
-                "`sidle trust show` tells what is trusted; to trust another repository instead, move {} aside and pin again",
+                "`sidle trust show` prints the pinned root; to trust another repository instead, move {} aside and pin again",
                 path.display()
             )),
             Self::Locked { .. } => Some("wait for the other command, then try again".to_owned()),

@@ -116,18 +116,7 @@ impl fmt::Display for Version {
     }
 }
 
-impl TryFrom<String> for Version {
-    type Error = VersionError;
-    fn try_from(text: String) -> Result<Self, VersionError> {
-        text.parse()
-    }
-}
-
-impl From<Version> for String {
-    fn from(version: Version) -> Self {
-        version.text
-    }
-}
+crate::as_text!(Version);
 
 /// A version and the revision of its rebuild: installed, switched to and collected as a unit. Text form `3007.17-1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -159,18 +148,7 @@ impl fmt::Display for Release {
     }
 }
 
-impl TryFrom<String> for Release {
-    type Error = VersionError;
-    fn try_from(text: String) -> Result<Self, VersionError> {
-        text.parse()
-    }
-}
-
-impl From<Release> for String {
-    fn from(release: Release) -> Self {
-        release.to_string()
-    }
-}
+crate::as_text!(Release);
 
 /// The operating system, architecture and C library of a payload. Text form `linux-x86_64-glibc2.28`; `linux-any` runs everywhere.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -221,18 +199,7 @@ impl fmt::Display for LibcVersion {
     }
 }
 
-impl TryFrom<String> for LibcVersion {
-    type Error = VersionError;
-    fn try_from(text: String) -> Result<Self, VersionError> {
-        text.parse()
-    }
-}
-
-impl From<LibcVersion> for String {
-    fn from(version: LibcVersion) -> Self {
-        version.to_string()
-    }
-}
+crate::as_text!(LibcVersion);
 
 impl FromStr for Platform {
     type Err = VersionError;
@@ -268,18 +235,7 @@ impl fmt::Display for Platform {
     }
 }
 
-impl TryFrom<String> for Platform {
-    type Error = VersionError;
-    fn try_from(text: String) -> Result<Self, VersionError> {
-        text.parse()
-    }
-}
-
-impl From<Platform> for String {
-    fn from(platform: Platform) -> Self {
-        platform.to_string()
-    }
-}
+crate::as_text!(Platform);
 
 impl Platform {
     /// The architecture that runs on every machine.

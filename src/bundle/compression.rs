@@ -14,7 +14,7 @@ pub enum CompressionError {
     #[error("cannot run zstd on it: {0}")]
     Zstd(io::Error),
     /// No frame at the start, or a frame that is cut off or skippable.
-    #[error("cannot decompress it: it is no complete zstd frame")]
+    #[error("cannot decompress it: it is not a complete zstd frame")]
     NotAFrame,
     /// Bytes follow the frame.
     #[error("cannot decompress it: bytes follow the zstd frame")]
@@ -30,7 +30,7 @@ pub enum CompressionError {
 }
 
 fn holds(found: Option<u64>) -> String {
-    found.map_or_else(|| "does not say what it holds".to_owned(), |found| format!("holds {found} bytes"))
+    found.map_or_else(|| "has no content size".to_owned(), |found| format!("holds {found} bytes"))
 }
 
 /// The allowed size of a frame's content.

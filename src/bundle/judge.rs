@@ -106,7 +106,7 @@ fn convert(raw: Vec<RawEntry>, problems: &mut Problems) -> Vec<Entry> {
 /// Refuses entries that could harm a host, in a manifest or a tree.
 pub fn check_tree(entries: &[Entry], problems: &mut Problems) {
     if entries.len() > ENTRIES_MAXIMUM {
-        problems.add("entries", format_args!("there are {}, at most {ENTRIES_MAXIMUM} may be", entries.len()));
+        problems.add("entries", format_args!("there are {}, the limit is {ENTRIES_MAXIMUM}", entries.len()));
     }
     let mut kinds: HashMap<&str, &EntryKind> = HashMap::with_capacity(entries.len());
     let mut content = 0_u64;
@@ -116,7 +116,7 @@ pub fn check_tree(entries: &[Entry], problems: &mut Problems) {
         if let EntryKind::File { size, .. } = &entry.kind {
             content = content.saturating_add(*size);
             if *size > PAYLOAD_MAXIMUM_BYTES {
-                problems.add(path, format_args!("it has {size} bytes, a file may have {PAYLOAD_MAXIMUM_BYTES}"));
+                problems.add(path, format_args!("it has {size} bytes, the limit is {PAYLOAD_MAXIMUM_BYTES}"));
             }
         }
         let (parent, _) = entry.path.split();
@@ -128,11 +128,11 @@ pub fn check_tree(entries: &[Entry], problems: &mut Problems) {
             None => problems.add(path, "its parent is not declared before it"),
         }
         if kinds.insert(path, &entry.kind).is_some() {
-            problems.add(path, "it is there twice");
+            problems.add(path, "it is listed twice");
         }
     }
     if content > CONTENT_MAXIMUM_BYTES {
-        problems.add("entries", format_args!("they have {content} bytes, a release may have {CONTENT_MAXIMUM_BYTES}"));
+        problems.add("entries", format_args!("they have {content} bytes, the limit is {CONTENT_MAXIMUM_BYTES}"));
     }
     for entry in entries {
         if let EntryKind::Link { target } = &entry.kind {
@@ -201,7 +201,7 @@ fn check_head(manifest: &Manifest, problems: &mut Problems) {
     }
     for library in libraries {
         if library.contains('/') || BundlePath::check(library).is_err() {
-            problems.add(library, "it is no name of a library");
+            problems.add(library, "it is not a library name");
         }
     }
     // The limit of a tar header's time field.
@@ -227,10 +227,10 @@ fn check_commands(manifest: &Manifest, problems: &mut Problems) {
         .collect();
     for (name, path) in &manifest.commands {
         if name.contains('/') || BundlePath::check(name).is_err() {
-            problems.add(name, "it is no name of a command");
+            problems.add(name, "it is not a command name");
         }
         if !executable.get(path.as_str()).copied().unwrap_or(false) {
-            problems.add(path.as_str(), format_args!("the command {name:?} is no executable file of the release"));
+            problems.add(path.as_str(), format_args!("the command {name:?} is not an executable file of the release"));
         }
     }
     let service = &manifest.service;
@@ -242,7 +242,7 @@ fn check_commands(manifest: &Manifest, problems: &mut Problems) {
         problems.add("service", "its command is too long, or has a NUL");
     }
     if !service.config.starts_with('/') || !sane(&service.config) || service.config.chars().any(char::is_control) {
-        problems.add("service", "its config is no absolute path");
+        problems.add("service", "its config is not an absolute path");
     }
     let sound = |name: &String| !name.is_empty() && sane(name) && !name.contains('=');
     let environment = &service.environment;

@@ -22,7 +22,7 @@ use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::path::Path;
 
 /// The schema that this sidle writes and reads.
@@ -45,12 +45,6 @@ impl Deref for Manifest {
     type Target = Head;
     fn deref(&self) -> &Head {
         &self.head
-    }
-}
-
-impl DerefMut for Manifest {
-    fn deref_mut(&mut self) -> &mut Head {
-        &mut self.head
     }
 }
 

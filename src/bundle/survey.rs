@@ -170,7 +170,7 @@ fn sort(
                 match parent.read_link(name)?.map(|target| target.into_os_string().into_string()) {
                     Some(Ok(target)) => links.push((Entry { path, kind: EntryKind::Link { target } }, None)),
                     Some(Err(_)) => problems.add(&text, "its target is not UTF-8"),
-                    None => problems.add(&text, "it went away while the tree was read"),
+                    None => problems.add(&text, "it disappeared while the tree was read"),
                 }
             }
             FileKind::Other => problems.add(&text, "it is neither file, directory nor link"),
@@ -221,7 +221,7 @@ fn read(tree: &Dir, (path, mode): &(BundlePath, u32), build_path: Option<&[u8]>)
     let mut problems = Problems::default();
     if let Some(build_path) = build_path.filter(|_| records_paths) {
         if memchr::memmem::find(&kept, build_path).is_some() {
-            problems.add(path.as_str(), "it names the directory that it was built in");
+            problems.add(path.as_str(), "it contains the path of its build directory");
         }
     }
     let needs = elf::read(&kept).unwrap_or_else(|error| {
@@ -250,7 +250,7 @@ fn platform(
     let musl = needs.iter().find(|(_, needs)| needs.musl);
     let floor = needs.iter().filter_map(|(_, needs)| needs.glibc).chain(libc).max();
     if let (Some((path, _)), Some(floor)) = (musl, floor) {
-        problems.add(path.as_str(), format_args!("it needs musl, but others need glibc {floor}"));
+        problems.add(path.as_str(), format_args!("it needs musl, but other files need glibc {floor}"));
     }
     let flavour = match (floor, musl) {
         (Some(floor), _) => Some(Flavour::Glibc(floor)),

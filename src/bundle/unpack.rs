@@ -35,16 +35,16 @@ pub enum UnpackError {
     #[error(transparent)]
     Source(SourceError),
     /// A frame's bytes are not what the manifest says; nothing of it was decompressed.
-    #[error("cannot unpack frame {index} of the payload: its bytes are not what was signed")]
+    #[error("cannot unpack frame {index} of the payload: its bytes differ from the signed manifest")]
     Frame { index: usize },
     /// A frame with the right digest does not hold what the manifest says.
     #[error("cannot unpack frame {index} of the payload: {error}")]
     Content { index: usize, error: CompressionError },
     /// A member's header (or the end of the archive) is not the one that its entry gives.
-    #[error("cannot unpack {path}: the payload describes it otherwise than the manifest")]
+    #[error("cannot unpack {path}: its header differs from the manifest")]
     Header { path: String },
     /// A file's content has another digest than its entry.
-    #[error("cannot unpack {path}: the payload has another content than the manifest says")]
+    #[error("cannot unpack {path}: its content differs from the manifest")]
     Digest { path: String },
 }
 
@@ -65,7 +65,7 @@ impl UnpackError {
             Self::Source(_) => None,
             Self::Frame { .. } => Some("the file was damaged in transit: fetch it again".to_owned()),
             Self::Content { .. } | Self::Header { .. } | Self::Digest { .. } => {
-                Some("it was packed and signed in this state: ask its author".to_owned())
+                Some("the release was signed with this fault: ask its author".to_owned())
             }
         }
     }

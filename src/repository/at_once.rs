@@ -26,7 +26,7 @@ impl Repository {
     /// release is removed again.
     pub fn add_and_publish(
         &mut self,
-        packed: PackedRelease<'_>,
+        PackedRelease { manifest, payload }: PackedRelease<'_>,
         keys: PublishKeys<'_>,
         lifetimes: &Lifetimes,
         now: Timestamp,
@@ -38,7 +38,7 @@ impl Repository {
                 may_sign_online(root, role, &[keys.online])?;
             }
         }
-        let added = self.add(packed.manifest, packed.payload)?;
+        let added = self.add(manifest, payload)?;
         match self.publish(keys, lifetimes, now) {
             Ok(publication) => Ok((added, publication)),
             Err(error) => {

@@ -41,19 +41,19 @@ impl fmt::Display for Change {
             Self::Lists(release) => write!(out, "lists {release}"),
             Self::Withdraws(release) => write!(out, "withdraws {release}"),
             Self::Replaces(target) => write!(out, "replaces {target}"),
-            Self::KeyIn { role, keyid } => write!(out, "key {keyid} may sign {role} from now on"),
-            Self::KeyOut { role, keyid } => write!(out, "key {keyid} may not sign {role} any more"),
+            Self::KeyIn { role, keyid } => write!(out, "key {keyid} may sign {role}"),
+            Self::KeyOut { role, keyid } => write!(out, "key {keyid} may no longer sign {role}"),
             Self::Threshold { role, threshold, keys } => {
-                write!(out, "{role} needs {threshold} of {keys} keys from now on")
+                write!(out, "{role} needs {threshold} of {keys} keys")
             }
             Self::Delegates { role, paths, terminating } => {
-                let last = if *terminating { ", and nobody after it" } else { "" };
-                write!(out, "role {role} may sign {paths} from now on{last}")
+                let last = if *terminating { ", terminating" } else { "" };
+                write!(out, "role {role} may sign {paths}{last}")
             }
-            Self::Undelegates(role) => write!(out, "role {role} may not sign any more"),
+            Self::Undelegates(role) => write!(out, "role {role} may no longer sign"),
             Self::Empty => out.write_str("lists nothing yet"),
-            Self::Renews => out.write_str("renews it, and changes nothing else"),
-            Self::Other => out.write_str("changes something that has no words here: look at the file"),
+            Self::Renews => out.write_str("renews the file, without other changes"),
+            Self::Other => out.write_str("has another change: compare the files"),
         }
     }
 }

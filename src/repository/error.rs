@@ -23,7 +23,7 @@ pub enum RepositoryError {
     #[error("cannot find a repository in {path}: it has no metadata/1.root.json")]
     NoRepository { path: PathBuf },
     /// Another command holds the repository's lock.
-    #[error("cannot change the repository {path}: another command is at work in it{}", by(.holder.as_ref()))]
+    #[error("cannot change the repository {path}: another command uses it{}", by(.holder.as_ref()))]
     Locked { path: PathBuf, holder: Option<Holder> },
     /// A file of the repository is not as it was written.
     #[error("cannot use {path}: {reason}")]
@@ -38,7 +38,7 @@ pub enum RepositoryError {
     #[error("cannot export {id}: it is staged, not published")]
     Unpublished { id: String },
     /// An export names no release.
-    #[error("cannot export nothing")]
+    #[error("cannot export: no release is named")]
     NoReleases,
     /// The output's path names no file.
     #[error("cannot write {path}: the path names no file")]
@@ -70,10 +70,10 @@ pub enum RepositoryError {
     #[error("cannot find the role {role}: nothing is delegated to it")]
     NoRole { role: String },
     /// A delegation without patterns.
-    #[error("cannot delegate nothing to {role}")]
+    #[error("cannot delegate to {role} without paths")]
     NoPaths { role: String },
     /// The signer's answer is not a signature by its key.
-    #[error("cannot use the signature that the signer gave: it is none of the key {keyid}")]
+    #[error("cannot use the signature that the signer gave: it is not by the key {keyid}")]
     BadSignature { keyid: KeyId },
     /// The signer couldn't sign.
     #[error(transparent)]
@@ -119,8 +119,8 @@ impl RepositoryError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Os(error) => error.hint(),
-            Self::Exists { .. } => Some("use it, or name another directory".to_owned()),
-            Self::NoRepository { path } => Some(format!("`sidle repo init {}` makes one", path.display())),
+            Self::Exists { .. } => Some("use that repository, or name another directory".to_owned()),
+            Self::NoRepository { path } => Some(format!("make a repository: `sidle repo init {}`", path.display())),
             Self::Locked { .. } => Some("wait for the other command, then try again".to_owned()),
             Self::Damaged { .. } => {
                 Some("restore the repository from a backup, or add the release again as the next revision".to_owned())
@@ -128,33 +128,31 @@ impl RepositoryError {
             Self::Conflict { .. } => Some(
                 "hosts may have the published bytes: pack it again with the next revision (`--revision`)".to_owned(),
             ),
-            Self::Unknown { path, .. } => {
-                Some(format!("`sidle repo add {}` takes a packed release in", path.display()))
-            }
+            Self::Unknown { path, .. } => Some(format!("add a packed release: `sidle repo add {}`", path.display())),
             Self::Unpublished { .. } => Some("publish it first: `sidle repo publish`".to_owned()),
             Self::NoReleases => Some("name at least one release".to_owned()),
             Self::WrongKey { .. } => {
-                Some("`sidle key show FILE` prints a key's id; the root names those that sign".to_owned())
+                Some("`sidle key show FILE` prints a key's id; the root lists the ids of its signers".to_owned())
             }
             Self::Manifest(error) => error.hint(),
             Self::Bundle(error) => error.hint(),
             Self::Trust(error) => error.hint(),
             Self::NothingWaits { path } => {
-                Some(format!("`sidle repo stage {}` drafts what is to be signed next", path.display()))
+                Some(format!("`sidle repo stage {}` drafts the files to sign next", path.display()))
             }
             Self::NothingPublished { path } => {
                 Some(format!("`sidle repo publish {}` publishes for the first time", path.display()))
             }
             Self::Incomplete { .. } => {
-                Some("each of them runs `sidle repo sign REPO --key KEY`; then publish again".to_owned())
+                Some("each signer runs `sidle repo sign REPO --key KEY`; then publish again".to_owned())
             }
             Self::Keys { .. } => Some(
-                "`sidle repo status REPO` tells the keys of each role; give other keys, or another threshold"
+                "`sidle repo status REPO` lists the keys of each role; give other keys, or another threshold"
                     .to_owned(),
             ),
             Self::NoRole { .. } => Some("`sidle repo status REPO` lists the roles".to_owned()),
             Self::NoPaths { .. } => Some("name them with --path 'PACKAGE/*/*/*'".to_owned()),
-            Self::Threshold { .. } => Some("give the others, too: --online-key may be repeated".to_owned()),
+            Self::Threshold { .. } => Some("give all keys: --online-key may be repeated".to_owned()),
             Self::NoFile { .. } | Self::OtherPayload | Self::BadSignature { .. } | Self::Sign(_) => None,
         }
     }

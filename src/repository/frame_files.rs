@@ -27,7 +27,7 @@ impl Repository {
             let read = payload.by_ref().take(frame.length).read_to_end(&mut bytes);
             read.map_err(|source| OsError::new("read", &path, source))?;
             if Digest::of(&bytes) != frame.sha256 {
-                let reason = "its bytes are not what its manifest says".to_owned();
+                let reason = "its bytes differ from its manifest".to_owned();
                 return Err(RepositoryError::Damaged { path, reason });
             }
             let name = format!("{}.zst", frame.sha256);

@@ -84,7 +84,7 @@ pub(super) fn check_keys(role: &str, keys: &RoleKeys) -> Result<(), RepositoryEr
         return Err(RepositoryError::Keys { role, reason: "one key is given twice".to_owned() });
     }
     if keys.threshold == 0 || keys.threshold > distinct.len() as u64 {
-        let reason = format!("{} signatures of {} keys can't be asked for", keys.threshold, distinct.len());
+        let reason = format!("{} signatures by {} keys are impossible", keys.threshold, distinct.len());
         return Err(RepositoryError::Keys { role, reason });
     }
     Ok(())

@@ -142,7 +142,7 @@ impl Repository {
         let directory = self.release_directory(id)?;
         let bytes = directory.read(name, crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES)?;
         if digest.is_some_and(|digest| digest != Digest::of(&bytes)) {
-            let reason = "its bytes are not what its name promises".to_owned();
+            let reason = "its bytes don't match the digest in its name".to_owned();
             return Err(RepositoryError::Damaged { path: directory.path().join(name), reason });
         }
         Ok(bytes)

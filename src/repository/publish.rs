@@ -176,7 +176,7 @@ impl Repository {
                 [(files.manifest_name(), files.manifest.length), (files.payload_name(), files.payload.length)]
             {
                 if directory.stat(&name)?.is_none_or(|stat| stat.size != length) {
-                    let reason = "it is missing, or has another size than when it was added".to_owned();
+                    let reason = "it is missing, or its size has changed since it was added".to_owned();
                     return Err(RepositoryError::Damaged { path: directory.path().join(name), reason });
                 }
             }

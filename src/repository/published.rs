@@ -169,7 +169,7 @@ fn read<T: Body>(metadata: &Dir, role: &str, named: &MetaFile) -> Result<Signed<
     let name = format!("{}.{role}.json", named.version);
     let bytes = metadata.read(&name, T::ROLE.bytes_maximum() as u64)?;
     if named.hashes.as_ref().is_some_and(|hashes| !hashes.fit(&bytes)) {
-        let reason = "its bytes are not what the metadata that names it says".to_owned();
+        let reason = "its bytes don't match the metadata that names it".to_owned();
         return Err(RepositoryError::Damaged { path: metadata.path().join(name), reason });
     }
     Ok(Signed::parse(&name, &bytes)?)

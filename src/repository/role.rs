@@ -30,23 +30,12 @@ impl FromStr for RoleName {
             return Ok(Self(text.to_owned()));
         }
         Err(format!(
-            "{text:?} is no role's name: use a-z, 0-9, '.', '_', '-', no dot in front, and not root, targets, snapshot, timestamp"
+            "{text:?} is not a role name: use a-z, 0-9, '.', '_', '-', no leading dot, and not root, targets, snapshot, timestamp"
         ))
     }
 }
 
-impl TryFrom<String> for RoleName {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<RoleName> for String {
-    fn from(name: RoleName) -> Self {
-        name.0
-    }
-}
+crate::as_text!(RoleName);
 
 impl fmt::Display for RoleName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -134,7 +134,7 @@ fn role_keys(base: &Signed<Root>, role: Role) -> Result<RoleKeys, RepositoryErro
         Some(Key::Ed25519(key)) => Ok(*key),
         _ => Err(RepositoryError::Keys {
             role: role.to_string(),
-            reason: format!("its key {keyid} is none of Ed25519, which is all that this program writes"),
+            reason: format!("its key {keyid} is not Ed25519, the only kind that sidle writes"),
         }),
     };
     Ok(RoleKeys { keys: old.keyids.iter().map(key).collect::<Result<_, _>>()?, threshold: old.threshold })
@@ -144,7 +144,8 @@ fn rotated(role: &str, old: &RoleKeys, rotation: &Rotation) -> Result<RoleKeys, 
     let mut keys = old.keys.clone();
     for keyid in &rotation.remove {
         let place = keys.iter().position(|key| key.keyid() == *keyid);
-        let reason = || RepositoryError::Keys { role: role.to_owned(), reason: format!("{keyid} is none of its keys") };
+        let reason =
+            || RepositoryError::Keys { role: role.to_owned(), reason: format!("{keyid} is not one of its keys") };
         keys.remove(place.ok_or_else(reason)?);
     }
     keys.extend(rotation.add.iter().copied());

@@ -186,7 +186,7 @@ impl State {
 }
 
 fn by_release<T>(stored: BTreeMap<String, T>) -> Result<BTreeMap<ReleaseId, T>, String> {
-    let parse = |(id, value): (String, T)| Ok((id.parse().map_err(|_| format!("{id:?} is no release"))?, value));
+    let parse = |(id, value): (String, T)| Ok((id.parse().map_err(|_| format!("{id:?} is not a release"))?, value));
     stored.into_iter().map(parse).collect()
 }
 
@@ -200,7 +200,7 @@ impl StoredDelegation {
     fn read(self) -> Result<Delegation, String> {
         let key = |text: &String| {
             let key = from_hex(text).and_then(|bytes| PublicKey::from_bytes(&bytes));
-            key.ok_or_else(|| format!("{text:?} is no Ed25519 key"))
+            key.ok_or_else(|| format!("{text:?} is not an Ed25519 key"))
         };
         let keys = self.keys.iter().map(key).collect::<Result<_, _>>()?;
         let keys = RoleKeys { keys, threshold: self.threshold };

@@ -12,7 +12,7 @@ pub enum SignerError {
     #[error(transparent)]
     Os(#[from] OsError),
     /// The file exists already.
-    #[error("cannot make the key {path}: the file is there already")]
+    #[error("cannot make the key {path}: the file exists already")]
     Exists { path: PathBuf },
     /// The path names no file.
     #[error("cannot make the key {path}: the path names no file")]
@@ -21,7 +21,7 @@ pub enum SignerError {
     #[error("cannot use the key {path}: {reason}")]
     Unreadable { path: PathBuf, reason: String },
     /// Users other than the owner may read or change the file.
-    #[error("cannot use the key {path}: others may read or change it (mode {mode:04o})")]
+    #[error("cannot use the key {path}: other users may read or change it (mode {mode:04o})")]
     Exposed { path: PathBuf, mode: u32 },
     /// The passphrase doesn't open the file.
     #[error("cannot open the key {path}: the passphrase is wrong, or the file is damaged")]
@@ -74,7 +74,7 @@ impl SignerError {
                 "with SIDLE_SIGN=public it prints its public key (PEM), with SIDLE_SIGN=sign the signature over its standard input".to_owned(),
             ),
             Self::Exposed { path, .. } => Some(format!(
-                "`chmod 600 {}`; if somebody else may have read it, replace it: `sidle key new`, `sidle repo rotate`",
+                "`chmod 600 {}`; if another user may have read it, replace it: `sidle key new`, `sidle repo rotate`",
                 path.display()
             )),
             Self::Unreadable { .. } => Some("`sidle key new FILE` makes a key".to_owned()),

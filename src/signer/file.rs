@@ -86,11 +86,11 @@ impl FileSigner {
         let file = file::open(path)?;
         let mode = file::mode(&file, path)?;
         let bytes = file::read_open(file, path, KEY_FILE_BYTES_MAXIMUM)?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| SignerError::unreadable(path, "it is not PEM text"))?;
         // OpenSSL 1.x writes text before the PEM block.
         let (label, document) =
             SecretDocument::from_pem(text.get(text.find("-----BEGIN").unwrap_or(0)..).unwrap_or(text))
-                .map_err(|_| SignerError::unreadable(path, "it is no PEM text"))?;
+                .map_err(|_| SignerError::unreadable(path, "it is not PEM text"))?;
         let is_private = [PrivateKeyInfoRef::PEM_LABEL, EncryptedPrivateKeyInfoRef::PEM_LABEL].contains(&label);
         if is_private && mode & FORBIDDEN_MODE != 0 {
             return Err(SignerError::Exposed { path: path.to_owned(), mode });
@@ -99,8 +99,7 @@ impl FileSigner {
             PrivateKeyInfoRef::PEM_LABEL => document,
             EncryptedPrivateKeyInfoRef::PEM_LABEL => {
                 let encrypted = EncryptedPrivateKeyInfoRef::try_from(document.as_bytes());
-                let encrypted =
-                    encrypted.map_err(|_| SignerError::unreadable(path, "its encryption is not known here"))?;
+                let encrypted = encrypted.map_err(|_| SignerError::unreadable(path, "its encryption is unknown"))?;
                 encrypted.decrypt(passphrase()?).map_err(|_| SignerError::Passphrase { path: path.to_owned() })?
             }
             _ => return Err(SignerError::unreadable(path, &format!("it holds a {label}, not a private key"))),

@@ -25,7 +25,7 @@ pub enum TrustError {
     RootVersion { expected: u64, found: u64 },
     /// The chain of roots has a hole.
     #[error(
-        "cannot follow the roots from version {trusted}, trusted here, to version {offered}: those between are missing"
+        "cannot follow the roots from version {trusted}, trusted here, to version {offered}: the roots between are missing"
     )]
     RootGap { trusted: u64, offered: u64 },
     /// More new roots than one run follows.
@@ -33,17 +33,17 @@ pub enum TrustError {
     TooManyRoots { limit: u64 },
     /// A root of the trusted one's version has other content.
     #[error(
-        "cannot trust this metadata: it is another repository's (its root version {version} is not the one trusted here)"
+        "cannot trust this metadata: it belongs to another repository (its root version {version} is not the trusted one)"
     )]
     OtherRepository { version: u64 },
     /// The file is older than this host has already seen.
-    #[error("cannot go back to {file} version {offered}: version {trusted} has been seen here")]
+    #[error("cannot go back to {file} version {offered}: this host has seen version {trusted}")]
     Rollback { file: String, trusted: u64, offered: u64 },
     /// A newer snapshot no longer lists a file.
     #[error("cannot trust snapshot metadata that no longer lists {file}")]
     Vanished { file: String },
     /// Expired; `clock`: the host's clock, where only a later signed time makes this expired; `grace`: already over, too.
-    #[error("cannot trust {role} metadata version {version}: {}{}", expiry(.expired, .now, .clock), over(.grace))]
+    #[error("cannot trust {role} metadata version {version}: {}{}", expiry(*.expired, *.now, *.clock), over(*.grace))]
     Expired {
         role: Role,
         version: u64,
@@ -53,24 +53,24 @@ pub enum TrustError {
         grace: Option<SignedDuration>,
     },
     /// A file's `what` (length, digest, version) is not the one that the role above it names.
-    #[error("cannot trust {file}: its {what} is not the one that {named_by} metadata names")]
+    #[error("cannot trust {file}: its {what} differs from {named_by} metadata")]
     Mismatch { file: String, named_by: Role, what: &'static str },
     /// A file that the role above names isn't there.
     #[error("cannot find {file}, which {named_by} metadata names")]
     Missing { file: String, named_by: Role },
     /// Too few distinct, valid signatures by the keys that the role `by` gives a delegated role.
     #[error(
-        "cannot trust version {version} of the delegated role {role:?}: {valid} of the {threshold} signatures that {by:?} asks for are valid"
+        "cannot trust version {version} of the delegated role {role:?}: {valid} of {threshold} signatures required by {by:?} are valid"
     )]
     UnsignedDelegated { role: String, version: u64, by: String, valid: usize, threshold: u64 },
     /// A delegated role's metadata has expired; `clock` as in [`Self::Expired`].
-    #[error("cannot trust version {version} of the delegated role {role:?}: {}", expiry(.expired, .now, .clock))]
+    #[error("cannot trust version {version} of the delegated role {role:?}: {}", expiry(*.expired, *.now, *.clock))]
     ExpiredDelegated { role: String, version: u64, expired: Timestamp, now: Timestamp, clock: Option<Timestamp> },
     /// The search for a target would have to read too many roles.
     #[error("cannot look for {target} in more than {limit} delegated roles")]
     TooManyDelegations { target: String, limit: usize },
     /// The search for a target would have to follow a too long chain of delegations.
-    #[error("cannot look for {target} in the delegated role {role:?}: it lies more than {limit} delegations deep")]
+    #[error("cannot look for {target} in the delegated role {role:?}: it is more than {limit} delegations deep")]
     TooDeep { target: String, role: String, limit: usize },
     /// The file could not be fetched.
     #[error("cannot get {file}: {reason}")]
@@ -93,15 +93,15 @@ fn none_from(missing: &[String]) -> String {
     if missing.is_empty() { String::new() } else { format!("; none from {}", missing.join(", ")) }
 }
 
-fn over(grace: &Option<SignedDuration>) -> String {
+fn over(grace: Option<SignedDuration>) -> String {
     grace.map_or_else(String::new, |grace| format!("; the grace of {} days is over, too", grace.as_hours() / 24))
 }
 
-fn expiry(expired: &Timestamp, now: &Timestamp, clock: &Option<Timestamp>) -> String {
+fn expiry(expired: Timestamp, now: Timestamp, clock: Option<Timestamp>) -> String {
     let because = clock.map_or_else(String::new, |clock| {
         format!(" by a signature that was seen here, while this host's clock shows {}", moment(clock))
     });
-    format!("it expired at {}, and it is {}{because}", moment(*expired), moment(*now))
+    format!("it expired at {}, and it is {}{because}", moment(expired), moment(now))
 }
 
 impl TrustError {
@@ -117,19 +117,19 @@ impl TrustError {
                 "export the bundle again with a current sidle: it carries every root from the first"
             }
             Self::OtherRepository { .. } | Self::Unsigned { role: Role::Root, .. } => {
-                "compare `sidle trust show` with the fingerprint that the repository's owner gives out"
+                "compare `sidle trust show` with the fingerprint from the repository's owner"
             }
             Self::Expired { clock: Some(_), .. } | Self::ExpiredDelegated { clock: Some(_), .. } => {
                 "set this host's clock if it is behind; if it is right, the signature had a wrong date: `sidle trust reset-clock` forgets it"
             }
             Self::Expired { role: Role::Root | Role::Targets, .. } => {
-                "check this host's clock; else ask for a bundle that was published since (`sidle repo publish`, `sidle export`)"
+                "check this host's clock; else ask for a newer bundle (`sidle repo publish`, `sidle export`)"
             }
             Self::Expired { .. } => {
                 "check this host's clock; else export a fresh bundle (`sidle repo publish`, `sidle export`)"
             }
             Self::Withdrawn { .. } => "install a release that is still published",
-            Self::Missing { .. } | Self::Unknown { .. } => "export the bundle again: it carries the whole metadata",
+            Self::Missing { .. } | Self::Unknown { .. } => "export the bundle again: an export carries all metadata",
             Self::Unlisted { .. } => {
                 "ask the repository's owner to publish it (`sidle repo publish`) and to export it again (`sidle export`)"
             }
@@ -149,7 +149,7 @@ impl TrustError {
                 "run the command again: each run follows that many roots and keeps its progress"
             }
             Self::Rollback { .. } => {
-                "get a newer bundle, or name a mirror that is up to date; if there is none, ask the repository's owner"
+                "get a newer bundle, or name an up-to-date mirror; else ask the repository's owner"
             }
             Self::RootVersion { .. } | Self::Vanished { .. } => "ask the repository's owner: its metadata is broken",
         };

@@ -98,7 +98,7 @@ impl fmt::Display for Warning {
             Self::OlderIgnored { trusted, offered } => {
                 write!(
                     out,
-                    "the metadata offered (timestamp version {offered}) is older than what is trusted here ({trusted}): ignored"
+                    "the offered metadata (timestamp version {offered}) is older than the trusted metadata ({trusted}): ignored"
                 )
             }
             Self::UnknownSumsKey => out.write_str(

@@ -236,7 +236,7 @@ fn meta_files(fields: &Fields<'_>) -> Result<BTreeMap<String, MetaFile>, Reason>
 /// Without a known algorithm the file can't be checked.
 fn hashes(fields: &Fields<'_>) -> Result<Hashes, Reason> {
     let map: &Object = fields.object("hashes", 16)?;
-    let bad = |algorithm: &str| Reason(format!("{} has a {algorithm} that is none", fields.name()));
+    let bad = |algorithm: &str| Reason(format!("{} has an invalid {algorithm}", fields.name()));
     let text = |algorithm: &str| match map.get(algorithm) {
         None => Ok(None),
         Some(Json::String(text)) => Ok(Some(text.as_str())),
@@ -265,7 +265,7 @@ impl Body for Targets {
             let fields = Fields::of(value, name)?;
             let length = fields.count("length", 0)?;
             if length > limits::TARGET_BYTES_MAXIMUM {
-                return Err(Reason(format!("{name} is said to be {length} bytes long")));
+                return Err(Reason(format!("{name} has a length of {length} bytes, which is too large")));
             }
             Ok((name.clone(), Target { length, hashes: hashes(&fields)? }))
         };

@@ -19,7 +19,7 @@ impl<'a> Fields<'a> {
     pub fn of(json: &'a Json, name: &'a str) -> Result<Self, Reason> {
         match json {
             Json::Object(members) => Ok(Self { members, name }),
-            _ => Err(Reason(format!("{name} is no object"))),
+            _ => Err(Reason(format!("{name} is not an object"))),
         }
     }
 
@@ -67,7 +67,7 @@ impl<'a> Fields<'a> {
         };
         number
             .filter(|number| *number >= least)
-            .ok_or_else(|| self.wrong(field, &format!("a whole number from {least} on")))
+            .ok_or_else(|| self.wrong(field, &format!("a whole number of at least {least}")))
     }
 
     /// A time in the form of TUF §4.2: `2030-01-01T00:00:00Z`.

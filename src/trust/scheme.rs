@@ -140,7 +140,7 @@ pub(super) fn keys(fields: &Fields<'_>) -> Result<BTreeMap<KeyId, Key>, Reason> 
 pub(super) fn key_rule(fields: &Fields<'_>) -> Result<KeyRule, Reason> {
     let mut keyids = BTreeSet::new();
     for item in fields.array("keyids", limits::KEYS_MAXIMUM)? {
-        let Json::String(text) = item else { return Err(Reason("a keyid is no string".to_owned())) };
+        let Json::String(text) = item else { return Err(Reason("a keyid is not a string".to_owned())) };
         if !keyids.insert(keyid(text)?) {
             return Err(Reason(format!("{} names the keyid {text} twice", fields.name())));
         }

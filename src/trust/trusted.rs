@@ -130,7 +130,7 @@ impl TrustedTargets {
     pub fn lookup(&self, name: &str) -> Verdict {
         let Some(version) = self.version() else {
             return Verdict::Unknown {
-                reason: "no targets metadata is there that the trusted snapshot names".to_owned(),
+                reason: "the targets metadata that the trusted snapshot names is missing".to_owned(),
             };
         };
         match self.search(name) {
@@ -138,7 +138,7 @@ impl TrustedTargets {
             Ok(None) if self.older_offered => Verdict::Withdrawn { version },
             Ok(None) => Verdict::Unlisted { version },
             Err(TrustError::Missing { file, .. }) => {
-                Verdict::Unknown { reason: format!("{file}, whose role may list it, is not here") }
+                Verdict::Unknown { reason: format!("{file}, whose role may list it, is missing") }
             }
             Err(error) => Verdict::Unknown { reason: error.to_string() },
         }

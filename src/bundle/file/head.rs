@@ -90,7 +90,7 @@ impl HeadBuilder {
                         return Err(garbled(&member, "its release has two manifests"));
                     }
                     ReleaseFile::Manifest(digest) if Digest::of(&bytes) != digest => {
-                        return Err(garbled(&member, "its bytes are not what its name promises"));
+                        return Err(garbled(&member, "its bytes don't match the digest in its name"));
                     }
                     ReleaseFile::Manifest(digest) => release.manifest = Some((digest, bytes)),
                     ReleaseFile::Checksums => release.checksums = Some(bytes),

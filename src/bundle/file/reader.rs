@@ -29,10 +29,10 @@ impl PayloadHeader {
             return bad("its manifest describes another release");
         }
         if self.length != manifest.payload.length {
-            return bad("it has not the length that its manifest says");
+            return bad("its length differs from its manifest");
         }
         if self.digest != manifest.payload.sha256 {
-            return bad("it has not the digest that its manifest says");
+            return bad("its digest differs from its manifest");
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl<R: Read> BundleReader<R> {
         }
         read_padding(&mut self.reader, &current.name, current.length)?;
         if current.hasher.finish() != current.digest {
-            return Err(garbled(&current.name, "its bytes are not what its name promises"));
+            return Err(garbled(&current.name, "its bytes don't match the digest in its name"));
         }
         Ok(())
     }

@@ -315,7 +315,7 @@ impl Stage {
         frames[FILES].content_length = content_length as u64;
         let whole = Payload { length: payload.len() as u64, sha256: Digest::of(&payload) };
         let mut manifest = self.manifest.clone();
-        (manifest.payload, manifest.frames) = (whole, frames);
+        (manifest.head.payload, manifest.head.frames) = (whole, frames);
         let text = manifest.to_json().unwrap();
         self.builder.vouch(&manifest.id(), &manifest::compress(&text).unwrap(), &payload, &BTreeMap::new())
     }

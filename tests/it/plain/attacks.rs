@@ -203,8 +203,8 @@ fn freeze_rollback_and_mix_and_match_are_refused_each_in_its_own_words() {
     ];
     let words = [
         "timestamp metadata version 2: it expired at",
-        "cannot go back to timestamp.json version 1: version 2 has been seen here",
-        "cannot trust 2.targets.json: its length is not the one that snapshot metadata names",
+        "cannot go back to timestamp.json version 1: this host has seen version 2",
+        "cannot trust 2.targets.json: its length differs from snapshot metadata",
         "cannot trust 2.snapshot.json: its",
     ];
     for (told, words) in told.iter().zip(words) {
@@ -214,7 +214,7 @@ fn freeze_rollback_and_mix_and_match_are_refused_each_in_its_own_words() {
     let mut files = new.clone();
     let targets = old["1.targets.json"].clone();
     forge_online(&mut files, 3, (1, targets), &team.online, 1);
-    assert_eq!(refused(&files, 1), "cannot go back to targets.json version 1: version 2 has been seen here");
+    assert_eq!(refused(&files, 1), "cannot go back to targets.json version 1: this host has seen version 2");
     let parsed: Signed<Snapshot> = Signed::parse("2.snapshot.json", &new["2.snapshot.json"]).unwrap();
     assert_eq!(parsed.body.files.keys().collect::<Vec<_>>(), ["targets.json"]);
     let named: MetaFile = parsed.body.files["targets.json"].clone();

@@ -183,7 +183,7 @@ fn a_damaged_payload_alone_is_refused() {
         if place % 8 == 0 {
             let message = attempt(&damaged).unwrap_err();
             // Not the decompressor's words: no unverified byte reaches it.
-            assert!(message.ends_with("its bytes are not what was signed"), "{place}: {message}");
+            assert!(message.ends_with("its bytes differ from the signed manifest"), "{place}: {message}");
         }
     }
     for length in (0..payload.len()).step_by(97) {
