@@ -44,6 +44,9 @@
 //! ```
 
 mod repository;
+mod units;
+
+pub use units::duration;
 
 use crate::failure::{Class, Report};
 use crate::fetch;
@@ -59,12 +62,13 @@ use crate::switch::schedule::windows::{Window, Windows};
 use crate::trust::{BY_HAND_GRACE, Expiry};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
-use repository::{Bytes, RepositoryFragment};
+use repository::RepositoryFragment;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::{Table, Value};
+use units::{Bytes, Text};
 
 /// Largest settings file read.
 const FILE_BYTES_MAXIMUM: u64 = 256 * 1024;
@@ -114,36 +118,6 @@ struct InstanceFragment {
     windows: Option<Vec<Window>>,
     timezone: Option<String>,
     pass_environment: Option<Vec<String>>,
-}
-
-/// A duration as written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-struct Text(Duration);
-
-impl TryFrom<String> for Text {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        duration(&text).map(Self)
-    }
-}
-
-/// Reads a duration: a whole number and a unit, `90s`, `30m`, `2h`, `90d`, `500ms`.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let milliseconds = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => 0,
-    };
-    let total = number.parse::<u64>().ok().and_then(|number| number.checked_mul(milliseconds));
-    total.filter(|_| milliseconds > 0).map(Duration::from_millis).ok_or_else(|| {
-        format!("cannot read {text:?} as a time: expected a whole number and ms, s, m, h or d, as in 30m")
-    })
 }
 
 impl Fragment {
@@ -393,7 +367,9 @@ mod tests {
 
     fn read(texts: &[&str]) -> Settings {
         let mut whole = Table::new();
-        texts.iter().for_each(|text| add(&mut whole, Path::new("sidle.toml"), text).unwrap());
+        for text in texts {
+            add(&mut whole, Path::new("sidle.toml"), text).unwrap();
+        }
         Settings::of(whole)
     }
 

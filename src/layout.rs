@@ -1,9 +1,9 @@
-//! Where everything lies below the root directory. Paths only; nothing here looks at a disk.
+//! The paths below the root directory. No disk is touched here.
 
 use crate::name::{InstanceName, PackageName};
 use std::path::{Path, PathBuf};
 
-/// The places of one root directory. `/` is the host's own; `--root` names another for tests, images and unprivileged use.
+/// The paths below one root: `/`, or `--root` for tests, images and unprivileged use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     root: PathBuf,
@@ -11,11 +11,11 @@ pub struct Layout {
 
 /// Name of the directory of installed releases.
 pub const VERSIONS: &str = "versions";
-/// Name of the directory in which releases come and go; emptied by recovery.
+/// Name of the staging directory; emptied by recovery.
 pub const STAGING: &str = "staging";
-/// Name of the directory of leases, beside the receipts: a file per release, which everything that runs from it holds.
+/// Name of the directory of leases, beside the receipts: a file per release, held by each process that runs from it.
 pub const LEASES: &str = "leases";
-/// Name of the lock that a start shares and a removal holds alone, beside the receipts.
+/// Name of the lock, beside the receipts, that starts share and a removal holds alone.
 pub const STARTS: &str = "starts";
 /// Name of the default instance's link.
 pub const CURRENT: &str = "current";
@@ -46,7 +46,7 @@ impl Layout {
         self.package(package).join(VERSIONS)
     }
 
-    /// `/var/lib/sidle`: everything that must survive.
+    /// `/var/lib/sidle`: state.
     pub fn state(&self) -> PathBuf {
         self.root.join("var/lib/sidle")
     }
@@ -71,17 +71,17 @@ impl Layout {
         self.state().join("trust")
     }
 
-    /// `/var/lib/sidle/adopt/INSTANCE`: what was taken over from a package, and how it is given back.
+    /// `/var/lib/sidle/adopt/INSTANCE`: the record of an adoption.
     pub fn adoption(&self, instance: &InstanceName) -> PathBuf {
         self.state().join("adopt").join(instance.as_str())
     }
 
-    /// `/run/sidle/INSTANCE`: control socket and what does not survive a boot.
+    /// `/run/sidle/INSTANCE`: control socket and volatile state.
     pub fn run(&self, instance: &InstanceName) -> PathBuf {
         self.root.join("run/sidle").join(instance.as_str())
     }
 
-    /// `/var/cache/sidle`: what is fetched again when it is gone.
+    /// `/var/cache/sidle`: fetched files.
     pub fn cache(&self) -> PathBuf {
         self.root.join("var/cache/sidle")
     }
@@ -91,7 +91,7 @@ impl Layout {
         self.root.join("etc/sidle")
     }
 
-    /// A path that is meant on the host, such as an agent's configuration directory, below the root.
+    /// A path of the host, such as an agent's configuration directory, below the root.
     pub fn on_host(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }

@@ -1,4 +1,4 @@
-//! With which configuration an agent's process was started: noted in the run directory by the program that becomes the agent, just before.
+//! The configuration with which an agent's process was started: noted in the run directory just before sidle becomes the agent.
 
 use crate::digest::Digest;
 use crate::layout::Layout;
@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 const LOADED_NAME: &str = "loaded";
 const NOTE_LENGTH_MAXIMUM: u64 = 4096;
 
-/// A note. It names its process in full: numbers come again.
+/// A note. It names its process in full: pids are reused.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     leader: Identity,
     configuration: Option<Digest>,
-    /// What it proved itself with when it was first seen to be healthy.
+    /// The digest of its credentials when it was first healthy.
     #[serde(default)]
     credentials: Option<Digest>,
 }
@@ -26,7 +26,7 @@ fn note_of(directory: &Dir, name: &str) -> Option<Note> {
     serde_json::from_slice(&directory.read_if_exists(name, NOTE_LENGTH_MAXIMUM).ok()??).ok()
 }
 
-/// Notes the configuration of this very process, and forgets that of processes that are gone. None: it can't be told.
+/// Notes the configuration of this process, and removes the notes of ended processes. None: unknown.
 pub fn note(layout: &Layout, instance: &InstanceName, configuration: Option<Digest>) -> Result<(), OsError> {
     let directory = Dir::open_or_create(&layout.run(instance).join(LOADED_NAME), 0o755)?;
     for name in directory.names()? {
@@ -42,7 +42,7 @@ pub fn note(layout: &Layout, instance: &InstanceName, configuration: Option<Dige
     directory.write_atomic(name, &bytes, 0o600)
 }
 
-/// Notes what a process that is healthy has proven itself with, unless that is noted already.
+/// Notes the credentials of a healthy process, unless they are noted already.
 pub fn note_credentials(
     layout: &Layout,
     instance: &InstanceName,
@@ -57,24 +57,24 @@ pub fn note_credentials(
     directory.write_atomic(name, &bytes.expect("a note has no map keys but strings"), 0o600)
 }
 
-/// What a process has proven itself with; None: that is not noted.
+/// The noted credentials of a process.
 pub fn credentials(layout: &Layout, instance: &InstanceName, leader: &Identity) -> Option<Digest> {
     let directory = Dir::open_if_exists(&layout.run(instance).join(LOADED_NAME)).ok()??;
     note_of(&directory, &leader.pid.to_string()).filter(|note| note.leader == *leader)?.credentials
 }
 
-/// With what a process was started.
+/// The configuration of a process's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loaded {
-    /// It has not noted anything: it has still to begin, or a program of another version began it.
+    /// No note: it has not begun yet, or another version of sidle began it.
     Unnoted,
-    /// It is about to look, or could not tell.
+    /// It is being read, or could not be read.
     Unknown,
     /// This configuration.
     Known(Digest),
 }
 
-/// The configuration that a process was started with. What can't be read is not known.
+/// The configuration with which a process was started.
 pub fn of(layout: &Layout, instance: &InstanceName, leader: &Identity) -> Loaded {
     let directory = Dir::open_if_exists(&layout.run(instance).join(LOADED_NAME)).ok().flatten();
     let note = directory.and_then(|directory| note_of(&directory, &leader.pid.to_string()));

@@ -1,4 +1,4 @@
-//! `run`: check, lease, become. The one way in which a release's programs start: from the real versioned path, never through `current`.
+//! `run`: check, lease, exec. A release's programs start only this way: from the real versioned path, never through `current`.
 
 use crate::agent::{AgentSettings, Registry};
 use crate::bundle::manifest::{Manifest, Service};
@@ -16,12 +16,12 @@ use std::ffi::OsString;
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 
-/// Room in the environment of an agent's first process: setproctitle(3) writes titles over arguments and environment, and a title that is
-/// cut off can't be read back (Salt's `ProcessPayload(jid=…)`).
+/// Room in an agent's environment: setproctitle(3) writes titles over arguments and environment, and a cut title cannot be read back (Salt's
+/// `ProcessPayload(jid=…)`).
 const TITLE_ROOM_BYTES: usize = 1024;
 const TITLE_ROOM_VARIABLE: &str = "SIDLE_TITLE_ROOM";
 
-/// What to run.
+/// The program to run.
 #[derive(Debug)]
 pub struct RunRequest {
     /// The release; None: the instance's current one.
@@ -34,29 +34,29 @@ pub struct RunRequest {
     pub arguments: Vec<OsString>,
     /// The agent's configuration directory; None: the one that the manifest names, below the root.
     pub configuration: Option<PathBuf>,
-    /// What it gets of the caller's environment that loaders and interpreters obey.
+    /// The passed variables among those that loaders and interpreters obey.
     pub passed: Passed,
-    /// Whether it is the agent itself, started by a supervisor.
+    /// Its role.
     pub role: RunRole,
-    /// The agents that can tell what configuration they load.
+    /// The known agents, which can name the configuration that they load.
     pub registry: Registry,
 }
 
-/// Which of the caller's variables a program gets, of those by which it could load what is not the release's.
+/// The passed variables of the caller, among those that could make a program load foreign code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Passed {
-    /// All: they are those of the unit that an adopted agent came from.
+    /// All: they come from the unit of an adopted agent.
     Everything,
     /// These.
     Named(Vec<String>),
 }
 
-/// For whom a program runs.
+/// The role of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunRole {
-    /// For whoever called.
+    /// A tool of the caller.
     Tool,
-    /// As the instance's agent; it waits on standard input for the supervisor's word.
+    /// The instance's agent; it waits on standard input for the supervisor's permission.
     Agent,
 }
 
@@ -135,7 +135,7 @@ fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store
     let lease = store.lease(&release)?;
     store.verify_or_repair(&release)?;
     let manifest = store.manifest(&release)?;
-    // The real path, whatever links lead to the root: nothing that moves later may be a part of it.
+    // The real path: no link in it may move later.
     let tree = file::canonical(store.tree(&release)?.path())?;
     let program = program(&tree, &manifest, request, store)?;
     if request.role == RunRole::Agent {
@@ -149,18 +149,17 @@ fn configuration_of(manifest: &Manifest, request: &RunRequest, store: &Store) ->
     request.configuration.clone().unwrap_or_else(|| store.layout().on_host(Path::new(&manifest.service.config)))
 }
 
-/// What comes to be in the configuration from here on is not sure to be loaded. Without a note that is never known, so that nothing is lost
-/// when it can't be written.
+/// A later change of the configuration is perhaps not loaded. Without a note sidle assumes that, so a failure to write loses nothing.
 fn note_configuration(manifest: &Manifest, request: &RunRequest, store: &Store) {
     let note = |digest| loaded::note(store.layout(), &request.instance, digest);
-    // First of all, that it looks: whoever finds nothing noted may count on what is there now.
+    // First a note without a digest: a reader without a note may assume that the present configuration is loaded.
     let _ = note(None);
     let settings = AgentSettings::new(&configuration_of(manifest, request, store));
     let digest = (request.registry)(manifest.agent, &settings).and_then(|agent| agent.configuration());
     let _ = note(digest.ok().flatten());
 }
 
-/// Nothing has been started until the supervisor has written down that it did; one that dies before leaves a process that ends.
+/// Waits until the supervisor has journaled the start; if the supervisor ends before, this process ends.
 fn wait_for_the_word() -> Result<(), RunError> {
     let mut word = String::new();
     let read = std::io::stdin().lock().read_line(&mut word);
@@ -194,7 +193,7 @@ fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store
     Ok(program)
 }
 
-/// The variables that a program doesn't get. What the release sets itself stays.
+/// The withheld variables. The release's own variables stay.
 fn withheld(request: &RunRequest, program: &Program) -> Vec<OsString> {
     let own = if request.role == RunRole::Agent { Own::Excluded } else { Own::Included };
     let Passed::Named(passed) = &request.passed else { return Vec::new() };

@@ -19,7 +19,7 @@
 //! attempts = 5                        # failures in a row after which a mirror isn't asked any more in a run
 //! ```
 
-use super::Text;
+use super::units::{Bytes, Text};
 use crate::failure::Report;
 use crate::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy};
 use crate::fetch::{DownloadSettings, FetchError, Location};
@@ -109,32 +109,6 @@ impl<'de> Deserialize<'de> for Paths {
             }
         }
         deserializer.deserialize_any(OneOrMore)
-    }
-}
-
-/// A number of bytes as written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub(super) struct Bytes(pub(super) u64);
-
-impl TryFrom<String> for Bytes {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (number, unit) = text.split_at(end);
-        let shift = match unit.trim_start() {
-            "B" => Some(0),
-            "KiB" => Some(10),
-            "MiB" => Some(20),
-            "GiB" => Some(30),
-            _ => None,
-        };
-        let total = shift.and_then(|shift| number.parse::<u64>().ok()?.checked_mul(1 << shift));
-        total.filter(|total| *total > 0).map(Self).ok_or_else(|| {
-            format!(
-                "cannot read {text:?} as bytes a second: expected a whole number and B, KiB, MiB or GiB, as in 2MiB"
-            )
-        })
     }
 }
 

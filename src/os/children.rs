@@ -1,5 +1,5 @@
-//! Children that this process doesn't remember starting: after it became a newer program, or because their own parent is gone. They are
-//! waited for all the same: a zombie is taken for a process that still runs, by Salt among others.
+//! Children that this process did not start, or started before it became a newer program. Their exit status is taken: Salt, among others, takes
+//! a zombie for a running process.
 
 use super::process::Identity;
 use super::{OsError, Result, proc_fs};
@@ -9,20 +9,20 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
 
-/// From now on what descends from this process and loses its parent becomes its child rather than the first process's, which may be slow
-/// to wait for it, or never do. Lasts across exec. A kernel that can't (before 3.4) changes nothing.
+/// From now on orphaned descendants become children of this process, not of the first process, which may never take their exit status.
+/// Lasts across exec. Kernels before 3.4 ignore it.
 pub fn adopt_orphans() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// How this very process ended, if it was a child and has; it is gone then.
+/// Takes the exit status of this very process, if it is a child and has ended.
 pub fn take(child: &Identity) -> Result<Option<ExitStatus>> {
     let Some(process) = proc_fs::process(child.pid)? else { return Ok(None) };
     let is_it = process.start_time == child.start_time && process.parent == std::process::id();
     if !is_it || process.is_alive() { Ok(None) } else { wait_for(child.pid) }
 }
 
-/// Lets every child go that has ended, but those in `remembered`: whoever started them asks for them.
+/// Takes the exit status of every ended child except those in `remembered`, whose starters ask for it.
 pub fn take_others(remembered: &BTreeSet<u32>) -> Result<()> {
     let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     // Mostly there is none: /proc is not searched then.
@@ -41,7 +41,7 @@ fn wait_for(pid: u32) -> Result<Option<ExitStatus>> {
     let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
     match rustix::process::waitpid(Some(number), WaitOptions::NOHANG) {
         Ok(ended) => Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw()))),
-        // Somebody else has waited for it.
+        // Another thread has waited for it.
         Err(rustix::io::Errno::CHILD) => Ok(None),
         Err(errno) => Err(OsError::new("wait for", Path::new(&format!("process {pid}")), errno)),
     }

@@ -1,4 +1,4 @@
-//! An open directory. All names are relative to its descriptor, so that nobody can move the ground under an operation.
+//! An open directory: its entries opened and read. Names are relative to its descriptor: a moved directory changes no operation.
 
 pub use super::file_stat::{FileKind, FileStat};
 use super::space::Space;
@@ -36,7 +36,7 @@ impl Dir {
         Ok(Self { fd, path: path.to_owned() })
     }
 
-    /// Opens a directory by a path that the caller trusts; None where there is none.
+    /// The same; None without a directory.
     pub fn open_if_exists(path: &Path) -> Result<Option<Self>> {
         absent_is_none(Self::open(path))
     }
@@ -67,7 +67,7 @@ impl Dir {
         Ok(Self { fd, path: self.path.join(name) })
     }
 
-    /// Opens the directory `name`, None where there is none.
+    /// The same; None without a directory.
     pub fn child_if_exists(&self, name: impl AsRef<OsStr>) -> Result<Option<Self>> {
         absent_is_none(self.child(name))
     }
@@ -81,7 +81,7 @@ impl Dir {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         match rustix::fs::openat2(&self.fd, relative, DIRECTORY, Mode::empty(), resolve) {
             Ok(fd) => Ok(Self { fd, path }),
-            // Old kernels don't have it; seccomp filters of containers answer EPERM.
+            // Old kernels lack it; seccomp filters of containers answer EPERM.
             Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => self.beneath_step_by_step(relative),
             Err(errno) => Err(OsError::new("open directory", &path, errno)),
         }
@@ -112,12 +112,12 @@ impl Dir {
         file::read_open(self.open_file(name.as_ref())?, &self.path.join(name.as_ref()), limit)
     }
 
-    /// Reads a file of at most `limit` bytes; None where there is none.
+    /// The same; None without a file.
     pub fn read_if_exists(&self, name: impl AsRef<OsStr>, limit: u64) -> Result<Option<Vec<u8>>> {
         absent_is_none(self.read(name, limit))
     }
 
-    /// Where the link `name` points; None where there is no entry.
+    /// The target of the link `name`; None without an entry.
     pub fn read_link(&self, name: impl AsRef<OsStr>) -> Result<Option<PathBuf>> {
         let name = single(name.as_ref(), &self.path)?;
         match rustix::fs::readlinkat(&self.fd, name, Vec::new()) {
@@ -127,7 +127,7 @@ impl Dir {
         }
     }
 
-    /// What the entry `name` is, links not followed; None where there is none.
+    /// The stat of the entry `name`, links not followed; None without an entry.
     pub fn stat(&self, name: impl AsRef<OsStr>) -> Result<Option<FileStat>> {
         let name = single(name.as_ref(), &self.path)?;
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -137,7 +137,7 @@ impl Dir {
         }
     }
 
-    /// What the entry at a path of several components is. Only the last component is not followed: for callers who check the parents, too.
+    /// The stat of the entry at a path of several components. Links among the parents are followed: for callers that check the parents, too.
     pub fn stat_path(&self, relative: &Path) -> Result<Option<FileStat>> {
         match rustix::fs::statat(&self.fd, relative, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat.into())),
@@ -146,7 +146,7 @@ impl Dir {
         }
     }
 
-    /// What this directory itself is.
+    /// The stat of this directory.
     pub fn stat_self(&self) -> Result<FileStat> {
         let stat = rustix::fs::fstat(&self.fd).map_err(|errno| OsError::new("look at", &self.path, errno))?;
         Ok(stat.into())
@@ -194,7 +194,7 @@ impl Dir {
         fs_extra::dir::get_size(&self.path).map_err(failed)
     }
 
-    /// A descriptor of the directory for a lock: an open file description of its own, because flock belongs to that.
+    /// A descriptor of the directory for a lock: flock needs an open file description of its own.
     pub fn lock_fd(&self) -> Result<OwnedFd> {
         rustix::fs::openat(&self.fd, ".", DIRECTORY, Mode::empty())
             .map_err(|errno| OsError::new("open", &self.path, errno))
@@ -209,7 +209,7 @@ fn absent_is_none<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// One path component and nothing else: what keeps every operation inside its directory.
+/// Refuses all but a single path component: this keeps every operation inside its directory.
 pub(super) fn single<'a>(name: &'a OsStr, directory: &Path) -> Result<&'a OsStr> {
     match name.as_bytes() {
         b"" | b"." | b".." => {}

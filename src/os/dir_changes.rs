@@ -13,12 +13,11 @@ use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-/// Mode of directories that are made on the way to one that is wanted.
+/// Mode of missing parents.
 const PARENT_MODE: u32 = 0o755;
 
 impl Dir {
-    /// Opens a directory, making it with `mode` where it is missing. Missing parents are open to all, as a system's own are: what is private
-    /// makes nothing private above it.
+    /// Opens a directory, or makes it with `mode`. Missing parents are readable by all, as the system's own are.
     pub fn open_or_create(path: &Path, mode: u32) -> Result<Self> {
         if let Some(dir) = Self::open_if_exists(path)? {
             return Ok(dir);
@@ -31,7 +30,7 @@ impl Dir {
         parent.child_or_create(name, mode)
     }
 
-    /// Opens the directory `name`, making it with exactly `mode` where it is missing.
+    /// Opens the directory `name`, or makes it with exactly `mode`.
     pub fn child_or_create(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<Self> {
         match self.make_dir(name.as_ref(), mode) {
             Ok(()) => self.sync()?,
@@ -44,7 +43,7 @@ impl Dir {
     /// Makes the directory `name` with exactly `mode`, whatever the umask; an existing one is an error.
     pub fn make_dir(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<()> {
         let name = single(name.as_ref(), &self.path)?;
-        // Its final mode from the first instant, where the umask allows: a crash before the next call leaves it usable.
+        // The final mode from the first instant, if the umask allows: a crash before the next call leaves it usable.
         let created = rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode));
         created.map_err(|errno| self.error("create directory", name, errno))?;
         effect!(MakeDirectory(self.as_fd(), name, mode));
@@ -72,7 +71,7 @@ impl Dir {
         Ok(fd.into())
     }
 
-    /// Replaces the file `name` so that a reader, and a crash at any point, sees the old content or the new, whole.
+    /// Replaces the file `name`: a reader, or a crash at any point, finds the whole old or the whole new content.
     pub fn write_atomic(&self, name: impl AsRef<OsStr>, bytes: &[u8], mode: u32) -> Result<()> {
         let name = single(name.as_ref(), &self.path)?;
         let temporary = temporary_name(name);
@@ -90,7 +89,7 @@ impl Dir {
         self.sync()
     }
 
-    /// Points the link `name` at `target` so that a reader, and a crash at any point, sees the old link or the new.
+    /// Points the link `name` at `target`: a reader, or a crash at any point, finds the old or the new link.
     pub fn replace_symlink(&self, target: &Path, name: impl AsRef<OsStr>) -> Result<()> {
         let name = single(name.as_ref(), &self.path)?;
         let temporary = temporary_name(name);
@@ -146,7 +145,7 @@ impl Dir {
             .map_err(|errno| OsError::new("set the mode of", &self.path, errno))
     }
 
-    /// Removes a file or link; one that isn't there is fine.
+    /// Removes a file or link, if there is one.
     pub fn remove_file(&self, name: impl AsRef<OsStr>) -> Result<()> {
         self.unlink(single(name.as_ref(), &self.path)?, AtFlags::empty())
     }
@@ -162,7 +161,7 @@ impl Dir {
         }
     }
 
-    /// Removes an entry with all that is below it. Links are removed, never followed; one that isn't there is fine.
+    /// Removes an entry, if there is one, and everything below it. Links are removed, never followed.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> Result<()> {
         let name = single(name.as_ref(), &self.path)?;
         let Some(stat) = self.stat(name)? else { return Ok(()) };
@@ -186,7 +185,7 @@ impl Dir {
     /// Makes changes of names in this directory survive a power cut.
     pub fn sync(&self) -> Result<()> {
         match rustix::fs::fsync(&self.fd) {
-            // Some file systems have nothing to sync for a directory and say so.
+            // Some file systems refuse to sync a directory: they have no need to.
             Ok(()) | Err(Errno::INVAL) => {}
             Err(errno) => return Err(OsError::new("sync", &self.path, errno)),
         }
@@ -210,7 +209,7 @@ impl Dir {
         rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode)).map_err(|errno| self.error("set the mode of", name, errno))
     }
 
-    /// Gives the entry `name` to a user and a group; a link itself, not what it points to. Nothing is done where it is theirs already.
+    /// Gives the entry `name` (a link itself, not its target) to a user and a group, unless it is theirs.
     pub fn set_owner_of(&self, name: impl AsRef<OsStr>, user: u32, group: u32) -> Result<()> {
         let name = single(name.as_ref(), &self.path)?;
         if self.stat(name)?.is_some_and(|stat| (stat.uid, stat.gid) == (user, group)) {

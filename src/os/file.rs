@@ -1,4 +1,4 @@
-//! Files by their paths: settings, inputs that a person named, outputs that a person asked for. Paths as given, links followed.
+//! Files by their paths, links followed: settings, and inputs and outputs that a person named.
 
 use super::file_stat::FileStat;
 use super::{OsError, Result};
@@ -10,12 +10,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// Opens a regular file to read: settings, keys, what is ours. All else is refused with its kind in the message, and a pipe is not waited for.
+/// Opens a regular file to read: settings, keys, sidle's own files. Other kinds are refused by name; a pipe is not waited for.
 pub fn open(path: &Path) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
-        // What open(2) says of a socket.
+        // open(2) of a socket.
         Err(Errno::NXIO) => return Err(not_a_file(path, io::ErrorKind::InvalidInput, "socket or device")),
         Err(errno) => return Err(OsError::new("open", path, errno)),
     };
@@ -23,7 +23,7 @@ pub fn open(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Opens what a person named to be read: a file, or a pipe, whose writer is waited for.
+/// Opens an input that a person named: a file, or a pipe, whose writer is waited for.
 pub fn open_input(path: &Path) -> Result<File> {
     let file = File::open(path).map_err(|source| OsError::new("open", path, source))?;
     match require_file(&file, path) {
@@ -32,12 +32,12 @@ pub fn open_input(path: &Path) -> Result<File> {
     }
 }
 
-/// Reads what a person named: a file or a pipe, of at most `limit` bytes.
+/// Reads an input that a person named: a file or a pipe, of at most `limit` bytes.
 pub fn read_input(path: &Path, limit: u64) -> Result<Vec<u8>> {
     read_rest(open_input(path)?, path, limit)
 }
 
-/// What there is at `path`, links followed; None where there is nothing.
+/// The stat of `path`, links followed; None without an entry.
 pub fn stat(path: &Path) -> Result<Option<FileStat>> {
     match rustix::fs::stat(path) {
         Ok(stat) => Ok(Some(stat.into())),
@@ -46,7 +46,7 @@ pub fn stat(path: &Path) -> Result<Option<FileStat>> {
     }
 }
 
-/// Whether there is something at `path` that may be read as an input: anything but a directory.
+/// Whether `path` may be read as an input: it exists and is no directory.
 pub fn is_input(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_dir())
 }
@@ -72,7 +72,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     read_rest(open(path)?, path, limit)
 }
 
-/// Reads a whole file of at most `limit` bytes; None where there is none.
+/// The same; None without a file.
 pub fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
     match read(path, limit) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -81,10 +81,10 @@ pub fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Permission bits that a file with a secret in it must not have: others can't look into it, a group can't change it.
+/// Forbidden permission bits of a secret file: others may not read it, a group may not write it.
 const SECRET_FORBIDDEN_MODE: u32 = 0o027;
 
-/// Reads a whole file of at most `limit` bytes that has a secret in it; one that others may read is refused.
+/// Reads a secret file of at most `limit` bytes; refuses a file that others may read.
 pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let file = open(path)?;
     let mode = mode(&file, path)?;
@@ -108,7 +108,7 @@ pub fn read_open(file: File, path: &Path, limit: u64) -> Result<Vec<u8>> {
 }
 
 fn read_rest(file: File, path: &Path, limit: u64) -> Result<Vec<u8>> {
-    // Its length is a hint, not a promise: one byte more shows that it ends there.
+    // The length is only a hint: one byte more shows that the file ends there.
     let length = file.metadata().map_or(0, |metadata| metadata.len().min(limit));
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(1));
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|source| OsError::new("read", path, source))?;

@@ -1,8 +1,8 @@
-//! What the file system says of an entry.
+//! The stat of an entry.
 
 use rustix::fs::FileType;
 
-/// What an entry of a directory is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -15,10 +15,10 @@ pub enum FileKind {
     Other,
 }
 
-/// What the file system says of an entry; links are not followed.
+/// The stat of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStat {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Permission bits, set-id and sticky bits included.
     pub mode: u32,

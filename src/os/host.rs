@@ -1,4 +1,4 @@
-//! What this host is and has: its architecture, its free memory, and where its shared libraries are.
+//! This host: its architecture, free memory, kernel and shared libraries.
 
 use super::{dir::Dir, file};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Memory that can be had without swapping, bytes: the host's, or what the control groups leave where that is less. None: not known.
+/// Memory available without swapping, bytes: the host's, or the control groups' if that is less. None: unknown.
 pub fn memory_available() -> Option<u64> {
     let text = file::read_if_exists(Path::new("/proc/meminfo"), 1 << 16).ok().flatten()?;
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -22,7 +22,7 @@ pub fn memory_available() -> Option<u64> {
     Some(group_memory_left().map_or(host, |left| left.min(host)))
 }
 
-/// What the control groups (version 2) around this process leave; None: no limit that can be read.
+/// The memory that the control groups (version 2) of this process leave; None: no readable limit.
 fn group_memory_left() -> Option<u64> {
     let number = |path: PathBuf| -> Option<u64> {
         let bytes = file::read_if_exists(&path, 64).ok().flatten()?;
@@ -43,7 +43,7 @@ fn group_memory_left() -> Option<u64> {
 /// Largest configuration file of the dynamic linker that is read.
 const LINKER_CONFIGURATION_BYTES_MAXIMUM: u64 = 64 * 1024;
 
-/// Where the dynamic linker looks: its built-in directories (Debian's, RHEL's and SUSE's) and those of ld.so.conf.
+/// The dynamic linker's directories: built-in (Debian's, RHEL's and SUSE's), and those of ld.so.conf.
 pub fn library_directories() -> Vec<PathBuf> {
     let triplet = format!("{}-linux-gnu", architecture());
     let built_in = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(PathBuf::from);
@@ -71,7 +71,7 @@ pub fn library(name: &str) -> Option<PathBuf> {
     library_directories().into_iter().map(|directory| directory.join(name)).find(|path| file::open(path).is_ok())
 }
 
-/// The kernel's version, first two numbers; (0, 0) where it can't be read.
+/// The kernel's version, first two numbers; (0, 0): unknown.
 pub fn kernel() -> (u32, u32) {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));

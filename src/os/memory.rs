@@ -1,11 +1,11 @@
-//! Memory that was needed for a moment: a frame of a payload, or the manifest of a large release, takes as much as the supervisor does all day.
+//! Large memory for a moment: a frame of a payload, or a large manifest, takes as much as the supervisor does all day.
 
-/// What is as large as this, bytes, is no part of the heap.
+/// Least size, bytes, of blocks outside the heap.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LARGE_BYTES: libc::c_int = 1 << 20;
 
-/// From now on large blocks go back to the system as soon as they are free. glibc otherwise takes each one's size as a reason to put the next
-/// ones of that size into the heap, where what is free between two others stays: one frame more or less in memory, as chance has it.
+/// From now on large blocks go back to the system when they are freed. By default glibc puts later blocks of such a size into the heap, where
+/// free space between used blocks stays.
 pub fn keep_large_blocks_apart() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code, reason = "the C library's own call, for which there is no safe one")]
@@ -15,7 +15,7 @@ pub fn keep_large_blocks_apart() {
     }
 }
 
-/// Gives back to the system what is free. Where the C library does that by itself, or can't, nothing happens.
+/// Gives free memory back to the system, if the C library can.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code, reason = "the C library's own call, for which there is no safe one")]

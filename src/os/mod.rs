@@ -56,7 +56,7 @@ impl OsError {
         self.answer.kind()
     }
 
-    /// True when bytes, inodes or quota ran out.
+    /// Whether bytes, inodes or quota ran out.
     pub fn is_no_space(&self) -> bool {
         is_no_space(&self.answer)
     }
@@ -89,12 +89,12 @@ impl OsError {
     }
 }
 
-/// Why a directory of sidle's own isn't used where a link lies in its place.
+/// The error for a link in the place of one of sidle's directories.
 fn not_a_link() -> io::Error {
     io::Error::new(io::ErrorKind::NotADirectory, "it is a link, not a directory")
 }
 
-/// True when an IO error means that bytes, inodes or quota ran out.
+/// Whether bytes, inodes or quota ran out.
 pub fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,10 +1,9 @@
-//! What the kernel says of mounts: what a path lies on, and where a directory is mounted a second time, as a bind mount keeps its files in use
-//! under another path.
+//! Mounts: the mount of a path, and further mounts of a directory, whose files a bind mount keeps in use under another path.
 
 use super::{OsError, Result};
 use std::path::{Path, PathBuf};
 
-/// One mount, as proc(5) tells it.
+/// A mount (proc(5)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     device: String,
@@ -14,18 +13,18 @@ pub struct Mount {
     pub point: PathBuf,
     /// The type of its file system: `ext4`, `tmpfs`, `fuse.sshfs`.
     pub kind: String,
-    /// Nobody may write through it.
+    /// Mounted read-only.
     pub is_read_only: bool,
-    /// Nobody may run programs from it.
+    /// Mounted with noexec.
     pub is_no_exec: bool,
 }
 
-/// The mount that a canonical path lies on; None: it can't be seen, as below a chroot whose root is no mount.
+/// The mount of a canonical path; None: unknown, as below a chroot whose root is no mount.
 pub fn mount_of(path: &Path) -> Result<Option<Mount>> {
     Ok(home(path, &all("self")?).cloned())
 }
 
-/// The mount that is the first process's `/`; None: it can't be seen from here.
+/// The mount of the first process's `/`; None: unknown.
 pub fn mount_of_first_root() -> Option<Mount> {
     home(Path::new("/"), &all("1").ok()?).cloned()
 }

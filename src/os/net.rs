@@ -1,4 +1,4 @@
-//! The network: what a host name means to this host, and whether somebody listens at a port.
+//! The network: the addresses of a host name, and whether a port accepts connections.
 
 use super::{OsError, Result, clock};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The addresses of a host name or of a literal address, as the host's resolver has them. Waits as long as the resolver does.
+/// The addresses of a host name or of a literal address, by the host's resolver.
 pub fn resolve(host: &str) -> Result<Vec<IpAddr>> {
     let failed = |source| OsError::new("resolve", Path::new(host), source);
     let mut addresses: Vec<IpAddr> =
@@ -17,8 +17,8 @@ pub fn resolve(host: &str) -> Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// The first address of `host` at which a connection to `port` is taken, looked for no longer than `patience`: also where the resolver hangs,
-/// which can't be ended and is left behind. The connection is closed again.
+/// The first address of `host` that accepts a connection to `port` within `patience`; a resolver that hangs is left behind. The connection is
+/// closed again.
 pub fn listening(host: &str, port: u16, patience: Duration) -> Result<SocketAddr> {
     let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let give_up_at = clock::since_boot().saturating_add(patience);

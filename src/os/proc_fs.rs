@@ -1,4 +1,4 @@
-//! /proc: what runs, what belongs to what, and who holds which file. A process that goes away under the look is left out.
+//! /proc: processes, their families, and the files that they hold. A process that ends meanwhile is left out.
 
 use super::{OsError, Result, clock};
 use std::collections::HashSet;
@@ -26,7 +26,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// False for a zombie or a process just vanishing: it does nothing any more.
+    /// False for a zombie or a vanishing process.
     pub fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X' | 'x')
     }
@@ -36,7 +36,7 @@ fn path_of(pid: u32, entry: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{entry}"))
 }
 
-/// True when an error says that the process is gone.
+/// Whether an error means that the process is gone.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
@@ -49,7 +49,7 @@ fn gone_is_none<T>(result: io::Result<T>, path: &Path) -> Result<Option<T>> {
     }
 }
 
-/// The process `pid`; None where there is none.
+/// The process `pid`, if there is one.
 pub fn process(pid: u32) -> Result<Option<Process>> {
     let path = path_of(pid, "stat");
     let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
@@ -70,7 +70,7 @@ fn parse_stat(pid: u32, text: &str) -> Option<Process> {
     })
 }
 
-/// How long ago a process began, by the clock that counts since boot.
+/// The age of a process.
 pub fn age(process: &Process) -> Duration {
     let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
     let whole = Duration::from_secs(process.start_time / ticks_per_second);
@@ -78,7 +78,7 @@ pub fn age(process: &Process) -> Duration {
     clock::since_boot().saturating_sub(whole + rest)
 }
 
-/// The kernel function that the process's main thread waits in; None where it is gone, doesn't wait, or the kernel won't say.
+/// The kernel function in which the process's main thread waits; None: it is gone, does not wait, or the kernel hides it.
 pub fn wait_channel(pid: u32) -> Result<Option<String>> {
     let path = path_of(pid, "wchan");
     let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
@@ -86,7 +86,7 @@ pub fn wait_channel(pid: u32) -> Result<Option<String>> {
     Ok(Some(text).filter(|text| !text.is_empty() && text != "0"))
 }
 
-/// Every process that is there now.
+/// All processes.
 pub fn all() -> Result<Vec<Process>> {
     let path = Path::new("/proc");
     let failed = |source| OsError::new("list", path, source);
@@ -105,7 +105,7 @@ pub fn children(pid: u32) -> Result<Vec<Process>> {
     Ok(all()?.into_iter().filter(|process| process.parent == pid).collect())
 }
 
-/// Everything that descends from `pid`, zombies included, parents before children.
+/// All descendants of `pid`, zombies included, parents before children.
 pub fn descendants(pid: u32) -> Result<Vec<Process>> {
     let all = all()?;
     let mut found: Vec<Process> = Vec::new();
@@ -134,7 +134,7 @@ pub fn ancestors(pid: u32) -> Result<Vec<Process>> {
     Ok(found)
 }
 
-/// The command line; empty for a kernel thread or a zombie, None where there is no such process.
+/// The command line; empty for a kernel thread or a zombie, None without such a process.
 pub fn command_line(pid: u32) -> Result<Option<Vec<String>>> {
     let path = path_of(pid, "cmdline");
     let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
@@ -166,7 +166,7 @@ pub struct TcpConnection {
     pub inode: u64,
 }
 
-/// The TCP connections whose sockets `pid` holds, in its own network namespace; None where there is no such process.
+/// The TCP connections of `pid`, in its own network namespace; None without such a process.
 pub fn tcp_connections(pid: u32) -> Result<Option<Vec<TcpConnection>>> {
     let Some(sockets) = socket_inodes(pid)? else { return Ok(None) };
     let mut found = Vec::new();
@@ -239,7 +239,7 @@ pub fn holds_descriptor(pid: u32, identity: FileIdentity) -> Result<bool> {
     Ok(entries.flatten().any(|entry| is_it(entry.path())))
 }
 
-/// The processes that have a descriptor on the file `identity`, with their command lines. Others' processes need rights to look into.
+/// The processes with a descriptor on the file `identity`, and their command lines. Other users' processes need rights to be seen.
 pub fn holders(identity: FileIdentity) -> Result<Vec<(u32, String)>> {
     let mut found = Vec::new();
     for process in all()? {
@@ -250,12 +250,12 @@ pub fn holders(identity: FileIdentity) -> Result<Vec<(u32, String)>> {
     Ok(found)
 }
 
-/// The user that `pid` acts as; None where there is no such process.
+/// The user of `pid`; None without such a process.
 pub fn user(pid: u32) -> Option<u32> {
     std::fs::metadata(path_of(pid, "")).ok().map(|found| found.uid())
 }
 
-/// A process's command line as one text, for people: its program without the directory, and no more than fits a message.
+/// A process's command line for messages: its program without the directory, shortened.
 pub fn title(pid: u32) -> String {
     shortened(&command_line(pid).ok().flatten().unwrap_or_default().join(" "))
 }
@@ -281,9 +281,8 @@ pub struct Use {
     pub path: PathBuf,
 }
 
-/// Whether `pid` runs from, stands in, or has mapped a file of the tree at `directory`. `files` names the tree's entries by device and
-/// inode: a process that came through a bind mount shows another path. Names are compared too: some file systems (btrfs) show
-/// other device numbers in maps.
+/// Whether `pid` runs from, stands in, or has mapped a file of the tree at `directory`. `files` are the tree's entries by device and inode:
+/// through a bind mount the path differs. Names are compared, too: btrfs shows other device numbers in maps.
 pub fn uses_tree(pid: u32, directory: &Path, files: &HashSet<FileIdentity>) -> Result<Option<Use>> {
     for how in ["exe", "cwd", "root"] {
         let link = path_of(pid, how);

@@ -16,7 +16,7 @@ use tracing::debug;
 
 pub use rustix::process::Signal as SignalNumber;
 
-/// Names one process for ever: a pid is used again, and start times repeat after a reboot.
+/// The identity of one process for ever: pids are reused, and start times repeat after a reboot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The boot in which it ran.
@@ -34,7 +34,7 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// The process that is `pid` now; None where there is none that lives.
+    /// The living process `pid`, if there is one.
     pub fn of(pid: u32) -> Result<Option<Self>> {
         let Some(process) = proc_fs::process(pid)?.filter(proc_fs::Process::is_alive) else { return Ok(None) };
         Ok(Some(Self { boot_id: clock::boot_id()?, pid, start_time: process.start_time }))
@@ -46,12 +46,12 @@ impl Identity {
         Self::of(pid)?.ok_or_else(|| OsError::new("find", Path::new("/proc/self"), io::ErrorKind::NotFound))
     }
 
-    /// True while this very process lives. A zombie does not.
+    /// Whether this very process lives; a zombie does not.
     pub fn is_alive(&self) -> Result<bool> {
         Ok(Self::of(self.pid)?.as_ref() == Some(self))
     }
 
-    /// True once nothing is left of this very process: its parent has taken a zombie's exit status, too.
+    /// Whether this very process is gone, its exit status taken, too.
     pub fn is_gone(&self) -> Result<bool> {
         Ok(self.boot_id != clock::boot_id()?
             || proc_fs::process(self.pid)?.is_none_or(|process| process.start_time != self.start_time))
@@ -61,7 +61,7 @@ impl Identity {
         i32::try_from(self.pid).ok().and_then(Pid::from_raw)
     }
 
-    /// A descriptor that becomes readable when the process ends. None: it is gone, or the kernel (before 5.3) can't: look on a timer.
+    /// A descriptor that becomes readable when the process ends. None: it is gone, or the kernel is older than 5.3: use a timer.
     pub fn descriptor(&self) -> Result<Option<OwnedFd>> {
         let Some(pid) = self.raw() else { return Ok(None) };
         let Ok(fd) = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK) else {
@@ -69,7 +69,7 @@ impl Identity {
                 .ok()
                 .filter(|_| self.is_alive().unwrap_or(false)));
         };
-        // The pid may have been used again before the descriptor was opened: look after, not before.
+        // The pid may have been reused before the descriptor was opened: check after, not before.
         Ok(if self.is_alive()? { Some(fd) } else { None })
     }
 
@@ -91,7 +91,7 @@ impl Identity {
     }
 }
 
-/// How far a program that runs aside gives way: a busy agent doesn't notice it, and on a busy host it still comes to its end.
+/// The nice value of a low-priority program: a busy agent keeps its speed, and on a busy host the program still ends.
 const NICE_ASIDE: i32 = 10;
 
 /// A program to start or to become. It gets this process's environment, less `without`, and `environment` on top.
@@ -107,28 +107,28 @@ pub struct Program {
     pub without: Vec<OsString>,
 }
 
-/// How often a program is looked at whose end is waited for.
+/// How often a wait checks whether the program has ended.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a program said before it ended.
+/// The output of an ended program.
 #[derive(Debug)]
 pub struct Said {
     /// It exited with 0.
     pub success: bool,
-    /// On standard output.
+    /// Standard output.
     pub output: String,
-    /// On standard error.
+    /// Standard error.
     pub errors: String,
 }
 
-/// What a started process reads from standard input.
+/// The standard input of a started process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
-    /// Nothing.
+    /// Empty.
     Null,
     /// A pipe from this process.
     Pipe,
-    /// What this process reads.
+    /// This process's own.
     Inherited,
 }
 
@@ -153,7 +153,7 @@ impl Program {
     }
 
     fn command(&self, input: Input) -> Command {
-        // Neither arguments nor environment: they may hold what is secret.
+        // Not the arguments and the environment: they may hold secrets.
         debug!(program = %self.path.display(), "a program is started");
         let mut command = Command::new(&self.path);
         command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -168,20 +168,20 @@ impl Program {
         command
     }
 
-    /// Starts it in a process group of its own, so that a terminal's Ctrl-C doesn't reach it. Output goes where this process's goes.
+    /// Starts it in its own process group, which a terminal's Ctrl-C does not reach. Output is inherited.
     pub fn start(&self, input: Input) -> Result<Child> {
         self.command(input).process_group(0).spawn().map_err(|source| OsError::new("start", &self.path, source))
     }
 
-    /// Starts it in a process group of its own, with nothing to read and nobody to read what it prints: it outlives whoever calls.
+    /// Starts it in its own process group without input and output: it may outlive this process.
     pub fn start_detached(&self) -> Result<Child> {
         let mut command = self.command(Input::Null);
         command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         command.spawn().map_err(|source| OsError::new("start", &self.path, source))
     }
 
-    /// Starts it with low priority in a process group of its own, reading nothing, writing into the files given. No file that it or what it
-    /// starts writes grows beyond `file_bytes_max`: further writes fail.
+    /// Starts it with low priority in its own process group, without input, with these outputs. No file that it or its children write grows
+    /// beyond `file_bytes_max`: further writes fail.
     #[expect(unsafe_code, reason = "bounds that are set after the start come too late for what it has started by then")]
     pub fn start_aside(&self, output: File, errors: File, file_bytes_max: u64) -> Result<Child> {
         let bound = Rlimit { current: Some(file_bytes_max), maximum: Some(file_bytes_max) };
@@ -197,14 +197,14 @@ impl Program {
         command.spawn().map_err(|source| OsError::new("start", &self.path, source))
     }
 
-    /// Runs it to its end and gives exit success and what it printed on standard output; its errors go where this process's go.
+    /// Runs it to its end; returns success and standard output. Standard error is inherited.
     pub fn output(&self) -> Result<(bool, Vec<u8>)> {
         let output = self.command(Input::Null).stderr(Stdio::inherit()).output();
         let output = output.map_err(|source| OsError::new("start", &self.path, source))?;
         Ok((output.status.success(), output.stdout))
     }
 
-    /// Runs it to its end, but not longer than `patience`; None: it was ended. What it prints has to fit a pipe.
+    /// Runs it for at most `patience`; None: it was killed. Its output must fit a pipe.
     pub fn answer_within(&self, patience: Duration) -> Result<Option<Said>> {
         let failed = |source| OsError::new("start", &self.path, source);
         let mut command = self.command(Input::Null);
@@ -223,7 +223,7 @@ impl Program {
         Ok(Some(Said { success: output.status.success(), output: text(output.stdout), errors: text(output.stderr) }))
     }
 
-    /// Runs it to its end, output to where this process's goes, in the directory `directory`; true when it exits with 0.
+    /// Runs it to its end in `directory`, output inherited; true when it exits with 0.
     pub fn run_in(&self, directory: &Path) -> Result<bool> {
         let status = self.command(Input::Null).current_dir(directory).status();
         Ok(status.map_err(|source| OsError::new("start", &self.path, source))?.success())
@@ -235,7 +235,7 @@ impl Program {
     }
 }
 
-/// Kills a child that leads a process group, with all of its group, and waits for it. Until it is waited for, its number is no stranger's.
+/// Kills a child with its process group and waits for it. Until then its number is not reused.
 pub fn end_group(child: &mut Child) -> Result<()> {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let failed =
@@ -249,7 +249,7 @@ pub fn end_group(child: &mut Child) -> Result<()> {
     child.wait().map(drop).map_err(|source| failed(source, child))
 }
 
-/// Whether this process may give others back a priority that it has taken from them (`CAP_SYS_NICE`).
+/// Whether this process may raise the priority of other processes again (`CAP_SYS_NICE`).
 pub fn may_raise_priority() -> bool {
     const CAP_SYS_NICE: u64 = 1 << 23;
     let status =
@@ -259,12 +259,12 @@ pub fn may_raise_priority() -> bool {
     effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).is_some_and(|set| set & CAP_SYS_NICE != 0)
 }
 
-/// How urgent the processes of a group are.
+/// The priority of a process group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// They give way to others.
+    /// Low.
     Aside,
-    /// As this process itself.
+    /// That of this process.
     Own,
 }
 
@@ -282,15 +282,14 @@ impl Identity {
     }
 }
 
-/// Lets everybody else go first from now on, on the processors and on the disk: what this process does has time. Where the kernel has no
-/// priorities for one of them, nothing happens.
+/// Gives this process the lowest CPU and disk priority, as far as the kernel has them.
 pub fn give_way() {
     const NICE_LAST: i32 = 19;
     let _ = rustix::process::setpriority_process(None, NICE_LAST);
     give_way_on_disk();
 }
 
-/// The same on the disk alone.
+/// The same for the disk only.
 pub fn give_way_on_disk() {
     /// `IOPRIO_WHO_PROCESS`, and the class `IOPRIO_CLASS_IDLE` above its 13 bits of data (`linux/ioprio.h`).
     const THIS_PROCESS: libc::c_int = 1;
@@ -302,10 +301,10 @@ pub fn give_way_on_disk() {
     }
 }
 
-/// The link that leads to the running program, even where its file has been replaced or removed.
+/// The link to the running program, also after its file was replaced or removed.
 const OWN_LINK: &str = "/proc/self/exe";
 
-/// A file to start the running program from once more, the very same one: another one may lie at its path by now.
+/// A path that starts this very program again: its own path may have a newer program by now.
 pub fn own_program() -> Result<PathBuf> {
     use std::os::unix::fs::MetadataExt as _;
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|stat| (stat.dev(), stat.ino()));
@@ -315,7 +314,7 @@ pub fn own_program() -> Result<PathBuf> {
     Ok(if replaced { PathBuf::from(OWN_LINK) } else { path })
 }
 
-/// The path that the running program was started by: what lies there now may be a newer one.
+/// The path by which this program was started; a newer program may be there now.
 pub fn own_path() -> Result<PathBuf> {
     let called = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(path) = called {
@@ -331,7 +330,7 @@ pub fn own_number() -> u32 {
     std::process::id()
 }
 
-/// The words that this program was called with, its own name left out.
+/// The arguments of this program, without its name.
 pub fn own_arguments() -> Vec<OsString> {
     std::env::args_os().skip(1).collect()
 }
@@ -346,7 +345,7 @@ pub fn group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// A user's name where the host knows it, for messages and history; else the number.
+/// A user's name, or else the number.
 pub fn user_name(user: u32) -> String {
     let passwd = super::file::read_if_exists(Path::new("/etc/passwd"), 1 << 20).ok().flatten().unwrap_or_default();
     let passwd = String::from_utf8_lossy(&passwd);
@@ -357,7 +356,7 @@ pub fn user_name(user: u32) -> String {
     name.unwrap_or_else(|| user.to_string())
 }
 
-/// The number of a user whom the host knows by name.
+/// The number of a named user.
 pub fn user_number(name: &str) -> Option<u32> {
     let passwd = super::file::read_if_exists(Path::new("/etc/passwd"), 1 << 20).ok().flatten().unwrap_or_default();
     let passwd = String::from_utf8_lossy(&passwd);

@@ -1,18 +1,18 @@
-//! The signals that ask this process for something: held back while nobody could hear them.
+//! The signals that ask a supervisor for something, held back until it can handle them.
 
 use super::{OsError, Result};
 use std::io;
 use std::path::Path;
 
-/// What a supervisor is asked by.
+/// The held signals.
 const ASKING: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// From now on they wait, also across exec: for the program that this process becomes. What is started meanwhile would be deaf.
+/// From now on these signals wait, also across exec. Processes that are started meanwhile would not get them.
 pub fn hold() -> Result<()> {
     mask(libc::SIG_BLOCK)
 }
 
-/// Lets those in that wait, and all later ones.
+/// Delivers waiting signals, and all later ones.
 pub fn admit() -> Result<()> {
     mask(libc::SIG_UNBLOCK)
 }

@@ -1,8 +1,8 @@
-//! Threads that help: a host that has none left (`EAGAIN`, `pthread_create(3)`) makes the work slower, and stops nothing.
+//! Helper threads: a host without free threads (`EAGAIN`, `pthread_create(3)`) only makes the work slower.
 
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
-/// Starts a thread that helps with `work`; None where the host gives none.
+/// Starts a helper thread for `work`; None without a free thread.
 pub fn helper<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,

@@ -1,4 +1,4 @@
-//! The host's service manager, as far as a unit is taken over from it and given back: systemd, spoken to by its own program.
+//! systemd, by `systemctl`: units are taken over from it and given back.
 
 use super::process::Program;
 use super::{OsError, Result};
@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// A manager that hangs is no reason to hang with it.
+/// Time limit for an answer of systemd.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// Whether systemd runs this host (`sd_booted(3)`).
@@ -22,7 +22,7 @@ pub fn main_process(unit: &str) -> Result<Option<u32>> {
     Ok((number > 0).then_some(number))
 }
 
-/// What the manager says of a unit: `active`, `failed`, `inactive`, …; None: it can't be asked.
+/// The state of a unit: `active`, `failed`, `inactive`, …; None: systemd did not answer.
 pub fn activity(unit: &str) -> Option<String> {
     let program = Program::new("systemctl").argument("show").argument("--property=ActiveState").argument("--value");
     let said = program.argument(unit).answer_within(ANSWER_WAIT).ok()??;
@@ -35,24 +35,24 @@ pub fn text(unit: &str) -> Result<Option<String>> {
     Ok(success.then(|| String::from_utf8_lossy(&output).into_owned()))
 }
 
-/// Keeps anybody from starting a unit until the next boot; what runs of it runs on.
+/// Prevents starts of a unit until the next boot; its processes run on.
 pub fn mask_until_boot(unit: &str) -> Result<()> {
     tell(&["mask", "--runtime", unit])
 }
 
-/// Takes that back.
+/// Allows starts of the unit again.
 pub fn unmask_until_boot(unit: &str) -> Result<()> {
     tell(&["unmask", "--runtime", unit])
 }
 
-/// Lets the manager read its files again, after links of units were made or removed.
+/// Makes systemd read its files again, after links of units were made or removed.
 pub fn reload() -> Result<()> {
     tell(&["daemon-reload"])
 }
 
 /// Starts a unit and waits until it has started.
 pub fn start(unit: &str) -> Result<()> {
-    // One that was ended from outside counts as failed.
+    // A unit that was ended from outside counts as failed.
     let _ = tell(&["reset-failed", unit]);
     tell(&["start", unit])
 }

@@ -4,19 +4,19 @@ use super::Result;
 use super::dir::{Dir, FileKind, FileStat};
 use std::path::{Path, PathBuf};
 
-/// One entry met on a walk.
+/// An entry.
 #[derive(Debug)]
 pub struct Walked {
     /// Path relative to the walk's root.
     pub path: PathBuf,
-    /// What it is.
+    /// Its stat.
     pub stat: FileStat,
 }
 
 /// Deepest tree walked. Stops a loop that a bind mount or a broken file system makes.
 pub const DEPTH_MAXIMUM: usize = 64;
 
-/// All entries below `root`. An entry that goes away under the walk is left out.
+/// All entries below `root`. An entry that is removed meanwhile is left out.
 pub fn walk(root: &Dir) -> Result<Vec<Walked>> {
     let mut found = Vec::new();
     descend(root, Path::new(""), 0, &mut found)?;

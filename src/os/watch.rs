@@ -1,4 +1,4 @@
-//! inotify: wakes a wait when a directory changes. A hint only: every user looks again by itself, and on a timer.
+//! inotify: ends a wait when a directory changes. Only a hint: its users check by themselves, and on a timer.
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ impl Watch {
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::ONLYDIR;
         for directory in directories {
-            // One that doesn't exist, or a full watch table, is covered by the timer.
+            // The timer covers missing directories and a full watch table.
             let _ = inotify::add_watch(&fd, directory, flags);
         }
         Ok(Self { fd })
@@ -42,7 +42,7 @@ impl Watch {
             | WatchFlags::ONLYDIR;
         for directory in directories {
             match inotify::add_watch(&fd, directory, flags) {
-                // One that is gone is a change that is looked for now, and its parent is watched.
+                // The caller checks now, and sees that this directory is gone; its parent is watched.
                 Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(errno) => return Err(errno.into()),
             }

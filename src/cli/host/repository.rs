@@ -57,7 +57,9 @@ pub fn install(
 
 /// Shows the warnings of an install.
 pub fn warn(context: &Context, installed: &crate::store::install::Installed) {
-    installed.remarks().iter().for_each(|remark| context.output.warning(remark));
+    for remark in installed.remarks() {
+        context.output.warning(&remark);
+    }
 }
 
 /// A progress bar that appears with the first bytes and goes with the last.
