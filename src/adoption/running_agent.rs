@@ -12,6 +12,7 @@ use crate::version::Release;
 use std::path::Path;
 
 /// The report of what an agent's own code could not do.
+#[expect(clippy::needless_pass_by_value, reason = "map_err passes it by value")]
 pub(super) fn failed(error: AgentError) -> Report {
     Report::new(Class::Failed, &error, None)
 }

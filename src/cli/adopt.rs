@@ -91,10 +91,14 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
         return Ok(Ended::Well);
     }
     let (mut adoption, warning) = plan.begin()?;
-    warning.iter().for_each(|warning| output.warning(warning));
+    if let Some(warning) = warning {
+        output.warning(&warning);
+    }
     let switch = plan.switch(&adoption, super::caller(), &|step| output.step(step));
     let ended = switch.and_then(|switch| follow(&instance.files, switch, output));
-    plan.finish(&mut adoption)?.iter().for_each(|warning| output.warning(warning));
+    for warning in plan.finish(&mut adoption)? {
+        output.warning(&warning);
+    }
     ended
 }
 
