@@ -189,7 +189,8 @@ fn note_configuration(manifest: &Manifest, request: &RunRequest, store: &Store) 
     // First of all, that it looks: whoever finds nothing noted may count on what is there now.
     let _ = note(None);
     let settings = AgentSettings::new(&configuration_of(manifest, request, store));
-    let digest = (request.registry)(manifest.agent, &settings).and_then(|agent| agent.configuration());
+    let agent = (request.registry)(&manifest.agent).and_then(|parts| (parts.observer)(&settings));
+    let digest = agent.and_then(|agent| agent.configuration());
     let _ = note(digest.ok().flatten());
 }
 

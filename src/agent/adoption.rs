@@ -21,7 +21,7 @@ pub struct RunningAgent {
 }
 
 /// How one kind of agent is adopted.
-pub trait Adopter {
+pub trait Adopter: Sync {
     /// The unit that a package's own scripts install.
     fn unit(&self, package: &str) -> String;
 

@@ -122,6 +122,3 @@ pub trait Examiner: Sync {
     /// Looks at one agent: a group for each sort of things.
     fn examine(&self, case: Case<'_>) -> Vec<Group>;
 }
-
-/// How the agent of a kind is examined; None: there is nothing to add. The CLI registers them.
-pub type Examiners = fn(crate::agent::AgentKind) -> Option<&'static dyn Examiner>;

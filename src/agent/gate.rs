@@ -305,7 +305,7 @@ mod tests {
         let text = roles.to_text(42);
         assert_eq!(
             text,
-            "sidle-gate 1\nserial 42\nseat 1234 draining boot\nseat 1300 active switch\nannounce 1300\nprove 17\n"
+            "sidle-gate 1\nserial 42\nslot 1234 draining boot\nslot 1300 active switch\nannounce 1300\nprove 17\n"
         );
         assert_eq!(Roles::serial_of(&text), 42);
         assert_eq!(Roles::serial_of("sidle-gate 1\nser"), 0);

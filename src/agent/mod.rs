@@ -1,5 +1,4 @@
 //! What sidle must know of an agent: is it idle, is it healthy, which of its processes are the agent itself.
-//! The Salt minion is one agent (`salt`), a small shell program the other (`demo`).
 
 pub mod adoption;
 pub mod caller;
@@ -7,29 +6,15 @@ pub mod examination;
 pub mod gate;
 
 use crate::digest::Digest;
+use crate::failure::Class;
+pub use crate::name::AgentKind;
+use crate::os::OsError;
 use crate::os::process::Identity;
+use crate::rehearsal::Rehearser;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// Which implementation watches a package's agent; written in its manifest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AgentKind {
-    /// A Salt minion.
-    Salt,
-    /// The demonstration agent in `bundles/demo-agent`.
-    Demo,
-}
-
-impl fmt::Display for AgentKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Salt => "salt",
-            Self::Demo => "demo",
-        })
-    }
-}
 
 /// One piece of work that a stop would kill or lose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,22 +126,49 @@ impl Health {
 pub struct AgentSettings {
     /// The agent's own configuration directory: `/etc/salt`.
     pub config_directory: PathBuf,
+    /// The programs of the running release, by the names that its manifest gives them; empty: sidle did not start the agent.
+    pub programs: BTreeMap<String, PathBuf>,
 }
 
-/// Why an agent can't be observed.
-#[derive(Debug)]
-pub struct AgentError {
-    /// What was attempted and what came in the way, beginning "cannot".
-    pub message: String,
-}
-
-impl fmt::Display for AgentError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)
+impl AgentSettings {
+    /// Settings for the agent configured in `config_directory`.
+    pub fn new(config_directory: &Path) -> Self {
+        Self { config_directory: config_directory.to_owned(), programs: BTreeMap::new() }
     }
 }
 
-impl std::error::Error for AgentError {}
+/// Why an agent can't be observed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct AgentError {
+    /// The failed act and its cause, beginning "cannot".
+    pub message: String,
+}
+
+impl AgentError {
+    /// An error with this message.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string() }
+    }
+
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        Class::Failed
+    }
+
+    /// No remedy is known here.
+    pub fn hint(&self) -> Option<String> {
+        None
+    }
+}
+
+impl From<OsError> for AgentError {
+    fn from(error: OsError) -> Self {
+        Self::new(error)
+    }
+}
+
+crate::reports!(AgentError);
 
 /// One process of an agent, as the supervisor knows it.
 #[derive(Debug, Clone, Copy)]
@@ -241,15 +253,37 @@ pub trait Agent: Send {
     fn watches(&self) -> Vec<PathBuf>;
 }
 
-/// Makes the observer for an instance. The CLI registers the agents; the supervisor knows only this.
-pub type Registry = fn(AgentKind, &AgentSettings) -> Result<Box<dyn Agent>, AgentError>;
+/// Makes the observer of an instance's agent.
+pub type Observer = fn(&AgentSettings) -> Result<Box<dyn Agent>, AgentError>;
 
-impl AgentSettings {
-    /// Settings for the agent configured in `config_directory`.
-    pub fn new(config_directory: &Path) -> Self {
-        Self { config_directory: config_directory.to_owned() }
+/// The parts of one kind of agent. All but the observer may be missing.
+pub struct Parts {
+    /// Its kind, as manifests name it.
+    pub kind: &'static str,
+    /// Tells whether it is idle and healthy.
+    pub observer: Observer,
+    /// Tries its configuration with a new release.
+    pub rehearser: Option<&'static dyn Rehearser>,
+    /// Takes it over from a distribution's package.
+    pub adopter: Option<&'static dyn adoption::Adopter>,
+    /// Looks for problems of it on a host.
+    pub examiner: Option<&'static dyn examination::Examiner>,
+    /// Finds the agent's job that a process belongs to.
+    pub caller: Option<fn(u32) -> Option<caller::Caller>>,
+    /// Names in its configuration directory that snapshots of the configuration leave out.
+    pub not_configuration: &'static [&'static str],
+}
+
+impl Parts {
+    /// A kind of agent with an observer and nothing else.
+    pub const fn new(kind: &'static str, observer: Observer) -> Self {
+        let (rehearser, adopter, examiner, caller) = (None, None, None, None);
+        Self { kind, observer, rehearser, adopter, examiner, caller, not_configuration: &[] }
     }
 }
+
+/// Gives the parts of a kind of agent, or says that this sidle does not know it. `cli::agents` has the only one.
+pub type Registry = fn(&AgentKind) -> Result<&'static Parts, AgentError>;
 
 #[cfg(test)]
 mod tests {

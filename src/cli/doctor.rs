@@ -1,7 +1,6 @@
 //! `sidle doctor`: all that could go wrong on this host, in one go, each with its remedy.
 
-use super::{Context, Ended, agents, examiners, instance_of, usage};
-use crate::agent::AgentKind;
+use super::{Context, Ended, agents, instance_of, usage};
 use crate::agent::examination::{Examiner, Explanation, Finding, Group, Severity};
 use crate::doctor::{self, CheckedInstance, Running, Supervised, explanations};
 use crate::failure::Report;
@@ -67,7 +66,7 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
         }
     }
     let findings: Vec<&Finding> = examined.iter().flat_map(Examined::findings).collect();
-    let class = explanations::class(&findings, agents_own());
+    let class = explanations::class(&findings, &agents_own());
     context.output.result(text(&examined, sought.as_deref()), value(&examined, sought.as_deref()));
     Ok(class.map_or(Ended::Well, Ended::As))
 }
@@ -90,7 +89,7 @@ fn examine(context: &Context, package: &PackageName, instance: &InstanceName, no
             lacks: agent.lacks,
         }),
     });
-    let checked = CheckedInstance { layout, package, instance, supervised, registry: agents, examiners, now };
+    let checked = CheckedInstance { layout, package, instance, supervised, registry: agents::parts, now };
     let mut groups = doctor::instance(&checked);
     if let (Some(error), Some(group)) = (unread, groups.iter_mut().find(|group| group.name == "processes")) {
         group.unknown("what the supervisor says", error, "run it as root");
@@ -110,16 +109,16 @@ fn not_there(package: &PackageName, installed: &[PackageName]) -> Report {
 }
 
 /// What agents add to the kinds of findings.
-fn agents_own() -> &'static [Explanation] {
-    // The demonstration agent adds none.
-    examiners(AgentKind::Salt).map(Examiner::explanations).unwrap_or_default()
+fn agents_own() -> Vec<Explanation> {
+    let examiners = agents::ALL.iter().filter_map(|parts| parts.examiner);
+    examiners.flat_map(Examiner::explanations).cloned().collect()
 }
 
 type Known = (Explanation, Vec<&'static str>);
 
 /// What the words of a log may tell of.
 fn sought(words: &str) -> Result<Vec<Known>, Report> {
-    let known = explanations::with(agents_own());
+    let known = explanations::with(&agents_own());
     let found: Vec<Known> = known
         .into_iter()
         .filter(|(known, sentences)| known.id == words || explanations::is_told_by(sentences, words))

@@ -1,6 +1,7 @@
-//! The command line: grammar, printing, exit codes. The one place that prints, and that registers the agents.
+//! The command line: grammar, printing, exit codes. Nothing else prints.
 
 pub mod adopt;
+pub mod agents;
 pub mod author;
 pub mod doctor;
 pub mod exit;
@@ -26,17 +27,12 @@ pub mod trust;
 pub mod upgrade;
 pub mod wanted;
 
-use crate::agent::adoption::Adopter;
-use crate::agent::caller::Caller;
-use crate::agent::examination::Examiner;
-use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::standard_error::Reader;
-use crate::os::{OsError, clock, environment, file, memory, process};
-use crate::rehearsal::Rehearser;
+use crate::os::{OsError, clock, environment, file, memory};
 use crate::store::owners;
 use crate::switch::telling::seconds;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -314,51 +310,6 @@ fn no_root(root: &Path) -> Report {
         message: format!("cannot look below {}: there is no such directory", root.display()),
         causes: Vec::new(),
         hint: Some("check --root; `sidle trust pin` and `sidle install` begin a new one".to_owned()),
-    }
-}
-
-/// The agents that this program knows.
-pub fn agents(kind: AgentKind, settings: &AgentSettings) -> Result<Box<dyn Agent>, AgentError> {
-    match kind {
-        AgentKind::Salt => Ok(Box::new(crate::salt::SaltMinion::new(settings)?)),
-        AgentKind::Demo => Ok(Box::new(crate::demo::DemoAgent::new(settings)?)),
-    }
-}
-
-/// How the agents that this program knows are rehearsed.
-pub fn rehearsers(kind: AgentKind) -> &'static dyn Rehearser {
-    match kind {
-        AgentKind::Salt => &crate::salt::rehearsal::SALT,
-        AgentKind::Demo => &crate::demo::rehearsal::DEMO,
-    }
-}
-
-/// The job of an agent out of which this command runs.
-pub fn caller() -> Option<Caller> {
-    crate::salt::caller::caller(process::own_number())
-}
-
-/// What lies in an agent's configuration directory and is none of its configuration.
-pub fn no_configuration(kind: AgentKind) -> &'static [&'static str] {
-    match kind {
-        AgentKind::Salt => crate::salt::NO_CONFIGURATION,
-        AgentKind::Demo => crate::demo::NO_CONFIGURATION,
-    }
-}
-
-/// How the agents that this program knows are adopted; None: not at all.
-pub fn adopter(kind: AgentKind) -> Option<&'static dyn Adopter> {
-    match kind {
-        AgentKind::Salt => Some(&crate::salt::adoption::SaltAdopter),
-        AgentKind::Demo => None,
-    }
-}
-
-/// What the agents that this program knows add to an examination; None: nothing.
-pub fn examiners(kind: AgentKind) -> Option<&'static dyn Examiner> {
-    match kind {
-        AgentKind::Salt => Some(&crate::salt::doctor::SALT),
-        AgentKind::Demo => None,
     }
 }
 

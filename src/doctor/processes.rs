@@ -20,7 +20,7 @@ pub fn check(
     checked: &CheckedInstance<'_>,
     store: &Store,
     files: &InstanceFiles,
-    agent: Option<(AgentKind, &PathBuf)>,
+    agent: Option<(&AgentKind, &PathBuf)>,
 ) -> Group {
     let mut group = Group::new("processes");
     // One that can't be read is told of with the store.
@@ -92,7 +92,7 @@ fn agent_of(
     checked: &CheckedInstance<'_>,
     running: &Running,
     journal: Option<&Journal>,
-    agent: Option<(AgentKind, &PathBuf)>,
+    agent: Option<(&AgentKind, &PathBuf)>,
 ) {
     let (package, pid) = (checked.package, running.leader.pid);
     match &running.lacks {

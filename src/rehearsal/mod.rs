@@ -7,7 +7,6 @@ pub mod extras;
 
 pub use extras::ExtrasPolicy;
 
-use crate::agent::AgentKind;
 use crate::os::process::Program;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -136,9 +135,6 @@ pub trait Rehearser: Sync {
         None
     }
 }
-
-/// How the agent of a kind is rehearsed. The CLI registers them, as it does with [`crate::agent::Registry`].
-pub type Rehearsers = fn(AgentKind) -> &'static dyn Rehearser;
 
 #[cfg(test)]
 mod tests {

@@ -10,10 +10,11 @@ use super::processes::Processes;
 use super::roles::{self, Backlog};
 use super::telling;
 use super::{Act, Journal, Limits, Outcome, Phase, Purpose, Request, Side};
+use crate::agent::Registry;
 use crate::crash_point;
 use crate::failure::Report;
 use crate::os::clock;
-use crate::rehearsal::{ExtrasPolicy, Rehearsers};
+use crate::rehearsal::ExtrasPolicy;
 use crate::store::{Store, StoreError};
 use crate::version::Release;
 use jiff::Timestamp;
@@ -75,8 +76,8 @@ pub enum Policy {
 /// How releases are rehearsed before a trial.
 #[derive(Debug, Clone)]
 pub struct Rehearsals {
-    /// How each kind of agent is.
-    pub rehearsers: Rehearsers,
+    /// The agents, with their rehearsers.
+    pub agents: Registry,
     /// What comes of it.
     pub policy: Policy,
     /// What comes of extras that would vanish.

@@ -3,7 +3,7 @@
 
 use crate::agent::adoption::{Adopter, RunningAgent};
 use crate::bundle::manifest::Manifest;
-use crate::cli::{Context, adopter};
+use crate::cli::{Context, agents};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
@@ -69,7 +69,7 @@ pub fn refuse(context: &Context, files: &InstanceFiles, to: &Release) -> Result<
     let store = Store::new(&context.layout, files.package());
     // That there is no such release is told by whoever is asked for it.
     let Ok(manifest) = store.manifest(to) else { return Ok(()) };
-    let Some(adopter) = adopter(manifest.agent) else { return Ok(()) };
+    let Some(adopter) = agents::parts(&manifest.agent)?.adopter else { return Ok(()) };
     let configuration = configuration(context, files, &manifest)?;
     let unit = adopter.unit(files.package().as_str());
     let Some((found, managed)) = running(context, adopter, &configuration, &unit)? else { return Ok(()) };

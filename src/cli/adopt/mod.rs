@@ -12,7 +12,7 @@ pub use unadopt::{UnadoptArguments, unadopt};
 
 use super::follow::follow;
 use super::switching::ModeName;
-use super::{Context, Ended, adopter, instance_of, usage};
+use super::{Context, Ended, agents, instance_of, usage};
 use crate::agent::adoption::{Adopter, RunningAgent};
 use crate::agent::gate::GuardReport;
 use crate::bundle::manifest::Manifest;
@@ -146,7 +146,8 @@ fn plan(context: &Context, arguments: &AdoptArguments, instance: InstanceName) -
     let manifest = store.manifest(&to)?;
     let files = InstanceFiles::new(&context.layout, &instance, &package);
     let configuration = beside::configuration(context, &files, &manifest)?;
-    let adopter = adopter(manifest.agent)
+    let adopter = agents::parts(&manifest.agent)?
+        .adopter
         .ok_or_else(|| cannot(&package, "an agent of its kind can't be adopted", "`sidle switch` starts it"))?;
     let failed = |error: crate::agent::AgentError| Report::new(Class::Failed, &error, None);
     // What a crash may have left lies where the running agent would load it.
@@ -234,7 +235,7 @@ impl AdoptionPlan {
             return Err(cannot(&self.package, "its supervisor does not run", &hint));
         }
         let mut adoption =
-            Adoption::new(self.manifest.agent, self.unit.clone(), self.managed, self.found.command.clone());
+            Adoption::new(self.manifest.agent.clone(), self.unit.clone(), self.managed, self.found.command.clone());
         adoption.write(layout, &self.instance)?;
         if let Some(told) = self.environment.carry(layout, &self.instance, beside::is_own_host(layout))? {
             context.output.warning(&told);
@@ -268,13 +269,13 @@ impl AdoptionPlan {
             deadline_seconds: settings.switch_deadline.as_secs(),
             reason: "adopted".to_owned(),
             by: process::user_name(process::user()),
-            origin: super::caller(),
+            origin: agents::caller(),
             force: false,
             when: When::default(),
         };
         let adopted = Adopted {
             leader: self.found.leader.clone(),
-            agent: self.manifest.agent,
+            agent: self.manifest.agent.clone(),
             unit: self.managed.then(|| self.unit.clone()),
             command: self.found.command.clone(),
         };

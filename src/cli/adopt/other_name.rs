@@ -4,7 +4,7 @@
 use super::beside;
 use super::record::Adoption;
 use super::stand_in;
-use crate::cli::{Context, Ended, adopter};
+use crate::cli::{Context, Ended, agents};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
@@ -63,7 +63,7 @@ pub fn place(layout: &Layout, unit: &str) -> std::path::PathBuf {
 pub fn may_start(context: &Context, arguments: &MayStartArguments) -> Result<Ended, Report> {
     let MayStartArguments { unit, package, instance } = arguments;
     let Some(adoption) = Adoption::read(&context.layout, instance)? else { return Ok(Ended::Well) };
-    let Some(adopter) = adopter(adoption.agent) else { return Ok(Ended::Well) };
+    let Some(adopter) = agents::parts(&adoption.agent)?.adopter else { return Ok(Ended::Well) };
     let Some((_, theirs)) = adopter.other_names(&adoption.unit).into_iter().find(|(name, _)| name == unit) else {
         return Ok(Ended::Well);
     };

@@ -4,7 +4,7 @@ use super::other_name;
 use super::stand_in::{self, KEPT_SUFFIX, UNITS, UnitState};
 use crate::agent::AgentKind;
 use crate::bundle::path::BundlePath;
-use crate::cli::adopter;
+use crate::cli::agents;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
@@ -143,7 +143,8 @@ impl Adoption {
 
     /// The units that would run the same agent under another package's name.
     fn other_units(&self) -> impl Iterator<Item = &'static str> {
-        let names = adopter(self.agent).map(|adopter| adopter.other_names(&self.unit)).unwrap_or_default();
+        let adopter = agents::parts(&self.agent).ok().and_then(|parts| parts.adopter);
+        let names = adopter.map(|adopter| adopter.other_names(&self.unit)).unwrap_or_default();
         names.into_iter().map(|(unit, _)| unit)
     }
 
@@ -258,7 +259,7 @@ mod tests {
         let programs = BTreeMap::from([("a".to_owned(), "bin/a".parse().unwrap())]);
         for old in [true, false] {
             units.write_atomic("a.service", b"[Unit]\n", 0o644).unwrap();
-            let mut adoption = Adoption::new(AgentKind::Salt, "a.service".to_owned(), false, Vec::new());
+            let mut adoption = Adoption::new("salt".parse().unwrap(), "a.service".to_owned(), false, Vec::new());
             adoption.retire(&layout, (&package, &instance), &programs).unwrap();
             assert!(adoption.unit_kept && !adoption.is_only_masked(&layout).unwrap());
             if old {

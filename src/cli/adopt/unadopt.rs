@@ -6,8 +6,8 @@
 use super::environment;
 use super::record::Adoption;
 use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
-use crate::agent::{AgentKind, AgentSettings, Subject};
-use crate::cli::{Context, Ended, adopter, agents, instance_of};
+use crate::agent::{AgentKind, AgentSettings, Parts, Subject};
+use crate::cli::{Context, Ended, agents, instance_of};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
@@ -85,7 +85,7 @@ pub fn unadopt(context: &Context, arguments: &UnadoptArguments) -> Result<Ended,
     let settings = Settings::read(layout)?;
     let files = InstanceFiles::new(layout, &instance, package);
     let configuration = configuration(context, &settings, &files, &instance)?;
-    let watched = Watched { kind: adoption.agent, configuration: configuration.clone(), told: None };
+    let watched = Watched { kind: adoption.agent.clone(), configuration: configuration.clone(), told: None };
     let patience = arguments.deadline.unwrap_or(settings.switch_deadline);
     let since = match end_ours(context, &files, patience, &settings, watched)? {
         Gone::Since(since) => since,
@@ -163,9 +163,8 @@ fn missed(adoption: &Adoption, from: Timestamp) -> Result<Option<String>, Report
     // To the second, and nothing is left out.
     let now = clock::now();
     let until = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
-    let words =
-        adopter(adoption.agent).map(|adopter| adopter.missed(&from.to_zoned(zone.clone()), &until.to_zoned(zone)));
-    Ok(words)
+    let adopter = agents::parts(&adoption.agent)?.adopter;
+    Ok(adopter.map(|adopter| adopter.missed(&from.to_zoned(zone.clone()), &until.to_zoned(zone))))
 }
 
 /// What came of ending the running release.
@@ -195,9 +194,8 @@ impl Watched {
         }
         let agent = SupervisorStatus::read(&context.layout, files.instance())?.and_then(|status| status.agent);
         let (Some(agent), Some(configuration)) = (agent, &self.configuration) else { return Ok(()) };
-        let activity = agents(self.kind, &AgentSettings::new(configuration))
-            .map(|observer| observer.activity(Subject::unguarded(&agent.leader)));
-        let work = activity.ok().as_ref().and_then(described);
+        let observer = (agents::parts(&self.kind)?.observer)(&AgentSettings::new(configuration)).ok();
+        let work = observer.and_then(|observer| described(&observer.activity(Subject::unguarded(&agent.leader))));
         if let Some(work) =
             work.as_ref().filter(|work| self.told.as_ref().is_none_or(|(_, told)| told.as_ref() != Some(*work)))
         {
@@ -262,11 +260,12 @@ fn start(adoption: &Adoption) -> Result<(), Report> {
 
 /// Waits until the package's agent reaches its peers.
 fn comes_up(adoption: &Adoption, configuration: Option<PathBuf>) -> bool {
-    let (Some(adopter), Some(configuration)) = (adopter(adoption.agent), configuration) else { return true };
+    let Ok(Parts { observer, adopter: Some(adopter), .. }) = agents::parts(&adoption.agent) else { return true };
+    let Some(configuration) = configuration else { return true };
     let give_up_at = clock::since_boot() + START_WAIT;
     while clock::since_boot() < give_up_at {
         if let Ok(Some(found)) = adopter.find(&configuration, None) {
-            let health = agents(adoption.agent, &AgentSettings::new(&configuration))
+            let health = observer(&AgentSettings::new(&configuration))
                 .map(|agent| agent.health(Subject::unguarded(&found.leader)));
             if health.is_ok_and(|health| health.lacks(&[]).is_none()) {
                 return true;

@@ -6,7 +6,6 @@ use crate::support::inside::Contents;
 use crate::support::replay::{Cut, Record, Syncs};
 use crate::support::stage::{Author, DEMO, Host, text};
 use crate::support::{eventually, trees};
-use sidle::agent::AgentKind;
 use sidle::cli::adopt::record::{Adoption, Stage};
 use sidle::cli::adopt::stand_in::MARK;
 use sidle::layout::Layout;
@@ -319,7 +318,7 @@ const UNIT: &str = "[Unit]\nDescription=an administrator's own\n";
 fn retire(layout: &Layout) {
     let (package, instance) = ("a".parse().unwrap(), "a".parse().unwrap());
     let programs = BTreeMap::from([("a-call".to_owned(), "bin/a-call".parse().unwrap())]);
-    let mut adoption = Adoption::new(AgentKind::Salt, "a.service".to_owned(), false, Vec::new());
+    let mut adoption = Adoption::new("salt".parse().unwrap(), "a.service".to_owned(), false, Vec::new());
     adoption.write(layout, &instance).unwrap();
     adoption.retire(layout, (&package, &instance), &programs).unwrap();
 }
