@@ -45,6 +45,17 @@ pub enum Activity {
     Unknown(String),
 }
 
+impl Activity {
+    /// The activity of an agent with these jobs.
+    pub fn of<E: fmt::Display>(jobs: Result<Vec<Job>, E>) -> Self {
+        match jobs {
+            Ok(jobs) if jobs.is_empty() => Self::Idle,
+            Ok(jobs) => Self::Busy(jobs),
+            Err(error) => Self::Unknown(error.to_string()),
+        }
+    }
+}
+
 /// One counterpart that the agent must reach to be of use: a Salt master.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {

@@ -75,7 +75,7 @@ impl MinionConfig {
         let file = directory.join("minion");
         let options = Options { value: includes::read(directory)?, file };
         let root = options.path("root_dir", "/")?;
-        let place = |key: &str, default: String| Ok(rooted(&root, &options.path(key, &default)?));
+        let place = |key: &str, default: String| Ok::<_, ConfigError>(rooted(&root, &options.path(key, &default)?));
         let name = install_name(directory);
         Ok(Self {
             id: match options.text("id")? {
@@ -111,7 +111,7 @@ impl MinionConfig {
     /// What the minion signs in with, as one digest: its own keys, and the master's. They are loaded at the start and made by it, so that they say
     /// something once it is healthy.
     pub fn credentials(&self) -> Result<Digest, ConfigError> {
-        let digest = |name| Ok(format!("{:?}\n", content(&self.key_directory.join(name))?));
+        let digest = |name| Ok::<_, ConfigError>(format!("{:?}\n", content(&self.key_directory.join(name))?));
         let all: Vec<String> =
             ["minion.pem", "minion.pub", "minion_master.pub"].into_iter().map(digest).collect::<Result<_, _>>()?;
         Ok(Digest::of(all.concat().as_bytes()))
@@ -141,24 +141,24 @@ fn rooted(root: &Path, path: &Path) -> PathBuf {
 
 /// The digest of a file; None: there is none.
 fn content(path: &Path) -> Result<Option<Digest>, ConfigError> {
-    let bytes = os::file::read_if_exists(path, FILE_BYTES_MAX).map_err(ConfigError::Read)?;
+    let bytes = os::file::read_if_exists(path, FILE_BYTES_MAX)?;
     Ok(bytes.map(|bytes| Digest::of(&bytes)))
 }
 
 /// The digest of all files of a directory; None: it has none.
 fn content_of_all(directory: &Path) -> Result<Option<Digest>, ConfigError> {
-    let Some(found) = Dir::open_if_exists(directory).map_err(ConfigError::Read)? else { return Ok(None) };
-    let entries = found.entries().map_err(ConfigError::Read)?;
+    let Some(found) = Dir::open_if_exists(directory)? else { return Ok(None) };
+    let entries = found.entries()?;
     let files = entries.into_iter().filter(|(_, kind)| *kind == FileKind::File).map(|(name, _)| name);
     let mut names: Vec<_> = files.collect();
     names.sort();
-    let told = |name: &OsString| Ok(format!("{name:?} {:?}\n", content(&directory.join(name))?));
+    let told = |name: &OsString| Ok::<_, ConfigError>(format!("{name:?} {:?}\n", content(&directory.join(name))?));
     let all: Vec<String> = names.iter().map(told).collect::<Result<_, _>>()?;
     Ok((!all.is_empty()).then(|| Digest::of(all.concat().as_bytes())))
 }
 
 fn cached_id(directory: &Path) -> Result<Option<String>, ConfigError> {
-    let bytes = os::file::read_if_exists(&directory.join("minion_id"), ID_BYTES_MAX).map_err(ConfigError::Read)?;
+    let bytes = os::file::read_if_exists(&directory.join("minion_id"), ID_BYTES_MAX)?;
     let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
     Ok(text.filter(|text| !text.is_empty()))
 }

@@ -1,11 +1,11 @@
 //! The entries of running jobs, `<cachedir>/proc/<jid>`: msgpack maps, and the question whether their processes still run.
 
 use super::jobs::Title;
-use crate::agent::Job;
+use crate::agent::{AgentError, Job};
 use crate::os::dir::{Dir, FileKind};
 use crate::os::{OsError, clock, proc_fs};
 use rmpv::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// An entry holds the job's arguments, pillar data among them; more than this would only fill memory.
 const ENTRY_BYTES_MAX: u64 = 64 << 20;
@@ -33,25 +33,24 @@ pub struct Entry {
 }
 
 /// All entries in `proc`. One that vanishes under the look has ended. What can't be understood is an error that names the file.
-pub fn read(directory: &Dir) -> Result<Vec<Entry>, String> {
-    let said = |error: OsError| error.to_string();
-    let names = directory.entries().map_err(said)?;
+pub fn read(directory: &Dir) -> Result<Vec<Entry>, AgentError> {
+    let names = directory.entries()?;
+    let place = directory.path();
     if names.len() > ENTRIES_MAX {
-        return Err(format!(
-            "cannot look at all of {}: it holds more than {ENTRIES_MAX} entries",
-            directory.path().display()
-        ));
+        let text = format!("cannot look at all of {}: it holds more than {ENTRIES_MAX} entries", place.display());
+        return Err(AgentError::new(text));
     }
     let mut entries = Vec::new();
     for (name, kind) in names {
-        let Some(stat) = directory.stat(&name).map_err(said)?.filter(|_| kind == FileKind::File) else { continue };
-        let Some(bytes) = directory.read_if_exists(&name, ENTRY_BYTES_MAX).map_err(said)? else { continue };
+        let Some(stat) = directory.stat(&name)?.filter(|_| kind == FileKind::File) else { continue };
+        let Some(bytes) = directory.read_if_exists(&name, ENTRY_BYTES_MAX)? else { continue };
         let jid = name.to_string_lossy().into_owned();
         match parse(&jid, &bytes, stat.mtime.0) {
             Ok(entry) => entries.push(entry),
             Err(cause) => {
-                let path: PathBuf = directory.path().join(&name);
-                return Err(format!("cannot understand {}: {cause}; if no job runs, remove it", path.display()));
+                let path = place.join(&name);
+                let text = format!("cannot understand {}: {cause}; if no job runs, remove it", path.display());
+                return Err(AgentError::new(text));
             }
         }
     }
@@ -164,7 +163,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let directory = Dir::open(root.path()).unwrap();
         directory.write_atomic("20261121", b"", 0o600).unwrap();
-        assert!(read(&directory).unwrap_err().contains("20261121: it is empty"));
+        assert!(read(&directory).unwrap_err().message.contains("20261121: it is empty"));
     }
 
     #[test]

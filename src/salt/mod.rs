@@ -65,21 +65,21 @@ impl SaltMinion {
     }
 
     fn config(&self) -> Result<MinionConfig, AgentError> {
-        MinionConfig::read(&self.settings.config_directory).map_err(|error| AgentError { message: error.to_string() })
+        Ok(MinionConfig::read(&self.settings.config_directory)?)
     }
 
     /// The leader, and below it main: as its guard says, or the pid file.
     fn chain(config: &MinionConfig, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
         let failed = |message: String| AgentError { message };
         let leader = subject.leader;
-        if !leader.is_alive().map_err(|error| failed(error.to_string()))? {
+        if !leader.is_alive()? {
             return Err(failed(format!("cannot look at the minion: {leader} is gone")));
         }
         let path = &config.pid_file;
         let cannot = |cause: &str| failed(format!("cannot tell the minion's main process: {}{cause}", path.display()));
         if let Some(report) = subject.report {
             // Its own pid file has another name while two share the default one.
-            let main = Identity::of(report.pid).map_err(|error| failed(error.to_string()))?;
+            let main = Identity::of(report.pid)?;
             if main.is_some_and(|main| main.start_time == report.start_time) {
                 return Self::below(leader, report.pid)?.ok_or_else(|| {
                     failed(format!("cannot tell the minion's main process: {} is not below {leader}", report.pid))
@@ -96,13 +96,10 @@ impl SaltMinion {
 
     /// The processes from the leader down to `main`; None: it is not below it.
     fn below(leader: &Identity, main: u32) -> Result<Option<Vec<Identity>>, AgentError> {
-        let failed = |message: String| AgentError { message };
         let mut chain = Vec::new();
         let mut pid = main;
         while chain.len() < CHAIN_MAX {
-            let identity = Identity::of(pid).map_err(|error| failed(error.to_string()))?;
-            let process = proc_fs::process(pid).map_err(|error| failed(error.to_string()))?;
-            let (Some(identity), Some(process)) = (identity, process) else { break };
+            let (Some(identity), Some(process)) = (Identity::of(pid)?, proc_fs::process(pid)?) else { break };
             chain.push(identity);
             if pid == leader.pid {
                 chain.reverse();
@@ -120,12 +117,10 @@ impl SaltMinion {
 
 /// The process number in a pid file; None: there is no such file.
 fn pid_in(path: &std::path::Path) -> Result<Option<u32>, AgentError> {
-    let failed = |message: String| AgentError { message };
-    let bytes = file::read_if_exists(path, PID_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
-    let Some(bytes) = bytes else { return Ok(None) };
+    let Some(bytes) = file::read_if_exists(path, PID_BYTES_MAX)? else { return Ok(None) };
     let number = String::from_utf8_lossy(&bytes).trim().parse::<u32>();
     let cause = || format!("cannot tell the minion's main process: {} holds no process number", path.display());
-    number.map(Some).map_err(|_| failed(cause()))
+    number.map(Some).map_err(|_| AgentError::new(cause()))
 }
 
 impl Agent for SaltMinion {
@@ -142,21 +137,13 @@ impl Agent for SaltMinion {
 
     fn activity(&self, subject: Subject<'_>) -> Activity {
         let layout = subject.report.and_then(|report| queues::Layout::reported(report.queue_layout.as_deref()?));
-        let looked =
-            self.config().and_then(|config| Ok(jobs::activity(&config, Self::main(&config, subject)?, layout)));
-        looked.unwrap_or_else(|error| Activity::Unknown(error.message))
+        let jobs = self.config().and_then(|config| jobs::read(&config, Self::main(&config, subject)?, layout));
+        Activity::of(jobs)
     }
 
     fn at_work(&self, subject: Subject<'_>) -> Activity {
-        let looked = self.config().and_then(|config| {
-            let main = Self::main(&config, subject)?;
-            beside::at_work(&config, subject.leader, main).map_err(|message| AgentError { message })
-        });
-        match looked {
-            Ok(jobs) if jobs.is_empty() => Activity::Idle,
-            Ok(jobs) => Activity::Busy(jobs),
-            Err(error) => Activity::Unknown(error.message),
-        }
+        let main = |config: &MinionConfig| Self::main(config, subject);
+        Activity::of(self.config().and_then(|config| beside::at_work(&config, subject.leader, main(&config)?)))
     }
 
     fn helpers(&self, subject: Subject<'_>) -> Option<Vec<Identity>> {
@@ -192,8 +179,7 @@ impl Agent for SaltMinion {
     }
 
     fn configuration(&self) -> Result<Option<Digest>, AgentError> {
-        let digest = MinionConfig::digest(&self.settings.config_directory);
-        digest.map(Some).map_err(|error| AgentError { message: error.to_string() })
+        Ok(Some(MinionConfig::digest(&self.settings.config_directory)?))
     }
 
     fn credentials(&self) -> Option<Digest> {
