@@ -30,7 +30,7 @@ fn bundle(author: &Author, version: &str) -> PathBuf {
 /// Does a job, and gives the version that did it.
 fn version_that_works(host: &Host, job: &str) -> String {
     fs::write(host.path("etc/plain-agent/jobs").join(job), "true\n").unwrap();
-    let done = host.path("etc/plain-agent/done").join(job);
+    let done = host.path("etc/plain-agent/finished").join(job);
     let seen = eventually(20, "the job is done", || {
         fs::read_to_string(&done).ok().filter(|text| !text.is_empty()).ok_or_else(|| "not yet".to_owned())
     });
@@ -53,7 +53,7 @@ fn an_agent_of_two_commands_is_switched_when_it_is_idle_and_taken_back() {
     fs::write(host.path("etc/plain-agent/jobs/long"), "sleep 3\n").unwrap();
     let told = host.sidle(&["switch", PLAIN, "1.1-1", "--mode", "idle"]).ok();
     assert!(told.contains("waiting until no job runs") && told.contains("job long"), "{told}");
-    assert_eq!(fs::read_to_string(host.path("etc/plain-agent/done/long")).unwrap(), "1.0\n");
+    assert_eq!(fs::read_to_string(host.path("etc/plain-agent/finished/long")).unwrap(), "1.0\n");
     assert_eq!(version_that_works(&host, "second"), "1.1");
 
     let bad = host.sidle(&["switch", PLAIN, "1.2-1", "--mode", "idle"]);
