@@ -8,7 +8,7 @@ use super::jobs::Title;
 use crate::agent::caller::Caller;
 use crate::os::proc_fs::{self, Process};
 
-/// The job that `pid` runs in; None: in none, or in one that can't be seen any more, since what started it has ended.
+/// The job that `pid` runs in; None: no job, or its process has ended.
 pub fn caller(pid: u32) -> Option<Caller> {
     let above = proc_fs::ancestors(pid).ok()?;
     above.iter().find_map(|process| {
@@ -18,7 +18,7 @@ pub fn caller(pid: u32) -> Option<Caller> {
     })
 }
 
-/// What is known of the job `jid`, whose process is `process`. What isn't is left open: the jid alone leads to the rest in the master's job cache.
+/// What is known of the job `jid` of `process`. The jid alone leads to the rest in the master's job cache.
 fn described(process: &Process, command: &[String], jid: String) -> Caller {
     let mut caller = Caller { agent: "Salt".to_owned(), job: jid, function: None, user: None, peers: Vec::new() };
     let Ok(config) = MinionConfig::read(&configuration_of(command)) else { return caller };
@@ -26,9 +26,9 @@ fn described(process: &Process, command: &[String], jid: String) -> Caller {
         caller.peers = masters.iter().map(|master| master.name.clone()).collect();
     }
     // In threads mode the entry names main; the title then names no jid.
-    if let Some(given) = entry::given(&config.jobs_directory(), &caller.job).filter(|given| given.pid == process.pid) {
-        caller.function = Some(given.function);
-        caller.user = given.user;
+    if let Some(entry) = entry::of(&config.jobs_directory(), &caller.job).filter(|entry| entry.pid == process.pid) {
+        caller.function = Some(entry.function);
+        caller.user = entry.user;
     }
     caller
 }

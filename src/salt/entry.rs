@@ -26,13 +26,15 @@ pub struct Entry {
     pub jid: String,
     /// The function or functions.
     pub function: String,
+    /// The user of the master that published it; None: the entry names none.
+    pub user: Option<String>,
     /// Its process; main itself in threads mode.
     pub pid: u32,
     /// Last write, seconds since 1970.
     pub written: i64,
 }
 
-/// All entries in `proc`. One that vanishes under the look has ended. What can't be understood is an error that names the file.
+/// Reads all entries in `proc`. An entry that vanishes meanwhile has ended; an entry that can't be understood is an error that names the file.
 pub fn read(directory: &Dir) -> Result<Vec<Entry>, AgentError> {
     let names = directory.entries()?;
     let place = directory.path();
@@ -57,28 +59,13 @@ pub fn read(directory: &Dir) -> Result<Vec<Entry>, AgentError> {
     Ok(entries)
 }
 
-/// Who gave a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
-    /// Its process.
-    pub pid: u32,
-    /// The function or functions.
-    pub function: String,
-    /// The user of the master that published it; None: the entry names none.
-    pub user: Option<String>,
-}
-
-/// Who gave the job `jid`, by its entry below `directory`; None where that can't be read.
-pub fn given(directory: &Path, jid: &str) -> Option<Given> {
+/// The entry of the job `jid` below `directory`; None where it can't be read.
+pub fn of(directory: &Path, jid: &str) -> Option<Entry> {
     let bytes = Dir::open_if_exists(directory).ok()??.read_if_exists(jid, ENTRY_BYTES_MAX).ok()??;
-    let entry = parse(jid, &bytes, 0).ok()?;
-    let value = rmpv::decode::read_value_with_max_depth(&mut &bytes[..], DEPTH_MAX).ok()?;
-    let user = value.as_map()?.iter().find(|(key, _)| word(key).as_deref() == Some("user"));
-    let user = user.and_then(|(_, value)| word(value)).filter(|user| !user.is_empty());
-    Some(Given { pid: entry.pid, function: entry.function, user })
+    parse(jid, &bytes, 0).ok()
 }
 
-/// Reads the entry of the job `jid`, which was written at this second; the reason when it isn't one.
+/// Reads the entry of the job `jid`, written at this second; else the reason why it is none.
 pub fn parse(jid: &str, mut bytes: &[u8], written: i64) -> Result<Entry, String> {
     if bytes.is_empty() {
         return Err("it is empty: a job begins, or a crash left it".to_owned());
@@ -93,7 +80,8 @@ pub fn parse(jid: &str, mut bytes: &[u8], written: i64) -> Result<Entry, String>
         None => String::new(),
     };
     let function = if function.is_empty() { "a job without a name".to_owned() } else { function };
-    Ok(Entry { jid: jid.to_owned(), function, pid: pid.ok_or("it names no process")?, written })
+    let user = field("user").and_then(word).filter(|user| !user.is_empty());
+    Ok(Entry { jid: jid.to_owned(), function, user, pid: pid.ok_or("it names no process")?, written })
 }
 
 /// Text, which older writers packed as bytes.
@@ -111,8 +99,8 @@ impl Entry {
         Job { id: self.jid.clone(), what: self.function.clone(), pid: Some(self.pid) }
     }
 
-    /// False for a leftover: its process is gone, or the number belongs to a later process, or to another job. A job of a main that
-    /// was killed lives on as an orphan, and counts: it still works on the host.
+    /// False for a leftover: its process is gone, or the number belongs to a later process or another job. An orphaned job of a killed main
+    /// counts: it still works on the host.
     pub fn is_live(&self) -> Result<bool, OsError> {
         let Some(process) = proc_fs::process(self.pid)?.filter(proc_fs::Process::is_alive) else { return Ok(false) };
         let Some(title) = Title::of(self.pid)? else { return Ok(false) };
@@ -170,7 +158,7 @@ mod tests {
     fn leftovers_are_told_from_running_jobs() {
         let mut child = Program::new("/bin/sleep").argument("60").start(Input::Null).unwrap();
         let now = clock::now().as_second();
-        let entry = |pid, written| Entry { jid: "1".to_owned(), function: "x".to_owned(), pid, written };
+        let entry = |pid, written| Entry { jid: "1".to_owned(), function: "x".to_owned(), user: None, pid, written };
         assert!(entry(child.id(), now + 1).is_live().unwrap());
         assert!(!entry(child.id(), now - 60).is_live().unwrap(), "the process began after the entry was written");
         child.kill().unwrap();

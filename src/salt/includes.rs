@@ -36,13 +36,8 @@ impl From<ConfigError> for AgentError {
 }
 
 /// Reads `minion` in `directory` with its includes: the file itself; over it, key by key, what `default_include` finds; over that what
-/// `include` finds. Files of one include are merged deeply, lists joined, in the order of their names.
-pub fn read(directory: &Path) -> Result<Value, ConfigError> {
-    read_without(directory, None)
-}
-
-/// The same without files of this name.
-pub fn read_without(directory: &Path, left_out: Option<&'static str>) -> Result<Value, ConfigError> {
+/// `include` finds. Files of one include are merged deeply, lists joined, in the order of their names. Files named `left_out` are skipped.
+pub fn read(directory: &Path, left_out: Option<&'static str>) -> Result<Value, ConfigError> {
     let path = directory.join("minion");
     let mut reader = Reader { files: 0, left_out };
     let mut options = reader.file(&path)?;
@@ -290,7 +285,7 @@ mod tests {
             ("extra/z.yml", "master: m3\ninclude: ../more.conf\n"),
             ("more.conf", "port: 1\n"),
         ]);
-        let options = read(root.path()).unwrap();
+        let options = read(root.path(), None).unwrap();
         assert_eq!(options.get("id"), Some(&text("a")));
         assert_eq!(options.get("master"), Some(&text("m3")));
         assert_eq!(options.get("port"), Some(&text("1")));
@@ -301,14 +296,14 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_is_an_error_with_file_and_line() {
         let broken = directory(&[("minion", "id: a\n"), ("minion.d/a.conf", "x: 1\ny: [\n")]);
-        let message = read(broken.path()).unwrap_err().to_string();
+        let message = read(broken.path(), None).unwrap_err().to_string();
         assert!(message.contains("minion.d/a.conf: line "), "{message}");
         let looped = directory(&[("minion", "include: minion\n")]);
-        assert!(read(looped.path()).unwrap_err().to_string().contains("includes itself"));
+        assert!(read(looped.path(), None).unwrap_err().to_string().contains("includes itself"));
         let missing = directory(&[]);
-        assert!(read(missing.path()).unwrap_err().to_string().starts_with("cannot open "));
+        assert!(read(missing.path(), None).unwrap_err().to_string().starts_with("cannot open "));
         let list = directory(&[("minion", "- a\n")]);
-        assert!(read(list.path()).unwrap_err().to_string().contains("a list, not options"));
+        assert!(read(list.path(), None).unwrap_err().to_string().contains("a list, not options"));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Whether a minion is idle: its job processes, the entries of running jobs, the queues on disk, and returns that have not left.
 //!
-//! What a minion's main process has for children (3006.30, 3007.17, 3008.5: `salt/minion.py`, `utils/schedule.py`, `engines/__init__.py`);
-//! each appends its name to main's title with setproctitle, see it with `ps -o pid,args --ppid MAIN`:
+//! The children of main append their names to its title (3006.30, 3007.17, 3008.5; `ps -o pid,args --ppid MAIN`):
 //! - `ProcessPayload(jid=J)`: a published job, then ` Minion._thread_return` once its modules are loaded;
 //! - `Schedule(name=N, jid=J)`: a scheduled one, the mine's update included;
 //! - `Engine(…)`: lives as long as the minion: no job;
@@ -81,7 +80,7 @@ impl Title {
 /// The jobs of the minion whose main process is `main`; `layout`: of its queues, where that is known. Asks the agent nothing, so main may be
 /// frozen.
 pub fn read(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<Vec<Job>, AgentError> {
-    // Children before entries: a job that ends between the two looks leaves its zombie or nothing. A job that begins is a child first.
+    // Children before entries: a job that ends in between leaves a zombie or nothing, and a job that begins is a child first.
     let children = proc_fs::children(main)?;
     let directory = Dir::open_if_exists(&config.jobs_directory())?.ok_or_else(|| {
         AgentError::new(format!(
