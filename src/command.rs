@@ -12,6 +12,9 @@ use crate::os::process::{Identity, Program, Said};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Every release of such a daemon has them.
+pub const COMMANDS: &[&str] = &["health", "idle"];
+
 /// Longest time that a command may take. It stops a command that hangs (a daemon may be frozen while `idle` runs) from holding up the supervisor.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 

@@ -275,13 +275,15 @@ pub struct Parts {
     pub caller: Option<fn(u32) -> Option<caller::Caller>>,
     /// Names in its configuration directory that snapshots of the configuration leave out.
     pub not_configuration: &'static [&'static str],
+    /// Commands that its releases must have.
+    pub commands: &'static [&'static str],
 }
 
 impl Parts {
     /// A kind of agent with an observer and nothing else.
     pub const fn new(kind: &'static str, observer: Observer) -> Self {
         let (rehearser, adopter, examiner, caller) = (None, None, None, None);
-        Self { kind, observer, rehearser, adopter, examiner, caller, not_configuration: &[] }
+        Self { kind, observer, rehearser, adopter, examiner, caller, not_configuration: &[], commands: &[] }
     }
 }
 

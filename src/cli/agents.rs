@@ -2,7 +2,7 @@
 
 use crate::agent::caller::Caller;
 use crate::agent::{AgentError, AgentKind, Parts};
-use crate::command::CommandAgent;
+use crate::command::{self, CommandAgent};
 use crate::demo::{self, DemoAgent};
 use crate::os::process;
 use crate::salt::{self, SaltMinion};
@@ -22,7 +22,10 @@ pub static ALL: [Parts; 3] = [
         not_configuration: demo::NO_CONFIGURATION,
         ..Parts::new("demo", |settings| Ok(Box::new(DemoAgent::new(settings)?)))
     },
-    Parts::new("command", |settings| Ok(Box::new(CommandAgent::new(settings)?))),
+    Parts {
+        commands: command::COMMANDS,
+        ..Parts::new("command", |settings| Ok(Box::new(CommandAgent::new(settings)?)))
+    },
 ];
 
 /// The parts of a kind of agent.

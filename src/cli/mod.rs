@@ -122,7 +122,7 @@ enum Verb {
     #[command(subcommand)]
     Trust(trust::TrustVerb),
     /// Pack a directory into a release
-    Pack(pack::PackArguments),
+    Pack(Box<pack::PackArguments>),
     /// Show the contents of a bundle, manifest or metadata file
     Inspect(author::InspectArguments),
     /// Make and show signing keys

@@ -154,7 +154,13 @@ impl Drop for Work<'_> {
 
 fn plan(arguments: &PackArguments) -> Result<PackPlan, Report> {
     let (recipe, home) = recipe(arguments)?;
-    agents::parts(&recipe.agent).map_err(|error| usage(error.message, "correct `agent` in the recipe, or --agent"))?;
+    let agent = agents::parts(&recipe.agent);
+    let agent = agent.map_err(|error| usage(error.message, "correct `agent` in the recipe, or --agent"))?;
+    if let Some(missing) = agent.commands.iter().find(|name| !recipe.commands.contains_key(**name)) {
+        let message =
+            format!("cannot pack {}: an agent of kind {} needs the command `{missing}`", recipe.package, agent.kind);
+        return Err(usage(message, format!("write a recipe with `{missing} = \"bin/...\"` below [commands]")));
+    }
     let name = format!("{}-{}-{}", recipe.package, arguments.version, arguments.revision);
     let extension = if arguments.repo.is_some() { ".sidle" } else { "" };
     let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}{extension}")));

@@ -67,15 +67,17 @@ fn an_agent_of_two_commands_is_switched_when_it_is_idle_and_taken_back() {
 }
 
 #[test]
-fn an_agent_of_an_unknown_kind_is_refused_by_its_name() {
-    let author = Author::new();
-    let home = author.directory().join("unknown");
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plain-agent");
-    assert!(Command::new("cp").arg("-r").arg(example).arg(&home).status().unwrap().success());
-    let recipe = home.join("plain-agent.toml");
-    let changed = fs::read_to_string(&recipe).unwrap().replace("agent = \"command\"", "agent = \"zebra\"");
-    fs::write(&recipe, changed).unwrap();
-    let refused = sidle(&["pack", text(&recipe), "--version", "1.0", "--output", text(&home.join("out"))], &[]);
-    assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.stderr.contains("this sidle knows salt, demo, command"), "{refused:?}");
+fn a_recipe_with_an_unknown_kind_of_agent_or_without_its_commands_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plain-agent/plain-agent.toml");
+    let example = fs::read_to_string(example).unwrap();
+    for (from, to, words) in [
+        ("agent = \"command\"", "agent = \"zebra\"", "this sidle knows salt, demo, command"),
+        ("idle = \"bin/idle\"\n", "", "needs the command `idle`"),
+    ] {
+        let (recipe, output) = (home.path().join("recipe.toml"), home.path().join("out"));
+        fs::write(&recipe, example.replace(from, to)).unwrap();
+        let refused = sidle(&["pack", text(&recipe), "--version", "1.0", "--output", text(&output)], &[]);
+        assert!(refused.code == Some(2) && refused.stderr.contains(words), "{refused:?}");
+    }
 }
