@@ -32,7 +32,7 @@ impl DemoAgent {
     /// An observer of the agent configured in `settings`: `demo.conf` there may name the state directory (default: `state`).
     pub fn new(settings: &AgentSettings) -> Result<Self, AgentError> {
         let path = settings.config_directory.join(CONFIGURATION_NAME);
-        let bytes = file::read_if_exists(&path, FILE_BYTES_MAX).map_err(|error| said(&error))?.unwrap_or_default();
+        let bytes = file::read_if_exists(&path, FILE_BYTES_MAX)?.unwrap_or_default();
         let configuration = Digest::of(&bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let named = text.lines().filter_map(|line| line.strip_prefix("state=")).next_back();
@@ -97,26 +97,15 @@ impl DemoAgent {
     }
 }
 
-fn said(error: &OsError) -> AgentError {
-    AgentError { message: error.to_string() }
-}
-
 impl Agent for DemoAgent {
     fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
         let leader = subject.leader;
-        match leader.is_alive() {
-            Ok(true) => Ok(vec![leader.clone()]),
-            Ok(false) => Err(AgentError { message: format!("cannot look at the agent: {leader} is gone") }),
-            Err(error) => Err(said(&error)),
-        }
+        let gone = || AgentError::new(format!("cannot look at the agent: {leader} is gone"));
+        leader.is_alive()?.then(|| vec![leader.clone()]).ok_or_else(gone)
     }
 
     fn activity(&self, _subject: Subject<'_>) -> Activity {
-        match self.jobs() {
-            Ok(jobs) if jobs.is_empty() => Activity::Idle,
-            Ok(jobs) => Activity::Busy(jobs),
-            Err(error) => Activity::Unknown(error.to_string()),
-        }
+        Activity::of(self.jobs())
     }
 
     fn health(&self, subject: Subject<'_>) -> Health {

@@ -3,10 +3,10 @@
 //! The architecture, floor by floor. A module names only floors below its own (`tests/it/pure/architecture.rs` enforces it):
 //!
 //! ```text
-//! 6  cli (and main)           grammar, printing, exit codes; registers the agents
+//! 6  cli (and main)           grammar, printing, exit codes; the register of agents
 //! 5  adoption doctor supervise  a package's agent is taken over; checks of a host; one loop over one enum of events
 //! 4  switch run acquire loaded config   the pure switch machine and its driver; becoming a release; fetching one into the store; settings
-//! 3  fetch store salt demo signer trust_store repository   siblings do not import each other
+//! 3  fetch store salt demo command signer trust_store repository   siblings do not import each other
 //! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
 //! 1  os                       files, processes, clocks, sockets
 //! 0  name version digest failure layout saved
@@ -21,6 +21,7 @@ pub mod adoption;
 pub mod agent;
 pub mod bundle;
 pub mod cli;
+pub mod command;
 pub mod config;
 pub mod demo;
 pub mod digest;

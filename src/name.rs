@@ -85,7 +85,11 @@ name_type! {
     PackageName
 }
 name_type! {
-    /// One running agent of a package on a host. The default instance has its package's name.
+    /// Which implementation watches a package's agent, as its manifest names it: `salt`. The register in `cli::agents` has the implementations.
+    AgentKind
+}
+name_type! {
+    /// One running agent of a package on a host. The default instance is named like its package.
     InstanceName
 }
 

@@ -155,7 +155,8 @@ fn note_configuration(manifest: &Manifest, request: &RunRequest, store: &Store) 
     // First a note without a digest: a reader without a note may assume that the present configuration is loaded.
     let _ = note(None);
     let settings = AgentSettings::new(&configuration_of(manifest, request, store));
-    let digest = (request.registry)(manifest.agent, &settings).and_then(|agent| agent.configuration());
+    let agent = (request.registry)(&manifest.agent).and_then(|parts| (parts.observer)(&settings));
+    let digest = agent.and_then(|agent| agent.configuration());
     let _ = note(digest.ok().flatten());
 }
 

@@ -13,7 +13,7 @@ pub mod running_agent;
 pub mod unadopt;
 
 use crate::agent::adoption::Adopter;
-use crate::agent::{AgentKind, Registry};
+use crate::agent::{AgentError, AgentKind, Registry};
 use crate::bundle::manifest::Manifest;
 use crate::config::Settings;
 use crate::failure::Report;
@@ -24,17 +24,12 @@ use crate::store::Store;
 use crate::switch::journal::files::InstanceFiles;
 use std::path::{Path, PathBuf};
 
-/// How a kind of agent is adopted; None: not at all. The CLI registers them.
-pub type Adopters = fn(AgentKind) -> Option<&'static dyn Adopter>;
-
 /// An instance that adopts an agent, with the knowledge about the kinds of agents.
 #[derive(Clone)]
 pub struct AdoptingInstance {
     /// Its files.
     pub files: InstanceFiles,
-    /// How agents are adopted.
-    pub adopters: Adopters,
-    /// How agents are observed.
+    /// The agents: their adopters and observers.
     pub registry: Registry,
 }
 
@@ -49,6 +44,11 @@ impl AdoptingInstance {
 
     fn package(&self) -> &PackageName {
         self.files.package()
+    }
+
+    /// How a kind of agent is adopted; None: not at all.
+    fn adopter(&self, kind: &AgentKind) -> Result<Option<&'static dyn Adopter>, AgentError> {
+        Ok((self.registry)(kind)?.adopter)
     }
 
     fn store(&self) -> Store {

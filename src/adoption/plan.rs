@@ -94,7 +94,7 @@ impl<'a> AdoptionPlan<'a> {
         store.verify(&to)?;
         let manifest = store.manifest(&to)?;
         let configuration = instance.configuration(&manifest)?;
-        let Some(adopter) = (instance.adopters)(manifest.agent) else {
+        let Some(adopter) = instance.adopter(&manifest.agent)? else {
             return cannot("sidle cannot adopt this kind of agent".to_owned(), "`sidle switch` starts it");
         };
         if !chosen.is_dry_run {
@@ -174,7 +174,7 @@ impl<'a> AdoptionPlan<'a> {
             return Err(cannot(self.instance, "its supervisor does not run", &hint));
         }
         let (unit, command) = (self.unit.clone(), self.found.command.clone());
-        let adoption = Adoption::new(self.manifest.agent, unit, self.managed, command);
+        let adoption = Adoption::new(self.manifest.agent.clone(), unit, self.managed, command);
         adoption.write(layout, name)?;
         let warning = self.environment.carry(layout, name)?;
         Ok((adoption, warning))
@@ -204,7 +204,7 @@ impl<'a> AdoptionPlan<'a> {
         };
         let adopted = Adopted {
             leader: self.found.leader.clone(),
-            agent: self.manifest.agent,
+            agent: self.manifest.agent.clone(),
             unit: self.managed.then(|| self.unit.clone()),
             command: self.found.command.clone(),
         };

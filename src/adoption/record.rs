@@ -143,7 +143,12 @@ impl Adoption {
 
     /// The units of other packages that would run the same agent.
     fn other_units(&self, instance: &AdoptingInstance) -> impl Iterator<Item = &'static str> + use<> {
-        let names = (instance.adopters)(self.agent).map(|adopter| adopter.other_names(&self.unit)).unwrap_or_default();
+        let names = instance
+            .adopter(&self.agent)
+            .ok()
+            .flatten()
+            .map(|adopter| adopter.other_names(&self.unit))
+            .unwrap_or_default();
         names.into_iter().map(|(unit, _)| unit)
     }
 

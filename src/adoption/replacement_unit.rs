@@ -154,7 +154,7 @@ mod tests {
 
     fn instance(root: &Path, package: &str, name: &str) -> AdoptingInstance {
         let files = InstanceFiles::new(&Layout::new(root), &name.parse().unwrap(), &package.parse().unwrap());
-        AdoptingInstance { files, adopters: |_| None, registry: |_, _| unreachable!() }
+        AdoptingInstance { files, registry: |_| unreachable!() }
     }
 
     #[test]

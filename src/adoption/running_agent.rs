@@ -57,7 +57,7 @@ pub fn refuse(instance: &AdoptingInstance, to: &Release) -> Result<(), Report> {
     }
     // The switch itself reports a release that is not installed.
     let Ok(manifest) = instance.store().manifest(to) else { return Ok(()) };
-    let Some(adopter) = (instance.adopters)(manifest.agent) else { return Ok(()) };
+    let Some(adopter) = instance.adopter(&manifest.agent)? else { return Ok(()) };
     let configuration = instance.configuration(&manifest)?;
     let package = instance.package();
     let unit = adopter.unit(package.as_str());

@@ -7,7 +7,7 @@ use super::AdoptingInstance;
 use super::plan::no_answer;
 use super::record::Adoption;
 use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
-use crate::agent::{AgentSettings, Subject};
+use crate::agent::{AgentSettings, Parts, Subject};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::os::process::{self, Program};
@@ -169,7 +169,8 @@ impl<'a> Return<'a> {
         let status = SupervisorStatus::read(self.instance.layout(), self.instance.name())?;
         let agent = status.and_then(|status| status.agent);
         let (Some(agent), Some(configuration)) = (agent, configuration) else { return Ok(None) };
-        let observer = (self.instance.registry)(self.adoption.agent, &AgentSettings::new(configuration)).ok();
+        let parts = (self.instance.registry)(&self.adoption.agent)?;
+        let observer = (parts.observer)(&AgentSettings::new(configuration)).ok();
         Ok(observer.and_then(|observer| described(&observer.activity(Subject::unguarded(&agent.leader)))))
     }
 
@@ -190,12 +191,14 @@ impl<'a> Return<'a> {
 
     /// Waits until the package's agent reaches its peers.
     fn comes_up(&self, configuration: Option<PathBuf>) -> bool {
-        let kind = self.adoption.agent;
-        let (Some(adopter), Some(configuration)) = ((self.instance.adopters)(kind), configuration) else { return true };
+        let Ok(Parts { observer, adopter: Some(adopter), .. }) = (self.instance.registry)(&self.adoption.agent) else {
+            return true;
+        };
+        let Some(configuration) = configuration else { return true };
         let give_up_at = clock::since_boot() + START_WAIT;
         while clock::since_boot() < give_up_at {
             if let Ok(Some(found)) = adopter.find(&configuration, None) {
-                let health = (self.instance.registry)(kind, &AgentSettings::new(&configuration))
+                let health = observer(&AgentSettings::new(&configuration))
                     .map(|agent| agent.health(Subject::unguarded(&found.leader)));
                 if health.is_ok_and(|health| health.lacks(&[]).is_none()) {
                     return true;
@@ -212,7 +215,7 @@ impl<'a> Return<'a> {
         let now = clock::now();
         // Peers list by the second: rounded up, nothing is left out.
         let until = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
-        let adopter = (self.instance.adopters)(self.adoption.agent);
+        let adopter = self.instance.adopter(&self.adoption.agent)?;
         Ok(adopter.map(|adopter| adopter.missed(&from.to_zoned(zone.clone()), &until.to_zoned(zone))))
     }
 }

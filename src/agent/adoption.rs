@@ -1,4 +1,4 @@
-//! What sidle must be able to do with an agent that it did not start: find it, and give it its guard while it runs.
+//! Taking over an agent that sidle did not start: find it, and load its guard while it runs.
 
 use super::AgentError;
 use crate::os::process::Identity;
@@ -12,35 +12,35 @@ pub struct RunningAgent {
     pub leader: Identity,
     /// The process that works: the leader or one below it.
     pub main: Identity,
-    /// The program and arguments of the first one.
+    /// The program and arguments of its first process.
     pub command: Vec<String>,
     /// Its configuration directory.
     pub configuration: PathBuf,
-    /// The user that it gives up root for.
+    /// The user that it becomes after its start as root.
     pub user: Option<String>,
 }
 
 /// How one kind of agent is adopted.
-pub trait Adopter {
-    /// The unit that a package's own scripts install.
+pub trait Adopter: Sync {
+    /// The unit that the package installs.
     fn unit(&self, package: &str) -> String;
 
     /// Units of other packages that run an agent of this kind, each with its configuration directory.
     fn other_names(&self, unit: &str) -> Vec<(&'static str, &'static str)>;
 
-    /// Which agent it is that two configuration directories describe, in the operator's words, if both are of the same one.
+    /// The agent that both configuration directories describe, in the operator's words; None: they describe two agents.
     fn is_same(&self, ours: &Path, theirs: &Path) -> Result<Option<String>, AgentError>;
 
-    /// Looks for the agent of a configuration directory. `leader`: its first process, where a service manager knows it. None: none runs.
+    /// Finds the running agent of a configuration directory. `leader`: its first process, if a service manager knows it.
     fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError>;
 
-    /// Asks a running agent to take its guard, which is copied into the directory `copy` for it. Its report in `gate` will tell
-    /// whether it has; the asking itself leaves nothing behind once [`Adopter::tidy`] was called.
+    /// Asks a running agent to load its guard, which is copied into the directory `copy`. The guard's report in `gate` says whether it did;
+    /// [`Adopter::tidy`] removes what the request needed.
     fn guard(&self, found: &RunningAgent, gate: &Path, copy: &Path) -> Result<(), AgentError>;
 
-    /// How the peers name what they asked for between two moments in which nobody was there, in the operator's words.
+    /// How the operator lists the jobs that the peers published between two moments while no agent ran.
     fn missed(&self, from: &Zoned, until: &Zoned) -> String;
 
-    /// Removes what [`Adopter::guard`] put where the agent looks for it.
+    /// Removes the files of [`Adopter::guard`] from the agent's directories.
     fn tidy(&self, configuration: &Path) -> Result<(), AgentError>;
 }

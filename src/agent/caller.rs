@@ -1,29 +1,29 @@
-//! Who asks, when it is an agent's own job that does: who gave that job, and through whom.
+//! The agent's job that runs a command: its publisher, and the peer that it came through.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Longest text kept of each part: it is written down with every step of a switch.
+/// Longest text kept of each part: the journal repeats it with every step of a switch.
 pub const TEXT_LENGTH_MAX: usize = 256;
 
 /// A job out of which a command runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Caller {
-    /// Whose job, in the operator's words: `Salt`.
+    /// The agent's name in the operator's words: `Salt`.
     pub agent: String,
     /// The agent's own name for it: a Salt jid.
     pub job: String,
-    /// What it does: `cmd.run`; None: not known any more.
+    /// Its function: `cmd.run`; None: no longer known.
     pub function: Option<String>,
-    /// Who gave it, as the agent has it; None: not known.
+    /// Its publisher, as the agent names it; None: not known.
     pub user: Option<String>,
-    /// The peer that it came from; several where it is one of them and not known which.
+    /// The peer that it came from, or all that it may have come from.
     pub peers: Vec<String>,
 }
 
 impl Caller {
-    /// The same with no text longer than is kept.
+    /// The same with its texts cut to the longest that is kept.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         let shorten = |text: &mut String| *text = text.chars().take(TEXT_LENGTH_MAX).collect();

@@ -1,4 +1,4 @@
-//! What an examination of a host finds, and what an agent adds to it: its peers, its key, a second one of it, and the words of its logs.
+//! The findings of an examination of a host, and the part of it that an agent brings.
 
 use crate::failure::Class;
 use serde::Serialize;
@@ -12,9 +12,9 @@ use std::path::Path;
 pub enum Severity {
     /// Nothing to do; good to know.
     Note,
-    /// It could not be looked at. Not known to be good.
+    /// The check could not run. Not known to be good.
     Unknown,
-    /// It works, and will not for ever, or not in every case.
+    /// It works now, but not for ever or not in every case.
     Warning,
     /// It does not work.
     Error,
@@ -32,18 +32,18 @@ impl Severity {
     }
 }
 
-/// A kind of finding: what it means wherever it is met.
+/// A kind of finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// Short, and never another one: programs look for it.
+    /// Its id, which never changes its meaning: programs look for it.
     pub id: &'static str,
-    /// The class of failure that it is, for the exit code.
+    /// Its class of failure, for the exit code.
     pub class: Class,
     /// What it means.
     pub means: &'static str,
     /// What to do about it, where a finding names nothing better.
     pub remedy: &'static str,
-    /// Sentences that people see of it in logs and messages; `…` stands for what differs.
+    /// Sentences of logs and messages that come with it; `…` stands for what differs.
     pub words: &'static [&'static str],
 }
 
@@ -52,35 +52,35 @@ pub struct Explanation {
 pub struct Finding {
     /// The kind: an [`Explanation`] has it.
     pub id: &'static str,
-    /// How bad it is here.
+    /// Its severity here.
     pub severity: Severity,
     /// What was found, with names and numbers.
     pub what: String,
-    /// What to do; empty: nothing has to be done.
+    /// What to do; empty: nothing.
     pub remedy: String,
 }
 
-/// What came of looking at things of one sort.
+/// The findings of one sort.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Group {
     /// Their sort: `store`.
     pub name: &'static str,
-    /// What was looked at and found good, in few words.
+    /// The checks that found nothing, in few words.
     pub looked_at: Vec<String>,
     /// What was found.
     pub findings: Vec<Finding>,
 }
 
-/// The kind of what could not be looked at.
+/// The kind of a check that could not run.
 pub const COULD_NOT_LOOK: &str = "could-not-look";
 
 impl Group {
-    /// Nothing was looked at yet.
+    /// An empty group.
     pub fn new(name: &'static str) -> Self {
         Self { name, looked_at: Vec::new(), findings: Vec::new() }
     }
 
-    /// Notes what was found good.
+    /// Notes a check that found nothing.
     pub fn good(&mut self, what: impl Into<String>) {
         self.looked_at.push(what.into());
     }
@@ -90,38 +90,35 @@ impl Group {
         self.findings.push(Finding { id, severity, what: what.into(), remedy: remedy.into() });
     }
 
-    /// Notes what could not be looked at, because of what, and how it could be.
+    /// Notes a check that could not run, the reason, and the remedy.
     pub fn unknown(&mut self, what: &str, reason: impl fmt::Display, remedy: &str) {
         self.find(Severity::Unknown, COULD_NOT_LOOK, format!("{what}: {reason}"), remedy);
     }
 }
 
-/// One agent of a host, as an examination has it.
+/// One agent of a host.
 #[derive(Debug, Clone, Copy)]
 pub struct Case<'a> {
-    /// The directory that everything of sidle lies below: `/`.
+    /// The root of the host: `/`.
     pub root: &'a Path,
     /// Its configuration directory.
     pub configuration: &'a Path,
-    /// The tree of the current release, by its real path, and the environment of its service; None: there is no whole one.
+    /// The real path of the current release's tree, and its service's environment; None: no whole current release.
     pub release: Option<(&'a Path, &'a [(OsString, OsString)])>,
-    /// Processes that are sidle's own for this instance: its supervisor and the agents' first ones. What descends from them is, too.
+    /// The instance's supervisor and the agents' first processes. Their descendants belong to the instance, too.
     pub own: &'a [u32],
     /// The peers that the running agent is proven to reach.
     pub reaches: &'a [String],
 }
 
-/// What an examination asks of one kind of agent. It looks only: nothing on the host is changed by it.
+/// One kind of agent's part of an examination. It changes nothing on the host.
 pub trait Examiner: Sync {
-    /// The kinds of findings that it adds. Where an id is a general one, only the words count, which are added to those.
+    /// The kinds of findings that it adds. For the id of a general kind, only the words are added.
     fn explanations(&self) -> &'static [Explanation];
 
-    /// Programs of the agent that people call by name, and that other installations of it bring, too.
+    /// Programs of the agent that people call by name, and that other installations may bring, too.
     fn programs(&self) -> &'static [&'static str];
 
-    /// Looks at one agent: a group for each sort of things.
+    /// Examines one agent.
     fn examine(&self, case: Case<'_>) -> Vec<Group>;
 }
-
-/// How the agent of a kind is examined; None: there is nothing to add. The CLI registers them.
-pub type Examiners = fn(crate::agent::AgentKind) -> Option<&'static dyn Examiner>;

@@ -1,14 +1,5 @@
-//! The gate: gives every job to exactly one of two processes of an agent. The supervisor writes roles, the guard inside each process obeys and
-//! reports. This is the form of both files; no agent is named here.
-//!
-//! ```text
-//! GATE/roles              text, written by the supervisor by rename
-//! GATE/claims/NAME        empty, made by guards with O_CREAT|O_EXCL: whoever makes it has the job
-//! GATE/claims.owed        locked by a guard that has run jobs whose claims could not be made (no space)
-//! GATE/slots/SLOT.json    a guard's report, by rename
-//! GATE/handover/          what guards hand to each other, in their own form
-//! GATE/joblog             made by an operator who looks for a job: guards append what they do with each, while it is there
-//! ```
+//! The gate gives every job to exactly one of two processes of an agent. The supervisor writes roles; the guard inside each process obeys and
+//! reports. docs/formats.md lists all files of the gate; this module knows their form, and no agent.
 //!
 //! A *slot* is the pid of the process that `sidle run` became. `roles`, an item a line:
 //!
@@ -38,17 +29,17 @@ pub const ROLES_NAME: &str = "roles";
 pub const ROLES_LENGTH_MAXIMUM: u64 = 16 * 1024;
 /// The directory of claims.
 pub const CLAIMS_NAME: &str = "claims";
-/// What a guard locks that owes claims. It can't make it itself where it works as another user than the supervisor.
+/// The file that a guard locks while it owes claims. A guard of another user could not make it.
 pub const OWED_NAME: &str = "claims.owed";
 /// The directory of reports.
 pub const SLOTS_NAME: &str = "slots";
-/// Until when jobs wait for files that are being mended: seconds since boot. Once it is past, or the file is gone, they don't.
+/// Until when jobs wait for a repair: seconds since boot. Later, or without the file, they do not wait.
 pub const MENDING_NAME: &str = "mending";
-/// The directory of what guards hand over.
+/// The directory of handovers between guards.
 pub const HANDOVER_NAME: &str = "handover";
 /// Longest report read: some hundred jobs.
 pub const REPORT_LENGTH_MAXIMUM: u64 = 4 * 1024 * 1024;
-/// A guard with company writes its report every second; one that hasn't for this long hangs, or stands still.
+/// While two processes run, a guard reports every second; after this time without a report its process hangs or is stopped.
 pub const REPORT_AGE_MAXIMUM_SECONDS: f64 = 10.0;
 
 /// What a process may do with jobs.
@@ -80,10 +71,10 @@ impl fmt::Display for GateRole {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// As a service is: at boot, or after it ended.
+    /// At boot, or after the agent ended.
     #[default]
     Boot,
-    /// By a switch: what belongs to a boot (startup states, the start event) does not happen, or later.
+    /// By a switch: startup states do not run, and the start event comes later.
     Switch,
 }
 
@@ -107,21 +98,21 @@ pub struct Slot {
     pub origin: Origin,
 }
 
-/// Everything that `roles` says, but its serial number.
+/// The content of `roles` without its serial number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roles {
     /// The processes.
     pub slots: Vec<Slot>,
-    /// Who may say that it is up.
+    /// The process that may fire its start event.
     pub announce: Option<u32>,
-    /// The round trip that is asked for.
+    /// The number of the round trip to make.
     pub prove: u64,
-    /// Who alone is asked; None: all.
+    /// The only process that makes it; None: all.
     pub prover: Option<u32>,
 }
 
 impl Roles {
-    /// The same, with processes that only finish what they have.
+    /// These roles, and closed processes that finish their jobs.
     #[must_use]
     pub fn with_closed(mut self, finishing: impl Iterator<Item = (u32, Origin)>) -> Self {
         self.slots.extend(finishing.map(|(leader, origin)| Slot { leader, role: GateRole::Closed, origin }));
@@ -144,79 +135,56 @@ impl Roles {
     }
 }
 
-/// What a guard says of its process.
+/// A guard's report of its process.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
+#[expect(missing_docs, reason = "docs/formats.md says what the fields of slots/PID.json mean")]
 pub struct GuardReport {
-    /// The slot.
     pub leader: u32,
-    /// The process that works: the leader or one below it.
     pub pid: u32,
-    /// When that one was started, in clock ticks since boot.
     pub start_time: u64,
-    /// What of the agent the guard has its hands on; empty: nothing, it is not armed.
     pub wrapped: Vec<String>,
-    /// Why this process can't run beside another one; None: it can.
     pub overlap: Option<String>,
-    /// The serial number of the roles that it follows.
     pub serial: u64,
-    /// The role that it has.
     pub role: GateRole,
-    /// Whether it has the singletons.
     pub singletons: bool,
-    /// Whether it has said that it is up.
     pub announced: bool,
-    /// The newest round trip for which every peer has answered, or failed to.
     pub prove: u64,
-    /// What it has taken and not yet returned.
     pub jobs: Vec<Job>,
-    /// How many jobs it has received and not yet decided on.
     pub held: u64,
-    /// How many returns are on their way out.
     pub returning: u64,
-    /// How many jobs wait in queues of its own that no other process takes jobs from.
     #[serde(default)]
     pub queued: u64,
-    /// Which queues it takes jobs from, in the agent's words; None: its guard does not say.
     #[serde(default)]
     pub queue_layout: Option<String>,
-    /// Its peers.
     pub peers: Vec<ReportedPeer>,
-    /// When it was written, seconds since boot.
     pub updated: f64,
 }
 
-/// What a guard says of a peer.
+/// A guard's report of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "docs/formats.md says what the fields of slots/PID.json mean")]
 pub struct ReportedPeer {
-    /// Its name in the agent's configuration.
     pub name: String,
-    /// Its address; None: not connected.
     #[serde(default)]
     pub address: Option<String>,
-    /// The last round trip that it answered.
     pub proven: Option<u64>,
-    /// In words.
     #[serde(default)]
     pub detail: String,
-    /// The first job that came from it.
     pub first: Option<String>,
-    /// The last job that came from it.
     pub last: Option<String>,
-    /// Whether the process has received all that this peer sent before another process of the gate listened to it.
     #[serde(default)]
     pub caught_up: bool,
-    /// How many of its jobs another process had to take, since this one has not heard of them.
     #[serde(default)]
     pub unheard: u64,
 }
 
 impl GuardReport {
-    /// Reads a report; None where it isn't one. A guard of another version, or a file that was cut off, says nothing: unknown means no.
+    /// Reads a report; None: another version, or a file that was cut off. Unknown means no.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Why its process can't run beside another one; None: it can.
+    /// Why its process can't run beside another process; None: it can.
     pub fn forbids_overlap(&self) -> Option<String> {
         match &self.overlap {
             Some(reason) => Some(reason.clone()),
@@ -230,7 +198,7 @@ impl GuardReport {
         now - self.updated <= REPORT_AGE_MAXIMUM_SECONDS
     }
 
-    /// What its process still has to do, in the operator's words; None: nothing.
+    /// The unfinished work of its process, in the operator's words; None: none.
     pub fn unfinished(&self) -> Option<String> {
         const JOBS_TOLD_MAXIMUM: usize = 3;
         if !self.jobs.is_empty() {
@@ -253,15 +221,15 @@ impl GuardReport {
         format!("{} return{}", self.returning, if self.returning == 1 { "" } else { "s" })
     }
 
-    /// It has returns alone left, and reached no peer in the last round trip: they have nobody to go to.
+    /// Whether only returns are left, and no peer answered the last round trip: no peer can take them.
     pub fn returns_nowhere(&self) -> bool {
         let answered = |peer: &ReportedPeer| peer.proven.is_some_and(|proven| proven >= self.prove);
         let alone = self.jobs.is_empty() && self.held == 0 && self.returning > 0;
         alone && self.prove > 0 && !self.peers.is_empty() && !self.peers.iter().any(answered)
     }
 
-    /// The peers from which this process may still receive what `other` never gets: what they sent before `other` listened to them is not all
-    /// read here, or `other` does not listen to them at all. A peer that did not answer the round trip `asked` for sends nothing.
+    /// The peers that may still send this process jobs that `other` never gets: jobs from before `other` listened are not all read here, or `other`
+    /// does not listen to the peer. A peer that did not answer round trip `asked` sends nothing.
     pub fn behind(&self, other: &Self, asked: u64) -> Vec<&str> {
         let behind = self.peers.iter().filter(|mine| {
             let listens = other.peers.iter().any(|theirs| theirs.name == mine.name && theirs.address.is_some());
@@ -271,7 +239,7 @@ impl GuardReport {
         behind.map(|peer| peer.name.as_str()).collect()
     }
 
-    /// The peers whose jobs another process had to take, since this one has not heard of them.
+    /// The peers whose jobs another process took because this process did not hear them.
     pub fn deaf_to(&self) -> Vec<&str> {
         self.peers.iter().filter(|peer| peer.unheard > 0).map(|peer| peer.name.as_str()).collect()
     }

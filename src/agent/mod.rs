@@ -1,5 +1,4 @@
 //! What sidle must know of an agent: is it idle, is it healthy, which of its processes are the agent itself.
-//! The Salt minion is one agent (`salt`), a small shell program the other (`demo`).
 
 pub mod adoption;
 pub mod caller;
@@ -7,29 +6,15 @@ pub mod examination;
 pub mod gate;
 
 use crate::digest::Digest;
+use crate::failure::Class;
+pub use crate::name::AgentKind;
+use crate::os::OsError;
 use crate::os::process::Identity;
+use crate::rehearsal::Rehearser;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-
-/// Which implementation watches a package's agent; written in its manifest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AgentKind {
-    /// A Salt minion.
-    Salt,
-    /// The demonstration agent in `bundles/demo-agent`.
-    Demo,
-}
-
-impl fmt::Display for AgentKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Salt => "salt",
-            Self::Demo => "demo",
-        })
-    }
-}
 
 /// One piece of work that a stop would kill or lose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +34,7 @@ impl fmt::Display for Job {
     }
 }
 
-/// What an agent is doing. What can't be known is not idle (promise 7).
+/// What an agent is doing. Unknown is not idle (promise 7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Activity {
     /// Nothing would be lost by a stop now.
@@ -58,6 +43,17 @@ pub enum Activity {
     Busy(Vec<Job>),
     /// It can't be known, because of this. Counts as busy.
     Unknown(String),
+}
+
+impl Activity {
+    /// The activity of an agent with these jobs.
+    pub fn of<E: fmt::Display>(jobs: Result<Vec<Job>, E>) -> Self {
+        match jobs {
+            Ok(jobs) if jobs.is_empty() => Self::Idle,
+            Ok(jobs) => Self::Busy(jobs),
+            Err(error) => Self::Unknown(error.to_string()),
+        }
+    }
 }
 
 /// One counterpart that the agent must reach to be of use: a Salt master.
@@ -81,7 +77,7 @@ pub enum Need {
     Any,
 }
 
-/// What is known of an agent's health. What can't be known is not healthy (promise 7).
+/// An agent's health. Unknown is not healthy (promise 7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// Its peers, each proven or not.
@@ -114,8 +110,8 @@ impl Health {
         Self::Known { peers: peers.into_iter().map(|peer| lost(&peer).unwrap_or(peer)).collect(), need }
     }
 
-    /// None when healthy, else what is missing. `baseline` names the peers that the release before had proven: a master that was
-    /// down before the switch is no reason to call the new release bad. Without a baseline the agent's own need decides.
+    /// None when healthy, else what is missing. `baseline` names the peers that the release before had proven: a master that was down before the
+    /// switch does not make the new release bad. Without a baseline the agent's own need decides.
     pub fn lacks(&self, baseline: &[String]) -> Option<String> {
         let (peers, need) = match self {
             Self::Unknown(reason) => return Some(reason.clone()),
@@ -141,22 +137,49 @@ impl Health {
 pub struct AgentSettings {
     /// The agent's own configuration directory: `/etc/salt`.
     pub config_directory: PathBuf,
+    /// The programs of the running release, by the names that its manifest gives them; empty: sidle did not start the agent.
+    pub programs: BTreeMap<String, PathBuf>,
 }
 
-/// Why an agent can't be observed.
-#[derive(Debug)]
-pub struct AgentError {
-    /// What was attempted and what came in the way, beginning "cannot".
-    pub message: String,
-}
-
-impl fmt::Display for AgentError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)
+impl AgentSettings {
+    /// Settings for the agent configured in `config_directory`.
+    pub fn new(config_directory: &Path) -> Self {
+        Self { config_directory: config_directory.to_owned(), programs: BTreeMap::new() }
     }
 }
 
-impl std::error::Error for AgentError {}
+/// Why an agent can't be observed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct AgentError {
+    /// The failed act and its cause, beginning "cannot".
+    pub message: String,
+}
+
+impl AgentError {
+    /// An error with this message.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string() }
+    }
+
+    /// What kind of failure this is.
+    pub fn class(&self) -> Class {
+        Class::Failed
+    }
+
+    /// No remedy is known here.
+    pub fn hint(&self) -> Option<String> {
+        None
+    }
+}
+
+impl From<OsError> for AgentError {
+    fn from(error: OsError) -> Self {
+        Self::new(error)
+    }
+}
+
+crate::reports!(AgentError);
 
 /// One process of an agent, as the supervisor knows it.
 #[derive(Debug, Clone, Copy)]
@@ -165,7 +188,7 @@ pub struct Subject<'a> {
     pub leader: &'a Identity,
     /// What its guard says, where it has one.
     pub report: Option<&'a gate::GuardReport>,
-    /// The round trip that its guard was asked for, and that has to be answered for a peer to count as proven; None: connections will do.
+    /// The round trip that a peer has to answer to count as proven; None: a connection is enough.
     pub prove: Option<u64>,
 }
 
@@ -176,30 +199,27 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// An observer of one instance. It only looks: starting, freezing and ending processes is the supervisor's.
+/// An observer of one instance. It changes nothing: the supervisor starts, freezes and ends processes.
 pub trait Agent: Send {
-    /// The processes that are the agent itself rather than its jobs, leader first. They are frozen, looked at again and ended
-    /// together; whatever else descends from the leader is a job's and is left alone.
+    /// The processes that are the agent itself rather than its jobs, leader first. They are frozen, judged and ended together; other descendants
+    /// of the leader belong to jobs and are left alone.
     fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError>;
 
-    /// What the agent is doing now. `core` may be frozen while this looks: it must not wait for an answer from the agent.
+    /// The activity of the agent. It must not wait for an answer from the agent: `core` may be frozen.
     fn activity(&self, subject: Subject<'_>) -> Activity;
 
-    /// What the agent is doing as its own processes and files tell, beside another one of the same host: what its guard may not know of. None of the
-    /// other one's work counts. An agent whose guard knows everything has nothing to add.
-    fn at_work(&self, subject: Subject<'_>) -> Activity {
-        let _ = subject;
+    /// The activity of one of two agents on a host, by its own processes and files: what its guard may not know. The other agent's work does not
+    /// count. By default there is nothing that the guard does not know.
+    fn at_work(&self, _subject: Subject<'_>) -> Activity {
         Activity::Idle
     }
 
-    /// The processes below the agent that end with it once it has no work left; what a job has left running on purpose is not among them. None:
-    /// everything below it.
-    fn helpers(&self, subject: Subject<'_>) -> Option<Vec<Identity>> {
-        let _ = subject;
+    /// The processes below the agent that end with it once it has no work left, without those that a job left running on purpose. None: all.
+    fn helpers(&self, _subject: Subject<'_>) -> Option<Vec<Identity>> {
         None
     }
 
-    /// Whether jobs run inside of the agent's own process, where nobody sees them from outside.
+    /// Whether jobs run inside the agent's own process, invisible from outside.
     fn runs_jobs_inside(&self) -> bool {
         false
     }
@@ -207,49 +227,68 @@ pub trait Agent: Send {
     /// Whether the agent reaches its peers.
     fn health(&self, subject: Subject<'_>) -> Health;
 
-    /// The peers that any process at or below the leader is connected to: of an agent that tells nothing of itself, and may share its files with another
-    /// one.
-    fn connected(&self, leader: &Identity) -> Vec<String> {
-        let _ = leader;
+    /// The peers that any process at or below the leader is connected to, for an agent that reports nothing and may share its files with another.
+    fn connected(&self, _leader: &Identity) -> Vec<String> {
         Vec::new()
     }
 
-    /// The peers that a process started now could not even look for, and why: a name that does not resolve. One that runs already may
-    /// reach them still.
+    /// The peers that a process started now could not find, and why: a name that does not resolve. A running process may still reach them.
     fn unfindable(&self) -> Vec<Peer> {
         Vec::new()
     }
 
-    /// The user that the agent gives up root for, as its configuration has it: the gate's files must be that user's.
+    /// The user that the agent becomes, by its configuration: the gate's files must belong to that user.
     fn user(&self) -> Option<String> {
         None
     }
 
-    /// What the agent would load of its configuration if it was started now, as one digest: it changes when a restart would make a difference.
-    /// None: that can't be told of this kind of agent.
+    /// The digest of the configuration that a start would load now: it changes when a restart would make a difference. None: not known.
     fn configuration(&self) -> Result<Option<Digest>, AgentError> {
         Ok(None)
     }
 
-    /// What the agent proves to its peers who it is with, and they to it, as one digest, as it lies there now. An agent loads it when it starts, and
-    /// may have made it itself then. None: that can't be told.
+    /// The digest of the keys on disk, the agent's and its peers'. An agent loads its keys at its start, and may make them then. None: not known.
     fn credentials(&self) -> Option<Digest> {
         None
     }
 
-    /// Directories whose changes can mean that `activity` changed; they wake the waiting switch early. Those that don't exist are left out.
+    /// Existing directories whose changes can mean that `activity` changed; they wake a waiting switch early.
     fn watches(&self) -> Vec<PathBuf>;
 }
 
-/// Makes the observer for an instance. The CLI registers the agents; the supervisor knows only this.
-pub type Registry = fn(AgentKind, &AgentSettings) -> Result<Box<dyn Agent>, AgentError>;
+/// Makes the observer of an instance's agent.
+pub type Observer = fn(&AgentSettings) -> Result<Box<dyn Agent>, AgentError>;
 
-impl AgentSettings {
-    /// Settings for the agent configured in `config_directory`.
-    pub fn new(config_directory: &Path) -> Self {
-        Self { config_directory: config_directory.to_owned() }
+/// The parts of one kind of agent. All but the observer may be missing.
+pub struct Parts {
+    /// Its kind, as manifests name it.
+    pub kind: &'static str,
+    /// Tells whether it is idle and healthy.
+    pub observer: Observer,
+    /// Tries its configuration with a new release.
+    pub rehearser: Option<&'static dyn Rehearser>,
+    /// Takes it over from a distribution's package.
+    pub adopter: Option<&'static dyn adoption::Adopter>,
+    /// Looks for problems of it on a host.
+    pub examiner: Option<&'static dyn examination::Examiner>,
+    /// Finds the agent's job that a process belongs to.
+    pub caller: Option<fn(u32) -> Option<caller::Caller>>,
+    /// Names in its configuration directory that snapshots of the configuration leave out.
+    pub not_configuration: &'static [&'static str],
+    /// Commands that its releases must have.
+    pub commands: &'static [&'static str],
+}
+
+impl Parts {
+    /// A kind of agent with an observer and nothing else.
+    pub const fn new(kind: &'static str, observer: Observer) -> Self {
+        let (rehearser, adopter, examiner, caller) = (None, None, None, None);
+        Self { kind, observer, rehearser, adopter, examiner, caller, not_configuration: &[], commands: &[] }
     }
 }
+
+/// Gives the parts of a kind of agent, or says that this sidle does not know it. `cli::agents` has the only one.
+pub type Registry = fn(&AgentKind) -> Result<&'static Parts, AgentError>;
 
 #[cfg(test)]
 mod tests {

@@ -281,7 +281,7 @@ fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Fra
         version: input.version.clone(),
         revision: input.revision,
         platform: plan.platform,
-        agent: recipe.agent,
+        agent: recipe.agent.clone(),
         libc_floor: plan.libc_floor,
         host_libraries: plan.host_libraries,
         masters: recipe.requires.masters.clone(),

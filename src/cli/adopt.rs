@@ -2,7 +2,7 @@
 
 use super::follow::follow;
 use super::switching::ModeName;
-use super::{Context, Ended, adopter, adopting, instance_of};
+use super::{Context, Ended, adopting, agents, instance_of};
 use crate::adoption::other_package;
 use crate::adoption::plan::{AdoptionPlan, Chosen, Earlier, resume};
 use crate::adoption::record::Adoption;
@@ -94,7 +94,7 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
     if let Some(warning) = warning {
         output.warning(&warning);
     }
-    let switch = plan.switch(&adoption, super::caller(), &|step| output.step(step));
+    let switch = plan.switch(&adoption, agents::caller(), &|step| output.step(step));
     let ended = switch.and_then(|switch| follow(&instance.files, switch, output));
     for warning in plan.finish(&mut adoption)? {
         output.warning(&warning);
@@ -136,7 +136,7 @@ pub fn unadopt(context: &Context, arguments: &UnadoptArguments) -> Result<Ended,
 pub fn may_start(context: &Context, arguments: &MayStartArguments) -> Result<Ended, Report> {
     let MayStartArguments { unit, package, instance } = arguments;
     let Some(adoption) = Adoption::read(&context.layout, instance)? else { return Ok(Ended::Well) };
-    let Some(adopter) = adopter(adoption.agent) else { return Ok(Ended::Well) };
+    let Some(adopter) = agents::parts(&adoption.agent)?.adopter else { return Ok(Ended::Well) };
     let instance = adopting(&context.layout, instance, package);
     other_package::refuse(&instance, adopter, &adoption.unit, unit).map(|()| Ended::Well)
 }

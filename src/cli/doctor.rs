@@ -1,7 +1,6 @@
 //! `sidle doctor`: checks this host, and prints each finding with its remedy.
 
-use super::{Context, Ended, agents, examiners, instance_of, usage};
-use crate::agent::AgentKind;
+use super::{Context, Ended, agents, instance_of, usage};
 use crate::agent::examination::{Examiner, Explanation, Finding, Group, Severity};
 use crate::doctor::explanations::{self, Known};
 use crate::doctor::{self, CheckedInstance};
@@ -61,8 +60,7 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
             package,
             instance: &instance,
             supervised: SupervisorStatus::read(&context.layout, &instance),
-            registry: agents,
-            examiners,
+            registry: agents::parts,
             now,
         };
         let groups = doctor::instance(&checked);
@@ -77,7 +75,7 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
         }
     }
     let findings: Vec<&Finding> = examined.iter().flat_map(Examined::findings).collect();
-    let class = explanations::class(&findings, agents_own());
+    let class = explanations::class(&findings, &agents_own());
     context.output.result(text(&examined, sought.as_deref()), value(&examined, sought.as_deref()));
     Ok(class.map_or(Ended::Well, Ended::As))
 }
@@ -89,15 +87,15 @@ fn not_there(package: &PackageName, installed: &[PackageName]) -> Report {
         .hint("`sidle doctor` without a name checks the host and all installed packages")
 }
 
-/// The kinds of findings that agents add.
-fn agents_own() -> &'static [Explanation] {
-    // The demonstration agent adds none.
-    examiners(AgentKind::Salt).map(Examiner::explanations).unwrap_or_default()
+/// What agents add to the kinds of findings.
+fn agents_own() -> Vec<Explanation> {
+    let examiners = agents::ALL.iter().filter_map(|parts| parts.examiner);
+    examiners.flat_map(Examiner::explanations).cloned().collect()
 }
 
 /// The kinds that the words of a log match.
 fn sought(words: &str) -> Result<Vec<Known>, Report> {
-    let mut known = explanations::with(agents_own());
+    let mut known = explanations::with(&agents_own());
     known.retain(|(known, sentences)| known.id == words || explanations::matches(sentences, words));
     if known.is_empty() {
         let hint = "give fewer words, without names and numbers; `sidle doctor` runs all checks";

@@ -1,6 +1,7 @@
-//! The command line: grammar, printing, exit codes. The one place that prints, and that registers the agents.
+//! The command line: grammar, printing, exit codes. Nothing else prints.
 
 pub mod adopt;
+pub mod agents;
 pub mod author;
 pub mod doctor;
 pub mod exit;
@@ -27,17 +28,12 @@ pub mod upgrade;
 pub mod wanted;
 
 use crate::adoption::AdoptingInstance;
-use crate::agent::adoption::Adopter;
-use crate::agent::caller::Caller;
-use crate::agent::examination::Examiner;
-use crate::agent::{Agent, AgentError, AgentKind, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::standard_error::Reader;
-use crate::os::{OsError, clock, environment, file, memory, process};
-use crate::rehearsal::Rehearser;
+use crate::os::{OsError, clock, environment, file, memory};
 use crate::store::owners;
 use crate::switch::driver::log::seconds;
 use crate::switch::journal::files::InstanceFiles;
@@ -128,7 +124,7 @@ enum Verb {
     #[command(subcommand)]
     Trust(trust::TrustVerb),
     /// Pack a directory into a release
-    Pack(pack::PackArguments),
+    Pack(Box<pack::PackArguments>),
     /// Show the contents of a bundle, manifest or metadata file
     Inspect(author::InspectArguments),
     /// Make and show signing keys
@@ -319,54 +315,9 @@ fn no_root(root: &Path) -> Report {
     }
 }
 
-/// The agents that this program knows.
-pub fn agents(kind: AgentKind, settings: &AgentSettings) -> Result<Box<dyn Agent>, AgentError> {
-    match kind {
-        AgentKind::Salt => Ok(Box::new(crate::salt::SaltMinion::new(settings)?)),
-        AgentKind::Demo => Ok(Box::new(crate::demo::DemoAgent::new(settings)?)),
-    }
-}
-
-/// How the agents that this program knows are rehearsed.
-pub fn rehearsers(kind: AgentKind) -> &'static dyn Rehearser {
-    match kind {
-        AgentKind::Salt => &crate::salt::rehearsal::SALT,
-        AgentKind::Demo => &crate::demo::rehearsal::DEMO,
-    }
-}
-
-/// The job of an agent out of which this command runs.
-pub fn caller() -> Option<Caller> {
-    crate::salt::caller::caller(process::own_number())
-}
-
-/// What lies in an agent's configuration directory and is none of its configuration.
-pub fn no_configuration(kind: AgentKind) -> &'static [&'static str] {
-    match kind {
-        AgentKind::Salt => crate::salt::NO_CONFIGURATION,
-        AgentKind::Demo => crate::demo::NO_CONFIGURATION,
-    }
-}
-
-/// How the agents that this program knows are adopted; None: not at all.
-pub fn adopter(kind: AgentKind) -> Option<&'static dyn Adopter> {
-    match kind {
-        AgentKind::Salt => Some(&crate::salt::adoption::SaltAdopter),
-        AgentKind::Demo => None,
-    }
-}
-
 /// An instance to be adopted, with the agents that this program knows.
 pub fn adopting(layout: &Layout, instance: &InstanceName, package: &PackageName) -> AdoptingInstance {
-    AdoptingInstance { files: InstanceFiles::new(layout, instance, package), adopters: adopter, registry: agents }
-}
-
-/// What the agents that this program knows add to an examination; None: nothing.
-pub fn examiners(kind: AgentKind) -> Option<&'static dyn Examiner> {
-    match kind {
-        AgentKind::Salt => Some(&crate::salt::doctor::SALT),
-        AgentKind::Demo => None,
-    }
+    AdoptingInstance { files: InstanceFiles::new(layout, instance, package), registry: agents::parts }
 }
 
 /// A wrong use of the command line that clap can't see.

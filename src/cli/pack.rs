@@ -2,7 +2,7 @@
 
 use super::author::{SigningArguments, publication_facts, write_bundle};
 use super::facts::{Facts, size};
-use super::{Context, Ended, input, source_date_epoch, usage};
+use super::{Context, Ended, agents, input, source_date_epoch, usage};
 use crate::agent::AgentKind;
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::manifest::{Manifest, decompress};
@@ -42,8 +42,8 @@ pub struct PackArguments {
     /// The package; only for a directory without a recipe
     #[arg(long)]
     package: Option<PackageName>,
-    /// The kind of agent: salt or demo; only for a directory without a recipe
-    #[arg(long, value_parser = agent_kind)]
+    /// The kind of agent: salt, demo or command; only for a directory without a recipe
+    #[arg(long)]
     agent: Option<AgentKind>,
     /// The program of its service, relative to the directory; only for a directory without a recipe
     #[arg(long, value_name = "PATH")]
@@ -72,14 +72,6 @@ pub struct PackArguments {
     /// zstd level
     #[arg(long, value_parser = clap::value_parser!(i32).range(1..=22))]
     level: Option<i32>,
-}
-
-fn agent_kind(text: &str) -> Result<AgentKind, String> {
-    match text {
-        "salt" => Ok(AgentKind::Salt),
-        "demo" => Ok(AgentKind::Demo),
-        _ => Err("it is salt or demo".to_owned()),
-    }
 }
 
 /// Everything that packing needs to know, settled before anything is made.
@@ -161,6 +153,13 @@ impl Drop for Work<'_> {
 
 fn plan(arguments: &PackArguments) -> Result<PackPlan, Report> {
     let (recipe, home) = recipe(arguments)?;
+    let agent = agents::parts(&recipe.agent);
+    let agent = agent.map_err(|error| usage(error.message, "correct `agent` in the recipe, or --agent"))?;
+    if let Some(missing) = agent.commands.iter().find(|name| !recipe.commands.contains_key(**name)) {
+        let message =
+            format!("cannot pack {}: an agent of kind {} needs the command `{missing}`", recipe.package, agent.kind);
+        return Err(usage(message, format!("write a recipe with `{missing} = \"bin/...\"` below [commands]")));
+    }
     let name = format!("{}-{}-{}", recipe.package, arguments.version, arguments.revision);
     let extension = if arguments.repo.is_some() { ".sidle" } else { "" };
     let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}{extension}")));
@@ -202,11 +201,11 @@ fn recipe(arguments: &PackArguments) -> Result<(Recipe, PathBuf), Report> {
         let path = file::canonical(path)?;
         return Ok((recipe, path.parent().unwrap_or(Path::new("/")).to_owned()));
     }
-    let (Some(package), Some(agent), Some(command)) = (&arguments.package, arguments.agent, &arguments.command) else {
-        let hint = "name a recipe instead, or add --package NAME --agent salt|demo --command bin/PROGRAM";
+    let (Some(package), Some(agent), Some(command)) = (&arguments.package, &arguments.agent, &arguments.command) else {
+        let hint = "name a recipe instead, or add --package NAME --agent KIND --command bin/PROGRAM";
         return Err(usage(format!("cannot tell what is in the tree {}", path.display()), hint));
     };
-    Ok((Recipe::of_tree(package.clone(), agent, file::canonical(path)?, command)?, PathBuf::from("/")))
+    Ok((Recipe::of_tree(package.clone(), agent.clone(), file::canonical(path)?, command)?, PathBuf::from("/")))
 }
 
 /// The manifests of a packed directory, of a manifest file, or of all releases of the package in a repository.

@@ -1,6 +1,6 @@
 //! `sidle supervise`: runs an instance's agent.
 
-use super::{Context, Ended, agents, no_configuration, rehearsers};
+use super::{Context, Ended, agents};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
@@ -55,16 +55,16 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         fall_back_within: settings.fall_back_within,
         switch_deadline: settings.switch_deadline,
         rehearsals: Rehearsals {
-            rehearsers,
+            agents: agents::parts,
             policy: settings.rehearsal,
             extras: settings.extras,
             wheels: settings.extras_wheels.map(|path| context.layout.on_host(&path)),
         },
         host_look: settings.host_look,
         scrub_every: settings.scrub_every,
-        keeping: Keeping { except: no_configuration, restore: settings.restore_configuration },
+        keeping: Keeping { agents: agents::parts, restore: settings.restore_configuration },
     };
-    run_supervisor(&context.layout, supervise, agents)?;
+    run_supervisor(&context.layout, supervise, agents::parts)?;
     Ok(Ended::Well)
 }
 

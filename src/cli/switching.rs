@@ -4,7 +4,7 @@
 use super::follow::{follow, words};
 use super::reach::{Reached, reach, reach_after_a_commit};
 use super::timing::Timing;
-use super::{Context, Ended, adopting, caller, instance_of, no_configuration};
+use super::{Context, Ended, adopting, agents, instance_of};
 use crate::adoption::running_agent;
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
@@ -179,7 +179,7 @@ fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Res
     let manifest = Store::new(&context.layout, files.package()).manifest(to)?;
     let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
     let state = context.layout.instance(files.instance());
-    let snapshots = Snapshots::new(&state, no_configuration(manifest.agent));
+    let snapshots = Snapshots::new(&state, agents::parts(&manifest.agent)?.not_configuration);
     let snapshot = if settings.restore_configuration { snapshots.of_release(to)? } else { None };
     let changes = match &snapshot {
         Some(snapshot) => snapshots.changes(snapshot, &directory)?,
@@ -308,7 +308,7 @@ fn command(
     purpose: Purpose,
     to: Release,
 ) -> Result<SwitchCommand, Report> {
-    let origin = caller();
+    let origin = agents::caller();
     let asked = (purpose, origin.is_some());
     Ok(SwitchCommand {
         request: switch::Request {

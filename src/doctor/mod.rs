@@ -11,7 +11,7 @@ pub mod store;
 pub mod trust;
 pub mod units;
 
-use crate::agent::examination::{Case, Examiner, Examiners, Group, Severity};
+use crate::agent::examination::{Case, Examiner, Group, Severity};
 use crate::agent::{AgentKind, AgentSettings, Registry};
 use crate::bundle::manifest::{Manifest, Service};
 use crate::config::Settings;
@@ -36,10 +36,8 @@ pub struct CheckedInstance<'a> {
     pub instance: &'a InstanceName,
     /// The status of its supervisor; None: no supervisor lives.
     pub supervised: Result<Option<SupervisorStatus>, OsError>,
-    /// The agents, which know what configuration they load.
+    /// The agents: their observers and examiners.
     pub registry: Registry,
-    /// The checks that agents add.
-    pub examiners: Examiners,
     /// The time.
     pub now: Timestamp,
 }
@@ -91,8 +89,8 @@ pub fn instance(checked: &CheckedInstance<'_>) -> Vec<Group> {
     let (stored, whole) = store::check(&store, &files);
     let current = whole.as_ref().map(|whole| &whole.manifest);
     let configuration = configuration(checked, current);
-    let agent = current.map(|manifest| manifest.agent);
-    let examiner = agent.and_then(|agent| (checked.examiners)(agent));
+    let agent = current.map(|manifest| &manifest.agent);
+    let examiner = agent.and_then(|agent| (checked.registry)(agent).ok()?.examiner);
     let mut groups = vec![stored, location::check(&store, current)];
     groups.push(processes::check(checked, &store, &files, agent.zip(configuration.as_ref())));
     groups.push(units::check(checked, &store));
@@ -142,7 +140,7 @@ fn agents_own(
 /// The digest of the configuration that the agent would load now; None: unknown.
 fn configuration_now(
     checked: &CheckedInstance<'_>,
-    (kind, configuration): (AgentKind, &PathBuf),
+    (kind, configuration): (&AgentKind, &PathBuf),
 ) -> Option<crate::digest::Digest> {
-    (checked.registry)(kind, &AgentSettings::new(configuration)).ok()?.configuration().ok()?
+    ((checked.registry)(kind).ok()?.observer)(&AgentSettings::new(configuration)).ok()?.configuration().ok()?
 }

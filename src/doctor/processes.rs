@@ -21,7 +21,7 @@ pub fn check(
     checked: &CheckedInstance<'_>,
     store: &Store,
     files: &InstanceFiles,
-    agent: Option<(AgentKind, &PathBuf)>,
+    agent: Option<(&AgentKind, &PathBuf)>,
 ) -> Group {
     let mut group = Group::new("processes");
     // A journal that cannot be read is a finding of the store.
@@ -92,7 +92,7 @@ fn agent_of(
     checked: &CheckedInstance<'_>,
     running: &AgentStatus,
     journal: Option<&Journal>,
-    agent: Option<(AgentKind, &PathBuf)>,
+    agent: Option<(&AgentKind, &PathBuf)>,
 ) {
     let (package, pid) = (checked.package, running.leader.pid);
     match &running.lacks {

@@ -1,7 +1,5 @@
-//! Extras: packages that have been laid over a release on this host, in a directory that the next release may not look into.
-//!
-//! An agent says which would vanish ([`Vanishing`], a part of what a rehearsal finds) and what lays them over the next release, too
-//! ([`Builder`]); whoever drives a switch runs that and moves what was built into place.
+//! Extras: packages that were installed over a release on this host, in a directory that the next release may not read. A rehearsal names extras
+//! that would vanish ([`Vanishing`]), and a [`Builder`] rebuilds them for the next release.
 
 use crate::os::process::Program;
 use crate::rehearsal::{Performance, Scene};
@@ -9,16 +7,16 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What comes of extras that would vanish.
+/// The policy for extras that would vanish.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExtrasPolicy {
     /// The switch is refused.
     #[default]
     Refuse,
-    /// It is told.
+    /// They are reported.
     Report,
-    /// They are laid over the new release, too; the switch is refused where that can't be done.
+    /// They are rebuilt for the new release; if that fails, the switch is refused.
     Rebuild,
 }
 
@@ -44,27 +42,27 @@ pub struct Vanishing {
     pub packages: Vec<Extra>,
     /// Where the former release finds them.
     pub from: PathBuf,
-    /// Where the trial would find them; None: that can't be told.
+    /// Where the trial would find them; None: not known.
     pub into: Option<PathBuf>,
 }
 
-/// How extras are laid over a release.
+/// A rebuild of extras.
 #[derive(Debug)]
 pub struct Building {
-    /// What builds them. It prints its report.
+    /// The program. It prints a report.
     pub program: Program,
     /// The directory that it fills, an empty one below its own working directory.
     pub built: PathBuf,
-    /// Where that belongs.
+    /// The final directory.
     pub into: PathBuf,
-    /// The ends of names which say that a package is there, whole: these entries are moved last.
+    /// Ends of names that mark a package as complete: these entries are moved last.
     pub seals: &'static [&'static str],
 }
 
 /// How one kind of agent has extras built.
 pub trait Builder: Sync {
-    /// What builds `vanishing` for the scene's trial in the empty directory `work`, out of the packages in the directory `wheels`; None: from
-    /// where its own configuration says. An error, in words: these can't be built.
+    /// Plans the rebuild of `vanishing` for the scene's trial in the empty directory `work`, from packages in `wheels`; None: from the sources of
+    /// its own configuration. An error says why these can't be built.
     fn building(
         &self,
         scene: &Scene,
@@ -73,9 +71,9 @@ pub trait Builder: Sync {
         work: &Path,
     ) -> Result<Building, String>;
 
-    /// What came of it: what a person may want to know, or why they are not to be used.
+    /// Judges the result: notes, or why the rebuilt extras must not be used.
     fn built(&self, vanishing: &Vanishing, built: &Performance) -> Result<Vec<String>, String>;
 
-    /// What a person can do where they could not be built.
+    /// What a person can do after a failed rebuild.
     fn remedy(&self, wheels: Option<&Path>) -> String;
 }

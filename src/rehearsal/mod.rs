@@ -1,34 +1,33 @@
-//! Rehearsals: a release that has not run here yet loads this host's own configuration and extensions, before any process of it is tried.
+//! Rehearsals: before its trial, a release loads this host's own configuration and extensions.
 //!
-//! An agent says which programs look ([`Rehearser::program`]) and what their reports mean ([`Rehearser::judge`]); whoever drives a switch
-//! runs them. What failed with the former release, too, never counts against the trial.
+//! An agent names the program ([`Rehearser::program`]) and judges its report ([`Rehearser::judge`]); the driver of a switch runs it. What failed
+//! with the former release, too, never counts against the trial.
 
 pub mod extras;
 
 pub use extras::ExtrasPolicy;
 
-use crate::agent::AgentKind;
 use crate::os::process::Program;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What came of a rehearsal, in the operator's words, the weightiest first.
+/// The findings of a rehearsal, in the operator's words, the weightiest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rehearsal {
-    /// Each of these is reason enough not to switch.
+    /// Reasons not to switch.
     pub blocking: Vec<String>,
-    /// What a person may want to know.
+    /// Notes.
     pub notes: Vec<String>,
-    /// What has been laid over the former release on this host and would vanish: reason enough or not, as the settings say.
+    /// Extras of the former release that would vanish: the settings say whether they are reasons.
     #[serde(default)]
     pub extras: Vec<String>,
-    /// The same for whoever could lay it over the new release, too; None: there is nothing, or nobody could.
+    /// The same extras for a rebuild; None: there are none, or a rebuild is impossible.
     #[serde(default)]
     pub vanishing: Option<extras::Vanishing>,
 }
 
-/// Lines that [`Rehearsal::told`] gives at most: status shows them among other things.
+/// Most lines of [`Rehearsal::told`]: status shows them.
 const LINES_MAX: usize = 12;
 
 impl Rehearsal {
@@ -55,7 +54,7 @@ impl Rehearsal {
         Some(if more == 0 { first.clone() } else { format!("{first} (and {more} more)") })
     }
 
-    /// What a journal keeps of it: the notes, and the reasons where they do not refuse.
+    /// The lines for the journal: the notes, and the reasons if they do not refuse.
     pub fn told(&self, refuses: bool) -> Vec<String> {
         let reasons = if refuses { &[][..] } else { &self.blocking[..] };
         let mut told: Vec<String> = reasons.iter().chain(&self.notes).cloned().collect();
@@ -68,7 +67,7 @@ impl Rehearsal {
     }
 }
 
-/// A release that takes part.
+/// A release in a rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// Its tree, by its real path.
@@ -77,23 +76,23 @@ pub struct Part {
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// What is rehearsed with what.
+/// The releases and the configuration of a rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scene {
-    /// The release that is to be switched to.
+    /// The release to switch to.
     pub trial: Part,
-    /// The release that works here now; None: there is none, so nothing to compare with.
+    /// The release that works here now; None: nothing to compare with.
     pub former: Option<Part>,
     /// The agent's configuration directory.
     pub config_directory: PathBuf,
 }
 
-/// Which of a scene's releases.
+/// One of a scene's releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The one that is to be switched to.
+    /// The release to switch to.
     Trial,
-    /// The one that works here now.
+    /// The release that works here now.
     Former,
 }
 
@@ -107,38 +106,34 @@ impl Scene {
     }
 }
 
-/// How a program of a rehearsal ended, and what it said.
+/// The end and the output of a rehearsal's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Performance {
-    /// Why it can't be relied on: not started, killed, out of time, a failing exit code. In words; None: it ended well.
+    /// Why its output does not count: not started, killed, out of time, a failing exit code. None: it ended well.
     pub failure: Option<String>,
-    /// What it wrote on standard output.
+    /// Its standard output.
     pub output: Vec<u8>,
-    /// The end of what it wrote on standard error.
+    /// The end of its standard error.
     pub errors: String,
 }
 
 /// How one kind of agent is rehearsed.
 pub trait Rehearser: Sync {
-    /// The program that loads the scene's configuration with the release of `role`. It may write below `scratch` (an empty directory
-    /// that is its own) and nowhere else, and prints its report. None: this release can't be rehearsed, which is no failure.
+    /// The program that loads the scene's configuration with the release of `role`, and prints a report. It may write only below `scratch`, an empty
+    /// directory. None: this release can't be rehearsed, which is no failure.
     fn program(&self, scene: &Scene, role: Role, scratch: &Path) -> Option<Program>;
 
-    /// What the reports mean. None: that release wasn't rehearsed.
+    /// Judges the reports. None: that release was not rehearsed.
     fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal;
 
-    /// What the report of a release means that has worked here until the host changed, with no other to compare it with: what such a change
-    /// can't have caused doesn't count. None: it wasn't rehearsed.
+    /// Judges the report of a release that worked here until the host changed: only what such a change can cause counts. None: not rehearsed.
     fn judge_again(&self, again: Option<&Performance>) -> Rehearsal;
 
-    /// How extras are laid over a release; None: this agent knows none.
+    /// Rebuilds extras; None: this agent has none.
     fn builder(&self) -> Option<&dyn extras::Builder> {
         None
     }
 }
-
-/// How the agent of a kind is rehearsed. The CLI registers them, as it does with [`crate::agent::Registry`].
-pub type Rehearsers = fn(AgentKind) -> &'static dyn Rehearser;
 
 #[cfg(test)]
 mod tests {

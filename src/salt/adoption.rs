@@ -16,39 +16,21 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-macro_rules! guard_file {
-    ($name:literal) => {
-        ($name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/bundles/salt-minion/guard/sidle_guard/", $name)))
+macro_rules! guard_files {
+    ($($name:literal)*) => {
+        [$((
+            concat!($name, ".py"),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/bundles/salt-minion/guard/sidle_guard/", $name, ".py")),
+        )),*]
     };
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 24] = [
-    guard_file!("__init__.py"),
-    guard_file!("claims.py"),
-    guard_file!("damage.py"),
-    guard_file!("decision.py"),
-    guard_file!("singletons.py"),
-    guard_file!("events.py"),
-    guard_file!("gate.py"),
-    guard_file!("guard.py"),
-    guard_file!("handover.py"),
-    guard_file!("hook.py"),
-    guard_file!("joblog.py"),
-    guard_file!("jobs.py"),
-    guard_file!("attach.py"),
-    guard_file!("masters.py"),
-    guard_file!("paths.py"),
-    guard_file!("proof.py"),
-    guard_file!("queues.py"),
-    guard_file!("quiet.py"),
-    guard_file!("report.py"),
-    guard_file!("roles.py"),
-    guard_file!("slot.py"),
-    guard_file!("shape.py"),
-    guard_file!("subscriptions.py"),
-    guard_file!("wraps.py"),
-];
+pub const GUARD: [(&str, &str); 24] = guard_files!(
+    "__init__" "attach" "claims" "damage" "decision" "events" "gate" "guard" "handover"
+    "hook" "joblog" "jobs" "masters" "paths" "proof" "queues" "quiet" "report"
+    "roles" "shape" "singletons" "slot" "subscriptions" "wraps"
+);
 
 const GRAIN: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/bundles/salt-minion/guard/sidle_adoption.py"));
 const GRAIN_STEM: &str = "sidle_adoption";
@@ -83,7 +65,7 @@ impl Adopter for SaltAdopter {
     }
 
     fn is_same(&self, ours: &Path, theirs: &Path) -> Result<Option<String>, AgentError> {
-        let (ours, theirs) = (read(ours)?, read(theirs)?);
+        let (ours, theirs) = (MinionConfig::read(ours)?, MinionConfig::read(theirs)?);
         let (Masters::Named(mine, _), Masters::Named(others, _)) = (&ours.masters, &theirs.masters) else {
             return Ok(None);
         };
@@ -95,17 +77,16 @@ impl Adopter for SaltAdopter {
     }
 
     fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError> {
-        let config = read(configuration)?;
+        let config = MinionConfig::read(configuration)?;
         let Some(main) = super::pid_in(&config.pid_file)? else { return Ok(None) };
         let leader = match leader {
             Some(leader) => leader,
-            None => top(main).map_err(failed)?,
+            None => top(main)?,
         };
-        let (Some(leader), Some(main)) = (Identity::of(leader).map_err(failed)?, Identity::of(main).map_err(failed)?)
-        else {
+        let (Some(leader), Some(main)) = (Identity::of(leader)?, Identity::of(main)?) else {
             return Ok(None);
         };
-        let command = proc_fs::command_line(leader.pid).map_err(failed)?.unwrap_or_default();
+        let command = proc_fs::command_line(leader.pid)?.unwrap_or_default();
         if !command.iter().any(|word| word.contains("salt-minion")) {
             return Ok(None);
         }
@@ -116,27 +97,27 @@ impl Adopter for SaltAdopter {
     }
 
     fn guard(&self, found: &RunningAgent, gate: &Path, copy: &Path) -> Result<(), AgentError> {
-        let config = read(&found.configuration)?;
+        let config = MinionConfig::read(&found.configuration)?;
         self.tidy(&found.configuration)?;
-        let package = Dir::open_or_create(&copy.join(PACKAGE_NAME), 0o755).map_err(failed)?;
+        let package = Dir::open_or_create(&copy.join(PACKAGE_NAME), 0o755)?;
         for (name, text) in GUARD {
-            package.write_atomic(name, text.as_bytes(), 0o644).map_err(failed)?;
+            package.write_atomic(name, text.as_bytes(), 0o644)?;
         }
         let adoption = json!({
             "main": found.main.pid, "start_time": found.main.start_time, "leader": found.leader.pid,
             "gate": gate, "guard": copy, "now": clock::since_boot().as_secs_f64(),
         });
         let text = GRAIN.replace("@ADOPTION@", &adoption.to_string().replace('\\', "\\\\"));
-        let extensions = Dir::open_or_create(&config.extension_directory, 0o755).map_err(failed)?;
-        let is_new = extensions.stat(GRAINS_NAME).map_err(failed)?.is_none();
+        let extensions = Dir::open_or_create(&config.extension_directory, 0o755)?;
+        let is_new = extensions.stat(GRAINS_NAME)?.is_none();
         // Never through a link: the directory may be another user's.
-        let grains = extensions.child_or_create(GRAINS_NAME, 0o755).map_err(failed)?;
+        let grains = extensions.child_or_create(GRAINS_NAME, 0o755)?;
         let user = found.user.as_deref().and_then(process::user_number);
         if let Some(user) = user.filter(|user| is_new && *user != process::user()) {
             // The minion itself writes there later.
-            grains.set_owner(user).map_err(failed)?;
+            grains.set_owner(user)?;
         }
-        grains.write_atomic(format!("{GRAIN_STEM}.py"), text.as_bytes(), 0o644).map_err(failed)?;
+        grains.write_atomic(format!("{GRAIN_STEM}.py"), text.as_bytes(), 0o644)?;
         tell(&config)
     }
 
@@ -150,28 +131,19 @@ impl Adopter for SaltAdopter {
     }
 
     fn tidy(&self, configuration: &Path) -> Result<(), AgentError> {
-        let config = read(configuration)?;
+        let config = MinionConfig::read(configuration)?;
         let path = config.extension_directory.join(GRAINS_NAME);
-        let Some(grains) = Dir::open_if_exists(&path).map_err(failed)? else { return Ok(()) };
-        grains.remove_file(format!("{GRAIN_STEM}.py")).map_err(failed)?;
-        if let Some(compiled) = grains.child_if_exists("__pycache__").map_err(failed)? {
-            for name in compiled.names().map_err(failed)? {
+        let Some(grains) = Dir::open_if_exists(&path)? else { return Ok(()) };
+        grains.remove_file(format!("{GRAIN_STEM}.py"))?;
+        if let Some(compiled) = grains.child_if_exists("__pycache__")? {
+            for name in compiled.names()? {
                 if name.to_string_lossy().starts_with(GRAIN_STEM) {
-                    compiled.remove_file(&name).map_err(failed)?;
+                    compiled.remove_file(&name)?;
                 }
             }
         }
         Ok(())
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
-fn failed(error: OsError) -> AgentError {
-    AgentError { message: error.to_string() }
-}
-
-fn read(configuration: &Path) -> Result<MinionConfig, AgentError> {
-    MinionConfig::read(configuration).map_err(|error| AgentError { message: error.to_string() })
 }
 
 /// The highest process above `main` that is a minion, too.
@@ -203,21 +175,21 @@ pub(super) fn configuration_of(command: &[String]) -> PathBuf {
 
 /// Writes the event into main's socket.
 fn tell(config: &MinionConfig) -> Result<(), AgentError> {
-    let none = |cause: &str| AgentError {
-        message: format!("cannot speak to the minion in {}: {cause}", config.socket_directory.display()),
+    let none = |cause: &str| {
+        AgentError::new(format!("cannot speak to the minion in {}: {cause}", config.socket_directory.display()))
     };
-    let directory = Dir::open(&config.socket_directory).map_err(failed)?;
-    let names = directory.names().map_err(failed)?;
+    let directory = Dir::open(&config.socket_directory)?;
+    let names = directory.names()?;
     let names = names.iter().filter_map(|name| name.to_str());
     let sockets: Vec<&str> =
         names.filter(|name| name.starts_with("minion_event_") && name.ends_with("_pull.ipc")).collect();
     let [name] = sockets[..] else {
         return Err(none(&format!("{} sockets of minions are there, not one", sockets.len())));
     };
-    let stream = socket::connect(&directory, name, SEND_WAIT).map_err(failed)?;
+    let stream = socket::connect(&directory, name, SEND_WAIT)?;
     let mut stream = stream.ok_or_else(|| none("nobody listens"))?;
     let frame = frame();
-    stream.write_all(&frame).map_err(|source| failed(OsError::new("write to", &directory.path().join(name), source)))
+    Ok(stream.write_all(&frame).map_err(|source| OsError::new("write to", &directory.path().join(name), source))?)
 }
 
 /// `{"head": {}, "body": tag and data}` in msgpack, with its length before it.
@@ -249,6 +221,8 @@ mod tests {
         assert_eq!(of(&["/usr/bin/python3", "/usr/bin/salt-minion"]), Path::new("/etc/salt"));
         assert_eq!(of(&["python3", "-E", "salt-minion", "-c", "/srv/etc"]), Path::new("/srv/etc"));
         assert_eq!(of(&["python3 salt-minion --config-dir=/srv/etc"]), Path::new("/srv/etc"));
+        let job = "python3 salt-minion --config-dir /srv/etc -l info MinionProcessManager ProcessPayload(jid=1)";
+        assert_eq!(of(&[job]), Path::new("/srv/etc"));
         let venv = "/usr/lib/venv-salt-minion/bin/python";
         assert_eq!(of(&[venv, "/usr/bin/venv-salt-minion"]), Path::new("/etc/venv-salt-minion"));
     }

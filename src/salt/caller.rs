@@ -1,66 +1,41 @@
 //! The Salt job out of which a command runs, by the processes above it: a job's process names its jid in its title, and its entry below
 //! `<cachedir>/proc` names who gave it. Salt puts nothing of that into the environment of what `cmd.run` starts.
 
+use super::adoption::configuration_of;
 use super::config::{Masters, MinionConfig};
 use super::entry;
 use super::jobs::Title;
 use crate::agent::caller::Caller;
 use crate::os::proc_fs::{self, Process};
-use std::path::{Path, PathBuf};
 
-/// Where a minion's configuration is, unless its command line names another place.
-const CONFIGURATION: &str = "/etc/salt";
-
-/// The job that `pid` runs in; None: in none, or in one that can't be seen any more, since what started it has ended.
+/// The job that `pid` runs in; None: no job, or its process has ended.
 pub fn caller(pid: u32) -> Option<Caller> {
     let above = proc_fs::ancestors(pid).ok()?;
     above.iter().find_map(|process| {
         let words = proc_fs::command_line(process.pid).ok()??;
-        let title = words.join(" ");
-        let jid = Title::parse(&title).jid()?.to_owned();
-        Some(described(process, &title, jid).bounded())
+        let jid = Title::parse(&words.join(" ")).jid()?.to_owned();
+        Some(described(process, &words, jid).bounded())
     })
 }
 
-/// What is known of the job `jid`, whose process is `process`. What isn't is left open: the jid alone leads to the rest in the master's job cache.
-fn described(process: &Process, title: &str, jid: String) -> Caller {
+/// What is known of the job `jid` of `process`. The jid alone leads to the rest in the master's job cache.
+fn described(process: &Process, command: &[String], jid: String) -> Caller {
     let mut caller = Caller { agent: "Salt".to_owned(), job: jid, function: None, user: None, peers: Vec::new() };
-    let Ok(config) = MinionConfig::read(&configuration(title)) else { return caller };
+    let Ok(config) = MinionConfig::read(&configuration_of(command)) else { return caller };
     if let Masters::Named(masters, _) = &config.masters {
         caller.peers = masters.iter().map(|master| master.name.clone()).collect();
     }
     // In threads mode the entry names main; the title then names no jid.
-    if let Some(given) = entry::given(&config.jobs_directory(), &caller.job).filter(|given| given.pid == process.pid) {
-        caller.function = Some(given.function);
-        caller.user = given.user;
+    if let Some(entry) = entry::of(&config.jobs_directory(), &caller.job).filter(|entry| entry.pid == process.pid) {
+        caller.function = Some(entry.function);
+        caller.user = entry.user;
     }
     caller
-}
-
-/// The configuration directory on the command line with which a title begins: `-c DIR`, `--config-dir DIR`, `--config-dir=DIR`.
-fn configuration(title: &str) -> PathBuf {
-    let words: Vec<&str> = title.split_ascii_whitespace().collect();
-    let named = words.iter().enumerate().find_map(|(place, word)| match *word {
-        "-c" | "--config-dir" => words.get(place + 1).copied(),
-        other => other.strip_prefix("--config-dir="),
-    });
-    Path::new(named.unwrap_or(CONFIGURATION)).to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_configuration_is_where_the_command_line_says() {
-        let title = |options: &str| {
-            format!("/t/bin/python3 /t/bin/salt-minion {options} MinionProcessManager ProcessPayload(jid=1)")
-        };
-        for options in ["-c /x/salt", "--config-dir /x/salt -l info", "--config-dir=/x/salt"] {
-            assert_eq!(configuration(&title(options)), Path::new("/x/salt"), "{options}");
-        }
-        assert_eq!(configuration(&title("")), Path::new("/etc/salt"));
-    }
 
     #[test]
     fn a_command_outside_of_any_job_has_no_caller() {

@@ -12,10 +12,10 @@ use std::path::{Component, Path, PathBuf};
 /// A minion id is a host name; its file holds nothing else.
 const ID_BYTES_MAX: u64 = 4096;
 
-/// A minion's grains, one of its engines or keys. A bigger one is an error, since what it holds would not be known.
+/// Grains, an engine or a key. A larger file is an error: its content would not be known.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What a minion itself writes when its schedule is changed by a job: it has what is in there.
+/// The file that a minion writes when a job changes its schedule: the minion knows its content.
 const OWN_SCHEDULE_NAME: &str = "_schedule.conf";
 
 /// Salt's default port of a master's request server, and the one that `publish_port` counts as unset with (see [`Master::publish_port`]).
@@ -73,9 +73,9 @@ impl MinionConfig {
     /// Reads the options of the minion configured in `directory` (absolute), as Salt reads them.
     pub fn read(directory: &Path) -> Result<Self, ConfigError> {
         let file = directory.join("minion");
-        let options = Options { value: includes::read(directory)?, file };
+        let options = Options { value: includes::read(directory, None)?, file };
         let root = options.path("root_dir", "/")?;
-        let place = |key: &str, default: String| Ok(rooted(&root, &options.path(key, &default)?));
+        let place = |key: &str, default: String| Ok::<_, ConfigError>(rooted(&root, &options.path(key, &default)?));
         let name = install_name(directory);
         Ok(Self {
             id: match options.text("id")? {
@@ -95,23 +95,21 @@ impl MinionConfig {
         })
     }
 
-    /// Everything that a minion started now would load once and for all, as one digest: its options, its id, its own grains, and the engines that
-    /// were synced to it.
+    /// The digest of all that a minion loads only at its start: its options, its id, its own grains, and the engines that were synced to it.
     pub fn digest(directory: &Path) -> Result<Digest, ConfigError> {
-        let options = includes::read_without(directory, Some(OWN_SCHEDULE_NAME))?;
+        let options = includes::read(directory, Some(OWN_SCHEDULE_NAME))?;
         let grains = content(&directory.join("grains"))?;
         let engines = content_of_all(&Self::read(directory)?.extension_directory.join("engines"))?;
-        // What a host does not have leaves no trace.
+        // A missing part adds nothing.
         let more = [("grains", grains), ("engines", engines)]
             .map(|(name, digest)| digest.map_or_else(String::new, |digest| format!(" {name} {digest}")));
         let more = more.concat();
         Ok(Digest::of(format!("{options:?} {:?}{more}", cached_id(directory)?).as_bytes()))
     }
 
-    /// What the minion signs in with, as one digest: its own keys, and the master's. They are loaded at the start and made by it, so that they say
-    /// something once it is healthy.
+    /// The digest of the minion's keys and the master's. The start loads or makes them, so the digest counts once the minion is healthy.
     pub fn credentials(&self) -> Result<Digest, ConfigError> {
-        let digest = |name| Ok(format!("{:?}\n", content(&self.key_directory.join(name))?));
+        let digest = |name| Ok::<_, ConfigError>(format!("{:?}\n", content(&self.key_directory.join(name))?));
         let all: Vec<String> =
             ["minion.pem", "minion.pub", "minion_master.pub"].into_iter().map(digest).collect::<Result<_, _>>()?;
         Ok(Digest::of(all.concat().as_bytes()))
@@ -141,24 +139,24 @@ fn rooted(root: &Path, path: &Path) -> PathBuf {
 
 /// The digest of a file; None: there is none.
 fn content(path: &Path) -> Result<Option<Digest>, ConfigError> {
-    let bytes = os::file::read_if_exists(path, FILE_BYTES_MAX).map_err(ConfigError::Read)?;
+    let bytes = os::file::read_if_exists(path, FILE_BYTES_MAX)?;
     Ok(bytes.map(|bytes| Digest::of(&bytes)))
 }
 
 /// The digest of all files of a directory; None: it has none.
 fn content_of_all(directory: &Path) -> Result<Option<Digest>, ConfigError> {
-    let Some(found) = Dir::open_if_exists(directory).map_err(ConfigError::Read)? else { return Ok(None) };
-    let entries = found.entries().map_err(ConfigError::Read)?;
+    let Some(found) = Dir::open_if_exists(directory)? else { return Ok(None) };
+    let entries = found.entries()?;
     let files = entries.into_iter().filter(|(_, kind)| *kind == FileKind::File).map(|(name, _)| name);
     let mut names: Vec<_> = files.collect();
     names.sort();
-    let told = |name: &OsString| Ok(format!("{name:?} {:?}\n", content(&directory.join(name))?));
+    let told = |name: &OsString| Ok::<_, ConfigError>(format!("{name:?} {:?}\n", content(&directory.join(name))?));
     let all: Vec<String> = names.iter().map(told).collect::<Result<_, _>>()?;
     Ok((!all.is_empty()).then(|| Digest::of(all.concat().as_bytes())))
 }
 
 fn cached_id(directory: &Path) -> Result<Option<String>, ConfigError> {
-    let bytes = os::file::read_if_exists(&directory.join("minion_id"), ID_BYTES_MAX).map_err(ConfigError::Read)?;
+    let bytes = os::file::read_if_exists(&directory.join("minion_id"), ID_BYTES_MAX)?;
     let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
     Ok(text.filter(|text| !text.is_empty()))
 }

@@ -1,11 +1,11 @@
 //! The entries of running jobs, `<cachedir>/proc/<jid>`: msgpack maps, and the question whether their processes still run.
 
 use super::jobs::Title;
-use crate::agent::Job;
+use crate::agent::{AgentError, Job};
 use crate::os::dir::{Dir, FileKind};
 use crate::os::{OsError, clock, proc_fs};
 use rmpv::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// An entry holds the job's arguments, pillar data among them; more than this would only fill memory.
 const ENTRY_BYTES_MAX: u64 = 64 << 20;
@@ -26,60 +26,46 @@ pub struct Entry {
     pub jid: String,
     /// The function or functions.
     pub function: String,
+    /// The user of the master that published it; None: the entry names none.
+    pub user: Option<String>,
     /// Its process; main itself in threads mode.
     pub pid: u32,
     /// Last write, seconds since 1970.
     pub written: i64,
 }
 
-/// All entries in `proc`. One that vanishes under the look has ended. What can't be understood is an error that names the file.
-pub fn read(directory: &Dir) -> Result<Vec<Entry>, String> {
-    let said = |error: OsError| error.to_string();
-    let names = directory.entries().map_err(said)?;
+/// Reads all entries in `proc`. An entry that vanishes meanwhile has ended; an entry that can't be understood is an error that names the file.
+pub fn read(directory: &Dir) -> Result<Vec<Entry>, AgentError> {
+    let names = directory.entries()?;
+    let place = directory.path();
     if names.len() > ENTRIES_MAX {
-        return Err(format!(
-            "cannot look at all of {}: it holds more than {ENTRIES_MAX} entries",
-            directory.path().display()
-        ));
+        let text = format!("cannot look at all of {}: it holds more than {ENTRIES_MAX} entries", place.display());
+        return Err(AgentError::new(text));
     }
     let mut entries = Vec::new();
     for (name, kind) in names {
-        let Some(stat) = directory.stat(&name).map_err(said)?.filter(|_| kind == FileKind::File) else { continue };
-        let Some(bytes) = directory.read_if_exists(&name, ENTRY_BYTES_MAX).map_err(said)? else { continue };
+        let Some(stat) = directory.stat(&name)?.filter(|_| kind == FileKind::File) else { continue };
+        let Some(bytes) = directory.read_if_exists(&name, ENTRY_BYTES_MAX)? else { continue };
         let jid = name.to_string_lossy().into_owned();
         match parse(&jid, &bytes, stat.mtime.0) {
             Ok(entry) => entries.push(entry),
             Err(cause) => {
-                let path: PathBuf = directory.path().join(&name);
-                return Err(format!("cannot understand {}: {cause}; if no job runs, remove it", path.display()));
+                let path = place.join(&name);
+                let text = format!("cannot understand {}: {cause}; if no job runs, remove it", path.display());
+                return Err(AgentError::new(text));
             }
         }
     }
     Ok(entries)
 }
 
-/// Who gave a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
-    /// Its process.
-    pub pid: u32,
-    /// The function or functions.
-    pub function: String,
-    /// The user of the master that published it; None: the entry names none.
-    pub user: Option<String>,
-}
-
-/// Who gave the job `jid`, by its entry below `directory`; None where that can't be read.
-pub fn given(directory: &Path, jid: &str) -> Option<Given> {
+/// The entry of the job `jid` below `directory`; None where it can't be read.
+pub fn of(directory: &Path, jid: &str) -> Option<Entry> {
     let bytes = Dir::open_if_exists(directory).ok()??.read_if_exists(jid, ENTRY_BYTES_MAX).ok()??;
-    let entry = parse(jid, &bytes, 0).ok()?;
-    let value = rmpv::decode::read_value_with_max_depth(&mut &bytes[..], DEPTH_MAX).ok()?;
-    let user = value.as_map()?.iter().find(|(key, _)| word(key).as_deref() == Some("user"));
-    let user = user.and_then(|(_, value)| word(value)).filter(|user| !user.is_empty());
-    Some(Given { pid: entry.pid, function: entry.function, user })
+    parse(jid, &bytes, 0).ok()
 }
 
-/// Reads the entry of the job `jid`, which was written at this second; the reason when it isn't one.
+/// Reads the entry of the job `jid`, written at this second; else the reason why it is none.
 pub fn parse(jid: &str, mut bytes: &[u8], written: i64) -> Result<Entry, String> {
     if bytes.is_empty() {
         return Err("it is empty: a job begins, or a crash left it".to_owned());
@@ -94,7 +80,8 @@ pub fn parse(jid: &str, mut bytes: &[u8], written: i64) -> Result<Entry, String>
         None => String::new(),
     };
     let function = if function.is_empty() { "a job without a name".to_owned() } else { function };
-    Ok(Entry { jid: jid.to_owned(), function, pid: pid.ok_or("it names no process")?, written })
+    let user = field("user").and_then(word).filter(|user| !user.is_empty());
+    Ok(Entry { jid: jid.to_owned(), function, user, pid: pid.ok_or("it names no process")?, written })
 }
 
 /// Text, which older writers packed as bytes.
@@ -112,8 +99,8 @@ impl Entry {
         Job { id: self.jid.clone(), what: self.function.clone(), pid: Some(self.pid) }
     }
 
-    /// False for a leftover: its process is gone, or the number belongs to a later process, or to another job. A job of a main that
-    /// was killed lives on as an orphan, and counts: it still works on the host.
+    /// False for a leftover: its process is gone, or the number belongs to a later process or another job. An orphaned job of a killed main
+    /// counts: it still works on the host.
     pub fn is_live(&self) -> Result<bool, OsError> {
         let Some(process) = proc_fs::process(self.pid)?.filter(proc_fs::Process::is_alive) else { return Ok(false) };
         let Some(title) = Title::of(self.pid)? else { return Ok(false) };
@@ -164,14 +151,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let directory = Dir::open(root.path()).unwrap();
         directory.write_atomic("20261121", b"", 0o600).unwrap();
-        assert!(read(&directory).unwrap_err().contains("20261121: it is empty"));
+        assert!(read(&directory).unwrap_err().message.contains("20261121: it is empty"));
     }
 
     #[test]
     fn leftovers_are_told_from_running_jobs() {
         let mut child = Program::new("/bin/sleep").argument("60").start(Input::Null).unwrap();
         let now = clock::now().as_second();
-        let entry = |pid, written| Entry { jid: "1".to_owned(), function: "x".to_owned(), pid, written };
+        let entry = |pid, written| Entry { jid: "1".to_owned(), function: "x".to_owned(), user: None, pid, written };
         assert!(entry(child.id(), now + 1).is_live().unwrap());
         assert!(!entry(child.id(), now - 60).is_live().unwrap(), "the process began after the entry was written");
         child.kill().unwrap();

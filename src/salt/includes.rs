@@ -1,9 +1,9 @@
 //! The minion's configuration file with all that it includes, merged in Salt's order (`salt.config.minion_config`, `include_config`).
 
 use super::yaml::{Value, YamlError};
+use crate::agent::AgentError;
 use crate::os::dir::Dir;
 use crate::os::{self, OsError};
-use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 /// A configuration file is text that people write; more than this is not one, and would only fill memory.
@@ -16,43 +16,28 @@ const INCLUDE_DEPTH_MAX: usize = 16;
 const FILES_MAX: usize = 4096;
 
 /// Why the configuration can't be understood.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file can't be read.
-    Read(OsError),
+    #[error(transparent)]
+    Read(#[from] OsError),
     /// A file is not what Salt's loader takes.
+    #[error("cannot understand {path}: {1}", path = .0.display())]
     Syntax(PathBuf, YamlError),
     /// A file, or one of its options, makes no sense here.
+    #[error("cannot use {path}: {1}", path = .0.display())]
     Option(PathBuf, String),
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => error.fmt(formatter),
-            Self::Syntax(path, error) => write!(formatter, "cannot understand {}: {error}", path.display()),
-            Self::Option(path, cause) => write!(formatter, "cannot use {}: {cause}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Read(error) => Some(&error.answer),
-            Self::Syntax(..) | Self::Option(..) => None,
-        }
+impl From<ConfigError> for AgentError {
+    fn from(error: ConfigError) -> Self {
+        Self::new(error)
     }
 }
 
 /// Reads `minion` in `directory` with its includes: the file itself; over it, key by key, what `default_include` finds; over that what
-/// `include` finds. Files of one include are merged deeply, lists joined, in the order of their names.
-pub fn read(directory: &Path) -> Result<Value, ConfigError> {
-    read_without(directory, None)
-}
-
-/// The same without files of this name.
-pub fn read_without(directory: &Path, left_out: Option<&'static str>) -> Result<Value, ConfigError> {
+/// `include` finds. Files of one include are merged deeply, lists joined, in the order of their names. Files named `left_out` are skipped.
+pub fn read(directory: &Path, left_out: Option<&'static str>) -> Result<Value, ConfigError> {
     let path = directory.join("minion");
     let mut reader = Reader { files: 0, left_out };
     let mut options = reader.file(&path)?;
@@ -78,7 +63,7 @@ impl Reader {
             let cause = format!("the configuration has more than {FILES_MAX} files");
             return Err(ConfigError::Option(path.to_owned(), cause));
         }
-        let bytes = os::file::read(path, FILE_BYTES_MAX).map_err(ConfigError::Read)?;
+        let bytes = os::file::read(path, FILE_BYTES_MAX)?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = valid.split(|byte| *byte == b'\n').count();
@@ -155,9 +140,9 @@ fn matches(pattern: &Path) -> Result<Vec<PathBuf>, ConfigError> {
         let mut next = Vec::new();
         for directory in &found {
             let entries = match Dir::open(directory) {
-                Ok(directory) => directory.names().map_err(ConfigError::Read)?,
+                Ok(directory) => directory.names()?,
                 Err(error) if is_absent(&error) => continue,
-                Err(error) => return Err(ConfigError::Read(error)),
+                Err(error) => return Err(error.into()),
             };
             let named = entries.into_iter().filter(|entry| glob(&name, &entry.to_string_lossy()));
             next.extend(named.map(|entry| directory.join(entry)));
@@ -169,7 +154,7 @@ fn matches(pattern: &Path) -> Result<Vec<PathBuf>, ConfigError> {
         match os::file::canonical(&path) {
             Ok(_) => files.push(path),
             Err(error) if is_absent(&error) => {}
-            Err(error) => return Err(ConfigError::Read(error)),
+            Err(error) => return Err(error.into()),
         }
     }
     files.sort();
@@ -300,7 +285,7 @@ mod tests {
             ("extra/z.yml", "master: m3\ninclude: ../more.conf\n"),
             ("more.conf", "port: 1\n"),
         ]);
-        let options = read(root.path()).unwrap();
+        let options = read(root.path(), None).unwrap();
         assert_eq!(options.get("id"), Some(&text("a")));
         assert_eq!(options.get("master"), Some(&text("m3")));
         assert_eq!(options.get("port"), Some(&text("1")));
@@ -311,14 +296,14 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_is_an_error_with_file_and_line() {
         let broken = directory(&[("minion", "id: a\n"), ("minion.d/a.conf", "x: 1\ny: [\n")]);
-        let message = read(broken.path()).unwrap_err().to_string();
+        let message = read(broken.path(), None).unwrap_err().to_string();
         assert!(message.contains("minion.d/a.conf: line "), "{message}");
         let looped = directory(&[("minion", "include: minion\n")]);
-        assert!(read(looped.path()).unwrap_err().to_string().contains("includes itself"));
+        assert!(read(looped.path(), None).unwrap_err().to_string().contains("includes itself"));
         let missing = directory(&[]);
-        assert!(read(missing.path()).unwrap_err().to_string().starts_with("cannot open "));
+        assert!(read(missing.path(), None).unwrap_err().to_string().starts_with("cannot open "));
         let list = directory(&[("minion", "- a\n")]);
-        assert!(read(list.path()).unwrap_err().to_string().contains("a list, not options"));
+        assert!(read(list.path(), None).unwrap_err().to_string().contains("a list, not options"));
     }
 
     #[test]

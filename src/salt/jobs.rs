@@ -1,7 +1,6 @@
 //! Whether a minion is idle: its job processes, the entries of running jobs, the queues on disk, and returns that have not left.
 //!
-//! What a minion's main process has for children (3006.30, 3007.17, 3008.5: `salt/minion.py`, `utils/schedule.py`, `engines/__init__.py`);
-//! each appends its name to main's title with setproctitle, see it with `ps -o pid,args --ppid MAIN`:
+//! The children of main append their names to its title (3006.30, 3007.17, 3008.5; `ps -o pid,args --ppid MAIN`):
 //! - `ProcessPayload(jid=J)`: a published job, then ` Minion._thread_return` once its modules are loaded;
 //! - `Schedule(name=N, jid=J)`: a scheduled one, the mine's update included;
 //! - `Engine(…)`: lives as long as the minion: no job;
@@ -12,7 +11,7 @@
 use super::entry::{self, Entry};
 use super::lingering;
 use super::queues::{self, Layout};
-use crate::agent::{Activity, Job};
+use crate::agent::{AgentError, Job};
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::proc_fs::{self, Process, TcpConnection};
@@ -78,38 +77,30 @@ impl Title {
     }
 }
 
-/// What the minion whose main process is `main` is doing; `layout`: of its queues, where that is known. Asks the agent nothing, so main
-/// may be frozen.
-pub fn activity(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Activity {
-    match read(config, main, layout) {
-        Ok(jobs) if jobs.is_empty() => Activity::Idle,
-        Ok(jobs) => Activity::Busy(jobs),
-        Err(reason) => Activity::Unknown(reason),
-    }
-}
-
-fn read(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<Vec<Job>, String> {
-    let said = |error: OsError| error.to_string();
-    // Children before entries: a job that ends between the two looks leaves its zombie or nothing. A job that begins is a child first.
-    let children = proc_fs::children(main).map_err(said)?;
-    let directory = Dir::open_if_exists(&config.jobs_directory()).map_err(said)?.ok_or_else(|| {
-        format!(
+/// The jobs of the minion whose main process is `main`; `layout`: of its queues, where that is known. Asks the agent nothing, so main may be
+/// frozen.
+pub fn read(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<Vec<Job>, AgentError> {
+    // Children before entries: a job that ends in between leaves a zombie or nothing, and a job that begins is a child first.
+    let children = proc_fs::children(main)?;
+    let directory = Dir::open_if_exists(&config.jobs_directory())?.ok_or_else(|| {
+        AgentError::new(format!(
             "cannot find {}: the minion has not come to running jobs yet, or its cachedir is another one",
             config.jobs_directory().display()
-        )
+        ))
     })?;
     let entries = entry::read(&directory)?;
-    let connections = connections(main)?;
-    let mut jobs = queues::jobs(config, layout).map_err(said)?;
+    let connections = proc_fs::tcp_connections(main)?
+        .ok_or_else(|| AgentError::new(format!("the minion's main process {main} is gone")))?;
+    let mut jobs = queues::jobs(config, layout)?;
     for entry in &entries {
-        if entry.is_live().map_err(said)? {
+        if entry.is_live()? {
             jobs.push(entry.job());
         }
     }
-    let settled = lingering::Lingering::read(config, &directory, &connections).map_err(said)?;
+    let settled = lingering::Lingering::read(config, &directory, &connections)?;
     for child in children.iter().filter(|child| child.is_alive()) {
         if !jobs.iter().any(|job| job.pid == Some(child.pid)) {
-            jobs.extend(job_of_child(child, &entries, settled).map_err(said)?);
+            jobs.extend(job_of_child(child, &entries, settled)?);
         }
     }
     if !config.multiprocessing && !settled.quiet && jobs.is_empty() {
@@ -122,11 +113,6 @@ fn read(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<Vec<
     }
     jobs.extend(unsent(config, &connections));
     Ok(jobs)
-}
-
-fn connections(main: u32) -> Result<Vec<TcpConnection>, String> {
-    let found = proc_fs::tcp_connections(main).map_err(|error| error.to_string())?;
-    found.ok_or_else(|| format!("the minion's main process {main} is gone"))
 }
 
 fn job_of_child(child: &Process, entries: &[Entry], settled: lingering::Lingering) -> Result<Option<Job>, OsError> {

@@ -1,18 +1,15 @@
-//! A job's process that has returned, and only waits: 3007.17 keeps it for 30 s.
+//! A job's process that has returned and only waits: 3007.17 keeps it for 30 s.
 //!
-//! A job's process removes its entry (`_prepare_return_pub`), fires its return at main over the event bus, and waits for main's answer
-//! for `return_retry_timer_max × return_retry_tries` seconds (`_send_req_sync`). Main sends the return to the master, then answers on the
-//! bus. In 3006.30 and 3008.5 the answer comes within 20 ms and the process ends; in 3007.17 it never comes (measured: 30.0 s; watch
-//! `ps -o pid,stat,wchan:30,args --ppid MAIN` after `salt ID test.sleep 3`). "The entry is gone" alone proves nothing: the return may still
-//! be on its way. So all of these must hold:
-//! - the process has begun its job (its title says so: the title is set just before it writes its own entry) and has no entry;
-//! - no entry has come or gone for [`QUIET`]: the bus and main take milliseconds, and so does a master that keeps up;
-//! - main has a connection to a master's request server, and not one byte on it that the master's host has not acknowledged;
-//! - the process waits for another thread (the one that reads the bus), and has no children: a job whose entry a person's
-//!   `salt-call saltutil.running` removed sleeps, computes, or waits for a command instead.
+//! The process removes its entry (`_prepare_return_pub`), fires its return at main over the event bus, and waits for main's answer
+//! (`_send_req_sync`). In 3006.30 and 3008.5 the answer comes within 20 ms; in 3007.17 it never comes (measured: 30.0 s; `ps -o
+//! pid,stat,wchan:30,args --ppid MAIN` after `salt ID test.sleep 3`). A return may be under way though the entry is gone, so all must hold:
+//! - the process has begun its job (the title is set just before it writes its entry) and has no entry;
+//! - no entry has come or gone for [`QUIET`]: the bus, main and a master that keeps up take milliseconds;
+//! - main has a connection to a master's request server, and no unacknowledged byte on it;
+//! - the process waits for the thread that reads the bus, and has no children: a job whose entry `salt-call saltutil.running` removed sleeps,
+//!   computes, or waits for a command instead.
 //!
-//! What is left: a main so busy, or a master so slow to answer the request before, that a return waits in main's memory for longer than
-//! [`QUIET`]. That return is lost; the job is not. External returners run after the wait, in this process, which nobody ends.
+//! A main or a master so busy that a return waits in main's memory for longer than [`QUIET`] loses that return; the job is not lost.
 
 use super::config::{Masters, MinionConfig};
 use crate::agent::Need;
@@ -24,7 +21,7 @@ use std::time::Duration;
 /// How long the entries must have been at rest. From the removal of the entry to the master's acknowledgement takes about 20 ms.
 pub const QUIET: Duration = Duration::from_secs(5);
 
-/// What holds for all of a minion's jobs at one look.
+/// What holds for all jobs of a minion at one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lingering {
     /// No entry has come or gone for [`QUIET`].

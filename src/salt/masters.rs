@@ -1,28 +1,26 @@
-//! Whether a minion reaches its masters, by the connections that its main process holds.
+//! Whether a minion reaches its masters, by the connections of its main process.
 //!
-//! What an ESTABLISHED connection to a master's publisher proves: main opens it only after sign-in. In `AsyncPubChannel.connect`
-//! (`salt/channel/client.py`: 3006.30, 3007.17, 3008.5) `self.auth.authenticate()` comes first, and the port comes out of its answer (`creds["publish_port"]`);
-//! a minion whose key is not accepted repeats sign-in on the request port and has no connection to the publisher. See it with
-//! `ss -tnp` before and after `salt-key -a`. Together with one to the request server it says: signed in, able to hear jobs and to return.
+//! Main connects to a master's publisher only after sign-in: `AsyncPubChannel.connect` (`salt/channel/client.py`: 3006.30, 3007.17, 3008.5)
+//! takes the port from the answer of `self.auth.authenticate()`. A minion whose key is not accepted has no such connection (`ss -tnp`). With a
+//! connection to the request server it proves: signed in, able to hear jobs and to return.
 //!
-//! What it does not prove: that the master answers now. A master whose machine vanished without a word keeps its connections here
-//! until TCP's keepalive gives up (Salt's default: 300 s idle, then the kernel's probes); nor that a job round trip works.
+//! It does not prove that the master answers now: connections to a machine that vanished stay until TCP's keepalive gives up (Salt's default:
+//! 300 s idle, then the kernel's probes).
 
 use super::config::{Master, Masters, MinionConfig};
-use super::names::Names;
+use super::names::{ANSWER_AGE_MAXIMUM, FRESH_AGE_MAXIMUM, Names};
 use crate::agent::gate::GuardReport;
 use crate::agent::{Health, Need, Peer, Subject};
 use crate::os::proc_fs::{self, TcpConnection};
 use std::net::{IpAddr, SocketAddr};
 
-/// What a minion without a master is measured by: that its main process still does what it is told.
+/// The peer of a minion without a master: its own main process.
 const ITSELF: &str = "the minion itself";
 
-/// Whether main reaches its masters. One that works without a master (`master_type: disable`: schedule, beacons, engines) has no connection
-/// that could prove anything: there its guard, which lives on main's own loop, has to have followed the last round trip that was asked for.
+/// Whether main reaches its masters. Without a master (`master_type: disable`) there is no connection: the guard, which lives on main's loop, has
+/// to have followed the last round trip.
 ///
-/// Where a guard tells to which address main is connected, that counts, and not what a name means by now: a master whose name has moved since
-/// is still the one that this process hears.
+/// The address that the guard reports counts, not the present meaning of the name: the process still hears a master whose name has moved.
 pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>, names: &Names) -> Health {
     match &config.masters {
         Masters::Named(masters, need) => {
@@ -49,11 +47,11 @@ fn alone(main: u32, subject: Subject<'_>) -> Health {
     Health::Known { peers: vec![Peer { name: ITSELF.to_owned(), proven, detail }], need: Need::All }
 }
 
-/// The masters that a minion started now could not even look for, and why.
+/// The masters whose names do not resolve now, and why.
 pub fn unfindable(config: &MinionConfig, names: &Names) -> Vec<Peer> {
     let Masters::Named(masters, _) = &config.masters else { return Vec::new() };
     let lost = |master: &Master| {
-        let detail = names.resolve_afresh(&master.host).err()?;
+        let detail = names.resolve(&master.host, FRESH_AGE_MAXIMUM).err()?;
         Some(Peer { name: master.name.clone(), proven: false, detail })
     };
     masters.iter().filter_map(lost).collect()
@@ -69,8 +67,7 @@ fn connected(located: &[Located], need: Need, main: u32) -> Health {
     Health::Known { peers, need }
 }
 
-/// The same, where a master counts as proven only once it has answered the round trip that the guard was asked for. Connections
-/// outlive a master that hangs; an answer doesn't lie.
+/// This health, where a master is proven only once it has answered the guard's round trip: connections outlive a master that hangs.
 fn with_round_trips(health: Health, subject: Subject<'_>) -> Health {
     let (Some(prove), Health::Known { peers, need }) = (subject.prove, &health) else { return health };
     let Some(report) = subject.report else {
@@ -102,7 +99,8 @@ impl<'config> Located<'config> {
     fn of(master: &'config Master, report: Option<&GuardReport>, names: &Names) -> Self {
         let said = report.and_then(|report| report.peers.iter().find(|peer| peer.name == master.name));
         let told = said.and_then(|said| address(said.address.as_deref()?));
-        let addresses = told.map_or_else(|| names.resolve(&master.host), |address| Ok(vec![address]));
+        let addresses =
+            told.map_or_else(|| names.resolve(&master.host, ANSWER_AGE_MAXIMUM), |address| Ok(vec![address]));
         Self { master, addresses }
     }
 
@@ -140,9 +138,8 @@ fn requests(master: &Located, connections: &[TcpConnection]) -> bool {
     connections.iter().any(|found| found.established && found.remote.port() == port && master.is_at(found.remote.ip()))
 }
 
-/// The port on which main is connected to the master's publisher. Where the minion's configuration sets none, the master alone
-/// knows it: any connection to the master's address that is no request server's is taken for it. Masters at one address are told
-/// apart by the custom of neighbouring ports (4505 and 4506), or when there is a connection for each of them.
+/// The port of the master's publisher that main is connected to. If the configuration names none, it is any connection to the master's address
+/// that is no request server's. Masters at one address are told apart by neighbouring ports (4505 and 4506), or by a connection for each.
 fn publishes(master: &Located, all: &[Located], connections: &[TcpConnection]) -> Result<u16, String> {
     let neighbours: Vec<&Located> = all.iter().filter(|other| other.shares_an_address(master)).collect();
     let mut ports: Vec<u16> = connections
@@ -205,11 +202,8 @@ mod tests {
     #[test]
     fn without_a_master_the_guard_has_to_have_followed_from_the_process_that_is_main() {
         let leader = crate::os::process::Identity::of(std::process::id()).unwrap().unwrap();
-        let text = r#"{"schema": 1, "leader": 1, "pid": 7, "start_time": 1, "wrapped": [], "overlap": null, "serial": 1,
-            "role": "active", "singletons": true, "announced": true, "prove": 5, "jobs": [], "held": 0, "returning": 0,
-            "peers": [], "updated": 1.0}"#;
-        let report = crate::agent::gate::GuardReport::parse(text.as_bytes()).unwrap();
-        let lacks = |main: u32, report: Option<&crate::agent::gate::GuardReport>, prove: Option<u64>| {
+        let report = report(5, "[]");
+        let lacks = |main: u32, report: Option<&GuardReport>, prove: Option<u64>| {
             alone(main, Subject { leader: &leader, report, prove }).lacks(&[])
         };
         assert_eq!(lacks(7, Some(&report), Some(5)), None);

@@ -1,4 +1,4 @@
-//! The Salt minion as an agent: what it runs, whom it reaches, which of its processes are itself.
+//! The Salt minion as an agent: its jobs, its masters, its own processes.
 
 pub mod adoption;
 pub mod beside;
@@ -30,7 +30,7 @@ const PID_BYTES_MAX: u64 = 64;
 /// Processes between the leader and main: Salt has none, a wrapper that doesn't exec adds one. More is another process's pid.
 const CHAIN_MAX: usize = 4;
 
-/// Keys belong to the master's and the minion's identity, and a host may be a master, too: neither goes back with the minion.
+/// Left out of snapshots: keys belong to an identity, and a host may be a master, too. Neither goes back with the minion.
 pub const NO_CONFIGURATION: &[&str] = &[
     "pki",
     "gpgkeys",
@@ -48,8 +48,8 @@ pub const NO_CONFIGURATION: &[&str] = &[
 
 /// Observes the minion of one configuration directory.
 ///
-/// The configuration is read again at every look: a minion started after a change has taken the change up. One that has run since
-/// before has not; then the pid file, the entries or the connections don't fit, and the answer is Unknown.
+/// It reads the configuration anew at every look. If a minion runs since before a change, the pid file, the entries or the connections may not
+/// fit, and the answer is Unknown.
 #[derive(Debug)]
 pub struct SaltMinion {
     settings: AgentSettings,
@@ -65,24 +65,27 @@ impl SaltMinion {
     }
 
     fn config(&self) -> Result<MinionConfig, AgentError> {
-        MinionConfig::read(&self.settings.config_directory).map_err(|error| AgentError { message: error.to_string() })
+        Ok(MinionConfig::read(&self.settings.config_directory)?)
     }
 
     /// The leader, and below it main: as its guard says, or the pid file.
     fn chain(config: &MinionConfig, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
-        let failed = |message: String| AgentError { message };
         let leader = subject.leader;
-        if !leader.is_alive().map_err(|error| failed(error.to_string()))? {
-            return Err(failed(format!("cannot look at the minion: {leader} is gone")));
+        if !leader.is_alive()? {
+            return Err(AgentError::new(format!("cannot look at the minion: {leader} is gone")));
         }
         let path = &config.pid_file;
-        let cannot = |cause: &str| failed(format!("cannot tell the minion's main process: {}{cause}", path.display()));
+        let cannot =
+            |cause: &str| AgentError::new(format!("cannot tell the minion's main process: {}{cause}", path.display()));
         if let Some(report) = subject.report {
             // Its own pid file has another name while two share the default one.
-            let main = Identity::of(report.pid).map_err(|error| failed(error.to_string()))?;
+            let main = Identity::of(report.pid)?;
             if main.is_some_and(|main| main.start_time == report.start_time) {
                 return Self::below(leader, report.pid)?.ok_or_else(|| {
-                    failed(format!("cannot tell the minion's main process: {} is not below {leader}", report.pid))
+                    AgentError::new(format!(
+                        "cannot tell the minion's main process: {} is not below {leader}",
+                        report.pid
+                    ))
                 });
             }
         }
@@ -96,13 +99,10 @@ impl SaltMinion {
 
     /// The processes from the leader down to `main`; None: it is not below it.
     fn below(leader: &Identity, main: u32) -> Result<Option<Vec<Identity>>, AgentError> {
-        let failed = |message: String| AgentError { message };
         let mut chain = Vec::new();
         let mut pid = main;
         while chain.len() < CHAIN_MAX {
-            let identity = Identity::of(pid).map_err(|error| failed(error.to_string()))?;
-            let process = proc_fs::process(pid).map_err(|error| failed(error.to_string()))?;
-            let (Some(identity), Some(process)) = (identity, process) else { break };
+            let (Some(identity), Some(process)) = (Identity::of(pid)?, proc_fs::process(pid)?) else { break };
             chain.push(identity);
             if pid == leader.pid {
                 chain.reverse();
@@ -120,43 +120,30 @@ impl SaltMinion {
 
 /// The process number in a pid file; None: there is no such file.
 fn pid_in(path: &std::path::Path) -> Result<Option<u32>, AgentError> {
-    let failed = |message: String| AgentError { message };
-    let bytes = file::read_if_exists(path, PID_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
-    let Some(bytes) = bytes else { return Ok(None) };
+    let Some(bytes) = file::read_if_exists(path, PID_BYTES_MAX)? else { return Ok(None) };
     let number = String::from_utf8_lossy(&bytes).trim().parse::<u32>();
     let cause = || format!("cannot tell the minion's main process: {} holds no process number", path.display());
-    number.map(Some).map_err(|_| failed(cause()))
+    number.map(Some).map_err(|_| AgentError::new(cause()))
 }
 
 impl Agent for SaltMinion {
-    /// Salt's own parent process (it restarts main on a keep-alive exit, so it must go first or with it) and main, which the pid
-    /// file names. With `--disable-keepalive` both are one.
+    /// Salt's parent process, which restarts main on a keep-alive exit, and main, which the pid file names. With `--disable-keepalive` both are one.
     ///
-    /// After they are killed, wait until both are gone (`Identity::is_gone`), not only dead: a new minion compares
-    /// `process_responsibility_salt-minion.pid` (beside the pid file) with the process of that number by name and start time, a zombie has
-    /// both, and it exits with "An instance is already running" (`salt.utils.process.claim_mantle_of_responsibility`). Main is init's to
-    /// reap once Salt's parent is dead; measured 1.5 s with a slow init. The files themselves need no cleaning.
+    /// After the kill, wait until both are gone (`Identity::is_gone`), not only dead: a new minion takes a zombie for a running instance and exits
+    /// (`salt.utils.process.claim_mantle_of_responsibility`). Init reaps main after Salt's parent is dead; measured 1.5 s with a slow init.
     fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
         Self::chain(&self.config()?, subject)
     }
 
     fn activity(&self, subject: Subject<'_>) -> Activity {
         let layout = subject.report.and_then(|report| queues::Layout::reported(report.queue_layout.as_deref()?));
-        let looked =
-            self.config().and_then(|config| Ok(jobs::activity(&config, Self::main(&config, subject)?, layout)));
-        looked.unwrap_or_else(|error| Activity::Unknown(error.message))
+        let jobs = self.config().and_then(|config| jobs::read(&config, Self::main(&config, subject)?, layout));
+        Activity::of(jobs)
     }
 
     fn at_work(&self, subject: Subject<'_>) -> Activity {
-        let looked = self.config().and_then(|config| {
-            let main = Self::main(&config, subject)?;
-            beside::at_work(&config, subject.leader, main).map_err(|message| AgentError { message })
-        });
-        match looked {
-            Ok(jobs) if jobs.is_empty() => Activity::Idle,
-            Ok(jobs) => Activity::Busy(jobs),
-            Err(error) => Activity::Unknown(error.message),
-        }
+        let main = |config: &MinionConfig| Self::main(config, subject);
+        Activity::of(self.config().and_then(|config| beside::at_work(&config, subject.leader, main(&config)?)))
     }
 
     fn helpers(&self, subject: Subject<'_>) -> Option<Vec<Identity>> {
@@ -192,8 +179,7 @@ impl Agent for SaltMinion {
     }
 
     fn configuration(&self) -> Result<Option<Digest>, AgentError> {
-        let digest = MinionConfig::digest(&self.settings.config_directory);
-        digest.map(Some).map_err(|error| AgentError { message: error.to_string() })
+        Ok(Some(MinionConfig::digest(&self.settings.config_directory)?))
     }
 
     fn credentials(&self) -> Option<Digest> {

@@ -1,4 +1,4 @@
-//! What the resolver says of the masters' names, not asked at every look: it may be the network's only one, and it answers while the supervisor waits.
+//! The addresses of the masters' names. Answers are kept for a while: the supervisor waits for the resolver, which may be the network's only one.
 
 use crate::os::{clock, net};
 use std::cell::RefCell;
@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long an answer counts. A name that has just been mended is found within it.
-const ANSWER_AGE_MAXIMUM: Duration = Duration::from_secs(10);
+/// How long an answer counts; a corrected name is found after this time at the latest.
+pub const ANSWER_AGE_MAXIMUM: Duration = Duration::from_secs(10);
 
-/// The same where a new process is about to ask for itself: what is remembered helps it nothing.
-const FRESH_AGE_MAXIMUM: Duration = Duration::from_secs(1);
+/// The same before a new process asks the resolver itself: older answers do not help it.
+pub const FRESH_AGE_MAXIMUM: Duration = Duration::from_secs(1);
 
 /// An answer, or why there was none, and when that was, since boot.
 type Answer = (Duration, Result<Vec<IpAddr>, String>);
@@ -23,17 +23,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// The addresses of a host name, or why there are none.
-    pub fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, String> {
-        self.resolve_within(host, ANSWER_AGE_MAXIMUM)
-    }
-
-    /// The same as the resolver says it now.
-    pub fn resolve_afresh(&self, host: &str) -> Result<Vec<IpAddr>, String> {
-        self.resolve_within(host, FRESH_AGE_MAXIMUM)
-    }
-
-    fn resolve_within(&self, host: &str, age: Duration) -> Result<Vec<IpAddr>, String> {
+    /// The addresses of a host name, or why there are none, as the resolver said within the last `age`.
+    pub fn resolve(&self, host: &str, age: Duration) -> Result<Vec<IpAddr>, String> {
         let now = clock::since_boot();
         if let Some((at, answer)) = self.answers.borrow().get(host) {
             if now.saturating_sub(*at) < age {
@@ -60,8 +51,8 @@ mod tests {
     fn the_resolver_is_asked_once_for_many_looks() {
         let names = Names::default();
         for _ in 0..5 {
-            assert_eq!(names.resolve("127.0.0.1").unwrap(), vec![IpAddr::from([127, 0, 0, 1])]);
-            assert!(names.resolve("no such name").is_err());
+            assert_eq!(names.resolve("127.0.0.1", ANSWER_AGE_MAXIMUM).unwrap(), vec![IpAddr::from([127, 0, 0, 1])]);
+            assert!(names.resolve("no such name", ANSWER_AGE_MAXIMUM).is_err());
         }
         assert_eq!(names.asked(), 2);
     }

@@ -1,8 +1,7 @@
 //! Jobs that wait in the minion's queues on disk: `queued_<microseconds>_<jid>.p`, `running_…` while main hands one to a process.
 //!
-//! Salt before 3006.21 and 3007.13 has no queues. 3006.21 to 25, 3007.13 and 14, and 3008.0 have `<cachedir>/{job,state}_queue`, later
-//! ones `<cachedir>/queues/<master>/{job,state}_queue`. What waits survives a restart, but no release looks where another one has left it: so
-//! it is work that is waited for.
+//! Salt before 3006.21 and 3007.13 has no queues. 3006.21 to 25, 3007.13 and 14, and 3008.0 have `<cachedir>/{job,state}_queue`, later ones
+//! `<cachedir>/queues/<master>/{job,state}_queue`. No release reads the queues of another layout, so a switch waits for queued jobs.
 
 use super::config::{Masters, MinionConfig};
 use crate::agent::Job;
@@ -13,13 +12,13 @@ use std::path::PathBuf;
 /// More than this are not named one by one.
 const NAMED_MAX: usize = 20;
 
-/// How long a half-written file counts as a job on its way: one left by a crash must not block for ever.
+/// How long a half-written file counts as a job: a crash may have left it.
 const WRITE_SECONDS: i64 = 10;
 
-/// How long a job that was popped counts without a process: it takes milliseconds. Salt itself takes the file for left after this time.
+/// How long a popped job counts without a process: it takes milliseconds. Salt itself ignores the file after this time.
 const POP_SECONDS: i64 = 300;
 
-/// How long a lock counts as main's: it holds it for milliseconds. If it were ended with it, every state that is to be queued would wait for a day.
+/// How long a lock counts as main's, which holds it for milliseconds. If main was killed with it, every queued state would wait for a day.
 const LOCK_SECONDS: i64 = 60;
 
 const NAMES: [&str; 2] = ["job_queue", "state_queue"];
@@ -36,7 +35,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// As the guard reports it; None: it is none of these.
+    /// As the guard reports it; None: unknown.
     pub fn reported(text: &str) -> Option<Self> {
         match text {
             "none" => Some(Self::None),
@@ -47,8 +46,7 @@ impl Layout {
     }
 }
 
-/// What waits, and would wait for ever without this minion. Where it is not known which queues it has, all count, but never those of masters that it
-/// no longer has.
+/// The queued jobs that only this minion would run. With an unknown layout all queues count, but never those of former masters.
 pub fn jobs(config: &MinionConfig, layout: Option<Layout>) -> Result<Vec<Job>, OsError> {
     let mut jobs = Vec::new();
     for place in places(config, layout)? {
@@ -72,7 +70,7 @@ pub fn jobs(config: &MinionConfig, layout: Option<Layout>) -> Result<Vec<Job>, O
     Ok(jobs)
 }
 
-/// Where jobs lie that this minion will not run, and how many: of masters that it no longer has, or set aside by the guard.
+/// The queues with jobs that this minion will not run, and how many: of former masters, or set aside by the guard.
 pub fn left(config: &MinionConfig) -> Result<Vec<(PathBuf, usize)>, OsError> {
     let mut left = Vec::new();
     let all = masters(config)?
@@ -95,11 +93,11 @@ pub fn left(config: &MinionConfig) -> Result<Vec<(PathBuf, usize)>, OsError> {
 
 /// All directories of queues that it may have.
 pub fn directories(config: &MinionConfig) -> Vec<PathBuf> {
-    // What can't be looked at is not watched; the look itself says why.
+    // What can't be read is not watched; `jobs` says why.
     places(config, None).unwrap_or_default().iter().flat_map(|place| NAMES.map(|name| place.join(name))).collect()
 }
 
-/// What its queues lie in.
+/// The directories that hold its queues.
 fn places(config: &MinionConfig, layout: Option<Layout>) -> Result<Vec<PathBuf>, OsError> {
     let mut places = Vec::new();
     if matches!(layout, None | Some(Layout::One)) {
@@ -112,7 +110,7 @@ fn places(config: &MinionConfig, layout: Option<Layout>) -> Result<Vec<PathBuf>,
     Ok(places)
 }
 
-/// The directories of masters that there ever were.
+/// The names of all directories of masters, former ones too.
 fn masters(config: &MinionConfig) -> Result<Vec<String>, OsError> {
     let all = Dir::open_if_exists(&config.cache_directory.join("queues"))?;
     let entries = all.map_or_else(|| Ok(Vec::new()), |all| all.entries())?;
@@ -141,7 +139,7 @@ fn jid(queue: &Dir, file: &str) -> Result<Option<String>, OsError> {
     Ok(counts.then(|| rest.split_once('_').map_or(rest, |(_, jid)| jid).to_owned()))
 }
 
-/// Whether a file was written or renamed so many seconds ago at most. One of the future is of before the clock was set.
+/// Whether a file was written or renamed at most so many seconds ago. A time in the future is older than a clock change.
 fn is_younger(directory: &Dir, file: &str, seconds: i64) -> Result<bool, OsError> {
     let changed = directory.stat(file)?.map(|stat| stat.ctime.0);
     Ok(changed.is_some_and(|changed| (clock::now().as_second() - changed).abs() <= seconds))

@@ -2,7 +2,6 @@
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// A value of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,21 +25,14 @@ const DEPTH_MAX: usize = 64;
 const VALUES_MAX: usize = 100_000;
 
 /// Why a text can't be understood, and the line where that shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {cause}")]
 pub struct YamlError {
     /// Line, from 1.
     pub line: usize,
     /// What is wrong there.
     pub cause: String,
 }
-
-impl fmt::Display for YamlError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "line {}: {}", self.line, self.cause)
-    }
-}
-
-impl std::error::Error for YamlError {}
 
 impl Value {
     /// Reads one document. An empty one is Null.

@@ -214,9 +214,9 @@ impl Supervisor {
         let Some(release) = which.release() else { return Ok(Compared::Different) };
         let manifest = self.driver.store().manifest(release)?;
         let settings = AgentSettings::new(&self.processes.configuration(&manifest));
-        let agent = (self.registry)(manifest.agent, &settings);
+        let agent = (self.registry)(&manifest.agent).and_then(|parts| (parts.observer)(&settings));
         // A process that can't be started again is not ended for it.
-        let present = agent.as_ref().map_err(|error| AgentError { message: error.message.clone() });
+        let present = agent.as_ref().map_err(AgentError::clone);
         let present = present.and_then(|agent| agent.configuration()).map_err(|error| {
             Report::of(Class::Failed, format!("cannot restart {instance}: its configuration can't be loaded"))
                 .because(error.message)

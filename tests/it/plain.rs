@@ -23,6 +23,7 @@ mod logs;
 mod memory;
 pub mod messages;
 pub mod overlap;
+mod own_agent;
 pub mod readers;
 pub mod rebuild;
 pub mod self_repair;

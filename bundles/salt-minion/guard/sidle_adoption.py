@@ -1,6 +1,6 @@
-"""sidle wrote this for a moment, and removes it: it gives the minion that runs here its guard, see sidle_guard.late.
+"""sidle writes this file for a moment, and removes it: it loads the guard into the running minion, see sidle_guard.attach.
 
-It adds no grain. It is read by whatever Python the minion has.
+It adds no grain. The minion's own Python reads it, however old.
 """
 
 import io

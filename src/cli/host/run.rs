@@ -54,7 +54,7 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
         configuration,
         passed,
         role,
-        registry: agents,
+        registry: agents::parts,
     };
     let failed = become_program(&store, &request);
     let (Some(current), RunError::Store(StoreError::Damaged { .. }), RunRole::Tool) = (current, &failed, request.role)

@@ -17,6 +17,11 @@ const fn explanation(
     Explanation { id, class: Class::Failed, means, remedy, words }
 }
 
+/// What to do about a kind of finding.
+pub fn remedy(id: &str) -> &'static str {
+    ALL.iter().find(|known| known.id == id).map_or("", |known| known.remedy)
+}
+
 /// All of them.
 pub const ALL: &[Explanation] = &[
     explanation(
@@ -88,8 +93,8 @@ pub const ALL: &[Explanation] = &[
     explanation(
         "key-denied",
         "the master refuses the minion's key: it was rejected there, or another key is accepted under the same id (a reinstalled or cloned host)",
-        "on the master `salt-key -l rej` and `salt-key -l den` tell which; if the minion is the right one: `salt-key -d ID` there, restart the \
-         minion, `salt-key -a ID`",
+        "on the master `salt-key -l rej` and `salt-key -l den` tell which; if the minion is the right one: `salt-key -d ID` there, \
+         `sidle restart` here, `salt-key -a ID` there",
         &[
             "The Salt Master has rejected this minion's public key",
             "To repair this issue, delete the public key for this minion on the Salt Master",
@@ -101,7 +106,7 @@ pub const ALL: &[Explanation] = &[
         "the master shows another key than the one that this minion knows: it was set up anew, the name leads to another master, or somebody \
          stands in between",
         "find out which: `salt-key -F master` on the master shows its fingerprint; if it is the right one, remove minion_master.pub from the \
-         minion's pki directory and restart the minion",
+         minion's pki directory (or correct master_finger), then `sidle restart`",
         &[
             "The master key has changed, the salt master could have been subverted, verify salt master's public key",
             "The Salt Master server's public key did not authenticate!",

@@ -1,6 +1,7 @@
 //! What the masters make of the minion's key. A master that the running minion is proven to reach has accepted it; the others are asked by
 //! the release's own Salt: the request that the minion sends at every start.
 
+use super::explanations;
 use super::ports::Listening;
 use crate::agent::examination::{Case, Group, Severity};
 use crate::os::dir::Dir;
@@ -75,7 +76,7 @@ pub fn check(group: &mut Group, case: Case<'_>, listening: &[Listening<'_>]) {
         Ok(answers) => answers.iter().for_each(|answer| tell(group, answer)),
         Err(reason) if reason.contains("the minion has no key") => {
             let (severity, what) = (Severity::Warning, "the minion has no key yet, so that no master can know it");
-            group.find(severity, "minion-key-missing", what, "start the minion, then `salt-key -a ID` on the master");
+            group.find(severity, "minion-key-missing", what, explanations::remedy("minion-key-missing"));
         }
         Err(reason) => group.unknown(what, reason, "run it as root; the minion's own log tells of each sign-in"),
     }
@@ -92,38 +93,25 @@ fn answers(said: &Said) -> Result<Vec<Answer>, String> {
 }
 
 fn tell(group: &mut Group, Answer { name, standing, detail }: &Answer) {
-    let mut error = |id, what: String, remedy: &str| group.find(Severity::Error, id, what, remedy);
+    let mut error = |id, what: String| group.find(Severity::Error, id, what, explanations::remedy(id));
     match standing {
         Standing::Accepted => group.good(format!("{name} accepts the key")),
-        Standing::Pending => error(
-            "key-pending",
-            format!("master {name} has this minion's key, and nobody has accepted it there"),
-            "compare `salt-call --local key.finger` here with `salt-key -f ID` there, then `salt-key -a ID` there",
-        ),
-        Standing::Denied => error(
-            "key-denied",
-            format!("master {name} refuses this minion's key: it was rejected, or another key has this id there"),
-            "on the master `salt-key -l rej` and `salt-key -l den` tell which; if this minion is the right one: `salt-key -d ID` there, \
-             `sidle restart` here, `salt-key -a ID` there",
-        ),
-        Standing::KeyChanged => error(
-            "master-key-changed",
-            format!("master {name} shows another key than the one that this minion knows ({detail})"),
-            "`salt-key -F master` there shows its fingerprint; only if it is the right master: remove minion_master.pub from the minion's pki \
-             directory (or correct master_finger), then `sidle restart`",
-        ),
-        Standing::Full => error(
-            "master-full",
-            format!("master {name} takes no more minions"),
-            "raise `max_minions` there, or remove keys of minions that are gone",
-        ),
-        Standing::NoAnswer => error(
-            "master-silent",
-            format!(
-                "master {name} takes connections, and did not answer a sign-in within {ANSWER_SECONDS} s ({detail})"
-            ),
-            "on the master: `systemctl status salt-master`, its log, and whether its `worker_threads` are enough",
-        ),
+        Standing::Pending => {
+            error("key-pending", format!("master {name} has this minion's key, and nobody has accepted it there"));
+        }
+        Standing::Denied => {
+            let what = "refuses this minion's key: it was rejected, or another key has this id there";
+            error("key-denied", format!("master {name} {what}"));
+        }
+        Standing::KeyChanged => {
+            let what = "shows another key than the one that this minion knows";
+            error("master-key-changed", format!("master {name} {what} ({detail})"));
+        }
+        Standing::Full => error("master-full", format!("master {name} takes no more minions")),
+        Standing::NoAnswer => {
+            let what = format!("takes connections, and did not answer a sign-in within {ANSWER_SECONDS} s ({detail})");
+            error("master-silent", format!("master {name} {what}"));
+        }
         Standing::Unknown => {
             let what = format!("what master {name} makes of the minion's key");
             group.unknown(&what, detail, "the minion's own log tells of each sign-in");

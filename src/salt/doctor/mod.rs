@@ -3,10 +3,10 @@
 mod explanations;
 mod key;
 mod ports;
-mod queued;
 mod second;
 
 use super::config::{Masters, MinionConfig};
+use super::queues;
 use crate::agent::examination::{Case, Examiner, Explanation, Group, Severity};
 
 /// The minion's examiner.
@@ -35,7 +35,7 @@ impl Examiner for SaltExaminer {
             }
             Ok(config) => {
                 second::check(&mut minion, case, &config);
-                queued::check(&mut minion, &config);
+                queues_left(&mut minion, &config);
                 if let Masters::Named(named, need) = &config.masters {
                     let listening = ports::check(&mut masters, named, *need, case);
                     key::check(&mut masters, case, &listening);
@@ -45,5 +45,24 @@ impl Examiner for SaltExaminer {
             }
         }
         vec![minion, masters]
+    }
+}
+
+/// Looks into all queues that the minion has, or had.
+fn queues_left(group: &mut Group, config: &MinionConfig) {
+    match queues::left(config) {
+        Err(error) => group.unknown("queues of jobs", error, "run it as root"),
+        Ok(left) => {
+            for (directory, count) in left {
+                let (jobs, them) = if count == 1 { ("job", "it") } else { ("jobs", "them") };
+                let what = format!(
+                    "{count} {jobs} in {} will not be run: this minion no longer looks for {them}",
+                    directory.display()
+                );
+                let remedy =
+                    format!("publish again what is still wanted, and remove the files in {}", directory.display());
+                group.find(Severity::Note, "queued-jobs-left", what, remedy);
+            }
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! A report of a release that has worked here, after the host has changed under it: does it still come up, and what no longer finds its
 //! libraries.
 
-use super::compare::{broken, called, counted, listed, plain, said};
 use super::report::{How, LoadError, RehearsalReport};
+use super::words::{broken, called, counted, listed, plain, said};
 use crate::rehearsal::Rehearsal;
 use std::collections::BTreeMap;
 

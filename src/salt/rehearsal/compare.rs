@@ -1,17 +1,13 @@
-//! The trial's report beside the former's: what is worse now, and whether that is reason enough not to switch.
+//! Compares the trial's report with the former's: what got worse, and whether that forbids the switch.
 
 use super::extras;
-use super::report::{Extra, Failure, How, LoadError, RehearsalReport};
+use super::report::{How, RehearsalReport};
+use super::words::{broken, called, counted, listed, plain, said};
 use crate::rehearsal::Rehearsal;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names that one message lists; the others are counted.
-const NAMES_MAX: usize = 8;
 /// Warnings of one kind that are told one by one.
 const WARNINGS_MAX: usize = 5;
-/// A custom module's exception may be a document.
-const MESSAGE_CHARACTERS_MAX: usize = 500;
-
 /// How much a finding weighs; heavier ones come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Weight {
@@ -19,23 +15,23 @@ enum Weight {
     Startup,
     /// A module of this host's own no longer works.
     OwnModule,
-    /// Something that this host provably uses is not there.
+    /// Something that this host provably uses is missing.
     Used,
-    /// From here on: notes. Something about this rehearsal itself.
+    /// About this rehearsal itself. Findings from here on are notes.
     About,
-    /// Whether masters let it in.
+    /// Masters may refuse its sign-in.
     SignIn,
-    /// What the minion is told apart by.
+    /// Grains vanish.
     Grain,
-    /// Modules of this host's own that don't count.
+    /// Modules of this host's own that failed before.
     Uncounted,
-    /// What else is not there.
+    /// Functions vanish.
     Function,
     /// About the configuration.
     Option,
 }
 
-/// Compares the trial's report with the former's, or with the words why that could not be had. None: there is no former.
+/// Compares the trial's report with the former's, or with the reason why there is none. None: there is no former release.
 pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, &str>>) -> Rehearsal {
     let mut findings = Vec::new();
     let before = former.and_then(Result::ok).and_then(|former| former.failure.as_ref());
@@ -64,45 +60,16 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
     findings.sort_by_key(|(weight, _)| *weight);
     let (blocking, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(weight, _)| *weight < Weight::About);
     let texts = |findings: Vec<(Weight, String)>| findings.iter().map(|(_, text)| plain(text)).collect();
-    let lost = baseline.map(|former| lost(trial, former)).unwrap_or_default();
+    let lost = baseline.map(|former| extras::lost(trial, former)).unwrap_or_default();
     Rehearsal {
         blocking: texts(blocking),
         notes: texts(notes),
-        extras: vanishing(trial, &lost).iter().map(|text| plain(text)).collect(),
+        extras: extras::told(trial, &lost).iter().map(|text| plain(text)).collect(),
         vanishing: baseline.and_then(|former| extras::vanishing(&lost, trial, former)),
     }
 }
 
 type Findings = Vec<(Weight, String)>;
-
-pub(super) fn said(failure: &Failure) -> String {
-    let what = match failure.stage.as_str() {
-        "configuration" => "cannot load the configuration",
-        "user" => "cannot run as the minion does",
-        "grains" => "cannot tell the grains",
-        _ => "cannot load the modules",
-    };
-    format!("{what}: {}", failure.reason)
-}
-
-/// What a kind of module is called; loaders have their own words.
-pub(super) fn called(kind: &str) -> String {
-    match kind {
-        "module" => "execution module",
-        "states" => "state module",
-        "returner" => "returner",
-        "beacons" => "beacon",
-        "engines" => "engine",
-        "executor" | "executors" => "executor",
-        "render" => "renderer",
-        "output" => "outputter",
-        "matchers" => "matcher",
-        "utils" => "utility module",
-        "provider" => "provider",
-        other => return format!("{other} module"),
-    }
-    .to_owned()
-}
 
 /// This host's own modules that don't load, or lose functions.
 fn modules(trial: &RehearsalReport, baseline: Option<&RehearsalReport>, findings: &mut Findings) {
@@ -130,10 +97,8 @@ fn modules(trial: &RehearsalReport, baseline: Option<&RehearsalReport>, findings
     }
     if !uncounted.is_empty() {
         let names = listed(uncounted.iter().map(ToString::to_string));
-        findings.push((
-            Weight::Uncounted,
-            format!("custom modules that fail with the running release, too, and don't count: {names}"),
-        ));
+        let text = format!("custom modules that fail with the running release, too, and don't count: {names}");
+        findings.push((Weight::Uncounted, text));
     }
     for (kind, names) in baseline.iter().flat_map(|former| &former.own) {
         let mut lost: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -147,17 +112,6 @@ fn modules(trial: &RehearsalReport, baseline: Option<&RehearsalReport>, findings
             findings.push((Weight::OwnModule, text));
         }
     }
-}
-
-pub(super) fn broken(error: &LoadError) -> String {
-    let how = match error.how {
-        How::Import => "cannot be imported",
-        How::Failed if error.kind == "grains" => "fails when its grains are read",
-        How::Failed => "fails when it is loaded",
-        How::Declined => "is no longer for this host (__virtual__)",
-    };
-    let reason = if error.reason.is_empty() { String::new() } else { format!(": {}", error.reason) };
-    format!("the custom {} {} ({}) {how}{reason}", called(&error.kind), error.name, error.file)
 }
 
 /// What to do about a module that only comes with the first `saltutil.sync_all`.
@@ -237,9 +191,8 @@ fn warnings(trial: &RehearsalReport, baseline: Option<&RehearsalReport>, finding
     for text in fresh.iter().take(WARNINGS_MAX) {
         findings.push((Weight::Option, format!("it warns of the configuration: {text}")));
     }
-    if fresh.len() > WARNINGS_MAX {
-        findings
-            .push((Weight::Option, format!("it warns {} times more of the configuration", fresh.len() - WARNINGS_MAX)));
+    if let Some(more @ 1..) = fresh.len().checked_sub(WARNINGS_MAX) {
+        findings.push((Weight::Option, format!("it warns {more} times more of the configuration")));
     }
     let unknown: Vec<String> = trial.unknown_options.difference(&former.unknown_options).cloned().collect();
     if !unknown.is_empty() {
@@ -254,51 +207,11 @@ fn warnings(trial: &RehearsalReport, baseline: Option<&RehearsalReport>, finding
     }
 }
 
-/// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see.
-fn lost<'a>(trial: &RehearsalReport, former: &'a RehearsalReport) -> Vec<&'a Extra> {
-    let known = former.extras.iter().flatten();
-    known.filter(|extra| !trial.packages.contains(&extra.name)).collect()
-}
-
-/// What to say of them.
-fn vanishing(trial: &RehearsalReport, lost: &[&Extra]) -> Vec<String> {
-    let Some(first) = lost.first() else { return Vec::new() };
-    let names = listed(lost.iter().map(|extra| format!("{} {}", extra.name, extra.version)));
-    vec![format!(
-        "{} that salt-pip installed in {} would vanish with Python {}: {names}; install them with the release's own salt-pip first \
-         (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), have that done with `extras = \"rebuild\"` in the settings, or let \
-         them go with `extras = \"report\"`",
-        counted(lost.len(), "package"),
-        first.directory,
-        trial.python
-    )]
-}
-
-pub(super) fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
-pub(super) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
-    let more = names.len().saturating_sub(NAMES_MAX);
-    let told: Vec<String> = names.take(NAMES_MAX).collect();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", told.join(", "))
-}
-
-/// Words of custom modules, fit for one line of a terminal.
-pub(super) fn plain(text: &str) -> String {
-    let one_line = text.chars().map(|character| if character.is_control() { ' ' } else { character });
-    let mut short: String = one_line.take(MESSAGE_CHARACTERS_MAX).collect();
-    if text.chars().nth(MESSAGE_CHARACTERS_MAX).is_some() {
-        short.push('…');
-    }
-    short
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::salt::rehearsal::report::Missing;
+    use crate::salt::rehearsal::report::{Extra, Failure, LoadError, Missing};
+    use crate::salt::rehearsal::words::MESSAGE_CHARACTERS_MAX;
 
     fn set(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(ToString::to_string).collect()

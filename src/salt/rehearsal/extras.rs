@@ -1,8 +1,8 @@
 //! What `salt-pip` has laid over the running release, laid over the next one, too: by that one's own `salt-pip`, and only what would vanish.
 
 use super::SaltRehearser;
-use super::compare::{listed, plain};
 use super::report::{Extra as LoadedExtra, RehearsalReport};
+use super::words::{counted, listed, plain};
 use crate::os::process::Program;
 use crate::rehearsal::extras::{Builder, Building, Extra, Vanishing};
 use crate::rehearsal::{Performance, Scene};
@@ -24,6 +24,26 @@ shift 3
 "$tree/bin/salt-pip" install "$@" >&2 || exit 1
 PYTHONPATH=$built:$into "$tree/bin/python3" -s -B -m pip check || :
 "#;
+
+/// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see.
+pub(super) fn lost<'a>(trial: &RehearsalReport, former: &'a RehearsalReport) -> Vec<&'a LoadedExtra> {
+    let known = former.extras.iter().flatten();
+    known.filter(|extra| !trial.packages.contains(&extra.name)).collect()
+}
+
+/// The finding about lost packages.
+pub(super) fn told(trial: &RehearsalReport, lost: &[&LoadedExtra]) -> Vec<String> {
+    let Some(first) = lost.first() else { return Vec::new() };
+    let names = listed(lost.iter().map(|extra| format!("{} {}", extra.name, extra.version)));
+    vec![format!(
+        "{} that salt-pip installed in {} would vanish with Python {}: {names}; install them with the release's own salt-pip first \
+         (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), have that done with `extras = \"rebuild\"` in the settings, or let \
+         them go with `extras = \"report\"`",
+        counted(lost.len(), "package"),
+        first.directory,
+        trial.python
+    )]
+}
 
 /// What would vanish with the trial, and where the trial would see it.
 pub(super) fn vanishing(lost: &[&LoadedExtra], trial: &RehearsalReport, former: &RehearsalReport) -> Option<Vanishing> {

@@ -5,6 +5,7 @@ pub mod again;
 pub mod compare;
 pub mod extras;
 pub mod report;
+mod words;
 
 use crate::os::dir::Dir;
 use crate::os::process::Program;
@@ -73,24 +74,19 @@ impl Rehearser for SaltRehearser {
 
     fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
         let Some(trial) = trial else {
-            let note = "not rehearsed: neither this release nor the running one brings the program for it";
-            return Rehearsal { notes: vec![note.to_owned()], ..Rehearsal::default() };
+            return noted(
+                "not rehearsed: neither this release nor the running one brings the program for it".to_owned(),
+            );
         };
         let former = former.map(read);
-        match read(trial) {
-            Ok(trial) => {
+        match (read(trial), former) {
+            (Ok(trial), former) => {
                 compare::compare(&trial, former.as_ref().map(|former| former.as_ref().map_err(String::as_str)))
             }
-            Err(cause) => {
-                let message = format!("cannot load this host's configuration and modules: {cause}");
-                match former {
-                    Some(Err(before)) => Rehearsal {
-                        notes: vec![format!("{message}; nor can the running release: {before}")],
-                        ..Rehearsal::default()
-                    },
-                    Some(Ok(_)) | None => Rehearsal { blocking: vec![message], ..Rehearsal::default() },
-                }
+            (Err(cause), Some(Err(before))) => {
+                noted(format!("{}; nor can the running release: {before}", cannot(&cause)))
             }
+            (Err(cause), Some(Ok(_)) | None) => Rehearsal { blocking: vec![cannot(&cause)], ..Rehearsal::default() },
         }
     }
 
@@ -99,24 +95,26 @@ impl Rehearser for SaltRehearser {
     }
 
     fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
-        let Some(again) = again else {
-            let note = "not rehearsed: this release does not bring the program for it";
-            return Rehearsal { notes: vec![note.to_owned()], ..Rehearsal::default() };
-        };
-        match read(again) {
-            Ok(report) => again::judge(&report),
-            Err(cause) => {
-                let message = format!("cannot load this host's configuration and modules: {cause}");
-                Rehearsal { blocking: vec![message], ..Rehearsal::default() }
-            }
+        match again.map(read) {
+            None => noted("not rehearsed: this release does not bring the program for it".to_owned()),
+            Some(Ok(report)) => again::judge(&report),
+            Some(Err(cause)) => Rehearsal { blocking: vec![cannot(&cause)], ..Rehearsal::default() },
         }
     }
+}
+
+fn noted(note: String) -> Rehearsal {
+    Rehearsal { notes: vec![note], ..Rehearsal::default() }
+}
+
+fn cannot(cause: &str) -> String {
+    format!("cannot load this host's configuration and modules: {cause}")
 }
 
 /// A report, or in words why there is none.
 fn read(performance: &Performance) -> Result<RehearsalReport, String> {
     if let Some(failure) = &performance.failure {
-        let last = performance.errors.lines().last().map(compare::plain).unwrap_or_default();
+        let last = performance.errors.lines().last().map(words::plain).unwrap_or_default();
         return Err(if last.is_empty() { failure.clone() } else { format!("{failure}: {last}") });
     }
     RehearsalReport::parse(&performance.output).map_err(|error| error.to_string())

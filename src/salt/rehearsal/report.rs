@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// The schema that this sidle reads.
 const SCHEMA: u32 = 1;
@@ -12,67 +11,50 @@ const REPORT_BYTES_MAX: usize = 16 << 20;
 
 /// What one release made of this host.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[expect(missing_docs, reason = "the head of sidle_rehearsal.py says what the fields mean")]
 pub struct RehearsalReport {
-    /// Version of the format.
     pub schema: u32,
-    /// The release's version; None when Salt could not even be imported.
     pub version: Option<String>,
-    /// Version of its Python.
     pub python: String,
-    /// What the rehearsal could not touch: `files`, `network`.
     #[serde(default)]
     pub sealed: BTreeSet<String>,
-    /// How the minion would fail to come up at all.
     pub failure: Option<Failure>,
-    /// Functions by kind of module and by module.
     #[serde(default)]
     pub functions: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
-    /// Those that this host's own files provide, `module.function`, by kind.
     #[serde(default)]
     pub own: BTreeMap<String, BTreeSet<String>>,
-    /// Names of the grains.
     #[serde(default)]
     pub grains: BTreeSet<String>,
-    /// What would not load.
     #[serde(default)]
     pub errors: Vec<LoadError>,
-    /// What is configured and not there.
     #[serde(default)]
     pub missing: Vec<Missing>,
-    /// Warnings about the configuration.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// Options of this host that the release doesn't know.
     #[serde(default)]
     pub unknown_options: BTreeSet<String>,
-    /// Packages that `salt-pip` installed for its Python; None: an older program didn't look.
     #[serde(default)]
     pub extras: Option<Vec<Extra>>,
-    /// The version of its sign-in at a master; None: not known.
     #[serde(default)]
     pub sign_in: Option<u32>,
-    /// All packages that its Python sees.
     #[serde(default)]
     pub packages: BTreeSet<String>,
 }
 
 /// A package that `salt-pip` installed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the head of sidle_rehearsal.py says what the fields mean")]
 pub struct Extra {
-    /// Its normalised name.
     pub name: String,
-    /// Its version.
     pub version: String,
-    /// Where it is.
     pub directory: String,
 }
 
 /// How a minion would fail to come up.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the head of sidle_rehearsal.py says what the fields mean")]
 pub struct Failure {
-    /// How far it came: `configuration`, `user`, `grains` or `modules`.
     pub stage: String,
-    /// Why.
     pub reason: String,
 }
 
@@ -90,56 +72,39 @@ pub enum How {
 
 /// A module that would not load, or a grains function that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the head of sidle_rehearsal.py says what the fields mean")]
 pub struct LoadError {
-    /// The kind of module, in the loader's word.
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Its file.
     pub file: String,
-    /// True for this host's own, false for the release's.
     pub own: bool,
-    /// How.
     pub how: How,
-    /// Why; may be empty.
     pub reason: String,
 }
 
 /// Something configured that the release doesn't have.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the head of sidle_rehearsal.py says what the fields mean")]
 pub struct Missing {
-    /// The kind of module, in the loader's word.
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Where it is configured.
     #[serde(rename = "where")]
     pub place: String,
 }
 
 /// Why bytes are no report.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// There are too many.
+    #[error("cannot read the rehearsal's report: it is larger than {REPORT_BYTES_MAX} bytes")]
     TooLarge,
-    /// They aren't the JSON that is meant.
+    /// They are not the JSON of a report.
+    #[error("cannot read the rehearsal's report: {0}")]
     Malformed(serde_json::Error),
     /// Another version of the format.
+    #[error("cannot read the rehearsal's report: its schema is {0}, and this sidle reads {SCHEMA}")]
     Schema(u32),
 }
-
-impl fmt::Display for ReportError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("cannot read the rehearsal's report: ")?;
-        match self {
-            Self::TooLarge => write!(formatter, "it is larger than {REPORT_BYTES_MAX} bytes"),
-            Self::Malformed(error) => error.fmt(formatter),
-            Self::Schema(schema) => write!(formatter, "its schema is {schema}, and this sidle reads {SCHEMA}"),
-        }
-    }
-}
-
-impl std::error::Error for ReportError {}
 
 impl RehearsalReport {
     /// Reads a report.

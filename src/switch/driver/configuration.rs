@@ -1,6 +1,6 @@
 //! The agent's configuration in a switch: a snapshot before the trial, an earlier one put back on a rollback, its own on the way back.
 
-use crate::agent::AgentKind;
+use crate::agent::Registry;
 use crate::switch::driver::error::DriveError;
 use crate::switch::driver::{Driver, Moment};
 use crate::switch::journal::snapshot::{Snapshots, summary};
@@ -8,15 +8,11 @@ use crate::switch::process::Processes;
 use crate::switch::{Former, Phase, Purpose, Side, Switch};
 use std::path::PathBuf;
 
-/// The names at the top of an agent's configuration directory that are none of its configuration. The CLI registers them, as it does with
-/// [`crate::agent::Registry`].
-pub type NoConfiguration = fn(AgentKind) -> &'static [&'static str];
-
 /// How configuration is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Keeping {
-    /// What is left out.
-    pub except: NoConfiguration,
+    /// The agents, which name what is left out.
+    pub agents: Registry,
     /// Whether a rollback, and the way back, put it back.
     pub restore: bool,
 }
@@ -26,7 +22,9 @@ impl Driver {
         let Some(keeping) = self.keeping else { return Ok(None) };
         let manifest = self.store.manifest(&live.request.to)?;
         let state = self.files.layout().instance(self.files.instance());
-        let snapshots = Snapshots::new(&state, (keeping.except)(manifest.agent));
+        // Of an unknown kind nothing is left out; the switch to it fails where its observer is asked for.
+        let except = (keeping.agents)(&manifest.agent).map_or(&[][..], |parts| parts.not_configuration);
+        let snapshots = Snapshots::new(&state, except);
         Ok(Some((keeping, snapshots, processes.configuration(&manifest))))
     }
 

@@ -8,10 +8,11 @@ pub mod log;
 pub mod proving;
 pub mod rehearsing;
 
+use crate::agent::Registry;
 use crate::crash_point;
 use crate::failure::Report;
 use crate::os::clock;
-use crate::rehearsal::{ExtrasPolicy, Rehearsers};
+use crate::rehearsal::ExtrasPolicy;
 use crate::store::{Store, StoreError};
 use crate::switch::driver::acts::gone;
 use crate::switch::driver::configuration::Keeping;
@@ -82,8 +83,8 @@ pub enum Policy {
 /// How releases are rehearsed before a trial.
 #[derive(Debug, Clone)]
 pub struct Rehearsals {
-    /// How each kind of agent is.
-    pub rehearsers: Rehearsers,
+    /// The agents, with their rehearsers.
+    pub agents: Registry,
     /// What comes of it.
     pub policy: Policy,
     /// What comes of extras that would vanish.

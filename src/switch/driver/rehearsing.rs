@@ -2,7 +2,7 @@
 
 use crate::bundle::manifest::{Manifest, Service};
 use crate::os::file;
-use crate::rehearsal::{Part, Rehearsers, Scene};
+use crate::rehearsal::{Part, Rehearser, Scene};
 use crate::store::host_fingerprint::HostFingerprint;
 use crate::switch::driver::error::DriveError;
 use crate::switch::driver::{Driver, Moment, Policy, Rehearsals};
@@ -24,11 +24,16 @@ impl Driver {
         now: Moment,
     ) -> Result<Outcome, DriveError> {
         let wanted = self.rehearsals.clone().filter(|wanted| wanted.policy != Policy::Off);
-        let Some(Rehearsals { rehearsers, policy, extras, wheels }) = wanted else { return Ok(Outcome::Done) };
+        let Some(Rehearsals { agents, policy, extras, wheels }) = wanted else { return Ok(Outcome::Done) };
         let mut preparing = if let Some(preparing) = self.preparing.take() {
             preparing
         } else {
             let manifest = self.store.manifest(&live.request.to)?;
+            let rehearser = match agents(&manifest.agent) {
+                Ok(parts) => parts.rehearser,
+                Err(error) => return Ok(Outcome::Failed(error.to_string())),
+            };
+            let Some(rehearser) = rehearser else { return Ok(Outcome::Done) };
             if live.request.purpose == Purpose::Restart {
                 // A note of what was is no reason to refuse anything.
                 let proven = self.files.host_fingerprints().unwrap_or_default();
@@ -36,13 +41,13 @@ impl Driver {
                 if proven.of(&live.request.to).is_none_or(stands) {
                     return Ok(Outcome::Done);
                 }
-                Preparing::of(self.again(rehearsers, &manifest, processes, now)?)
+                Preparing::of(self.again(rehearser, &manifest, processes, now)?)
             } else {
                 let scene = self.scene(live, &manifest, processes)?;
                 let run = self.files.layout().run(self.files.instance());
                 let state = self.files.layout().instance(self.files.instance());
                 let workshop = Workshop { state, wheels, longest: self.limits.rebuild };
-                let (rehearser, extras) = (rehearsers(manifest.agent), Extras { policy: extras, workshop });
+                let extras = Extras { policy: extras, workshop };
                 Preparing::start(rehearser, scene, &run, extras, self.limits.rehearsal, now.since_boot)?
             }
         };
@@ -86,12 +91,13 @@ impl Driver {
         };
         self.store.verify(release)?;
         let manifest = self.store.manifest(release)?;
-        Ok(Some(self.again(wanted.rehearsers, &manifest, processes, now)?))
+        let rehearser = (wanted.agents)(&manifest.agent).ok().and_then(|parts| parts.rehearser);
+        rehearser.map(|rehearser| self.again(rehearser, &manifest, processes, now)).transpose()
     }
 
     fn again(
         &self,
-        rehearsers: Rehearsers,
+        rehearser: &'static dyn Rehearser,
         manifest: &Manifest,
         processes: &Processes,
         now: Moment,
@@ -99,8 +105,7 @@ impl Driver {
         let configuration = processes.configuration(manifest);
         let part = self.part(manifest, &configuration)?;
         let run = self.files.layout().run(self.files.instance());
-        let (rehearser, longest) = (rehearsers(manifest.agent), self.limits.rehearsal);
-        Ok(Rehearsing::again(rehearser, part, &configuration, &run, longest, now.since_boot)?)
+        Ok(Rehearsing::again(rehearser, part, &configuration, &run, self.limits.rehearsal, now.since_boot)?)
     }
 
     fn scene(&self, live: &Switch, manifest: &Manifest, processes: &Processes) -> Result<Scene, DriveError> {

@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::agent::gate::Origin;
-    use crate::agent::{AgentError, AgentKind};
+    use crate::agent::{AgentError, AgentSettings};
     use crate::layout::Layout;
     use crate::os::process::Identity;
     use crate::os::{clock, proc_fs};
@@ -193,12 +193,13 @@ mod tests {
         let layout = Layout::new(root);
         let package = "demo-agent".parse().unwrap();
         let instance = "demo-agent".parse().unwrap();
-        let registry: crate::agent::Registry = |_, _| Err(AgentError { message: "no observer here".to_owned() });
+        let registry: crate::agent::Registry = |_| Err(AgentError::new("no observer here"));
         let mut processes = Processes::new(&layout, &package, &instance, registry, None);
         let identities = [("1.0-1", None), ("1.1-1", Some(1))].map(|(release, trial_of)| {
             let (child, leader) = sleeper();
             let record = Record::new(leader.clone(), release.parse().unwrap(), trial_of, Origin::Boot);
-            let running = processes.observing(record, Some(child), (AgentKind::Demo, false), root);
+            let kind = "demo".parse().unwrap();
+            let running = processes.observing(record, Some(child), (&kind, false), AgentSettings::new(root));
             processes.running.push(running);
             leader
         });

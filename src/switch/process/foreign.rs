@@ -1,5 +1,6 @@
 //! The process that an adoption takes over from: sidle did not start it, and gives it up when the switch is over.
 
+use crate::agent::AgentSettings;
 use crate::agent::gate::{GateRole, Origin, Roles, Slot};
 use crate::os::process::{Identity, Input, Program, SignalNumber};
 use crate::os::{OsError, proc_fs, units};
@@ -17,10 +18,10 @@ impl Processes {
         if self.records().any(|record| record.foreign.is_some()) || !adopted.leader.is_alive()? {
             return Ok(());
         }
-        let record = Record::foreign(adopted.leader.clone(), Some(adopted.agent));
+        let record = Record::foreign(adopted.leader.clone(), Some(adopted.agent.clone()));
         // It has taken one while it ran, or was not asked to.
         let guarded = self.gate.report(adopted.leader.pid).is_some_and(|report| report.forbids_overlap().is_none());
-        let running = self.observing(record, None, (adopted.agent, guarded), configuration);
+        let running = self.observing(record, None, (&adopted.agent, guarded), AgentSettings::new(configuration));
         self.running.push(running);
         self.save()
     }
@@ -74,8 +75,8 @@ impl Processes {
         adopted: &Adopted,
         configuration: &Path,
     ) -> Result<(), OsError> {
-        let record = Record::foreign(leader, Some(adopted.agent));
-        let running = self.observing(record, child, (adopted.agent, false), configuration);
+        let record = Record::foreign(leader, Some(adopted.agent.clone()));
+        let running = self.observing(record, child, (&adopted.agent, false), AgentSettings::new(configuration));
         self.running.push(running);
         self.save()
     }

@@ -28,7 +28,7 @@ use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Child;
 use std::time::Duration;
 use tracing::info;
@@ -152,20 +152,21 @@ impl Processes {
     }
 
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
-        let directory = self.configuration(manifest);
-        self.observing(record, child, (manifest.agent, manifest.guard.is_some()), &directory)
+        let tree = self.layout.versions(&self.package).join(manifest.release().to_string());
+        let programs = manifest.commands.iter().map(|(name, path)| (name.clone(), tree.join(path.as_path()))).collect();
+        let settings = AgentSettings { config_directory: self.configuration(manifest), programs };
+        self.observing(record, child, (&manifest.agent, manifest.guard.is_some()), settings)
     }
 
     pub(in crate::switch) fn observing(
         &self,
         record: Record,
         child: Option<Child>,
-        (kind, guarded): (AgentKind, bool),
-        configuration: &Path,
+        (kind, guarded): (&AgentKind, bool),
+        settings: AgentSettings,
     ) -> Running {
-        let settings = AgentSettings::new(configuration);
-        let agent = (self.registry)(kind, &settings);
-        Running { record, child, agent, settings, kind, guarded, registry: self.registry, ended: false }
+        let agent = (self.registry)(kind).and_then(|parts| (parts.observer)(&settings));
+        Running { record, child, agent, settings, kind: kind.clone(), guarded, registry: self.registry, ended: false }
     }
 
     pub(in crate::switch) fn save(&self) -> Result<(), OsError> {

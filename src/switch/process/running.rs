@@ -155,7 +155,7 @@ impl Running {
     /// The observer; one that could not be made (a configuration with an error) is tried again at every look.
     pub(in crate::switch) fn observer(&mut self) -> Result<&dyn Agent, String> {
         if self.agent.is_err() {
-            self.agent = (self.registry)(self.kind, &self.settings);
+            self.agent = (self.registry)(&self.kind).and_then(|parts| (parts.observer)(&self.settings));
         }
         match &self.agent {
             Ok(agent) => Ok(agent.as_ref()),

@@ -9,7 +9,6 @@ use crate::support::{eventually, trees};
 use sidle::adoption::AdoptingInstance;
 use sidle::adoption::record::{Adoption, Stage};
 use sidle::adoption::replacement_unit::MARK;
-use sidle::agent::AgentKind;
 use sidle::layout::Layout;
 use sidle::switch::journal::verdicts::Verdicts;
 use std::collections::BTreeMap;
@@ -324,7 +323,7 @@ fn adopting(layout: &Layout) -> AdoptingInstance {
 fn retire(layout: &Layout) {
     let instance = "a".parse().unwrap();
     let programs = BTreeMap::from([("a-call".to_owned(), "bin/a-call".parse().unwrap())]);
-    let mut adoption = Adoption::new(AgentKind::Salt, "a.service".to_owned(), false, Vec::new());
+    let mut adoption = Adoption::new("salt".parse().unwrap(), "a.service".to_owned(), false, Vec::new());
     adoption.write(layout, &instance).unwrap();
     adoption.retire(&adopting(layout), &programs).unwrap();
 }

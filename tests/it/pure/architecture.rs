@@ -36,7 +36,7 @@ fn floors(header: &str) -> BTreeMap<String, u32> {
     for line in header.lines().filter_map(|line| line.strip_prefix("//! ")) {
         let Some((floor, rest)) = line.split_once("  ") else { continue };
         let Ok(floor) = floor.parse::<u32>() else { continue };
-        let names = rest.trim_start().split("  ").next().unwrap().replace(['(', ')'], "").replace("and ", "");
+        let names = rest.trim_start().split("  ").next().unwrap().replace(['(', ')'], "").replace(" and ", " ");
         for name in names.split_whitespace() {
             assert!(floors.insert(name.to_owned(), floor).is_none(), "{name} is on two floors");
         }

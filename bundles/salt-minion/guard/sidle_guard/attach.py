@@ -1,7 +1,7 @@
-"""Arms a minion that runs already: a packaged one, which was started without the guard.
+"""Attaches the guard to a running minion of a package, which started without it.
 
-A grain that sidle writes for a moment calls `arm` in the minion's main process. What Salt looks up at
-every call is wrapped as at a start. What it holds on to since its start is found and replaced here:
+A grain that sidle writes for a moment calls `arm` in the minion's main process. Functions that
+Salt looks up at every call are wrapped as at a start. References that Salt keeps since its start are replaced here:
 the periodic callbacks of the queues on disk, the sockets, the engines, and the jobs that run already.
 """
 
@@ -30,7 +30,7 @@ ARMED = []
 
 
 def arm(gate, leader):
-    """Give this process its guard; the report says why not, where it can't have one."""
+    """Attach the guard to this process; if that is impossible, the report says why."""
     guard = next((guard for guard in ARMED if guard.acts()), None)
     if guard:
         # Asked once more: the report may have been swept away with the gate.
@@ -49,7 +49,7 @@ def arm(gate, leader):
         except wraps.Missing as missing:
             guard.overlap = wraps.unknown(missing)
     if guard.overlap:
-        # Nothing was touched, nothing will be.
+        # Nothing was changed.
         guard.write_report()
         return guard
     ARMED.append(guard)
@@ -72,7 +72,7 @@ def _refused(guard, module):
 
 
 def _take_over(guard):
-    """What has been so since before the guard was there."""
+    """Take over what began before the guard was there."""
     guard.announced = True
     guard.bus_is_captured = guard.inherited = True
     guard.singletons.held = guard.queues.had_singletons = True
@@ -112,7 +112,7 @@ class Pending:
         self.give_up_at = time.monotonic() + patience_seconds
 
     def is_alive(self):
-        """Whether it has still something to do."""
+        """Whether the coroutine is unfinished."""
         return _frame(self.coroutine) is not None and time.monotonic() < self.give_up_at
 
 

@@ -1,4 +1,4 @@
-"""Whoever makes a job's claim file has the job."""
+"""Claims: the process that makes a job's claim file runs the job."""
 
 import fcntl
 import hashlib
@@ -6,10 +6,10 @@ import os
 
 from .slot import seconds_since_boot
 
-# The other process may still hold what came an hour ago; nobody holds anything longer.
+# No process holds a job for longer than an hour.
 KEPT_SECONDS = 3600
 SECOND = 10**9
-# Beside the directory of claims: locked by a process that owes some.
+# A file beside the directory of claims: locked by a process that owes claims.
 OWING = ".owed"
 
 
@@ -27,7 +27,7 @@ class Claims:
         self._owes = False
 
     def take(self, claim):
-        """Whether the job is ours from now on; False: another has it. OSError: nobody can tell."""
+        """Whether the job is ours from now on; False: another has it. OSError: not known."""
         path = os.path.join(self.directory, claim)
         try:
             self._make(path)
@@ -46,14 +46,14 @@ class Claims:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
     def drop(self, claim):
-        """Give a claim back that was made just now."""
+        """Remove a claim that this process has just made."""
         try:
             os.unlink(os.path.join(self.directory, claim))
         except OSError:
             pass
 
     def signature(self):
-        """Changes when the directory is another one: what was claimed in the old one is forgotten there."""
+        """Changes when the directory was replaced, and the claims in it were lost."""
         try:
             found = os.stat(self.directory)
             return found.st_dev, found.st_ino
@@ -61,11 +61,11 @@ class Claims:
             return None
 
     def taken(self, claim):
-        """Whether somebody has the job already."""
+        """Whether a process has claimed the job."""
         return os.path.exists(os.path.join(self.directory, claim))
 
     def prepare(self):
-        """Make what `owe` needs, while there is room."""
+        """Make the file that `owe` locks, while there is space."""
         try:
             path = f"{self.directory}{OWING}"
             if self._owing is None or not _is_at(self._owing, path):
@@ -78,8 +78,8 @@ class Claims:
             pass
 
     def owe(self, owing):
-        """Say, or say no more, that jobs run here whose claims could not be made. A lock needs no room; it ends with
-        this process, and the children that it forks have no part in it."""
+        """Lock or unlock the file that says: jobs run here without a claim. A lock needs no disk space, and ends with this process;
+        forked children do not inherit it."""
         self._owes = owing
         try:
             if self._owing is not None:
@@ -88,7 +88,7 @@ class Claims:
             pass
 
     def others_owe(self):
-        """Whether another process says so: what has no claim may be running there."""
+        """Whether another process owes claims: it may run a job that has no claim."""
         if self._owing is None or self._owes:
             return False
         try:
@@ -99,10 +99,10 @@ class Claims:
         return False
 
     def clean(self):
-        """Remove claims that nobody can ask for any more.
+        """Remove claims that no process needs any more.
 
-        The time of day may jump by hours. So the cleaner notes in a claim's time of access when it saw it first: seconds since
-        boot, below zero, where no time of day is. That needs no room, and the next cleaner goes on from there.
+        The time of day may jump by hours, so ages count from the first look at a claim. Its access time keeps that moment: seconds
+        since boot, negative, which no time of day is. That needs no disk space, and the next process goes on from it.
         """
         try:
             with os.scandir(self.directory) as entries:
@@ -125,7 +125,7 @@ class Claims:
 
 
 def _is_at(descriptor, path):
-    """Whether an open file is the one of that name still."""
+    """Whether the open file still has that name."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except OSError:

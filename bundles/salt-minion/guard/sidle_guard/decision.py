@@ -1,12 +1,11 @@
-"""What becomes of a job that arrived: pure, told nothing of files or loops."""
+"""The verdict on a job that arrived. Pure: no files, no loop."""
 
 import re
 
 CLAIM, WAIT, DROP = "claim", "wait", "drop"
-# Long enough for the other process to have claimed what it received; a job that it never got
-# waits this long at most.
+# The other process has claimed by then what it received. A job that it never got waits this long.
 PATIENCE_SECONDS = 2.0
-# Salt's ids begin with the time to the microsecond; others say nothing about order.
+# Salt's ids begin with the time to the microsecond; other ids have no order.
 ORDERED = re.compile(r"\d{20}(_|$)")
 
 
@@ -22,7 +21,7 @@ def decide(role, waited, closed_on_arrival, missed_by_other):
 
 
 def missed(jid, peer, reports):
-    """Whether one of the other slots listens to this peer, but only since after this job."""
+    """Whether another slot began to listen to this peer only after this job."""
     for report in reports:
         for found in report.get("peers", ()):
             first = found.get("first")

@@ -1,4 +1,4 @@
-"""Who gets a job that arrives: claimed, held until it is decided, or dropped."""
+"""Jobs that arrive: claimed, held until the verdict, or dropped."""
 
 import collections
 import logging
@@ -11,11 +11,11 @@ log = logging.getLogger(__name__)
 RUN, HOLD = "run", "hold"
 # Verdicts are kept for sub-jobs and repeated deliveries, which follow at once.
 MOST_VERDICTS = 10000
-# A process that hears nothing is found out by one.
+# One is enough to find a process that hears nothing.
 MOST_RESCUED = 20
-# For so long what runs here is claimed again where its claim is lost: longer than anybody holds a job.
+# A lost claim is made again for this long: longer than any process holds a job.
 REMEMBERED_SECONDS = 60.0
-# For so long a job is held whose claim another process may owe, at most.
+# Longest hold of a job whose claim another process may owe.
 OWED_SECONDS = 30.0
 # Salt hands a job that waited in its queue on disk to the same method again.
 FROM_QUEUE = ("__ignore_process_count_max", "_job_queue_file", "_state_queue_file")
@@ -27,46 +27,46 @@ STARTUP = "req"
 
 
 class Held:
-    """A job that is not decided yet, with what depends on it."""
+    """A job without a verdict yet, with its deliveries."""
 
-    def __init__(self, claim, peer, jid, closed, level=False):
+    def __init__(self, claim, peer, jid, closed, caught_up=False):
         self.claim = claim
         self.peer = peer
         self.jid = jid
         self.closed = closed
         # It was published after the other process's subscription stood.
-        self.level = level
+        self.caught_up = caught_up
         self.since = time.monotonic()
         self.loads = []
 
 
 class Peer:
-    """What came from one master."""
+    """The jobs of one master."""
 
     def __init__(self):
         self.first = None
         self.last = None
         self.count = 0
-        # Jobs that were taken for nobody else took them, although the other process should have heard of them.
+        # Jobs that this process took because the other process, which should have heard them, did not.
         self.rescued: collections.deque[str] = collections.deque(maxlen=MOST_RESCUED)
 
 
 class Gate:
-    """The jobs of this process; `role` is asked for, `run(minion, data)` starts a job that was held, `log(step, jid)` is told,
-    `level(peer)`: whether what comes now from a master comes to the other process, too."""
+    """The jobs of this process. `role()` gives its role, `run(minion, data)` starts a held job, `log(step, jid)` writes the job log,
+    `caught_up(peer)`: whether the other process hears what comes now from this master."""
 
-    def __init__(self, claims, role, reports, run, log, level=lambda peer: False):
+    def __init__(self, claims, role, reports, run, log, caught_up=lambda peer: False):
         self.claims = claims
         self.role = role
         self.reports = reports
         self.run = run
         self.log = log
-        self.level = level
+        self.caught_up = caught_up
         self.held = {}
         self.peers = collections.defaultdict(Peer)
         self._verdicts = collections.OrderedDict()
         self._judged = collections.OrderedDict()
-        # The claims of what was taken here lately, by when; `_owed`: those that are not on disk.
+        # Recent claims of this process and their times; `_owed`: claims that are not on disk.
         self._mine = collections.OrderedDict()
         self._owed = set()
         self._directory = None
@@ -81,7 +81,7 @@ class Gate:
         peer = str(minion.opts.get("master_uri"))
         key = (peer, jid)
         if data.get("resource_job") and key in self._verdicts:
-            # 3008: one job per resource, with the id of the job that it is part of, and its fate.
+            # 3008: one job per resource, with the id of the job that it is part of, and its verdict.
             return self._verdicts[key]
         if key in self.held:
             if data.get("resource_job"):
@@ -93,7 +93,7 @@ class Gate:
         self._note(peer, jid)
         self.log("heard", jid)
         role = self.role()
-        held = Held(claim_files.name(peer, jid), peer, jid, role == "closed", self.level(peer))
+        held = Held(claim_files.name(peer, jid), peer, jid, role == "closed", self.caught_up(peer))
         verdict = self._decide(held, role)
         if verdict == WAIT:
             held.loads.append((minion, data))
@@ -102,27 +102,27 @@ class Gate:
         return self._conclude(key, verdict)
 
     def admit(self, jid):
-        """A job with that id may have a process: it came through here, or was on its way before the guard was there."""
+        """Allow a process for this job id: the gate judged the job, or the job is older than the guard."""
         self._judged[str(jid)] = None
         while len(self._judged) > MOST_VERDICTS:
             self._judged.popitem(last=False)
 
     def has_judged(self, jid):
-        """Whether a job with that id came through here."""
+        """Whether the gate judged a job with this id."""
         return str(jid) in self._judged
 
     def heard(self, peer, jid):
-        """Whether that master's job was received here, whatever became of it."""
+        """Whether this process received that master's job, whatever its verdict."""
         return (peer, jid) in self._verdicts or (peer, jid) in self.held
 
     def unheard(self, peer, reports):
-        """How many jobs of a master another process had to take, as its report says, since this one has not heard of them."""
+        """How many jobs of a master another process reports as taken because this process did not hear them."""
         rescued = {jid for report in reports for found in report.get("peers", ())
                    if found.get("address") == peer for jid in found.get("rescued", ())}
         return sum(not self.heard(peer, jid) for jid in rescued)
 
     def look_again(self):
-        """Decide what can be decided by now, among the jobs that are held."""
+        """Decide on held jobs, as far as possible by now."""
         self._pay()
         if not self.held:
             return
@@ -145,8 +145,8 @@ class Gate:
             self._owed.add(claim)
 
     def _pay(self):
-        """Put claims on disk that could not be made (no space), or that went with their directory: whoever
-        holds such a job looks for its claim before it takes it."""
+        """Make claims that failed (no space) or were lost with their directory: another process that holds the job looks for the
+        claim before it takes the job."""
         oldest = time.monotonic() - REMEMBERED_SECONDS
         while self._mine and next(iter(self._mine.values())) < oldest:
             self._owed.discard(self._mine.popitem(last=False)[0])
@@ -195,21 +195,21 @@ class Gate:
             if role != "active" and not lost:
                 for claim in taken:
                     self.claims.drop(claim)
-                return DROP  # Where nobody can claim, the active one runs everything that it hears.
+                return DROP  # Without claims the active process runs everything that it hears.
             # Never lose a job for lack of a directory.
             self.claims.owe(True)
         for claim in both:
             self._remember(claim, claim in taken)
-        if role != "active" and not lost and held.level:
+        if role != "active" and not lost and held.caught_up:
             self.peers[held.peer].rescued.append(held.jid)
         return CLAIM
 
     def take_unjudged(self, jid):
-        """Whether a job that did not come through here may start all the same: it is nobody else's, and is so no more."""
+        """Whether a job that the gate did not judge may start: True if no process has claimed it. Claims it."""
         try:
             return self.claims.take(claim_files.name(ANY_PEER, jid))
         except OSError:
-            return True  # The active process runs what it has where nobody can claim.
+            return True  # Without claims the active process runs what it has.
 
     def _conclude(self, key, verdict):
         self.log("claimed" if verdict == CLAIM else "dropped", key[1])

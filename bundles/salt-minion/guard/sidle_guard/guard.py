@@ -9,7 +9,6 @@ import time
 from . import masters, proof
 from .claims import Claims
 from .decision import DROP
-from .singletons import Singletons
 from .gate import RUN, Gate
 from .joblog import NAME as JOB_LOG
 from .joblog import JobLog
@@ -17,6 +16,7 @@ from .jobs import Jobs
 from .queues import Queues
 from .report import Others, ReportFile
 from .roles import RolesFile
+from .singletons import Singletons
 from .subscriptions import Subscriptions
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.1
 
 
 class Guard:
-    """Everything that the wrappers ask."""
+    """The state of one main process, and the answers to the wrappers."""
 
     def __init__(self, manager, slot, paths):
         self.pid = os.getpid()
@@ -42,7 +42,7 @@ class Guard:
         self.others = Others(slot)
         self.job_log = JobLog(slot.path(JOB_LOG))
         self.jobs = Jobs(self.job_log.write)
-        self.gate = Gate(self.claims, self.role, self._rivals_reports, self.run, self.job_log.write, self.is_level)
+        self.gate = Gate(self.claims, self.role, self._rivals_reports, self.run, self.job_log.write, self.caught_up)
         self.subscriptions = Subscriptions(self.gate.heard, masters.is_one_of_a_list(self.opts))
         self.singletons = Singletons(self)
         self.queues = Queues(self)
@@ -61,14 +61,14 @@ class Guard:
         self._failed = set()
         self._role = slot.first_role
 
-    # Asked from everywhere.
+    # Queries.
 
     def acts(self):
         """Whether this is the main process: a job's child inherits the guard, and has no part in it."""
         return os.getpid() == self.pid
 
     def original(self, name):
-        """What Salt had before it was wrapped."""
+        """Salt's own function under a wrapped name."""
         return self.originals[name]
 
     def minions(self):
@@ -88,29 +88,29 @@ class Guard:
         return self.roles_file.read()
 
     def role(self):
-        """What this process shall be now; what it was, if nobody says."""
+        """The role of this process; without valid roles, its last one."""
         roles = self.roles()
-        place = roles.slots.get(self.slot.leader) if roles else None
-        if place:
-            self._role = place.role
+        own = roles.slots.get(self.slot.leader) if roles else None
+        if own:
+            self._role = own.role
         return self._role
 
     def started_by_switch(self):
         """Whether a switch started this process, not the boot of the machine or an operator."""
         roles = self.roles()
-        place = roles.slots.get(self.slot.leader) if roles else None
-        return place.origin == "switch" if place else self.slot.first_role == "standby"
+        own = roles.slots.get(self.slot.leader) if roles else None
+        return own.origin == "switch" if own else self.slot.first_role == "standby"
 
     def beside_others(self):
-        """Whether there is another process, or will be."""
+        """Whether the roles name another process."""
         roles = self.roles()
         return roles is not None and len(roles.slots) > 1
 
     def _rivals(self):
-        """The other processes that take jobs: not those that only finish what they have."""
+        """The other processes that take jobs; not closed ones."""
         roles = self.roles()
         slots = roles.slots.items() if roles else ()
-        return [leader for leader, place in slots if leader != self.slot.leader and place.role != "closed"]
+        return [leader for leader, entry in slots if leader != self.slot.leader and entry.role != "closed"]
 
     def _rivals_reports(self):
         return [report for report in map(self.others.report, self._rivals()) if report]
@@ -120,12 +120,12 @@ class Guard:
         others = [leader for leader in roles.slots if leader != self.slot.leader] if roles else []
         return [report for report in map(self.others.report, others) if report]
 
-    def is_level(self, address):
+    def caught_up(self, address):
         """Whether this process has read all that a master published before the other one listened to it."""
         return self.subscriptions.caught_up(address, self._rivals())
 
     def attempt(self, what, act):
-        """Do something that must not harm the minion if it fails; a failure is logged once."""
+        """Call `act`, whose failure must not harm the minion; a failure is logged once."""
         try:
             return act()
         except Exception:  # noqa: BLE001
@@ -154,7 +154,7 @@ class Guard:
             task.add_done_callback(self._tasks.discard)
 
     def begin(self):
-        """Start looking."""
+        """Start the loop."""
         self.singletons.note_configuration()
         self._tick()
 
@@ -172,7 +172,7 @@ class Guard:
         role = self.role()
         roles = self.roles()
         if self.overlap:
-            # Salt does everything by itself, and nobody runs beside it.
+            # Salt works without the guard, and no other process runs beside it.
             self.announced = True
             if self.paths.sock_dir:
                 self.attempt("show the default paths", self.paths.show)
@@ -231,14 +231,14 @@ class Guard:
             return RUN if self._role == "active" else DROP
 
     def suspect(self, jid):
-        """A job starts, or returns, that the gate was not asked for: this Salt goes round it, and must not run beside another."""
+        """Note a job that started or returned without the gate: this Salt bypasses the gate, and must not run beside another process."""
         if self.bypassed is None:
             self.bypassed = f"job {jid} was started without asking the gate: the guard does not fit this Salt"
             log.error("sidle-guard: %s", self.bypassed)
             self.attempt("write the report", self.write_report)
 
     def may_start(self, jid):
-        """Whether the process of a job may be started; one that goes round the gate is stopped at the last door."""
+        """Whether the process of a job may start; a job that bypassed the gate is stopped here."""
         if self.overlap or self.gate.has_judged(jid):
             return True
         self.suspect(jid)
@@ -249,7 +249,7 @@ class Guard:
     # The start event.
 
     def holds_start_event(self, minion):
-        """Whether a minion object must not say yet that it is up; it will be told."""
+        """Whether a minion object must not fire its start event yet; `_announce` fires it later."""
         if self.announced or self.overlap or not self.started_by_switch():
             return False
         roles = self.roles()
@@ -299,7 +299,7 @@ class Guard:
         return named
 
     def write_report(self):
-        """Say what was acted on."""
+        """Write the report."""
         roles = self.roles()
         connected = self.named_minions()
         peers = []
@@ -311,7 +311,7 @@ class Guard:
                 "detail": self.proofs.details.get(name, "not asked" if name in connected else "not connected"),
                 "first": seen.first if seen else None, "last": seen.last if seen else None,
                 "count": seen.count if seen else 0, "rescued": list(seen.rescued) if seen else [],
-                "caught_up": self.is_level(address), "unheard": self.gate.unheard(address, self._other_reports())})
+                "caught_up": self.caught_up(address), "unheard": self.gate.unheard(address, self._other_reports())})
         self.report_file.write({
             "wrapped": sorted(self.originals), "overlap": self.overlap or self.bypassed,
             "serial": roles.serial if roles else 0, "role": self._role, "singletons": bool(self.overlap) or self.singletons.reported,
@@ -322,6 +322,6 @@ class Guard:
         }, urgent=self.beside_others())
 
     def end(self):
-        """The process ends in good order: leave no traces that lead nowhere."""
+        """At the end of the process: remove links to its sockets."""
         if self.acts() and (self.singletons.held or self.overlap) and self.paths.sock_dir:
             self.attempt("leave the default paths", self.paths.hide)

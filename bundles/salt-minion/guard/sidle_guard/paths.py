@@ -1,9 +1,9 @@
-"""The sockets and the pid file: of its own for each slot, and the default ones for who has the singletons.
+"""The sockets and the pid file: own paths for each slot, and the default paths for the process with the singletons.
 
 Two minions on one configuration would take each other's sockets and refuse each other's pid file.
-So each has a directory named by its slot below the configured `sock_dir`; its pid file lies there,
-too, and with it Salt's process_responsibility_*.pid. What asks for the minion at the default
-paths (salt-call, scripts, monitoring) finds the one with the singletons there.
+So each process has a directory named by its slot below the configured `sock_dir`, with its sockets, its pid file and Salt's
+process_responsibility_*.pid. Programs that use the default paths (salt-call, scripts, monitoring) reach the process with
+the singletons.
 """
 
 import hashlib
@@ -13,19 +13,19 @@ import pwd
 import shutil
 import sys
 
-from .singletons import config_signature
 from .roles import RolesFile
+from .singletons import config_signature
 from .slot import start_time
 
 log = logging.getLogger(__name__)
 # sun_path in Linux: 108 bytes with the final zero.
 LONGEST_SOCKET_PATH = 107
-# In the directory of a slot that needs the default paths for itself still.
+# In the directory of a slot that still needs the default paths for itself.
 HELD = "held"
 
 
 class Paths:
-    """Where this slot's files are, and where everybody looks for them."""
+    """This slot's own paths, and the default ones."""
 
     def __init__(self, slot):
         self.slot = slot
@@ -36,9 +36,9 @@ class Paths:
         self.sockets = ()
         # Why this minion must stay at the default paths, and so can't run beside another.
         self.refused = None
-        # The process that has made its directories.
+        # The process that made the directories.
         self.prepared_by = None
-        # Of the configuration files, when they were read.
+        # The signature of the configuration files when they were read.
         self.loaded_signature = None
 
     def move(self, opts):
@@ -75,7 +75,7 @@ class Paths:
             self.refused = f"its sockets can't have a second name: {error}"
 
     def let_go(self):
-        """Nothing below this process looks for it at the default paths any more: whoever has the singletons may have them."""
+        """Release the default paths: no job of this process needs them any more."""
         _unlink(self.own(HELD))
 
     def _held_by_another(self):
@@ -86,11 +86,11 @@ class Paths:
                    for name in others)
 
     def own(self, path):
-        """Where a socket of this process has a place of its own."""
+        """The own path of a socket of this process."""
         return os.path.join(self.sock_dir, os.path.basename(path))
 
     def _choose(self, opts):
-        """Where everything is to be; or why it can't be."""
+        """Choose the paths, or set the reason why that is impossible."""
         default = opts["sock_dir"]
         own = os.path.join(default, str(self.slot.leader))
         # As in salt.transport's `_minion_hash`.
@@ -119,8 +119,8 @@ class Paths:
     def _started_by_switch(self):
         """Also in idle, where this process is alone from the beginning."""
         roles = RolesFile(self.slot.path("roles")).read()
-        place = roles.slots.get(self.slot.leader) if roles else None
-        return place.origin == "switch" if place else self.slot.first_role == "standby"
+        own = roles.slots.get(self.slot.leader) if roles else None
+        return own.origin == "switch" if own else self.slot.first_role == "standby"
 
     def _is_main(self):
         """Salt's keep-alive parent reads the configuration, too, right after it has started the main process, and jobs may:
@@ -129,7 +129,7 @@ class Paths:
         return (os.getppid() if with_parent else os.getpid()) == self.slot.leader
 
     def _prepare(self, user):
-        """Make what only root can make, before Salt drops its rights to `user`."""
+        """Make the directories and the pid file as root, before Salt becomes `user`."""
         # Also for a main that Salt's parent started again: what its predecessor left is no use.
         shutil.rmtree(self.sock_dir, ignore_errors=True)
         _unlink(self.sock_dir)
@@ -152,18 +152,18 @@ class Paths:
                 log.warning("sidle-guard: cannot write %s: %s", self.default_pidfile, error)
 
     def show(self):
-        """Let the default paths lead to this process; gives whether all of them do."""
+        """Link the default paths to this process; gives whether all links are there."""
         complete = not self._held_by_another()
         for name in self.sockets if complete else ():
             way = os.path.join(str(self.slot.leader), name)
-            place = os.path.join(self.default_sock_dir, name)
+            link = os.path.join(self.default_sock_dir, name)
             if not os.path.exists(os.path.join(self.sock_dir, name)):
                 complete = False
-            elif _link(place) != way:
+            elif _link(link) != way:
                 temporary = os.path.join(self.default_sock_dir, f".{name}.{self.slot.leader}")
                 _unlink(temporary)
                 os.symlink(way, temporary)
-                os.rename(temporary, place)
+                os.rename(temporary, link)
         content = f"{os.getpid()}\n"
         if self.default_pidfile and _read(self.default_pidfile) != content:
             temporary = f"{self.default_pidfile}.{self.slot.leader}"
@@ -178,11 +178,11 @@ class Paths:
         return complete
 
     def hide(self):
-        """At the end of this process: leave nothing at the default paths that leads nowhere."""
+        """At the end of this process: remove its links and its pid file from the default paths."""
         for name in self.sockets:
-            place = os.path.join(self.default_sock_dir, name)
-            if _link(place) == os.path.join(str(self.slot.leader), name):
-                _unlink(place)
+            link = os.path.join(self.default_sock_dir, name)
+            if _link(link) == os.path.join(str(self.slot.leader), name):
+                _unlink(link)
         if self.default_pidfile and _read(self.default_pidfile) == f"{os.getpid()}\n":
             _unlink(self.default_pidfile)
 

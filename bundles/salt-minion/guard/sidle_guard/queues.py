@@ -1,7 +1,7 @@
-"""Salt's queues on disk: where this Salt has them, which process pops them, and what is left of an earlier one.
+"""Salt's queues on disk: their directories, the process that pops them, and jobs that an earlier process left.
 
 Salt before 3006.21 and 3007.13 has none. 3006.21 to 25, 3007.13 and 14, and 3008.0 have them directly in `cachedir`, later ones
-in a directory for each master. No release looks where another one has left jobs.
+in a directory for each master. No release reads the directories of another layout.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ log = logging.getLogger(__name__)
 NONE, ONE, BY_MASTER = "none", "one for all masters", "one for each master"
 NAMES = ("job_queue", "state_queue")
 QUEUED, RUNNING, ENDING = "queued_", "running_", ".p"
-# In the names of jobs that nobody runs any more: no Salt looks at these.
+# Prefix of jobs that were set aside: no Salt reads such names.
 SET_ASIDE = "left_"
 LOCK = "queue.lock"
 # Salt holds its lock for milliseconds: whoever made one of this age is gone. It would wait a day for it.
 LONGEST_LOCK_SECONDS = 60.0
 # From the pop of a job to its process it takes milliseconds, too. Salt itself takes such a file for left after this time.
 LONGEST_POP_SECONDS = 300.0
-# A process that says nothing for so long can't be waited for.
+# A process whose report is older is not waited for.
 LONGEST_SILENCE_SECONDS = 10.0
 
 
 def layout(minion_class):
-    """Which of the three this Salt has."""
+    """Which of the three layouts this Salt has."""
     if hasattr(sys.modules.get("salt.utils.state"), "job_queue_dir"):
         return BY_MASTER
     return ONE if hasattr(minion_class, "process_state_queue") else NONE
@@ -68,11 +68,11 @@ class Queues:
         # Locks and popped jobs, by when they were seen first.
         self._since = {}
 
-    # Where.
+    # Directories.
 
     @property
     def layout(self):
-        """Of this Salt."""
+        """The layout of this Salt."""
         module = sys.modules.get("salt.minion")
         if self._layout is None and module is not None:
             self._layout = layout(module.Minion)
@@ -93,9 +93,9 @@ class Queues:
         """Before the first minion object of this process: what waits already, in all paths."""
         if self._found is None:
             paths = [opts["cachedir"], *glob.glob(os.path.join(glob.escape(opts["cachedir"]), "queues", "*"))]
-            self._found = set(waiting([os.path.join(place, name) for place in paths for name in NAMES], lambda path: True))
+            self._found = set(waiting([os.path.join(path, name) for path in paths for name in NAMES], lambda path: True))
 
-    # Who.
+    # Which process.
 
     def _others(self):
         """The reports of other processes that can be waited for."""
@@ -117,18 +117,18 @@ class Queues:
             guard.attempt("look after queued jobs", lambda: self._settle(minion))
             # First what another one still has in queues that this Salt does not read: it waits for longer, and the locks are not the same.
             return not any(report.get("queued") for report in self._others())
-        # Nobody else will.
+        # No other process will.
         return role in ("draining", "closed") and self.had_singletons and not self._popped_by_the_active().issuperset(self.of(minion.opts))
 
     def left(self):
-        """How many jobs wait that nobody else will pop."""
+        """How many jobs wait that no other process will pop."""
         if not self.had_singletons or not self.guard.beside_others():
             return 0
         directories = set(self.directories()) - self._popped_by_the_active()
         return len(waiting(sorted(directories), lambda path: self._age(path) < LONGEST_POP_SECONDS))
 
     def _age(self, path):
-        """For how long this very file has been there, as far as this process knows."""
+        """Seconds since this process first saw this very file."""
         try:
             found = os.stat(path)
         except OSError:
@@ -167,10 +167,10 @@ class Queues:
         finally:
             os.remove = remove
 
-    def care(self):
-        """Remove what a process that was killed has left in these queues, and others wait for. By the holder of the singletons, now and then."""
-        paths = {os.path.dirname(directory) for directory in self.directories()}
-        locks = [path for place in paths for path in glob.glob(os.path.join(glob.escape(place), f"*{LOCK}"))]
+    def clean(self):
+        """Remove locks, and set jobs aside, that a killed process left. The process with the singletons does this now and then."""
+        parents = {os.path.dirname(directory) for directory in self.directories()}
+        locks = [path for parent in parents for path in glob.glob(os.path.join(glob.escape(parent), f"*{LOCK}"))]
         for path in locks:
             if self._age(path) >= LONGEST_LOCK_SECONDS:
                 log.warning("sidle-guard: removing %s: it was left by a process that is gone", path)
@@ -181,7 +181,7 @@ class Queues:
                 _set_aside(path)
         self._since = {path: seen for path, seen in self._since.items() if os.path.exists(path)}
 
-    # What is left of others.
+    # Jobs of earlier processes.
 
     def take_up(self):
         """This process has the singletons from now on."""
@@ -225,14 +225,14 @@ class Queues:
         for report in self._dead():
             for path in waiting(report.get("queues") or ()):
                 folder, name = os.path.split(path)
-                place = next((directory for directory in own if os.path.basename(directory) == os.path.basename(folder)), None)
-                if place:
+                target = next((directory for directory in own if os.path.basename(directory) == os.path.basename(folder)), None)
+                if target:
                     log.info("sidle-guard: taking over the queued job %s", path)
-                    os.makedirs(place, exist_ok=True)
-                    os.rename(path, os.path.join(place, name))
+                    os.makedirs(target, exist_ok=True)
+                    os.rename(path, os.path.join(target, name))
 
 
 def _set_aside(path):
-    """Nobody runs it any more, and an administrator finds it."""
+    """Rename a job so that no Salt runs it and an administrator finds it."""
     folder, name = os.path.split(path)
     os.rename(path, os.path.join(folder, SET_ASIDE + name))

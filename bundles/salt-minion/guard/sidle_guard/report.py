@@ -1,4 +1,4 @@
-"""The guard's report: what this process has acted on, for the supervisor and for the other guard."""
+"""The guard's report: the state of this process, for the supervisor and for the other guard."""
 
 import json
 import logging
@@ -8,12 +8,12 @@ from .slot import replace_file, seconds_since_boot, start_time
 
 log = logging.getLogger(__name__)
 SCHEMA = 1
-# While two processes run, silence must mean that one hangs.
+# While two processes run, a report that gets old must mean that its process hangs.
 LONGEST_SILENCE_SECONDS = 1.0
 
 
 class ReportFile:
-    """Writes this slot's report, when something in it has changed or it would get stale."""
+    """Writes this slot's report when its content has changed or would get stale."""
 
     def __init__(self, slot):
         self.path = slot.path("slots", f"{slot.leader}.json")
@@ -24,11 +24,11 @@ class ReportFile:
                       "start_time": start_time(os.getpid())}
 
     def forget(self):
-        """What was written may be gone: write it again at the next look."""
+        """Write the report again at the next look: the file may be gone."""
         self._last = None
 
     def write(self, content, urgent):
-        """Write `content` if it is new; `urgent`: also if it only gets old."""
+        """Write `content` if it is new; `urgent`: also if the file gets old."""
         now = seconds_since_boot()
         if content == self._last and not (urgent and now - self._written >= LONGEST_SILENCE_SECONDS):
             return
@@ -54,7 +54,7 @@ class Others:
         self._read = {}
 
     def report(self, leader):
-        """The newest report of a slot; None: it has none that could be read."""
+        """The newest report of a slot; None: no valid one."""
         path = self.slot.path("slots", f"{leader}.json")
         try:
             found = os.stat(path)
@@ -68,7 +68,7 @@ class Others:
             return None
 
     def has_given_up(self, leader, serial):
-        """Whether a slot has no singletons any more since that content of the roles, or no process."""
+        """Whether a slot has given up the singletons since the roles with this serial number, or has no process."""
         if start_time(leader) is None:
             return True
         report = self.report(leader)

@@ -1,4 +1,4 @@
-"""What the supervisor wants of each slot: the gate's `roles` file."""
+"""The role that the supervisor gives each slot: the gate's `roles` file."""
 
 import os
 from typing import NamedTuple
@@ -10,8 +10,8 @@ HEADER = "sidle-gate 1"
 LARGEST_BYTES = 65536
 
 
-class Place(NamedTuple):
-    """What one slot shall be, and how its process was started."""
+class SlotRole(NamedTuple):
+    """The role of one slot, and what started its process."""
 
     role: str
     origin: str
@@ -24,12 +24,12 @@ class Roles(NamedTuple):
     slots: dict
     announce: frozenset
     prove: int
-    # Who alone is to prove; empty: every process.
+    # The slots that are asked for a round trip; empty: all.
     provers: frozenset = frozenset()
 
 
 def parse(text):
-    """Read a roles file; a ValueError means that nothing in it may be believed."""
+    """Read a roles file; ValueError: nothing in the file is valid."""
     lines = text.split("\n")
     if lines[0] != HEADER:
         raise ValueError(f"cannot read roles: the first line is not {HEADER!r}")
@@ -39,7 +39,7 @@ def parse(text):
             case ["serial", number]:
                 serial = int(number)
             case ["slot", leader, role, origin] if role in ROLES:
-                slots[int(leader)] = Place(role, origin)
+                slots[int(leader)] = SlotRole(role, origin)
             case ["slot", *_]:
                 raise ValueError(f"cannot read roles: {line!r}")
             case ["announce", leader]:
@@ -49,12 +49,12 @@ def parse(text):
             case ["prover", leader]:
                 provers.add(int(leader))
             case _:
-                pass  # A later supervisor may say more.
+                pass  # A later supervisor may write more lines.
     return Roles(serial, slots, frozenset(announce), prove, frozenset(provers))
 
 
 class RolesFile:
-    """The newest content that could be read; read again when the file is another one."""
+    """The newest valid content; read again once the file was replaced."""
 
     def __init__(self, path):
         self.path = path
@@ -62,7 +62,7 @@ class RolesFile:
         self._seen = None
 
     def read(self):
-        """Look again; gives the newest roles, or None if there never were any."""
+        """Give the newest roles; None: there never were any."""
         try:
             found = os.stat(self.path)
             signature = (found.st_ino, found.st_mtime_ns, found.st_size)

@@ -1,4 +1,4 @@
-"""Whether this Salt goes the ways that the guard stands at: a function of the right name that nobody calls guards nothing."""
+"""Whether this Salt calls the functions that the guard wraps: a wrapped function that nobody calls guards nothing."""
 
 import types
 
@@ -16,7 +16,7 @@ EXPECTED = (
 
 
 def first_difference(minion_class):
-    """What this Salt has not where the guard expects it; None: nothing."""
+    """The first thing that the guard expects and this Salt does not have; None: all is there."""
     for name, word, depth in EXPECTED:
         if not _mentions(minion_class, name, word, depth):
             return f"{word!r} in {minion_class.__module__}.{minion_class.__name__}.{name}"

@@ -1,4 +1,4 @@
-"""What only one process of a minion may do: schedule, beacons, engines, the queues on disk, the default paths."""
+"""Singletons: what only one process of a minion may do (schedule, beacons, engines, queues on disk, default paths)."""
 
 import glob
 import logging
@@ -14,13 +14,13 @@ log = logging.getLogger(__name__)
 LONGEST_WAIT_SECONDS = 5.0
 # An engine that doesn't end on SIGTERM would hold its port or file.
 ENGINE_STOP_SECONDS = 2.0
-# Looking after the default paths and old claims costs a few system calls.
-CARE_SECONDS = 1.0
+# Checking the default paths and old claims costs a few system calls.
+UPKEEP_SECONDS = 1.0
 CLEANING_SECONDS = 300.0
 
 
 class Singletons:
-    """Whether this process has them, and the way in and out."""
+    """The singletons of this process: taking them up and giving them up."""
 
     def __init__(self, guard):
         self.guard = guard
@@ -31,7 +31,7 @@ class Singletons:
         self._ending = {}
         self._wanted_since = self._wanted_serial = None
         self._given_up_at = 0.0
-        self._cared = self._cleaned = 0.0
+        self._upkept = self._cleaned = 0.0
         self._swept = None
         self._began = seconds_since_boot()
         self.known_schedule = set()
@@ -45,15 +45,15 @@ class Singletons:
 
     @property
     def due(self):
-        """Whether this process acts on them now: one that was blocked as they went elsewhere has yet to give them up."""
+        """Whether this process acts on them now: a process that was blocked when its role changed has yet to give them up."""
         return self.held and self.guard.role() == "active"
 
     @property
     def reported(self):
-        """They count as given up once no engine of this process is left."""
+        """Whether the report names them: until no engine of this process is left."""
         return self.held or bool(self._ending)
 
-    # What the loop does.
+    # The loop.
 
     def follow(self, role, roles, now):
         """Take them up or give them up, as the role says."""
@@ -68,10 +68,10 @@ class Singletons:
                 self._wanted_serial = roles.serial if roles else 0
             if self._others_gave_up(roles) or now - self._wanted_since >= LONGEST_WAIT_SECONDS:
                 self.take_up(roles)
-        if self.held and now - self._cared >= CARE_SECONDS:
+        if self.held and now - self._upkept >= UPKEEP_SECONDS:
             # Salt makes its sockets a moment after the start: until then at every look.
-            self._cared = now if self.guard.attempt("show the default paths", self.guard.paths.show) else 0.0
-            self.guard.attempt("look after the queues' locks", self.guard.queues.care)
+            self._upkept = now if self.guard.attempt("show the default paths", self.guard.paths.show) else 0.0
+            self.guard.attempt("look after the queues' locks", self.guard.queues.clean)
             if now - self._cleaned >= CLEANING_SECONDS:
                 self._cleaned = now
                 self.guard.claims.clean()
@@ -83,14 +83,14 @@ class Singletons:
         others = [leader for leader in roles.slots if leader != self.guard.slot.leader] if roles else []
         return all(self.guard.others.has_given_up(leader, self._wanted_serial) for leader in others)
 
-    # The way in.
+    # Taking up.
 
     def take_up(self, roles):
-        """From now on this process does all that only one may do."""
+        """Do from now on all that only one process may do."""
         log.info("sidle-guard: taking up the singletons")
         guard = self.guard
         self.held = True
-        self._cared = 0.0
+        self._upkept = 0.0
         guard.attempt("look for queues of others", guard.queues.take_up)
         guard.attempt("show the default paths", guard.paths.show)
         guard.attempt("take over schedule and beacons", lambda: self._take_over(roles))
@@ -105,7 +105,7 @@ class Singletons:
                 break
 
     def _take_over(self, roles):
-        """Schedule and beacons as the former holder left them."""
+        """Continue schedule and beacons of the former holder."""
         guard = self.guard
         schedule = guard.schedule()
         handed = self._newest_handover() or {}
@@ -147,7 +147,7 @@ class Singletons:
         return {**pillar, **(schedule.opts.get("schedule") or {})}
 
     def _newest_handover(self):
-        """What the last holder left while this process lived; an older one is of another time."""
+        """The handover of the last holder in the lifetime of this process; older ones are stale."""
         guard = self.guard
         newest = None
         directory = guard.slot.path("handover")
@@ -165,7 +165,7 @@ class Singletons:
         return newest
 
     def note_configuration(self):
-        """Remember what the configuration said when this process read it."""
+        """Remember the configuration as this process read it."""
         opts = self.guard.opts
         self.known_schedule = set(opts.get("schedule") or ())
         self.known_beacons = set(opts.get("beacons") or ())
@@ -179,10 +179,10 @@ class Singletons:
         self._signature = config_signature(self.guard.paths.conf_file, self.guard.opts)
         return read(self.guard.paths.conf_file)
 
-    # The way out.
+    # Giving up.
 
     def give_up(self, roles):
-        """Stop doing it, and leave what the next holder needs."""
+        """Stop, and write the handover for the next holder."""
         log.info("sidle-guard: giving up the singletons")
         self.held = False
         self._given_up_at = seconds_since_boot()
@@ -190,7 +190,7 @@ class Singletons:
         self._stop_engines()
 
     def keep_counters(self):
-        """After each look at the schedule: should this process die, the other goes on from there."""
+        """After each look at the schedule: if this process dies, the other process goes on from here."""
         if self.held and self.guard.beside_others():
             self.guard.attempt("keep the counters", lambda: self._hand_over(self.guard.roles()))
 

@@ -1,4 +1,4 @@
-"""Which process this is, and where its gate lies."""
+"""The slot of this process, and the directory of its gate."""
 
 import os
 import time
@@ -10,7 +10,7 @@ ROLES = ("active", "standby", "draining", "closed")
 
 
 class Slot(NamedTuple):
-    """A place at the gate: one process tree, named by the pid of its leader."""
+    """One process tree at the gate, named by the pid of its leader."""
 
     gate: str
     leader: int
@@ -45,7 +45,7 @@ def start_time(pid):
 
 
 def replace_file(path, content, mode=0o644):
-    """Write a file as one step for whoever reads it."""
+    """Replace a file in one step."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".tmp-{name.removesuffix('.json')}")
     with open(temporary, "w", encoding="utf-8", opener=lambda p, flags: os.open(p, flags, mode)) as file:

@@ -25,7 +25,7 @@ class Subscription:
         # Since when each other process's subscription is known to stand, by its leader.
         self.stood = {}
         # The leaders of the processes that this one has caught up with.
-        self.level = set()
+        self.passed = set()
 
 
 class Subscriptions:
@@ -76,9 +76,9 @@ class Subscriptions:
         first = theirs.get("first") if theirs else None
         read = now - stood >= STANDING_SECONDS and found.quiet.lasts
         if read or (first is not None and self.heard(address, first)):
-            found.level.add(leader)
+            found.passed.add(leader)
 
     def caught_up(self, address, leaders):
         """Whether all that was published before the subscriptions of these stood has been read here; without anybody nothing is known of that."""
         found = self._known.get(address)
-        return found is not None and bool(leaders) and all(leader in found.level for leader in leaders)
+        return found is not None and bool(leaders) and all(leader in found.passed for leader in leaders)

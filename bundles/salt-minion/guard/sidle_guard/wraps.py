@@ -25,7 +25,7 @@ class Missing(Exception):
 
 
 class RoundTheGate(Exception):
-    """A job's process was about to start without having been judged, beside another minion: it is another process's job."""
+    """A job's process was about to start without a verdict, beside another minion: the job is another process's."""
 
 
 def wrap_manager(module, slot, paths):

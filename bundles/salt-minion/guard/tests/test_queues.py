@@ -11,7 +11,7 @@ import unittest.mock
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from sidle_guard import singletons, queues, report, roles, slot, wraps  # noqa: E402
+from sidle_guard import queues, report, roles, singletons, slot, wraps  # noqa: E402
 
 
 class QueuesTest(unittest.TestCase):
@@ -236,7 +236,7 @@ class QueuesTest(unittest.TestCase):
         now = time.monotonic()
         for after, there in ((0, True), (59, True), (61, False)):
             with unittest.mock.patch("time.monotonic", lambda after=after: now + after):
-                guard.queues.care()
+                guard.queues.clean()
             self.assertEqual(os.path.exists(lock), there, after)
 
     def test_a_lock_that_is_another_one_each_time_stays(self):
@@ -246,7 +246,7 @@ class QueuesTest(unittest.TestCase):
             lock = self.put("queues/m", "queue.lock")
             os.utime(lock, (after, after))
             with unittest.mock.patch("time.monotonic", lambda after=after: now + after):
-                guard.queues.care()
+                guard.queues.clean()
             self.assertTrue(os.path.exists(lock))
 
     def test_a_popped_job_that_never_began_blocks_no_other_for_ever(self):
@@ -255,7 +255,7 @@ class QueuesTest(unittest.TestCase):
         now = time.monotonic()
         for after, there in ((0, True), (299, True), (301, False)):
             with unittest.mock.patch("time.monotonic", lambda after=after: now + after):
-                guard.queues.care()
+                guard.queues.clean()
             self.assertEqual((os.path.exists(popped), os.path.exists(waits)), (there, True), after)
 
 

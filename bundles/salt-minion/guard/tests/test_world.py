@@ -80,7 +80,7 @@ class WorldTest(unittest.TestCase):
         # Each child connects to main's bus, which main accepts between two rounds; its socket holds 128 that wait.
         world = World()
         main, held = world.old, 200
-        world.roles = roles.Roles(2, {OLD: roles.Place("draining", "boot")}, frozenset(), 0)
+        world.roles = roles.Roles(2, {OLD: roles.SlotRole("draining", "boot")}, frozenset(), 0)
         for number in range(held):
             verdict = main.guard.judge(main.minions[0], {"jid": jid(number), "fun": "test.ping"})
             self.assertEqual(verdict, gate.HOLD)

@@ -246,7 +246,7 @@ class World:
         self.job_seconds = job_seconds
         self.published, self.runs, self.excused = [], collections.Counter(), set()
         self.lost_by_end = set()
-        self.roles = roles.Roles(1, {OLD: roles.Place("active", "boot")}, frozenset(), 0)
+        self.roles = roles.Roles(1, {OLD: roles.SlotRole("active", "boot")}, frozenset(), 0)
         self.old = Main(self, OLD, "active")
         self.new = None
         self.phase, self.entered, self.ended = "before", self.clock.now, False
@@ -274,7 +274,7 @@ class World:
 
     def assign(self, slots, prove=None):
         slots = {**slots, **self.finishing}
-        content = {leader: roles.Place(role, "boot" if leader == OLD else "switch") for leader, role in slots.items()}
+        content = {leader: roles.SlotRole(role, "boot" if leader == OLD else "switch") for leader, role in slots.items()}
         if content != self.roles.slots or prove not in (None, self.roles.prove):
             self.roles = roles.Roles(self.roles.serial + 1, content, frozenset(), self.roles.prove if prove is None else prove)
 
