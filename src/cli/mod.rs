@@ -11,6 +11,7 @@ pub mod host;
 pub mod host_change;
 pub mod input;
 pub mod log;
+pub mod manual;
 pub mod mirror;
 pub mod output;
 pub mod pack;
@@ -139,6 +140,9 @@ enum Verb {
     Mirror(mirror::MirrorArguments),
     /// Write releases of a repository into one bundle file, for hosts without a network
     Export(author::ExportArguments),
+    /// Write man pages, completions and the generated pages of docs/
+    #[command(hide = true)]
+    Manual(manual::ManualArguments),
     #[cfg(feature = "test-hooks")]
     #[command(hide = true)]
     TestFlip(host::TestFlipArguments),
@@ -229,6 +233,7 @@ impl Verb {
                 | Self::Repo(_)
                 | Self::Mirror(_)
                 | Self::Export(_)
+                | Self::Manual(_)
         );
         !makes_or_needs_none
     }
@@ -298,6 +303,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Repo(verb) => author::repo(context, &verb),
         Verb::Mirror(arguments) => mirror::mirror(context, &arguments),
         Verb::Export(arguments) => author::export(context, &arguments),
+        Verb::Manual(arguments) => manual::manual(context, &arguments),
         #[cfg(feature = "test-hooks")]
         Verb::TestFlip(arguments) => host::test_flip(context, &arguments),
     }

@@ -86,7 +86,7 @@ fn wrong_settings_lead_to_where_they_are_documented() {
     let settings = host.path("etc/sidle/conf.d/own.toml");
     fs::write(&settings, "probatoin = \"1s\"\n").unwrap();
     let ran = host.sidle(&["switch", DEMO, "1.0-1"]);
-    refused(&ran, 2, &["own.toml", "line 1", "probatoin"], &["the section Settings of docs/hosts.md"]);
+    refused(&ran, 2, &["own.toml", "line 1", "probatoin"], &["man sidle.toml"]);
     assert!(!ran.stderr.contains("manual"), "{ran:?}");
     assert!(include_str!("../../../docs/hosts.md").contains("\n## Settings\n"));
     assert_eq!(ran.stderr.lines().count(), 2, "{ran:?}");
