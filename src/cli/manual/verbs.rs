@@ -197,8 +197,22 @@ fn append(page: &mut String, render: impl Fn(&mut Vec<u8>) -> std::io::Result<()
         let text = String::from_utf8_lossy(&bytes);
         // Each part begins with roff's own definition of its quotation marks; the title's is enough.
         let text = text.strip_prefix(PREAMBLE).filter(|_| !page.is_empty()).unwrap_or(&text);
-        page.push_str(text);
+        page.push_str(&marked(text));
     }
+}
+
+/// What help texts have in backticks, in bold.
+fn marked(text: &str) -> String {
+    let line = |line: &str| match line.matches('`').count() {
+        count if count > 0 && count % 2 == 0 => {
+            let parts = line.split('`').enumerate();
+            parts
+                .map(|(place, part)| if place % 2 == 1 { format!("\\fB{part}\\fR") } else { part.to_owned() })
+                .collect()
+        }
+        _ => line.to_owned(),
+    };
+    text.lines().map(|text| line(text) + "\n").collect()
 }
 
 /// What `Roff` writes first.
