@@ -330,7 +330,7 @@ fn line(entry: &Entry) -> String {
     let reason = if entry.reason.is_empty() { String::new() } else { format!(" ({})", entry.reason) };
     let origin = entry.origin.as_ref().map_or_else(String::new, |origin| format!(", {origin}"));
     let told = format!(
-        "{}  #{} {} {} -> {} ({}) by {}{origin}{reason}: {}{why}; outage {}",
+        "{}  #{} {} {} -> {} ({}) by {}{origin}{reason}: {}{why}; downtime {}",
         moment(entry.ended_at),
         entry.id,
         entry.purpose,
