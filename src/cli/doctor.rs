@@ -101,12 +101,8 @@ fn examine(context: &Context, package: &PackageName, instance: &InstanceName, no
 fn not_there(package: &PackageName, installed: &[PackageName]) -> Report {
     let names: Vec<&str> = installed.iter().map(PackageName::as_str).collect();
     let there = if names.is_empty() { "nothing is".to_owned() } else { format!("{} is", names.join(", ")) };
-    Report {
-        class: crate::failure::Class::Failed,
-        message: format!("cannot examine {package}: it is not installed here, {there}"),
-        causes: Vec::new(),
-        hint: Some("`sidle doctor` without a name looks at the host and all that is installed".to_owned()),
-    }
+    Report::of(crate::failure::Class::Failed, format!("cannot examine {package}: it is not installed here, {there}"))
+        .hint("`sidle doctor` without a name looks at the host and all that is installed")
 }
 
 /// What agents add to the kinds of findings.

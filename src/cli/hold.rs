@@ -56,12 +56,8 @@ pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Repor
     let files = InstanceFiles::new(&context.layout, &instance, package);
     // A hold on a name with a slip of the pen would protect nothing.
     if Store::new(&context.layout, package).releases()?.is_empty() {
-        return Err(Report {
-            class: Class::Failed,
-            message: format!("cannot hold {package}: no release of it is installed"),
-            causes: Vec::new(),
-            hint: Some("`sidle list` shows what is installed".to_owned()),
-        });
+        return Err(Report::of(Class::Failed, format!("cannot hold {package}: no release of it is installed"))
+            .hint("`sidle list` shows what is installed"));
     }
     let now = clock::now();
     let until = match (&arguments.until, arguments.duration) {

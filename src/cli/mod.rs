@@ -261,12 +261,8 @@ fn stand_on_own_ground(verb: &Verb, layout: &Layout) -> Result<(), Report> {
     }
     let all = if brings { owners::check(layout)? } else { Vec::new() };
     if let Some(foreign) = all.into_iter().chain(own_run).find(owners::Foreign::is_refused) {
-        return Err(Report {
-            class: Class::NotTrusted,
-            message: format!("cannot work on ground that is not ours alone: {foreign}"),
-            causes: Vec::new(),
-            hint: Some(foreign.remedy()),
-        });
+        return Err(Report::of(Class::NotTrusted, format!("cannot work on ground that is not ours alone: {foreign}"))
+            .hint(foreign.remedy()));
     }
     Ok(())
 }
@@ -315,12 +311,8 @@ fn absolute(root: &Path) -> Result<PathBuf, OsError> {
 }
 
 fn no_root(root: &Path) -> Report {
-    Report {
-        class: Class::Failed,
-        message: format!("cannot look below {}: there is no such directory", root.display()),
-        causes: Vec::new(),
-        hint: Some("check --root; `sidle trust pin` and `sidle install` begin a new one".to_owned()),
-    }
+    Report::of(Class::Failed, format!("cannot look below {}: there is no such directory", root.display()))
+        .hint("check --root; `sidle trust pin` and `sidle install` begin a new one")
 }
 
 /// The agents that this program knows.
@@ -370,7 +362,7 @@ pub fn examiners(kind: AgentKind) -> Option<&'static dyn Examiner> {
 
 /// A wrong use of the command line that clap can't see.
 pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Report {
-    Report { class: Class::Usage, message: message.into(), causes: Vec::new(), hint: Some(hint.into()) }
+    Report::of(Class::Usage, message.into()).hint(hint.into())
 }
 
 /// The instance that a command is about, and its package: an instance that no settings name is its package's default one.

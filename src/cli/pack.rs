@@ -259,12 +259,8 @@ fn tree(context: &Context, arguments: &PackArguments, plan: &PackPlan, work: &Wo
     if build.run_in(&plan.home)? {
         return Ok(tree);
     }
-    Err(Report {
-        class: Class::Failed,
-        message: format!("cannot build {}: {} failed", plan.name, command.join(" ")),
-        causes: Vec::new(),
-        hint: Some("its own messages, above, say why; nothing was packed".to_owned()),
-    })
+    Err(Report::of(Class::Failed, format!("cannot build {}: {} failed", plan.name, command.join(" ")))
+        .hint("its own messages, above, say why; nothing was packed"))
 }
 
 fn compress(

@@ -32,12 +32,11 @@ pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Request)
             return Ok(Reached::Nobody(lock));
         }
         if clock::since_boot().saturating_sub(began) >= STARTING_WAIT {
-            return Err(Report {
-                class: Class::Locked,
-                message: format!("cannot ask the supervisor of {}: it does not answer", files.instance()),
-                causes: Vec::new(),
-                hint: Some("it may be starting or ending just now: try again".to_owned()),
-            });
+            return Err(Report::of(
+                Class::Locked,
+                format!("cannot ask the supervisor of {}: it does not answer", files.instance()),
+            )
+            .hint("it may be starting or ending just now: try again"));
         }
         clock::sleep(STARTING_INTERVAL);
     }

@@ -115,12 +115,11 @@ impl InstanceStatus {
             } else {
                 format!("installed are {}", there.join(", "))
             };
-            return Err(Report {
-                class: Class::Failed,
-                message: format!("cannot tell about {package}: no release of it is installed; {there}"),
-                causes: Vec::new(),
-                hint: Some("`sidle install FILE` installs a release".to_owned()),
-            });
+            return Err(Report::of(
+                Class::Failed,
+                format!("cannot tell about {package}: no release of it is installed; {there}"),
+            )
+            .hint("`sidle install FILE` installs a release"));
         }
         let now = clock::now();
         let current = store.current(instance)?;

@@ -84,12 +84,9 @@ fn refuse_unknown(context: &Context, instance: &InstanceName, package: &PackageN
     } else {
         format!("installed are {}", there.join(", "))
     };
-    Err(Report {
-        class: Class::Failed,
-        message: format!("cannot supervise {instance}: no release of {package} is installed; {there}"),
-        causes: Vec::new(),
-        hint: Some(
-            "`sidle install FILE` installs one; --wait starts all the same, and waits for the first switch".to_owned(),
-        ),
-    })
+    Err(Report::of(
+        Class::Failed,
+        format!("cannot supervise {instance}: no release of {package} is installed; {there}"),
+    )
+    .hint("`sidle install FILE` installs one; --wait starts all the same, and waits for the first switch"))
 }

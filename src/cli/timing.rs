@@ -60,18 +60,17 @@ impl Timing {
             Some(opens) if self.at_window => {
                 Ok(When { opens: Some(opens), closes: windows.closing(opens), splay_seconds })
             }
-            _ => Err(Report {
-                class: Class::Held,
-                message: format!(
+            _ => Err(Report::of(
+                Class::Held,
+                format!(
                     "cannot {purpose} {instance} now: it is outside its maintenance windows, {windows}; {}",
                     opening.map_or_else(
                         || "none opens within weeks".to_owned(),
                         |opens| format!("the next opens {}", windows.shown(opens))
                     )
                 ),
-                causes: Vec::new(),
-                hint: Some("add --at-window to have it wait for that, or --outside-window to do it now".to_owned()),
-            }),
+            )
+            .hint("add --at-window to have it wait for that, or --outside-window to do it now")),
         }
     }
 }
