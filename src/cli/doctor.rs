@@ -1,4 +1,4 @@
-//! `sidle doctor`: all that could go wrong on this host, in one go, each with its remedy.
+//! `sidle doctor`: every check of this host and its instances, each finding with its remedy.
 
 use super::{Context, Ended, agents, examiners, instance_of, usage};
 use crate::agent::AgentKind;
@@ -25,7 +25,7 @@ pub struct DoctorArguments {
     find: Option<String>,
 }
 
-/// What was found of one checked: the host, or an instance.
+/// The findings of the host, or of one instance.
 struct Examined {
     /// None: the host.
     instance: Option<InstanceName>,
@@ -42,7 +42,7 @@ impl Examined {
     }
 }
 
-/// Looks, and tells.
+/// `sidle doctor`
 pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, Report> {
     let sought = arguments.find.as_deref().map(sought).transpose()?;
     let now = clock::now();
@@ -100,12 +100,13 @@ fn examine(context: &Context, package: &PackageName, instance: &InstanceName, no
 
 fn not_there(package: &PackageName, installed: &[PackageName]) -> Report {
     let names: Vec<&str> = installed.iter().map(PackageName::as_str).collect();
-    let there = if names.is_empty() { "nothing is".to_owned() } else { format!("{} is", names.join(", ")) };
-    Report::of(crate::failure::Class::Failed, format!("cannot examine {package}: it is not installed here, {there}"))
-        .hint("`sidle doctor` without a name looks at the host and all that is installed")
+    let there =
+        if names.is_empty() { "nothing is installed".to_owned() } else { format!("installed: {}", names.join(", ")) };
+    Report::of(crate::failure::Class::Failed, format!("cannot examine {package}: it is not installed; {there}"))
+        .hint("`sidle doctor` without a name checks the host and every installed package")
 }
 
-/// What agents add to the kinds of findings.
+/// The explanations that agents add.
 fn agents_own() -> &'static [Explanation] {
     // The demonstration agent adds none.
     examiners(AgentKind::Salt).map(Examiner::explanations).unwrap_or_default()
@@ -113,7 +114,7 @@ fn agents_own() -> &'static [Explanation] {
 
 type Known = (Explanation, Vec<&'static str>);
 
-/// What the words of a log may tell of.
+/// The findings that the words of a log may be about.
 fn sought(words: &str) -> Result<Vec<Known>, Report> {
     let known = explanations::with(agents_own());
     let found: Vec<Known> = known
@@ -121,13 +122,13 @@ fn sought(words: &str) -> Result<Vec<Known>, Report> {
         .filter(|(known, sentences)| known.id == words || explanations::is_told_by(sentences, words))
         .collect();
     let nothing = || {
-        let message = format!("cannot tell what {words:?} means: no finding is known by these words");
-        usage(message, "give fewer words of it, without names and numbers; `sidle doctor` alone looks at everything")
+        let message = format!("cannot explain {words:?}: no finding has these words");
+        usage(message, "give fewer words, without names and numbers; `sidle doctor` alone checks everything")
     };
     if found.is_empty() { Err(nothing()) } else { Ok(found) }
 }
 
-/// The bad first; of what is well a line for each group.
+/// The worst findings first, then a line for each group of checks.
 fn text(examined: &[Examined], sought: Option<&[Known]>) -> Vec<String> {
     let mut lines = Vec::new();
     for severity in [Severity::Error, Severity::Warning, Severity::Unknown, Severity::Note] {
@@ -155,7 +156,7 @@ fn text(examined: &[Examined], sought: Option<&[Known]>) -> Vec<String> {
             let mut told = group.looked_at.clone();
             let bad = group.findings.iter().filter(|finding| finding.severity > Severity::Note).count();
             if bad > 0 {
-                told.push(format!("{bad} to see to, above"));
+                told.push(format!("{bad} with a remedy, above"));
             }
             lines.push(format!("  {:<10} {}", group.name, told.join("; ")).trim_end().to_owned());
         }

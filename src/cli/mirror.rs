@@ -62,7 +62,7 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
         let by = by(file.holder().as_ref());
         return Err(Report::of(
             Class::Locked,
-            format!("cannot copy into {}: another command is at work in it{by}", arguments.directory.display()),
+            format!("cannot copy into {}: another command writes there{by}", arguments.directory.display()),
         )
         .hint("wait for the other command, then try again"));
     };
@@ -103,7 +103,7 @@ fn told(context: &Context, arguments: &MirrorArguments, mirrored: &Mirrored, rec
     for id in &mirrored.unsigned_sums {
         context
             .output
-            .warning(&format!("no mirror has a valid SHA256SUMS.minisig of {id}: it can't be checked with minisign"));
+            .warning(&format!("no mirror has a valid SHA256SUMS.minisig of {id}: minisign cannot check this release"));
     }
     let mut facts = Facts::new().with("copy", arguments.directory.display());
     facts.add("fetched", format!("{} ({})", count(mirrored.fetched.len(), "file"), size(received)));

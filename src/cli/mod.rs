@@ -56,10 +56,10 @@ struct Cli {
     verb: Verb,
 }
 
-/// The heading of what every verb takes.
+/// The heading of the global options.
 const GLOBAL: &str = "Global options";
 
-/// What every verb takes.
+/// The options of every verb.
 #[derive(Debug, Args)]
 pub struct Common {
     /// Use this directory as the root of the host
@@ -118,7 +118,7 @@ enum Verb {
     Adopt(adopt::AdoptArguments),
     /// Give an adopted agent back to the distribution's package
     Unadopt(adopt::UnadoptArguments),
-    /// Tells a unit of another package whether it may start its agent
+    /// Tell a unit of another package whether it may start its agent
     #[command(hide = true)]
     MayStart(adopt::other_name::MayStartArguments),
     /// Supervise an instance: run its agent and its switches (started by the systemd unit)
@@ -148,23 +148,23 @@ enum Verb {
     TestFlip(host::TestFlipArguments),
 }
 
-/// What a verb works with.
+/// What every verb gets.
 pub struct Context {
-    /// Where everything lies.
+    /// The paths below the root.
     pub layout: Layout,
-    /// Where it prints.
+    /// How to print.
     pub output: Output,
 }
 
-/// The class of a command that did what it should. There is no failure class for it: exit code 0.
+/// How a command ended.
 pub enum Ended {
-    /// All is well.
+    /// It did what it should: exit code 0.
     Well,
-    /// It ended as this class says, which has been told already.
+    /// It ended with this class, and has printed why.
     As(Class),
 }
 
-/// Parses the command line, does what it says, prints, and gives the exit code.
+/// Parses the command line, performs the verb, prints, and returns the exit code.
 pub fn main() -> ExitCode {
     memory::keep_large_blocks_apart();
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
@@ -208,7 +208,7 @@ pub fn main() -> ExitCode {
 }
 
 impl Cli {
-    /// What is logged: a supervisor tells what happens, a command what it has to handle.
+    /// The log level: a supervisor logs what happens, a command logs warnings.
     fn level(&self) -> Level {
         match (&self.verb, self.common.quiet, self.common.verbose) {
             (_, true, _) => Level::ERROR,
@@ -220,7 +220,7 @@ impl Cli {
 }
 
 impl Verb {
-    /// True for what works with what is on a host already: below a root that isn't there, nothing is.
+    /// Whether the verb works on an existing root; such a verb refuses a root that is missing.
     fn reads_a_root(&self) -> bool {
         let makes_or_needs_none = matches!(
             self,
@@ -246,8 +246,8 @@ impl Verb {
     }
 }
 
-/// Refuses to bring something new into places that are not ours alone, and closes what is to be closed. The way back is never refused.
-fn stand_on_own_ground(verb: &Verb, layout: &Layout) -> Result<(), Report> {
+/// Refuses verbs that install or change releases in places that other users can change, and makes staging private. A rollback is never refused.
+fn refuse_foreign_places(verb: &Verb, layout: &Layout) -> Result<(), Report> {
     let brings = matches!(
         verb,
         Verb::Install(_) | Verb::Upgrade(_) | Verb::Switch(_) | Verb::Adopt(_) | Verb::Remove(_) | Verb::Collect(_)
@@ -261,14 +261,17 @@ fn stand_on_own_ground(verb: &Verb, layout: &Layout) -> Result<(), Report> {
     }
     let all = if brings { owners::check(layout)? } else { Vec::new() };
     if let Some(foreign) = all.into_iter().chain(own_run).find(owners::Foreign::is_refused) {
-        return Err(Report::of(Class::NotTrusted, format!("cannot work on ground that is not ours alone: {foreign}"))
-            .hint(foreign.remedy()));
+        return Err(Report::of(
+            Class::NotTrusted,
+            format!("cannot use a place that other users can change: {foreign}"),
+        )
+        .hint(foreign.remedy()));
     }
     Ok(())
 }
 
 fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
-    stand_on_own_ground(&verb, &context.layout)?;
+    refuse_foreign_places(&verb, &context.layout)?;
     match verb {
         Verb::Install(arguments) => host::install(context, &arguments),
         Verb::Upgrade(arguments) => upgrade::upgrade(context, &arguments),
@@ -311,8 +314,8 @@ fn absolute(root: &Path) -> Result<PathBuf, OsError> {
 }
 
 fn no_root(root: &Path) -> Report {
-    Report::of(Class::Failed, format!("cannot look below {}: there is no such directory", root.display()))
-        .hint("check --root; `sidle trust pin` and `sidle install` begin a new one")
+    Report::of(Class::Failed, format!("cannot read the root {}: there is no such directory", root.display()))
+        .hint("check --root; `sidle trust pin` and `sidle install` make a new root")
 }
 
 /// The agents that this program knows.
@@ -323,7 +326,7 @@ pub fn agents(kind: AgentKind, settings: &AgentSettings) -> Result<Box<dyn Agent
     }
 }
 
-/// How the agents that this program knows are rehearsed.
+/// How an agent is rehearsed.
 pub fn rehearsers(kind: AgentKind) -> &'static dyn Rehearser {
     match kind {
         AgentKind::Salt => &crate::salt::rehearsal::SALT,
@@ -331,12 +334,12 @@ pub fn rehearsers(kind: AgentKind) -> &'static dyn Rehearser {
     }
 }
 
-/// The job of an agent out of which this command runs.
+/// The agent's job that this command runs in.
 pub fn caller() -> Option<Caller> {
     crate::salt::caller::caller(process::own_number())
 }
 
-/// What lies in an agent's configuration directory and is none of its configuration.
+/// The names in an agent's configuration directory that are not configuration.
 pub fn no_configuration(kind: AgentKind) -> &'static [&'static str] {
     match kind {
         AgentKind::Salt => crate::salt::NO_CONFIGURATION,
@@ -344,7 +347,7 @@ pub fn no_configuration(kind: AgentKind) -> &'static [&'static str] {
     }
 }
 
-/// How the agents that this program knows are adopted; None: not at all.
+/// How an agent is adopted; None: not at all.
 pub fn adopter(kind: AgentKind) -> Option<&'static dyn Adopter> {
     match kind {
         AgentKind::Salt => Some(&crate::salt::adoption::SaltAdopter),
@@ -352,7 +355,7 @@ pub fn adopter(kind: AgentKind) -> Option<&'static dyn Adopter> {
     }
 }
 
-/// What the agents that this program knows add to an examination; None: nothing.
+/// The checks that an agent adds to an examination; None: no checks.
 pub fn examiners(kind: AgentKind) -> Option<&'static dyn Examiner> {
     match kind {
         AgentKind::Salt => Some(&crate::salt::doctor::SALT),
@@ -360,7 +363,7 @@ pub fn examiners(kind: AgentKind) -> Option<&'static dyn Examiner> {
     }
 }
 
-/// A wrong use of the command line that clap can't see.
+/// A wrong use of the command line that clap cannot detect.
 pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Report {
     Report::of(Class::Usage, message.into()).hint(hint.into())
 }
@@ -375,7 +378,10 @@ pub fn source_date_epoch() -> Result<u64, Report> {
     let Some(value) = environment::variable("SOURCE_DATE_EPOCH") else { return Ok(0) };
     let parsed = value.to_str().and_then(|text| text.parse().ok());
     parsed.ok_or_else(|| {
-        usage("cannot use SOURCE_DATE_EPOCH: it is no number of seconds", "unset it, or set it to seconds since 1970")
+        usage(
+            "cannot use SOURCE_DATE_EPOCH: it is not a number of seconds",
+            "unset it, or set it to seconds since 1970",
+        )
     })
 }
 

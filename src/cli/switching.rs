@@ -149,7 +149,7 @@ fn newest(context: &Context, package: &PackageName) -> Result<Release, Report> {
         class: Class::Failed,
         message: format!("cannot switch {package}: no release of it is installed"),
         causes: Vec::new(),
-        hint: Some("`sidle install FILE` installs one; `sidle list` shows the packages that are there".to_owned()),
+        hint: Some("`sidle install FILE` installs a release; `sidle list` shows the installed packages".to_owned()),
     })
 }
 
@@ -164,9 +164,9 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
         let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
         return Err(Report {
             class: Class::NothingToDo,
-            message: format!("cannot go back: {instance} has had no other release; kept are: {kept}"),
+            message: format!("cannot roll back: {instance} has had no other release; installed: {kept}"),
             causes: Vec::new(),
-            hint: Some(format!("`sidle rollback {} RELEASE` goes to one of those", arguments.package)),
+            hint: Some(format!("`sidle rollback {} RELEASE` switches to one of them", arguments.package)),
         });
     };
     if arguments.dry_run {
@@ -190,12 +190,12 @@ fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Res
     };
     let configuration = match &snapshot {
         None if settings.restore_configuration => {
-            format!("no snapshot of the configuration of {to} is left: it stays as it is")
+            format!("no snapshot of the configuration of {to} is left: the configuration stays as it is")
         }
         None => "the configuration stays as it is (restore_configuration = false)".to_owned(),
-        Some(_) if changes.is_empty() => "the configuration has not changed since".to_owned(),
+        Some(_) if changes.is_empty() => "the configuration has not changed since then".to_owned(),
         Some(snapshot) => {
-            format!("the configuration of {} would be put back in {}:", moment(snapshot.at), directory.display())
+            format!("the configuration of {} would be restored in {}:", moment(snapshot.at), directory.display())
         }
     };
     let lines = changes.iter().map(|change| format!("  {change}"));
@@ -216,7 +216,10 @@ pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended,
             (package, instance.clone())
         }
         (None, None) => {
-            return Err(super::usage("cannot restart: no package is named", "name one: `sidle restart PACKAGE`"));
+            return Err(super::usage(
+                "cannot restart: name a package or an instance",
+                "`sidle restart PACKAGE`, or `sidle restart --instance INSTANCE`",
+            ));
         }
     };
     let current = InstanceFiles::new(&context.layout, &instance, &package).journal()?.proven;
@@ -224,7 +227,7 @@ pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended,
         class: Class::NothingToDo,
         message: format!("cannot restart {instance}: it has no current release yet"),
         causes: Vec::new(),
-        hint: Some(format!("`sidle switch {package}` makes an installed release the current one")),
+        hint: Some(format!("`sidle switch {package}` makes an installed release current")),
     })?;
     if arguments.if_changed {
         return take_up(context, &package, &arguments.terms, &instance, to);
@@ -252,12 +255,14 @@ fn take_up(
         Reached::Supervisor(Answer::Refused(report)) if report.class == Class::NothingToDo => nothing(report.message),
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         Reached::Supervisor(Answer::Accepted { switch }) if before.as_ref().is_some_and(|live| live.id == switch) => {
-            let text = format!("switch {switch} comes first; what has changed then is taken up after it");
+            let text = format!("switch {switch} comes first; changes of the configuration are checked when it ends");
             context.output.result(&text, json!({"switch": switch, "pending": true}));
             Ok(Ended::As(Class::Pending))
         }
         Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
-        Reached::Nobody(_) => nothing(format!("nothing runs {instance} now: its next process loads what is there")),
+        Reached::Nobody(_) => {
+            nothing(format!("{instance} is not running: its next process loads the configuration as it is"))
+        }
     }
 }
 
@@ -300,7 +305,7 @@ fn accepted(context: &Context, files: &InstanceFiles, terms: &Terms, switch: u64
         return follow(files, switch, &context.output);
     }
     context.output.result(
-        format!("switch {switch} is accepted; `sidle status {}` tells how far it is", files.package()),
+        format!("switch {switch} is accepted; `sidle status {}` shows the progress", files.package()),
         json!({"switch": switch, "pending": true}),
     );
     Ok(Ended::As(Class::Pending))
@@ -341,7 +346,7 @@ fn leave(
         return Err(Report {
             class: Class::Failed,
             message: format!(
-                "cannot overlap: no supervisor of {} is there to say whether process {}, which runs without one, can",
+                "cannot overlap: process {1} of {0} runs without a supervisor, so its guard cannot be asked",
                 files.instance(),
                 leader.pid
             ),

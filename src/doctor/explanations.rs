@@ -34,7 +34,7 @@ pub const ALL: &[Explanation] = &[
         Class::NotTrusted,
         "a place that sidle works in belongs to somebody else, or others may write to it: what lies there can be anything",
         "look at what is in it, then `chown root:` and `chmod go-w` it",
-        &["cannot work on ground that is not ours alone", "belongs to … (user …)", "may be written to by … (mode …)"],
+        &["cannot use a place that other users can change", "belongs to … (user …)", "may be written to by … (mode …)"],
     ),
     of(
         "trust-unpinned",

@@ -155,7 +155,7 @@ fn a_supervisor_of_nothing_is_refused_unless_it_is_to_wait() {
     });
     assert_eq!(ended.code(), Some(1));
     let told = std::io::read_to_string(child.stderr.unwrap()).unwrap();
-    assert!(told.contains("demo-agnt") && told.contains("installed are demo-agent"), "{told}");
+    assert!(told.contains("demo-agnt") && told.contains("installed: demo-agent"), "{told}");
     for made in ["var/lib/sidle/instances/demo-agnt", "run/sidle/demo-agnt"] {
         assert!(!host.path(made).exists(), "{made}");
     }
