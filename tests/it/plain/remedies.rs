@@ -88,7 +88,7 @@ fn wrong_settings_lead_to_where_they_are_documented() {
     let ran = host.sidle(&["switch", DEMO, "1.0-1"]);
     refused(&ran, 2, &["own.toml", "line 1", "probatoin"], &["man sidle.toml"]);
     assert!(!ran.stderr.contains("manual"), "{ran:?}");
-    assert!(include_str!("../../../docs/hosts.md").contains("\n## Settings\n"));
+    assert!(include_str!("../../../docs/settings.md").starts_with("# Settings\n"));
     assert_eq!(ran.stderr.lines().count(), 2, "{ran:?}");
     fs::write(&settings, "#".repeat(10 << 20)).unwrap();
     refused(&host.sidle(&["switch", DEMO, "1.0-1"]), 2, &["own.toml", "262144 bytes"], &["settings"]);
@@ -97,7 +97,7 @@ fn wrong_settings_lead_to_where_they_are_documented() {
         &host.sidle(&["switch", DEMO, "1.0-1"]),
         2,
         &["own.toml", "demo-agent", "etc/x", "absolute"],
-        &["docs/hosts.md"],
+        &["docs/settings.md"],
     );
     fs::write(&settings, "extras_wheels = \"wheels\"\n").unwrap();
     refused(&host.sidle(&["switch", DEMO, "1.0-1"]), 2, &["own.toml", "wheels", "absolute"], &["docs/hosts.md"]);
