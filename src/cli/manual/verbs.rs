@@ -166,8 +166,8 @@ fn of_verb(verb: &Command, verbs: &[Command]) -> Page {
         same_family && *name != page_name(verb)
     });
     let others: Vec<String> = siblings.map(|name| format!("`{name}(8)`")).collect();
-    let others = others.iter().map(|name| format!(", {name}")).collect::<String>();
-    let _ = write!(rest, "\n## See also\n\n`sidle(8)`, `sidle.toml(5)`{others}\n");
+    let all = [vec!["`sidle(8)`".to_owned(), "`sidle.toml(5)`".to_owned()], others].concat();
+    let _ = write!(rest, "\n## See also\n\n{}\n", all.join(", "));
     section(&mut page, &rest);
     Page { directory: MAN, name: format!("{}.8", page_name(verb)), text: page }
 }
