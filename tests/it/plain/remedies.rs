@@ -100,7 +100,7 @@ fn wrong_settings_lead_to_where_they_are_documented() {
         &["docs/settings.md"],
     );
     fs::write(&settings, "extras_wheels = \"wheels\"\n").unwrap();
-    refused(&host.sidle(&["switch", DEMO, "1.0-1"]), 2, &["own.toml", "wheels", "absolute"], &["docs/hosts.md"]);
+    refused(&host.sidle(&["switch", DEMO, "1.0-1"]), 2, &["own.toml", "wheels", "absolute"], &["docs/settings.md"]);
 }
 
 #[test]
