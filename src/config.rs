@@ -1,48 +1,7 @@
 //! Settings: fragments of `/etc/sidle/sidle.toml` and `conf.d/*.toml`, one over the other, then the defaults under them.
-//!
-//! ```toml
-//! probation = "60s"          # how long a release has to stay healthy before it becomes the one
-//! start_timeout = "120s"     # until a release has to have reached its peers; beside another process it has a low priority for half of it
-//! rehearsal_timeout = "120s" # until a rehearsal has to be over; each release's has a low priority for a quarter of it
-//! rehearsal = "refuse"       # what a rehearsal may do: refuse a switch, only report, or off
-//! extras = "refuse"          # what comes of packages laid over a release (salt-pip) that the next one would not see: refuse,
-//!                            # report, or rebuild: they are installed for the next one, too, by its own salt-pip
-//! extras_wheels = "/srv/wheels"  # a directory of packages that they are rebuilt out of; default: from where pip's configuration says
-//! extras_timeout = "10m"     # until that has to be done
-//! drain_timeout = "30m"      # how long a process on trial that is left may take to finish its jobs
-//! retire_timeout = "30m"     # how long a switch waits for the old process's last jobs; they go on after that, and the switch is over
-//! stop_timeout = "30s"       # until an ended process has to be gone
-//! switch_deadline = "30m"    # how long a switch waits for running jobs, then changes nothing
-//! job_splay = "60s"         # a switch that a job of the agent asks for, of a whole fleet at once, begins at a random time within this
-//! restart_pause = "1s"       # before an agent that ended is started again; doubles …
-//! restart_pause_limit = "60s"  # … up to this
-//! fall_back_within = "10m"   # a release that never stays is left for the one before, if it became current no longer ago
-//! host_look = "10m"         # how often it is looked whether the host's libraries have changed under the current and previous release
-//! scrub_every = "7d"         # how often a supervisor has all files of its package hashed, slowly; "0s": never, a timer does it
-//! scrub_rate = "20MiB"       # how much of them a second
-//! keep_extra = 1             # releases kept beside current and previous
-//! by_hand_grace = "90d"      # how late the timestamp and snapshot of a bundle carried by hand may be
-//!
-//! restore_configuration = false  # whether a rollback, and a failed switch, put the agent's configuration back as it was
-//! windows = ["Sat 22:00-04:00"]  # when switches may begin (the grammar: `switch::windows`); default: always
-//! timezone = "Europe/Berlin" # by whose clocks; default: the host's
-//!
-//! [instances.salt-minion]
-//! package = "salt-minion"    # default: the instance's own name
-//! config = "/etc/salt"       # default: what the release's manifest names
-//! windows = []               # instead of those above; none: always
-//! timezone = "UTC"           # instead of the one above
-//!
-//! [repository]                # where releases are fetched from: all of it is in `config::repository`
-//! url = "https://repo.example/salt"  # or mirrors = ["https://…", { url = "https://…", token_file = "…" }, "file:///…"]
-//! ca_file = "/etc/sidle/ca.pem"      # with system_ca = false instead of the host's authorities; client_certificate, client_key
-//! token_file = "/etc/sidle/token"    # or netrc = "…"; mode 0600, sent over https:// alone
-//! proxy = "none"              # default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say
-//! rate_limit = "2MiB"         # bytes a second; default: no limit
-//! splay = "15m"               # runs that nobody waits for begin at a random time within this
-//! connect_timeout = "10s"     # stall_timeout = "30s", total_timeout = "2h", attempts = 5
-//! ```
+//! [`keys`] documents each of them.
 
+pub mod keys;
 mod repository;
 mod units;
 
@@ -75,7 +34,7 @@ const FILE_BYTES_MAXIMUM: u64 = 256 * 1024;
 /// Longest part of a wrong line that is told, characters.
 const LINE_SHOWN_MAXIMUM: usize = 120;
 /// Where an operator finds what can be set.
-const DOCUMENTED: &str = "the section Settings of docs/hosts.md has each key";
+const DOCUMENTED: &str = "`man sidle.toml` and docs/settings.md have each key";
 
 /// One file's part of the settings.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -3,6 +3,70 @@
 use crate::failure::Class;
 use std::process::ExitCode;
 
+/// An exit code as `sidle(8)` and `docs/commands.md` have it.
+#[derive(Debug)]
+pub struct Code {
+    /// The class of failure that ends with it; None: success.
+    pub class: Option<Class>,
+    /// What happened.
+    pub meaning: &'static str,
+    /// What to do about it.
+    pub remedy: &'static str,
+}
+
+const fn documented(class: Class, meaning: &'static str, remedy: &'static str) -> Code {
+    Code { class: Some(class), meaning, remedy }
+}
+
+/// Every exit code, by its number.
+pub const CODES: [Code; 13] = [
+    Code { class: None, meaning: "ok", remedy: "" },
+    documented(Class::Failed, "failed", "read the message and the hint"),
+    documented(
+        Class::Usage,
+        "wrong usage, or settings that cannot be read",
+        "correct the command line or the named line",
+    ),
+    documented(Class::NothingToDo, "nothing to do", "nothing"),
+    documented(
+        Class::Pending,
+        "a switch is pending: `--no-wait`, a window, a switch that goes on by itself; `status` during a switch",
+        "`sidle status` shows its progress",
+    ),
+    documented(
+        Class::RolledBack,
+        "rolled back: the release on trial did not come up or stay healthy",
+        "`sidle history PACKAGE --id N` says why. The old release runs",
+    ),
+    documented(
+        Class::Integrity,
+        "integrity: bytes are not what was signed",
+        "`sidle repair`; copy the bundle again; ask the mirror's owner",
+    ),
+    documented(
+        Class::NotTrusted,
+        "not trusted: signature, metadata, withdrawn, no pinned root, unsafe content, a place that other users may write to",
+        "`sidle trust show`; `sidle doctor`; ask the repository's owner. Do not force",
+    ),
+    documented(Class::NoSpace, "no space: bytes or inodes", "`sidle collect`; free space"),
+    documented(Class::Locked, "locked by another command", "wait; the message names the process"),
+    documented(
+        Class::Held,
+        "held, outside the maintenance windows, or a release that failed on this host or was left by a rollback",
+        "`sidle unhold`; `--at-window` or `--outside-window`; `--force` tries a bad release again",
+    ),
+    documented(
+        Class::Busy,
+        "still busy at the deadline; nothing was changed",
+        "try later, with a longer `--deadline`, or with `--mode overlap`",
+    ),
+    documented(
+        Class::Conflict,
+        "conflict: a live switch, a release in use, a minion that sidle did not start",
+        "`sidle status`; the message names the other side",
+    ),
+];
+
 /// The exit code of a class of failure; success is 0.
 pub fn number(class: Class) -> u8 {
     match class {
@@ -41,5 +105,17 @@ pub fn word(class: Class) -> &'static str {
         Class::Held => "held",
         Class::Busy => "busy",
         Class::Conflict => "conflict",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_stands_at_its_own_number() {
+        for (place, code) in CODES.iter().enumerate() {
+            assert_eq!(code.class.map_or(0, number) as usize, place);
+        }
     }
 }

@@ -34,10 +34,10 @@ fn waits_for_us(live: &Switch) -> Option<&'static str> {
         matches!(live.phase, Phase::Scheduled | Phase::Checking | Phase::Rehearsing | Phase::Waiting | Phase::Freezing);
     match live.mode {
         Mode::Idle if live.from.is_some() && busy => {
-            Some("it begins when no job runs, so not before the one that asks for it has ended")
+            Some("it begins when no job runs, so not before this job has ended")
         }
         Mode::Overlap if live.phase == Phase::Retiring => {
-            Some("the new release is current, and the old process ends after its jobs, this one among them")
+            Some("the new release is current, and the old process ends after its jobs, also this job")
         }
         Mode::Idle | Mode::Overlap | Mode::Now => None,
     }
@@ -75,7 +75,7 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
                 if let Some(why) = waits_for_us(live).filter(|_| within && is_settled) {
                     let instance = files.instance();
                     output.result(
-                        format!("switch {id} goes on by itself, for this command runs in a job of {instance}: {why}"),
+                        format!("switch {id} continues without this command, which runs in a job of {instance}: {why}"),
                         json!({"switch": id, "pending": true, "within_own_job": true}),
                     );
                     return Ok(if live.phase.is_committed() { Ended::Well } else { Ended::As(Class::Pending) });
@@ -93,7 +93,7 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
             None => seen = clock::since_boot(),
             Some(_) if clock::since_boot().saturating_sub(seen) > SUPERVISOR_GONE => {
                 output.result(
-                    format!("switch {id} is not finished: its supervisor is gone; it goes on when `sidle supervise {}` starts", files.instance()),
+                    format!("switch {id} is not finished: its supervisor is gone; it continues when `sidle supervise {}` starts", files.instance()),
                     json!({"switch": id, "pending": true}),
                 );
                 return Ok(Ended::As(Class::Pending));
@@ -147,7 +147,9 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
             Some(Class::RolledBack),
         ),
         Phase::Expired if entry.failure.as_ref().is_some_and(|failure| failure.phase == Phase::Scheduled) => (
-            format!("the maintenance window ended before it could begin, nothing was changed{why}; current is {now}"),
+            format!(
+                "the maintenance window ended before the switch could begin, nothing was changed{why}; current is {now}"
+            ),
             Some(Class::Busy),
         ),
         Phase::Expired => {

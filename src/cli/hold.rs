@@ -56,12 +56,8 @@ pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Repor
     let files = InstanceFiles::new(&context.layout, &instance, package);
     // A hold on a name with a slip of the pen would protect nothing.
     if Store::new(&context.layout, package).releases()?.is_empty() {
-        return Err(Report {
-            class: Class::Failed,
-            message: format!("cannot hold {package}: no release of it is installed"),
-            causes: Vec::new(),
-            hint: Some("`sidle list` shows what is installed".to_owned()),
-        });
+        return Err(Report::of(Class::Failed, format!("cannot hold {package}: no release of it is installed"))
+            .hint("`sidle list` shows what is installed"));
     }
     let now = clock::now();
     let until = match (&arguments.until, arguments.duration) {
@@ -81,7 +77,7 @@ pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Repor
     files.write_hold(&hold)?;
     let live = files.journal()?.live;
     let goes_on = live.as_ref().map(|live| {
-        format!("note: switch {} was begun before and goes on; `sidle cancel {package}` takes it back", live.id)
+        format!("note: switch {} was begun before and goes on; `sidle cancel {package}` cancels it", live.id)
     });
     context.output.result(
         std::iter::once(format!("{instance} is held {hold}")).chain(goes_on).collect::<Vec<_>>(),
@@ -94,7 +90,7 @@ pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Repor
 pub fn unhold(context: &Context, arguments: &UnholdArguments) -> Result<Ended, Report> {
     let instance = instance_of(&arguments.package, arguments.instance.as_ref());
     let lifted = InstanceFiles::new(&context.layout, &instance, &arguments.package).remove_hold()?;
-    let text = if lifted { format!("{instance} is not held any more") } else { format!("{instance} is not held") };
+    let text = if lifted { format!("{instance} is no longer held") } else { format!("{instance} is not held") };
     context.output.result(&text, json!({"instance": instance, "lifted": lifted}));
     Ok(if lifted { Ended::Well } else { Ended::As(Class::NothingToDo) })
 }

@@ -39,7 +39,9 @@ impl Shifted {
             Some(again) => {
                 format!("rehearsed again on {} ({}): {again}", again.fingerprint.libc_words(), moment(again.at))
             }
-            None if self.lacks.is_empty() => "it still has all that the release needs; a restart proves it".to_owned(),
+            None if self.lacks.is_empty() => {
+                "the host still has all that the release needs; a restart proves it".to_owned()
+            }
             None => format!(
                 "{}: install what is missing, or switch to a release that is built for this host",
                 self.lacks.join("; ")

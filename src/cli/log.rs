@@ -85,7 +85,7 @@ impl Subscriber for Log {
         let line = self.line(level, &text.joined());
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         output.write(&line, |lost| {
-            self.line(Level::WARN, &format!("{lost} lines of this log were lost: nobody read them"))
+            self.line(Level::WARN, &format!("{lost} lines of this log were lost: they were not read in time"))
         });
     }
 

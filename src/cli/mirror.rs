@@ -60,15 +60,11 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
     let file = LockFile::new(&into, LOCK_NAME);
     let Some(_lock) = file.try_exclusive()? else {
         let by = by(file.holder().as_ref());
-        return Err(Report {
-            class: Class::Locked,
-            message: format!(
-                "cannot copy into {}: another command is at work in it{by}",
-                arguments.directory.display()
-            ),
-            causes: Vec::new(),
-            hint: Some("wait for the other command, then try again".to_owned()),
-        });
+        return Err(Report::of(
+            Class::Locked,
+            format!("cannot copy into {}: another command writes there{by}", arguments.directory.display()),
+        )
+        .hint("wait for the other command, then try again"));
     };
     let fits = |globs: &[String], id: &ReleaseId| globs.iter().any(|glob| pattern::fits(glob, &id.to_string()));
     let release = |id: &ReleaseId| {
@@ -107,7 +103,7 @@ fn told(context: &Context, arguments: &MirrorArguments, mirrored: &Mirrored, rec
     for id in &mirrored.unsigned_sums {
         context
             .output
-            .warning(&format!("no mirror has a valid SHA256SUMS.minisig of {id}: it can't be checked with minisign"));
+            .warning(&format!("no mirror has a valid SHA256SUMS.minisig of {id}: minisign cannot check this release"));
     }
     let mut facts = Facts::new().with("copy", arguments.directory.display());
     facts.add("fetched", format!("{} ({})", count(mirrored.fetched.len(), "file"), size(received)));

@@ -12,6 +12,7 @@ pub mod host;
 pub mod host_change;
 pub mod input;
 pub mod log;
+pub mod manual;
 pub mod mirror;
 pub mod output;
 pub mod pack;
@@ -53,10 +54,10 @@ struct Cli {
     verb: Verb,
 }
 
-/// The heading of what every verb takes.
+/// The heading of the global options.
 const GLOBAL: &str = "Global options";
 
-/// What every verb takes.
+/// The options of every verb.
 #[derive(Debug, Args)]
 pub struct Common {
     /// Use this directory as the root of the host
@@ -137,28 +138,31 @@ enum Verb {
     Mirror(mirror::MirrorArguments),
     /// Write releases of a repository into one bundle file, for hosts without a network
     Export(author::ExportArguments),
+    /// Write man pages, completions and the generated pages of docs/
+    #[command(hide = true)]
+    Manual(manual::ManualArguments),
     #[cfg(feature = "test-hooks")]
     #[command(hide = true)]
     TestFlip(host::TestFlipArguments),
 }
 
-/// What a verb works with.
+/// What every verb gets.
 pub struct Context {
-    /// Where everything lies.
+    /// The paths below the root.
     pub layout: Layout,
-    /// Where it prints.
+    /// How to print.
     pub output: Output,
 }
 
-/// The class of a command that did what it should. There is no failure class for it: exit code 0.
+/// How a command ended.
 pub enum Ended {
-    /// All is well.
+    /// It did what it should: exit code 0.
     Well,
-    /// It ended as this class says, which has been told already.
+    /// It ended with this class, and has printed why.
     As(Class),
 }
 
-/// Parses the command line, does what it says, prints, and gives the exit code.
+/// Parses the command line, performs the verb, prints, and returns the exit code.
 pub fn main() -> ExitCode {
     memory::keep_large_blocks_apart();
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
@@ -202,7 +206,7 @@ pub fn main() -> ExitCode {
 }
 
 impl Cli {
-    /// What is logged: a supervisor tells what happens, a command what it has to handle.
+    /// The log level: a supervisor logs what happens, a command logs warnings.
     fn level(&self) -> Level {
         match (&self.verb, self.common.quiet, self.common.verbose) {
             (_, true, _) => Level::ERROR,
@@ -214,7 +218,7 @@ impl Cli {
 }
 
 impl Verb {
-    /// True for what works with what is on a host already: below a root that isn't there, nothing is.
+    /// Whether the verb works on an existing root; such a verb refuses a root that is missing.
     fn reads_a_root(&self) -> bool {
         let makes_or_needs_none = matches!(
             self,
@@ -227,6 +231,7 @@ impl Verb {
                 | Self::Repo(_)
                 | Self::Mirror(_)
                 | Self::Export(_)
+                | Self::Manual(_)
         );
         !makes_or_needs_none
     }
@@ -239,8 +244,8 @@ impl Verb {
     }
 }
 
-/// Refuses to bring something new into places that are not ours alone, and closes what is to be closed. The way back is never refused.
-fn stand_on_own_ground(verb: &Verb, layout: &Layout) -> Result<(), Report> {
+/// Refuses verbs that install or change releases in places that other users can change, and makes staging private. A rollback is never refused.
+fn refuse_foreign_places(verb: &Verb, layout: &Layout) -> Result<(), Report> {
     let brings = matches!(
         verb,
         Verb::Install(_) | Verb::Upgrade(_) | Verb::Switch(_) | Verb::Adopt(_) | Verb::Remove(_) | Verb::Collect(_)
@@ -254,18 +259,17 @@ fn stand_on_own_ground(verb: &Verb, layout: &Layout) -> Result<(), Report> {
     }
     let all = if brings { owners::check(layout)? } else { Vec::new() };
     if let Some(foreign) = all.into_iter().chain(own_run).find(owners::Foreign::is_refused) {
-        return Err(Report {
-            class: Class::NotTrusted,
-            message: format!("cannot work on ground that is not ours alone: {foreign}"),
-            causes: Vec::new(),
-            hint: Some(foreign.remedy()),
-        });
+        return Err(Report::of(
+            Class::NotTrusted,
+            format!("cannot use a place that other users can change: {foreign}"),
+        )
+        .hint(foreign.remedy()));
     }
     Ok(())
 }
 
 fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
-    stand_on_own_ground(&verb, &context.layout)?;
+    refuse_foreign_places(&verb, &context.layout)?;
     match verb {
         Verb::Install(arguments) => host::install(context, &arguments),
         Verb::Upgrade(arguments) => upgrade::upgrade(context, &arguments),
@@ -296,6 +300,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Repo(verb) => author::repo(context, &verb),
         Verb::Mirror(arguments) => mirror::mirror(context, &arguments),
         Verb::Export(arguments) => author::export(context, &arguments),
+        Verb::Manual(arguments) => manual::manual(context, &arguments),
         #[cfg(feature = "test-hooks")]
         Verb::TestFlip(arguments) => host::test_flip(context, &arguments),
     }
@@ -307,12 +312,8 @@ fn absolute(root: &Path) -> Result<PathBuf, OsError> {
 }
 
 fn no_root(root: &Path) -> Report {
-    Report {
-        class: Class::Failed,
-        message: format!("cannot look below {}: there is no such directory", root.display()),
-        causes: Vec::new(),
-        hint: Some("check --root; `sidle trust pin` and `sidle install` begin a new one".to_owned()),
-    }
+    Report::of(Class::Failed, format!("cannot read the root {}: there is no such directory", root.display()))
+        .hint("check --root; `sidle trust pin` and `sidle install` make a new root")
 }
 
 /// An instance to be adopted, with the agents that this program knows.
@@ -320,9 +321,9 @@ pub fn adopting(layout: &Layout, instance: &InstanceName, package: &PackageName)
     AdoptingInstance { files: InstanceFiles::new(layout, instance, package), registry: agents::parts }
 }
 
-/// A wrong use of the command line that clap can't see.
+/// A wrong use of the command line that clap cannot detect.
 pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Report {
-    Report { class: Class::Usage, message: message.into(), causes: Vec::new(), hint: Some(hint.into()) }
+    Report::of(Class::Usage, message.into()).hint(hint.into())
 }
 
 /// The instance that a command is about, and its package: an instance that no settings name is its package's default one.
@@ -335,7 +336,10 @@ pub fn source_date_epoch() -> Result<u64, Report> {
     let Some(value) = environment::variable("SOURCE_DATE_EPOCH") else { return Ok(0) };
     let parsed = value.to_str().and_then(|text| text.parse().ok());
     parsed.ok_or_else(|| {
-        usage("cannot use SOURCE_DATE_EPOCH: it is no number of seconds", "unset it, or set it to seconds since 1970")
+        usage(
+            "cannot use SOURCE_DATE_EPOCH: it is not a number of seconds",
+            "unset it, or set it to seconds since 1970",
+        )
     })
 }
 

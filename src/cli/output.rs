@@ -1,5 +1,5 @@
-//! Printing: text for people on a terminal or in a log, JSON for programs, progress where somebody watches. The one place that writes results and
-//! messages, so the one that makes them harmless: what ends a line here is the end of a line of [`Lines`], never a character of a text.
+//! Printing: text for people, JSON for programs, progress on a terminal. Only this file writes results and messages, so it escapes them: a line ends
+//! where a line of [`Lines`] ends, never at a character of a text.
 
 use super::exit;
 use super::plain::line;
@@ -35,14 +35,14 @@ impl Output {
         }
     }
 
-    /// What tells a person how far a command is; nothing in JSON.
+    /// The progress of a command, for people; nothing in JSON.
     pub fn step(&self, text: impl Into<Lines>) {
         if !self.json && !self.quiet {
             text.into().print();
         }
     }
 
-    /// Something that is not as it should be and does not stop the command.
+    /// A problem that does not stop the command.
     pub fn warning(&self, text: &str) {
         if !self.quiet {
             let _ = writeln!(std::io::stderr(), "sidle: warning: {}", line(text));
@@ -74,8 +74,7 @@ impl Output {
     }
 }
 
-/// A text for people, line by line. It can only be made of texts that become harmless on the way: what would end a line or move the cursor in
-/// one is shown, not done.
+/// A text for people, line by line. Control characters in it are escaped, so no text ends a line or moves the cursor.
 #[derive(Debug, Clone, Default)]
 pub struct Lines(Vec<String>);
 
@@ -131,7 +130,7 @@ impl From<Vec<String>> for Lines {
     }
 }
 
-/// What the grammar has against a command line.
+/// Prints why clap refused a command line.
 pub fn refusal(error: &clap::Error) {
     let text = error.to_string();
     let lines = text.lines().map(line).collect::<Vec<_>>().join("\n");
@@ -142,7 +141,7 @@ pub fn refusal(error: &clap::Error) {
     }
 }
 
-/// A reader that went away (`| head`) is no reason to fail.
+/// A closed pipe (`| head`) is not an error.
 fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }

@@ -74,7 +74,7 @@ pub struct PackArguments {
     level: Option<i32>,
 }
 
-/// Everything that packing needs to know, settled before anything is made.
+/// Everything that packing needs, decided before anything is written.
 struct PackPlan {
     recipe: Recipe,
     /// The directory in which a build's command runs, and to which its tree is relative.
@@ -90,7 +90,7 @@ struct PackPlan {
 /// `sidle pack`
 pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Report> {
     let plan = plan(arguments)?;
-    // Asked for first: a build may take minutes, and a missing key is found in no time.
+    // First: a build may take minutes, and a missing key is found at once.
     let keys = arguments.repo.as_ref().map(|_| arguments.keys.open()).transpose()?;
     if keys.is_none() && !arguments.keys.is_empty() {
         return Err(usage(
@@ -128,7 +128,7 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
     Ok(Ended::Well)
 }
 
-/// The directory of what goes away again. A leftover of a crash is replaced by the next pack of the same release.
+/// The temporary directory. The next pack of the same release replaces the leftover of a crash.
 struct Work<'a> {
     parent: &'a Dir,
     name: String,
@@ -190,8 +190,8 @@ fn recipe(arguments: &PackArguments) -> Result<(Recipe, PathBuf), Report> {
     let of_tree = [arguments.package.is_some(), arguments.agent.is_some(), arguments.command.is_some()];
     if Dir::open(path).is_err() {
         if of_tree.contains(&true) {
-            let hint = "leave out --package, --agent and --command: the recipe says them";
-            return Err(usage(format!("cannot change what the recipe {} says", path.display()), hint));
+            let hint = "leave out --package, --agent and --command: the recipe has them";
+            return Err(usage(format!("cannot override the recipe {}", path.display()), hint));
         }
         let bytes = input::read(path, RECIPE_BYTES_MAXIMUM, EXPECTED)?;
         let recipe = Recipe::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| {
@@ -257,12 +257,8 @@ fn tree(context: &Context, arguments: &PackArguments, plan: &PackPlan, work: &Wo
     if build.run_in(&plan.home)? {
         return Ok(tree);
     }
-    Err(Report {
-        class: Class::Failed,
-        message: format!("cannot build {}: {} failed", plan.name, command.join(" ")),
-        causes: Vec::new(),
-        hint: Some("its own messages, above, say why; nothing was packed".to_owned()),
-    })
+    Err(Report::of(Class::Failed, format!("cannot build {}: {} failed", plan.name, command.join(" ")))
+        .hint("the command's messages, above, say why; nothing was packed"))
 }
 
 fn compress(

@@ -1,8 +1,8 @@
-//! Text of strangers (reasons, names, errors of other programs) made harmless for a line of a log or a terminal.
+//! Escapes untrusted text (reasons, names, errors of other programs) for a line of a log or a terminal.
 
 use std::fmt::Write as _;
 
-/// Longest line that a person is shown, bytes: a stranger's text must not hide everything before it.
+/// Longest line shown to people, bytes: untrusted text must not hide everything before it.
 const LINE_BYTES_MAXIMUM: usize = 8_000;
 
 /// `text` in which nothing ends the line, moves the cursor, or turns the direction of writing: such characters are written as `\u{1b}`, and a

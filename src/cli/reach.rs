@@ -1,4 +1,4 @@
-//! The way of a wish to whoever carries it out: the supervisor, where there is one.
+//! Sends a request to the supervisor, or takes its lock if there is no supervisor.
 
 use super::Context;
 use crate::failure::{Class, Report};
@@ -10,14 +10,14 @@ use std::time::Duration;
 /// How long a supervisor that holds its lock may take to listen.
 const STARTING_WAIT: Duration = Duration::from_secs(10);
 const STARTING_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a committed switch is waited for before it is said that there is one.
+/// How long a new request waits for a committed switch to make room.
 const COMMITTED_WAIT: Duration = Duration::from_secs(10);
 
-/// Who is there to carry out a wish.
+/// Who carries out a request.
 pub(super) enum Reached {
-    /// The supervisor, which said this.
+    /// The supervisor, with its answer.
     Supervisor(Answer),
-    /// Nobody, and none comes while this is held.
+    /// No supervisor runs, and no supervisor starts while this lock is held.
     Nobody(DriverLock),
 }
 
@@ -34,7 +34,7 @@ pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Command)
     reached.ok_or_else(|| Report::of(Class::Locked, silent()).hint("it may be starting or ending just now: try again"))
 }
 
-/// The same. A switch that is committed has only its old process to end: it makes room for the next one in a moment.
+/// The same, and waits while a committed switch ends: it makes room for the next switch within seconds.
 pub(super) fn reach_after_a_commit(
     context: &Context,
     files: &InstanceFiles,

@@ -47,7 +47,7 @@ pub struct HistoryArguments {
     id: Option<u64>,
 }
 
-/// Tells how things are.
+/// `sidle status`
 pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, Report> {
     let packages = match &arguments.package {
         Some(package) => vec![package.clone()],
@@ -83,7 +83,7 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
     Ok(class.map_or(Ended::Well, Ended::As))
 }
 
-/// What there is to tell about one instance.
+/// The status of one instance.
 struct InstanceStatus {
     instance: InstanceName,
     package: PackageName,
@@ -95,9 +95,9 @@ struct InstanceStatus {
     host_changes: HostChanges,
     trees: Trees,
     last: Option<Entry>,
-    /// What is there and can't be read, in words.
+    /// Files that cannot be read, with the reasons.
     unread: Vec<String>,
-    /// What still works when sidle itself is gone.
+    /// Commands that run the agent without sidle.
     way_out: Vec<String>,
     now: Timestamp,
 }
@@ -112,14 +112,13 @@ impl InstanceStatus {
             let there = if there.is_empty() {
                 "nothing is installed".to_owned()
             } else {
-                format!("installed are {}", there.join(", "))
+                format!("installed: {}", there.join(", "))
             };
-            return Err(Report {
-                class: Class::Failed,
-                message: format!("cannot tell about {package}: no release of it is installed; {there}"),
-                causes: Vec::new(),
-                hint: Some("`sidle install FILE` installs a release".to_owned()),
-            });
+            return Err(Report::of(
+                Class::Failed,
+                format!("cannot show {package}: no release of it is installed; {there}"),
+            )
+            .hint("`sidle install FILE` installs a release"));
         }
         let now = clock::now();
         let current = store.current(instance)?;
@@ -143,7 +142,7 @@ impl InstanceStatus {
             told(error);
             History::default()
         });
-        // What is to be there when it is needed: what a boot starts, and what a rollback does.
+        // The releases that a boot and a rollback would start.
         let looked: BTreeSet<&Release> =
             current.iter().chain(&journal.previous).filter(|release| installed.contains(release)).collect();
         let trees = Trees::read(&store, looked)?;
@@ -156,7 +155,6 @@ impl InstanceStatus {
             way_out: ways_out(context, &store, (package, instance), current.as_ref())?,
             current,
             supervisor: SupervisorStatus::read(&context.layout, instance)?,
-            // Of what can't be read there is no more to tell than that.
             host_changes: if unread.is_empty() { HostChanges::read(&files, &store)? } else { HostChanges::default() },
             hold: hold.filter(|hold| hold.is_on(now)),
             last: history.entries().last().cloned(),
@@ -292,7 +290,7 @@ fn ways_out(
     let layout = &context.layout;
     let adopting = adopting(layout, instance, package);
     let mut ways = Vec::new();
-    // Status tells what there is to tell, also where a setting or a receipt can't be read.
+    // Status must also work if a setting or a receipt cannot be read.
     if let Some(manifest) = current.and_then(|release| store.manifest(release).ok()) {
         let named = crate::config::Settings::read(layout).and_then(|settings| settings.instance(layout, instance));
         let named = named.ok().and_then(|(_, configuration)| configuration);
@@ -308,7 +306,7 @@ fn ways_out(
     Ok(ways)
 }
 
-/// Tells how the switches of an instance ended.
+/// `sidle history`
 pub fn history(context: &Context, arguments: &HistoryArguments) -> Result<Ended, Report> {
     let instance = instance_of(&arguments.package, arguments.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
@@ -335,7 +333,7 @@ fn line(entry: &Entry) -> String {
     let reason = if entry.request.reason.is_empty() { String::new() } else { format!(" ({})", entry.request.reason) };
     let origin = entry.request.origin.as_ref().map_or_else(String::new, |origin| format!(", {origin}"));
     let told = format!(
-        "{}  #{} {} {} -> {} ({}) by {}{origin}{reason}: {}{why}; outage {}",
+        "{}  #{} {} {} -> {} ({}) by {}{origin}{reason}: {}{why}; downtime {}",
         moment(entry.ended_at),
         entry.id,
         entry.request.purpose,

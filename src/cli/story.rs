@@ -34,11 +34,11 @@ fn unknown(files: &InstanceFiles, id: u64, history: &History, journal: &Journal)
     let live = journal.live.as_ref().map(|live| live.id);
     let there = ranges(history.entries().iter().map(|entry| entry.id).chain(live));
     let (instance, package) = (files.instance(), files.package());
-    let there = if there.is_empty() { "it was never switched".to_owned() } else { format!("known are {there}") };
+    let there = if there.is_empty() { "it was never switched".to_owned() } else { format!("known switches: {there}") };
     let named = if instance.as_str() == package.as_str() { String::new() } else { format!(" --instance {instance}") };
     Report {
         class: Class::Failed,
-        message: format!("cannot tell about switch {id} of {instance}: {there}"),
+        message: format!("cannot show switch {id} of {instance}: {there}"),
         causes: Vec::new(),
         hint: Some(format!("`sidle history {package}{named}` lists the switches with their numbers")),
     }
@@ -107,7 +107,7 @@ fn about(lines: &mut Vec<String>, reason: &str, failure: Option<&str>, notes: &[
 
 fn steps(lines: &mut Vec<String>, story: &Story, began: Timestamp) {
     if story.steps().is_empty() {
-        lines.push("  (no steps are kept of it)".to_owned());
+        lines.push("  (no steps are kept of this switch)".to_owned());
     }
     let mut last = 0;
     for step in story.steps() {

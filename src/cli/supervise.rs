@@ -32,7 +32,7 @@ impl SuperviseArguments {
     }
 }
 
-/// Runs an instance's agent until told to end.
+/// Runs an instance's agent until a signal ends it.
 pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<Ended, Report> {
     let settings = Settings::read(&context.layout)?;
     let (package, configuration) = settings.instance(&context.layout, &arguments.instance)?;
@@ -68,8 +68,8 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
     Ok(Ended::Well)
 }
 
-/// A slip of the pen would run for ever and look well. What has a state has been supervised before: it is, whatever became of its releases, for an
-/// agent may be running.
+/// Refuses an instance with neither a release nor state: a misspelt name would run for ever and look healthy. With state an agent may be running,
+/// whatever became of its releases.
 fn refuse_unknown(context: &Context, instance: &InstanceName, package: &PackageName) -> Result<(), Report> {
     let layout = &context.layout;
     let is_known = Store::new(layout, package).releases().map_or(true, |there| !there.is_empty())
@@ -79,17 +79,11 @@ fn refuse_unknown(context: &Context, instance: &InstanceName, package: &PackageN
     }
     let packages = store::packages(layout)?;
     let there: Vec<&str> = packages.iter().map(PackageName::as_str).collect();
-    let there = if there.is_empty() {
-        "nothing is installed".to_owned()
-    } else {
-        format!("installed are {}", there.join(", "))
-    };
-    Err(Report {
-        class: Class::Failed,
-        message: format!("cannot supervise {instance}: no release of {package} is installed; {there}"),
-        causes: Vec::new(),
-        hint: Some(
-            "`sidle install FILE` installs one; --wait starts all the same, and waits for the first switch".to_owned(),
-        ),
-    })
+    let there =
+        if there.is_empty() { "nothing is installed".to_owned() } else { format!("installed: {}", there.join(", ")) };
+    Err(Report::of(
+        Class::Failed,
+        format!("cannot supervise {instance}: no release of {package} is installed; {there}"),
+    )
+    .hint("`sidle install FILE` installs a release; `sidle supervise --wait` starts without one, and waits for the first switch"))
 }

@@ -147,7 +147,7 @@ fn newest(context: &Context, package: &PackageName) -> Result<Release, Report> {
     let releases = Store::new(&context.layout, package).releases()?;
     releases.into_iter().next_back().ok_or_else(|| {
         Report::of(Class::Failed, format!("cannot switch {package}: no release of it is installed"))
-            .hint("`sidle install FILE` installs one; `sidle list` shows the packages that are there")
+            .hint("`sidle install FILE` installs a release; `sidle list` shows the installed packages")
     })
 }
 
@@ -162,9 +162,9 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
         let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
         return Err(Report::of(
             Class::NothingToDo,
-            format!("cannot go back: {instance} has had no other release; kept are: {kept}"),
+            format!("cannot roll back: {instance} has had no other release; installed: {kept}"),
         )
-        .hint(format!("`sidle rollback {} RELEASE` goes to one of those", arguments.package)));
+        .hint(format!("`sidle rollback {} RELEASE` switches to one of them", arguments.package)));
     };
     if arguments.dry_run {
         return rehearsed_back(context, &files, &to);
@@ -187,12 +187,12 @@ fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Res
     };
     let configuration = match &snapshot {
         None if settings.restore_configuration => {
-            format!("no snapshot of the configuration of {to} is left: it stays as it is")
+            format!("no snapshot of the configuration of {to} is left: the configuration stays as it is")
         }
         None => "the configuration stays as it is (restore_configuration = false)".to_owned(),
-        Some(_) if changes.is_empty() => "the configuration has not changed since".to_owned(),
+        Some(_) if changes.is_empty() => "the configuration has not changed since then".to_owned(),
         Some(snapshot) => {
-            format!("the configuration of {} would be put back in {}:", moment(snapshot.at), directory.display())
+            format!("the configuration of {} would be restored in {}:", moment(snapshot.at), directory.display())
         }
     };
     let lines = changes.iter().map(|change| format!("  {change}"));
@@ -213,13 +213,16 @@ pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended,
             (package, instance.clone())
         }
         (None, None) => {
-            return Err(super::usage("cannot restart: no package is named", "name one: `sidle restart PACKAGE`"));
+            return Err(super::usage(
+                "cannot restart: name a package or an instance",
+                "`sidle restart PACKAGE`, or `sidle restart --instance INSTANCE`",
+            ));
         }
     };
     let current = InstanceFiles::new(&context.layout, &instance, &package).journal()?.proven;
     let to = current.ok_or_else(|| {
         Report::of(Class::NothingToDo, format!("cannot restart {instance}: it has no current release yet"))
-            .hint(format!("`sidle switch {package}` makes an installed release the current one"))
+            .hint(format!("`sidle switch {package}` makes an installed release current"))
     })?;
     if arguments.if_changed {
         return take_up(context, &package, &arguments.terms, &instance, to);
@@ -247,12 +250,14 @@ fn take_up(
         Reached::Supervisor(Answer::Refused(report)) if report.class == Class::NothingToDo => nothing(report.message),
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         Reached::Supervisor(Answer::Accepted { switch }) if before.as_ref().is_some_and(|live| live.id == switch) => {
-            let text = format!("switch {switch} comes first; what has changed then is taken up after it");
+            let text = format!("switch {switch} comes first; changes of the configuration are checked when it ends");
             context.output.result(&text, json!({"switch": switch, "pending": true}));
             Ok(Ended::As(Class::Pending))
         }
         Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
-        Reached::Nobody(_) => nothing(format!("nothing runs {instance} now: its next process loads what is there")),
+        Reached::Nobody(_) => {
+            nothing(format!("{instance} is not running: its next process loads the configuration as it is"))
+        }
     }
 }
 
@@ -295,7 +300,7 @@ fn accepted(context: &Context, files: &InstanceFiles, terms: &Terms, switch: u64
         return follow(files, switch, &context.output);
     }
     context.output.result(
-        format!("switch {switch} is accepted; `sidle status {}` tells how far it is", files.package()),
+        format!("switch {switch} is accepted; `sidle status {}` shows the progress", files.package()),
         json!({"switch": switch, "pending": true}),
     );
     Ok(Ended::As(Class::Pending))
@@ -338,7 +343,7 @@ fn leave(
         return Err(Report::of(
             Class::Failed,
             format!(
-                "cannot overlap: no supervisor of {} is there to say whether process {}, which runs without one, can",
+                "cannot overlap: process {1} of {0} runs without a supervisor, so its guard cannot be asked",
                 files.instance(),
                 leader.pid
             ),

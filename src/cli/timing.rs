@@ -1,4 +1,4 @@
-//! When a switch begins: in a window, outside of one because a person says so, with a splay.
+//! When a switch begins: in a maintenance window or, on request, outside; with a splay.
 
 use super::usage;
 use crate::config::Settings;
@@ -26,8 +26,8 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// When a switch that is asked for at `now` begins. Outside the windows it is refused, unless a person says what to do then. `by_job`: a job of the
-    /// agent itself asks.
+    /// When a switch that is requested at `now` begins. Outside the windows it is refused, unless an option says otherwise. `by_job`: a job of the agent
+    /// requests it.
     pub fn when(
         &self,
         settings: &Settings,
@@ -46,7 +46,7 @@ impl Timing {
             return if self.at_window {
                 Err(usage(
                     format!("cannot wait for a window: the settings name none for {instance}"),
-                    "leave --at-window out, or set `windows`",
+                    "leave out --at-window, or set `windows` in /etc/sidle/sidle.toml",
                 ))
             } else {
                 Ok(when)
@@ -60,18 +60,17 @@ impl Timing {
             Some(opens) if self.at_window => {
                 Ok(When { opens: Some(opens), closes: windows.closing(opens), splay_seconds })
             }
-            _ => Err(Report {
-                class: Class::Held,
-                message: format!(
+            _ => Err(Report::of(
+                Class::Held,
+                format!(
                     "cannot {purpose} {instance} now: it is outside its maintenance windows, {windows}; {}",
                     opening.map_or_else(
-                        || "none opens within weeks".to_owned(),
+                        || "no window opens within weeks".to_owned(),
                         |opens| format!("the next opens {}", windows.shown(opens))
                     )
                 ),
-                causes: Vec::new(),
-                hint: Some("add --at-window to have it wait for that, or --outside-window to do it now".to_owned()),
-            }),
+            )
+            .hint("add --at-window to wait for the window, or --outside-window to begin now")),
         }
     }
 }

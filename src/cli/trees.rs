@@ -26,7 +26,7 @@ pub struct Trees {
 }
 
 impl Trees {
-    /// Checks these releases quickly. One that can't be looked at is told of with the reason; status does not fail for it.
+    /// Checks these releases quickly. A release that cannot be read is listed with the reason; status does not fail.
     pub fn read<'a>(store: &Store, releases: impl IntoIterator<Item = &'a Release>) -> Result<Self, Report> {
         let mut trees = Vec::new();
         for release in releases {
@@ -90,11 +90,11 @@ impl Tree {
         let name = if self.is_sound() { "tree" } else { "WARNING" };
         let text = match (self.problems.is_empty(), self.problems.iter().all(Problem::is_not_known)) {
             (true, _) => format!("{release} is whole; {scrubbed}"),
-            (false, true) => format!("it can't be told whether {release} is whole: {shown}{more}"),
+            (false, true) => format!("cannot tell whether {release} is whole: {shown}{more}"),
             (false, false) if self.is_sound() => format!("{release} is whole; {shown}{more}; {scrubbed}"),
             (false, false) => {
                 format!(
-                    "{release} is damaged: {}: {shown}{more}; `sidle repair` mends it",
+                    "{release} is damaged: {}: {shown}{more}; `sidle repair` repairs it",
                     count(self.problems.len(), "problem")
                 )
             }
@@ -121,17 +121,17 @@ impl Sample {
     }
 }
 
-/// The metrics, all gauges, and what they tell.
+/// The metrics, all gauges, and their help texts.
 pub const METRICS: [(&str, &str); 9] = [
     ("sidle_current_info", "The release that a boot starts; always 1."),
     ("sidle_running_info", "The release that runs; always 1."),
     ("sidle_supervised", "Whether a supervisor lives."),
-    ("sidle_healthy", "Whether the agent has all that it needs to be healthy."),
+    ("sidle_healthy", "Whether the agent is healthy."),
     ("sidle_switch_live", "Whether a switch is under way."),
     ("sidle_tree_problems", "Entries of an installed release that are not as they were signed."),
     ("sidle_tree_incidents", "Times at which something was found broken; at most 200 are remembered."),
     ("sidle_scrub_ended_seconds", "When the last full check of a release ended, seconds since 1970."),
-    ("sidle_scrub_problems", "What the last full check of a release found, before it was mended."),
+    ("sidle_scrub_problems", "What the last full check of a release found, before the repair."),
 ];
 
 /// The Prometheus text format: each metric once with its help, then its samples.

@@ -1,4 +1,4 @@
-//! `sidle trust`: which repository this host believes.
+//! `sidle trust`: which repository this host trusts.
 
 use super::facts::Facts;
 use super::{Context, Ended, input, usage};
@@ -33,7 +33,7 @@ pub enum TrustVerb {
 pub struct PinArguments {
     /// A root.json, or a bundle file that carries it
     file: PathBuf,
-    /// SHA-256 of the root file, from the repository's owner by another way than the file
+    /// SHA-256 of the root file: get it from the repository's owner, not from where the file came from
     #[arg(long, value_name = "SHA256")]
     fingerprint: String,
 }
@@ -67,7 +67,7 @@ fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
     let seen = trust_store.load()?.floor.last_seen;
     if let Some(seen) = seen.filter(|seen| clock::now() < *seen) {
         context.output.warning(&format!(
-            "this host's clock shows {}, and the root was signed at {seen}: the later time counts; set the clock (`timedatectl set-ntp true`)",
+            "this host's clock shows {}, before the root was signed ({seen}): the later time counts; set the clock (`timedatectl set-ntp true`)",
             clock::now()
         ));
     }
@@ -89,7 +89,7 @@ fn root_of(path: &Path, fingerprint: &Digest) -> Result<Vec<u8>, Report> {
     let (head, _) = BundleReader::open(std::io::BufReader::new(file)).map_err(|error| match error {
         BundleError::NotABundle => usage(
             format!("cannot pin {}: it is neither a root.json nor a bundle file", path.display()),
-            "fetch the repository's metadata/1.root.json, and look at what came: a server may have sent a page of its own",
+            "fetch the repository's metadata/1.root.json, and look at its content: a server may have sent an error page",
         ),
         other => Report::from(other),
     })?;
@@ -126,7 +126,7 @@ fn reset_clock(context: &Context) -> Result<Ended, Report> {
     let trust_store = TrustStore::open(&context.layout.trust())?;
     let locked = trust_store.lock()?;
     let Some(seen) = trust_store.load()?.floor.last_seen else {
-        context.output.result("no signed time was seen: nothing to forget", json!({"forgotten": null}));
+        context.output.result("no signed time is known: nothing to forget", json!({"forgotten": null}));
         return Ok(Ended::As(Class::NothingToDo));
     };
     locked.reset_clock()?;

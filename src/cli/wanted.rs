@@ -1,4 +1,4 @@
-//! What a command line names of a repository: a package, and a release of it or its newest one.
+//! A package of a repository as the command line names it, with or without a release.
 
 use crate::name::{NameError, PackageName};
 use crate::version::{Release, Version, VersionError};
@@ -15,7 +15,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What somebody may have meant who wrote `PACKAGE@VERSION`: its first revision.
+    /// The probable meaning of `PACKAGE@VERSION`: its first revision.
     pub fn with_a_revision(text: &str) -> Option<String> {
         let (package, version) = text.split_once('@')?;
         let (package, version): (PackageName, Version) = (package.parse().ok()?, version.parse().ok()?);

@@ -1,23 +1,5 @@
 //! The settings of the repository that releases are fetched from.
-//!
-//! ```toml
-//! [repository]
-//! url = "https://repo.example/salt"   # where `metadata/` and `targets/` are: https://, http:// or file:///; or several mirrors, asked in this order:
-//! mirrors = ["https://a.example/salt", { url = "https://b.example/salt", token_file = "/etc/sidle/token" }, "file:///mnt/stick/repo"]
-//! # who lets us in, and who is believed: for all mirrors, or in a mirror's own table instead (credentials go to https:// only)
-//! ca_file = "/etc/sidle/ca.pem"       # authorities that are believed beside the host's; or a list of files
-//! system_ca = false                   # … and instead of the host's; default: true
-//! client_certificate = "/etc/sidle/host.pem"   # with `client_key = FILE`: our certificate chain and its key, PEM
-//! token_file = "/etc/sidle/token"     # its first line is sent as bearer token; mode 0600
-//! netrc = "/etc/sidle/netrc"          # users and passwords by host, also of the proxy; mode 0600
-//! proxy = "http://proxy.example:3128" # default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say; "none": none
-//! rate_limit = "2MiB"                 # bytes a second at most: a whole number and B, KiB, MiB or GiB; default: no limit
-//! splay = "15m"                       # runs that nobody waits for begin at a random time within this; default: at once
-//! connect_timeout = "10s"             # until a connection stands
-//! stall_timeout = "30s"               # until the next byte
-//! total_timeout = "2h"                # for everything that one run fetches
-//! attempts = 5                        # failures in a row after which a mirror isn't asked any more in a run
-//! ```
+//! [`super::keys`] documents each of them.
 
 use super::units::{Bytes, Text};
 use crate::failure::Report;

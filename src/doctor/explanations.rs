@@ -16,7 +16,7 @@ const KINDS: &[Kind] = &[
     (
         "foreign-directory",
         Class::NotTrusted,
-        &["cannot work on ground that is not ours alone", "belongs to … (user …)", "may be written to by … (mode …)"],
+        &["cannot use a place that other users can change", "belongs to … (user …)", "may be written to by … (mode …)"],
     ),
     ("trust-unpinned", Class::NotTrusted, &["cannot trust anything yet", "no repository's root is pinned"]),
     ("trust-damaged", Class::NotTrusted, &["is not as it was stored"]),

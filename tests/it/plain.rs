@@ -11,6 +11,7 @@ mod configuration;
 pub mod crash;
 mod delegations;
 pub mod doctor;
+mod documented;
 pub mod durability;
 mod escapes;
 pub mod fetch;

@@ -13,6 +13,7 @@ mod fetch_payload;
 mod formats;
 mod location;
 mod machine;
+mod manual;
 mod messages;
 mod mirror;
 mod online;

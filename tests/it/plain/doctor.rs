@@ -83,7 +83,10 @@ fn nothing_installed_and_names_that_are_not_there() {
     let host = Host::new(&author);
     host.sidle(&["doctor"]).ok();
     let unknown = host.sidle(&["doctor", "no-such-package"]);
-    assert!(unknown.code == Some(1) && unknown.stderr.contains("it is not installed here"), "{unknown:?}");
+    assert!(
+        unknown.code == Some(1) && unknown.stderr.contains("it is not installed; nothing is installed"),
+        "{unknown:?}"
+    );
     host.install(&author.release("1.0", "good")).ok();
     assert_eq!(found(&host).get("no-current").map(String::as_str), Some("note"));
 }

@@ -155,7 +155,7 @@ fn the_history_tells_the_same_story_after_the_supervisor_was_killed_and_came_bac
 
     let unknown = host.sidle(&["history", DEMO, "--id", "7"]);
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
-    assert!(unknown.stderr.contains("switch 7 of demo-agent: known are 1 to 2"), "{unknown:?}");
+    assert!(unknown.stderr.contains("switch 7 of demo-agent: known switches: 1 to 2"), "{unknown:?}");
     assert!(unknown.stderr.contains("hint: `sidle history demo-agent`"), "{unknown:?}");
 }
 

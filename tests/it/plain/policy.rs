@@ -238,7 +238,7 @@ fn a_job_of_the_agent_itself_that_asks_for_a_switch_does_not_wait_for_its_own_en
     };
     let (code, told) = from_within(&host, "idle", "switch demo-agent 1.1-1 --mode idle");
     assert!(
-        code == "4" && told.contains("goes on by itself") && told.contains("before the one that asks"),
+        code == "4" && told.contains("continues without this command") && told.contains("before this job has ended"),
         "{code}: {told}"
     );
     assert_eq!(ended(2)["result"], "committed");

@@ -86,9 +86,9 @@ fn wrong_settings_lead_to_where_they_are_documented() {
     let settings = host.path("etc/sidle/conf.d/own.toml");
     fs::write(&settings, "probatoin = \"1s\"\n").unwrap();
     let ran = host.sidle(&["switch", DEMO, "1.0-1"]);
-    refused(&ran, 2, &["own.toml", "line 1", "probatoin"], &["the section Settings of docs/hosts.md"]);
+    refused(&ran, 2, &["own.toml", "line 1", "probatoin"], &["man sidle.toml"]);
     assert!(!ran.stderr.contains("manual"), "{ran:?}");
-    assert!(include_str!("../../../docs/hosts.md").contains("\n## Settings\n"));
+    assert!(include_str!("../../../docs/settings.md").starts_with("# Settings\n"));
     assert_eq!(ran.stderr.lines().count(), 2, "{ran:?}");
     fs::write(&settings, "#".repeat(10 << 20)).unwrap();
     refused(&host.sidle(&["switch", DEMO, "1.0-1"]), 2, &["own.toml", "262144 bytes"], &["settings"]);
@@ -97,10 +97,10 @@ fn wrong_settings_lead_to_where_they_are_documented() {
         &host.sidle(&["switch", DEMO, "1.0-1"]),
         2,
         &["own.toml", "demo-agent", "etc/x", "absolute"],
-        &["docs/hosts.md"],
+        &["docs/settings.md"],
     );
     fs::write(&settings, "extras_wheels = \"wheels\"\n").unwrap();
-    refused(&host.sidle(&["switch", DEMO, "1.0-1"]), 2, &["own.toml", "wheels", "absolute"], &["docs/hosts.md"]);
+    refused(&host.sidle(&["switch", DEMO, "1.0-1"]), 2, &["own.toml", "wheels", "absolute"], &["docs/settings.md"]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_supervisor_of_nothing_is_refused_unless_it_is_to_wait() {
     });
     assert_eq!(ended.code(), Some(1));
     let told = std::io::read_to_string(child.stderr.unwrap()).unwrap();
-    assert!(told.contains("demo-agnt") && told.contains("installed are demo-agent"), "{told}");
+    assert!(told.contains("demo-agnt") && told.contains("installed: demo-agent"), "{told}");
     for made in ["var/lib/sidle/instances/demo-agnt", "run/sidle/demo-agnt"] {
         assert!(!host.path(made).exists(), "{made}");
     }

@@ -1,5 +1,9 @@
-//! The pages say what is so: links lead somewhere, and every setting, finding, phase and exit code has its line.
+//! The pages say what is so: links lead somewhere, every setting, finding and phase has its line, every command parses, and what is generated is
+//! what the program writes.
 
+use clap::error::ErrorKind;
+use sidle::cli::manual;
+use sidle::config::keys::SECTIONS;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,31 +71,185 @@ fn fields(source: &str, structure: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_setting_has_its_line() {
-    let page = text("docs/hosts.md");
+fn the_table_of_settings_has_what_is_parsed_and_nothing_else() {
     let (config, repository) = (text("src/config.rs"), text("src/config/repository.rs"));
-    let mut keys = fields(&config, "Fragment");
-    keys.extend(fields(&config, "InstanceFragment"));
-    keys.extend(fields(&repository, "RepositoryFragment"));
-    keys.extend(fields(&repository, "MirrorTable"));
-    assert!(keys.len() > 35, "{keys:?}");
-    let tables = ["repository", "instances"];
-    for key in keys.iter().filter(|key| !tables.contains(&key.as_str())) {
-        assert!(page.contains(&format!("| `{key}`")), "docs/hosts.md has no line for the setting {key}");
-    }
+    let documented = |table: &str| {
+        let sections = SECTIONS.iter().filter(|section| section.table == table);
+        sections.flat_map(|section| section.keys).map(|key| key.name.to_owned()).collect::<BTreeSet<_>>()
+    };
+    let mut top = fields(&config, "Fragment");
+    assert!(top.remove("repository") && top.remove("instances"), "{top:?}");
+    assert_eq!(documented(""), top);
+    assert_eq!(documented("[instances.NAME]"), fields(&config, "InstanceFragment"));
+    assert_eq!(documented("[repository]"), fields(&repository, "RepositoryFragment"));
+    let of_mirrors = SECTIONS.iter().flat_map(|section| section.keys).filter(|key| key.of_a_mirror);
+    let of_mirrors: BTreeSet<String> = of_mirrors.map(|key| key.name.to_owned()).collect();
+    assert_eq!(of_mirrors, fields(&repository, "MirrorTable"));
 }
 
 #[test]
-fn every_phase_and_exit_code_has_its_line() {
+fn every_phase_has_its_line() {
     let page = text("docs/operations.md");
-    for code in 0..=12 {
-        assert!(page.contains(&format!("| {code} |")), "docs/operations.md has no line for exit code {code}");
-    }
     for phase in sidle::switch::Phase::ALL {
         let word = serde_json::to_value(phase).unwrap();
         let word = word.as_str().unwrap();
         assert!(page.contains(&format!("`{word}`")), "docs/operations.md has no line for the phase {word}");
     }
+}
+
+#[test]
+fn the_generated_pages_are_what_the_program_writes() {
+    let pages = manual::pages();
+    let documents: Vec<_> = pages.iter().filter(|page| page.directory == "docs").collect();
+    assert_eq!(documents.len(), 3);
+    for page in documents {
+        let same = text(&format!("docs/{}", page.name)) == page.text;
+        assert!(
+            same,
+            "docs/{} is not what the program writes: \
+             cargo run --quiet -- manual target/manual && cp target/manual/docs/*.md docs/",
+            page.name
+        );
+    }
+}
+
+/// The files below a directory whose names end so.
+fn files(directory: &Path, ends: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            found.extend(files(&path, ends));
+        } else if path.extension().is_some_and(|extension| ends.iter().any(|end| extension == *end)) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// `sidle.toml(5)`, `man:sidle(8)` and `man sidle-repo` in units, messages and pages.
+#[test]
+fn every_manual_that_is_named_exists() {
+    let there: BTreeSet<String> =
+        manual::pages().into_iter().filter(|page| page.directory == "man").map(|page| page.name).collect();
+    let stems: BTreeSet<&str> = there.iter().filter_map(|name| name.rsplit_once('.')).map(|(stem, _)| stem).collect();
+    let mut sources = files(&root().join("src"), &["rs"]);
+    sources.extend(files(&root().join("packaging"), &["service", "timer", "conf", "md"]));
+    sources.extend(pages());
+    let mut named = 0;
+    for source in sources {
+        let content = fs::read_to_string(&source).unwrap();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+        for section in ["(5)", "(8)"] {
+            for (place, _) in content.match_indices(section) {
+                let name = content[..place].rsplit(|c| !is_word(c)).next().unwrap();
+                if name.starts_with("sidle") {
+                    let page = format!("{name}.{}", section.trim_matches(['(', ')']));
+                    assert!(there.contains(&page), "{} names {page}", source.display());
+                    named += 1;
+                }
+            }
+        }
+        for (place, word) in content.match_indices("`man sidle") {
+            let name: String =
+                content[place + word.len() - "sidle".len()..].chars().take_while(|c| is_word(*c)).collect();
+            assert!(stems.contains(name.as_str()) || name == "sidle-VERB", "{} names {name}", source.display());
+            named += 1;
+        }
+    }
+    assert!(named > 10, "{named}");
+}
+
+/// The words of a command line, up to a comment, a redirection or the next command.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for c in line.chars().chain([' ']) {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '#') if word.is_empty() => return words,
+            (None, '|' | '>' | ';' | '&') => {
+                words.extend(Some(word).filter(|word| !word.is_empty()));
+                return words;
+            }
+            (None, ' ') => words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty())),
+            (_, c) => word.push(c),
+        }
+    }
+    words
+}
+
+/// What stands for a placeholder, so that the types of arguments take it.
+fn filled(word: &str) -> String {
+    let bare = word.trim_matches(['[', ']']);
+    let replaced = [
+        ("PACKAGE[@RELEASE]", "salt-minion"),
+        ("FILE|PACKAGE", "salt-minion"),
+        ("PACKAGE", "salt-minion"),
+        ("INSTANCE", "salt-minion"),
+        ("RELEASE", "3007.17-1"),
+        ("VERSION", "3007.17"),
+        ("NAME", "name"),
+        ("TIME", "5m"),
+    ];
+    let mut filled = bare.to_owned();
+    for (placeholder, value) in replaced {
+        filled = filled.replace(placeholder, value);
+    }
+    if filled == "N" { "1".to_owned() } else { filled }
+}
+
+/// Each command line of `sidle` in code of a page; `whole`: in a block, where nothing may be left out.
+fn commands(page: &str) -> Vec<(String, bool)> {
+    let mut found = Vec::new();
+    let joined = page.replace(" \\\n", " ");
+    for line in joined.lines().filter_map(|line| line.strip_prefix("    ")) {
+        let line = line.trim_start().trim_start_matches("$ ");
+        if line.starts_with("sidle ") {
+            found.push((line.to_owned(), true));
+        }
+    }
+    let prose: Vec<&str> = page.lines().filter(|line| !line.starts_with("    ")).collect();
+    let prose = prose.join(" ");
+    let code = prose.split('`').skip(1).step_by(2).filter(|code| code.starts_with("sidle "));
+    found.extend(code.map(|code| (code.to_owned(), false)));
+    found
+}
+
+/// The first bytes of files: no commands.
+const MAGIC: [&str; 2] = ["sidle bundle 1", "sidle index 2"];
+
+#[test]
+fn every_command_of_the_pages_parses() {
+    let (mut parsed, mut wrong) = (0, Vec::new());
+    // A generated usage is the grammar's own.
+    for page in pages().into_iter().filter(|page| !page.ends_with("docs/commands.md")) {
+        let content = fs::read_to_string(&page).unwrap();
+        for (command, whole) in commands(&content) {
+            let is_magic = MAGIC.iter().any(|magic| command.starts_with(magic));
+            if is_magic || command.contains('…') || command.contains("VERB") {
+                continue;
+            }
+            let arguments: Vec<String> = words(&command).iter().map(|word| filled(word)).collect();
+            let Err(error) = manual::grammar().try_get_matches_from(&arguments) else {
+                parsed += 1;
+                continue;
+            };
+            // Prose names a verb, or an option of it, without the rest.
+            let left_out = [
+                ErrorKind::MissingRequiredArgument,
+                ErrorKind::MissingSubcommand,
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+            ];
+            let valueless = error.to_string().contains("a value is required");
+            let asks = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
+            if !asks && (whole || !(valueless || left_out.contains(&error.kind()))) {
+                let why = error.to_string();
+                wrong.push(format!("{}: {command}: {}", page.display(), why.lines().next().unwrap_or_default()));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert!(parsed > 100, "{parsed}");
 }
 
 /// Whatever `doctor` may find: the first word that its sources give to a finding.

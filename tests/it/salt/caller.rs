@@ -37,7 +37,7 @@ fn a_salt_job_that_asks_for_a_restart_is_in_the_history_and_ends_before_the_swit
     assert_eq!(ended(&scene, 3)["result"], "committed");
     println!("an overlap from within a job took {:.1} s", begun.elapsed().as_secs_f32());
     let told = scene.master().call(ID, &["cmd.run", &command("--mode idle")]);
-    assert!(told.contains("goes on by itself"), "{told}");
+    assert!(told.contains("continues without this command"), "{told}");
     let last = ended(&scene, 4);
     assert_eq!((last["mode"].as_str(), last["result"].as_str()), (Some("idle"), Some("committed")));
     scene.answers();

@@ -1,0 +1,203 @@
+//! The commands of the pages, really run in their order: an author's, then a host's, with the demonstration agent in place of the Salt minion.
+
+use crate::support::stage::{Host, SIDLE, text};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// The settings of a host: short times, and the repository beside it.
+const SETTINGS: &str = "probation = \"300ms\"\nstart_timeout = \"8s\"\nstop_timeout = \"4s\"\n";
+
+/// A directory in which somebody follows a page.
+struct Reader {
+    directory: TempDir,
+    root: PathBuf,
+    /// What stands in the page, and what this reader types instead.
+    instead: Vec<(String, String)>,
+}
+
+impl Reader {
+    fn new(root: PathBuf) -> Self {
+        let directory = tempfile::Builder::new().prefix("reader").tempdir().unwrap();
+        let programs = directory.path().join("bin");
+        fs::create_dir(&programs).unwrap();
+        let script = format!("#!/bin/sh\nexec {SIDLE} --root {} \"$@\"\n", text(&root));
+        for (name, script) in [("sidle", script.as_str()), ("systemctl", "#!/bin/sh\n")] {
+            fs::write(programs.join(name), script).unwrap();
+            fs::set_permissions(programs.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles"), directory.path().join("bundles")).unwrap();
+        Self { directory, root, instead: vec![("salt-minion".to_owned(), "demo-agent".to_owned())] }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn types_instead(&mut self, written: &str, typed: &str) {
+        self.instead.push((written.to_owned(), typed.to_owned()));
+    }
+
+    /// Runs a line; gives its exit code and what it said.
+    fn run(&self, line: &str) -> (Option<i32>, String) {
+        let line = self.instead.iter().fold(line.to_owned(), |line, (written, typed)| line.replace(written, typed));
+        let path = format!("{}:{}", text(&self.path("bin")), std::env::var("PATH").unwrap());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).current_dir(self.directory.path()).env("PATH", path).stdin(Stdio::null());
+        let output = shell.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), format!("{line}\n{}", String::from_utf8_lossy(&said)))
+    }
+
+    /// Runs a line that does what it says, or finds that nothing is to be done (3).
+    fn follows(&self, line: &str) {
+        let (code, said) = self.run(line);
+        assert!(matches!(code, Some(0 | 3)), "{code:?}: {said}");
+    }
+
+    /// Runs a line that does what it says.
+    fn does(&self, line: &str) {
+        let (code, said) = self.run(line);
+        assert_eq!(code, Some(0), "{said}");
+    }
+}
+
+/// The commands of a section's code blocks.
+fn lines(page: &str, section: &str) -> Vec<String> {
+    let content = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+    let (_, rest) = content.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("{page}: {section}"));
+    let body = rest.split("\n## ").next().unwrap().replace(" \\\n", " ");
+    let code = body.lines().filter_map(|line| line.strip_prefix("    ")).map(str::trim_start);
+    let commands = code.filter(|line| line.starts_with("sidle ")).map(str::to_owned).collect::<Vec<_>>();
+    assert!(!commands.is_empty(), "{page}: {section}");
+    commands
+}
+
+/// An author who has followed the first section: a key, a repository, a bundle of 3007.17 in it.
+fn author() -> Reader {
+    let reader = Reader::new("/".into());
+    for line in lines("docs/authors.md", "One person, one key") {
+        reader.does(&line);
+    }
+    assert!(reader.path("demo-agent-3007.17.sidle").exists());
+    reader
+}
+
+#[test]
+fn one_person_publishes_and_takes_back_as_the_authors_guide_says() {
+    let mut reader = author();
+    reader.types_instead("TEXT", "'a mistake'");
+    for line in lines("docs/authors.md", "Take a release back") {
+        reader.does(&line);
+    }
+    let targets = fs::read_to_string(reader.path("repository/metadata/2.targets.json")).unwrap();
+    assert!(!targets.contains("3007.17-1"), "{targets}");
+}
+
+#[test]
+fn several_people_sign_rotate_and_delegate_as_the_authors_guide_says() {
+    let mut reader = Reader::new("/".into());
+    for name in ["anna", "bert", "carl", "dora", "timer", "new-timer", "site"] {
+        reader.does(&format!("sidle key new {name}.pem && sidle key show --pem {name}.pem >{name}.pub"));
+    }
+    for (written, typed) in
+        [("RECIPE", "bundles/demo-agent/demo-agent.toml"), ("VERSION", "3007.17"), ("DIR", "packed")]
+    {
+        reader.types_instead(written, typed);
+    }
+    // "bert does the same".
+    let signed_by_two = |line: &str| {
+        for name in ["anna.pem", "bert.pem"].into_iter().filter(|_| line.contains(".pem")) {
+            let signed = line.replace("anna.pem", name).replace("bert.pem", name);
+            reader.does(&signed);
+        }
+        if !line.contains(".pem") {
+            reader.does(line);
+        }
+    };
+    let follow = |lines: Vec<String>| {
+        for line in lines {
+            if line.starts_with("sidle repo sign") { signed_by_two(&line) } else { reader.follows(&line) }
+        }
+    };
+    follow(lines("docs/authors.md", "Several people"));
+    assert!(fs::read_to_string(reader.path("repository/metadata/1.targets.json")).unwrap().contains("3007.17-1"));
+    follow(lines("docs/authors.md", "A timer"));
+    let publish = |keys: &str| {
+        signed_by_two("sidle repo sign repository --key bert.pem");
+        reader.does(&format!("sidle repo publish repository {keys}"));
+    };
+    follow(lines("docs/authors.md", "Rotate keys"));
+    publish("--online-key timer.pem --online-key new-timer.pem");
+    follow(lines("docs/authors.md", "Delegate"));
+}
+
+#[test]
+fn a_host_goes_through_the_readme_and_the_administrators_guide() {
+    let host = Host::bare();
+    let author = author();
+    author.does("sidle pack bundles/salt-minion/salt-minion.toml --version 3006.30 --repo repository --key author.pem --output old.sidle");
+    author.does("sidle export repository salt-minion@3006.30-1 salt-minion@3007.17-1 --output bundle.sidle");
+    let root = author.path("repository/metadata/1.root.json");
+    let fingerprint = sidle::digest::Digest::of(&fs::read(&root).unwrap()).to_string();
+
+    let mut reader = Reader::new(host.root());
+    for file in ["demo-agent-3007.17.sidle", "bundle.sidle", "old.sidle"] {
+        fs::copy(author.path(file), reader.path(file)).unwrap();
+    }
+    fs::copy(&root, reader.path("1.root.json")).unwrap();
+    for directory in ["etc/sidle", "etc/demo-agent"] {
+        fs::create_dir_all(host.path(directory)).unwrap();
+    }
+    let settings = format!("{SETTINGS}[repository]\nurl = \"file://{}\"\n", text(&author.path("repository")));
+    fs::write(host.path("etc/sidle/sidle.toml"), settings).unwrap();
+    assert_eq!(reader.root, host.root());
+    let mirror = reader.path("mirror");
+    for (written, typed) in [
+        ("SHA256", fingerprint.as_str()),
+        ("/srv/sidle", text(&mirror)),
+        (" FILE", " bundle.sidle"),
+        ("--id 7", "--id 1"),
+    ] {
+        reader.types_instead(written, typed);
+    }
+    // The first of the two blocks: the second is about a packaged minion.
+    let first = lines("README.md", "Use").into_iter().take_while(|line| !line.contains("@3007"));
+    let mut supervisor = None;
+    for line in first.filter(|line| !line.contains("rollback")) {
+        if line.contains(" switch ") {
+            supervisor = Some(host.supervise());
+        }
+        reader.does(&line);
+    }
+    assert_eq!(host.current().as_deref(), Some("3007.17-1"));
+    reader.does("sidle install old.sidle");
+    reader.does("sidle switch salt-minion 3006.30-1");
+    reader.does("sidle rollback salt-minion");
+    assert_eq!(host.current().as_deref(), Some("3007.17-1"));
+    for section in [
+        "1. Trust the repository (once per host)",
+        "3. Install",
+        "4. Run and switch",
+        "5. Hold, windows, splay",
+        "6. Verify, repair, scrub",
+        "7. Collect",
+        "8. Mirrors",
+    ] {
+        if section == "7. Collect" {
+            // With two newer releases current and previous, the oldest one may go.
+            let typed = "--version 3008.5 --repo repository --key author.pem --output new.sidle";
+            author.does(&format!("sidle pack bundles/salt-minion/salt-minion.toml {typed}"));
+            reader.follows("sidle switch salt-minion 3007.17-1");
+            reader.does("sidle upgrade salt-minion");
+        }
+        for line in lines("docs/hosts.md", section) {
+            reader.follows(&line);
+        }
+    }
+    reader.does("sidle verify salt-minion --full");
+    assert!(mirror.join("metadata/timestamp.json").exists());
+    drop(supervisor);
+}
