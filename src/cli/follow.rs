@@ -56,7 +56,7 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Follows a switch to its end and tells each step.
 pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Report> {
-    let mut told = String::new();
+    let mut printed = String::new();
     let mut seen = clock::since_boot();
     let mut committed = None;
     let within = is_within(files)?;
@@ -65,9 +65,9 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
         match journal.live.as_ref().filter(|live| live.id == id) {
             Some(live) => {
                 let words = words(live);
-                if words != told {
+                if words != printed {
                     output.step(&words);
-                    told = words;
+                    printed = words;
                 }
                 let now = clock::since_boot();
                 let since = live.phase.is_committed().then(|| *committed.get_or_insert(now));

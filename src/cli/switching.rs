@@ -8,10 +8,12 @@ use super::timing::Timing;
 use super::{Context, Ended, caller, instance_of, no_configuration};
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
+use crate::os::clock::Moment;
 use crate::os::{clock, process};
 use crate::store::Store;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
-use crate::switch::driver::{BadReleases, Driver, Moment};
+use crate::switch::driver::Driver;
+use crate::switch::driver::requests::BadReleases;
 use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use crate::switch::journal::snapshot::Snapshots;
 use crate::switch::process::on_record;
@@ -167,13 +169,13 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
         .hint(format!("`sidle rollback {} RELEASE` goes to one of those", arguments.package)));
     };
     if arguments.dry_run {
-        return rehearsed_back(context, &files, &to);
+        return rollback_dry_run(context, &files, &to);
     }
     begin(context, &arguments.package, &arguments.terms, Purpose::Rollback, to)
 }
 
 /// What a rollback would do.
-fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Result<Ended, Report> {
+fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release) -> Result<Ended, Report> {
     let settings = crate::config::Settings::read(&context.layout)?;
     let (_, named) = settings.instance(&context.layout, files.instance())?;
     let manifest = Store::new(&context.layout, files.package()).manifest(to)?;
@@ -196,9 +198,9 @@ fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Res
         }
     };
     let lines = changes.iter().map(|change| format!("  {change}"));
-    let told = format!("{} would go back to {to}; {configuration}", files.instance());
+    let summary = format!("{} would go back to {to}; {configuration}", files.instance());
     context.output.result(
-        std::iter::once(told).chain(lines).collect::<Vec<_>>(),
+        std::iter::once(summary).chain(lines).collect::<Vec<_>>(),
         json!({"to": to, "snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes}),
     );
     Ok(Ended::Well)
@@ -222,13 +224,13 @@ pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended,
             .hint(format!("`sidle switch {package}` makes an installed release the current one"))
     })?;
     if arguments.if_changed {
-        return take_up(context, &package, &arguments.terms, &instance, to);
+        return restart_if_changed(context, &package, &arguments.terms, &instance, to);
     }
     begin(context, &package, &arguments.terms, Purpose::Restart, to)
 }
 
 /// Starts it again if its configuration has changed.
-fn take_up(
+fn restart_if_changed(
     context: &Context,
     package: &PackageName,
     terms: &Terms,
@@ -285,7 +287,7 @@ fn begin(
             Ok(Ended::As(Class::Pending))
         }
         Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
-        Reached::Nobody(lock) => leave(context, (&files, lock), command, &settings),
+        Reached::Nobody(lock) => leave(context, &files, lock, command, &settings),
     }
 }
 
@@ -309,7 +311,7 @@ fn command(
     to: Release,
 ) -> Result<SwitchCommand, Report> {
     let origin = caller();
-    let asked = (purpose, origin.is_some());
+    let by_job = origin.is_some();
     Ok(SwitchCommand {
         request: switch::Request {
             purpose,
@@ -321,18 +323,19 @@ fn command(
         mode: terms.mode.map(Mode::from),
         deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
         force: terms.force,
-        when: terms.timing.when(settings, instance, asked, clock::now())?,
+        when: terms.timing.when(settings, instance, purpose, by_job, clock::now())?,
     })
 }
 
 /// Without a supervisor the request is written down; the next supervisor carries it out.
 fn leave(
     context: &Context,
-    (files, lock): (&InstanceFiles, DriverLock),
+    files: &InstanceFiles,
+    lock: DriverLock,
     command: SwitchCommand,
     settings: &crate::config::Settings,
 ) -> Result<Ended, Report> {
-    let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
+    let now = Moment::now();
     let alone = on_record(&context.layout, files.instance())?;
     if let Some(leader) = alone.first().filter(|_| command.mode == Some(Mode::Overlap)) {
         return Err(Report::of(
@@ -391,7 +394,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
             Ended::As(class) => Ok(Ended::As(class)),
         },
         Reached::Nobody(lock) => {
-            let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
+            let now = Moment::now();
             let settings = crate::config::Settings::read(&context.layout)?;
             let over = Driver::new(files, lock, settings.limits, now)?.cancel_unsupervised(now)?;
             let rest = format!("; what it has begun is undone when `sidle supervise {instance}` starts");

@@ -32,7 +32,8 @@ impl Timing {
         &self,
         settings: &Settings,
         instance: &InstanceName,
-        (purpose, by_job): (Purpose, bool),
+        purpose: Purpose,
+        by_job: bool,
         now: Timestamp,
     ) -> Result<When, Report> {
         let unasked = if by_job && purpose != Purpose::Rollback { settings.job_splay } else { Duration::ZERO };
@@ -86,9 +87,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let settings = Settings::read(&Layout::new(root.path())).unwrap();
         let instance = "salt-minion".parse().unwrap();
-        let splay = |splay: Option<u64>, asked| {
+        let splay = |splay: Option<u64>, (purpose, by_job)| {
             let timing = Timing { at_window: false, outside_window: false, splay: splay.map(Duration::from_secs) };
-            timing.when(&settings, &instance, asked, Timestamp::UNIX_EPOCH).unwrap().splay_seconds
+            timing.when(&settings, &instance, purpose, by_job, Timestamp::UNIX_EPOCH).unwrap().splay_seconds
         };
         for (said, asked, seconds) in [
             (None, (Purpose::Switch, true), 60),

@@ -6,14 +6,14 @@ use super::keeper::{self, Due, Kept, NotStarted, Past, Started};
 use super::pace::{END_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use crate::agent::gate::{GateRole, Origin};
 use crate::failure::{Class, Report};
-use crate::switch::driver::Moment;
+use crate::os::clock::Moment;
 use crate::switch::process::ProcessKind;
 use std::time::Duration;
 
 impl Supervisor {
     /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
     pub(super) fn keep_running(&mut self, now: Moment) -> Duration {
-        if self.leaves_all_as_it_is() {
+        if self.leaves_processes_alone() {
             return HEALTH_INTERVAL;
         }
         let journal = self.driver.journal().clone();
@@ -30,7 +30,7 @@ impl Supervisor {
             return pause;
         }
         let _ = self.processes.how_ended(which);
-        self.driver.tell_ends(&mut self.processes);
+        self.driver.log_ends(&mut self.processes);
         let ended = self.processes.how_ended(which).map(str::to_owned);
         let result = self
             .start(which)
@@ -44,7 +44,7 @@ impl Supervisor {
 
     /// With a journal that can't be read (a newer program's, say) nobody knows what is meant to run beside `current`: what serves goes on, and
     /// nothing is ended. Only where nothing runs, `current` is started.
-    fn leaves_all_as_it_is(&self) -> bool {
+    fn leaves_processes_alone(&self) -> bool {
         self.driver.unreadable().is_some()
             && self.processes.records().any(|record| record.leader.is_alive().unwrap_or(true))
     }
@@ -58,10 +58,10 @@ impl Supervisor {
                 Intent::LeaveDamaged(damaged) => self.leave_damaged(&damaged, now),
                 Intent::RestartUnhealthy(command, lacks) => self.restart_unhealthy(*command, &lacks, now),
                 Intent::CompareConfiguration => self.compare_now(now),
-                Intent::ForgetConfiguration => self.forget_take_up(),
+                Intent::ForgetConfiguration => self.forget_configuration_check(),
                 Intent::Unadopt => self.unadopt_now(now),
-                Intent::CheckHost => self.find_out(Self::check_host, now),
-                Intent::PollRehearsal => self.find_out(Self::poll_rehearsal, now),
+                Intent::CheckHost => self.run_host_check(Self::check_host, now),
+                Intent::PollRehearsal => self.run_host_check(Self::poll_rehearsal, now),
                 Intent::StopRehearsal => self.host_rehearsal.stop(),
                 Intent::ShowTrouble(trouble) => self.trouble = trouble,
                 Intent::NeedPerson(why) => self.needs_a_person(why),
@@ -115,7 +115,7 @@ impl Supervisor {
         // Who it is that starts an adopted agent, it is not this supervisor.
         let Some(release) = which.release() else { return Ok(None) };
         let mended = store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
-        self.tell_mended(mended.as_deref());
+        self.log_mended(mended.as_deref());
         let manifest = store.manifest(release)?;
         self.processes.start(which, &manifest, Origin::Boot, GateRole::Active)?;
         Ok(mended)

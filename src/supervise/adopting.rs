@@ -4,9 +4,9 @@ use super::control::SwitchCommand;
 use super::intent::Intent;
 use super::{HEALTH_INTERVAL, Supervisor};
 use crate::failure::{Class, Report};
+use crate::os::clock::Moment;
 use crate::store::Store;
 use crate::switch::Adopted;
-use crate::switch::driver::Moment;
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::{Frozen, Look, Processes, described};
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Supervisor {
         if !due {
             return HEALTH_INTERVAL;
         }
-        let is_idle = match journal.clone().meant_which() {
+        let is_idle = match journal.clone().serving_process() {
             None => true,
             Some(which) => match self.processes.activity(which).map(|activity| described(&activity)) {
                 Some(Some(_)) => false,

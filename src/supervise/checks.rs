@@ -2,16 +2,16 @@
 
 use super::pace::{FINISHED_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use super::status::{AgentStatus, Ended, SupervisorStatus};
-use super::{Supervisor, tell};
+use super::{Supervisor, notify_manager};
+use crate::os::clock::Moment;
 use crate::os::{OsError, memory};
-use crate::switch::driver::Moment;
 use std::time::Duration;
 
 impl Supervisor {
     /// Looks how the agent is, now and then.
     pub(super) fn check(&mut self, now: Moment) -> Duration {
         let journal = self.driver.journal().clone();
-        let Some(which) = journal.meant_which() else {
+        let Some(which) = journal.serving_process() else {
             self.health = None;
             return HEALTH_INTERVAL;
         };
@@ -41,7 +41,7 @@ impl Supervisor {
         if status.lacks.is_none() {
             self.note_credentials(which);
         }
-        self.tell_health(&status);
+        self.log_health(&status);
         let pause = pause(&status);
         self.health = Some((now.since_boot, status));
         pause
@@ -97,7 +97,7 @@ impl Supervisor {
                 (None, Some(trouble)) => trouble.clone(),
                 (None, None) => "nothing runs".to_owned(),
             };
-            tell(&format!("STATUS={words}"));
+            notify_manager(&format!("STATUS={words}"));
             self.written = Some(status);
             // What changes its state reads manifests before.
             memory::give_back();

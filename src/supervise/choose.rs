@@ -30,7 +30,8 @@ enum Obstacle {
 /// A restart of a process that never said anything, and below which nothing runs, waits for nothing: it will not become idle in a way that
 /// could be seen, and there is nothing to lose.
 pub fn choose(
-    (asked, purpose): (Option<Mode>, Purpose),
+    asked: Option<Mode>,
+    purpose: Purpose,
     running: Option<ProcessKind<'_>>,
     processes: &Processes,
     to: &Manifest,

@@ -7,18 +7,18 @@ use super::intent::{Intent, OwnSwitch};
 use crate::agent::{AgentError, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::loaded::{self, Loaded};
+use crate::os::clock::Moment;
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
 use crate::os::{OsError, proc_fs};
-use crate::switch::driver::Moment;
 use crate::switch::gate::proofs::PROOF_WAIT;
-use crate::switch::process::kind::ProcessKind;
+use crate::switch::journal::kind::ProcessKind;
 use jiff::SignedDuration;
 use std::time::Duration;
 use tracing::info;
 
 /// The mark of a command that waits: for the live switch's end, since its process may have loaded what was there before.
-const TAKE_UP_NAME: &str = "take-up";
+const CHECK_MARK_NAME: &str = "take-up";
 
 /// What `sidle run` has in its command line while it is not the agent yet.
 const AWAIT_ARGUMENT: &str = "--await-start";
@@ -40,7 +40,7 @@ const ANSWER_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Whether the running process is to be compared with its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TakeUp {
+pub enum ConfigurationCheck {
     /// It is not.
     NotWanted,
     /// It is to be, once it has begun to load, or after the live switch.
@@ -56,10 +56,10 @@ pub enum TakeUp {
     },
 }
 
-impl TakeUp {
+impl ConfigurationCheck {
     /// What was left to do.
     pub fn read(directory: &Dir) -> Result<Self, OsError> {
-        let marked = directory.stat(TAKE_UP_NAME)?.is_some();
+        let marked = directory.stat(CHECK_MARK_NAME)?.is_some();
         Ok(if marked { Self::Later } else { Self::NotWanted })
     }
 
@@ -85,8 +85,8 @@ impl Supervisor {
     pub(super) fn restart_if_changed(&mut self, command: SwitchCommand, now: Moment) -> Result<u64, Report> {
         if let Some(live) = &self.driver.journal().live {
             let switch = live.id;
-            self.directory.write_atomic(TAKE_UP_NAME, b"", 0o644)?;
-            self.take_up = TakeUp::Later;
+            self.directory.write_atomic(CHECK_MARK_NAME, b"", 0o644)?;
+            self.configuration_check = ConfigurationCheck::Later;
             return Ok(switch);
         }
         let nothing = |message| Err(Report::of(Class::NothingToDo, message));
@@ -100,8 +100,8 @@ impl Supervisor {
                 nothing(why)
             }
             Compared::TooEarly => {
-                self.directory.write_atomic(TAKE_UP_NAME, b"", 0o644)?;
-                self.take_up = TakeUp::Later;
+                self.directory.write_atomic(CHECK_MARK_NAME, b"", 0o644)?;
+                self.configuration_check = ConfigurationCheck::Later;
                 nothing(format!(
                     "{} is just loading its configuration; that is looked at again",
                     self.settings.instance
@@ -117,21 +117,22 @@ impl Supervisor {
     /// Asks the running process whether it reaches its peers: who restarts a minion whose configuration is the same may have a reason. False: it
     /// is just starting, or can't be asked.
     fn ask(&mut self, command: &SwitchCommand, now: Moment) -> Result<bool, OsError> {
-        let Some(which) = self.driver.journal().meant_which() else { return Ok(false) };
+        let Some(which) = self.driver.journal().serving_process() else { return Ok(false) };
         let age = self.processes.of(which).map(|record| now.wall.duration_since(record.started_at));
         if age.is_none_or(|age| age.abs() < SETTLE_WAIT) {
             return Ok(false);
         }
-        self.directory.write_atomic(TAKE_UP_NAME, b"", 0o644)?;
+        self.directory.write_atomic(CHECK_MARK_NAME, b"", 0o644)?;
         let number = self.driver.ask(now);
-        self.take_up = TakeUp::Asked { number, since: now.since_boot, switch: Box::new(command.clone()) };
+        self.configuration_check =
+            ConfigurationCheck::Asked { number, since: now.since_boot, switch: Box::new(command.clone()) };
         Ok(true)
     }
 
     /// What the process lacks that was asked; None: nothing. It is waited for.
     fn lacks_since(&mut self, number: u64, since: Duration, now: Moment) -> Option<Result<(), String>> {
         let journal = self.driver.journal().clone();
-        let which = journal.meant_which()?;
+        let which = journal.serving_process()?;
         let guarded = self.processes.guarded(which).is_some();
         let answered = self.processes.report(which).is_some_and(|report| report.prove >= number);
         if guarded && !answered && now.since_boot.saturating_sub(since) < PROOF_WAIT {
@@ -144,22 +145,26 @@ impl Supervisor {
 
     /// How soon it is to be looked again.
     pub(super) fn until_answer(&self) -> Duration {
-        if matches!(self.take_up, TakeUp::Asked { .. }) { ANSWER_INTERVAL } else { Duration::MAX }
+        if matches!(self.configuration_check, ConfigurationCheck::Asked { .. }) {
+            ANSWER_INTERVAL
+        } else {
+            Duration::MAX
+        }
     }
 
     /// Does what is due of the comparison.
     pub(super) fn compare_configuration(&mut self, now: Moment) {
-        let answer = match &self.take_up {
-            TakeUp::Asked { number, since, .. } => self.lacks_since(*number, *since, now),
-            TakeUp::NotWanted | TakeUp::Later => None,
+        let answer = match &self.configuration_check {
+            ConfigurationCheck::Asked { number, since, .. } => self.lacks_since(*number, *since, now),
+            ConfigurationCheck::NotWanted | ConfigurationCheck::Later => None,
         };
-        let intents = self.take_up.poll(self.driver.journal().live.is_some(), answer);
+        let intents = self.configuration_check.poll(self.driver.journal().live.is_some(), answer);
         self.carry_out(intents, now);
     }
 
     /// Restarts the process if its configuration has changed since it was left for later.
     pub(super) fn compare_now(&mut self, now: Moment) {
-        let release = self.driver.journal().meant_which().and_then(ProcessKind::release).cloned();
+        let release = self.driver.journal().serving_process().and_then(ProcessKind::release).cloned();
         let Some(release) = release else { return };
         let own = OwnSwitch::restart(release, "the configuration has changed");
         if let Err(report) = self.restart_if_changed(self.own_command(own), now) {
@@ -181,9 +186,11 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn forget_take_up(&mut self) {
-        if self.take_up == TakeUp::NotWanted && self.directory.remove_file(TAKE_UP_NAME).is_err() {
-            self.take_up = TakeUp::Later;
+    pub(super) fn forget_configuration_check(&mut self) {
+        if self.configuration_check == ConfigurationCheck::NotWanted
+            && self.directory.remove_file(CHECK_MARK_NAME).is_err()
+        {
+            self.configuration_check = ConfigurationCheck::Later;
         }
     }
 
@@ -205,7 +212,7 @@ impl Supervisor {
     fn compare(&self) -> Result<Compared, Report> {
         let instance = &self.settings.instance;
         let journal = self.driver.journal();
-        let Some(which) = journal.meant_which() else {
+        let Some(which) = journal.serving_process() else {
             return Ok(Compared::Same(format!("{instance} is not meant to run")));
         };
         let Some(record) = self.processes.of(which) else {
@@ -223,7 +230,7 @@ impl Supervisor {
                 .hint("correct it; what runs is not touched")
         })?;
         // In this order: one that has not begun to look by then will find what is there now.
-        let still_to_load = is_still_to_load(&record.leader)?;
+        let still_to_load = has_not_loaded_yet(&record.leader)?;
         let same = match loaded::of(self.driver.files().layout(), instance, &record.leader) {
             Loaded::Known(digest) => present == Some(digest),
             Loaded::Unnoted => still_to_load,
@@ -240,7 +247,7 @@ impl Supervisor {
 }
 
 /// Whether a process is still the program that becomes the agent.
-fn is_still_to_load(leader: &Identity) -> Result<bool, OsError> {
+fn has_not_loaded_yet(leader: &Identity) -> Result<bool, OsError> {
     let command = proc_fs::command_line(leader.pid)?.unwrap_or_default();
     // Who started it goes on before the kernel has set its arguments.
     Ok(command.is_empty() || command.iter().any(|word| word == AWAIT_ARGUMENT))

@@ -26,7 +26,7 @@ pub enum Event {
     /// Somebody asks for something.
     Asked(Box<Question>),
     /// The supervisor is to end.
-    Told,
+    Terminate,
     /// The supervisor is to become the program that lies at its path now.
     Renew,
 }
@@ -109,8 +109,8 @@ impl Events {
     /// The next event, [`Event::Timer`] after `pause`.
     pub async fn next(&mut self, pause: Duration) -> Event {
         tokio::select! {
-            _ = self.terminate.recv() => Event::Told,
-            _ = self.interrupt.recv() => Event::Told,
+            _ = self.terminate.recv() => Event::Terminate,
+            _ = self.interrupt.recv() => Event::Terminate,
             _ = self.hangup.recv() => Event::Renew,
             _ = self.child.recv() => Event::Child,
             accepted = self.listener.accept() => match accepted {

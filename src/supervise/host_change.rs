@@ -5,11 +5,12 @@ use super::Supervisor;
 use super::intent::Intent;
 use super::pace::HEALTH_INTERVAL;
 use crate::failure::{Class, Report};
+use crate::os::clock::Moment;
 use crate::os::memory;
 use crate::store::host_fingerprint::{self, HostFingerprint};
-use crate::switch::driver::{Moment, Policy};
+use crate::switch::driver::Policy;
+use crate::switch::journal::repeated::Rehearsed;
 use crate::switch::rehearsal::performance::Rehearsing;
-use crate::switch::rehearsal::repeated::Rehearsed;
 use crate::version::Release;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -137,7 +138,7 @@ impl Supervisor {
     }
 
     /// Acts on one of the watch's intents.
-    pub(super) fn find_out(&mut self, act: impl FnOnce(&mut Self, Moment) -> Result<(), Report>, now: Moment) {
+    pub(super) fn run_host_check(&mut self, act: impl FnOnce(&mut Self, Moment) -> Result<(), Report>, now: Moment) {
         if let Err(report) = act(self, now) {
             warn!(instance = %self.settings.instance, why = %report, "it can't be found out whether the host has changed");
             self.host_change.failed(report.to_string(), self.settings.host_look, now.since_boot);
@@ -173,8 +174,8 @@ impl Supervisor {
         let UnderWay { shift: Shift { release, fingerprint, changes }, .. } = under_way;
         let lacks = host_fingerprint::lacks(&self.driver.store().manifest(&release)?);
         let files = self.driver.files();
-        let rehearsed = Rehearsed::new(release, now.wall, (fingerprint, changes), lacks, came);
-        self.tell_rehearsed_again(&rehearsed);
+        let rehearsed = Rehearsed::new(release, now.wall, fingerprint, changes, lacks, came);
+        self.log_rehearsed_again(&rehearsed);
         let again = files.rehearsed_again()?.with(rehearsed);
         files.write_rehearsed_again(self.driver.lock(), &again)?;
         self.host_change.rehearsed(now.since_boot);

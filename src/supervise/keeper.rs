@@ -2,7 +2,7 @@
 //! release before.
 
 use super::intent::{Intent, OwnSwitch};
-use crate::switch::process::kind::ProcessKind;
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::{History, Journal, Phase, Purpose};
 use crate::version::Release;
 use jiff::Timestamp;
@@ -26,7 +26,7 @@ pub struct Kept<'a> {
 pub fn kept(journal: &Journal) -> Option<Kept<'_>> {
     let serving = match &journal.live {
         Some(live) => live.which(live.phase.keeps()?),
-        None => journal.meant_which(),
+        None => journal.serving_process(),
     };
     Some(Kept { allowed: journal.allowed(), serving })
 }
@@ -260,8 +260,8 @@ mod tests {
             now += pause;
         }
         assert_eq!(pauses, [500, 1500, 3500, 7500, 7500, 7500]);
-        let told = restart.trouble(&release, Some("exited with code 1")).unwrap();
-        assert!(told.contains("ended 6 times") && told.contains("every 8 s; it last exited with code 1"), "{told}");
+        let text = restart.trouble(&release, Some("exited with code 1")).unwrap();
+        assert!(text.contains("ended 6 times") && text.contains("every 8 s; it last exited with code 1"), "{text}");
         restart.begins(now);
         restart.runs(now + 60 * SECOND);
         assert!(restart.trouble(&release, None).is_none());

@@ -8,14 +8,14 @@ use super::workers::{NOTHING_TO_DO, WHOLE};
 use crate::failure::{Class, Report};
 use crate::switch::driver::Policy;
 use crate::switch::driver::log::seconds;
-use crate::switch::rehearsal::repeated::Rehearsed;
+use crate::switch::journal::repeated::Rehearsed;
 use crate::version::Release;
 use std::process::ExitStatus;
 use tracing::{debug, error, info, warn};
 
 impl Supervisor {
     /// The settings that it has taken up: numbers and choices, nothing that could be secret.
-    pub(super) fn tell_settings(&self) {
+    pub(super) fn log_settings(&self) {
         let settings = &self.settings;
         let rehearsal = match settings.rehearsals.policy {
             Policy::Refuse => "refuse",
@@ -31,19 +31,19 @@ impl Supervisor {
     }
 
     /// It is told to end.
-    pub(super) fn tell_ending(&self, first: bool) {
+    pub(super) fn log_ending(&self, first: bool) {
         let how = if first { "the agent is asked to end" } else { "once more: the agent is ended at once" };
         info!(instance = %self.settings.instance, "the supervisor is told to end; {how}");
     }
 
     /// It ends.
-    pub(super) fn tell_end(&self) {
+    pub(super) fn log_end(&self) {
         let agent = if self.restarting { "and leaves the agent to the next one" } else { "and so has the agent" };
         info!(instance = %self.settings.instance, "the supervisor has ended, {agent}");
     }
 
     /// What somebody asks for. A switch that is accepted is told of by the journal's change.
-    pub(super) fn tell_question(&self, question: &Question) {
+    pub(super) fn log_question(&self, question: &Question) {
         let (instance, by, name) = (&self.settings.instance, question.by.as_str(), command_name(&question.command));
         match &question.command {
             Ok(Command::Cancel | Command::Unadopt { .. }) => info!(%instance, by, "{name} is asked for"),
@@ -55,7 +55,7 @@ impl Supervisor {
     }
 
     /// Whom what is refused, and why.
-    pub(super) fn tell_refusal(&self, question: &Question, answer: &Answer) {
+    pub(super) fn log_refusal(&self, question: &Question, answer: &Answer) {
         let Answer::Refused(report) = answer else { return };
         let (instance, by, name) = (&self.settings.instance, question.by.as_str(), command_name(&question.command));
         let command = question.command.as_ref().ok().and_then(Command::switch);
@@ -71,7 +71,7 @@ impl Supervisor {
     }
 
     /// What had to be mended before a start.
-    pub(super) fn tell_mended(&self, mended: Option<&str>) {
+    pub(super) fn log_mended(&self, mended: Option<&str>) {
         if let Some(mended) = mended {
             warn!(instance = %self.settings.instance, "{mended}");
         }
@@ -79,31 +79,31 @@ impl Supervisor {
 
     /// Something failed and is tried again.
     pub(super) fn troubled(&mut self, text: String) {
-        if self.told.as_ref() != Some(&text) {
+        if self.logged_trouble.as_ref() != Some(&text) {
             warn!(instance = %self.settings.instance, why = text, "something failed, and is tried again");
         }
-        self.told = Some(text.clone());
+        self.logged_trouble = Some(text.clone());
         self.trouble = Some(text);
     }
 
     /// The agent can't be run, and sidle alone can't mend that.
     pub(super) fn needs_a_person(&mut self, text: String) {
-        if self.told.as_ref() != Some(&text) {
+        if self.logged_trouble.as_ref() != Some(&text) {
             error!(instance = %self.settings.instance, why = text, "the agent does not run as it should; `sidle doctor` tells more");
         }
-        self.told = Some(text.clone());
+        self.logged_trouble = Some(text.clone());
         self.trouble = Some(text);
     }
 
     /// What was in the way no longer is.
     pub(super) fn recovered(&mut self) {
-        if self.told.take().is_some() {
+        if self.logged_trouble.take().is_some() {
             info!(instance = %self.settings.instance, "the agent is healthy again");
         }
     }
 
     /// How the agent is, where that is not how it was.
-    pub(super) fn tell_health(&self, status: &AgentStatus) {
+    pub(super) fn log_health(&self, status: &AgentStatus) {
         let as_before = |before: &AgentStatus| {
             (&before.leader, &before.lacks, &before.reaches) == (&status.leader, &status.lacks, &status.reaches)
         };
@@ -114,7 +114,7 @@ impl Supervisor {
     }
 
     /// What a look at the files of a running release came to.
-    pub(super) fn tell_repair(&self, release: &Release, status: ExitStatus, is_lasting: bool) {
+    pub(super) fn log_repair(&self, release: &Release, status: ExitStatus, is_lasting: bool) {
         let instance = &self.settings.instance;
         match status.code() {
             Some(NOTHING_TO_DO) => debug!(%instance, "the files of {release} are whole"),
@@ -129,7 +129,7 @@ impl Supervisor {
     }
 
     /// What a scrub came to.
-    pub(super) fn tell_scrub(&self, status: ExitStatus) {
+    pub(super) fn log_scrub(&self, status: ExitStatus) {
         let instance = &self.settings.instance;
         if status.success() {
             info!(%instance, "a scrub has hashed every file of the installed releases; they are whole");
@@ -139,7 +139,7 @@ impl Supervisor {
     }
 
     /// What came of rehearsing a release again on a host that has changed under it.
-    pub(super) fn tell_rehearsed_again(&self, again: &Rehearsed) {
+    pub(super) fn log_rehearsed_again(&self, again: &Rehearsed) {
         let (instance, release, changes) = (&self.settings.instance, &again.release, again.changes.join("; "));
         if again.loads() {
             info!(%instance, changes, "the host has changed under {release}, which would come up again");

@@ -3,13 +3,13 @@
 use super::intent::{Intent, OwnSwitch};
 use super::{END_INTERVAL, Supervisor};
 use crate::failure::Report;
+use crate::os::clock::Moment;
 use crate::os::dir::Dir;
 use crate::os::environment;
 use crate::os::notify::NOTIFY_SOCKET;
 use crate::os::process::{Program, Said};
 use crate::os::{OsError, file, process};
-use crate::switch::driver::Moment;
-use crate::switch::process::kind::ProcessKind;
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::{Former, Side};
 use std::path::Path;
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl Supervisor {
             return;
         }
         let journal = self.driver.journal();
-        let running = journal.meant_which().filter(|which| self.processes.of(*which).is_some());
+        let running = journal.serving_process().filter(|which| self.processes.of(*which).is_some());
         // Without a process, or with a switch under way, a new process comes anyhow.
         if let (Some(release), None) = (running.and_then(ProcessKind::release), &journal.live) {
             let own = OwnSwitch::restart(release.clone(), "the service was restarted");

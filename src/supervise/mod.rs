@@ -23,18 +23,20 @@ use crate::agent::Registry;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
+use crate::os::clock::Moment;
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
-use crate::os::{OsError, children, clock, notify, signals, socket};
+use crate::os::{OsError, children, notify, signals, socket};
 use crate::store::Store;
 use crate::switch::driver::configuration::Keeping;
-use crate::switch::driver::{BadReleases, Before, Driver, Moment, Rehearsals, Step};
+use crate::switch::driver::requests::BadReleases;
+use crate::switch::driver::{Before, Driver, Rehearsals, Step};
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::schedule::When;
 use crate::switch::{self, Adopted, Limits, Phase};
 use adopting::Unadoption;
-use configuration::TakeUp;
+use configuration::ConfigurationCheck;
 use control::{Answer, Command, SwitchCommand};
 use events::{Event, Events};
 use host_change::{HostChangeWatch, HostRehearsal};
@@ -87,42 +89,38 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
     let directory = Dir::open_or_create(&layout.run(&settings.instance), 0o755)?;
     let mut supervisor = Supervisor::new(layout, settings, registry, directory.try_clone()?)?;
     let mut events = Events::new(socket::listen(&directory, control::SOCKET_NAME)?)?;
-    supervisor.tell_settings();
+    supervisor.log_settings();
     signals::admit()?;
     let ended = runtime.block_on(async {
         let mut announced = false;
         loop {
-            let pause = supervisor.turn(moment());
+            let pause = supervisor.turn(Moment::now());
             if supervisor.is_over() {
                 return Ok(());
             }
             if !announced {
                 announced = true;
-                tell("READY=1");
+                notify_manager("READY=1");
             }
             events.watch(supervisor.watches());
             events.watch_trees(supervisor.workers.take_watch());
             let event = match supervisor.successor() {
-                Some(program) => renew::succeed(&program, &mut supervisor, &mut events).await,
+                Some(program) => renew::become_program(&program, &mut supervisor, &mut events).await,
                 None => events.next(pause).await,
             };
-            supervisor.handle(event, moment());
+            supervisor.handle(event, Moment::now());
         }
     });
     directory.remove_file(control::SOCKET_NAME)?;
     if !supervisor.restarting {
         directory.remove_file(status::STATUS_NAME)?;
     }
-    supervisor.tell_end();
+    supervisor.log_end();
     ended
 }
 
-fn moment() -> Moment {
-    Moment { wall: clock::now(), since_boot: clock::since_boot() }
-}
-
 /// A service manager that doesn't listen changes nothing here.
-fn tell(state: &str) {
+fn notify_manager(state: &str) {
     let _ = notify::notify(state);
 }
 
@@ -136,7 +134,7 @@ struct Supervisor {
     health: Option<(Duration, AgentStatus)>,
     trouble: Option<String>,
     /// The last trouble that is in the log; None: it is over.
-    told: Option<String>,
+    logged_trouble: Option<String>,
     written: Option<SupervisorStatus>,
     ending: Option<Duration>,
     unadoption: Unadoption,
@@ -147,7 +145,7 @@ struct Supervisor {
     /// The agent is to be restarted, as the service was.
     restarting: bool,
     /// A changed configuration is to be taken up after the live switch.
-    take_up: TakeUp,
+    configuration_check: ConfigurationCheck,
     /// The healthy process whose credentials are noted.
     noted: Option<Identity>,
     host_change: HostChangeWatch,
@@ -166,7 +164,7 @@ impl Supervisor {
             Processes::new(layout, &settings.package, &settings.instance, registry, settings.configuration.clone());
         let store = Store::new(layout, &settings.package);
         processes.find(|release| store.manifest(release).ok())?;
-        let now = moment();
+        let now = Moment::now();
         adopting::recognise(&files, &store, &mut processes)?;
         let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals.clone());
         driver = driver.with_snapshots(settings.keeping);
@@ -177,7 +175,7 @@ impl Supervisor {
         let keeper = Keeper::new(Restart::new(settings.restart_pause_minimum, settings.restart_pause_maximum));
         let ended = last.and_then(|last| last.ended);
         let restarting = manager::is_marked(&directory)?;
-        let take_up = TakeUp::read(&directory)?;
+        let configuration_check = ConfigurationCheck::read(&directory)?;
         Ok(Self {
             settings,
             directory,
@@ -187,7 +185,7 @@ impl Supervisor {
             keeper,
             health: None,
             trouble: None,
-            told: None,
+            logged_trouble: None,
             written: None,
             ending: None,
             unadoption: Unadoption::default(),
@@ -195,7 +193,7 @@ impl Supervisor {
             renewal: Renewal::NotWanted,
             ended,
             restarting,
-            take_up,
+            configuration_check,
             noted: None,
             host_change: HostChangeWatch::default(),
             host_rehearsal: HostRehearsal::default(),
@@ -222,7 +220,7 @@ impl Supervisor {
         if self.processes.reap()? {
             self.health = None;
         }
-        self.driver.tell_ends(&mut self.processes);
+        self.driver.log_ends(&mut self.processes);
         let rehearsed =
             self.driver.children().into_iter().chain(self.host_rehearsal.child()).chain(self.workers.children());
         children::take_others(&self.processes.children().into_iter().chain(rehearsed).collect())?;
@@ -280,21 +278,21 @@ impl Supervisor {
             }
             Event::Renew => self.renewal = Renewal::Wanted,
             Event::Asked(question) => {
-                self.tell_question(&question);
+                self.log_question(&question);
                 let answer = match question.command.clone() {
                     Ok(request) => self.answer(request, now),
                     Err(report) => Answer::Refused(report),
                 };
-                self.tell_refusal(&question, &answer);
+                self.log_refusal(&question, &answer);
                 question.answer(&answer);
             }
-            Event::Told => {
-                tell("STOPPING=1");
+            Event::Terminate => {
+                notify_manager("STOPPING=1");
                 if self.ending.is_none() && self.leaves_to_a_successor() {
                     return;
                 }
                 let first = self.ending.is_none();
-                self.tell_ending(first);
+                self.log_ending(first);
                 self.ending = Some(if first { now.since_boot } else { Duration::ZERO });
                 if let (true, Err(error)) = (first, self.ask_to_end()) {
                     self.troubled(error.to_string());
@@ -339,8 +337,8 @@ impl Supervisor {
         self.driver.make_room(&mut self.processes, now)?;
         let manifest = self.driver.store().manifest(&command.request.to)?;
         let running =
-            adopted.as_ref().map_or_else(|| self.driver.journal().meant_which(), |_| Some(ProcessKind::Foreign));
-        let choice = choose::choose((command.mode, command.request.purpose), running, &self.processes, &manifest)?;
+            adopted.as_ref().map_or_else(|| self.driver.journal().serving_process(), |_| Some(ProcessKind::Foreign));
+        let choice = choose::choose(command.mode, command.request.purpose, running, &self.processes, &manifest)?;
         let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
         let mut new = command.planned(choice.mode, choice.note.into_iter().collect(), now.wall)?;
         new.adopted = adopted;

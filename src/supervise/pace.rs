@@ -1,6 +1,6 @@
 //! How long the supervisor rests: everything that it waits for wakes it early, and what it can't be told of it looks at again.
 
-use crate::switch::driver::Moment;
+use crate::os::clock::Moment;
 use crate::switch::{Phase, Switch};
 use std::time::Duration;
 

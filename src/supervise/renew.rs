@@ -36,17 +36,17 @@ impl Renewal {
 }
 
 /// Becomes `program`. Comes back with what was asked meanwhile, which goes first, or when it failed.
-pub(super) async fn succeed(program: &Program, supervisor: &mut Supervisor, events: &mut Events) -> Event {
+pub(super) async fn become_program(program: &Program, supervisor: &mut Supervisor, events: &mut Events) -> Event {
     let held = signals::hold();
     let event = events.next(LAST_WORDS_WAIT).await;
     if let Err(error) = held {
-        supervisor.stays(&error.into());
+        supervisor.renewal_failed(&error.into());
     } else if matches!(event, Event::Timer | Event::Child | Event::Changed) {
         info!(instance = %supervisor.settings.instance, "the supervisor becomes the program that lies at its path now");
-        supervisor.stays(&program.execute(Input::Inherited).into());
+        supervisor.renewal_failed(&program.execute(Input::Inherited).into());
     }
     if let Err(error) = signals::admit() {
-        supervisor.stays(&error.into());
+        supervisor.renewal_failed(&error.into());
     }
     event
 }
@@ -58,11 +58,11 @@ impl Supervisor {
             return None;
         }
         let found = tried();
-        found.inspect_err(|report| self.stays(report)).ok()
+        found.inspect_err(|report| self.renewal_failed(report)).ok()
     }
 
     /// It goes on as the program that it is.
-    pub(super) fn stays(&mut self, report: &Report) {
+    pub(super) fn renewal_failed(&mut self, report: &Report) {
         let why = report.to_string();
         warn!(instance = %self.settings.instance, why, "the supervisor stays the program that it is");
         self.renewal = Renewal::Failed(why);

@@ -3,10 +3,10 @@
 use super::Supervisor;
 use super::tree::Repaired;
 use crate::failure::Report;
+use crate::os::clock::Moment;
 use crate::os::process::{Program, own_program};
 use crate::os::watch::Watch;
 use crate::os::{OsError, clock, memory, random};
-use crate::switch::driver::Moment;
 use crate::version::Release;
 use jiff::SignedDuration;
 use std::mem;
@@ -81,7 +81,7 @@ impl Supervisor {
                     _ => Repaired::Broken,
                 };
                 if let Some((release, is_lasting, intent)) = self.tree.repaired(result, now.since_boot) {
-                    self.tell_repair(&release, status, is_lasting);
+                    self.log_repair(&release, status, is_lasting);
                     self.carry_out(intent, now);
                 }
             }
@@ -94,7 +94,7 @@ impl Supervisor {
             Ok(None) => {}
             Ok(Some(status)) => {
                 self.tree.scrub_is_over();
-                self.tell_scrub(status);
+                self.log_scrub(status);
             }
             Err(error) => self.troubled(error.to_string()),
         }

@@ -11,12 +11,13 @@ use crate::cli::{Context, Ended, adopter, agents, instance_of};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
+use crate::os::clock::Moment;
 use crate::os::process::{self, Program};
 use crate::os::{clock, proc_fs, units};
 use crate::store::Store;
 use crate::supervise::control::{Answer, Command, ask};
 use crate::supervise::status::SupervisorStatus;
-use crate::switch::driver::{Driver, Moment};
+use crate::switch::driver::Driver;
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, described};
 use clap::Args;
@@ -224,7 +225,7 @@ fn end_ours(
             let Some(lock) = files.try_drive()? else {
                 return Err(crate::cli::usage("cannot ask the supervisor: it does not answer", "try again"));
             };
-            let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
+            let now = Moment::now();
             Driver::new(files.clone(), lock, settings.limits, now)?.release(now)?;
         }
     }

@@ -3,10 +3,11 @@
 use crate::agent::gate::{GuardReport, Origin};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
+use crate::os::clock::Moment;
 use crate::store::StoreError;
+use crate::switch::driver::Driver;
 use crate::switch::driver::error::DriveError;
 use crate::switch::driver::proving::Lack;
-use crate::switch::driver::{Driver, Moment};
 use crate::switch::gate::proofs::Proof;
 use crate::switch::gate::roles;
 use crate::switch::process::{Frozen, Look, ProcessKind, Processes, described};
@@ -146,7 +147,7 @@ impl Driver {
         crash_point!("settle.verdicts");
         if live.phase == Phase::Committed {
             // What a status note rests on is no reason to leave a switch unfinished.
-            let _ = self.record_ground(&live.request.to);
+            let _ = self.record_host_fingerprint(&live.request.to);
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! The agent's configuration in a switch: a snapshot before the trial, an earlier one put back on a rollback, its own on the way back.
 
 use crate::agent::AgentKind;
+use crate::os::clock::Moment;
+use crate::switch::driver::Driver;
 use crate::switch::driver::error::DriveError;
-use crate::switch::driver::{Driver, Moment};
 use crate::switch::journal::snapshot::{Snapshots, summary};
 use crate::switch::process::Processes;
 use crate::switch::{Former, Phase, Purpose, Side, Switch};
@@ -28,11 +29,6 @@ impl Driver {
         let state = self.files.layout().instance(self.files.instance());
         let snapshots = Snapshots::new(&state, (keeping.except)(manifest.agent));
         Ok(Some((keeping, snapshots, processes.configuration(&manifest))))
-    }
-
-    fn tell(&mut self, text: String, now: Moment) -> Result<(), DriveError> {
-        let journal = self.journal.noted(&[text]);
-        self.believe(journal, now).map(drop)
     }
 
     /// Takes the snapshot, where configuration is put back at all. Gives why it can't be taken: that refuses the switch.
@@ -78,7 +74,7 @@ impl Driver {
                         let text =
                             format!("the configuration is left as it is: no snapshot of that of {}", live.request.to);
                         if self.journal.live.as_ref().is_some_and(|live| !live.notes.contains(&text)) {
-                            self.tell(text, now)?;
+                            self.note(&text, now)?;
                         }
                         return Ok(None);
                     }
@@ -91,7 +87,7 @@ impl Driver {
                     Ok(changes) => {
                         let text =
                             format!("configuration of switch {} put back: {}", snapshot.switch, summary(&changes));
-                        self.tell(text, now)?;
+                        self.note(&text, now)?;
                         Ok(None)
                     }
                     Err(report) => Ok(Some(report.to_string())),
@@ -117,7 +113,7 @@ impl Driver {
             Err(report) => format!("the configuration is not put back: {report}"),
         };
         if self.journal.live.as_ref().is_some_and(|live| !live.notes.contains(&text)) {
-            self.tell(text, now)?;
+            self.note(&text, now)?;
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! How the process that is on its way out is closed, and ended or left to finish alone; and whether the new one hears what the old one hears.
 
 use crate::agent::gate::{GateRole, GuardReport};
+use crate::os::clock::Moment;
+use crate::switch::driver::Driver;
 use crate::switch::driver::acts::FreshReport as _;
 use crate::switch::driver::error::DriveError;
-use crate::switch::driver::{Driver, Moment};
 use crate::switch::gate::proofs::{Asked, PROOF_WAIT, Proof};
 use crate::switch::gate::roles::Backlog;
 use crate::switch::process::{Frozen, Look, ProcessKind, Processes};
@@ -201,7 +202,7 @@ impl Driver {
 
     /// The process on trial must not be beside another one: its guard says so, or has never said anything while the agent works. It would do every job
     /// a second time. None: it may.
-    pub(in crate::switch) fn goes_round(
+    pub(in crate::switch) fn bypasses_gate(
         &mut self,
         live: &Switch,
         processes: &mut Processes,
@@ -242,12 +243,12 @@ impl Driver {
         processes: &Processes,
         now: Moment,
     ) -> Option<Outcome> {
-        let unheard = self.hears_not(live, processes, now);
+        let unheard = self.misses_jobs(live, processes, now);
         let waits = |why: &str| Some(Outcome::NotYet(why.to_owned()));
         if unheard.is_some() {
             return unheard;
         }
-        if self.is_owed_an_answer(live, processes, now) {
+        if self.awaits_first_answer(live, processes, now) {
             return waits("the new process to reach its peers once more");
         }
         let waited = now.since_boot.saturating_sub(self.entered);
@@ -255,14 +256,14 @@ impl Driver {
     }
 
     /// A probation is not over while its own first round trip is on the way: however short it is, a process that hangs once it serves is found out.
-    fn is_owed_an_answer(&self, live: &Switch, processes: &Processes, now: Moment) -> bool {
+    fn awaits_first_answer(&self, live: &Switch, processes: &Processes, now: Moment) -> bool {
         let report = live.which(Side::Trial).and_then(|trial| processes.report(trial));
         let answered = report.is_none_or(|report| report.prove >= self.asked.first);
         self.asked.before == 0 && !answered && now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT
     }
 
     /// The new process does not hear what the old one beside it hears: the old one takes a job that nobody took, and tells so. None: it does.
-    fn hears_not(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
+    fn misses_jobs(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
         let deaf_to = live.which(Side::Trial).and_then(|trial| processes.report(trial));
         let deaf_to = deaf_to.map(|report| report.deaf_to().join(", ")).filter(|names| !names.is_empty());
         let Some(names) = deaf_to.filter(|_| live.former() == Former::Beside) else {

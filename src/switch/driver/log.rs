@@ -55,7 +55,7 @@ fn accepted(instance: &InstanceName, live: &Switch) {
 
 /// One transition. The level is what a person has to do about it.
 fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
-    macro_rules! tell {
+    macro_rules! log {
         ($level:ident, $($message:tt)+) => {
             $level!(
                 %instance, from = %step.from, to = %step.to, outcome = %step.outcome, took = seconds(step.took()),
@@ -70,27 +70,27 @@ fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
     );
     let doing = step.to.doing();
     match step.to {
-        Phase::Stranded => tell!(
+        Phase::Stranded => log!(
             error,
             "switch {id} is stranded: {back} does not come up again; it is tried again and again, and a person has to look: \
              `sidle status {}`",
             live.package
         ),
-        Phase::RolledBack => tell!(warn, "switch {id} failed and is rolled back from {to}: {back} runs again"),
-        Phase::Refused => tell!(warn, "switch {id} to {to} is refused, nothing was changed"),
-        Phase::Expired => tell!(warn, "switch {id} to {to} has expired, nothing was changed"),
-        Phase::Abandoned => tell!(warn, "switch {id} to {to} is abandoned"),
-        Phase::Cancelled => tell!(info, "switch {id} to {to} is cancelled, nothing was changed"),
-        Phase::Committed => tell!(info, "switch {id} is done: {to} is current, and the old process has ended"),
+        Phase::RolledBack => log!(warn, "switch {id} failed and is rolled back from {to}: {back} runs again"),
+        Phase::Refused => log!(warn, "switch {id} to {to} is refused, nothing was changed"),
+        Phase::Expired => log!(warn, "switch {id} to {to} has expired, nothing was changed"),
+        Phase::Abandoned => log!(warn, "switch {id} to {to} is abandoned"),
+        Phase::Cancelled => log!(info, "switch {id} to {to} is cancelled, nothing was changed"),
+        Phase::Committed => log!(info, "switch {id} is done: {to} is current, and the old process has ended"),
         Phase::Flipping if step.from != step.to => {
-            tell!(info, "switch {id} is committed: {to} has passed, and becomes current");
+            log!(info, "switch {id} is committed: {to} has passed, and becomes current");
         }
         next if next.is_back() && !step.from.is_back() => {
-            tell!(warn, "switch {id} fails: {to} is left, going back to {back}");
+            log!(warn, "switch {id} fails: {to} is left, going back to {back}");
         }
-        _ if step.outcome == Ending::Interrupted => tell!(warn, "switch {id} goes on after an interruption: {doing}"),
-        _ if step.outcome == Ending::Failed => tell!(warn, "switch {id} tries again: {doing}"),
-        _ => tell!(info, "switch {id}: {doing}"),
+        _ if step.outcome == Ending::Interrupted => log!(warn, "switch {id} goes on after an interruption: {doing}"),
+        _ if step.outcome == Ending::Failed => log!(warn, "switch {id} tries again: {doing}"),
+        _ => log!(info, "switch {id}: {doing}"),
     }
 }
 

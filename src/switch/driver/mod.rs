@@ -7,12 +7,13 @@ pub mod leaving;
 pub mod log;
 pub mod proving;
 pub mod rehearsing;
+pub mod requests;
 
 use crate::crash_point;
 use crate::failure::Report;
-use crate::os::clock;
+use crate::os::clock::{self, Moment};
 use crate::rehearsal::{ExtrasPolicy, Rehearsers};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::switch::driver::acts::gone;
 use crate::switch::driver::configuration::Keeping;
 use crate::switch::driver::error::DriveError;
@@ -21,30 +22,10 @@ use crate::switch::gate::roles::{self, Backlog};
 use crate::switch::journal::files::{DriverLock, FilesError, InstanceFiles};
 use crate::switch::process::Processes;
 use crate::switch::rehearsal::preparing::Preparing;
-use crate::switch::{Act, Journal, Limits, NewSwitch, Outcome, Phase, Purpose, Side};
-use crate::version::Release;
-use jiff::Timestamp;
+use crate::switch::{Act, Journal, Limits, Outcome, Phase, Side};
 use std::path::PathBuf;
 use std::time::Duration;
-use tracing::{debug, error, warn};
-
-/// The present, on both clocks.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment {
-    /// For people and deadlines.
-    pub wall: Timestamp,
-    /// For waits.
-    pub since_boot: Duration,
-}
-
-/// Whether a release that failed here may be tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadReleases {
-    /// No.
-    Refuse,
-    /// A person wants it all the same.
-    TryAgain,
-}
+use tracing::{debug, error};
 
 /// What was before a driver takes up a live switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,75 +227,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Accepts a request: the target is installed and whole, or mended now, and nothing is held against it. It is written down; nothing else
-    /// happens yet.
-    pub fn request(&mut self, new: NewSwitch, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
-        if let Some(report) = &self.unreadable {
-            return Err(DriveError::Unreadable(report.clone()));
-        }
-        // What the switch's end has to add to: found now, not then.
-        self.files.history()?;
-        if let Some(refusal) = self.held(new.request.purpose, now.wall)? {
-            return Err(DriveError::Held(refusal));
-        }
-        let mended = self.mended(&new.request.to)?;
-        let verdicts = self.files.verdicts()?;
-        if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&new.request.to), bad) {
-            return Err(DriveError::Verdict { release: new.request.to, reason: verdict.reason.clone() });
-        }
-        let journal = self.journal.requested(new, &clock::boot_id()?, now.wall)?.noted(&mended);
-        self.believe(journal, now)?;
-        Ok(self.journal.last_id)
-    }
-
-    /// Makes sure that a release is whole, with what this host has. Gives what there is to tell of that.
-    pub(in crate::switch) fn mended(&self, release: &Release) -> Result<Vec<String>, StoreError> {
-        let mended = self.store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
-        if let Some(mended) = &mended {
-            warn!(instance = %self.journal.instance, "{mended}");
-        }
-        Ok(mended.into_iter().collect())
-    }
-
     /// Logs the processes that have ended since it was last asked to.
-    pub fn tell_ends(&self, processes: &mut Processes) {
+    pub fn log_ends(&self, processes: &mut Processes) {
         log::ends(processes, &self.journal);
-    }
-
-    /// The refusal of a switch of this purpose, where a person holds the instance.
-    pub(in crate::switch) fn held(&self, purpose: Purpose, now: Timestamp) -> Result<Option<Report>, DriveError> {
-        let hold = self.files.hold()?.filter(|hold| hold.forbids(purpose, now));
-        Ok(hold.map(|hold| hold.refusal(purpose, self.files.instance(), self.files.package())))
-    }
-
-    /// Gives the instance back to whoever ran its agent before: from now on nothing is meant to run.
-    pub fn release(&mut self, now: Moment) -> Result<(), DriveError> {
-        if let Some(journal) = self.journal.released() {
-            self.believe(journal, now)?;
-            let lock = self.store.lock()?;
-            self.store.unlink(&lock, self.files.instance())?;
-        }
-        Ok(())
-    }
-
-    /// A person takes the live switch back. What that does depends on how far it is.
-    pub fn cancel(&mut self, now: Moment) -> Result<Step, DriveError> {
-        let journal = self.journal.advanced(&Outcome::Cancelled, now.wall);
-        self.believe(journal, now)
-    }
-
-    /// The same where no supervisor is there: what has not touched a process yet is over with that, and makes room for the next switch. What
-    /// has is undone by the next supervisor. True: it is over.
-    pub fn cancel_unsupervised(&mut self, now: Moment) -> Result<bool, DriveError> {
-        let touched = |live: &crate::switch::Switch| live.phase == Phase::Freezing || live.adopted.is_some();
-        let untouched = !self.journal.live.as_ref().is_some_and(touched);
-        self.cancel(now)?;
-        let Some(ended) = self.journal.live.clone().filter(|live| untouched && live.phase.is_ended()) else {
-            return Ok(false);
-        };
-        self.put_on_record(&ended)?;
-        self.believe(self.journal.advanced(&Outcome::Done, now.wall), now)?;
-        Ok(true)
     }
 
     /// Adds to what is to be known of the live switch.
@@ -342,10 +257,10 @@ impl Driver {
                 let (former, trial) = (former.and_then(guarded), trial.and_then(guarded));
                 roles::roles(live, former, trial, self.backlog, self.asked.number)
             }
-            None => roles::alone(self.journal.meant_which().and_then(guarded), self.asked.number),
+            None => roles::alone(self.journal.serving_process().and_then(guarded), self.asked.number),
         };
         let roles = roles.with_closed(processes.draining());
-        if let Some(which) = self.journal.meant_which() {
+        if let Some(which) = self.journal.serving_process() {
             processes.serve(which)?;
         }
         if !roles.slots.is_empty() {
@@ -403,13 +318,13 @@ impl Driver {
         }
         let ending = match gone(&live, processes) {
             Some(ending) => Some(ending),
-            None => self.goes_round(&live, processes, now)?,
+            None => self.bypasses_gate(&live, processes, now)?,
         };
         let outcome = match ending {
             Some(ending) => ending,
             None => self.perform(act, &live, processes, now)?,
         };
-        self.tell_ends(processes);
+        self.log_ends(processes);
         let outcome = match outcome {
             Outcome::Done if act == Act::Watch => match self.not_proven_yet(&live, processes, now) {
                 Some(other) => other,

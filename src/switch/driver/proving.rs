@@ -2,8 +2,9 @@
 
 use crate::agent::gate::GuardReport;
 use crate::agent::{Health, Peer};
+use crate::os::clock::Moment;
+use crate::switch::driver::Driver;
 use crate::switch::driver::error::DriveError;
-use crate::switch::driver::{Driver, Moment};
 use crate::switch::gate::proofs::{Asked, PROOF_WAIT, Proof};
 use crate::switch::process::Processes;
 use crate::switch::{Former, Mode, Outcome, Purpose, Side, Switch};
@@ -27,6 +28,16 @@ pub(in crate::switch) enum Lack {
     Own(String),
     /// This, and the old process beside it lacks it, too.
     Shared(String),
+}
+
+/// An unhealthy process, as it was measured.
+struct Measured<'a> {
+    health: &'a Health,
+    /// The peers that it lacks, in words.
+    missing: String,
+    /// The oldest round trip that counts; None: the process has no guard.
+    floor: Option<u64>,
+    proof: Proof,
 }
 
 /// What the running process is like, where it reaches none of the peers that a new one would need.
@@ -215,7 +226,7 @@ impl Driver {
             }
         }
         let Some(missing) = health.lacks(&live.baseline) else {
-            self.tell_of_a_move(live, (side, proof), &health.proven(), now)?;
+            self.note_other_peers(live, side, proof, &health.proven(), now)?;
             return Ok(Lack::Nothing);
         };
         if proof == Proof::OfThisPhase && self.is_served_enough(live, &health, &missing, now)? {
@@ -226,7 +237,7 @@ impl Driver {
             Some(full) => {
                 Lack::Shared(format!("{full}, so that the new process cannot say how it is: make room there"))
             }
-            None => self.compared(live, side, processes, (floor, proof), now, (&health, missing)),
+            None => self.compared(live, side, processes, Measured { health: &health, missing, floor, proof }, now),
         };
         let down = matches!(lack, Lack::Shared(_));
         self.believe(self.journal.with_peers_down(down), now)?;
@@ -234,10 +245,11 @@ impl Driver {
     }
 
     /// An agent that needs one of several peers may come up with another one than the process before it: jobs come from there from now on.
-    fn tell_of_a_move(
+    fn note_other_peers(
         &mut self,
         live: &Switch,
-        (side, proof): (Side, Proof),
+        side: Side,
+        proof: Proof,
         reached: &[String],
         now: Moment,
     ) -> Result<(), DriveError> {
@@ -275,10 +287,10 @@ impl Driver {
         live: &Switch,
         side: Side,
         processes: &mut Processes,
-        (floor, proof): (Option<u64>, Proof),
+        measured: Measured<'_>,
         now: Moment,
-        (health, missing): (&Health, String),
     ) -> Lack {
+        let Measured { health, missing, floor, proof } = measured;
         let beside = live.former() == Former::Beside && side == Side::Trial && !live.baseline.is_empty();
         let Some(former) = live.which(Side::Former).filter(|_| beside) else { return Lack::Own(missing) };
         // While it still asks its peers, its connections speak for it.

@@ -1,13 +1,14 @@
 //! The driver's rehearsals: of a release before its trial, and of one that worked here until the host changed under it.
 
 use crate::bundle::manifest::{Manifest, Service};
+use crate::os::clock::Moment;
 use crate::os::file;
 use crate::rehearsal::{Part, Rehearsers, Scene};
 use crate::store::host_fingerprint::HostFingerprint;
 use crate::switch::driver::error::DriveError;
-use crate::switch::driver::{Driver, Moment, Policy, Rehearsals};
+use crate::switch::driver::{Driver, Policy, Rehearsals};
 use crate::switch::process::Processes;
-use crate::switch::rehearsal::performance::Rehearsing;
+use crate::switch::rehearsal::performance::{Question, Rehearsing};
 use crate::switch::rehearsal::preparing::{Extras, Preparing};
 use crate::switch::rehearsal::rebuild::Workshop;
 use crate::switch::{Outcome, Purpose, Switch};
@@ -100,7 +101,8 @@ impl Driver {
         let part = self.part(manifest, &configuration)?;
         let run = self.files.layout().run(self.files.instance());
         let (rehearser, longest) = (rehearsers(manifest.agent), self.limits.rehearsal);
-        Ok(Rehearsing::again(rehearser, part, &configuration, &run, longest, now.since_boot)?)
+        let scene = Scene { trial: part, former: None, config_directory: configuration };
+        Ok(Rehearsing::start(rehearser, scene, Question::Still, &run, longest, now.since_boot)?)
     }
 
     fn scene(&self, live: &Switch, manifest: &Manifest, processes: &Processes) -> Result<Scene, DriveError> {
@@ -120,7 +122,7 @@ impl Driver {
     }
 
     /// Writes down what of the host the release has been proven on.
-    pub(in crate::switch) fn record_ground(&self, release: &Release) -> Result<(), DriveError> {
+    pub(in crate::switch) fn record_host_fingerprint(&self, release: &Release) -> Result<(), DriveError> {
         let fingerprint = HostFingerprint::read(&self.store.manifest(release)?);
         let kept = self.store.releases()?;
         let fingerprints = self.files.host_fingerprints()?.with(release, fingerprint, |release| kept.contains(release));

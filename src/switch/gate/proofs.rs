@@ -1,6 +1,6 @@
 //! The round trips to its peers that a process is asked for.
 
-use crate::switch::driver::Moment;
+use crate::os::clock::Moment;
 use std::time::Duration;
 
 /// How long a round trip may take: longer than a guard's own limit, and than a guard that hangs is waited for.

@@ -10,12 +10,12 @@ use crate::saved::SavedError;
 use crate::store::{Store, StoreError};
 use crate::switch::journal::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
 use crate::switch::journal::hold::{HOLD_LENGTH_MAXIMUM, HOLD_NAME, Hold};
-use crate::switch::journal::verdicts::{VERDICTS_LENGTH_MAXIMUM, VERDICTS_NAME, Verdicts};
-use crate::switch::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
-use crate::switch::rehearsal::host_fingerprints::{
+use crate::switch::journal::host_fingerprints::{
     HOST_FINGERPRINTS_LENGTH_MAXIMUM, HOST_FINGERPRINTS_NAME, HostFingerprints,
 };
-use crate::switch::rehearsal::repeated::{REHEARSED_LENGTH_MAXIMUM, REHEARSED_NAME, RehearsedAgain};
+use crate::switch::journal::repeated::{REHEARSED_LENGTH_MAXIMUM, REHEARSED_NAME, RehearsedAgain};
+use crate::switch::journal::verdicts::{VERDICTS_LENGTH_MAXIMUM, VERDICTS_NAME, Verdicts};
+use crate::switch::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
 use std::fmt;
 use std::path::PathBuf;
 

@@ -114,8 +114,8 @@ impl History {
         }
         let surplus = self.entries.len().saturating_sub(HISTORY_ENTRIES_MAXIMUM);
         self.entries.drain(..surplus);
-        let untold = self.entries.len().saturating_sub(STORIES_MAXIMUM);
-        self.entries.iter_mut().take(untold).for_each(|entry| entry.story = Story::default());
+        let without_story = self.entries.len().saturating_sub(STORIES_MAXIMUM);
+        self.entries.iter_mut().take(without_story).for_each(|entry| entry.story = Story::default());
         let length = |entry: &Entry| entry_bytes(entry).len() as u64;
         let mut length_all: u64 = self.entries.iter().map(length).sum();
         while length_all > HISTORY_LENGTH_MAXIMUM && self.entries.len() > 1 {

@@ -3,7 +3,10 @@
 pub mod files;
 pub mod history;
 pub mod hold;
+pub mod host_fingerprints;
+pub mod kind;
 pub mod record;
+pub mod repeated;
 pub mod request;
 pub mod snapshot;
 pub mod story;
@@ -12,12 +15,12 @@ pub mod verdicts;
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::saved::{self, SavedError};
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::journal::record::Switch;
 use crate::switch::journal::request::{Adopted, Purpose, Request, shortened};
 use crate::switch::journal::story::Story;
 use crate::switch::machine::phase::Phase;
 use crate::switch::machine::{Mode, Outcome};
-use crate::switch::process::kind::ProcessKind;
 use crate::switch::schedule::Schedule;
 use crate::version::Release;
 use jiff::Timestamp;
@@ -202,7 +205,7 @@ impl Journal {
     }
 
     /// The process that is meant to serve now; None: none is.
-    pub fn meant_which(&self) -> Option<ProcessKind<'_>> {
+    pub fn serving_process(&self) -> Option<ProcessKind<'_>> {
         match &self.live {
             Some(live) => live.serves().and_then(|side| live.which(side)),
             None => self.proven.as_ref().map(|release| ProcessKind::Incumbent { release, switch: None }),
@@ -213,7 +216,7 @@ impl Journal {
     pub fn allowed(&self) -> Vec<ProcessKind<'_>> {
         match &self.live {
             Some(live) => live.allowed(),
-            None => self.meant_which().into_iter().collect(),
+            None => self.serving_process().into_iter().collect(),
         }
     }
 

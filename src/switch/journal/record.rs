@@ -3,12 +3,12 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use crate::name::{InstanceName, PackageName};
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::journal::request::{Adopted, Purpose, Request, shortened};
 use crate::switch::journal::story::{Ending, Story};
 use crate::switch::machine::limits::Limits;
 use crate::switch::machine::phase::Phase;
 use crate::switch::machine::{self, Course, Former, Mode, Outcome, Side, Survivors};
-use crate::switch::process::kind::ProcessKind;
 use crate::switch::schedule::Schedule;
 use crate::version::Release;
 use jiff::Timestamp;
@@ -260,7 +260,7 @@ impl Switch {
                 Some(self.account(outcome))
             }
         };
-        switch.tell(next, Ending::from(outcome), why.as_deref(), now);
+        switch.add_step(next, Ending::from(outcome), why.as_deref(), now);
         switch.enter(next, now);
         switch
     }
@@ -290,7 +290,7 @@ impl Switch {
             }
         }
         if !self.phase.is_ended() && (next != self.phase || switch != *self) {
-            switch.tell(next, Ending::Interrupted, Some(text), now);
+            switch.add_step(next, Ending::Interrupted, Some(text), now);
         }
         if next == self.phase {
             switch.keep_time(now);
@@ -335,9 +335,9 @@ impl Switch {
     }
 
     /// Adds to the story how the present phase ended, before the next one is entered.
-    fn tell(&mut self, next: Phase, ending: Ending, why: Option<&str>, now: Timestamp) {
+    fn add_step(&mut self, next: Phase, ending: Ending, why: Option<&str>, now: Timestamp) {
         let took = milliseconds(self.phase_since, now);
-        self.story.add((self.phase, next), (ending, why), now, took);
+        self.story.add(self.phase, next, ending, why, now, took);
     }
 
     fn fail(&mut self, cause: Cause, text: &str) {

@@ -94,8 +94,10 @@ impl Story {
     /// goes.
     pub(in crate::switch) fn add(
         &mut self,
-        (from, to): (Phase, Phase),
-        (outcome, why): (Ending, Option<&str>),
+        from: Phase,
+        to: Phase,
+        outcome: Ending,
+        why: Option<&str>,
         at: Timestamp,
         took: u64,
     ) {

@@ -5,9 +5,9 @@ use crate::agent::gate::GuardReport;
 use crate::crash_point;
 use crate::os::OsError;
 use crate::os::process::SignalNumber;
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::process::Processes;
-use crate::switch::process::kind::ProcessKind;
-use crate::switch::process::running::{Record, Running, told};
+use crate::switch::process::running::{Record, Running, exit_text};
 use std::collections::BTreeSet;
 
 /// Ends that are remembered for whoever asks how a process went: more than there are processes of one agent at a time.
@@ -30,7 +30,7 @@ pub struct End {
 #[derive(Debug, Default)]
 pub(in crate::switch) struct Ends {
     /// Those that nobody has taken note of yet.
-    untold: Vec<End>,
+    unhandled: Vec<End>,
     /// Those that are not in the log yet.
     unlogged: Vec<End>,
     /// Every process was asked to end.
@@ -82,11 +82,11 @@ impl Processes {
             let status = running.take_end();
             if !running.ended && (status.is_some() || !running.leads()) {
                 running.ended = true;
-                let how = status.map_or_else(|| "ended".to_owned(), told);
+                let how = status.map_or_else(|| "ended".to_owned(), exit_text);
                 let report = gate.report(running.record.leader.pid).filter(|_| running.guarded);
                 ends.remember(&running.record, how.clone());
                 let end = ends.note(&running.record.clone(), how, running.unfinished(report));
-                ends.untold.push(end);
+                ends.unhandled.push(end);
             }
             running.lives()
         });
@@ -99,7 +99,7 @@ impl Processes {
 
     /// The processes that have ended since this was last asked for.
     pub fn take_ends(&mut self) -> Vec<End> {
-        std::mem::take(&mut self.ends.untold)
+        std::mem::take(&mut self.ends.unhandled)
     }
 
     /// The processes that have ended since the log was last told.
@@ -198,7 +198,7 @@ mod tests {
         let identities = [("1.0-1", None), ("1.1-1", Some(1))].map(|(release, trial_of)| {
             let (child, leader) = sleeper();
             let record = Record::new(leader.clone(), release.parse().unwrap(), trial_of, Origin::Boot);
-            let running = processes.observing(record, Some(child), (AgentKind::Demo, false), root);
+            let running = processes.observing(record, Some(child), AgentKind::Demo, false, root);
             processes.running.push(running);
             leader
         });

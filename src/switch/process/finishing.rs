@@ -4,8 +4,8 @@ use crate::agent::Job;
 use crate::agent::gate::{GateRole, GuardReport, Origin};
 use crate::os::OsError;
 use crate::os::process::SignalNumber;
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::process::Processes;
-use crate::switch::process::kind::ProcessKind;
 use crate::switch::process::running::{Frozen, Look, Running};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
@@ -66,12 +66,12 @@ impl Processes {
 
     /// The same, for people.
     pub fn finishing(&self) -> Vec<Finishing> {
-        let told = |running: &Running| Finishing {
+        let shown = |running: &Running| Finishing {
             pid: running.record.leader.pid,
             release: running.record.release.clone(),
             jobs: self.gate.report(running.record.leader.pid).map_or_else(Vec::new, |report| report.jobs),
         };
-        self.running.iter().filter(|running| running.is_finishing()).map(told).collect()
+        self.running.iter().filter(|running| running.is_finishing()).map(shown).collect()
     }
 
     /// Ends those of them that have nothing left. One whose guard says nothing is ended once nothing is below it.

@@ -3,9 +3,9 @@
 use crate::agent::gate::{GateRole, Origin, Roles, Slot};
 use crate::os::process::{Identity, Input, Program, SignalNumber};
 use crate::os::{OsError, proc_fs, units};
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::journal::request::Adopted;
 use crate::switch::process::Processes;
-use crate::switch::process::kind::ProcessKind;
 use crate::switch::process::running::Record;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -20,7 +20,7 @@ impl Processes {
         let record = Record::foreign(adopted.leader.clone(), Some(adopted.agent));
         // It has taken one while it ran, or was not asked to.
         let guarded = self.gate.report(adopted.leader.pid).is_some_and(|report| report.forbids_overlap().is_none());
-        let running = self.observing(record, None, (adopted.agent, guarded), configuration);
+        let running = self.observing(record, None, adopted.agent, guarded, configuration);
         self.running.push(running);
         self.save()
     }
@@ -75,7 +75,7 @@ impl Processes {
         configuration: &Path,
     ) -> Result<(), OsError> {
         let record = Record::foreign(leader, Some(adopted.agent));
-        let running = self.observing(record, child, (adopted.agent, false), configuration);
+        let running = self.observing(record, child, adopted.agent, false, configuration);
         self.running.push(running);
         self.save()
     }

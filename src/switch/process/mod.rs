@@ -7,7 +7,6 @@
 pub mod ends;
 pub mod finishing;
 pub mod foreign;
-pub mod kind;
 pub mod running;
 
 use crate::agent::gate::{GATE_VARIABLE, GateRole, GuardReport, Origin, ROLE_VARIABLE, Roles};
@@ -23,7 +22,7 @@ use crate::os::{OsError, children, clock, notify, proc_fs};
 use crate::switch::gate::gatekeeper::Gatekeeper;
 use crate::switch::gate::roles::Guarded;
 use crate::switch::process::ends::Ends;
-use crate::switch::process::running::{Running, told};
+use crate::switch::process::running::{Running, exit_text};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -33,7 +32,7 @@ use std::process::Child;
 use std::time::Duration;
 use tracing::info;
 
-pub use crate::switch::process::kind::ProcessKind;
+pub use crate::switch::journal::kind::ProcessKind;
 pub use crate::switch::process::running::{Frozen, Look, Record, described};
 
 /// The instance that a process belongs to.
@@ -122,10 +121,10 @@ impl Processes {
             // A child that ended while this process became a newer program.
             let status = children::take(&record.leader)?;
             if let Some(status) = status {
-                self.ends.remember(&record, told(status));
+                self.ends.remember(&record, exit_text(status));
             }
             if !record.all().any(|identity| identity.is_alive().unwrap_or(true)) {
-                let how = status.map_or_else(|| "ended while nobody watched".to_owned(), told);
+                let how = status.map_or_else(|| "ended while nobody watched".to_owned(), exit_text);
                 self.ends.note(&record, how, Vec::new());
                 continue;
             }
@@ -153,14 +152,15 @@ impl Processes {
 
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
         let directory = self.configuration(manifest);
-        self.observing(record, child, (manifest.agent, manifest.guard.is_some()), &directory)
+        self.observing(record, child, manifest.agent, manifest.guard.is_some(), &directory)
     }
 
     pub(in crate::switch) fn observing(
         &self,
         record: Record,
         child: Option<Child>,
-        (kind, guarded): (AgentKind, bool),
+        kind: AgentKind,
+        guarded: bool,
         configuration: &Path,
     ) -> Running {
         let settings = AgentSettings::new(configuration);
@@ -216,7 +216,7 @@ impl Processes {
         crash_point!("start.spawned");
         let Some(leader) = Identity::of(child.id())? else {
             let status = child.wait().map_err(|source| OsError::new("wait for", &program.path, source))?;
-            return Err(OsError::new("start", &program.path, std::io::Error::other(told(status))));
+            return Err(OsError::new("start", &program.path, std::io::Error::other(exit_text(status))));
         };
         let pid = leader.pid;
         self.gate.forget(pid)?;

@@ -281,20 +281,20 @@ impl Running {
 
 /// What an activity waits for, in the operator's words; None when idle.
 pub fn described(activity: &Activity) -> Option<String> {
-    const JOBS_TOLD_MAXIMUM: usize = 3;
+    const JOBS_NAMED_MAXIMUM: usize = 3;
     match activity {
         Activity::Idle => None,
         Activity::Unknown(reason) => Some(format!("it can't be known whether it is idle: {reason}")),
         Activity::Busy(jobs) => {
-            let told: Vec<String> = jobs.iter().take(JOBS_TOLD_MAXIMUM).map(ToString::to_string).collect();
-            let more = jobs.len().saturating_sub(JOBS_TOLD_MAXIMUM);
+            let named: Vec<String> = jobs.iter().take(JOBS_NAMED_MAXIMUM).map(ToString::to_string).collect();
+            let more = jobs.len().saturating_sub(JOBS_NAMED_MAXIMUM);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            Some(format!("{}{more}", told.join(", ")))
+            Some(format!("{}{more}", named.join(", ")))
         }
     }
 }
 
-pub(in crate::switch) fn told(status: ExitStatus) -> String {
+pub(in crate::switch) fn exit_text(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),

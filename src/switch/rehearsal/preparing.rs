@@ -4,7 +4,7 @@
 use crate::os::OsError;
 use crate::rehearsal::extras::Vanishing;
 use crate::rehearsal::{ExtrasPolicy, Rehearsal, Rehearser, Scene};
-use crate::switch::rehearsal::performance::Rehearsing;
+use crate::switch::rehearsal::performance::{Question, Rehearsing};
 use crate::switch::rehearsal::rebuild::{Rebuilding, Workshop};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,8 +49,8 @@ impl Preparing {
         longest: Duration,
         now: Duration,
     ) -> Result<Self, OsError> {
-        let first = Rehearsing::start(rehearser, scene.clone(), run, longest, now)?;
         let then = Then { rehearser, scene, run: run.to_owned(), longest, extras };
+        let first = then.rehearsing(now)?;
         Ok(Self { stage: Stage::First(first), then: Some(then) })
     }
 
@@ -103,9 +103,9 @@ impl Preparing {
                 match came {
                     Err(reason) => Some(Ok(then.not_rebuilt(found, &reason))),
                     Ok(rebuilt) => {
-                        let mut notes = vec![told(found.vanishing.as_ref(), &rebuilt.into)];
+                        let mut notes = vec![rebuilt_note(found.vanishing.as_ref(), &rebuilt.into)];
                         notes.extend(rebuilt.notes);
-                        match Rehearsing::start(then.rehearser, then.scene.clone(), &then.run, then.longest, now) {
+                        match then.rehearsing(now) {
                             Ok(second) => {
                                 self.stage = Stage::Second(second, notes);
                                 None
@@ -129,6 +129,10 @@ impl Preparing {
 }
 
 impl Then {
+    fn rehearsing(&self, now: Duration) -> Result<Rehearsing, OsError> {
+        Rehearsing::start(self.rehearser, self.scene.clone(), Question::Worse, &self.run, self.longest, now)
+    }
+
     fn rebuilding(&self, found: &Rehearsal, now: Duration) -> Result<Rebuilding, String> {
         let cannot = || "nobody knows how to install them for the new release".to_owned();
         let (builder, vanishing) = (self.rehearser.builder().ok_or_else(cannot)?, found.vanishing.clone());
@@ -153,7 +157,7 @@ fn names(vanishing: &Vanishing) -> String {
     names.join(", ")
 }
 
-fn told(vanishing: Option<&Vanishing>, into: &Path) -> String {
+fn rebuilt_note(vanishing: Option<&Vanishing>, into: &Path) -> String {
     let packages = vanishing.map(names).unwrap_or_default();
     format!("rebuilt for the new release in {}: {packages}", into.display())
 }

@@ -6,7 +6,8 @@ use crate::os::dir::{Dir, FileKind};
 use crate::os::process::{Identity, end_group};
 use crate::rehearsal::extras::{Builder, Building, Vanishing};
 use crate::rehearsal::{Performance, Scene};
-use crate::switch::rehearsal::performance::{self, fresh};
+use crate::switch::process::running::exit_text;
+use crate::switch::rehearsal::workplace::{end_of, fresh, record, without_agent};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -70,7 +71,7 @@ impl Rebuilding {
             }
             let output = directory.create_file(OUTPUT_NAME, 0o600).map_err(said)?;
             let errors = directory.create_file(ERRORS_NAME, 0o600).map_err(said)?;
-            let program = performance::without_agent(building.program.clone());
+            let program = without_agent(building.program.clone());
             let child = program.start_aside(output, errors, FILE_BYTES_MAX).map_err(said)?;
             Ok((building, child))
         };
@@ -78,7 +79,7 @@ impl Rebuilding {
             Ok((building, child)) => {
                 if let Ok(Some(identity)) = Identity::of(child.id()) {
                     // What can't be written bounds its own time.
-                    let _ = performance::record(&directory, &identity);
+                    let _ = record(&directory, &identity);
                 }
                 let longest = workshop.longest;
                 Ok(Self { state, directory, building, vanishing, child, since: now, longest })
@@ -95,7 +96,7 @@ impl Rebuilding {
         let said = |error: OsError| error.to_string();
         let failure = match self.child.try_wait() {
             Ok(Some(status)) if status.success() => None,
-            Ok(Some(status)) => Some(format!("it {}", crate::switch::process::running::told(status))),
+            Ok(Some(status)) => Some(format!("it {}", exit_text(status))),
             Ok(None) if now.saturating_sub(self.since) < self.longest => return None,
             Ok(None) => Some(format!("it did not end within {} s", self.longest.as_secs())),
             Err(error) => Some(error.to_string()),
@@ -105,7 +106,7 @@ impl Rebuilding {
         }
         let performance = || {
             let output = self.directory.read(OUTPUT_NAME, OUTPUT_BYTES_MAX)?;
-            Ok(Performance { failure, output, errors: performance::end_of(&self.directory, ERRORS_NAME)? })
+            Ok(Performance { failure, output, errors: end_of(&self.directory, ERRORS_NAME)? })
         };
         let judged = performance().map_err(said).and_then(|built| builder.built(&self.vanishing, &built));
         Some(judged.and_then(|notes| {

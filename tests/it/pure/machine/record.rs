@@ -5,10 +5,10 @@ use sidle::failure::Class;
 use sidle::saved::SavedError;
 use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
 use sidle::switch::journal::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM, STORIES_MAXIMUM};
+use sidle::switch::journal::kind::ProcessKind;
 use sidle::switch::journal::story::STEPS_KEPT_MAXIMUM;
 use sidle::switch::journal::verdicts::Verdicts;
 use sidle::switch::machine::{self, Course, Former, SETBACKS_MAXIMUM, STEPS_MAXIMUM, Survivors};
-use sidle::switch::process::kind::ProcessKind;
 use sidle::switch::{
     Cause, Ending, Entry, History, Journal, JournalError, Limits, Mode, NewSwitch, Outcome, Phase, Purpose, Request,
     RequestError, Side,
@@ -40,7 +40,7 @@ fn at(seconds: i64) -> Timestamp {
 
 /// The release that is meant to serve.
 fn meant(journal: &Journal) -> Option<&Release> {
-    journal.meant_which().and_then(ProcessKind::release)
+    journal.serving_process().and_then(ProcessKind::release)
 }
 
 fn request(purpose: Purpose, to: &str) -> NewSwitch {

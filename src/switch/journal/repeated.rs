@@ -44,7 +44,8 @@ impl Rehearsed {
     pub fn new(
         release: Release,
         at: Timestamp,
-        (fingerprint, changes): (HostFingerprint, Vec<String>),
+        fingerprint: HostFingerprint,
+        changes: Vec<String>,
         lacks: Vec<String>,
         came: Rehearsal,
     ) -> Self {
@@ -128,7 +129,7 @@ mod tests {
         let entry = |libc: u32, blocking: &[&str]| {
             let blocking = blocking.iter().map(ToString::to_string).collect();
             let came = Rehearsal { blocking, ..Rehearsal::default() };
-            Rehearsed::new(release.clone(), Timestamp::UNIX_EPOCH, (fingerprint(libc), Vec::new()), Vec::new(), came)
+            Rehearsed::new(release.clone(), Timestamp::UNIX_EPOCH, fingerprint(libc), Vec::new(), Vec::new(), came)
         };
         let mut again = RehearsedAgain::default();
         for libc in 0..60 {
