@@ -1,4 +1,4 @@
-//! The driver's rehearsals: of a release before its trial, and of one that worked here until the host changed under it.
+//! The driver's rehearsals: of a release before its trial, and of a proven release after a change of the host.
 
 use crate::bundle::manifest::{Manifest, Service};
 use crate::os::clock::Moment;
@@ -16,8 +16,8 @@ use crate::version::Release;
 use std::path::Path;
 
 impl Driver {
-    /// The new release loads what this host has for it. A restart changes no release, and its trial will tell: unless the host has changed
-    /// under it, when a restart that ends the old process first would leave nobody.
+    /// Rehearses the new release. A restart is only rehearsed if the host has changed since the release was proven: if the release no longer
+    /// loads, a restart that ends the old process first would leave no process.
     pub(in crate::switch) fn rehearse(
         &mut self,
         live: &Switch,
@@ -31,10 +31,10 @@ impl Driver {
         } else {
             let manifest = self.store.manifest(&live.request.to)?;
             if live.request.purpose == Purpose::Restart {
-                // A note of what was is no reason to refuse anything.
+                // Unreadable fingerprints are no reason to refuse a restart.
                 let proven = self.files.host_fingerprints().unwrap_or_default();
-                let stands = |before| HostFingerprint::read(&manifest).changes(before).is_empty();
-                if proven.of(&live.request.to).is_none_or(stands) {
+                let is_unchanged = |before| HostFingerprint::read(&manifest).changes(before).is_empty();
+                if proven.of(&live.request.to).is_none_or(is_unchanged) {
                     return Ok(Outcome::Done);
                 }
                 Preparing::of(self.again(rehearsers, &manifest, processes, now)?)
@@ -60,8 +60,8 @@ impl Driver {
                 Ok(match refuses {
                     None => Outcome::Done,
                     Some(reason) if live.request.purpose == Purpose::Restart => Outcome::Failed(format!(
-                        "the host has changed since {} was proven, and it would not come up again: {reason}; the running process is left \
-                         alone: put back what is missing, or switch to a release that works on this host",
+                        "the host has changed since {} was proven, and it would not come up again: {reason}; the running process is not \
+                         touched: put back what is missing, or switch to a release that works on this host",
                         live.request.to
                     )),
                     Some(reason) => Outcome::Failed(reason),
@@ -75,7 +75,7 @@ impl Driver {
         }
     }
 
-    /// Begins the rehearsal of an installed release that has worked here, once its files are known to be whole; None: none is wanted.
+    /// Verifies a proven release and begins its rehearsal; None: rehearsals are off.
     pub fn rehearse_again(
         &self,
         release: &Release,
@@ -121,7 +121,7 @@ impl Driver {
         Ok(Part { tree, environment: environment.collect() })
     }
 
-    /// Writes down what of the host the release has been proven on.
+    /// Writes the fingerprint of the host on which the release was proven.
     pub(in crate::switch) fn record_host_fingerprint(&self, release: &Release) -> Result<(), DriveError> {
         let fingerprint = HostFingerprint::read(&self.store.manifest(release)?);
         let kept = self.store.releases()?;

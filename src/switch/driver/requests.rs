@@ -13,50 +13,49 @@ use tracing::warn;
 /// Whether a release that failed here may be tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadReleases {
-    /// No.
+    /// It may not.
     Refuse,
-    /// A person wants it all the same.
+    /// A person asks for it with --force.
     TryAgain,
 }
 
 impl Driver {
-    /// Accepts a request: the target is installed and whole, or mended now, and nothing is held against it. It is written down; nothing else
-    /// happens yet.
+    /// Writes a request into the journal, if its release is installed, whole (or repaired now), and not marked as bad. Performs no act.
     pub fn request(&mut self, new: NewSwitch, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
         if let Some(report) = &self.unreadable {
             return Err(DriveError::Unreadable(report.clone()));
         }
-        // What the switch's end has to add to: found now, not then.
+        // The end of the switch has to write the history: an unreadable history has to fail now.
         self.files.history()?;
         if let Some(refusal) = self.held(new.request.purpose, now.wall)? {
             return Err(DriveError::Held(refusal));
         }
-        let mended = self.mended(&new.request.to)?;
+        let repaired = self.repair_if_damaged(&new.request.to)?;
         let verdicts = self.files.verdicts()?;
         if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&new.request.to), bad) {
             return Err(DriveError::Verdict { release: new.request.to, reason: verdict.reason.clone() });
         }
-        let journal = self.journal.requested(new, &clock::boot_id()?, now.wall)?.noted(&mended);
+        let journal = self.journal.requested(new, &clock::boot_id()?, now.wall)?.noted(&repaired);
         self.believe(journal, now)?;
         Ok(self.journal.last_id)
     }
 
-    /// Makes sure that a release is whole, with what this host has. Gives what there is to tell of that.
-    pub(in crate::switch) fn mended(&self, release: &Release) -> Result<Vec<String>, StoreError> {
-        let mended = self.store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
-        if let Some(mended) = &mended {
-            warn!(instance = %self.journal.instance, "{mended}");
+    /// Verifies a release, and repairs it from the files of this host if it is damaged. Returns notes on the repair.
+    pub(in crate::switch) fn repair_if_damaged(&self, release: &Release) -> Result<Vec<String>, StoreError> {
+        let note = self.store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
+        if let Some(note) = &note {
+            warn!(instance = %self.journal.instance, "{note}");
         }
-        Ok(mended.into_iter().collect())
+        Ok(note.into_iter().collect())
     }
 
-    /// The refusal of a switch of this purpose, where a person holds the instance.
+    /// The refusal of a switch of this purpose, if a person holds the instance.
     pub(in crate::switch) fn held(&self, purpose: Purpose, now: Timestamp) -> Result<Option<Report>, DriveError> {
         let hold = self.files.hold()?.filter(|hold| hold.forbids(purpose, now));
         Ok(hold.map(|hold| hold.refusal(purpose, self.files.instance(), self.files.package())))
     }
 
-    /// Gives the instance back to whoever ran its agent before: from now on nothing is meant to run.
+    /// Ends an adoption: from now on sidle runs nothing for this instance.
     pub fn release(&mut self, now: Moment) -> Result<(), DriveError> {
         if let Some(journal) = self.journal.released() {
             self.believe(journal, now)?;
@@ -66,14 +65,14 @@ impl Driver {
         Ok(())
     }
 
-    /// A person takes the live switch back. What that does depends on how far it is.
+    /// Cancels the live switch; the effect depends on its phase.
     pub fn cancel(&mut self, now: Moment) -> Result<Step, DriveError> {
         let journal = self.journal.advanced(&Outcome::Cancelled, now.wall);
         self.believe(journal, now)
     }
 
-    /// The same where no supervisor is there: what has not touched a process yet is over with that, and makes room for the next switch. What
-    /// has is undone by the next supervisor. True: it is over.
+    /// Cancels the live switch without a supervisor. A switch that has not touched a process yet ends (true); the next supervisor undoes any other
+    /// switch (false).
     pub fn cancel_unsupervised(&mut self, now: Moment) -> Result<bool, DriveError> {
         let touched = |live: &Switch| live.phase == Phase::Freezing || live.adopted.is_some();
         let untouched = !self.journal.live.as_ref().is_some_and(touched);

@@ -1,6 +1,6 @@
-//! Running a rehearsal: the programs that the agent names, one after the other, beside the working agent, without waiting for any of them.
+//! Runs a rehearsal: the agent's programs, one after the other, while the agent works; no call waits for them.
 //!
-//! Nothing of it is journalled: after a crash of whoever drives it starts over.
+//! The journal has nothing about it: after a crash of the supervisor the rehearsal begins again.
 
 use crate::os::OsError;
 use crate::os::dir::Dir;
@@ -13,16 +13,16 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-/// How long each program may take where the settings say nothing: several times what a slow host needs, so that a custom module that waits for something that never
-/// comes can't hold the switch up for ever.
+/// The default time limit of each program: several times what a slow host needs. A custom module that waits for something that never comes must
+/// not delay the switch for ever.
 pub const REHEARSAL_MAX: Duration = Duration::from_secs(120);
 
 /// The directory of a rehearsal in the instance's run directory.
 const DIRECTORY_NAME: &str = "rehearsal";
-/// A report of all functions is a quarter of a megabyte; more than this is a custom module that prints without end.
+/// Longest output kept. A report of all functions has a quarter of a megabyte; a custom module may print without end.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 
-/// A rehearsal under way. Dropped before its end, it ends what it started.
+/// A rehearsal under way. If it is dropped before its end, it ends its programs.
 pub struct Rehearsing {
     rehearser: &'static dyn Rehearser,
     scene: Scene,
@@ -49,7 +49,7 @@ struct Playing {
     role: Role,
     child: Child,
     since: Duration,
-    /// It gives way to others still.
+    /// The program, while it has low priority.
     aside: Option<Identity>,
 }
 
@@ -83,8 +83,8 @@ impl Rehearsing {
         Ok(rehearsing)
     }
 
-    /// Looks how far it is; never waits. None: not over yet. An error is one of this host (no space, no rights), in words: the release has
-    /// neither passed nor failed. After the first answer that is not None it is over.
+    /// Returns the result once the rehearsal is over; never waits. An error is a fault of the host (no space, no rights): the release has neither
+    /// passed nor failed. Do not call it again after a result.
     pub fn poll(&mut self, now: Duration) -> Option<Result<Rehearsal, String>> {
         match self.step(now) {
             Ok(true) => {
@@ -108,7 +108,7 @@ impl Rehearsing {
         self.playing.as_ref().map(|playing| playing.child.id())
     }
 
-    /// True once nothing is left to be run.
+    /// True once all programs have ended.
     fn step(&mut self, now: Duration) -> Result<bool, OsError> {
         let Some(playing) = &mut self.playing else { return Ok(true) };
         let ended = playing.child.try_wait();
@@ -117,8 +117,8 @@ impl Rehearsing {
             Some(status) if status.success() => None,
             Some(status) => Some(format!("it {}", exit_text(status))),
             None if now.saturating_sub(playing.since) < self.longest => {
-                // On a host that is always busy giving way may mean to get nothing: that is no fault of the release. A quarter, since both
-                // releases' rehearsals have to fit into `longest` together.
+                // On a host that is always busy, a program with low priority may get no processor time, which is not the release's fault. After
+                // a quarter of the limit it gets normal priority: the programs of both releases have to fit into `longest` together.
                 if now.saturating_sub(playing.since) >= self.longest / 4 {
                     if let Some(identity) = playing.aside.take() {
                         let _ = identity.prioritise(Priority::Own);
@@ -128,7 +128,7 @@ impl Rehearsing {
             }
             None => Some(format!("it did not end within {} s", self.longest.as_secs())),
         };
-        // What it started in the background has no business any more.
+        // Also ends what the program started in the background.
         end_group(&mut playing.child)?;
         let role = playing.role;
         self.playing = None;
@@ -138,7 +138,7 @@ impl Rehearsing {
         Ok(self.playing.is_none())
     }
 
-    /// Starts the next program that the agent has; what can't even be started has performed badly.
+    /// Starts the agent's next program; a program that can't be started has failed.
     fn play_next(&mut self, now: Duration) -> Result<(), OsError> {
         while let Some(role) = self.waiting.pop_front() {
             let place = self.directory.child_or_create(role.name(), 0o711)?;
@@ -175,7 +175,7 @@ impl Rehearsing {
 
     fn performance(&self, role: Role, failure: Option<String>) -> Result<Performance, OsError> {
         let place = self.directory.child(role.name())?;
-        // Written by the program, so bounded by the start.
+        // The start has limited the length of the file.
         let output = place.read("output", OUTPUT_BYTES_MAX)?;
         Ok(Performance { failure, output, errors: end_of(&place, "errors")? })
     }
@@ -206,7 +206,7 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    /// A shell script for each role; what it prints is what is found.
+    /// Runs a shell script for each role; its output is the finding.
     struct Shell;
 
     impl Rehearser for Shell {
@@ -216,13 +216,13 @@ mod tests {
         }
 
         fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
-            let told = |performance: &Performance| {
+            let text = |performance: &Performance| {
                 let failure = performance.failure.clone().unwrap_or_default();
                 format!("{}|{failure}|{}", String::from_utf8_lossy(&performance.output).trim(), performance.errors)
             };
             Rehearsal {
-                blocking: trial.map(told).into_iter().collect(),
-                notes: former.map(told).into_iter().collect(),
+                blocking: trial.map(text).into_iter().collect(),
+                notes: former.map(text).into_iter().collect(),
                 ..Rehearsal::default()
             }
         }
@@ -327,7 +327,7 @@ mod tests {
         let mut left = started(run.path(), scene("exec sleep 600", None), REHEARSAL_MAX);
         let identity = Identity::of(left.playing.as_ref().unwrap().child.id()).unwrap().unwrap();
         assert_eq!(played(run.path(), "echo again", None).blocking, ["again||"]);
-        // The signal was sent; that it is dead may take a moment.
+        // The signal was sent; the process may take a moment to die.
         while identity.is_alive().unwrap() {
             std::thread::yield_now();
         }

@@ -1,5 +1,4 @@
-//! Preparing a switch: a rehearsal; where it finds extras that would vanish and they are to be rebuilt, that, and another rehearsal with
-//! them in place.
+//! Prepares a switch: a rehearsal; if extras would vanish and have to be rebuilt, their rebuild and a second rehearsal with them in place.
 
 use crate::os::OsError;
 use crate::rehearsal::extras::Vanishing;
@@ -9,22 +8,22 @@ use crate::switch::rehearsal::rebuild::{Rebuilding, Workshop};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What comes of extras, and where they are rebuilt.
+/// What to do with extras, and where to rebuild them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extras {
-    /// What comes of them.
+    /// What to do with extras.
     pub policy: ExtrasPolicy,
-    /// Where they are rebuilt.
+    /// Where to rebuild extras.
     pub workshop: Workshop,
 }
 
-/// A switch that is being prepared. Dropped before its end, it ends what it started.
+/// A preparation under way. If it is dropped before its end, it ends its programs.
 pub struct Preparing {
     stage: Stage,
     then: Option<Then>,
 }
 
-/// What a first rehearsal may lead to.
+/// What the stages after the first rehearsal need.
 struct Then {
     rehearser: &'static dyn Rehearser,
     scene: Scene,
@@ -54,7 +53,7 @@ impl Preparing {
         Ok(Self { stage: Stage::First(first), then: Some(then) })
     }
 
-    /// A rehearsal and nothing else.
+    /// A preparation with one rehearsal and no rebuild.
     pub fn of(rehearsing: Rehearsing) -> Self {
         Self { stage: Stage::First(rehearsing), then: None }
     }
@@ -67,7 +66,7 @@ impl Preparing {
         }
     }
 
-    /// What is waited for, in words.
+    /// What the preparation waits for, for people.
     pub fn waits_for(&self) -> &'static str {
         match &self.stage {
             Stage::First(_) | Stage::Second(..) => "the rehearsal",
@@ -75,8 +74,8 @@ impl Preparing {
         }
     }
 
-    /// Looks how far it is; never waits. None: not over yet. What is found is weighed already. An error is one of this host (no space, no
-    /// rights), in words: the release has neither passed nor failed. After the first answer that is not None it is over.
+    /// Returns the result, already weighed, once the preparation is over; never waits. An error is a fault of the host (no space, no rights): the
+    /// release has neither passed nor failed. Do not call it again after a result.
     pub fn poll(&mut self, now: Duration) -> Option<Result<Rehearsal, String>> {
         match &mut self.stage {
             Stage::First(rehearsing) => {
@@ -134,14 +133,14 @@ impl Then {
     }
 
     fn rebuilding(&self, found: &Rehearsal, now: Duration) -> Result<Rebuilding, String> {
-        let cannot = || "nobody knows how to install them for the new release".to_owned();
+        let cannot = || "sidle does not know how to install them for the new release".to_owned();
         let (builder, vanishing) = (self.rehearser.builder().ok_or_else(cannot)?, found.vanishing.clone());
         Rebuilding::start(builder, &self.scene, vanishing.ok_or_else(cannot)?, &self.extras.workshop, now)
     }
 
-    /// What refuses the switch: which packages, why, and what helps.
+    /// Adds the refusal: the packages, the reason, the remedy.
     fn not_rebuilt(&self, mut found: Rehearsal, reason: &str) -> Rehearsal {
-        // An agent that knows no more says what would vanish, and what helps.
+        // Without a builder the findings of the agent itself are the refusal.
         if let (Some(vanishing), Some(builder)) = (&found.vanishing, self.rehearser.builder()) {
             let remedy = builder.remedy(self.extras.workshop.wheels.as_deref());
             found.extras = vec![format!("cannot rebuild {}: {reason}; {remedy}", names(vanishing))];
