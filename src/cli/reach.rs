@@ -1,4 +1,4 @@
-//! The way of a wish to whoever carries it out: the supervisor, where there is one.
+//! Sends a command to the supervisor, or takes the driver lock if no supervisor runs.
 
 use super::Context;
 use crate::failure::{Class, Report};
@@ -7,21 +7,21 @@ use crate::supervise::control::{Answer, Command, ask};
 use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use std::time::Duration;
 
-/// How long a supervisor that holds its lock may take to listen.
+/// How long a command waits for a supervisor that holds the lock and does not listen yet.
 const STARTING_WAIT: Duration = Duration::from_secs(10);
 const STARTING_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a committed switch is waited for before it is said that there is one.
+/// How long a command waits for the end of a committed switch.
 const COMMITTED_WAIT: Duration = Duration::from_secs(10);
 
-/// Who is there to carry out a wish.
+/// The result of [`reach`].
 pub(super) enum Reached {
-    /// The supervisor, which said this.
+    /// The supervisor's answer.
     Supervisor(Answer),
-    /// Nobody, and none comes while this is held.
+    /// No supervisor; none can start while this lock is held.
     Nobody(DriverLock),
 }
 
-/// Asks the supervisor. One that starts just now has its lock a moment before it listens: it is waited for.
+/// Sends a command to the supervisor; waits for a supervisor that is just starting.
 pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Command) -> Result<Reached, Report> {
     let began = clock::since_boot();
     loop {
@@ -42,7 +42,7 @@ pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Command)
     }
 }
 
-/// The same. A switch that is committed has only its old process to end: it makes room for the next one in a moment.
+/// Like [`reach`], but waits for the end of a committed switch, which only has to end its old process.
 pub(super) fn reach_after_a_commit(
     context: &Context,
     files: &InstanceFiles,

@@ -1,4 +1,4 @@
-//! When a switch begins: in a window, outside of one because a person says so, with a splay.
+//! When a switch begins: in a maintenance window, or outside by a person's option; with a splay.
 
 use super::usage;
 use crate::config::Settings;
@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// When it begins.
+/// The options for the beginning of a switch.
 #[derive(Debug, Clone, Args)]
 pub struct Timing {
     /// Outside the maintenance windows, wait for the next window; the deadline counts from its start, and the switch expires if it has not begun when the window closes
@@ -26,8 +26,8 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// When a switch that is asked for at `now` begins. Outside the windows it is refused, unless a person says what to do then. `by_job`: a job of the
-    /// agent itself asks.
+    /// Returns when a switch that is requested at `now` begins. Outside the windows it is refused, unless an option says otherwise. `by_job`: a job
+    /// of the agent asks for it.
     pub fn when(
         &self,
         settings: &Settings,
@@ -36,8 +36,8 @@ impl Timing {
         by_job: bool,
         now: Timestamp,
     ) -> Result<When, Report> {
-        let unasked = if by_job && purpose != Purpose::Rollback { settings.job_splay } else { Duration::ZERO };
-        let splay_seconds = self.splay.unwrap_or(unasked).as_secs();
+        let default = if by_job && purpose != Purpose::Rollback { settings.job_splay } else { Duration::ZERO };
+        let splay_seconds = self.splay.unwrap_or(default).as_secs();
         let when = When { opens: None, closes: None, splay_seconds };
         if self.outside_window {
             return Ok(when);
@@ -47,7 +47,7 @@ impl Timing {
             return if self.at_window {
                 Err(usage(
                     format!("cannot wait for a window: the settings name none for {instance}"),
-                    "leave --at-window out, or set `windows`",
+                    "omit --at-window, or set `windows`",
                 ))
             } else {
                 Ok(when)
@@ -71,7 +71,7 @@ impl Timing {
                     )
                 ),
                 causes: Vec::new(),
-                hint: Some("add --at-window to have it wait for that, or --outside-window to do it now".to_owned()),
+                hint: Some("add --at-window to wait for the next window, or --outside-window to begin now".to_owned()),
             }),
         }
     }

@@ -1,4 +1,4 @@
-//! What the supervisor logs beside its switches: how it begins and ends, whom it refuses what, what troubles it, what was mended.
+//! The supervisor's log, without its switches: its begin and end, refusals, problems, repairs.
 
 use super::Supervisor;
 use super::control::{Answer, Command};
@@ -14,7 +14,7 @@ use std::process::ExitStatus;
 use tracing::{debug, error, info, warn};
 
 impl Supervisor {
-    /// The settings that it has taken up: numbers and choices, nothing that could be secret.
+    /// Logs the settings, but nothing that could be secret.
     pub(super) fn log_settings(&self) {
         let settings = &self.settings;
         let rehearsal = match settings.rehearsals.policy {
@@ -26,23 +26,24 @@ impl Supervisor {
             instance = %settings.instance, version = env!("CARGO_PKG_VERSION"), probation = seconds(settings.limits.probation),
             start_timeout = seconds(settings.limits.start), stop_timeout = seconds(settings.stop),
             switch_deadline = seconds(settings.switch_deadline), rehearsal, scrub_every = seconds(settings.scrub_every),
-            restore_configuration = settings.keeping.restore, "the supervisor begins, with these settings"
+            restore_configuration = settings.keeping.restore, "the supervisor starts with these settings"
         );
     }
 
-    /// It is told to end.
+    /// Logs a request to end.
     pub(super) fn log_ending(&self, first: bool) {
-        let how = if first { "the agent is asked to end" } else { "once more: the agent is ended at once" };
+        let how =
+            if first { "the agent is asked to end" } else { "this is the second request: the agent is ended at once" };
         info!(instance = %self.settings.instance, "the supervisor is told to end; {how}");
     }
 
-    /// It ends.
+    /// Logs the end of the supervisor.
     pub(super) fn log_end(&self) {
-        let agent = if self.restarting { "and leaves the agent to the next one" } else { "and so has the agent" };
-        info!(instance = %self.settings.instance, "the supervisor has ended, {agent}");
+        let agent = if self.restarting { "the agent runs on for the next supervisor" } else { "the agent has ended" };
+        info!(instance = %self.settings.instance, "the supervisor has ended; {agent}");
     }
 
-    /// What somebody asks for. A switch that is accepted is told of by the journal's change.
+    /// Logs a request. The change of the journal logs an accepted switch.
     pub(super) fn log_question(&self, question: &Question) {
         let (instance, by, name) = (&self.settings.instance, question.by.as_str(), command_name(&question.command));
         match &question.command {
@@ -54,7 +55,7 @@ impl Supervisor {
         }
     }
 
-    /// Whom what is refused, and why.
+    /// Logs a refusal.
     pub(super) fn log_refusal(&self, question: &Question, answer: &Answer) {
         let Answer::Refused(report) = answer else { return };
         let (instance, by, name) = (&self.settings.instance, question.by.as_str(), command_name(&question.command));
@@ -70,81 +71,81 @@ impl Supervisor {
         }
     }
 
-    /// What had to be mended before a start.
-    pub(super) fn log_mended(&self, mended: Option<&str>) {
-        if let Some(mended) = mended {
-            warn!(instance = %self.settings.instance, "{mended}");
+    /// Logs a repair before a start.
+    pub(super) fn log_repair_before_start(&self, note: Option<&str>) {
+        if let Some(note) = note {
+            warn!(instance = %self.settings.instance, "{note}");
         }
     }
 
-    /// Something failed and is tried again.
+    /// Shows and logs a failure; sidle tries again.
     pub(super) fn troubled(&mut self, text: String) {
         if self.logged_trouble.as_ref() != Some(&text) {
-            warn!(instance = %self.settings.instance, why = text, "something failed, and is tried again");
+            warn!(instance = %self.settings.instance, why = text, "an act failed; sidle tries again");
         }
         self.logged_trouble = Some(text.clone());
         self.trouble = Some(text);
     }
 
-    /// The agent can't be run, and sidle alone can't mend that.
+    /// Shows and logs a problem that needs a person.
     pub(super) fn needs_a_person(&mut self, text: String) {
         if self.logged_trouble.as_ref() != Some(&text) {
-            error!(instance = %self.settings.instance, why = text, "the agent does not run as it should; `sidle doctor` tells more");
+            error!(instance = %self.settings.instance, why = text, "the agent does not run as it should; see `sidle doctor`");
         }
         self.logged_trouble = Some(text.clone());
         self.trouble = Some(text);
     }
 
-    /// What was in the way no longer is.
+    /// Logs the end of a problem.
     pub(super) fn recovered(&mut self) {
         if self.logged_trouble.take().is_some() {
             info!(instance = %self.settings.instance, "the agent is healthy again");
         }
     }
 
-    /// How the agent is, where that is not how it was.
+    /// Logs a change of the agent's health.
     pub(super) fn log_health(&self, status: &AgentStatus) {
         let as_before = |before: &AgentStatus| {
             (&before.leader, &before.lacks, &before.reaches) == (&status.leader, &status.lacks, &status.reaches)
         };
         if !self.health.as_ref().is_some_and(|(_, before)| as_before(before)) {
             let (instance, reaches) = (&self.settings.instance, status.reaches.join(", "));
-            debug!(%instance, reaches, lacks = status.lacks, "a look at process {} of {}", status.leader.pid, status.name());
+            debug!(%instance, reaches, lacks = status.lacks, "health of process {} of {}", status.leader.pid, status.name());
         }
     }
 
-    /// What a look at the files of a running release came to.
+    /// Logs the result of a repair of a running release.
     pub(super) fn log_repair(&self, release: &Release, status: ExitStatus, is_lasting: bool) {
         let instance = &self.settings.instance;
         match status.code() {
             Some(NOTHING_TO_DO) => debug!(%instance, "the files of {release} are whole"),
             Some(code) if WHOLE.contains(&code) => {
-                warn!(%instance, "files of {release} were damaged while it runs, and are mended: `sidle history` names them");
+                warn!(%instance, "files of {release} were damaged while it runs, and are repaired: `sidle history` names them");
             }
             _ if is_lasting => {
-                error!(%instance, "files of {release} are damaged and can't be mended with what this host has: `sidle repair`");
+                error!(%instance, "files of {release} are damaged, and this host has no intact copies: use `sidle repair`");
             }
-            _ => warn!(%instance, "files of {release} are damaged; mending them is tried again"),
+            _ => warn!(%instance, "files of {release} are damaged; sidle tries the repair again"),
         }
     }
 
-    /// What a scrub came to.
+    /// Logs the result of a scrub.
     pub(super) fn log_scrub(&self, status: ExitStatus) {
         let instance = &self.settings.instance;
         if status.success() {
-            info!(%instance, "a scrub has hashed every file of the installed releases; they are whole");
+            info!(%instance, "the scrub has verified every file of the installed releases");
         } else {
-            error!(%instance, "a scrub was not finished, or found what it can't mend: `sidle verify --full` tells more");
+            error!(%instance, "the scrub has failed, or found damage that it can't repair: see `sidle verify --full`");
         }
     }
 
-    /// What came of rehearsing a release again on a host that has changed under it.
+    /// Logs the result of a repeated rehearsal.
     pub(super) fn log_rehearsed_again(&self, again: &Rehearsed) {
         let (instance, release, changes) = (&self.settings.instance, &again.release, again.changes.join("; "));
         if again.loads() {
-            info!(%instance, changes, "the host has changed under {release}, which would come up again");
+            info!(%instance, changes, "the host has changed; {release} would come up again");
         } else {
-            error!(%instance, changes, why = %again, "the host has changed under {release}, which would not come up again");
+            error!(%instance, changes, why = %again, "the host has changed; {release} would not come up again");
         }
     }
 }

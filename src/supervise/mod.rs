@@ -50,38 +50,38 @@ use std::time::Duration;
 use tree::TreeWatch;
 use workers::Workers;
 
-/// What a supervisor is told.
+/// The settings of a supervisor.
 #[derive(Debug, Clone)]
 pub struct SuperviseSettings {
     /// The instance.
     pub instance: InstanceName,
     /// Its package.
     pub package: PackageName,
-    /// The agent's configuration directory; None: the one that the manifest names, below the root.
+    /// The agent's configuration directory; None: the manifest's, below the root.
     pub configuration: Option<PathBuf>,
     /// How long the phases of a switch may last.
     pub limits: Limits,
     /// How long an agent may take to end by itself when the service is stopped.
     pub stop: Duration,
-    /// The first pause before an agent that ended is started again; each further one is twice as long.
+    /// The first pause before an ended agent is started again; each further pause is twice as long.
     pub restart_pause_minimum: Duration,
     /// The longest such pause.
     pub restart_pause_maximum: Duration,
-    /// How long a release counts as new: one that is in a crash loop then is left for the one before.
+    /// How long a release counts as new: in a crash loop, a new release is left for the previous one.
     pub fall_back_within: Duration,
-    /// How long a switch that the supervisor itself asks for waits for running jobs.
+    /// How long a switch of the supervisor's own waits for running jobs.
     pub switch_deadline: Duration,
     /// How releases are rehearsed.
     pub rehearsals: Rehearsals,
-    /// How often it is looked whether the host has changed under the releases.
+    /// How often the host is checked for changes.
     pub host_look: Duration,
     /// How often the package is scrubbed; zero: never.
     pub scrub_every: Duration,
-    /// How configuration is kept.
+    /// Settings of the configuration snapshots.
     pub keeping: Keeping,
 }
 
-/// Runs an instance until it is told to end.
+/// Runs an instance until a signal ends it.
 pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registry) -> Result<(), Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| OsError::new("start", "the event loop".as_ref(), source))?;
@@ -119,7 +119,7 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
     ended
 }
 
-/// A service manager that doesn't listen changes nothing here.
+/// Sends the state to the service manager; a failure changes nothing.
 fn notify_manager(state: &str) {
     let _ = notify::notify(state);
 }
@@ -133,7 +133,7 @@ struct Supervisor {
     keeper: Keeper,
     health: Option<(Duration, AgentStatus)>,
     trouble: Option<String>,
-    /// The last trouble that is in the log; None: it is over.
+    /// The last problem in the log; None: it is over.
     logged_trouble: Option<String>,
     written: Option<SupervisorStatus>,
     ending: Option<Duration>,
@@ -144,7 +144,7 @@ struct Supervisor {
     ended: Option<Ended>,
     /// The agent is to be restarted, as the service was.
     restarting: bool,
-    /// A changed configuration is to be taken up after the live switch.
+    /// The comparison with the present configuration, if one is due.
     configuration_check: ConfigurationCheck,
     /// The healthy process whose credentials are noted.
     noted: Option<Identity>,
@@ -207,8 +207,8 @@ impl Supervisor {
         self.over
     }
 
-    /// Does what is due; gives how long it may rest until the next turn, if no event comes before. Nothing that goes wrong ends the
-    /// supervisor (a full /run, say): it is told where it can be, and tried again.
+    /// Acts on everything that is due; returns the time until the next turn, if no event comes earlier. No failure (for example a full /run) ends
+    /// the supervisor: it shows the failure and tries again.
     fn turn(&mut self, now: Moment) -> Duration {
         self.act(now).unwrap_or_else(|report| {
             self.troubled(report.to_string());
@@ -238,7 +238,7 @@ impl Supervisor {
         }
         self.restart_as_told(now);
         self.compare_configuration(now);
-        // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
+        // The proven release comes first: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
         let step = match self.driver.assign(&mut self.processes) {
             Ok(()) => self.driver.step(&mut self.processes, now),
@@ -246,7 +246,7 @@ impl Supervisor {
         };
         let step = match step {
             Ok(step) => step,
-            // A full disk, say: nothing is believed that is not written, so the same act is due again.
+            // For example a full disk: the journal was not written, so the same act is due again.
             Err(error) => {
                 self.troubled(error.to_string());
                 Step::Waits
@@ -304,8 +304,8 @@ impl Supervisor {
     fn answer(&mut self, command: Command, now: Moment) -> Answer {
         if self.ending.is_some() {
             return Answer::Refused(
-                Report::of(Class::Failed, "cannot begin anything: the supervisor is ending")
-                    .hint("ask again once it is started again"),
+                Report::of(Class::Failed, "cannot accept the command: the supervisor is ending")
+                    .hint("try again once the supervisor runs again"),
             );
         }
         if let Some(report) = self.driver.unreadable() {
@@ -325,7 +325,7 @@ impl Supervisor {
         }
     }
 
-    /// A command of the supervisor itself.
+    /// Makes the command of the supervisor's own switch.
     fn own_command(&self, own: OwnSwitch) -> SwitchCommand {
         let OwnSwitch { purpose, mode, to, reason, .. } = own;
         let request = switch::Request { purpose, to, reason, by: "supervisor".to_owned(), origin: None };
@@ -345,7 +345,7 @@ impl Supervisor {
         Ok(self.driver.request(new, bad, now)?)
     }
 
-    /// What wakes a waiting switch early.
+    /// The directories whose changes wake a waiting switch early.
     fn watches(&self) -> Vec<PathBuf> {
         let waiting = self.driver.journal().live.as_ref().is_some_and(|live| live.phase == Phase::Waiting);
         if waiting { self.processes.watches() } else { Vec::new() }

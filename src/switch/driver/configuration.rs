@@ -72,8 +72,10 @@ impl Driver {
                 let snapshot = match found {
                     Ok(Some(snapshot)) => snapshot,
                     Ok(None) => {
-                        let text =
-                            format!("the configuration is not changed: no snapshot of that of {} is left", live.request.to);
+                        let text = format!(
+                            "the configuration is not changed: no snapshot of that of {} is left",
+                            live.request.to
+                        );
                         if self.journal.live.as_ref().is_some_and(|live| !live.notes.contains(&text)) {
                             self.note(&text, now)?;
                         }

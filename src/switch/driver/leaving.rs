@@ -67,8 +67,7 @@ impl Driver {
             if self.asked.at < self.entered.saturating_add(RETURN_WAIT) {
                 self.asked = self.asked.again(now);
             } else if report.prove >= self.asked.number {
-                let note =
-                    format!("cannot deliver {}: the old process reaches none of its peers", report.returning());
+                let note = format!("cannot deliver {}: the old process reaches none of its peers", report.returning());
                 self.note(&note, now)?;
                 return Self::finish(side, live, processes);
             }
@@ -224,8 +223,9 @@ impl Driver {
         if reached.is_empty() {
             return Ok(None);
         }
-        let silent =
-            format!("it is connected to {reached} while its guard sends no report: it would run every job a second time");
+        let silent = format!(
+            "it is connected to {reached} while its guard sends no report: it would run every job a second time"
+        );
         Ok(Some(Outcome::Failed(match processes.no_room() {
             // If the guard can't write, the cause is the host, not the release.
             Some(full) => {

@@ -181,7 +181,9 @@ impl InstanceFiles {
 
     /// Reads the verdicts: releases that failed on this host or that a person left by a rollback.
     pub fn verdicts(&self) -> Result<Verdicts, FilesError> {
-        let hint = |error: &SavedError| error.hint("move the file away: sidle then forgets which releases failed on this host");
+        let hint = |error: &SavedError| {
+            error.hint("move the file away: sidle then forgets which releases failed on this host")
+        };
         Ok(self.read(VERDICTS_NAME, VERDICTS_LENGTH_MAXIMUM, Verdicts::parse, hint)?.unwrap_or_default())
     }
 

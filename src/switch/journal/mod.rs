@@ -338,7 +338,8 @@ impl JournalError {
 
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
-        let broken = "move the file away: sidle then begins a new journal from `current`, which names a release that has worked";
+        let broken =
+            "move the file away: sidle then begins a new journal from `current`, which names a release that has worked";
         match self {
             Self::Saved(error) => error.hint(broken),
             Self::Contradiction(_) => Some(broken.to_owned()),

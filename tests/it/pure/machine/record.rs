@@ -424,7 +424,8 @@ fn a_spoilt_file_is_told_with_its_cause_and_a_remedy() {
         let error = Journal::parse(text.as_bytes()).unwrap_err();
         (error.to_string(), error.source().is_some(), error.hint().unwrap())
     };
-    let move_away = "move the file away: sidle then begins a new journal from `current`, which names a release that has worked";
+    let move_away =
+        "move the file away: sidle then begins a new journal from `current`, which names a release that has worked";
     let form = "cannot read the journal of switches";
     let cut_off = format!("{form}: EOF while parsing an object at line 1 column 1");
     assert_eq!(told("{"), (cut_off, true, move_away.to_owned()));
@@ -437,7 +438,10 @@ fn a_spoilt_file_is_told_with_its_cause_and_a_remedy() {
     assert_eq!(told(&text.replace("\"last_id\":1", "\"last_id\":2")), (contradiction, false, move_away.to_owned()));
     let history = History::parse(b"{").unwrap_err();
     assert!(history.source().is_some());
-    assert_eq!(history.hint().unwrap(), "move the file away: switches work without it, and the next switch begins a new file");
+    assert_eq!(
+        history.hint().unwrap(),
+        "move the file away: switches work without it, and the next switch begins a new file"
+    );
 }
 
 #[test]
