@@ -10,11 +10,12 @@ use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
 use crate::agent::{AgentSettings, Parts, Subject};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
+use crate::os::clock::Moment;
 use crate::os::process::{self, Program};
 use crate::os::{clock, proc_fs, units};
 use crate::supervise::control::{Answer, Command, ask};
 use crate::supervise::status::SupervisorStatus;
-use crate::switch::driver::{Driver, Moment};
+use crate::switch::driver::Driver;
 use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, described};
 use jiff::{SignedDuration, Timestamp};
 use std::path::PathBuf;
@@ -137,7 +138,7 @@ impl<'a> Return<'a> {
             Some(Answer::Accepted { .. }) => say("waiting until no job runs"),
             None => {
                 let lock = files.try_drive()?.ok_or_else(no_answer)?;
-                let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
+                let now = Moment::now();
                 Driver::new(files.clone(), lock, settings.limits, now)?.release(now)?;
             }
         }

@@ -1,4 +1,4 @@
-//! Following a switch in its journal, which needs no socket, and telling how it ended.
+//! Follows a switch in its journal, which needs no socket, and shows its result.
 
 use super::Ended;
 use super::output::Output;
@@ -13,12 +13,11 @@ use serde_json::json;
 use std::ffi::OsStr;
 use std::time::Duration;
 
-/// True where this command runs below the agent of the instance itself: in one of its jobs. A switch waits for such a job, so the job must not
-/// wait for the switch.
+/// True if this command runs in a job of the instance's agent. The switch waits for that job, so the job must not wait for the switch.
 fn is_within(files: &InstanceFiles) -> Result<bool, Report> {
     let status = SupervisorStatus::read(files.layout(), files.instance())?;
     let running = status.and_then(|status| status.agent).map(|agent| agent.leader.pid);
-    // A job inherits what its agent was started with; a daemon that a job has left behind does, too, and is below no agent.
+    // A job inherits its agent's variables. So does a daemon that a job has left behind, but it does not descend from the agent.
     let own = |name: &str, expected: &OsStr| environment::variable(name).is_some_and(|value| value == expected);
     let ours = own(INSTANCE_VARIABLE, files.instance().as_str().as_ref())
         && own(ROOT_VARIABLE, files.layout().root().as_os_str());
@@ -28,35 +27,33 @@ fn is_within(files: &InstanceFiles) -> Result<bool, Report> {
     Ok(proc_fs::ancestors(process::own_number())?.iter().any(|above| leaders.contains(&above.pid)))
 }
 
-/// Why a job of the agent itself doesn't follow a live switch any further; None: it may.
+/// Why a job of the agent has to stop following a live switch; None: it may follow.
 fn waits_for_us(live: &Switch) -> Option<&'static str> {
     let busy =
         matches!(live.phase, Phase::Scheduled | Phase::Checking | Phase::Rehearsing | Phase::Waiting | Phase::Freezing);
     match live.mode {
-        Mode::Idle if live.from.is_some() && busy => {
-            Some("it begins when no job runs, so not before this job has ended")
-        }
+        Mode::Idle if live.from.is_some() && busy => Some("it begins when no job runs, so this job has to end first"),
         Mode::Overlap if live.phase == Phase::Retiring => {
-            Some("the new release is current, and the old process ends after its jobs, also this job")
+            Some("the new release is current, and the old process ends after its jobs, including this job")
         }
         Mode::Idle | Mode::Overlap | Mode::Now => None,
     }
 }
 
-/// How long a job of the old process goes on waiting after the commit, when the new process says its start event. What a master's reactor does
-/// on it (an action chain's `resume`) is to find what there was before the switch, not what this job sets down next for the start after that.
+/// How long a job of the old process still waits after the commit, when the new process sends its start event. A master's reactor to that event
+/// (an action chain's `resume`) has to find the state from before the switch, not what this job writes next.
 const START_EVENT_SETTLES: Duration = Duration::from_secs(5);
-/// How often the journal is looked at while a command follows a switch.
+/// How often a command reads the journal while it follows a switch.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
-/// A supervisor that has been gone for this long is not coming back by itself while somebody waits.
+/// How long a command waits for a supervisor that has ended to start again.
 const SUPERVISOR_GONE: Duration = Duration::from_secs(10);
 /// How long the status of a supervisor may lag behind its journal.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
 const STATUS_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Follows a switch to its end and tells each step.
+/// Follows a switch to its end and prints each step.
 pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<Ended, Report> {
-    let mut told = String::new();
+    let mut printed = String::new();
     let mut seen = clock::since_boot();
     let mut committed = None;
     let within = is_within(files)?;
@@ -65,9 +62,9 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
         match journal.live.as_ref().filter(|live| live.id == id) {
             Some(live) => {
                 let words = words(live);
-                if words != told {
+                if words != printed {
                     output.step(&words);
-                    told = words;
+                    printed = words;
                 }
                 let now = clock::since_boot();
                 let since = live.phase.is_committed().then(|| *committed.get_or_insert(now));
@@ -93,7 +90,7 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
             None => seen = clock::since_boot(),
             Some(_) if clock::since_boot().saturating_sub(seen) > SUPERVISOR_GONE => {
                 output.result(
-                    format!("switch {id} is not finished: its supervisor is gone; it continues when `sidle supervise {}` starts", files.instance()),
+                    format!("switch {id} is not finished: its supervisor has ended; it continues when `sidle supervise {}` starts", files.instance()),
                     json!({"switch": id, "pending": true}),
                 );
                 return Ok(Ended::As(Class::Pending));
@@ -104,7 +101,7 @@ pub(super) fn follow(files: &InstanceFiles, id: u64, output: &Output) -> Result<
     }
 }
 
-/// Waits until the status shows what a switch has ended with, so that whoever asks next doesn't see what was before.
+/// Waits until the status file shows the result of a switch, so that the next `sidle status` does not show the state before it.
 fn shown(files: &InstanceFiles, journal: &Journal) -> Result<(), Report> {
     let give_up_at = clock::since_boot() + STATUS_WAIT;
     while let Some(proven) = journal.proven.as_ref().filter(|_| clock::since_boot() < give_up_at) {
@@ -117,7 +114,7 @@ fn shown(files: &InstanceFiles, journal: &Journal) -> Result<(), Report> {
     Ok(())
 }
 
-/// A live switch in one line.
+/// Describes a live switch in one line.
 pub(super) fn words(live: &Switch) -> String {
     let scheduled = live.schedule.as_ref().filter(|_| live.phase == Phase::Scheduled).map(ToString::to_string);
     let waiting = scheduled.as_ref().or(live.waiting_for.as_ref());
@@ -148,15 +145,16 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
         ),
         Phase::Expired if entry.failure.as_ref().is_some_and(|failure| failure.phase == Phase::Scheduled) => (
             format!(
-                "the maintenance window ended before the switch could begin, nothing was changed{why}; current is {now}"
+                "expired: the maintenance window closed before the switch began, nothing was changed{why}; current is {now}"
             ),
             Some(Class::Busy),
         ),
-        Phase::Expired => {
-            (format!("still busy at the deadline, nothing was changed{why}; current is {now}"), Some(Class::Busy))
-        }
+        Phase::Expired => (
+            format!("expired: still busy at the deadline, nothing was changed{why}; current is {now}"),
+            Some(Class::Busy),
+        ),
         Phase::Cancelled => (format!("cancelled, nothing was changed; current is {now}"), Some(Class::Failed)),
-        Phase::Abandoned => (format!("given up{why}; current is {now}"), Some(Class::Failed)),
+        Phase::Abandoned => (format!("abandoned{why}; current is {now}"), Some(Class::Failed)),
         _ => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
     };
     let notes = entry.notes.iter().map(|note| format!("note: {note}"));

@@ -1,4 +1,4 @@
-//! hold and unhold: a person's word that an instance stays as it is.
+//! hold and unhold: a person forbids or allows switches of an instance.
 
 use super::{Context, Ended, instance_of, usage};
 use crate::failure::{Class, Report};
@@ -54,10 +54,10 @@ pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Repor
     let package = &arguments.package;
     let instance = instance_of(package, arguments.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, package);
-    // A hold on a name with a slip of the pen would protect nothing.
+    // A hold on a mistyped name would protect nothing.
     if Store::new(&context.layout, package).releases()?.is_empty() {
         return Err(Report::of(Class::Failed, format!("cannot hold {package}: no release of it is installed"))
-            .hint("`sidle list` shows what is installed"));
+            .hint("`sidle list` shows the installed packages"));
     }
     let now = clock::now();
     let until = match (&arguments.until, arguments.duration) {
@@ -70,14 +70,14 @@ pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Repor
     };
     if until.is_some_and(|until| until <= now) {
         let given = arguments.until.clone().unwrap_or_else(|| "now".to_owned());
-        return Err(usage(format!("cannot hold {instance} until {given}: that is past"), "name a time to come"));
+        return Err(usage(format!("cannot hold {instance} until {given}: that time is past"), "name a later time"));
     }
     let scope = if arguments.all { Scope::All } else { Scope::Forth };
     let hold = Hold::new(now, process::user_name(process::user()), &arguments.reason, until, scope);
     files.write_hold(&hold)?;
     let live = files.journal()?.live;
     let goes_on = live.as_ref().map(|live| {
-        format!("note: switch {} was begun before and goes on; `sidle cancel {package}` cancels it", live.id)
+        format!("note: switch {} has begun already and continues; `sidle cancel {package}` cancels it", live.id)
     });
     context.output.result(
         std::iter::once(format!("{instance} is held {hold}")).chain(goes_on).collect::<Vec<_>>(),
@@ -95,7 +95,7 @@ pub fn unhold(context: &Context, arguments: &UnholdArguments) -> Result<Ended, R
     Ok(if lifted { Ended::Well } else { Ended::As(Class::NothingToDo) })
 }
 
-/// A time as people write it. Without an offset it is the host's.
+/// Reads a time; without an offset it is local time of the host.
 fn moment(text: &str) -> Result<Timestamp, Report> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Ok(timestamp);
@@ -106,11 +106,11 @@ fn moment(text: &str) -> Result<Timestamp, Report> {
             "write 2026-12-24, \"2026-12-24 08:00\" (this host's time), or 2026-12-24T07:00:00Z",
         )
     };
-    // A text that names an offset has been read above; what is left of one here was not understood, and must not be dropped.
+    // A time with an offset was read above; an offset here is invalid, and must not be ignored.
     let plain = text.chars().all(|c| c.is_ascii_digit() || matches!(c, '-' | ':' | 'T' | ' '));
     let civil: Option<DateTime> = text.parse::<DateTime>().ok().or_else(|| text.parse::<Date>().ok().map(Into::into));
     let civil = civil.filter(|_| plain).ok_or_else(refused)?;
-    // In a gap the later one, in a fold the later one: a hold must not end early.
+    // In a gap or a fold of the clock the later time: a hold must not end early.
     let ambiguous = clock::zone(None)?.to_ambiguous_timestamp(civil);
     ambiguous.later().map_err(|_| refused())
 }

@@ -6,7 +6,7 @@ use crate::name::PackageName;
 use crate::store::Store;
 use crate::store::host_fingerprint::{self, HostFingerprint};
 use crate::switch::journal::files::InstanceFiles;
-use crate::switch::rehearsal::repeated::Rehearsed;
+use crate::switch::journal::repeated::Rehearsed;
 use crate::version::Release;
 
 /// What a changed host means for the current and the previous release.

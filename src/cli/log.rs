@@ -1,4 +1,4 @@
-//! The log: what the floors say of their work, one line each, on standard error. The one place that writes log lines, so the one that escapes them.
+//! The log on standard error. Only this file writes log lines, so only this file escapes them.
 //!
 //! ```text
 //! 2026-11-23T03:17:18.042Z WARN  switch 2 goes back to 1.0-1 instance=demo-agent from=proving to=retreating why="exited with code 1"
@@ -16,14 +16,14 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Longest line, bytes: what a pipe takes at once (4096, pipe(7)), so that no line is torn, and no stranger fills the log.
+/// Longest line, bytes: a pipe takes it in one write (4096, pipe(7)), so that no line is torn, and texts from outside can't fill the log.
 const LINE_BYTES_MAXIMUM: usize = 4_000;
-/// Longest value of a field, bytes: one that is longer must not hide those after it.
+/// Longest value of a field, bytes: a longer value must not hide the fields after it.
 const VALUE_BYTES_MAXIMUM: usize = 1_500;
-/// Libraries may log what is secret (headers, addresses with passwords): what they say goes nowhere.
+/// Only sidle's own lines are written: libraries may log secrets (headers, addresses with passwords).
 const OWN_TARGET: &str = "sidle";
 
-/// Writes everything up to `level` from now on. The first call counts.
+/// Writes all lines up to `level` from now on. Only the first call has an effect.
 pub fn install(level: Level, reader: Reader) {
     let output = Output { error: StandardError::new(reader), lost: 0 };
     let log = Log { level, is_journal: standard_error::is_journal(), output: Mutex::new(output) };
@@ -39,7 +39,7 @@ struct Log {
 
 struct Output {
     error: StandardError,
-    /// Lines since the last one that was read.
+    /// Lines lost since the last written line.
     lost: u64,
 }
 
@@ -85,7 +85,7 @@ impl Subscriber for Log {
         let line = self.line(level, &text.joined());
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         output.write(&line, |lost| {
-            self.line(Level::WARN, &format!("{lost} lines of this log were lost: they were not read in time"))
+            self.line(Level::WARN, &format!("{lost} log lines were lost, since no program read them"))
         });
     }
 
@@ -112,7 +112,7 @@ fn number(level: Level) -> u8 {
     }
 }
 
-/// An event's message and its fields, already harmless.
+/// An event's message and fields, escaped.
 #[derive(Default)]
 struct Text {
     message: String,
@@ -145,7 +145,7 @@ impl Visit for Text {
     }
 }
 
-/// Cuts what is too long at a character's end, and says so.
+/// Cuts a text that is too long at the end of a character, and marks the cut.
 fn shorten(text: &mut String, bytes: usize) {
     const CUT: &str = "…";
     if text.len() <= bytes {
@@ -170,7 +170,7 @@ mod tests {
         Log { level: Level::INFO, is_journal, output: Mutex::new(output) }
     }
 
-    /// What would be written of one field and a message.
+    /// The line of a message with one field.
     fn text(message: &str, value: &str) -> String {
         let mut value = quoted(value);
         shorten(&mut value, VALUE_BYTES_MAXIMUM);

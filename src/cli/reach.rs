@@ -1,4 +1,4 @@
-//! Sends a request to the supervisor, or takes its lock if there is no supervisor.
+//! Sends a command to the supervisor, or takes the driver lock if no supervisor runs.
 
 use super::Context;
 use crate::failure::{Class, Report};
@@ -7,21 +7,21 @@ use crate::supervise::control::{Answer, Command, ask};
 use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use std::time::Duration;
 
-/// How long a supervisor that holds its lock may take to listen.
+/// How long a command waits for a supervisor that holds the lock and does not listen yet.
 const STARTING_WAIT: Duration = Duration::from_secs(10);
 const STARTING_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a new request waits for a committed switch to make room.
+/// How long a command waits for the end of a committed switch.
 const COMMITTED_WAIT: Duration = Duration::from_secs(10);
 
-/// Who carries out a request.
+/// The result of [`reach`].
 pub(super) enum Reached {
-    /// The supervisor, with its answer.
+    /// The supervisor's answer.
     Supervisor(Answer),
-    /// No supervisor runs, and no supervisor starts while this lock is held.
+    /// No supervisor; none can start while this lock is held.
     Nobody(DriverLock),
 }
 
-/// Asks the supervisor. One that starts just now has its lock a moment before it listens: it is waited for.
+/// Sends a command to the supervisor; waits for a supervisor that is just starting.
 pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Command) -> Result<Reached, Report> {
     let reached = lock::wait(STARTING_WAIT, || {
         let answer = ask(&context.layout, files.instance(), request)?;
@@ -34,7 +34,7 @@ pub(super) fn reach(context: &Context, files: &InstanceFiles, request: &Command)
     reached.ok_or_else(|| Report::of(Class::Locked, silent()).hint("it may be starting or ending just now: try again"))
 }
 
-/// The same, and waits while a committed switch ends: it makes room for the next switch within seconds.
+/// Like [`reach`], but waits for the end of a committed switch, which only has to end its old process.
 pub(super) fn reach_after_a_commit(
     context: &Context,
     files: &InstanceFiles,

@@ -1,4 +1,4 @@
-//! `sidle history --id N`: the story of one switch, also of the one under way.
+//! `sidle history --id N`: the story of one switch, which may be under way.
 
 use super::follow::words;
 use super::status::{outage, result};
@@ -10,9 +10,9 @@ use crate::version::Release;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Tells what happened in the switch with this number.
+/// Prints the story of the switch with this number.
 pub(super) fn story(context: &Context, files: &InstanceFiles, id: u64) -> Result<Ended, Report> {
-    // In this order: a switch that ends meanwhile is in the journal until it is in the history.
+    // In this order: a switch that ends meanwhile leaves the journal only after it is in the history.
     let journal = files.journal()?;
     let history = files.history()?;
     let live = journal.live.as_ref().filter(|live| live.id == id);
@@ -36,15 +36,11 @@ fn unknown(files: &InstanceFiles, id: u64, history: &History, journal: &Journal)
     let (instance, package) = (files.instance(), files.package());
     let there = if there.is_empty() { "it was never switched".to_owned() } else { format!("known switches: {there}") };
     let named = if instance.as_str() == package.as_str() { String::new() } else { format!(" --instance {instance}") };
-    Report {
-        class: Class::Failed,
-        message: format!("cannot show switch {id} of {instance}: {there}"),
-        causes: Vec::new(),
-        hint: Some(format!("`sidle history {package}{named}` lists the switches with their numbers")),
-    }
+    Report::of(Class::Failed, format!("cannot show switch {id} of {instance}: {there}"))
+        .hint(format!("`sidle history {package}{named}` lists the switches with their numbers"))
 }
 
-/// Ascending numbers in few words: `1 to 37, 39`.
+/// Shortens ascending numbers: `1 to 37, 39`.
 fn ranges(numbers: impl Iterator<Item = u64>) -> String {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for number in numbers {
@@ -107,7 +103,7 @@ fn about(lines: &mut Vec<String>, reason: &str, failure: Option<&str>, notes: &[
 
 fn steps(lines: &mut Vec<String>, story: &Story, began: Timestamp) {
     if story.steps().is_empty() {
-        lines.push("  (no steps are kept of this switch)".to_owned());
+        lines.push("  (its steps are no longer kept)".to_owned());
     }
     let mut last = 0;
     for step in story.steps() {
@@ -138,7 +134,7 @@ mod tests {
     use super::ranges;
 
     #[test]
-    fn numbers_are_told_in_few_words() {
+    fn numbers_are_shortened_to_ranges() {
         assert_eq!(ranges([].into_iter()), "");
         assert_eq!(ranges([3].into_iter()), "3");
         assert_eq!(ranges([1, 2, 3, 5, 7, 8, 8].into_iter()), "1 to 3, 5, 7 to 8");

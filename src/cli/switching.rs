@@ -1,5 +1,5 @@
-//! The verbs that switch: switch, rollback, restart, cancel. They ask the supervisor where one lives, and write the command down where
-//! none does; then they follow the journal, which needs no socket.
+//! The commands switch, rollback, restart, cancel. They ask the supervisor, or write the request into the journal if no supervisor runs; then they
+//! follow the journal, which needs no socket.
 
 use super::follow::{follow, words};
 use super::reach::{Reached, reach, reach_after_a_commit};
@@ -8,10 +8,12 @@ use super::{Context, Ended, adopting, agents, instance_of};
 use crate::adoption::running_agent;
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
+use crate::os::clock::Moment;
 use crate::os::{clock, process};
 use crate::store::Store;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
-use crate::switch::driver::{BadReleases, Driver, Moment};
+use crate::switch::driver::Driver;
+use crate::switch::driver::requests::BadReleases;
 use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use crate::switch::journal::snapshot::Snapshots;
 use crate::switch::process::on_record;
@@ -21,7 +23,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::time::Duration;
 
-/// What a switch may cost.
+/// The mode of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ModeName {
     /// Start the new process beside the old one: no job is lost, none runs twice
@@ -42,7 +44,7 @@ impl From<ModeName> for Mode {
     }
 }
 
-/// What all switches take.
+/// The options of all switches.
 #[derive(Debug, Clone, Args)]
 pub struct Terms {
     /// The instance [default: the one named as the package]
@@ -68,12 +70,12 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// The instance, where one is named.
+    /// The named instance, if any.
     pub fn instance(&self) -> Option<&InstanceName> {
         self.instance.as_ref()
     }
 
-    /// Whether a release that failed here may be tried again.
+    /// True if a release that failed on this host is allowed.
     pub fn is_forced(&self) -> bool {
         self.force
     }
@@ -162,18 +164,18 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
         let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
         return Err(Report::of(
             Class::NothingToDo,
-            format!("cannot roll back: {instance} has had no other release; installed: {kept}"),
+            format!("cannot roll back {instance}: it has no previous release; installed releases: {kept}"),
         )
-        .hint(format!("`sidle rollback {} RELEASE` switches to one of them", arguments.package)));
+        .hint(format!("name an installed release: `sidle rollback {} RELEASE`", arguments.package)));
     };
     if arguments.dry_run {
-        return rehearsed_back(context, &files, &to);
+        return rollback_dry_run(context, &files, &to);
     }
     begin(context, &arguments.package, &arguments.terms, Purpose::Rollback, to)
 }
 
-/// What a rollback would do.
-fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Result<Ended, Report> {
+/// Shows what a rollback would do.
+fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release) -> Result<Ended, Report> {
     let settings = crate::config::Settings::read(&context.layout)?;
     let (_, named) = settings.instance(&context.layout, files.instance())?;
     let manifest = Store::new(&context.layout, files.package()).manifest(to)?;
@@ -187,24 +189,24 @@ fn rehearsed_back(context: &Context, files: &InstanceFiles, to: &Release) -> Res
     };
     let configuration = match &snapshot {
         None if settings.restore_configuration => {
-            format!("no snapshot of the configuration of {to} is left: the configuration stays as it is")
+            format!("no snapshot of the configuration of {to} is left: it would not be changed")
         }
-        None => "the configuration stays as it is (restore_configuration = false)".to_owned(),
-        Some(_) if changes.is_empty() => "the configuration has not changed since then".to_owned(),
+        None => "the configuration would not be changed (restore_configuration = false)".to_owned(),
+        Some(_) if changes.is_empty() => "the configuration has not changed since".to_owned(),
         Some(snapshot) => {
             format!("the configuration of {} would be restored in {}:", moment(snapshot.at), directory.display())
         }
     };
     let lines = changes.iter().map(|change| format!("  {change}"));
-    let told = format!("{} would go back to {to}; {configuration}", files.instance());
+    let summary = format!("{} would go back to {to}; {configuration}", files.instance());
     context.output.result(
-        std::iter::once(told).chain(lines).collect::<Vec<_>>(),
+        std::iter::once(summary).chain(lines).collect::<Vec<_>>(),
         json!({"to": to, "snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes}),
     );
     Ok(Ended::Well)
 }
 
-/// Starts the current release again.
+/// Restarts the current release.
 pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended, Report> {
     let (package, instance) = match (&arguments.package, &arguments.terms.instance) {
         (Some(package), instance) => (package.clone(), instance_of(package, instance.as_ref())),
@@ -225,13 +227,13 @@ pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended,
             .hint(format!("`sidle switch {package}` makes an installed release current"))
     })?;
     if arguments.if_changed {
-        return take_up(context, &package, &arguments.terms, &instance, to);
+        return restart_if_changed(context, &package, &arguments.terms, &instance, to);
     }
     begin(context, &package, &arguments.terms, Purpose::Restart, to)
 }
 
-/// Starts it again if its configuration has changed.
-fn take_up(
+/// Restarts the current release if its configuration has changed.
+fn restart_if_changed(
     context: &Context,
     package: &PackageName,
     terms: &Terms,
@@ -250,13 +252,13 @@ fn take_up(
         Reached::Supervisor(Answer::Refused(report)) if report.class == Class::NothingToDo => nothing(report.message),
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         Reached::Supervisor(Answer::Accepted { switch }) if before.as_ref().is_some_and(|live| live.id == switch) => {
-            let text = format!("switch {switch} comes first; changes of the configuration are checked when it ends");
+            let text = format!("switch {switch} is under way; the configuration is checked again when it ends");
             context.output.result(&text, json!({"switch": switch, "pending": true}));
             Ok(Ended::As(Class::Pending))
         }
         Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
         Reached::Nobody(_) => {
-            nothing(format!("{instance} is not running: its next process loads the configuration as it is"))
+            nothing(format!("nothing runs {instance} now: its next process loads the present configuration"))
         }
     }
 }
@@ -271,7 +273,7 @@ fn begin(
     let settings = crate::config::Settings::read(&context.layout)?;
     let instance = instance_of(package, terms.instance.as_ref());
     let command = command(&settings, &instance, terms, purpose, to.clone()).inspect_err(|why| {
-        // Who looks into the log later sees it there; without a supervisor there is none.
+        // The supervisor's log has refusals, too; without a supervisor there is no log.
         let refused = Command::Refused { purpose, to, why: why.clone() };
         let _ = ask(&context.layout, &instance, &refused);
     })?;
@@ -279,7 +281,7 @@ fn begin(
     running_agent::refuse(&adopting(&context.layout, &instance, package), &command.request.to)?;
     match reach_after_a_commit(context, &files, &Command::Switch(Box::new(command.clone())))? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
-        // Nobody waits at a terminal for a window of next week.
+        // The command does not wait for a window, which may open next week.
         Reached::Supervisor(Answer::Accepted { switch }) if command.when.opens.is_some() => {
             let live = files.journal()?.live.filter(|live| live.id == switch);
             let words = live.as_ref().map_or_else(|| "has begun".to_owned(), words);
@@ -290,17 +292,17 @@ fn begin(
             Ok(Ended::As(Class::Pending))
         }
         Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
-        Reached::Nobody(lock) => leave(context, (&files, lock), command, &settings),
+        Reached::Nobody(lock) => leave(context, &files, lock, command, &settings),
     }
 }
 
-/// A switch that has begun: followed, unless nobody waits.
+/// Follows an accepted switch, unless --no-wait was given.
 fn accepted(context: &Context, files: &InstanceFiles, terms: &Terms, switch: u64) -> Result<Ended, Report> {
     if !terms.no_wait {
         return follow(files, switch, &context.output);
     }
     context.output.result(
-        format!("switch {switch} is accepted; `sidle status {}` shows the progress", files.package()),
+        format!("switch {switch} is accepted; `sidle status {}` shows its progress", files.package()),
         json!({"switch": switch, "pending": true}),
     );
     Ok(Ended::As(Class::Pending))
@@ -314,7 +316,7 @@ fn command(
     to: Release,
 ) -> Result<SwitchCommand, Report> {
     let origin = agents::caller();
-    let asked = (purpose, origin.is_some());
+    let by_job = origin.is_some();
     Ok(SwitchCommand {
         request: switch::Request {
             purpose,
@@ -326,24 +328,25 @@ fn command(
         mode: terms.mode.map(Mode::from),
         deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
         force: terms.force,
-        when: terms.timing.when(settings, instance, asked, clock::now())?,
+        when: terms.timing.when(settings, instance, purpose, by_job, clock::now())?,
     })
 }
 
-/// Without a supervisor the request is written down; the next supervisor carries it out.
+/// Writes the request into the journal, without a supervisor; the next supervisor performs it.
 fn leave(
     context: &Context,
-    (files, lock): (&InstanceFiles, DriverLock),
+    files: &InstanceFiles,
+    lock: DriverLock,
     command: SwitchCommand,
     settings: &crate::config::Settings,
 ) -> Result<Ended, Report> {
-    let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
+    let now = Moment::now();
     let alone = on_record(&context.layout, files.instance())?;
     if let Some(leader) = alone.first().filter(|_| command.mode == Some(Mode::Overlap)) {
         return Err(Report::of(
             Class::Failed,
             format!(
-                "cannot overlap: process {1} of {0} runs without a supervisor, so its guard cannot be asked",
+                "cannot overlap: process {1} of {0} runs without a supervisor, which would have to check it",
                 files.instance(),
                 leader.pid
             ),
@@ -355,7 +358,7 @@ fn leave(
     }
     let mut driver = Driver::new(files.clone(), lock, settings.limits, now)?;
     let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
-    // Nothing runs, so there is nothing to overlap with; or nobody can judge now whether what runs could.
+    // Without a running process there is nothing to overlap with; without a supervisor nothing can check a running process.
     let (mode, to) = (command.mode.unwrap_or(Mode::Idle), command.request.to.clone());
     let switch = driver.request(command.planned(mode, Vec::new(), now.wall)?, bad, now)?;
     let instance = files.instance();
@@ -372,7 +375,7 @@ fn leave(
     Ok(Ended::As(Class::Pending))
 }
 
-/// Takes back the live switch.
+/// Cancels the live switch.
 pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, Report> {
     let instance = instance_of(&arguments.package, arguments.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
@@ -382,7 +385,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
     };
     let too_late = |switch: u64| {
         Report::of(Class::Conflict, format!("cannot cancel switch {switch}: it is committed"))
-            .hint(format!("`sidle rollback {}` goes back, once it is over", arguments.package))
+            .hint(format!("go back with `sidle rollback {}` when it ends", arguments.package))
     };
     if live.phase.is_committed() {
         return Err(too_late(live.id));
@@ -390,16 +393,16 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
     match reach(context, &files, &Command::Cancel)? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         Reached::Supervisor(Answer::Accepted { switch }) => match follow(&files, switch, &context.output)? {
-            // What was asked for is what came.
+            // The switch was cancelled, as requested.
             Ended::As(Class::Failed | Class::RolledBack) => Ok(Ended::Well),
             Ended::Well => Err(too_late(switch)),
             Ended::As(class) => Ok(Ended::As(class)),
         },
         Reached::Nobody(lock) => {
-            let now = Moment { wall: clock::now(), since_boot: clock::since_boot() };
+            let now = Moment::now();
             let settings = crate::config::Settings::read(&context.layout)?;
             let over = Driver::new(files, lock, settings.limits, now)?.cancel_unsupervised(now)?;
-            let rest = format!("; what it has begun is undone when `sidle supervise {instance}` starts");
+            let rest = format!("; its changes are undone when `sidle supervise {instance}` starts");
             let text = format!("switch {} cancelled{}", live.id, if over { "" } else { &rest });
             context.output.result(text, json!({"switch": live.id}));
             Ok(Ended::Well)

@@ -1,4 +1,4 @@
-//! When a switch begins: in a maintenance window or, on request, outside; with a splay.
+//! When a switch begins: in a maintenance window, or outside by a person's option; with a splay.
 
 use super::usage;
 use crate::config::Settings;
@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// When it begins.
+/// The options for the beginning of a switch.
 #[derive(Debug, Clone, Args)]
 pub struct Timing {
     /// Outside the maintenance windows, wait for the next window; the deadline counts from its start, and the switch expires if it has not begun when the window closes
@@ -26,17 +26,18 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// When a switch that is requested at `now` begins. Outside the windows it is refused, unless an option says otherwise. `by_job`: a job of the agent
-    /// requests it.
+    /// Returns when a switch that is requested at `now` begins. Outside the windows it is refused, unless an option says otherwise. `by_job`: a job
+    /// of the agent asks for it.
     pub fn when(
         &self,
         settings: &Settings,
         instance: &InstanceName,
-        (purpose, by_job): (Purpose, bool),
+        purpose: Purpose,
+        by_job: bool,
         now: Timestamp,
     ) -> Result<When, Report> {
-        let unasked = if by_job && purpose != Purpose::Rollback { settings.job_splay } else { Duration::ZERO };
-        let splay_seconds = self.splay.unwrap_or(unasked).as_secs();
+        let default = if by_job && purpose != Purpose::Rollback { settings.job_splay } else { Duration::ZERO };
+        let splay_seconds = self.splay.unwrap_or(default).as_secs();
         let when = When { opens: None, closes: None, splay_seconds };
         if self.outside_window {
             return Ok(when);
@@ -85,9 +86,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let settings = Settings::read(&Layout::new(root.path())).unwrap();
         let instance = "salt-minion".parse().unwrap();
-        let splay = |splay: Option<u64>, asked| {
+        let splay = |splay: Option<u64>, (purpose, by_job)| {
             let timing = Timing { at_window: false, outside_window: false, splay: splay.map(Duration::from_secs) };
-            timing.when(&settings, &instance, asked, Timestamp::UNIX_EPOCH).unwrap().splay_seconds
+            timing.when(&settings, &instance, purpose, by_job, Timestamp::UNIX_EPOCH).unwrap().splay_seconds
         };
         for (said, asked, seconds) in [
             (None, (Purpose::Switch, true), 60),

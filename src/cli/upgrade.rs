@@ -24,7 +24,7 @@ pub struct UpgradeArguments {
     terms: Terms,
 }
 
-/// Installs, then switches. Exit code 3 if the release runs already.
+/// Installs a release, then switches to it. Exit code 3 if it is current already.
 pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended, Report> {
     let how = (Effect::Apply, arguments.place.hazards());
     let installed = match Source::of(context, &arguments.what, None, &arguments.fetch)? {
@@ -39,7 +39,7 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
             let instance = super::instance_of(&wanted.package, arguments.terms.instance());
             let current = Store::new(&context.layout, &wanted.package).current(&instance)?;
             let forced = arguments.terms.is_forced();
-            // What runs may have been withdrawn: an upgrade by itself never leads to an older release.
+            // The current release may have been withdrawn; an upgrade never chooses an older release.
             let may_be = |release: &Release| {
                 current.as_ref().is_none_or(|current| release >= current) && (forced || !unwanted(release))
             };
@@ -50,7 +50,7 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
     let instance = super::instance_of(&package, arguments.terms.instance());
     if !installed.fresh && Store::new(&context.layout, &package).current(&instance)?.as_ref() == Some(&release) {
         let value = serde_json::json!({"package": package, "release": release, "switch": null});
-        context.output.result(format!("{instance} has {release} already; there is no newer release"), value);
+        context.output.result(format!("{instance} has {release} already, and there is no newer release"), value);
         return Ok(Ended::As(Class::NothingToDo));
     }
     context.output.step(format!("installed {package} {release}"));

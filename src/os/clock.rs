@@ -23,6 +23,22 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
+/// The present, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// For people and deadlines.
+    pub wall: Timestamp,
+    /// For waits.
+    pub since_boot: Duration,
+}
+
+impl Moment {
+    /// Reads both clocks.
+    pub fn now() -> Self {
+        Self { wall: now(), since_boot: since_boot() }
+    }
+}
+
 /// A time zone by its name in the host's database (`Europe/Berlin`); None: the host's own. A host without /etc/localtime has UTC
 /// (localtime(5)); one that names a zone which can't be read is an error, since a guess may be hours off.
 pub fn zone(name: Option<&str>) -> Result<TimeZone> {

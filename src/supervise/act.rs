@@ -1,4 +1,4 @@
-//! What the supervisor does by itself: one `match` over what its parts want.
+//! The supervisor's own acts: one `match` over the intents of its parts.
 
 use super::Supervisor;
 use super::intent::{Intent, OwnSwitch};
@@ -6,19 +6,19 @@ use super::keeper::{self, Due, Kept, NotStarted, Past, Started};
 use super::pace::{END_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use crate::agent::gate::{GateRole, Origin};
 use crate::failure::{Class, Report};
-use crate::switch::driver::Moment;
+use crate::os::clock::Moment;
 use crate::switch::process::ProcessKind;
 use std::time::Duration;
 
 impl Supervisor {
-    /// Starts the process that is meant to run when it doesn't, unless the switch's own acts are to do that.
+    /// Starts the serving process if it does not run, unless the acts of a switch do that.
     pub(super) fn keep_running(&mut self, now: Moment) -> Duration {
-        if self.leaves_all_as_it_is() {
+        if self.leaves_processes_alone() {
             return HEALTH_INTERVAL;
         }
         let journal = self.driver.journal().clone();
         let Some(Kept { allowed, serving }) = keeper::kept(&journal) else { return HEALTH_INTERVAL };
-        // What else runs is left of a switch that was given up.
+        // Other processes are left over from an abandoned switch.
         match self.processes.end_all_but(&allowed) {
             Ok(gone) if self.keeper.others(gone, self.settings.limits.stop, now.since_boot) => return END_INTERVAL,
             Ok(_) => {}
@@ -30,7 +30,7 @@ impl Supervisor {
             return pause;
         }
         let _ = self.processes.how_ended(which);
-        self.driver.tell_ends(&mut self.processes);
+        self.driver.log_ends(&mut self.processes);
         let ended = self.processes.how_ended(which).map(str::to_owned);
         let result = self
             .start(which)
@@ -42,14 +42,14 @@ impl Supervisor {
         HEALTH_INTERVAL_SHORT
     }
 
-    /// With a journal that can't be read (a newer program's, say) nobody knows what is meant to run beside `current`: what serves goes on, and
-    /// nothing is ended. Only where nothing runs, `current` is started.
-    fn leaves_all_as_it_is(&self) -> bool {
+    /// True if the journal can't be read (for example a newer sidle's) and a process runs: it is unknown which processes belong to a switch, so
+    /// none is ended, and `current` is not started.
+    fn leaves_processes_alone(&self) -> bool {
         self.driver.unreadable().is_some()
             && self.processes.records().any(|record| record.leader.is_alive().unwrap_or(true))
     }
 
-    /// Acts on what the parts want. The one place that does.
+    /// Acts on intents. No other function does.
     pub(super) fn carry_out(&mut self, intents: impl IntoIterator<Item = Intent>, now: Moment) {
         for intent in intents {
             match intent {
@@ -58,16 +58,16 @@ impl Supervisor {
                 Intent::LeaveDamaged(damaged) => self.leave_damaged(&damaged, now),
                 Intent::RestartUnhealthy(command, lacks) => self.restart_unhealthy(*command, &lacks, now),
                 Intent::CompareConfiguration => self.compare_now(now),
-                Intent::ForgetConfiguration => self.forget_take_up(),
+                Intent::ForgetConfiguration => self.forget_configuration_check(),
                 Intent::Unadopt => self.unadopt_now(now),
-                Intent::CheckHost => self.find_out(Self::check_host, now),
-                Intent::PollRehearsal => self.find_out(Self::poll_rehearsal, now),
+                Intent::CheckHost => self.run_host_check(Self::check_host, now),
+                Intent::PollRehearsal => self.run_host_check(Self::poll_rehearsal, now),
                 Intent::StopRehearsal => self.host_rehearsal.stop(),
                 Intent::ShowTrouble(trouble) => self.trouble = trouble,
                 Intent::NeedPerson(why) => self.needs_a_person(why),
                 Intent::HoldJobs(until) => match self.processes.hold_jobs(until) {
                     Ok(()) => {}
-                    // Without room for the word jobs take what comes.
+                    // On a full file system jobs can't be made to wait, so they begin.
                     Err(_) if until.is_some() => self.tree.not_held(),
                     Err(error) => self.troubled(error.to_string()),
                 },
@@ -89,7 +89,7 @@ impl Supervisor {
     }
 
     fn leave_looping(&mut self, loops: &str, now: Moment) {
-        // The switch that made it current may still wait for the old process's last jobs.
+        // The last switch may still wait for the old process's last jobs.
         if let Err(error) = self.driver.make_room(&mut self.processes, now) {
             self.troubled(error.to_string());
         }
@@ -109,15 +109,15 @@ impl Supervisor {
         self.carry_out(intent, now);
     }
 
-    /// Starts a process; gives what had to be mended before that.
+    /// Starts a process; returns a note if its release had to be repaired first.
     fn start(&mut self, which: ProcessKind<'_>) -> Result<Option<String>, Report> {
         let store = self.driver.store();
-        // Who it is that starts an adopted agent, it is not this supervisor.
+        // The supervisor never starts an adopted agent.
         let Some(release) = which.release() else { return Ok(None) };
-        let mended = store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
-        self.tell_mended(mended.as_deref());
+        let repaired = store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
+        self.log_repair_before_start(repaired.as_deref());
         let manifest = store.manifest(release)?;
         self.processes.start(which, &manifest, Origin::Boot, GateRole::Active)?;
-        Ok(mended)
+        Ok(repaired)
     }
 }

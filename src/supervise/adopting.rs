@@ -1,22 +1,22 @@
-//! Taking an agent over that sidle did not start, and giving it back.
+//! Adoption: takes over an agent that sidle did not start, and gives it back.
 
 use super::control::SwitchCommand;
 use super::intent::Intent;
 use super::{HEALTH_INTERVAL, Supervisor};
 use crate::failure::{Class, Report};
+use crate::os::clock::Moment;
 use crate::store::Store;
 use crate::switch::Adopted;
-use crate::switch::driver::Moment;
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::{Frozen, Look, Processes, described};
 use std::time::Duration;
 
-/// How often an agent that is to be given back is looked at.
+/// How often the supervisor checks whether an agent to be given back is idle.
 const UNADOPT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Finds the process again that a live adoption takes over from.
+/// Finds the process that a live adoption takes over from.
 pub(super) fn recognise(files: &InstanceFiles, store: &Store, processes: &mut Processes) -> Result<(), Report> {
-    // One that can't be read is the driver's to tell of.
+    // The driver reports an unreadable journal.
     let Some(live) = files.journal().ok().and_then(|journal| journal.live) else { return Ok(()) };
     let Some(adopted) = &live.adopted else { return Ok(()) };
     let configuration = processes.configuration(&store.manifest(&live.request.to)?);
@@ -34,7 +34,7 @@ impl Supervisor {
         begun
     }
 
-    /// Remembers that the agent is to be given back; gives the number of the last switch.
+    /// Remembers to give the agent back; returns the number of the last switch.
     pub(super) fn unadopt(&mut self, patience: Duration, now: Moment) -> Result<u64, Report> {
         if let Some(live) = &self.driver.journal().live {
             return Err(Report::of(
@@ -47,14 +47,14 @@ impl Supervisor {
         Ok(self.driver.journal().last_id)
     }
 
-    /// Gives the agent back once it is idle; gives how long it may rest.
+    /// Gives the agent back once it is idle; returns the time until the next check.
     pub(super) fn give_back(&mut self, now: Moment) -> Duration {
         let journal = self.driver.journal();
         let due = self.unadoption.is_due(journal.live.is_some(), now.since_boot);
         if !due {
             return HEALTH_INTERVAL;
         }
-        let is_idle = match journal.clone().meant_which() {
+        let is_idle = match journal.clone().serving_process() {
             None => true,
             Some(which) => match self.processes.activity(which).map(|activity| described(&activity)) {
                 Some(Some(_)) => false,
@@ -69,7 +69,7 @@ impl Supervisor {
         Duration::ZERO
     }
 
-    /// What is not meant to run is ended at the next turn: first the journal, then the act.
+    /// Writes the end of the adoption into the journal; the next turn ends the process.
     pub(super) fn unadopt_now(&mut self, now: Moment) {
         match self.driver.release(now) {
             Ok(()) => self.unadoption = Unadoption::default(),
@@ -78,19 +78,19 @@ impl Supervisor {
     }
 }
 
-/// Whether the agent is to be given back, and until when it may become idle for that.
+/// A request to give the agent back, and its deadline.
 #[derive(Debug, Clone, Default)]
 pub struct Unadoption {
     until: Option<Duration>,
 }
 
 impl Unadoption {
-    /// The agent is to be given back, if it is idle until then.
+    /// Gives the agent back if it becomes idle before `until`.
     pub fn begin(&mut self, until: Duration) {
         self.until = Some(until);
     }
 
-    /// Whether the agent is given back as soon as it is idle. A switch and the deadline end that.
+    /// True if the agent has to be given back as soon as it is idle. A switch or the deadline ends the request.
     pub fn is_due(&mut self, is_switching: bool, now: Duration) -> bool {
         self.until = self.until.filter(|until| !is_switching && now < *until);
         self.until.is_some()

@@ -1,17 +1,17 @@
-//! How the agent is: looked at now and then, and told to whoever asks.
+//! Health checks of the agent, and the status file.
 
 use super::pace::{FINISHED_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use super::status::{AgentStatus, Ended, SupervisorStatus};
-use super::{Supervisor, tell};
+use super::{Supervisor, notify_manager};
+use crate::os::clock::Moment;
 use crate::os::{OsError, memory};
-use crate::switch::driver::Moment;
 use std::time::Duration;
 
 impl Supervisor {
-    /// Looks how the agent is, now and then.
+    /// Checks the agent's health, if a check is due; returns the time until the next check.
     pub(super) fn check(&mut self, now: Moment) -> Duration {
         let journal = self.driver.journal().clone();
-        let Some(which) = journal.meant_which() else {
+        let Some(which) = journal.serving_process() else {
             self.health = None;
             return HEALTH_INTERVAL;
         };
@@ -41,13 +41,13 @@ impl Supervisor {
         if status.lacks.is_none() {
             self.note_credentials(which);
         }
-        self.tell_health(&status);
+        self.log_health(&status);
         let pause = pause(&status);
         self.health = Some((now.since_boot, status));
         pause
     }
 
-    /// Remembers how agents ended, and what they had not finished.
+    /// Remembers how agents ended by themselves, and their unfinished jobs.
     pub(super) fn note_ends(&mut self, now: Moment) {
         for end in self.processes.take_ends() {
             if end.record.being_ended || self.ending.is_some() {
@@ -56,25 +56,25 @@ impl Supervisor {
             let (release, pid) = (end.record.release, end.record.leader.pid);
             let ended = Ended { at: now.wall, release, pid, how: end.how, unfinished: end.unfinished };
             if !ended.unfinished.is_empty() {
-                // A disk that is full now is told of by the switch's next step.
+                // The next step of the switch reports a full disk.
                 let _ = self.driver.note(&ended.to_string(), now);
             }
             self.ended = Some(ended);
         }
     }
 
-    /// Ends old processes that have finished their last jobs; gives when to look again.
+    /// Ends old processes that have finished their last jobs; returns the time until the next check.
     pub(super) fn end_finished(&mut self, now: Moment) -> Result<Duration, OsError> {
         self.processes.end_finished(now.since_boot)?;
         Ok(if self.processes.finishing().is_empty() { HEALTH_INTERVAL } else { FINISHED_INTERVAL })
     }
 
-    /// Writes the status file when something changed.
+    /// Writes the status file if the status has changed.
     pub(super) fn report(&mut self, _now: Moment) -> Result<(), OsError> {
         let agent = self.health.as_ref().map(|(_, status)| status.clone());
         let tree = self.tree.trouble();
         let unreadable =
-            self.driver.unreadable().map(|report| format!("{report}; `current` runs, and nothing is switched"));
+            self.driver.unreadable().map(|report| format!("{report}; sidle runs `current` and begins no switch"));
         let troubles: Vec<&str> = unreadable
             .iter()
             .chain(&self.trouble)
@@ -97,9 +97,9 @@ impl Supervisor {
                 (None, Some(trouble)) => trouble.clone(),
                 (None, None) => "nothing runs".to_owned(),
             };
-            tell(&format!("STATUS={words}"));
+            notify_manager(&format!("STATUS={words}"));
             self.written = Some(status);
-            // What changes its state reads manifests before.
+            // A change of state has read manifests, whose memory is free now.
             memory::give_back();
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! In which mode a switch is done: overlap where nothing stands against it, and what is said where something does.
+//! Chooses the mode of a switch: overlap, unless an obstacle prevents it.
 
 use crate::agent::gate::PROTOCOL;
 use crate::bundle::manifest::Manifest;
@@ -7,30 +7,31 @@ use crate::os::host;
 use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::{Mode, Purpose};
 
-/// The mode, and what whoever asked should know of it.
+/// The mode, with a note for the person who asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// How it is done.
+    /// The mode.
     pub mode: Mode,
-    /// Why not as it was asked for, or as it is usual.
+    /// Why the mode is not the requested or the usual one.
     pub note: Option<String>,
 }
 
-/// What stands against an overlap.
+/// An obstacle to an overlap.
 enum Obstacle {
-    /// It can't be done at all.
+    /// An overlap is impossible.
     Impossible(String),
-    /// The host hasn't the means just now.
+    /// The host lacks memory now.
     Means(String),
 }
 
-/// Chooses. `asked`: the mode that was asked for; None: whatever costs least. `running`: the process that serves now; `to`: the manifest of the
-/// release that is to serve.
+/// Chooses the mode. `asked`: the requested mode; None: the cheapest possible. `running`: the process that serves now; `to`: the manifest of the
+/// release on trial.
 ///
-/// A restart of a process that never said anything, and below which nothing runs, waits for nothing: it will not become idle in a way that
-/// could be seen, and there is nothing to lose.
+/// A restart of a process whose guard never reported, and which has no child processes, does not wait: its idleness could never be seen, and
+/// there is nothing to lose.
 pub fn choose(
-    (asked, purpose): (Option<Mode>, Purpose),
+    asked: Option<Mode>,
+    purpose: Purpose,
     running: Option<ProcessKind<'_>>,
     processes: &Processes,
     to: &Manifest,
@@ -39,30 +40,31 @@ pub fn choose(
         Some(mode @ (Mode::Idle | Mode::Now)) => return Ok(Choice { mode, note: None }),
         Some(Mode::Overlap) | None => Mode::Overlap,
     };
-    // Nobody is there to lose anything.
+    // Without a running process there is no job to lose.
     if running.is_none_or(|running| processes.of(running).is_none()) {
         return Ok(Choice { mode: Mode::Idle, note: None });
     }
     let restarts = asked.is_none() && purpose == Purpose::Restart;
     if let Some(hung) = running.filter(|running| restarts && says_nothing(*running, processes)) {
-        let note =
-            format!("the running {hung} does not wait: its guard has said nothing yet, and no job runs below it");
+        let note = format!(
+            "the running {hung} is stopped at once: its guard has sent no report yet, and it has no job processes"
+        );
         return Ok(Choice { mode: Mode::Now, note: Some(note) });
     }
     match obstacle(running, processes, to) {
         None => Ok(Choice { mode, note: None }),
         Some(Obstacle::Means(why)) => {
-            Ok(Choice { mode: Mode::Idle, note: Some(format!("done when idle instead of in overlap: {why}")) })
+            Ok(Choice { mode: Mode::Idle, note: Some(format!("in mode idle instead of overlap: {why}")) })
         }
         Some(Obstacle::Impossible(why)) if asked.is_none() => {
-            Ok(Choice { mode: Mode::Idle, note: Some(format!("done when idle, since it can't overlap: {why}")) })
+            Ok(Choice { mode: Mode::Idle, note: Some(format!("in mode idle, since an overlap is impossible: {why}")) })
         }
         Some(Obstacle::Impossible(why)) => Err(Report::of(Class::Failed, format!("cannot overlap: {why}"))
-            .hint("add `--mode idle`: it waits until no job runs; what is published during the change is missed")),
+            .hint("add `--mode idle`: it waits until no job runs; jobs published during the downtime are missed")),
     }
 }
 
-/// A process with a guard that has not reported, and with nothing below it but itself.
+/// True if the process has a guard without a report, and no child processes.
 fn says_nothing(running: ProcessKind<'_>, processes: &Processes) -> bool {
     let silent = processes.guarded(running).is_some() && processes.report(running).is_none();
     silent && processes.below(running).is_ok_and(|count| count == 0)
@@ -78,7 +80,7 @@ fn obstacle(running: Option<ProcessKind<'_>>, processes: &Processes, to: &Manife
         }
         Some(guard) if !guard.is_tried_with(&to.version.to_string()) => {
             return impossible(format!(
-                "the guard of {release} was tried with {} only, so nobody knows whether it keeps jobs from running twice",
+                "the guard of {release} was tried with {} only, so jobs might run twice",
                 guard.tried.join(", ")
             ));
         }

@@ -1,5 +1,5 @@
-//! A restart only for a changed configuration, or of what is not healthy: what service managers and configuration management ask for, whether
-//! something changed or not.
+//! `restart --if-changed`: restarts the agent only if its configuration has changed or if it is not healthy. Service managers and configuration
+//! management ask for it in any case.
 
 use super::Supervisor;
 use super::control::SwitchCommand;
@@ -7,63 +7,63 @@ use super::intent::{Intent, OwnSwitch};
 use crate::agent::{AgentError, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::loaded::{self, Loaded};
+use crate::os::clock::Moment;
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
 use crate::os::{OsError, proc_fs};
-use crate::switch::driver::Moment;
 use crate::switch::gate::proofs::PROOF_WAIT;
-use crate::switch::process::kind::ProcessKind;
+use crate::switch::journal::kind::ProcessKind;
 use jiff::SignedDuration;
 use std::time::Duration;
 use tracing::info;
 
-/// The mark of a command that waits: for the live switch's end, since its process may have loaded what was there before.
-const TAKE_UP_NAME: &str = "take-up";
+/// The mark of a check that waits for the end of the live switch, whose new process may have loaded the configuration before its change.
+const CHECK_MARK_NAME: &str = "take-up";
 
-/// What `sidle run` has in its command line while it is not the agent yet.
+/// The argument in the command line of `sidle run` before it becomes the agent.
 const AWAIT_ARGUMENT: &str = "--await-start";
 
-/// What came of a look at the running process.
+/// The result of a comparison of the running process with the present configuration.
 enum Compared {
-    /// A restart would change nothing, because of this.
+    /// A restart would change nothing, for this reason.
     Same(String),
-    /// It would, or that can't be known.
+    /// A restart would change something, or that is unknown.
     Different,
-    /// The process is just loading.
+    /// The process is just loading its configuration.
     TooEarly,
 }
 
-/// How long a process may take to reach its peers before a restart of what is not healthy makes sense.
+/// How long a process may take to reach its peers before it counts as not healthy.
 const SETTLE_WAIT: SignedDuration = SignedDuration::from_secs(30);
-/// How often it is looked whether the peers have answered.
+/// How often the supervisor checks for the answer of the peers.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Whether the running process is to be compared with its configuration.
+/// A request to compare the running process with the present configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TakeUp {
-    /// It is not.
+pub enum ConfigurationCheck {
+    /// No comparison is due.
     NotWanted,
-    /// It is to be, once it has begun to load, or after the live switch.
+    /// Compare once the process has loaded its configuration, or after the live switch.
     Later,
-    /// It runs with the configuration that is there; whether it reaches its peers was asked at `since`, since boot.
+    /// The configuration is the same; its guard was asked for a round trip at `since`, since boot.
     Asked {
-        /// The number of the question.
+        /// The number of the round trip.
         number: u64,
-        /// Since when.
+        /// When it was asked for.
         since: Duration,
-        /// The restart that was asked for.
+        /// The requested restart.
         switch: Box<SwitchCommand>,
     },
 }
 
-impl TakeUp {
-    /// What was left to do.
+impl ConfigurationCheck {
+    /// Reads the request that an earlier supervisor left.
     pub fn read(directory: &Dir) -> Result<Self, OsError> {
-        let marked = directory.stat(TAKE_UP_NAME)?.is_some();
+        let marked = directory.stat(CHECK_MARK_NAME)?.is_some();
         Ok(if marked { Self::Later } else { Self::NotWanted })
     }
 
-    /// What is due. `answer`: what the process lacks that was asked for its peers; None: it has not answered yet.
+    /// Returns the intents that are due. `answer`: what the process lacks after its round trip; None: the round trip has not ended.
     pub fn poll(&mut self, is_switching: bool, answer: Option<Result<(), String>>) -> Vec<Intent> {
         if is_switching || *self == Self::NotWanted {
             return Vec::new();
@@ -80,13 +80,13 @@ impl TakeUp {
 }
 
 impl Supervisor {
-    /// Begins the restart if the running process was not started with the configuration that is there now, as far as is known. While a switch
-    /// is live, that is looked at again after it; gives the number of the switch that comes of it, or of the live one.
+    /// Begins the restart unless the running process was started with the present configuration. During a switch the comparison waits for its
+    /// end. Returns the number of the new or the live switch.
     pub(super) fn restart_if_changed(&mut self, command: SwitchCommand, now: Moment) -> Result<u64, Report> {
         if let Some(live) = &self.driver.journal().live {
             let switch = live.id;
-            self.directory.write_atomic(TAKE_UP_NAME, b"", 0o644)?;
-            self.take_up = TakeUp::Later;
+            self.directory.write_atomic(CHECK_MARK_NAME, b"", 0o644)?;
+            self.configuration_check = ConfigurationCheck::Later;
             return Ok(switch);
         }
         let nothing = |message| Err(Report::of(Class::NothingToDo, message));
@@ -100,66 +100,71 @@ impl Supervisor {
                 nothing(why)
             }
             Compared::TooEarly => {
-                self.directory.write_atomic(TAKE_UP_NAME, b"", 0o644)?;
-                self.take_up = TakeUp::Later;
+                self.directory.write_atomic(CHECK_MARK_NAME, b"", 0o644)?;
+                self.configuration_check = ConfigurationCheck::Later;
                 nothing(format!(
-                    "{} is just loading its configuration; that is looked at again",
+                    "{} is just loading its configuration; sidle checks it again later",
                     self.settings.instance
                 ))
             }
             Compared::Different => {
-                info!(instance = %self.settings.instance, "the agent's configuration is not what it runs with: it is taken up");
+                info!(instance = %self.settings.instance, "the agent's configuration has changed since its start: it is restarted");
                 self.begin(command, None, now)
             }
         }
     }
 
-    /// Asks the running process whether it reaches its peers: who restarts a minion whose configuration is the same may have a reason. False: it
-    /// is just starting, or can't be asked.
+    /// Asks the running process for a round trip: a person who restarts an agent with the same configuration may have a reason. False: it is just
+    /// starting, or has no guard to ask.
     fn ask(&mut self, command: &SwitchCommand, now: Moment) -> Result<bool, OsError> {
-        let Some(which) = self.driver.journal().meant_which() else { return Ok(false) };
+        let Some(which) = self.driver.journal().serving_process() else { return Ok(false) };
         let age = self.processes.of(which).map(|record| now.wall.duration_since(record.started_at));
         if age.is_none_or(|age| age.abs() < SETTLE_WAIT) {
             return Ok(false);
         }
-        self.directory.write_atomic(TAKE_UP_NAME, b"", 0o644)?;
+        self.directory.write_atomic(CHECK_MARK_NAME, b"", 0o644)?;
         let number = self.driver.ask(now);
-        self.take_up = TakeUp::Asked { number, since: now.since_boot, switch: Box::new(command.clone()) };
+        self.configuration_check =
+            ConfigurationCheck::Asked { number, since: now.since_boot, switch: Box::new(command.clone()) };
         Ok(true)
     }
 
-    /// What the process lacks that was asked; None: nothing. It is waited for.
+    /// What the process lacks after its round trip; None: the round trip has not ended.
     fn lacks_since(&mut self, number: u64, since: Duration, now: Moment) -> Option<Result<(), String>> {
         let journal = self.driver.journal().clone();
-        let which = journal.meant_which()?;
+        let which = journal.serving_process()?;
         let guarded = self.processes.guarded(which).is_some();
         let answered = self.processes.report(which).is_some_and(|report| report.prove >= number);
         if guarded && !answered && now.since_boot.saturating_sub(since) < PROOF_WAIT {
             return None;
         }
         let health = self.processes.health(which, guarded.then_some(number));
-        // One that is gone is started again anyhow.
+        // A process that is gone is started again anyhow.
         Some(health.and_then(|health| health.lacks(&[])).map_or(Ok(()), Err))
     }
 
-    /// How soon it is to be looked again.
+    /// The time until the next check for an answer.
     pub(super) fn until_answer(&self) -> Duration {
-        if matches!(self.take_up, TakeUp::Asked { .. }) { ANSWER_INTERVAL } else { Duration::MAX }
+        if matches!(self.configuration_check, ConfigurationCheck::Asked { .. }) {
+            ANSWER_INTERVAL
+        } else {
+            Duration::MAX
+        }
     }
 
-    /// Does what is due of the comparison.
+    /// Acts on the request for a comparison.
     pub(super) fn compare_configuration(&mut self, now: Moment) {
-        let answer = match &self.take_up {
-            TakeUp::Asked { number, since, .. } => self.lacks_since(*number, *since, now),
-            TakeUp::NotWanted | TakeUp::Later => None,
+        let answer = match &self.configuration_check {
+            ConfigurationCheck::Asked { number, since, .. } => self.lacks_since(*number, *since, now),
+            ConfigurationCheck::NotWanted | ConfigurationCheck::Later => None,
         };
-        let intents = self.take_up.poll(self.driver.journal().live.is_some(), answer);
+        let intents = self.configuration_check.poll(self.driver.journal().live.is_some(), answer);
         self.carry_out(intents, now);
     }
 
-    /// Restarts the process if its configuration has changed since it was left for later.
+    /// Compares now, and restarts the process if its configuration has changed.
     pub(super) fn compare_now(&mut self, now: Moment) {
-        let release = self.driver.journal().meant_which().and_then(ProcessKind::release).cloned();
+        let release = self.driver.journal().serving_process().and_then(ProcessKind::release).cloned();
         let Some(release) = release else { return };
         let own = OwnSwitch::restart(release, "the configuration has changed");
         if let Err(report) = self.restart_if_changed(self.own_command(own), now) {
@@ -171,7 +176,7 @@ impl Supervisor {
         }
     }
 
-    /// Restarts the process that was asked, since it lacks something.
+    /// Restarts a process that is not healthy.
     pub(super) fn restart_unhealthy(&mut self, command: SwitchCommand, lacks: &str, now: Moment) {
         info!(instance = %self.settings.instance, "a restart was asked for, and the agent is not healthy ({lacks}): it is restarted");
         let note = format!("restarted with the same configuration, since it was not healthy: {lacks}");
@@ -181,13 +186,15 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn forget_take_up(&mut self) {
-        if self.take_up == TakeUp::NotWanted && self.directory.remove_file(TAKE_UP_NAME).is_err() {
-            self.take_up = TakeUp::Later;
+    pub(super) fn forget_configuration_check(&mut self) {
+        if self.configuration_check == ConfigurationCheck::NotWanted
+            && self.directory.remove_file(CHECK_MARK_NAME).is_err()
+        {
+            self.configuration_check = ConfigurationCheck::Later;
         }
     }
 
-    /// Keeps what a healthy process has proven itself with, for the next comparison. That it can't be kept makes a restart, at worst.
+    /// Keeps the credentials digest of a healthy process for the next comparison. Without it the worst result is an unneeded restart.
     pub(super) fn note_credentials(&mut self, which: ProcessKind<'_>) {
         let Some(leader) = self.processes.of(which).map(|record| record.leader.clone()) else { return };
         if self.noted.as_ref() == Some(&leader) {
@@ -201,47 +208,49 @@ impl Supervisor {
         }
     }
 
-    /// Compares what the running process was started with to what is there. Not known to be the same is different.
+    /// Compares the configuration at the start of the running process with the present one. Unknown counts as different.
     fn compare(&self) -> Result<Compared, Report> {
         let instance = &self.settings.instance;
         let journal = self.driver.journal();
-        let Some(which) = journal.meant_which() else {
-            return Ok(Compared::Same(format!("{instance} is not meant to run")));
+        let Some(which) = journal.serving_process() else {
+            return Ok(Compared::Same(format!("{instance} has nothing to run")));
         };
         let Some(record) = self.processes.of(which) else {
-            return Ok(Compared::Same(format!("{instance} does not run yet: its next process loads what is there")));
+            return Ok(Compared::Same(format!(
+                "{instance} does not run yet: its next process loads the present configuration"
+            )));
         };
         let Some(release) = which.release() else { return Ok(Compared::Different) };
         let manifest = self.driver.store().manifest(release)?;
         let settings = AgentSettings::new(&self.processes.configuration(&manifest));
         let agent = (self.registry)(&manifest.agent).and_then(|parts| (parts.observer)(&settings));
-        // A process that can't be started again is not ended for it.
+        // With an unreadable configuration the agent could not start again, so it is not restarted.
         let present = agent.as_ref().map_err(AgentError::clone);
         let present = present.and_then(|agent| agent.configuration()).map_err(|error| {
             Report::of(Class::Failed, format!("cannot restart {instance}: its configuration can't be loaded"))
                 .because(error.message)
-                .hint("correct it; what runs is not touched")
+                .hint("correct it; the running process is not touched")
         })?;
-        // In this order: one that has not begun to look by then will find what is there now.
-        let still_to_load = is_still_to_load(&record.leader)?;
+        // In this order: a process that has not loaded yet will load the configuration that was read above.
+        let not_loaded = has_not_loaded_yet(&record.leader)?;
         let same = match loaded::of(self.driver.files().layout(), instance, &record.leader) {
             Loaded::Known(digest) => present == Some(digest),
-            Loaded::Unnoted => still_to_load,
-            Loaded::Unknown if still_to_load => return Ok(Compared::TooEarly),
+            Loaded::Unnoted => not_loaded,
+            Loaded::Unknown if not_loaded => return Ok(Compared::TooEarly),
             Loaded::Unknown => false,
         };
         let layout = self.driver.files().layout();
         let known = loaded::credentials(layout, instance, &record.leader);
         let renewed = known.is_some_and(|known| agent.ok().and_then(|agent| agent.credentials()) != Some(known));
         let same = same && !renewed;
-        let text = || format!("{instance} runs with the configuration that is there");
+        let text = || format!("{instance} runs with the present configuration");
         Ok(if same { Compared::Same(text()) } else { Compared::Different })
     }
 }
 
-/// Whether a process is still the program that becomes the agent.
-fn is_still_to_load(leader: &Identity) -> Result<bool, OsError> {
+/// True if a process is still `sidle run`, which becomes the agent later.
+fn has_not_loaded_yet(leader: &Identity) -> Result<bool, OsError> {
     let command = proc_fs::command_line(leader.pid)?.unwrap_or_default();
-    // Who started it goes on before the kernel has set its arguments.
+    // A process has no arguments for a moment after its start.
     Ok(command.is_empty() || command.iter().any(|word| word == AWAIT_ARGUMENT))
 }

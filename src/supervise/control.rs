@@ -1,4 +1,4 @@
-//! The control socket: one line of JSON asks, one line answers. Only the owner of the instance may ask.
+//! The control socket: one line of JSON is the request, one line the answer. Only the owner of the instance and root may use it.
 
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
@@ -18,16 +18,16 @@ use std::time::Duration;
 pub const SOCKET_NAME: &str = "control";
 /// Longest line either way: a request with a long reason, an answer with a long error.
 pub const LINE_LENGTH_MAXIMUM: u64 = 64 * 1024;
-/// How long a command waits for a supervisor's answer: it may be checking a release meanwhile.
+/// How long a command waits for a supervisor's answer: it may be verifying a release.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
-/// What a supervisor is told to do.
+/// A command to a supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
 pub enum Command {
     /// Begin a switch.
     Switch(Box<SwitchCommand>),
-    /// Begin a restart if the running process was started with another configuration than there is now.
+    /// Begin a restart if the configuration has changed since the start of the running process.
     RestartIfChanged(Box<SwitchCommand>),
     /// Begin the first switch, from a process that sidle did not start.
     Adopt {
@@ -36,9 +36,9 @@ pub enum Command {
         /// The process.
         adopted: Box<Adopted>,
     },
-    /// End the agent once it is idle, and run nothing any more.
+    /// End the agent once it is idle, and run no agent any more.
     Unadopt {
-        /// How long to wait for that, seconds.
+        /// How long to wait until it is idle, seconds.
         deadline_seconds: u64,
     },
     /// Cancel the live switch.
@@ -47,15 +47,15 @@ pub enum Command {
     Refused {
         /// The purpose of the refused switch.
         purpose: Purpose,
-        /// The release that it was to lead to.
+        /// Its release.
         to: Release,
-        /// Why not.
+        /// The refusal.
         why: Report,
     },
 }
 
 impl Command {
-    /// The switch that is asked for; None: the command is about something else.
+    /// The requested switch, if the command is about one.
     pub fn switch(&self) -> Option<&SwitchCommand> {
         match self {
             Self::Switch(switch) | Self::RestartIfChanged(switch) | Self::Adopt { switch, .. } => Some(switch),
@@ -64,17 +64,17 @@ impl Command {
     }
 }
 
-/// The command to switch, as it travels.
+/// The command to switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchCommand {
-    /// What is asked for.
+    /// The request.
     #[serde(flatten)]
     pub request: Request,
-    /// What it may cost; None: as little as can be had.
+    /// The requested mode; None: the cheapest possible.
     pub mode: Option<Mode>,
-    /// How long to wait for the moment, seconds.
+    /// How long to wait for running jobs, seconds.
     pub deadline_seconds: u64,
-    /// Try the release although it failed here before.
+    /// Allow a release that failed on this host before.
     pub force: bool,
     /// When to begin.
     #[serde(default)]
@@ -82,7 +82,7 @@ pub struct SwitchCommand {
 }
 
 impl SwitchCommand {
-    /// The switch that is done in `mode`, with notes on that. Draws the splay.
+    /// Makes the new switch in `mode`, with notes. Draws the splay.
     pub fn planned(self, mode: Mode, notes: Vec<String>, now: Timestamp) -> Result<NewSwitch, OsError> {
         let schedule = self.when.drawn(now, random::up_to)?;
         let deadline = match &schedule {
@@ -93,20 +93,20 @@ impl SwitchCommand {
     }
 }
 
-/// What a supervisor answers.
+/// The answer of a supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// The request is written down; the number of the switch that it concerns.
+    /// The request is in the journal.
     Accepted {
-        /// Its number.
+        /// The number of its switch.
         switch: u64,
     },
-    /// It can't be done.
+    /// The request is refused.
     Refused(Report),
 }
 
-/// Asks the supervisor of an instance; None where there is none.
+/// Sends a command to the supervisor of an instance; None: no supervisor listens.
 pub fn ask(layout: &Layout, instance: &InstanceName, command: &Command) -> Result<Option<Answer>, Report> {
     let Some(directory) = Dir::open_if_exists(&layout.run(instance))? else { return Ok(None) };
     let Some(mut stream) = socket::connect(&directory, SOCKET_NAME, ANSWER_WAIT)? else { return Ok(None) };
@@ -120,7 +120,7 @@ pub fn ask(layout: &Layout, instance: &InstanceName, command: &Command) -> Resul
     answered(&answer, &path).map(Some)
 }
 
-/// Reads the line of a supervisor that listens on `path`.
+/// Reads the answer of the supervisor that listens on `path`.
 pub fn answered(line: &str, path: &Path) -> Result<Answer, Report> {
     if line.is_empty() {
         return Err(Report::of(Class::Failed, format!("the supervisor hung up on {} without an answer", path.display())).hint("it may have ended just now, or the host has no file or process left: `sidle status` shows whether it runs; then try again"));
@@ -132,7 +132,7 @@ pub fn answered(line: &str, path: &Path) -> Result<Answer, Report> {
     })
 }
 
-/// Reads the line of a command.
+/// Reads a command.
 pub fn parse(line: &str) -> Result<Command, Report> {
     serde_json::from_str(line).map_err(|error| {
         Report::of(Class::Usage, "cannot understand the command")

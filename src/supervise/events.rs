@@ -1,4 +1,4 @@
-//! What wakes the supervisor: a child's end, a question on the control socket, a change in a watched directory, a signal, the time.
+//! The events that wake the supervisor: a child's end, a request on the control socket, a change in a watched directory, a signal, a timer.
 
 use super::control::{self, Answer, Command, LINE_LENGTH_MAXIMUM};
 use super::workers::Fresh;
@@ -12,7 +12,7 @@ use tokio::net::unix::pipe;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What happened.
+/// An event.
 #[derive(Debug)]
 pub enum Event {
     /// The time is up.
@@ -23,18 +23,18 @@ pub enum Event {
     Changed,
     /// Something in a running release's tree changed.
     TreeChanged,
-    /// Somebody asks for something.
+    /// A request on the control socket.
     Asked(Box<Question>),
-    /// The supervisor is to end.
-    Told,
-    /// The supervisor is to become the program that lies at its path now.
+    /// The supervisor has to end.
+    Terminate,
+    /// The supervisor has to replace itself by the program at its path.
     Renew,
 }
 
-/// A question and the way to answer it.
+/// A request and its connection.
 #[derive(Debug)]
 pub struct Question {
-    /// What is asked, or why it can't be understood.
+    /// The command, or why it can't be read.
     pub command: Result<Command, Report>,
     /// The user who asks, as the kernel knows them.
     pub by: String,
@@ -42,16 +42,16 @@ pub struct Question {
 }
 
 impl Question {
-    /// Answers. Who asked may have gone away; what was accepted is written down all the same.
+    /// Answers. The client may have gone away; an accepted request is in the journal all the same.
     pub fn answer(self, answer: &Answer) {
         let mut line = serde_json::to_vec(answer).expect("an answer has no map keys but strings");
         line.push(b'\n');
-        // A line fits the socket's buffer: nobody is waited for.
+        // A line fits the socket's buffer, so the write never blocks.
         let _ = self.stream.try_write(&line);
     }
 }
 
-/// How long somebody may take to write a question: nobody holds the supervisor up.
+/// How long a client may take to send its request: a client must not block the supervisor.
 const QUESTION_WAIT: Duration = Duration::from_millis(500);
 
 /// The sources of events.
@@ -67,7 +67,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Events with the control socket `listener`.
+    /// Makes the sources, with the control socket `listener`.
     pub fn new(listener: std::os::unix::net::UnixListener) -> Result<Self, OsError> {
         let failed = |source| OsError::new("wait for", "events".as_ref(), source);
         Ok(Self {
@@ -82,7 +82,7 @@ impl Events {
         })
     }
 
-    /// Watches the trees of running releases by this from now on.
+    /// Replaces the watch over the trees of running releases.
     pub(super) fn watch_trees(&mut self, fresh: Fresh) {
         self.trees = match fresh {
             Fresh::AsBefore => return,
@@ -91,7 +91,7 @@ impl Events {
         };
     }
 
-    /// Watches these directories from now on. Where the kernel has no watch left, the timer serves alone.
+    /// Watches these directories from now on. If the kernel has no watch left, only the timer is used.
     pub fn watch(&mut self, directories: Vec<PathBuf>) {
         if directories == self.watched {
             return;
@@ -99,18 +99,18 @@ impl Events {
         self.watch = if directories.is_empty() {
             None
         } else {
-            // An inotify descriptor reads like a pipe; what it says does not matter, only that it says something.
+            // An inotify descriptor reads like a pipe; the content of its events does not matter.
             let watch = Watch::new(directories.iter().map(PathBuf::as_path));
             watch.and_then(|watch| pipe::Receiver::from_owned_fd_unchecked(watch.into())).ok()
         };
         self.watched = directories;
     }
 
-    /// The next event, [`Event::Timer`] after `pause`.
+    /// Waits for the next event; [`Event::Timer`] after `pause`.
     pub async fn next(&mut self, pause: Duration) -> Event {
         tokio::select! {
-            _ = self.terminate.recv() => Event::Told,
-            _ = self.interrupt.recv() => Event::Told,
+            _ = self.terminate.recv() => Event::Terminate,
+            _ = self.interrupt.recv() => Event::Terminate,
             _ = self.hangup.recv() => Event::Renew,
             _ = self.child.recv() => Event::Child,
             accepted = self.listener.accept() => match accepted {
@@ -135,7 +135,7 @@ async fn changed(watch: Option<&pipe::Receiver>) {
 async fn asked(mut stream: UnixStream) -> Event {
     let user = socket::peer_user(&stream).ok();
     let allowed = user.is_some_and(|user| user == 0 || user == process::user());
-    let by = user.map_or_else(|| "nobody knows whom".to_owned(), process::user_name);
+    let by = user.map_or_else(|| "an unknown user".to_owned(), process::user_name);
     if !allowed {
         let refusal = Report::of(Class::Failed, "cannot take requests from this user")
             .hint("ask as the owner of the instance, or as root");

@@ -1,52 +1,53 @@
-//! The host under proven releases: compared now and then with what it was when they were proven. Where it has changed, the release is rehearsed
-//! again beside the running agent, once for each such change.
+//! Changes of the host: compares the host with the fingerprints of proven releases. After a change it repeats the rehearsal of a release, once for
+//! each change, while the agent runs.
 
 use super::Supervisor;
 use super::intent::Intent;
 use super::pace::HEALTH_INTERVAL;
 use crate::failure::{Class, Report};
+use crate::os::clock::Moment;
 use crate::os::memory;
 use crate::store::host_fingerprint::{self, HostFingerprint};
-use crate::switch::driver::{Moment, Policy};
+use crate::switch::driver::Policy;
+use crate::switch::journal::repeated::Rehearsed;
 use crate::switch::rehearsal::performance::Rehearsing;
-use crate::switch::rehearsal::repeated::Rehearsed;
 use crate::version::Release;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tracing::warn;
 
-/// How often a rehearsal is looked at whose end wakes the supervisor anyway: it may hang.
+/// How often a rehearsal is checked, in case it hangs: its end wakes the supervisor anyway.
 const REHEARSAL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// When the host is compared with what proven releases stood on. It touches nothing: its intents are acted on, and it is told what came of them.
+/// Decides when the host is checked. It touches nothing: the supervisor acts on its intents and reports the results to it.
 #[derive(Debug, Clone, Default)]
 pub struct HostChangeWatch {
-    /// Since when there is a supervisor.
+    /// The start of the supervisor.
     since: Option<Duration>,
-    /// When the host is looked at again; None: as soon as the agent has come up.
+    /// The time of the next check; None: as soon as the agent has come up.
     due: Option<Duration>,
     is_rehearsing: bool,
     trouble: Option<String>,
 }
 
-/// What the watch needs to know.
+/// The facts that the decision needs.
 #[derive(Debug, Clone, Copy)]
 pub struct HostFacts {
-    /// A switch is live: it rehearses what it needs, and may change the current release.
+    /// A switch is live: it has its own rehearsal, and may change the current release.
     pub is_switching: bool,
-    /// The agent is healthy, or will not be.
+    /// The agent is healthy, or in a crash loop.
     pub is_settled: bool,
     /// How long an agent may take to come up.
     pub start_limit: Duration,
 }
 
 impl HostChangeWatch {
-    /// Why nothing could be found out.
+    /// Why the last check failed.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// What is due.
+    /// Returns the intent that is due.
     pub fn poll(&mut self, facts: HostFacts, now: Duration) -> Option<Intent> {
         if facts.is_switching {
             if self.is_rehearsing {
@@ -58,13 +59,13 @@ impl HostChangeWatch {
         if self.is_rehearsing {
             return Some(Intent::PollRehearsal);
         }
-        // A boot has better to do at first: the agent is to come up.
+        // After a boot the agent comes up first.
         let since = *self.since.get_or_insert(now);
         let came_up = || facts.is_settled || now.saturating_sub(since) >= facts.start_limit;
         self.due.map_or_else(came_up, |due| now >= due).then_some(Intent::CheckHost)
     }
 
-    /// How long until something is due.
+    /// The time until an intent is due.
     pub fn rest(&self, now: Duration) -> Duration {
         if self.is_rehearsing {
             return REHEARSAL_INTERVAL;
@@ -72,26 +73,26 @@ impl HostChangeWatch {
         self.due.map_or(HEALTH_INTERVAL, |due| due.saturating_sub(now).min(HEALTH_INTERVAL))
     }
 
-    /// The host was looked at; the next time is `after` from now. `is_rehearsing`: it has changed under a release, which is rehearsed again.
+    /// Reports a check; the next is due `after` from now. `is_rehearsing`: the host has changed, and a rehearsal has begun.
     pub fn looked(&mut self, is_rehearsing: bool, after: Duration, now: Duration) {
         (self.due, self.is_rehearsing, self.trouble) = (Some(now.saturating_add(after)), is_rehearsing, None);
     }
 
-    /// The rehearsal is over: another release may be due, too.
+    /// Reports the end of a rehearsal: another release may be due.
     pub fn rehearsed(&mut self, now: Duration) {
         (self.due, self.is_rehearsing) = (Some(now), false);
     }
 
-    /// Nothing could be found out, because of this.
+    /// Reports a failed check or rehearsal.
     pub fn failed(&mut self, why: String, after: Duration, now: Duration) {
         (self.due, self.is_rehearsing, self.trouble) = (Some(now.saturating_add(after)), false, Some(why));
     }
 }
 
-/// The rehearsal of a release again, and what it takes to know whether one is due.
+/// A repeated rehearsal, and a cache for the check whether a rehearsal is due.
 #[derive(Default)]
 pub(super) struct HostRehearsal {
-    /// The host libraries that releases need: a check reads no manifest that was read before.
+    /// The host libraries that releases need, so that each manifest is read only once.
     needs: BTreeMap<Release, Vec<String>>,
     under_way: Option<UnderWay>,
 }
@@ -101,7 +102,7 @@ struct UnderWay {
     rehearsing: Rehearsing,
 }
 
-/// A release under which the host has changed since it was proven.
+/// A release, and the changes of the host since it was proven.
 struct Shift {
     release: Release,
     fingerprint: HostFingerprint,
@@ -109,7 +110,7 @@ struct Shift {
 }
 
 impl HostRehearsal {
-    /// The program that runs now.
+    /// The program that runs now, if any.
     pub(super) fn child(&self) -> Option<u32> {
         self.under_way.as_ref().and_then(|under_way| under_way.rehearsing.child())
     }
@@ -120,7 +121,7 @@ impl HostRehearsal {
 }
 
 impl Supervisor {
-    /// Does what the change of the host makes necessary; gives how long it may rest.
+    /// Checks the host, if a check is due; returns the time until the next.
     pub(super) fn watch_host(&mut self, now: Moment) -> Duration {
         if self.settings.rehearsals.policy == Policy::Off {
             return HEALTH_INTERVAL;
@@ -136,15 +137,15 @@ impl Supervisor {
         self.host_change.rest(now.since_boot)
     }
 
-    /// Acts on one of the watch's intents.
-    pub(super) fn find_out(&mut self, act: impl FnOnce(&mut Self, Moment) -> Result<(), Report>, now: Moment) {
+    /// Runs one of the watch's intents, and reports its failure.
+    pub(super) fn run_host_check(&mut self, act: impl FnOnce(&mut Self, Moment) -> Result<(), Report>, now: Moment) {
         if let Err(report) = act(self, now) {
-            warn!(instance = %self.settings.instance, why = %report, "it can't be found out whether the host has changed");
+            warn!(instance = %self.settings.instance, why = %report, "cannot check whether the host has changed");
             self.host_change.failed(report.to_string(), self.settings.host_look, now.since_boot);
         }
     }
 
-    /// Rehearses a release again where the host has changed under it.
+    /// Begins a rehearsal if the host has changed since a release was proven.
     pub(super) fn check_host(&mut self, now: Moment) -> Result<(), Report> {
         let begun = match self.shift()? {
             None => None,
@@ -159,7 +160,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Goes on with a rehearsal, and keeps what came of it.
+    /// Polls the rehearsal, and keeps its result.
     pub(super) fn poll_rehearsal(&mut self, now: Moment) -> Result<(), Report> {
         let Some(mut under_way) = self.host_rehearsal.under_way.take() else {
             self.host_change.rehearsed(now.since_boot);
@@ -173,16 +174,15 @@ impl Supervisor {
         let UnderWay { shift: Shift { release, fingerprint, changes }, .. } = under_way;
         let lacks = host_fingerprint::lacks(&self.driver.store().manifest(&release)?);
         let files = self.driver.files();
-        let rehearsed = Rehearsed::new(release, now.wall, (fingerprint, changes), lacks, came);
-        self.tell_rehearsed_again(&rehearsed);
+        let rehearsed = Rehearsed::new(release, now.wall, fingerprint, changes, lacks, came);
+        self.log_rehearsed_again(&rehearsed);
         let again = files.rehearsed_again()?.with(rehearsed);
         files.write_rehearsed_again(self.driver.lock(), &again)?;
         self.host_change.rehearsed(now.since_boot);
         Ok(())
     }
 
-    /// The first release, of the current one and the one that a rollback would lead to, whose fingerprint has changed to one on which it was not
-    /// rehearsed yet.
+    /// Returns the current or the previous release, if its fingerprint has changed and there is no rehearsal with the new fingerprint yet.
     fn shift(&mut self) -> Result<Option<Shift>, Report> {
         let journal = self.driver.journal();
         let releases: Vec<Release> = journal.proven.iter().chain(&journal.previous).cloned().collect();
@@ -206,8 +206,8 @@ impl Supervisor {
         Ok(None)
     }
 
-    /// The release before, where the current one would not come up on this host as it has become, and that one would. `None` also where that
-    /// isn't known.
+    /// Returns the previous release, if the current release would not come up on the changed host and the previous release would. None also if
+    /// that is unknown.
     pub(super) fn way_off_this_host(&self) -> Option<(Release, String)> {
         let (journal, files, store) = (self.driver.journal(), self.driver.files(), self.driver.store());
         let (current, previous) = (journal.proven.as_ref()?, journal.previous.as_ref()?);

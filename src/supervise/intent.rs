@@ -1,4 +1,4 @@
-//! What the parts of the supervisor want done. A part owns its memory, touches nothing, and is told of the host; `Supervisor::carry_out` acts.
+//! The intents of the supervisor's parts. A part owns its state and touches nothing; `Supervisor::carry_out` acts.
 
 use super::control::SwitchCommand;
 use crate::switch::{Mode, Purpose};
@@ -10,13 +10,13 @@ use std::time::Duration;
 pub struct OwnSwitch {
     /// The kind of switch.
     pub purpose: Purpose,
-    /// What it may cost; None: as little as can be had.
+    /// The mode; None: the cheapest possible.
     pub mode: Option<Mode>,
     /// The release to go to.
     pub to: Release,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What the refusal of such a switch is told with, where it needs a person; None: it is tried again by itself.
+    /// The beginning of the message if the switch is refused and a person is needed; None: sidle tries again by itself.
     pub unless: Option<String>,
 }
 
@@ -26,45 +26,45 @@ impl OwnSwitch {
         Self { purpose: Purpose::Restart, mode: None, to, reason: reason.to_owned(), unless: None }
     }
 
-    /// A rollback that waits for nothing: what it leaves does not work.
+    /// A rollback without waiting, from a release that does not work.
     pub fn back(to: Release, reason: String) -> Self {
         Self { purpose: Purpose::Rollback, mode: Some(Mode::Now), to, reason, unless: None }
     }
 }
 
-/// What a part wants done.
+/// What a part wants the supervisor to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Intent {
     /// Begin a switch of the supervisor's own.
     Begin(OwnSwitch),
-    /// Begin the restart that a person asked for, and note why on it.
+    /// Begin the requested restart of an agent that is not healthy, with a note of the reason.
     RestartUnhealthy(Box<SwitchCommand>, String),
-    /// Compare the configuration that the process runs with with what is there, and restart it where they differ.
+    /// Compare the process with the present configuration, and restart it if they differ.
     CompareConfiguration,
-    /// Forget that a configuration is to be compared.
+    /// Remove the mark of a waiting comparison.
     ForgetConfiguration,
-    /// Give the agent back: nothing is meant to run any more.
+    /// Give the agent back: sidle runs nothing for this instance any more.
     Unadopt,
-    /// See whether the host has changed under a proven release; if so, rehearse that again.
+    /// Check whether the host has changed since a release was proven; if so, repeat its rehearsal.
     CheckHost,
-    /// Go on with that rehearsal.
+    /// Poll that rehearsal.
     PollRehearsal,
     /// End that rehearsal.
     StopRehearsal,
-    /// The current release is in a crash loop, as this tells: leave it, if there is a release to go back to.
+    /// The current release is in a crash loop, described by this text: leave it, if there is a release to go back to.
     LeaveLooping(String),
-    /// The current release is damaged, as this tells: leave it, if the release before is whole.
+    /// The current release is damaged, as this text says: leave it, if the previous release is whole.
     LeaveDamaged(String),
-    /// Show this in the status; None: nothing is wrong any more.
+    /// Show this problem in the status; None: no problem any more.
     ShowTrouble(Option<String>),
-    /// Show this, and log that sidle alone can't mend it.
+    /// Show this problem, and log that a person is needed.
     NeedPerson(String),
-    /// Let jobs that begin wait until this time since boot; None: they wait no longer.
+    /// Make new jobs wait until this time since boot; None: jobs wait no longer.
     HoldJobs(Option<Duration>),
     /// Watch every directory of these releases.
     Watch(Vec<Release>),
     /// Repair a release.
     Repair(Release),
-    /// Scrub the package if its last scrub is long enough ago.
+    /// Scrub the package if a scrub is due.
     ScrubIfDue(Release),
 }

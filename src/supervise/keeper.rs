@@ -1,66 +1,66 @@
-//! The keeper: which process the supervisor runs by itself, when it starts an agent again that has ended, and when it gives a release up for the
-//! release before.
+//! The keeper decides which process the supervisor keeps running, when to start it again after its end, and when to leave its release for the
+//! previous one.
 
 use super::intent::{Intent, OwnSwitch};
-use crate::switch::process::kind::ProcessKind;
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::{History, Journal, Phase, Purpose};
 use crate::version::Release;
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// An agent that lived this long has come up: the next pause is the first one again.
+/// An agent that lived this long has come up: the pause is reset to the minimum.
 const STEADY_AFTER: Duration = Duration::from_secs(60);
-/// So many ends in a row, each before it was steady, are a crash loop: one or two are a host in trouble, a full disk say.
+/// So many early ends in a row are a crash loop: one or two may come from the host, for example a full disk.
 const LOOP_ENDS: u32 = 5;
 
-/// The processes that the supervisor keeps by itself.
+/// The processes that the supervisor keeps running.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kept<'a> {
-    /// All others are ended.
+    /// The processes that may run; all others are ended.
     pub allowed: Vec<ProcessKind<'a>>,
-    /// Started when it does not run; None: nothing is.
+    /// The process that is started if it does not run, if any.
     pub serving: Option<ProcessKind<'a>>,
 }
 
-/// What the supervisor keeps with this journal; None: the acts of the live switch look after the processes.
+/// Returns the processes to keep with this journal; None: the acts of the live switch handle the processes.
 pub fn kept(journal: &Journal) -> Option<Kept<'_>> {
     let serving = match &journal.live {
         Some(live) => live.which(live.phase.keeps()?),
-        None => journal.meant_which(),
+        None => journal.serving_process(),
     };
     Some(Kept { allowed: journal.allowed(), serving })
 }
 
-/// What is due for the process that is kept.
+/// What is due for the serving process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing for so long.
+    /// Nothing for this time.
     Rest(Duration),
     /// Its start.
     Start,
 }
 
-/// How a start went.
+/// The result of a start.
 #[derive(Debug, Clone)]
 pub struct Started {
-    /// The release that was started.
+    /// Its release.
     pub release: Option<Release>,
-    /// How the process before ended.
+    /// How the previous process ended.
     pub ended: Option<String>,
-    /// What had to be repaired first; or why it was not started.
+    /// A note on a repair before the start; or why it was not started.
     pub result: Result<Option<String>, NotStarted>,
 }
 
 /// Why a process was not started.
 #[derive(Debug, Clone)]
 pub struct NotStarted {
-    /// In the operator's words.
+    /// The reason, for people.
     pub why: String,
     /// The files of the release are damaged.
     pub is_damaged: bool,
 }
 
-/// What the keeper needs to know to give a release up.
+/// The facts for the decision to leave a release.
 #[derive(Debug)]
 pub struct Past<'a> {
     /// The journal.
@@ -69,7 +69,7 @@ pub struct Past<'a> {
     pub history: &'a History,
     /// How long a release counts as new.
     pub fall_back_within: Duration,
-    /// The release before and the reason, where the current one is known not to come up on this host as it has become.
+    /// The previous release and the reason, if the current release is known not to come up on the changed host.
     pub off_this_host: Option<(Release, String)>,
 }
 
@@ -78,22 +78,22 @@ pub struct Past<'a> {
 pub struct Keeper {
     /// When an agent that ended may be started again.
     pub restart: Restart,
-    /// Since when a process that is to be gone is not.
+    /// Since when a process does not end that has to.
     lingering: Option<Duration>,
-    /// A release in a crash loop was given up once.
+    /// A release in a crash loop was left once.
     has_left: bool,
-    /// The damaged release that was given up.
+    /// The damaged release that was left.
     left_damaged: Option<Release>,
 }
 
 impl Keeper {
-    /// A keeper that has seen nothing yet.
+    /// Makes a keeper.
     pub fn new(restart: Restart) -> Self {
         Self { restart, lingering: None, has_left: false, left_damaged: None }
     }
 
-    /// The processes that were to be ended are gone, or not; gives how long to wait for them. A process that does not end at all (in an
-    /// uninterruptible wait) must not keep its successor from running: after `limit` it is left.
+    /// True if the supervisor has to wait for the end of other processes. A process that never ends (in an uninterruptible wait) must not prevent
+    /// the start of its successor: the wait ends after `limit`.
     pub fn others(&mut self, are_gone: bool, limit: Duration, now: Duration) -> bool {
         if are_gone {
             self.lingering = None;
@@ -103,7 +103,7 @@ impl Keeper {
         now.saturating_sub(since) < limit
     }
 
-    /// What is due for the process that serves, which runs or not. `rest`: how long to wait where nothing is.
+    /// What is due for the serving process. `runs`: it runs; `rest`: how long to rest if nothing is due.
     pub fn due(&mut self, runs: bool, now: Duration, rest: Duration) -> Due {
         if runs {
             self.restart.runs(now);
@@ -115,7 +115,7 @@ impl Keeper {
         }
     }
 
-    /// The process was started, or could not be.
+    /// Reports a start.
     pub fn started(&mut self, started: Started, now: Duration) -> Vec<Intent> {
         let how = started.ended.as_deref();
         let loops = started.release.as_ref().and_then(|release| self.restart.trouble(release, how));
@@ -129,7 +129,7 @@ impl Keeper {
             Ok(repaired) => {
                 intents.push(match &loops {
                     Some(loops) => Intent::NeedPerson(loops.clone()),
-                    // In the log already: the end and the start, or the repair.
+                    // The log has the end and the start, or the repair, already.
                     None => Intent::ShowTrouble(
                         how.map(|how| format!("the agent {how} and was started again")).or(repaired),
                     ),
@@ -142,8 +142,8 @@ impl Keeper {
         intents
     }
 
-    /// A release that never stays is left for the release before, once: where it has just become current, or where the host is known to have
-    /// changed under it.
+    /// Leaves a release in a crash loop for the previous release, once: if it has become current recently, or if it is known not to come up on
+    /// the changed host.
     pub fn leave_looping(&mut self, loops: &str, past: &Past<'_>, now: Timestamp) -> Option<Intent> {
         let new = way_back(past.journal, past.history, past.fall_back_within, now).map(|to| (to, loops.to_owned()));
         let host = || past.off_this_host.clone().map(|(to, why)| (to, format!("{loops}; {why}")));
@@ -153,8 +153,8 @@ impl Keeper {
         Some(Intent::Begin(OwnSwitch { unless: Some(unless), ..OwnSwitch::back(to, reason) }))
     }
 
-    /// A current release that is damaged, and can't be repaired with what this host has, is left for the release before, if that is whole: an
-    /// agent that answers can be told to fetch the rest.
+    /// Leaves a damaged release that this host can't repair for the previous release, if that is whole: a running agent can be told to fetch the
+    /// missing files.
     pub fn leave_damaged(
         &mut self,
         damaged: &str,
@@ -188,7 +188,7 @@ impl Restart {
         Self { minimum, maximum, pause: minimum, not_before: Duration::ZERO, since: None, early_ends: 0 }
     }
 
-    /// The agent runs at `now`, time since boot. One that was found running has come up long ago.
+    /// Reports that the agent runs at `now`, since boot. An agent that was found running counts as steady.
     pub fn runs(&mut self, now: Duration) {
         let since = *self.since.get_or_insert(Duration::ZERO);
         if now.saturating_sub(since) >= STEADY_AFTER {
@@ -197,7 +197,7 @@ impl Restart {
         }
     }
 
-    /// The agent doesn't run at `now`; gives how long to wait before it is started again.
+    /// Reports that the agent does not run at `now`; returns the time until its next start.
     pub fn rests(&mut self, now: Duration) -> Duration {
         if let Some(since) = self.since.take() {
             let early = now.saturating_sub(since) < STEADY_AFTER;
@@ -206,19 +206,19 @@ impl Restart {
         self.not_before.saturating_sub(now)
     }
 
-    /// The agent is started again at `now`.
+    /// Reports a start at `now`.
     pub fn begins(&mut self, now: Duration) {
         self.since = Some(now);
         self.not_before = now.saturating_add(self.pause);
         self.pause = self.pause.saturating_mul(2).min(self.maximum);
     }
 
-    /// Whether it never stays.
+    /// True in a crash loop.
     pub fn is_loop(&self) -> bool {
         self.early_ends >= LOOP_ENDS
     }
 
-    /// What there is to say once it never stays. `how`: how it ended last.
+    /// Describes the crash loop; None: no crash loop. `how`: the last end.
     pub fn trouble(&self, release: &Release, how: Option<&str>) -> Option<String> {
         self.is_loop().then(|| {
             let (ends, pause) = (self.early_ends, self.pause.as_secs_f64());
@@ -229,8 +229,8 @@ impl Restart {
     }
 }
 
-/// The release to go back to from one that is in a crash loop: it became the current one by a switch no longer than `within` ago. None: it
-/// has worked here for long, or it is what a way back led to; another release is no remedy then.
+/// Returns the release to go back to from a crash loop, if the current release became current by a switch no longer than `within` ago. None: it
+/// has worked here for long, or a rollback led to it; then another release is no remedy.
 pub fn way_back(journal: &Journal, history: &History, within: Duration, now: Timestamp) -> Option<Release> {
     let committed = history.entries().iter().rev().find(|entry| entry.result == Phase::Committed)?;
     let is_it = committed.request.purpose == Purpose::Switch && Some(&committed.request.to) == journal.proven.as_ref();
@@ -260,8 +260,8 @@ mod tests {
             now += pause;
         }
         assert_eq!(pauses, [500, 1500, 3500, 7500, 7500, 7500]);
-        let told = restart.trouble(&release, Some("exited with code 1")).unwrap();
-        assert!(told.contains("ended 6 times") && told.contains("every 8 s; it last exited with code 1"), "{told}");
+        let text = restart.trouble(&release, Some("exited with code 1")).unwrap();
+        assert!(text.contains("ended 6 times") && text.contains("every 8 s; it last exited with code 1"), "{text}");
         restart.begins(now);
         restart.runs(now + 60 * SECOND);
         assert!(restart.trouble(&release, None).is_none());

@@ -1,4 +1,4 @@
-//! What the supervisor logs beside its switches: how it begins and ends, whom it refuses what, what troubles it, what was mended.
+//! The supervisor's log, without its switches: its begin and end, refusals, problems, repairs.
 
 use super::Supervisor;
 use super::control::{Answer, Command};
@@ -8,14 +8,14 @@ use super::workers::{NOTHING_TO_DO, WHOLE};
 use crate::failure::{Class, Report};
 use crate::switch::driver::Policy;
 use crate::switch::driver::log::seconds;
-use crate::switch::rehearsal::repeated::Rehearsed;
+use crate::switch::journal::repeated::Rehearsed;
 use crate::version::Release;
 use std::process::ExitStatus;
 use tracing::{debug, error, info, warn};
 
 impl Supervisor {
-    /// The settings that it has taken up: numbers and choices, nothing that could be secret.
-    pub(super) fn tell_settings(&self) {
+    /// Logs the settings, but nothing that could be secret.
+    pub(super) fn log_settings(&self) {
         let settings = &self.settings;
         let rehearsal = match settings.rehearsals.policy {
             Policy::Refuse => "refuse",
@@ -26,24 +26,25 @@ impl Supervisor {
             instance = %settings.instance, version = env!("CARGO_PKG_VERSION"), probation = seconds(settings.limits.probation),
             start_timeout = seconds(settings.limits.start), stop_timeout = seconds(settings.stop),
             switch_deadline = seconds(settings.switch_deadline), rehearsal, scrub_every = seconds(settings.scrub_every),
-            restore_configuration = settings.keeping.restore, "the supervisor begins, with these settings"
+            restore_configuration = settings.keeping.restore, "the supervisor starts with these settings"
         );
     }
 
-    /// It is told to end.
-    pub(super) fn tell_ending(&self, first: bool) {
-        let how = if first { "the agent is asked to end" } else { "once more: the agent is ended at once" };
+    /// Logs a request to end.
+    pub(super) fn log_ending(&self, first: bool) {
+        let how =
+            if first { "the agent is asked to end" } else { "this is the second request: the agent is ended at once" };
         info!(instance = %self.settings.instance, "the supervisor is told to end; {how}");
     }
 
-    /// It ends.
-    pub(super) fn tell_end(&self) {
-        let agent = if self.restarting { "and leaves the agent to the next one" } else { "and so has the agent" };
-        info!(instance = %self.settings.instance, "the supervisor has ended, {agent}");
+    /// Logs the end of the supervisor.
+    pub(super) fn log_end(&self) {
+        let agent = if self.restarting { "the agent runs on for the next supervisor" } else { "the agent has ended" };
+        info!(instance = %self.settings.instance, "the supervisor has ended; {agent}");
     }
 
-    /// What somebody asks for. A switch that is accepted is told of by the journal's change.
-    pub(super) fn tell_question(&self, question: &Question) {
+    /// Logs a request. The change of the journal logs an accepted switch.
+    pub(super) fn log_question(&self, question: &Question) {
         let (instance, by, name) = (&self.settings.instance, question.by.as_str(), command_name(&question.command));
         match &question.command {
             Ok(Command::Cancel | Command::Unadopt { .. }) => info!(%instance, by, "{name} is asked for"),
@@ -54,8 +55,8 @@ impl Supervisor {
         }
     }
 
-    /// Whom what is refused, and why.
-    pub(super) fn tell_refusal(&self, question: &Question, answer: &Answer) {
+    /// Logs a refusal.
+    pub(super) fn log_refusal(&self, question: &Question, answer: &Answer) {
         let Answer::Refused(report) = answer else { return };
         let (instance, by, name) = (&self.settings.instance, question.by.as_str(), command_name(&question.command));
         let command = question.command.as_ref().ok().and_then(Command::switch);
@@ -70,81 +71,81 @@ impl Supervisor {
         }
     }
 
-    /// What had to be mended before a start.
-    pub(super) fn tell_mended(&self, mended: Option<&str>) {
-        if let Some(mended) = mended {
-            warn!(instance = %self.settings.instance, "{mended}");
+    /// Logs a repair before a start.
+    pub(super) fn log_repair_before_start(&self, note: Option<&str>) {
+        if let Some(note) = note {
+            warn!(instance = %self.settings.instance, "{note}");
         }
     }
 
-    /// Something failed and is tried again.
+    /// Shows and logs a failure; sidle tries again.
     pub(super) fn troubled(&mut self, text: String) {
-        if self.told.as_ref() != Some(&text) {
-            warn!(instance = %self.settings.instance, why = text, "something failed, and is tried again");
+        if self.logged_trouble.as_ref() != Some(&text) {
+            warn!(instance = %self.settings.instance, why = text, "an act failed; sidle tries again");
         }
-        self.told = Some(text.clone());
+        self.logged_trouble = Some(text.clone());
         self.trouble = Some(text);
     }
 
-    /// The agent can't be run, and sidle alone can't mend that.
+    /// Shows and logs a problem that needs a person.
     pub(super) fn needs_a_person(&mut self, text: String) {
-        if self.told.as_ref() != Some(&text) {
-            error!(instance = %self.settings.instance, why = text, "the agent does not run as it should; `sidle doctor` tells more");
+        if self.logged_trouble.as_ref() != Some(&text) {
+            error!(instance = %self.settings.instance, why = text, "the agent does not run as it should; see `sidle doctor`");
         }
-        self.told = Some(text.clone());
+        self.logged_trouble = Some(text.clone());
         self.trouble = Some(text);
     }
 
-    /// What was in the way no longer is.
+    /// Logs the end of a problem.
     pub(super) fn recovered(&mut self) {
-        if self.told.take().is_some() {
+        if self.logged_trouble.take().is_some() {
             info!(instance = %self.settings.instance, "the agent is healthy again");
         }
     }
 
-    /// How the agent is, where that is not how it was.
-    pub(super) fn tell_health(&self, status: &AgentStatus) {
+    /// Logs a change of the agent's health.
+    pub(super) fn log_health(&self, status: &AgentStatus) {
         let as_before = |before: &AgentStatus| {
             (&before.leader, &before.lacks, &before.reaches) == (&status.leader, &status.lacks, &status.reaches)
         };
         if !self.health.as_ref().is_some_and(|(_, before)| as_before(before)) {
             let (instance, reaches) = (&self.settings.instance, status.reaches.join(", "));
-            debug!(%instance, reaches, lacks = status.lacks, "a look at process {} of {}", status.leader.pid, status.name());
+            debug!(%instance, reaches, lacks = status.lacks, "health of process {} of {}", status.leader.pid, status.name());
         }
     }
 
-    /// What a look at the files of a running release came to.
-    pub(super) fn tell_repair(&self, release: &Release, status: ExitStatus, is_lasting: bool) {
+    /// Logs the result of a repair of a running release.
+    pub(super) fn log_repair(&self, release: &Release, status: ExitStatus, is_lasting: bool) {
         let instance = &self.settings.instance;
         match status.code() {
             Some(NOTHING_TO_DO) => debug!(%instance, "the files of {release} are whole"),
             Some(code) if WHOLE.contains(&code) => {
-                warn!(%instance, "files of {release} were damaged while it runs, and are mended: `sidle history` names them");
+                warn!(%instance, "files of {release} were damaged while it runs, and are repaired: `sidle history` names them");
             }
             _ if is_lasting => {
-                error!(%instance, "files of {release} are damaged and can't be mended with what this host has: `sidle repair`");
+                error!(%instance, "files of {release} are damaged, and this host has no intact copies: use `sidle repair`");
             }
-            _ => warn!(%instance, "files of {release} are damaged; mending them is tried again"),
+            _ => warn!(%instance, "files of {release} are damaged; sidle tries the repair again"),
         }
     }
 
-    /// What a scrub came to.
-    pub(super) fn tell_scrub(&self, status: ExitStatus) {
+    /// Logs the result of a scrub.
+    pub(super) fn log_scrub(&self, status: ExitStatus) {
         let instance = &self.settings.instance;
         if status.success() {
-            info!(%instance, "a scrub has hashed every file of the installed releases; they are whole");
+            info!(%instance, "the scrub has verified every file of the installed releases");
         } else {
-            error!(%instance, "a scrub was not finished, or found what it can't mend: `sidle verify --full` tells more");
+            error!(%instance, "the scrub has failed, or found damage that it can't repair: see `sidle verify --full`");
         }
     }
 
-    /// What came of rehearsing a release again on a host that has changed under it.
-    pub(super) fn tell_rehearsed_again(&self, again: &Rehearsed) {
+    /// Logs the result of a repeated rehearsal.
+    pub(super) fn log_rehearsed_again(&self, again: &Rehearsed) {
         let (instance, release, changes) = (&self.settings.instance, &again.release, again.changes.join("; "));
         if again.loads() {
-            info!(%instance, changes, "the host has changed under {release}, which would come up again");
+            info!(%instance, changes, "the host has changed; {release} would come up again");
         } else {
-            error!(%instance, changes, why = %again, "the host has changed under {release}, which would not come up again");
+            error!(%instance, changes, why = %again, "the host has changed; {release} would not come up again");
         }
     }
 }

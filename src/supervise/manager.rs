@@ -1,34 +1,34 @@
-//! The service manager: why it ends this supervisor. One that is ended in order to be started again leaves its agent to its successor.
+//! The service manager: when it restarts the service, the supervisor leaves its running agent to the next supervisor.
 
 use super::intent::{Intent, OwnSwitch};
 use super::{END_INTERVAL, Supervisor};
 use crate::failure::Report;
+use crate::os::clock::Moment;
 use crate::os::dir::Dir;
 use crate::os::environment;
 use crate::os::notify::NOTIFY_SOCKET;
 use crate::os::process::{Program, Said};
 use crate::os::{OsError, file, process};
-use crate::switch::driver::Moment;
-use crate::switch::process::kind::ProcessKind;
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::{Former, Side};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the service manager may take to answer; longer, and the stop is taken for an end.
+/// How long the service manager may take to answer; without an answer the stop counts as final.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// A line for each hierarchy.
+/// Longest list of control groups: one line for each hierarchy.
 const CONTROL_GROUPS_BYTES_MAXIMUM: u64 = 64 * 1024;
 
-/// The mark that a supervisor leaves which is ended in order to be started again.
+/// The mark of a supervisor that was ended by a restart of the service.
 const RESTART_NAME: &str = "restart";
 
-/// Whether the supervisor before was ended in order to be started again.
+/// True if a restart of the service ended the previous supervisor.
 pub(super) fn is_marked(directory: &Dir) -> Result<bool, OsError> {
     Ok(directory.stat(RESTART_NAME)?.is_some())
 }
 
 impl Supervisor {
-    /// True when this supervisor is ended in order to be started again: the agent is left to the next one, which will know.
+    /// True if a restart of the service ends this supervisor: it marks that, and leaves the agent to the next supervisor.
     pub(super) fn leaves_to_a_successor(&mut self) -> bool {
         let left = restarts() && self.directory.write_atomic(RESTART_NAME, b"", 0o644).is_ok();
         self.restarting |= left;
@@ -36,8 +36,8 @@ impl Supervisor {
         left
     }
 
-    /// The service is stopped: every process is asked to end. One on trial that has never served has nothing to end in good order, and would only keep
-    /// the service manager waiting, while nobody serves.
+    /// Asks every process to end, since the service is stopped. A process on trial that has never served is killed: it has nothing to finish, and
+    /// would only delay the service manager.
     pub(super) fn ask_to_end(&mut self) -> Result<(), OsError> {
         let journal = self.driver.journal().clone();
         let live = journal.live.as_ref().filter(|live| live.former() == Former::Beside);
@@ -48,10 +48,10 @@ impl Supervisor {
         self.processes.ask_to_end()
     }
 
-    /// The service is stopped: the agent had its time to end by itself, then it is ended.
+    /// Ends the agent, since the service is stopped, once its time to end by itself is over.
     pub(super) fn end(&mut self, since: Duration, now: Moment) -> Result<Duration, Report> {
         let patient = now.since_boot.saturating_sub(since) < self.settings.stop;
-        // What is being adopted is the host's still, and alone again.
+        // An agent under adoption still belongs to the host, and runs on alone.
         let own = self.processes.records().any(|record| record.foreign.is_none());
         self.over = !own || (!patient && self.processes.end_all_but(&[ProcessKind::Foreign])?);
         if self.processes.of(ProcessKind::Foreign).is_some() {
@@ -60,14 +60,14 @@ impl Supervisor {
         Ok(END_INTERVAL)
     }
 
-    /// The service was restarted: the agent is, too, at the cost of no job where that can be had.
+    /// Restarts the agent after a restart of the service, without the loss of a job if possible.
     pub(super) fn restart_as_told(&mut self, now: Moment) {
         if !self.restarting {
             return;
         }
         let journal = self.driver.journal();
-        let running = journal.meant_which().filter(|which| self.processes.of(*which).is_some());
-        // Without a process, or with a switch under way, a new process comes anyhow.
+        let running = journal.serving_process().filter(|which| self.processes.of(*which).is_some());
+        // Without a process, or during a switch, a new process starts anyhow.
         if let (Some(release), None) = (running.and_then(ProcessKind::release), &journal.live) {
             let own = OwnSwitch::restart(release.clone(), "the service was restarted");
             self.carry_out([Intent::Begin(own)], now);
@@ -76,7 +76,7 @@ impl Supervisor {
     }
 }
 
-/// True when systemd stops this very supervisor as the first half of `systemctl restart`. What can't be known is a stop.
+/// True if systemd stops this supervisor as the first half of `systemctl restart`. An unknown cause counts as a stop.
 fn restarts() -> bool {
     if environment::variable(NOTIFY_SOCKET).is_none() {
         return false;
@@ -99,14 +99,14 @@ fn systemctl(arguments: &[&str]) -> Option<String> {
     }
 }
 
-/// The service that a process belongs to, as its control groups tell: the last part of a path that is a service's name.
+/// Finds the service of a process in its control groups: the last part of a path that is the name of a service.
 fn unit(groups: &str) -> Option<String> {
     let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let mut names = paths.flat_map(|path| path.rsplit('/')).filter(|name| name.ends_with(".service"));
     names.next().map(str::to_owned)
 }
 
-/// Whether the table of jobs (`number unit type state`) has a restart of the unit.
+/// True if the table of jobs (`number unit type state`) has a restart of the unit.
 fn is_restarted(jobs: &str, unit: &str) -> bool {
     let mut jobs = jobs.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     jobs.any(|job| matches!(job.as_slice(), [_, name, "restart", ..] if *name == unit))

@@ -23,18 +23,20 @@ use crate::agent::Registry;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
+use crate::os::clock::Moment;
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
-use crate::os::{OsError, children, clock, notify, signals, socket};
+use crate::os::{OsError, children, notify, signals, socket};
 use crate::store::Store;
 use crate::switch::driver::configuration::Keeping;
-use crate::switch::driver::{BadReleases, Before, Driver, Moment, Rehearsals, Step};
+use crate::switch::driver::requests::BadReleases;
+use crate::switch::driver::{Before, Driver, Rehearsals, Step};
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::schedule::When;
 use crate::switch::{self, Adopted, Limits, Phase};
 use adopting::Unadoption;
-use configuration::TakeUp;
+use configuration::ConfigurationCheck;
 use control::{Answer, Command, SwitchCommand};
 use events::{Event, Events};
 use host_change::{HostChangeWatch, HostRehearsal};
@@ -48,38 +50,38 @@ use std::time::Duration;
 use tree::TreeWatch;
 use workers::Workers;
 
-/// What a supervisor is told.
+/// The settings of a supervisor.
 #[derive(Debug, Clone)]
 pub struct SuperviseSettings {
     /// The instance.
     pub instance: InstanceName,
     /// Its package.
     pub package: PackageName,
-    /// The agent's configuration directory; None: the one that the manifest names, below the root.
+    /// The agent's configuration directory; None: the manifest's, below the root.
     pub configuration: Option<PathBuf>,
     /// How long the phases of a switch may last.
     pub limits: Limits,
     /// How long an agent may take to end by itself when the service is stopped.
     pub stop: Duration,
-    /// The first pause before an agent that ended is started again; each further one is twice as long.
+    /// The first pause before an ended agent is started again; each further pause is twice as long.
     pub restart_pause_minimum: Duration,
     /// The longest such pause.
     pub restart_pause_maximum: Duration,
-    /// How long a release counts as new: one that is in a crash loop then is left for the one before.
+    /// How long a release counts as new: in a crash loop, a new release is left for the previous one.
     pub fall_back_within: Duration,
-    /// How long a switch that the supervisor itself asks for waits for running jobs.
+    /// How long a switch of the supervisor's own waits for running jobs.
     pub switch_deadline: Duration,
     /// How releases are rehearsed.
     pub rehearsals: Rehearsals,
-    /// How often it is looked whether the host has changed under the releases.
+    /// How often the host is checked for changes.
     pub host_look: Duration,
     /// How often the package is scrubbed; zero: never.
     pub scrub_every: Duration,
-    /// How configuration is kept.
+    /// Settings of the configuration snapshots.
     pub keeping: Keeping,
 }
 
-/// Runs an instance until it is told to end.
+/// Runs an instance until a signal ends it.
 pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registry) -> Result<(), Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| OsError::new("start", "the event loop".as_ref(), source))?;
@@ -87,42 +89,38 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
     let directory = Dir::open_or_create(&layout.run(&settings.instance), 0o755)?;
     let mut supervisor = Supervisor::new(layout, settings, registry, directory.try_clone()?)?;
     let mut events = Events::new(socket::listen(&directory, control::SOCKET_NAME)?)?;
-    supervisor.tell_settings();
+    supervisor.log_settings();
     signals::admit()?;
     let ended = runtime.block_on(async {
         let mut announced = false;
         loop {
-            let pause = supervisor.turn(moment());
+            let pause = supervisor.turn(Moment::now());
             if supervisor.is_over() {
                 return Ok(());
             }
             if !announced {
                 announced = true;
-                tell("READY=1");
+                notify_manager("READY=1");
             }
             events.watch(supervisor.watches());
             events.watch_trees(supervisor.workers.take_watch());
             let event = match supervisor.successor() {
-                Some(program) => renew::succeed(&program, &mut supervisor, &mut events).await,
+                Some(program) => renew::become_program(&program, &mut supervisor, &mut events).await,
                 None => events.next(pause).await,
             };
-            supervisor.handle(event, moment());
+            supervisor.handle(event, Moment::now());
         }
     });
     directory.remove_file(control::SOCKET_NAME)?;
     if !supervisor.restarting {
         directory.remove_file(status::STATUS_NAME)?;
     }
-    supervisor.tell_end();
+    supervisor.log_end();
     ended
 }
 
-fn moment() -> Moment {
-    Moment { wall: clock::now(), since_boot: clock::since_boot() }
-}
-
-/// A service manager that doesn't listen changes nothing here.
-fn tell(state: &str) {
+/// Sends the state to the service manager; a failure changes nothing.
+fn notify_manager(state: &str) {
     let _ = notify::notify(state);
 }
 
@@ -135,8 +133,8 @@ struct Supervisor {
     keeper: Keeper,
     health: Option<(Duration, AgentStatus)>,
     trouble: Option<String>,
-    /// The last trouble that is in the log; None: it is over.
-    told: Option<String>,
+    /// The last problem in the log; None: it is over.
+    logged_trouble: Option<String>,
     written: Option<SupervisorStatus>,
     ending: Option<Duration>,
     unadoption: Unadoption,
@@ -146,8 +144,8 @@ struct Supervisor {
     ended: Option<Ended>,
     /// The agent is to be restarted, as the service was.
     restarting: bool,
-    /// A changed configuration is to be taken up after the live switch.
-    take_up: TakeUp,
+    /// The comparison with the present configuration, if one is due.
+    configuration_check: ConfigurationCheck,
     /// The healthy process whose credentials are noted.
     noted: Option<Identity>,
     host_change: HostChangeWatch,
@@ -166,7 +164,7 @@ impl Supervisor {
             Processes::new(layout, &settings.package, &settings.instance, registry, settings.configuration.clone());
         let store = Store::new(layout, &settings.package);
         processes.find(|release| store.manifest(release).ok())?;
-        let now = moment();
+        let now = Moment::now();
         adopting::recognise(&files, &store, &mut processes)?;
         let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals.clone());
         driver = driver.with_snapshots(settings.keeping);
@@ -177,7 +175,7 @@ impl Supervisor {
         let keeper = Keeper::new(Restart::new(settings.restart_pause_minimum, settings.restart_pause_maximum));
         let ended = last.and_then(|last| last.ended);
         let restarting = manager::is_marked(&directory)?;
-        let take_up = TakeUp::read(&directory)?;
+        let configuration_check = ConfigurationCheck::read(&directory)?;
         Ok(Self {
             settings,
             directory,
@@ -187,7 +185,7 @@ impl Supervisor {
             keeper,
             health: None,
             trouble: None,
-            told: None,
+            logged_trouble: None,
             written: None,
             ending: None,
             unadoption: Unadoption::default(),
@@ -195,7 +193,7 @@ impl Supervisor {
             renewal: Renewal::NotWanted,
             ended,
             restarting,
-            take_up,
+            configuration_check,
             noted: None,
             host_change: HostChangeWatch::default(),
             host_rehearsal: HostRehearsal::default(),
@@ -209,8 +207,8 @@ impl Supervisor {
         self.over
     }
 
-    /// Does what is due; gives how long it may rest until the next turn, if no event comes before. Nothing that goes wrong ends the
-    /// supervisor (a full /run, say): it is told where it can be, and tried again.
+    /// Acts on everything that is due; returns the time until the next turn, if no event comes earlier. No failure (for example a full /run) ends
+    /// the supervisor: it shows the failure and tries again.
     fn turn(&mut self, now: Moment) -> Duration {
         self.act(now).unwrap_or_else(|report| {
             self.troubled(report.to_string());
@@ -222,7 +220,7 @@ impl Supervisor {
         if self.processes.reap()? {
             self.health = None;
         }
-        self.driver.tell_ends(&mut self.processes);
+        self.driver.log_ends(&mut self.processes);
         let rehearsed =
             self.driver.children().into_iter().chain(self.host_rehearsal.child()).chain(self.workers.children());
         children::take_others(&self.processes.children().into_iter().chain(rehearsed).collect())?;
@@ -240,7 +238,7 @@ impl Supervisor {
         }
         self.restart_as_told(now);
         self.compare_configuration(now);
-        // First what worked, then what is new: a boot starts `current`, whatever switch is pending.
+        // The proven release comes first: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
         let step = match self.driver.assign(&mut self.processes) {
             Ok(()) => self.driver.step(&mut self.processes, now),
@@ -248,7 +246,7 @@ impl Supervisor {
         };
         let step = match step {
             Ok(step) => step,
-            // A full disk, say: nothing is believed that is not written, so the same act is due again.
+            // For example a full disk: the journal was not written, so the same act is due again.
             Err(error) => {
                 self.troubled(error.to_string());
                 Step::Waits
@@ -280,21 +278,21 @@ impl Supervisor {
             }
             Event::Renew => self.renewal = Renewal::Wanted,
             Event::Asked(question) => {
-                self.tell_question(&question);
+                self.log_question(&question);
                 let answer = match question.command.clone() {
                     Ok(request) => self.answer(request, now),
                     Err(report) => Answer::Refused(report),
                 };
-                self.tell_refusal(&question, &answer);
+                self.log_refusal(&question, &answer);
                 question.answer(&answer);
             }
-            Event::Told => {
-                tell("STOPPING=1");
+            Event::Terminate => {
+                notify_manager("STOPPING=1");
                 if self.ending.is_none() && self.leaves_to_a_successor() {
                     return;
                 }
                 let first = self.ending.is_none();
-                self.tell_ending(first);
+                self.log_ending(first);
                 self.ending = Some(if first { now.since_boot } else { Duration::ZERO });
                 if let (true, Err(error)) = (first, self.ask_to_end()) {
                     self.troubled(error.to_string());
@@ -306,8 +304,8 @@ impl Supervisor {
     fn answer(&mut self, command: Command, now: Moment) -> Answer {
         if self.ending.is_some() {
             return Answer::Refused(
-                Report::of(Class::Failed, "cannot begin anything: the supervisor is ending")
-                    .hint("ask again once it is started again"),
+                Report::of(Class::Failed, "cannot accept the command: the supervisor is ending")
+                    .hint("try again once the supervisor runs again"),
             );
         }
         if let Some(report) = self.driver.unreadable() {
@@ -327,7 +325,7 @@ impl Supervisor {
         }
     }
 
-    /// A command of the supervisor itself.
+    /// Makes the command of the supervisor's own switch.
     fn own_command(&self, own: OwnSwitch) -> SwitchCommand {
         let OwnSwitch { purpose, mode, to, reason, .. } = own;
         let request = switch::Request { purpose, to, reason, by: "supervisor".to_owned(), origin: None };
@@ -339,15 +337,15 @@ impl Supervisor {
         self.driver.make_room(&mut self.processes, now)?;
         let manifest = self.driver.store().manifest(&command.request.to)?;
         let running =
-            adopted.as_ref().map_or_else(|| self.driver.journal().meant_which(), |_| Some(ProcessKind::Foreign));
-        let choice = choose::choose((command.mode, command.request.purpose), running, &self.processes, &manifest)?;
+            adopted.as_ref().map_or_else(|| self.driver.journal().serving_process(), |_| Some(ProcessKind::Foreign));
+        let choice = choose::choose(command.mode, command.request.purpose, running, &self.processes, &manifest)?;
         let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
         let mut new = command.planned(choice.mode, choice.note.into_iter().collect(), now.wall)?;
         new.adopted = adopted;
         Ok(self.driver.request(new, bad, now)?)
     }
 
-    /// What wakes a waiting switch early.
+    /// The directories whose changes wake a waiting switch early.
     fn watches(&self) -> Vec<PathBuf> {
         let waiting = self.driver.journal().live.as_ref().is_some_and(|live| live.phase == Phase::Waiting);
         if waiting { self.processes.watches() } else { Vec::new() }

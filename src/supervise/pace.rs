@@ -1,22 +1,22 @@
-//! How long the supervisor rests: everything that it waits for wakes it early, and what it can't be told of it looks at again.
+//! How long the supervisor rests between turns: most events wake it early; it polls for the others.
 
-use crate::switch::driver::Moment;
+use crate::os::clock::Moment;
 use crate::switch::{Phase, Switch};
 use std::time::Duration;
 
-/// How often the agent's health is looked at while nothing happens.
+/// How often the agent's health is checked while nothing happens.
 pub const HEALTH_INTERVAL: Duration = Duration::from_secs(15);
 /// The same while it is not healthy.
 pub const HEALTH_INTERVAL_SHORT: Duration = Duration::from_secs(2);
-/// How often an old process is looked at that finishes its last jobs.
+/// How often an old process that finishes its last jobs is checked.
 pub const FINISHED_INTERVAL: Duration = Duration::from_secs(1);
-/// How often an ending process is looked at.
+/// How often an ending process is checked.
 pub const END_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How soon a scheduled switch is looked at again at the soonest.
+/// The shortest pause before a scheduled switch is checked again.
 const SCHEDULE_INTERVAL_MINIMUM: Duration = Duration::from_millis(50);
 
-/// How long until an act that is not done yet is performed again.
+/// The time until an unfinished act is performed again.
 pub fn of_step(live: &Switch, now: Moment) -> Duration {
     // The wall clock may be set meanwhile.
     let left = live

@@ -1,4 +1,4 @@
-//! The supervisor becomes the program that lies at its own path now, a newer one say, under the agents that it runs: they don't notice.
+//! Renewal: the supervisor replaces itself by the program at its own path, for example a newer version; its agents run on.
 
 use super::Supervisor;
 use super::events::{Event, Events};
@@ -8,21 +8,21 @@ use crate::os::signals;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// What makes `sidle supervise` look whether it could work, and nothing else.
+/// Makes `sidle supervise` check whether it could work here, and exit.
 pub const CHECK_ARGUMENT: &str = "--check";
-/// How long a new program may take to say that it can work here: the agents' switch stands still meanwhile.
+/// How long the check of a new program may take: switches stand still meanwhile.
 const CHECK_WAIT: Duration = Duration::from_secs(5);
-/// How long to listen for what was asked before this process becomes another program.
+/// How long to listen for last events before the program is replaced.
 const LAST_WORDS_WAIT: Duration = Duration::from_millis(5);
 
-/// Whether the supervisor is to become the program that lies at its path now.
+/// A request to renew the supervisor.
 #[derive(Debug)]
 pub(super) enum Renewal {
-    /// It isn't.
+    /// No request.
     NotWanted,
-    /// It is.
+    /// Requested.
     Wanted,
-    /// It was, but can't, because of this.
+    /// Failed, for this reason.
     Failed(String),
 }
 
@@ -35,48 +35,48 @@ impl Renewal {
     }
 }
 
-/// Becomes `program`. Comes back with what was asked meanwhile, which goes first, or when it failed.
-pub(super) async fn succeed(program: &Program, supervisor: &mut Supervisor, events: &mut Events) -> Event {
+/// Becomes `program`. Returns if that failed, or with an event that has to be handled first.
+pub(super) async fn become_program(program: &Program, supervisor: &mut Supervisor, events: &mut Events) -> Event {
     let held = signals::hold();
     let event = events.next(LAST_WORDS_WAIT).await;
     if let Err(error) = held {
-        supervisor.stays(&error.into());
+        supervisor.renewal_failed(&error.into());
     } else if matches!(event, Event::Timer | Event::Child | Event::Changed) {
-        info!(instance = %supervisor.settings.instance, "the supervisor becomes the program that lies at its path now");
-        supervisor.stays(&program.execute(Input::Inherited).into());
+        info!(instance = %supervisor.settings.instance, "the supervisor replaces itself by the program at its path");
+        supervisor.renewal_failed(&program.execute(Input::Inherited).into());
     }
     if let Err(error) = signals::admit() {
-        supervisor.stays(&error.into());
+        supervisor.renewal_failed(&error.into());
     }
     event
 }
 
 impl Supervisor {
-    /// The program to become, where that is asked for and it works.
+    /// Returns the new program, if a renewal is requested and the program works.
     pub(super) fn successor(&mut self) -> Option<Program> {
         if !matches!(self.renewal, Renewal::Wanted) || self.ending.is_some() {
             return None;
         }
         let found = tried();
-        found.inspect_err(|report| self.stays(report)).ok()
+        found.inspect_err(|report| self.renewal_failed(report)).ok()
     }
 
-    /// It goes on as the program that it is.
-    pub(super) fn stays(&mut self, report: &Report) {
+    /// Logs that the present program continues.
+    pub(super) fn renewal_failed(&mut self, report: &Report) {
         let why = report.to_string();
-        warn!(instance = %self.settings.instance, why, "the supervisor stays the program that it is");
+        warn!(instance = %self.settings.instance, why, "the renewal has failed: the supervisor goes on with its present program");
         self.renewal = Renewal::Failed(why);
     }
 }
 
-/// The program to become: it has shown that it runs, and that it can read what this host has for it. An error changes nothing.
+/// Checks that the new program runs, and that it can read the files of this host. An error changes nothing.
 fn tried() -> Result<Program, Report> {
     let path = process::own_path()?;
     let refused = |causes: Vec<String>| Report {
         class: Class::Failed,
-        message: format!("cannot go on as {}: it does not work here", path.display()),
+        message: format!("cannot renew the supervisor: {} does not work here", path.display()),
         causes,
-        hint: Some(format!("the supervisor goes on as it is; try `{} --version`", path.display())),
+        hint: Some(format!("the supervisor goes on with its present program; try `{} --version`", path.display())),
     };
     let program = Program { arguments: process::own_arguments(), ..Program::new(&path) };
     let said = program.clone().argument(CHECK_ARGUMENT).answer_within(CHECK_WAIT);

@@ -1,4 +1,4 @@
-//! The supervisor's status file: what runs and how it is, for everybody to read without a socket and without rights.
+//! The supervisor's status file: the agent and its health, readable by every user, without the socket.
 
 use crate::agent::Job;
 use crate::layout::Layout;
@@ -16,14 +16,14 @@ use std::fmt;
 pub const STATUS_NAME: &str = "status";
 const STATUS_LENGTH_MAXIMUM: u64 = 64 * 1024;
 
-/// How the agent is, as last seen.
+/// The agent at the last check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStatus {
-    /// What it runs; None: nothing of sidle's, it is being adopted.
+    /// Its release; None: an agent under adoption.
     pub release: Option<Release>,
     /// Its first process.
     pub leader: Identity,
-    /// Since when.
+    /// When it was started.
     pub started_at: Timestamp,
     /// The peers that it reaches.
     pub reaches: Vec<String>,
@@ -31,18 +31,18 @@ pub struct AgentStatus {
     pub lacks: Option<String>,
 }
 
-/// How an agent ended that nobody had ended.
+/// The end of an agent that sidle did not end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// When that was seen.
+    /// When sidle noticed it.
     pub at: Timestamp,
-    /// What it ran; None: a process that sidle did not start.
+    /// Its release; None: a process that sidle did not start.
     pub release: Option<Release>,
     /// Its first process.
     pub pid: u32,
-    /// How, in words: `was ended by signal 9`.
+    /// How it ended: `was ended by signal 9`.
     pub how: String,
-    /// The jobs that it had not finished.
+    /// Its unfinished jobs.
     pub unfinished: Vec<Job>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// How a supervisor is.
+/// The status of a supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SupervisorStatus {
     schema: u32,
@@ -65,13 +65,13 @@ pub struct SupervisorStatus {
     pub agent: Option<AgentStatus>,
     /// What keeps the supervisor from running the agent.
     pub trouble: Option<String>,
-    /// How the agent ended last; None: it has not, since the host was started.
+    /// The last end of the agent since the boot, if any.
     #[serde(default)]
     pub ended: Option<Ended>,
     /// Old processes that finish their last jobs.
     #[serde(default)]
     pub finishing: Vec<Finishing>,
-    /// How the running trees are looked after, and why so, where no watch could be had.
+    /// Why the trees of running releases are polled; None: they are watched.
     #[serde(default)]
     pub unwatched: Option<String>,
     /// The supervisor's own version.
@@ -80,14 +80,14 @@ pub struct SupervisorStatus {
 }
 
 impl AgentStatus {
-    /// What it runs, in words.
+    /// Its release, for people.
     pub fn name(&self) -> String {
         self.release.as_ref().map_or_else(|| "the adopted agent".to_owned(), Release::to_string)
     }
 }
 
 impl SupervisorStatus {
-    /// A status of this very program.
+    /// Makes a status with the version of this program.
     pub fn new(
         supervisor: Identity,
         agent: Option<AgentStatus>,
@@ -106,31 +106,31 @@ impl SupervisorStatus {
         }
     }
 
-    /// This status with the old processes that finish their last jobs.
+    /// Adds the old processes that finish their last jobs.
     #[must_use]
     pub fn with_finishing(self, finishing: Vec<Finishing>) -> Self {
         Self { finishing, ..self }
     }
 
-    /// This status with how the running trees are looked after.
+    /// Adds why the trees are polled.
     #[must_use]
     pub fn with_unwatched(self, unwatched: Option<String>) -> Self {
         Self { unwatched, ..self }
     }
 
-    /// What was written last: by the supervisor before, or by this process before it became a newer program.
+    /// Reads the last status, written by the previous supervisor or by this process before its renewal.
     pub fn last(directory: &Dir) -> Option<Self> {
         let bytes = directory.read_if_exists(STATUS_NAME, STATUS_LENGTH_MAXIMUM).ok()??;
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Writes it for everybody to read.
+    /// Writes the file.
     pub fn write(&self, directory: &Dir) -> Result<(), OsError> {
         let bytes = serde_json::to_vec(self).expect("a status has no map keys but strings");
         directory.write_atomic(STATUS_NAME, &bytes, 0o644)
     }
 
-    /// The status of an instance's supervisor, if one lives. What a dead one wrote is no status.
+    /// Reads the status of an instance's supervisor; None: no supervisor is alive.
     pub fn read(layout: &Layout, instance: &InstanceName) -> Result<Option<Self>, OsError> {
         let Some(directory) = Dir::open_if_exists(&layout.run(instance))? else { return Ok(None) };
         let Some(bytes) = directory.read_if_exists(STATUS_NAME, STATUS_LENGTH_MAXIMUM)? else { return Ok(None) };

@@ -1,29 +1,28 @@
-//! The trees of the releases that run: watched, compared with what was signed and repaired as soon as something changes in them, and scrubbed now
-//! and then. Other processes of this program do the work: the supervisor itself hashes nothing. A repair is in a hurry, since jobs wait for it; a
-//! scrub gives way to everybody.
+//! The trees of running releases: watched, verified and repaired after each change, and scrubbed at intervals. Worker processes do that; the
+//! supervisor itself hashes nothing. A repair has normal priority, since jobs wait for it; a scrub has low priority.
 
 use super::intent::Intent;
 use super::pace::HEALTH_INTERVAL;
 use crate::version::Release;
 use std::time::Duration;
 
-/// How long changes may go on before the first look at them: whoever deletes a file mostly deletes more.
+/// The pause between a change and the repair: a deleted file is mostly followed by others.
 const GATHER: Duration = Duration::from_millis(200);
-/// How long jobs wait for a tree if the word is not renewed.
+/// How long jobs wait for a tree if the wait is not renewed.
 const HOLD: Duration = Duration::from_secs(8);
-/// How often a tree is looked at that can't be watched.
+/// How often a tree without a watch is checked.
 const POLL: Duration = Duration::from_secs(60);
-/// So many looks in a row that leave something broken mean that it can't be mended: whoever deletes goes on while the first one mends.
+/// So many failed repairs in a row count as final: files may still be deleted during the first ones.
 const TRIES: u32 = 4;
-/// How soon what could not be mended is tried again; then ever later.
+/// The first pause before a final failure is tried again; each further pause is twice as long.
 const RETRY_MINIMUM: Duration = Duration::from_secs(60);
 const RETRY_MAXIMUM: Duration = Duration::from_secs(60 * 60);
-/// How often it is looked whether a scrub is due.
+/// How often the supervisor checks whether a scrub is due.
 const SCRUB_INTERVAL: Duration = Duration::from_secs(10 * 60);
-/// What a repair came to.
+/// The result of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repaired {
-    /// The tree is whole, and was.
+    /// The tree was whole.
     NothingToDo,
     /// The tree is whole again.
     Mended,
@@ -31,46 +30,46 @@ pub enum Repaired {
     Broken,
 }
 
-/// The watch over the running trees. It touches nothing: its intents are acted on, and it is told what came of them.
+/// The watch over the running trees. It touches nothing: the supervisor acts on its intents and reports the results to it.
 #[derive(Debug, Clone, Default)]
 pub struct TreeWatch {
-    /// The releases that are looked after; None: this supervisor has not looked for any yet.
+    /// The watched releases; None: before the first poll.
     releases: Option<Vec<Release>>,
-    /// Why there is no watch, and the trees are polled.
+    /// Why the trees are polled; None: they are watched.
     unwatched: Option<String>,
-    /// When to look next; None: when something changes.
+    /// The time of the next check; None: after the next change.
     due: Option<Duration>,
-    /// The releases that are still to be looked at in this round.
+    /// The releases that are left in this round of repairs.
     round: Vec<Release>,
     /// The release under repair.
     repairing: Option<Release>,
-    /// A scrub is under way. It takes its time; a repair does not wait for it.
+    /// A scrub is under way; repairs do not wait for it.
     scrubbing: bool,
-    /// Repairs in a row that left something broken.
+    /// Failed repairs in a row.
     failures: u32,
     /// Until when jobs wait for the tree.
     held: Option<Duration>,
-    /// The releases that stay broken.
+    /// The releases whose repair has finally failed.
     broken: Vec<Release>,
     scrub_asked: Option<Duration>,
 }
 
 impl TreeWatch {
-    /// What stands against the trees.
+    /// The problem of the trees, for the status.
     pub fn trouble(&self) -> Option<String> {
         let names: Vec<String> = self.broken.iter().map(Release::to_string).collect();
         (!names.is_empty())
-            .then(|| format!("{} is damaged and could not be mended: `sidle verify` tells more", names.join(", ")))
+            .then(|| format!("{} is damaged and could not be repaired: see `sidle verify`", names.join(", ")))
     }
 
-    /// Why the trees are polled; None: a watch tells of changes.
+    /// Why the trees are polled; None: they are watched.
     pub fn unwatched(&self) -> Option<&str> {
         self.unwatched.as_deref()
     }
 
-    /// Something has changed in a running tree: jobs that begin now wait until the tree is known to be whole.
+    /// Reports a change in a running tree: new jobs wait until the tree is verified.
     pub fn changed(&mut self, now: Duration) -> Option<Intent> {
-        // A retry that is due later stands: what can't be repaired is not tried with every further change.
+        // After a final failure the next try comes at its time, not with every further change.
         self.broken.is_empty().then(|| {
             let soon = now.saturating_add(GATHER);
             self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
@@ -78,11 +77,11 @@ impl TreeWatch {
         })?
     }
 
-    /// What is due. `running`: the releases that run, sorted; `scrub`: the release to scrub and how often, where no switch is live.
+    /// Returns the intents that are due. `running`: the running releases, sorted; `scrub`: the release to scrub and how often, without a live switch.
     pub fn poll(&mut self, running: &[Release], scrub: Option<(&Release, Duration)>, now: Duration) -> Vec<Intent> {
         let mut intents = Vec::new();
         if self.releases.as_deref() != Some(running) {
-            // What runs already was left by a supervisor that is gone: nobody saw what has become of its tree since.
+            // A release that ran before this supervisor started was not watched meanwhile, so it is checked now.
             let unseen = self.releases.is_none() && !running.is_empty();
             self.releases = Some(running.to_vec());
             self.broken.clear();
@@ -105,42 +104,42 @@ impl TreeWatch {
         intents
     }
 
-    /// How long until something is due.
+    /// The time until an intent is due.
     pub fn rest(&self, now: Duration) -> Duration {
         let until_due = self.due.filter(|_| self.repairing.is_none()).map(|due| due.saturating_sub(now));
         let rest = if self.held.is_some() { HOLD / 4 } else { HEALTH_INTERVAL };
         until_due.map_or(rest, |left| left.min(rest))
     }
 
-    /// The directories are watched, or can't be, because of this.
+    /// Reports that the directories are watched, or why they can't be.
     pub fn watched(&mut self, result: Result<(), String>, now: Duration) {
-        let polled = |why| format!("looked at every {} s, since they can't be watched: {why}", POLL.as_secs());
+        let polled = |why| format!("checked every {} s, since they can't be watched: {why}", POLL.as_secs());
         self.unwatched = result.err().map(polled);
         if self.unwatched.is_some() {
             let next = now.saturating_add(POLL);
-            // The pause before the next try of what can't be repaired stands.
+            // After a final failure the pause before the next try stays.
             let sooner = |due: Duration| if self.broken.is_empty() { due.min(next) } else { due };
             self.due = Some(self.due.map_or(next, sooner));
         }
     }
 
-    /// Jobs could not be told to wait: they take what comes.
+    /// Reports that jobs could not be made to wait.
     pub fn not_held(&mut self) {
         self.held = None;
     }
 
-    /// The repair could not be started, or not be waited for: it is tried again.
+    /// Reports a repair that could not be started or waited for: it is tried again.
     pub fn repair_failed(&mut self, now: Duration) {
         self.repairing = None;
         self.due = Some(now.saturating_add(POLL));
     }
 
-    /// The scrub was not due, or is over.
+    /// Reports that the scrub was not due, or is over.
     pub fn scrub_is_over(&mut self) {
         self.scrubbing = false;
     }
 
-    /// The repair is over. Gives the release, whether it stays broken, and what is due.
+    /// Reports the end of a repair. Returns the release, whether the failure is final, and the intent that is due.
     pub fn repaired(&mut self, result: Repaired, now: Duration) -> Option<(Release, bool, Option<Intent>)> {
         let release = self.repairing.take()?;
         self.broken.retain(|broken| *broken != release);
@@ -152,7 +151,7 @@ impl TreeWatch {
         if !self.round.is_empty() {
             return Some((release, is_lasting, None));
         }
-        // What changed while it was at work.
+        // A change during the repair.
         let due = self.due.take();
         self.due = if let Some(further) = self.failures.checked_sub(TRIES) {
             let doubled = 1_u32.checked_shl(further).unwrap_or(u32::MAX);
@@ -160,15 +159,15 @@ impl TreeWatch {
         } else if result == Repaired::NothingToDo {
             due
         } else {
-            // Directories were without a watch for a moment; and what is left may have been broken during the repair.
+            // Directories had no watch for a moment, and files may have been damaged during the repair.
             Some(now.saturating_add(GATHER))
         };
-        // Directories that were made anew have no watch yet.
+        // New directories have no watch yet.
         let watch = Intent::Watch(self.releases.clone().unwrap_or_default());
         Some((release, is_lasting, Some(watch)))
     }
 
-    /// Renewed while there is work, so that nobody waits for a supervisor that is gone.
+    /// Makes jobs wait. The wait is short and renewed during the repair, so that no job waits for a supervisor that has died.
     fn hold(&mut self, now: Duration) -> Option<Intent> {
         let is_fresh = |until: Duration| until.saturating_sub(now) > HOLD / 2;
         if self.held.is_some_and(is_fresh) {

@@ -1,12 +1,12 @@
-//! The processes of this program that a supervisor starts: repairs and scrubs of the trees that run, and the watch over their directories.
+//! The supervisor's worker processes, for repairs and scrubs of running releases, and the watch over their directories.
 
 use super::Supervisor;
 use super::tree::Repaired;
 use crate::failure::Report;
+use crate::os::clock::Moment;
 use crate::os::process::{Program, own_program};
 use crate::os::watch::Watch;
 use crate::os::{OsError, clock, memory, random};
-use crate::switch::driver::Moment;
 use crate::version::Release;
 use jiff::SignedDuration;
 use std::mem;
@@ -15,27 +15,27 @@ use std::process::{Child, ExitStatus};
 use std::time::Duration;
 use tracing::debug;
 
-/// A fleet that was installed in one hour is not scrubbed in one hour: each host adds up to this part of the period.
+/// Each host adds a random time up to this part of the period, so that a fleet installed in one hour is not scrubbed in one hour.
 const SCRUB_SPREAD: u32 = 5;
 
-/// Exit codes of `sidle repair` that say that the tree is whole now: it was mended, and there was nothing to do.
+/// Exit codes of `sidle repair` for a whole tree: repaired, or nothing to do.
 pub(super) const WHOLE: [i32; 2] = [0, NOTHING_TO_DO];
 pub(super) const NOTHING_TO_DO: i32 = 3;
 
-/// The processes at work.
+/// The worker processes.
 #[derive(Debug, Default)]
 pub(super) struct Workers {
     repair: Option<Child>,
     scrub: Option<Child>,
     fresh: Fresh,
-    /// The part of the spread of scrubs that is this host's.
+    /// The random time of this host.
     spread: Option<Duration>,
 }
 
 /// A watch that the loop has not taken yet.
 #[derive(Debug, Default)]
 pub(super) enum Fresh {
-    /// The watch before is as good.
+    /// The present watch stays.
     #[default]
     AsBefore,
     /// Nothing is watched any more.
@@ -50,14 +50,14 @@ impl Workers {
         self.repair.iter().chain(&self.scrub).map(Child::id)
     }
 
-    /// What the loop is to watch the trees by from now on.
+    /// Returns the new watch, once.
     pub(super) fn take_watch(&mut self) -> Fresh {
         mem::take(&mut self.fresh)
     }
 }
 
 impl Supervisor {
-    /// Looks after the trees of what runs; gives how long it may rest.
+    /// Watches, repairs and scrubs the running trees; returns the time until the next turn.
     pub(super) fn watch_trees(&mut self, now: Moment) -> Duration {
         self.collect_workers(now);
         let mut running: Vec<Release> = self.processes.records().filter_map(|record| record.release.clone()).collect();
@@ -81,7 +81,7 @@ impl Supervisor {
                     _ => Repaired::Broken,
                 };
                 if let Some((release, is_lasting, intent)) = self.tree.repaired(result, now.since_boot) {
-                    self.tell_repair(&release, status, is_lasting);
+                    self.log_repair(&release, status, is_lasting);
                     self.carry_out(intent, now);
                 }
             }
@@ -94,7 +94,7 @@ impl Supervisor {
             Ok(None) => {}
             Ok(Some(status)) => {
                 self.tree.scrub_is_over();
-                self.tell_scrub(status);
+                self.log_scrub(status);
             }
             Err(error) => self.troubled(error.to_string()),
         }
@@ -119,7 +119,7 @@ impl Supervisor {
     }
 
     pub(super) fn repair(&mut self, release: &Release, now: Moment) {
-        debug!(instance = %self.settings.instance, "the files of {release} are looked at");
+        debug!(instance = %self.settings.instance, "the files of {release} are verified");
         match self.start_own(&["repair", self.settings.package.as_str(), &release.to_string(), "--watch"]) {
             Ok(child) => self.workers.repair = Some(child),
             Err(report) => {
@@ -155,7 +155,7 @@ impl Supervisor {
         Ok(program.start_detached()?)
     }
 
-    /// Whether a release was scrubbed too long ago, by anybody: a timer of the host serves as well.
+    /// True if the last scrub of a release, also by a timer of the host, was too long ago.
     fn is_scrub_due(&mut self, release: &Release) -> Result<bool, Report> {
         let every = self.settings.scrub_every;
         let spread = if let Some(spread) = self.workers.spread {
@@ -166,7 +166,7 @@ impl Supervisor {
         };
         let store = self.driver.store();
         let last = store.scrubbed(release)?;
-        // A scrub that was interrupted goes on.
+        // Without a time, a scrub was interrupted: it continues.
         let Some(last) = last.map_or_else(|| store.installed_at(release), |last| Ok(last.ended_at))? else {
             return Ok(true);
         };
@@ -175,7 +175,7 @@ impl Supervisor {
     }
 }
 
-/// How a worker has ended; None: it has not, or there is none.
+/// Returns the exit status of a worker that has ended.
 fn ended(worker: &mut Option<Child>) -> Result<Option<ExitStatus>, OsError> {
     let Some(child) = worker else { return Ok(None) };
     let status =

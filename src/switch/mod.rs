@@ -1,4 +1,4 @@
-//! Switching an instance from one release to another, and back: the pure machine, what is journalled of it, and its driver.
+//! Switching an instance from one release to another, and back: the pure machine, its journal, and its driver.
 //!
 //! ```text
 //! overlap checking → rehearsing → starting → proving → handing → probation → flipping → retiring → committed
@@ -6,28 +6,27 @@
 //! idle    checking → rehearsing → waiting ⇄ freezing → stopping → starting → proving ⇄ probation → flipping → committed
 //! back                                                  └──────── retreating → restarting → reproving → rolled-back
 //!                                                                      └──────── stranded ────────┘
-//! before  scheduled → checking, where a window or a splay is waited for
+//! before  scheduled → checking, if the switch waits for a window or a splay
 //! out     refused, cancelled, expired (nothing was stopped); abandoned (a person gave a stranded switch up)
 //! ```
 //!
-//! In `overlap` the old process serves until `handing`, is the safety net on `probation`, and goes in `retiring`; if it is lost before, the
-//! rest goes on as in `idle`.
+//! In `overlap` the old process serves until `handing`, can serve again during `probation`, and ends in `retiring`; if it is lost earlier, the
+//! switch continues as in `idle`.
 //!
-//! - [`machine`] is the table: phase × outcome → phase. It knows no time and no file. [`phase`] says what each phase is.
-//! - [`record`] is one switch: what was asked for, how far it is, what went wrong, how long nobody was there.
-//! - [`story`] is what happened in it, step by step, and part of the record.
-//! - [`limits`] says how long a phase may last.
-//! - [`journal`] is what an instance remembers: the live switch, the proven release (what `current` names) and the one before.
-//! - [`history`] is one line for each switch that ended, [`verdicts`] what is held against releases.
-//! - [`hold`] is a person's word that an instance stays as it is, [`windows`] when switches may begin, [`schedule`] when one does.
-//! - [`grounds`] is what of the host each proven release stood on, [`rehearsed`] what came of a rehearsal after that had changed.
-//! - [`snapshot`] is what a configuration directory was before a trial, [`configuration`] when it is put back.
-//! - [`drive`] is the driver, [`acts`] what it does, [`proving`] what a new process is measured by, [`leaving`] how the old one is closed and ended;
-//!   [`processes`], [`running`] and [`ends`] are the agent's processes, [`finishing`] old ones that belong to no switch any more and have jobs left,
-//!   [`rehearse`] a rehearsal, [`rehearsing`] when there is one, [`preparing`] what it may lead to: that extras are laid over the new release
-//!   ([`rebuild`]).
-//! - [`telling`] logs what changes in the journal, and which processes end.
-//! - [`roles`] derives from the journal who may take jobs, [`gatekeeper`] tells the processes.
+//! The folders, each naming only folders above it in this list:
+//!
+//! - [`machine`]: the table from phase and outcome to the next phase ([`machine::phase`]: one row per phase; [`machine::limits`]: the time
+//!   limits). It knows no time and no file.
+//! - [`schedule`]: maintenance windows, and when a switch begins.
+//! - [`journal`]: the saved files of an instance. The journal itself has the live switch ([`journal::record`], with its [`journal::story`]), the
+//!   proven release and the previous release. Beside it: [`journal::history`], [`journal::verdicts`] on releases, the [`journal::hold`] of a
+//!   person, configuration snapshots ([`journal::snapshot`]), [`journal::host_fingerprints`] of proven releases, and the results of
+//!   [`journal::repeated`] rehearsals.
+//! - [`gate`]: derives the roles of the processes from the journal, writes them for the guards, reads the guards' reports.
+//! - [`process`]: the processes of the agent: started, found again, frozen, ended; an adopted process; old processes that finish their jobs.
+//! - [`rehearsal`]: one rehearsal, and the rebuild of extras for a new release.
+//! - [`driver`]: performs the acts. [`driver::acts`] dispatches them; the other files are for the proof, the leave of a process, the configuration,
+//!   the rehearsals, the requests of people, and the log.
 //!
 //! # What the driver does
 //!
@@ -37,18 +36,17 @@
 //!     outcome = perform(switch.phase.act())                       idempotent; the phase is on disk already
 //!     outcome = switch.in_time(outcome, waited, now, limits)      waited: monotonic, since the phase was entered or resumed
 //!     next    = journal.advanced(&outcome, now)
-//!     if next != journal: write it, then believe it
+//!     if next != journal: write it, then act on it
 //! ```
 //!
-//! A cancellation is an outcome that comes from outside, at any time between two acts.
+//! A cancellation is an outcome that a person causes, at any time between two acts.
 //!
 //! # The commit
 //!
-//! It is one atomic write of the journal: the one that enters `Flipping` and with it sets `proven` to the new release and `previous`
-//! to the old one. The link follows (`Act::Flip`, as often as it takes) and never leads: `current` names `proven`, except during
-//! `Flipping`, when it may still name `previous`. Either has passed a probation on this host, so a boot at any instant, even one
-//! that reads the link alone, starts a release that worked (promise 3). The other order, link first, would let a crash leave a link that
-//! the journal has no word for.
+//! The commit is one atomic write of the journal: it enters `Flipping`, sets `proven` to the new release and `previous` to the old release.
+//! The link follows (`Act::Flip`, repeated until it succeeds): `current` names `proven`, except during `Flipping`, when it may still name
+//! `previous`. Both releases have passed a probation on this host, so a boot at any instant, even with the link alone, starts a release that
+//! worked (promise 3). With the link first, a crash could leave a link that the journal does not know.
 
 pub mod driver;
 pub mod gate;

@@ -1,12 +1,13 @@
-//! The driver's acts: what each phase of a switch does, and what it comes to.
+//! The driver's acts: what each phase of a switch does, and its outcome.
 
 use crate::agent::gate::{GuardReport, Origin};
 use crate::bundle::manifest::Manifest;
 use crate::crash_point;
+use crate::os::clock::Moment;
 use crate::store::StoreError;
+use crate::switch::driver::Driver;
 use crate::switch::driver::error::DriveError;
 use crate::switch::driver::proving::Lack;
-use crate::switch::driver::{Driver, Moment};
 use crate::switch::gate::proofs::Proof;
 use crate::switch::gate::roles;
 use crate::switch::process::{Frozen, Look, ProcessKind, Processes, described};
@@ -33,7 +34,7 @@ impl Driver {
             },
             Act::Stop(_) => Ok(match processes.end_all_but(&live.others_allowed(Side::Trial)) {
                 Ok(true) => Outcome::Done,
-                Ok(false) => Outcome::NotYet("the process to be gone".to_owned()),
+                Ok(false) => Outcome::NotYet("the end of the process".to_owned()),
                 Err(error) => Outcome::NotYet(error.to_string()),
             }),
             Act::Start(side) => {
@@ -59,7 +60,7 @@ impl Driver {
         }
     }
 
-    /// It is time, and nobody has held the instance meanwhile.
+    /// Waits for the scheduled time; then fails if a person holds the instance by now.
     fn await_beginning(&self, live: &Switch, now: Moment) -> Result<Outcome, DriveError> {
         if let Some(schedule) = live.schedule.as_ref().filter(|schedule| now.wall < schedule.begins) {
             return Ok(Outcome::NotYet(schedule.to_string()));
@@ -84,12 +85,12 @@ impl Driver {
         let Some(which) = live.which(side) else {
             return Outcome::Failed("there is no release to start".to_owned());
         };
-        // What else runs would hold the agent's own locks against the new process.
+        // Another process would hold the agent's own locks, and the new process could not start.
         let mut allowed = live.others_allowed(side);
         allowed.push(which);
         match processes.end_all_but(&allowed) {
             Ok(true) => {}
-            Ok(false) => return Outcome::NotYet("the old process to be gone".to_owned()),
+            Ok(false) => return Outcome::NotYet("the end of the old process".to_owned()),
             Err(error) => return Outcome::NotYet(error.to_string()),
         }
         let Some(release) = which.release() else {
@@ -105,7 +106,7 @@ impl Driver {
         let manifest: Result<Manifest, StoreError> =
             self.store.verify(release).and_then(|()| self.store.manifest(release));
         let first_role = roles::first_role(Some(live), side);
-        // A first switch is what starting a service is: what belongs to a start happens.
+        // A first switch is like the start of a service, so the agent also does what belongs to a start.
         let origin = if live.former() == Former::None { Origin::Boot } else { Origin::Switch };
         match manifest {
             Err(error) => Outcome::Failed(error.to_string()),
@@ -137,7 +138,7 @@ impl Driver {
         Ok(Outcome::Done)
     }
 
-    /// An ended switch becomes history, with what is held against its release.
+    /// Writes an ended switch into the history, and its verdict on the release.
     pub(in crate::switch) fn put_on_record(&self, live: &Switch) -> Result<(), DriveError> {
         let Some(entry) = Entry::of(live) else { return Ok(()) };
         self.files.write_history(&self.lock, &self.files.history()?.with(entry))?;
@@ -145,17 +146,17 @@ impl Driver {
         self.files.write_verdicts(&self.lock, &self.files.verdicts()?.after(live))?;
         crash_point!("settle.verdicts");
         if live.phase == Phase::Committed {
-            // What a status note rests on is no reason to leave a switch unfinished.
-            let _ = self.record_ground(&live.request.to);
+            // Only a status note needs the fingerprint, so a failure to write it must not keep the switch from ending.
+            let _ = self.record_host_fingerprint(&live.request.to);
         }
         Ok(())
     }
 }
 
-/// `Lost`, where the phase counts on a process that is gone.
+/// Returns `Lost` if the phase needs a process that is gone.
 pub(in crate::switch) fn gone(live: &Switch, processes: &mut Processes) -> Option<Outcome> {
     if live.adopted.is_some() && live.phase.is_before_stop() && processes.of(ProcessKind::Foreign).is_none() {
-        // Whoever started it starts it again, and without a guard.
+        // The service manager starts it again, without a guard.
         return Some(Outcome::Failed("the agent to be adopted is gone".to_owned()));
     }
     let sides: &[Side] = match (live.phase.act(), live.former()) {
@@ -190,7 +191,7 @@ pub(in crate::switch) fn gone(live: &Switch, processes: &mut Processes) -> Optio
     None
 }
 
-/// A report that is not too old to be believed.
+/// Filters out reports that are too old.
 pub(in crate::switch) trait FreshReport {
     fn fresh(self, now: Moment) -> Option<GuardReport>;
 }

@@ -1,8 +1,10 @@
-//! The agent's configuration in a switch: a snapshot before the trial, an earlier one put back on a rollback, its own on the way back.
+//! The agent's configuration in a switch: takes a snapshot before the trial; puts back an earlier snapshot on a rollback, and the switch's own
+//! snapshot on the way back.
 
 use crate::agent::Registry;
+use crate::os::clock::Moment;
+use crate::switch::driver::Driver;
 use crate::switch::driver::error::DriveError;
-use crate::switch::driver::{Driver, Moment};
 use crate::switch::journal::snapshot::{Snapshots, summary};
 use crate::switch::process::Processes;
 use crate::switch::{Former, Phase, Purpose, Side, Switch};
@@ -28,12 +30,7 @@ impl Driver {
         Ok(Some((keeping, snapshots, processes.configuration(&manifest))))
     }
 
-    fn tell(&mut self, text: String, now: Moment) -> Result<(), DriveError> {
-        let journal = self.journal.noted(&[text]);
-        self.believe(journal, now).map(drop)
-    }
-
-    /// Takes the snapshot, where configuration is put back at all. Gives why it can't be taken: that refuses the switch.
+    /// Takes the snapshot, if the settings put configuration back. Returns the refusal of the switch if it can't be taken.
     pub(in crate::switch) fn keep_configuration(
         &self,
         live: &Switch,
@@ -46,7 +43,7 @@ impl Driver {
         Ok(taken.err().map(|report| format!("{report}; with `restore_configuration` there has to be a snapshot")))
     }
 
-    /// Before a start: the configuration that its release had. The reason, where a rollback can't have it.
+    /// Before a start: puts back the configuration of the release. Returns the reason if a rollback can't have it.
     pub(in crate::switch) fn configuration_for(
         &mut self,
         live: &Switch,
@@ -73,10 +70,12 @@ impl Driver {
                 let snapshot = match found {
                     Ok(Some(snapshot)) => snapshot,
                     Ok(None) => {
-                        let text =
-                            format!("the configuration is left as it is: no snapshot of that of {}", live.request.to);
+                        let text = format!(
+                            "the configuration is not changed: no snapshot of that of {} is left",
+                            live.request.to
+                        );
                         if self.journal.live.as_ref().is_some_and(|live| !live.notes.contains(&text)) {
-                            self.tell(text, now)?;
+                            self.note(&text, now)?;
                         }
                         return Ok(None);
                     }
@@ -89,7 +88,7 @@ impl Driver {
                     Ok(changes) => {
                         let text =
                             format!("configuration of switch {} put back: {}", snapshot.switch, summary(&changes));
-                        self.tell(text, now)?;
+                        self.note(&text, now)?;
                         Ok(None)
                     }
                     Err(report) => Ok(Some(report.to_string())),
@@ -98,7 +97,7 @@ impl Driver {
         }
     }
 
-    /// The way back of a switch that was to restore configuration, or has: as it was before this switch.
+    /// On the way back: puts back the configuration from before this switch.
     fn put_own_back(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Result<(), DriveError> {
         let Some((keeping, snapshots, directory)) = self.kept(live, processes)? else { return Ok(()) };
         if !keeping.restore && live.restores.is_none() {
@@ -108,19 +107,19 @@ impl Driver {
             Some(snapshot) => snapshots.put_back(&snapshot, &directory),
             None => Ok(Vec::new()),
         });
-        // The release that worked is started in any case.
+        // The previous release is started in any case.
         let text = match done {
             Ok(changes) if changes.is_empty() => return Ok(()),
             Ok(changes) => format!("configuration put back: {}", summary(&changes)),
             Err(report) => format!("the configuration is not put back: {report}"),
         };
         if self.journal.live.as_ref().is_some_and(|live| !live.notes.contains(&text)) {
-            self.tell(text, now)?;
+            self.note(&text, now)?;
         }
         Ok(())
     }
 
-    /// At the end of a way back beside the old process, which was never started again.
+    /// At the end of a way back in overlap, where the old process was never started again: puts the configuration back.
     pub(in crate::switch) fn settle_configuration(
         &mut self,
         live: &Switch,

@@ -1,4 +1,4 @@
-//! Why a driver can't go on.
+//! The errors of the driver.
 
 use crate::failure::{Class, Report};
 use crate::os::OsError;
@@ -7,33 +7,33 @@ use crate::switch::RequestError;
 use crate::switch::journal::files::FilesError;
 use crate::version::Release;
 
-/// Why the driver could not go on. The journal tells where it is; the next try goes on from there.
+/// An error of the driver. The journal has the phase; the next try continues there.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// An instance's files.
+    /// An instance's file can't be used.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// The system.
+    /// The system refused.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// The request can't be taken.
+    /// The journal refuses the request.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The release failed here before, or was left by a person.
+    /// The release failed on this host before.
     #[error("cannot switch to {release}: it failed on this host: {reason}")]
     Verdict {
         /// The release.
         release: Release,
-        /// What is held against it.
+        /// How it failed.
         reason: String,
     },
     /// A person holds the instance.
     #[error("{0}")]
     Held(Report),
-    /// The journal can't be read: nothing is begun.
+    /// The journal can't be read, so no switch can begin.
     #[error("{0}")]
     Unreadable(Report),
-    /// The release isn't there or isn't whole.
+    /// The release is not installed or not whole.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

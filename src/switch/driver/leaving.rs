@@ -1,42 +1,43 @@
-//! How the process that is on its way out is closed, and ended or left to finish alone; and whether the new one hears what the old one hears.
+//! The leaving process: how it is closed, then ended or left to finish alone. Also the checks that the new process misses no job.
 
 use crate::agent::gate::{GateRole, GuardReport};
+use crate::os::clock::Moment;
+use crate::switch::driver::Driver;
 use crate::switch::driver::acts::FreshReport as _;
 use crate::switch::driver::error::DriveError;
-use crate::switch::driver::{Driver, Moment};
 use crate::switch::gate::proofs::{Asked, PROOF_WAIT, Proof};
 use crate::switch::gate::roles::Backlog;
 use crate::switch::process::{Frozen, Look, ProcessKind, Processes};
 use crate::switch::{Former, Outcome, Phase, Side, Switch};
 use std::time::Duration;
 
-/// How long the new process may take to hear of a job that the old one had to take: longer than a refresh of its modules blocks it.
+/// How long the new process may take to receive a job that the old process had to take: longer than a refresh of its modules blocks it.
 const HEARING_WAIT: Duration = Duration::from_secs(15);
 
-/// How long an old process may say nothing that had work left when it last spoke, or something to read: a main loop can be blocked for long.
+/// How long an old process with unfinished work in its last report may send no report: a main loop can be blocked for long.
 const SILENCE_MAXIMUM: Duration = Duration::from_secs(60);
 
-/// What to do with a release that must not run beside another one.
+/// The remedy for a release that must not run at the same time as another process.
 const ALONE: &str = "`--mode idle` never has two processes";
 
-/// How long returns are waited for that have nobody to go to: as long as Salt waits for an answer to one of them.
+/// How long a switch waits for returns that reach no peer: as long as Salt waits for an answer to a return.
 const RETURN_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a commit waits for an old process that has minutes of publications to read. One that falls behind for ever has no room for a switch.
+/// How long a commit waits for an old process with minutes of unread publications. A process that never catches up must not delay it for ever.
 const CATCH_UP_MAXIMUM: Duration = Duration::from_secs(10 * 60);
 
-/// How a process was when its guard spoke last.
+/// The state of a process in its guard's last report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LastSeen {
-    /// It had nothing left.
+    /// It had no work left.
     Done,
-    /// It had, or it never spoke.
+    /// It had work left, or never sent a report.
     AtWork,
 }
 
 impl Driver {
-    /// Closes the process of `side` once it has read what the other one never got, and ends it once it has nothing left. The old one is
-    /// ended at once.
+    /// Closes the process of `side` once it has read the jobs that only it receives; once it has no work left, the act is done, and an old process
+    /// is ended.
     pub(in crate::switch) fn drain(
         &mut self,
         live: &Switch,
@@ -47,7 +48,7 @@ impl Driver {
         let Some(leaving) = live.which(side) else { return Ok(Outcome::Done) };
         processes.thaw(leaving)?;
         let report = processes.report(leaving);
-        // A guard that never came up has let nothing in.
+        // A guard that never came up has accepted no job.
         if report.is_none() && side == Side::Trial {
             return Ok(Outcome::Done);
         }
@@ -62,19 +63,18 @@ impl Driver {
         let open = report.role != GateRole::Closed || report.serial < self.serial;
         let waited = now.since_boot.saturating_sub(self.entered);
         if !open && side == Side::Former && report.returns_nowhere() && waited >= RETURN_WAIT {
-            // Its peers may be back: it is asked once more.
+            // Its peers may be back, so it is asked for one more round trip.
             if self.asked.at < self.entered.saturating_add(RETURN_WAIT) {
                 self.asked = self.asked.again(now);
             } else if report.prove >= self.asked.number {
-                let note =
-                    format!("{} could not be delivered: the old process reaches none of its peers", report.returning());
+                let note = format!("cannot deliver {}: the old process reaches none of its peers", report.returning());
                 self.note(&note, now)?;
                 return Self::finish(side, live, processes);
             }
         }
         let work = if open {
             let behind = behind.map(|names| format!("the old process to read what {names} published"));
-            Some(behind.unwrap_or_else(|| "the process that leaves to accept no more jobs".to_owned()))
+            Some(behind.unwrap_or_else(|| "the leaving process to accept no more jobs".to_owned()))
         } else {
             report.unfinished().or_else(|| processes.unreported(leaving))
         };
@@ -91,7 +91,8 @@ impl Driver {
         Ok(Outcome::NotYet(work))
     }
 
-    /// Its guard hangs with it, or is not there: what runs below it are the jobs that are left. A machine that slept has stale reports for a moment.
+    /// Drains a process whose guard hangs or is gone: its child processes are the remaining jobs. After a suspend of the host, reports are stale
+    /// for a moment.
     fn drain_in_silence(
         &mut self,
         live: &Switch,
@@ -122,8 +123,8 @@ impl Driver {
         }
     }
 
-    /// Tells the process to take nothing any more, once it has received all that the staying one never gets; gives the peers that it is behind
-    /// with. They are asked for a round trip first: of one that is down nothing comes.
+    /// Closes the process once it has read all jobs that only it receives; returns the peers with unread jobs. A round trip first shows which
+    /// peers are up: a peer that is down sends nothing.
     fn close_when_read(
         &mut self,
         live: &Switch,
@@ -144,7 +145,7 @@ impl Driver {
         let asked = if now.since_boot.saturating_sub(self.entered) < PROOF_WAIT {
             self.asked.first
         } else {
-            // Who could not answer in all that time is not answered for.
+            // A peer without an answer in all that time is down.
             self.asked.first.min(report.prove)
         };
         let behind = report.behind(&staying, asked);
@@ -155,12 +156,12 @@ impl Driver {
         Some(behind.join(", "))
     }
 
-    /// Whether an old process has had its time. One that sidle did not start is its service's, and can't be left.
+    /// True if the time of an old process is over. An adopted process belongs to its service and is never left to itself.
     fn is_left_alone(&self, live: &Switch, now: Moment) -> bool {
         live.adopted.is_none() && now.since_boot.saturating_sub(self.entered) >= self.limits.retire
     }
 
-    /// The switch is over; the old process finishes by itself what it has.
+    /// Ends the act; the old process finishes its jobs by itself.
     fn leave(
         &mut self,
         leaving: ProcessKind<'_>,
@@ -174,7 +175,7 @@ impl Driver {
         Ok(Outcome::Done)
     }
 
-    /// Makes room for another switch, where the present one only waits for the last jobs of the old process: they go on without it.
+    /// Makes room for another switch, if the present switch only waits for the last jobs of the old process: they continue without it.
     pub fn make_room(&mut self, processes: &mut Processes, now: Moment) -> Result<(), DriveError> {
         let Some(live) = self.journal.live.clone().filter(|live| live.phase == Phase::Retiring) else { return Ok(()) };
         let Some(leaving) = live.which(Side::Former).filter(|_| live.adopted.is_none()) else { return Ok(()) };
@@ -184,24 +185,24 @@ impl Driver {
         let work = report.unfinished().unwrap_or_else(|| "its last steps".to_owned());
         let done = self.leave(leaving, &work, processes, now)?;
         self.believe(self.journal.advanced(&done, now.wall), now)?;
-        // The commit is written down; what is left is its line in the history.
+        // The journal is committed; only the history line is left to write.
         self.step(processes, now)?;
         Ok(())
     }
 
-    /// Ends the process on trial, which the phase that follows does; or the old one, here.
+    /// Ends the old process. The next phase ends a process on trial.
     fn finish(side: Side, live: &Switch, processes: &mut Processes) -> Result<Outcome, DriveError> {
         if side == Side::Trial {
             return Ok(Outcome::Done);
         }
         let kept: Vec<ProcessKind<'_>> = live.which(Side::Trial).into_iter().collect();
         let gone = processes.end_all_but(&kept)?;
-        Ok(if gone { Outcome::Done } else { Outcome::NotYet("the old process to be gone".to_owned()) })
+        Ok(if gone { Outcome::Done } else { Outcome::NotYet("the end of the old process".to_owned()) })
     }
 
-    /// The process on trial must not be beside another one: its guard says so, or has never said anything while the agent works. It would do every job
-    /// a second time. None: it may.
-    pub(in crate::switch) fn goes_round(
+    /// Fails a process on trial that must not run at the same time as another: its guard says so, or the agent works while its guard has never
+    /// reported, so it would run every job a second time. None: no failure.
+    pub(in crate::switch) fn bypasses_gate(
         &mut self,
         live: &Switch,
         processes: &mut Processes,
@@ -222,10 +223,11 @@ impl Driver {
         if reached.is_empty() {
             return Ok(None);
         }
-        let silent =
-            format!("it is connected to {reached} while its guard says nothing: it would do every job a second time");
+        let silent = format!(
+            "it is connected to {reached} while its guard sends no report: it would run every job a second time"
+        );
         Ok(Some(Outcome::Failed(match processes.no_room() {
-            // A guard that can't write is the host's affair, and no release's.
+            // If the guard can't write, the cause is the host, not the release.
             Some(full) => {
                 self.believe(self.journal.with_peers_down(true), now)?;
                 format!("{silent}; {full}: make room there")
@@ -234,35 +236,35 @@ impl Driver {
         })))
     }
 
-    /// What a new process that is healthy lacks still to become the one, however long it was on probation: an answer of this probation, jobs that
-    /// the old one hears and it doesn't, and what the old one has still to read. None: nothing.
+    /// What a healthy new process still lacks for the commit, however long it was on probation: jobs that only the old process receives, a round
+    /// trip of this probation, and the unread jobs of the old process. None: nothing.
     pub(in crate::switch) fn not_proven_yet(
         &mut self,
         live: &Switch,
         processes: &Processes,
         now: Moment,
     ) -> Option<Outcome> {
-        let unheard = self.hears_not(live, processes, now);
+        let unheard = self.misses_jobs(live, processes, now);
         let waits = |why: &str| Some(Outcome::NotYet(why.to_owned()));
         if unheard.is_some() {
             return unheard;
         }
-        if self.is_owed_an_answer(live, processes, now) {
+        if self.awaits_first_answer(live, processes, now) {
             return waits("the new process to reach its peers once more");
         }
         let waited = now.since_boot.saturating_sub(self.entered);
         if waited >= self.limits.probation { self.still_unread(live, processes, now) } else { None }
     }
 
-    /// A probation is not over while its own first round trip is on the way: however short it is, a process that hangs once it serves is found out.
-    fn is_owed_an_answer(&self, live: &Switch, processes: &Processes, now: Moment) -> bool {
+    /// True while the first round trip of this probation is under way: even a short probation has to find a process that hangs once it serves.
+    fn awaits_first_answer(&self, live: &Switch, processes: &Processes, now: Moment) -> bool {
         let report = live.which(Side::Trial).and_then(|trial| processes.report(trial));
         let answered = report.is_none_or(|report| report.prove >= self.asked.first);
         self.asked.before == 0 && !answered && now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT
     }
 
-    /// The new process does not hear what the old one beside it hears: the old one takes a job that nobody took, and tells so. None: it does.
-    fn hears_not(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
+    /// The new process misses jobs that the old process receives: the old process takes them and reports that. None: it misses no job.
+    fn misses_jobs(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
         let deaf_to = live.which(Side::Trial).and_then(|trial| processes.report(trial));
         let deaf_to = deaf_to.map(|report| report.deaf_to().join(", ")).filter(|names| !names.is_empty());
         let Some(names) = deaf_to.filter(|_| live.former() == Former::Beside) else {
@@ -271,14 +273,13 @@ impl Driver {
         };
         let since = *self.deaf_since.get_or_insert(now.since_boot);
         Some(if now.since_boot.saturating_sub(since) < HEARING_WAIT {
-            Outcome::NotYet(format!("the new process to hear of jobs from {names} that the old one had to take"))
+            Outcome::NotYet(format!("the new process to receive jobs from {names} that the old process had to take"))
         } else {
-            Outcome::Failed(format!("the new process hears no jobs from {names}: the old one had to take them"))
+            Outcome::Failed(format!("the new process receives no jobs from {names}: the old process had to take them"))
         })
     }
 
-    /// What the old process has still to read before the new one may become the one: what it is behind with nobody else hears of. None:
-    /// nothing, or it has had its time.
+    /// The unread jobs of the old process, which no other process receives; they delay the commit. None: no unread jobs, or the time is over.
     fn still_unread(&self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
         let report = |side| live.which(side).and_then(|which| processes.report(which)).fresh(now);
         let (old, new) = (report(Side::Former)?, report(Side::Trial)?);
@@ -294,6 +295,6 @@ impl Driver {
         if waited >= self.limits.probation.saturating_add(CATCH_UP_MAXIMUM) {
             return Some(Outcome::Expired);
         }
-        Some(Outcome::NotYet(format!("the old process to read what {names} published before the new one listened")))
+        Some(Outcome::NotYet(format!("the old process to read what {names} published before the new process listened")))
     }
 }

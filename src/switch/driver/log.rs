@@ -1,5 +1,5 @@
-//! What is logged of a switch: each change of the journal once it is written, and each end of a process before what came of it. Texts of strangers
-//! are fields, never part of a message: a field can't be mistaken for another one.
+//! The log of switches: each change of the journal after its write, and each end of a process before its consequences. Texts from outside are
+//! fields, never part of a message, so that they can't forge another field.
 
 use crate::name::InstanceName;
 use crate::os::clock;
@@ -10,14 +10,14 @@ use crate::version::Release;
 use std::time::Duration;
 use tracing::{debug, error, info, warn};
 
-/// Logs what is in `after` and was not in `before`. For a command that follows -v, and for the journal of the host.
+/// Logs the difference between two journals.
 pub(in crate::switch) fn changes(before: &Journal, after: &Journal) {
     let instance = &after.instance;
     let Some(live) = &after.live else {
         match &before.live {
             Some(ended) => debug!(%instance, "switch {} is in the history", ended.id),
             None if before.proven != after.proven => {
-                info!(%instance, "the instance is given back: nothing is meant to run");
+                info!(%instance, "the adoption has ended: sidle runs nothing for this instance");
             }
             None => {}
         }
@@ -53,9 +53,9 @@ fn accepted(instance: &InstanceName, live: &Switch) {
     );
 }
 
-/// One transition. The level is what a person has to do about it.
+/// Logs one transition. The level says what a person has to do.
 fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
-    macro_rules! tell {
+    macro_rules! log {
         ($level:ident, $($message:tt)+) => {
             $level!(
                 %instance, from = %step.from, to = %step.to, outcome = %step.outcome, took = seconds(step.took()),
@@ -70,37 +70,36 @@ fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
     );
     let doing = step.to.doing();
     match step.to {
-        Phase::Stranded => tell!(
+        Phase::Stranded => log!(
             error,
-            "switch {id} is stranded: {back} does not come up again; it is tried again and again, and a person has to look: \
-             `sidle status {}`",
+            "switch {id} is stranded: {back} does not come up again; sidle keeps trying, and a person is needed: see `sidle status {}`",
             live.package
         ),
-        Phase::RolledBack => tell!(warn, "switch {id} failed and is rolled back from {to}: {back} runs again"),
-        Phase::Refused => tell!(warn, "switch {id} to {to} is refused, nothing was changed"),
-        Phase::Expired => tell!(warn, "switch {id} to {to} has expired, nothing was changed"),
-        Phase::Abandoned => tell!(warn, "switch {id} to {to} is abandoned"),
-        Phase::Cancelled => tell!(info, "switch {id} to {to} is cancelled, nothing was changed"),
-        Phase::Committed => tell!(info, "switch {id} is done: {to} is current, and the old process has ended"),
+        Phase::RolledBack => log!(warn, "switch {id} failed and is rolled back from {to}: {back} runs again"),
+        Phase::Refused => log!(warn, "switch {id} to {to} is refused, nothing was changed"),
+        Phase::Expired => log!(warn, "switch {id} to {to} has expired, nothing was changed"),
+        Phase::Abandoned => log!(warn, "switch {id} to {to} is abandoned"),
+        Phase::Cancelled => log!(info, "switch {id} to {to} is cancelled, nothing was changed"),
+        Phase::Committed => log!(info, "switch {id} is done: {to} is current, and the old process has ended"),
         Phase::Flipping if step.from != step.to => {
-            tell!(info, "switch {id} is committed: {to} has passed, and becomes current");
+            log!(info, "switch {id} is committed: {to} has passed, and becomes current");
         }
         next if next.is_back() && !step.from.is_back() => {
-            tell!(warn, "switch {id} fails: {to} is left, going back to {back}");
+            log!(warn, "switch {id} fails: {to} is left, going back to {back}");
         }
-        _ if step.outcome == Ending::Interrupted => tell!(warn, "switch {id} goes on after an interruption: {doing}"),
-        _ if step.outcome == Ending::Failed => tell!(warn, "switch {id} tries again: {doing}"),
-        _ => tell!(info, "switch {id}: {doing}"),
+        _ if step.outcome == Ending::Interrupted => log!(warn, "switch {id} goes on after an interruption: {doing}"),
+        _ if step.outcome == Ending::Failed => log!(warn, "switch {id} tries again: {doing}"),
+        _ => log!(info, "switch {id}: {doing}"),
     }
 }
 
-/// How long nobody was there, once that is known.
+/// The downtime, at the end of a switch.
 fn downtime(live: &Switch, step: &StoryStep) -> Option<String> {
     let ended = step.to.is_ended() && step.to == live.phase;
     ended.then(|| seconds(Duration::from_millis(live.outage_milliseconds)))
 }
 
-/// Logs the processes that have ended since the last time. `journal`: as it is while they end.
+/// Logs the processes that have ended since the last call. `journal`: at the time of their ends.
 pub(in crate::switch) fn ends(processes: &mut Processes, journal: &Journal) {
     for end in processes.take_unlogged() {
         let record = &end.record;
@@ -123,7 +122,7 @@ pub(in crate::switch) fn ends(processes: &mut Processes, journal: &Journal) {
     }
 }
 
-/// A time as the log has it: `0.213s`.
+/// Formats a duration for the log: `0.213s`.
 pub fn seconds(time: Duration) -> String {
     format!("{:.3}s", time.as_secs_f64())
 }

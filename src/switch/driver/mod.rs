@@ -1,4 +1,4 @@
-//! The driver: performs the act of the journalled phase, writes down what came of it, and only then believes it.
+//! The driver: performs the act of the journal's phase, writes the outcome into the journal, and only then acts on it.
 
 pub mod acts;
 pub mod configuration;
@@ -7,13 +7,14 @@ pub mod leaving;
 pub mod log;
 pub mod proving;
 pub mod rehearsing;
+pub mod requests;
 
 use crate::agent::Registry;
 use crate::crash_point;
 use crate::failure::Report;
-use crate::os::clock;
+use crate::os::clock::{self, Moment};
 use crate::rehearsal::ExtrasPolicy;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use crate::switch::driver::acts::gone;
 use crate::switch::driver::configuration::Keeping;
 use crate::switch::driver::error::DriveError;
@@ -22,61 +23,41 @@ use crate::switch::gate::roles::{self, Backlog};
 use crate::switch::journal::files::{DriverLock, FilesError, InstanceFiles};
 use crate::switch::process::Processes;
 use crate::switch::rehearsal::preparing::Preparing;
-use crate::switch::{Act, Journal, Limits, NewSwitch, Outcome, Phase, Purpose, Side};
-use crate::version::Release;
-use jiff::Timestamp;
+use crate::switch::{Act, Journal, Limits, Outcome, Phase, Side};
 use std::path::PathBuf;
 use std::time::Duration;
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
-/// The present, on both clocks.
-#[derive(Debug, Clone, Copy)]
-pub struct Moment {
-    /// For people and deadlines.
-    pub wall: Timestamp,
-    /// For waits.
-    pub since_boot: Duration,
-}
-
-/// Whether a release that failed here may be tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadReleases {
-    /// No.
-    Refuse,
-    /// A person wants it all the same.
-    TryAgain,
-}
-
-/// What was before a driver takes up a live switch.
+/// What happened before a driver resumes a live switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
-    /// Nobody watched, for whatever reason and for however long.
+    /// No supervisor ran, for any time.
     Absence,
-    /// This very process drove it until just now, as another program.
+    /// The same process drove it until just now, and has replaced its own program.
     OwnWork,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The journal changed: the next act is due now.
     Moved,
     /// The same act is due again later.
     Waits,
-    /// There is no switch under way.
+    /// No switch is under way.
     Rests,
 }
 
-/// What a rehearsal may do.
+/// What the findings of a rehearsal do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// Refuse the switch for what it finds.
+    /// Refuse the switch.
     #[default]
     Refuse,
-    /// Tell what it finds.
+    /// Add notes to the switch.
     Report,
-    /// There is none.
+    /// No rehearsal.
     Off,
 }
 
@@ -87,9 +68,9 @@ pub struct Rehearsals {
     pub agents: Registry,
     /// What comes of it.
     pub policy: Policy,
-    /// What comes of extras that would vanish.
+    /// What to do with extras that would vanish.
     pub extras: ExtrasPolicy,
-    /// A directory of packages that they are rebuilt out of; None: from where the agent's own configuration says.
+    /// A directory of packages for the rebuild; None: the source that the agent's own configuration names.
     pub wheels: Option<PathBuf>,
 }
 
@@ -101,34 +82,34 @@ pub struct Driver {
     pub(in crate::switch) journal: Journal,
     pub(in crate::switch) limits: Limits,
     pub(in crate::switch) entered: Duration,
-    /// The number under which the guards know the present roles.
+    /// The serial number of the present roles.
     pub(in crate::switch) serial: u64,
     pub(in crate::switch) asked: Asked,
     pub(in crate::switch) rehearsals: Option<Rehearsals>,
     pub(in crate::switch) preparing: Option<Preparing>,
     pub(in crate::switch) keeping: Option<Keeping>,
-    /// The act of the present phase, once it has been performed.
+    /// The last act that was logged in the present phase.
     pub(in crate::switch) performed: Option<Act>,
-    /// Why nothing may be written down: the journal is there, and can't be read. `journal` is what `current` says then.
+    /// The journal on disk can't be read, so nothing may be written. `journal` is then made from `current`.
     pub(in crate::switch) unreadable: Option<Report>,
-    /// Whether the side on its way out has been told to take nothing any more; begun anew with each phase.
+    /// The jobs that only the leaving process may have; reset by each phase.
     pub(in crate::switch) backlog: Backlog,
-    /// Since when the guard of the side on its way out says nothing.
+    /// Since when the guard of the leaving process sends no report.
     pub(in crate::switch) silent_since: Option<Duration>,
-    /// The process on trial whose guard has reported: a report that is gone since then is somebody's who cleaned up.
+    /// The process on trial whose guard has reported: if its report vanishes later, somebody has deleted the file.
     pub(in crate::switch) reported: Option<u32>,
-    /// Since when the new process has not heard of jobs that the old one had to take.
+    /// Since when the new process misses jobs that the old process had to take.
     pub(in crate::switch) deaf_since: Option<Duration>,
 }
 
 impl Driver {
-    /// The driver of an instance whose lock is held. Reads the journal; does nothing yet.
+    /// Makes the driver of an instance from its lock and its journal; performs no act.
     pub fn new(files: InstanceFiles, lock: DriverLock, limits: Limits, now: Moment) -> Result<Self, DriveError> {
         let (journal, unreadable) = match files.journal() {
             Ok(journal) => (journal, None),
             Err(error @ FilesError::Corrupt { .. }) => {
                 let report = Report::from(error);
-                error!(instance = %files.instance(), "{report}; `current` is run all the same, and nothing is switched");
+                error!(instance = %files.instance(), "{report}; sidle runs `current` and begins no switch");
                 (files.journal_of_current()?, Some(report))
             }
             Err(error) => return Err(error.into()),
@@ -158,13 +139,13 @@ impl Driver {
         })
     }
 
-    /// The same, which rehearses before a trial.
+    /// Adds rehearsals before trials.
     #[must_use]
     pub fn with_rehearsals(self, rehearsals: Rehearsals) -> Self {
         Self { rehearsals: Some(rehearsals), ..self }
     }
 
-    /// The same, which keeps snapshots of the agent's configuration.
+    /// Adds snapshots of the agent's configuration.
     #[must_use]
     pub fn with_snapshots(self, keeping: Keeping) -> Self {
         Self { keeping: Some(keeping), ..self }
@@ -175,7 +156,7 @@ impl Driver {
         &self.journal
     }
 
-    /// Why it drives nothing: the journal can't be read.
+    /// Why the journal can't be read; None: it can.
     pub fn unreadable(&self) -> Option<&Report> {
         self.unreadable.as_ref()
     }
@@ -190,17 +171,17 @@ impl Driver {
         &self.store
     }
 
-    /// The proof that this driver alone drives.
+    /// The driver lock.
     pub fn lock(&self) -> &DriverLock {
         &self.lock
     }
 
-    /// The children that it has started itself and asks for.
+    /// The child of this driver, which it waits for itself.
     pub fn children(&self) -> Option<u32> {
         self.preparing.as_ref().and_then(Preparing::child)
     }
 
-    /// Writes a journal, then believes it.
+    /// Writes a journal, then acts on it.
     pub(in crate::switch) fn believe(&mut self, journal: Journal, now: Moment) -> Result<Step, DriveError> {
         if journal == self.journal {
             return Ok(Step::Waits);
@@ -227,7 +208,7 @@ impl Driver {
         Ok(if moved { Step::Moved } else { Step::Waits })
     }
 
-    /// Takes up the live switch, and makes `current` name what the journal says.
+    /// Resumes the live switch, and makes `current` name the proven release of the journal.
     pub fn resume(&mut self, processes: &Processes, before: Before, now: Moment) -> Result<(), DriveError> {
         let alive = |side| {
             let which = self.journal.live.as_ref().and_then(|live| live.which(side));
@@ -247,92 +228,26 @@ impl Driver {
         Ok(())
     }
 
-    /// Accepts a request: the target is installed and whole, or mended now, and nothing is held against it. It is written down; nothing else
-    /// happens yet.
-    pub fn request(&mut self, new: NewSwitch, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
-        if let Some(report) = &self.unreadable {
-            return Err(DriveError::Unreadable(report.clone()));
-        }
-        // What the switch's end has to add to: found now, not then.
-        self.files.history()?;
-        if let Some(refusal) = self.held(new.request.purpose, now.wall)? {
-            return Err(DriveError::Held(refusal));
-        }
-        let mended = self.mended(&new.request.to)?;
-        let verdicts = self.files.verdicts()?;
-        if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&new.request.to), bad) {
-            return Err(DriveError::Verdict { release: new.request.to, reason: verdict.reason.clone() });
-        }
-        let journal = self.journal.requested(new, &clock::boot_id()?, now.wall)?.noted(&mended);
-        self.believe(journal, now)?;
-        Ok(self.journal.last_id)
-    }
-
-    /// Makes sure that a release is whole, with what this host has. Gives what there is to tell of that.
-    pub(in crate::switch) fn mended(&self, release: &Release) -> Result<Vec<String>, StoreError> {
-        let mended = self.store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
-        if let Some(mended) = &mended {
-            warn!(instance = %self.journal.instance, "{mended}");
-        }
-        Ok(mended.into_iter().collect())
-    }
-
-    /// Logs the processes that have ended since it was last asked to.
-    pub fn tell_ends(&self, processes: &mut Processes) {
+    /// Logs the processes that have ended since the last call.
+    pub fn log_ends(&self, processes: &mut Processes) {
         log::ends(processes, &self.journal);
     }
 
-    /// The refusal of a switch of this purpose, where a person holds the instance.
-    pub(in crate::switch) fn held(&self, purpose: Purpose, now: Timestamp) -> Result<Option<Report>, DriveError> {
-        let hold = self.files.hold()?.filter(|hold| hold.forbids(purpose, now));
-        Ok(hold.map(|hold| hold.refusal(purpose, self.files.instance(), self.files.package())))
-    }
-
-    /// Gives the instance back to whoever ran its agent before: from now on nothing is meant to run.
-    pub fn release(&mut self, now: Moment) -> Result<(), DriveError> {
-        if let Some(journal) = self.journal.released() {
-            self.believe(journal, now)?;
-            let lock = self.store.lock()?;
-            self.store.unlink(&lock, self.files.instance())?;
-        }
-        Ok(())
-    }
-
-    /// A person takes the live switch back. What that does depends on how far it is.
-    pub fn cancel(&mut self, now: Moment) -> Result<Step, DriveError> {
-        let journal = self.journal.advanced(&Outcome::Cancelled, now.wall);
-        self.believe(journal, now)
-    }
-
-    /// The same where no supervisor is there: what has not touched a process yet is over with that, and makes room for the next switch. What
-    /// has is undone by the next supervisor. True: it is over.
-    pub fn cancel_unsupervised(&mut self, now: Moment) -> Result<bool, DriveError> {
-        let touched = |live: &crate::switch::Switch| live.phase == Phase::Freezing || live.adopted.is_some();
-        let untouched = !self.journal.live.as_ref().is_some_and(touched);
-        self.cancel(now)?;
-        let Some(ended) = self.journal.live.clone().filter(|live| untouched && live.phase.is_ended()) else {
-            return Ok(false);
-        };
-        self.put_on_record(&ended)?;
-        self.believe(self.journal.advanced(&Outcome::Done, now.wall), now)?;
-        Ok(true)
-    }
-
-    /// Adds to what is to be known of the live switch.
+    /// Adds a note to the live switch.
     pub fn note(&mut self, text: &str, now: Moment) -> Result<Step, DriveError> {
         let journal = self.journal.noted(&[text.to_owned()]);
         self.believe(journal, now)
     }
 
-    /// Asks every process for a round trip to its peers; gives its number.
+    /// Asks every process for a round trip to its peers; returns its number.
     pub fn ask(&mut self, now: Moment) -> u64 {
         self.asked = self.asked.again(now);
         self.asked.number
     }
 
-    /// Gives each process its role at the gate, as the journal has it.
+    /// Writes the role of each process at the gate, from the journal.
     pub fn assign(&mut self, processes: &mut Processes) -> Result<(), DriveError> {
-        // Two that a switch of a newer program has put beside each other keep the roles that it gave them.
+        // Two processes of a newer sidle's switch keep the roles that it gave them.
         if self.unreadable.is_some() && processes.records().count() > 1 {
             return Ok(());
         }
@@ -343,10 +258,10 @@ impl Driver {
                 let (former, trial) = (former.and_then(guarded), trial.and_then(guarded));
                 roles::roles(live, former, trial, self.backlog, self.asked.number)
             }
-            None => roles::alone(self.journal.meant_which().and_then(guarded), self.asked.number),
+            None => roles::alone(self.journal.serving_process().and_then(guarded), self.asked.number),
         };
         let roles = roles.with_closed(processes.draining());
-        if let Some(which) = self.journal.meant_which() {
+        if let Some(which) = self.journal.serving_process() {
             processes.serve(which)?;
         }
         if !roles.slots.is_empty() {
@@ -355,9 +270,9 @@ impl Driver {
         Ok(())
     }
 
-    /// The gate can't be moved (a full /run, say). A switch that has not touched anything yet ends here; one that has waits for the gate as long as
-    /// its phase may last, and then goes back: whoever served goes on serving. To end the process on trial needs no gate,
-    /// nor does the end of a switch.
+    /// Handles a gate that can't be written (for example a full /run). A switch that has changed nothing yet ends; a later one waits for the gate up
+    /// to the limit of its phase and then goes back, while the same process goes on serving. The end of the process on trial and the end of a
+    /// switch need no gate.
     pub fn hindered(&mut self, error: DriveError, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
         let Some(live) = self.journal.live.clone() else { return Err(error) };
         let waited = now.since_boot.saturating_sub(self.entered);
@@ -383,18 +298,18 @@ impl Driver {
             | Phase::Reproving
             | Phase::Stranded => return Err(error),
         };
-        // A gate that can't be moved says nothing of the release.
+        // The release is not the cause.
         let journal = self.journal.with_peers_down(true).advanced(&outcome, now.wall);
         self.believe(journal, now)
     }
 
-    /// Performs the act of the present phase once and writes down what came of it.
+    /// Performs the act of the present phase once and writes its outcome into the journal.
     pub fn step(&mut self, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
         let Some(live) = self.journal.live.clone() else { return Ok(Step::Rests) };
         let act = live.phase.act();
         let waited = now.since_boot.saturating_sub(self.entered);
-        // What comes up beside another process gives way to it. On a host that is always busy that may mean to get nothing, which is no fault of
-        // the release: for the second half of its time it gives way no more.
+        // A new process starts with low priority. On a host that is always busy it may get no processor time, which is not the release's fault:
+        // after half of the limit it gets normal priority.
         let comes_up = matches!(act, Act::Start(Side::Trial) | Act::Prove(Side::Trial));
         if let Some(trial) = live.which(Side::Trial).filter(|_| comes_up && waited >= self.limits.start / 2) {
             processes.serve(trial)?;
@@ -404,13 +319,13 @@ impl Driver {
         }
         let ending = match gone(&live, processes) {
             Some(ending) => Some(ending),
-            None => self.goes_round(&live, processes, now)?,
+            None => self.bypasses_gate(&live, processes, now)?,
         };
         let outcome = match ending {
             Some(ending) => ending,
             None => self.perform(act, &live, processes, now)?,
         };
-        self.tell_ends(processes);
+        self.log_ends(processes);
         let outcome = match outcome {
             Outcome::Done if act == Act::Watch => match self.not_proven_yet(&live, processes, now) {
                 Some(other) => other,

@@ -1,47 +1,57 @@
-//! What a switch is measured by: which peers the running process reaches before it, and what a process lacks beside that afterwards.
+//! The proof of a new process: it has to reach the peers that the running process reached before the switch (the baseline).
 
 use crate::agent::gate::GuardReport;
 use crate::agent::{Health, Peer};
+use crate::os::clock::Moment;
+use crate::switch::driver::Driver;
 use crate::switch::driver::error::DriveError;
-use crate::switch::driver::{Driver, Moment};
 use crate::switch::gate::proofs::{Asked, PROOF_WAIT, Proof};
 use crate::switch::process::Processes;
 use crate::switch::{Former, Mode, Outcome, Purpose, Side, Switch};
 use std::time::Duration;
 
-/// How long a running process that says itself that it is connected to none of its peers is waited for before a restart goes on without.
+/// How long a restart waits for a running process that reports no connection to any peer.
 const DEAF_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a new process without anything to be measured by may take for the rest of its peers, once it reaches one: Salt tries a master that
-/// does not answer again after 10 s at the soonest.
+/// How long a new process without a baseline may take to reach the rest of its peers, once it reaches one: Salt tries a silent master again
+/// after 10 s at the earliest.
 const OTHERS_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a process on trial beside another one may say nothing: longer than what a refresh of modules takes its main loop.
+/// How long a process on trial in overlap may send no report: longer than a refresh of modules blocks its main loop.
 const SILENCE_MAXIMUM: Duration = Duration::from_secs(24);
 
 /// What a process lacks to be healthy.
 pub(in crate::switch) enum Lack {
     /// Nothing.
     Nothing,
-    /// This, and it is its own affair.
+    /// This, for a cause of its own.
     Own(String),
-    /// This, and the old process beside it lacks it, too.
+    /// This, and the old process lacks it as well.
     Shared(String),
 }
 
-/// What the running process is like, where it reaches none of the peers that a new one would need.
+/// An unhealthy process, as it was measured.
+struct Measured<'a> {
+    health: &'a Health,
+    /// The peers that it lacks, in words.
+    missing: String,
+    /// The oldest round trip that counts; None: the process has no guard.
+    floor: Option<u64>,
+    proof: Proof,
+}
+
+/// The state of a running process that reaches none of the peers that a new process would need.
 enum Without {
-    /// It is well, with peers that the configuration no longer names.
+    /// It reaches these peers, which the configuration no longer names.
     Others(String),
-    /// It reaches nobody.
+    /// It reaches no peer.
     Deaf,
-    /// It is well, but a new process could not even look for what it needs.
+    /// It reaches peers, but a new process could not find its own.
     Unfindable,
 }
 
 impl Driver {
-    /// The files of the new release are what was signed, and it is known whether those of the former one are; the peers of the running process
-    /// are the baseline.
+    /// Verifies the files of both releases, and records the peers of the running process as the baseline.
     pub(in crate::switch) fn check(
         &mut self,
         live: &Switch,
@@ -49,14 +59,14 @@ impl Driver {
         now: Moment,
     ) -> Result<Outcome, DriveError> {
         if self.asked.number == 0 {
-            // Since it was asked for, days may have passed.
-            match self.mended(&live.request.to) {
+            // Days may have passed since the request.
+            match self.repair_if_damaged(&live.request.to) {
                 Err(error) => return Ok(Outcome::Failed(error.to_string())),
-                Ok(mended) => {
-                    self.believe(self.journal.noted(&mended), now)?;
+                Ok(repaired) => {
+                    self.believe(self.journal.noted(&repaired), now)?;
                 }
             }
-            // A damaged release is a reason to leave it, not to stay: a process of it that runs goes on, and may still be gone back to.
+            // A damaged running release is a reason to leave it: its process continues, and the switch may still go back to it.
             if let Some(Err(error)) = live.from.as_ref().map(|from| self.store.verify(from)) {
                 let journal = self.journal.noted(&[format!("there may be no way back: {error}")]);
                 self.believe(journal, now)?;
@@ -70,7 +80,7 @@ impl Driver {
         let report = live.which(Side::Former).and_then(|former| processes.report(former));
         let answered = report.as_ref().is_none_or(|report| report.prove >= self.asked.number);
         let waited = now.since_boot.saturating_sub(self.asked.at);
-        // Who is connected to nobody has nobody to wait for.
+        // A process without any connection gets no answer.
         let alone = report.as_ref().is_some_and(|report| report.peers.iter().all(|peer| peer.address.is_none()));
         let hopeless = live.request.purpose == Purpose::Restart && alone && waited >= DEAF_WAIT;
         if !answered && !hopeless && waited < PROOF_WAIT {
@@ -87,25 +97,25 @@ impl Driver {
                 Without::Unfindable => {}
                 Without::Others(reached) => {
                     let note = format!(
-                        "the running process reaches {reached}, which the configuration no longer names: the new one has to reach its peers \
-                         by itself"
+                        "the running process reaches {reached}, which the configuration no longer names: the new process has to reach its \
+                         peers by itself"
                     );
                     self.believe(self.journal.noted(&[note]), now)?;
                     return Ok(Outcome::Done);
                 }
                 Without::Deaf => {
-                    let note = format!("{why}: a restart has nothing to lose, and goes on without");
+                    let note = format!("{why}: the restart goes on without a proof, since there is nothing to lose");
                     self.believe(self.journal.noted(&[note]), now)?;
                     return Ok(Outcome::Done);
                 }
             }
         }
         let remedy = match live.request.purpose {
-            Purpose::Restart => "see to that first, or take what comes with `--mode now`",
-            Purpose::Switch | Purpose::Rollback => "try `sidle restart` first, or take what comes with `--mode now`",
+            Purpose::Restart => "repair that first, or restart without a proof: `--mode now`",
+            Purpose::Switch | Purpose::Rollback => "try `sidle restart` first, or switch without a proof: `--mode now`",
         };
         let why = format!("{why}, so no release could be proven here now: {remedy}");
-        // It may have been started just now, or a peer.
+        // The process or a peer may have started just now.
         if now.since_boot.saturating_sub(self.entered) >= self.limits.start {
             return Ok(Outcome::Failed(why));
         }
@@ -115,7 +125,7 @@ impl Driver {
         Ok(Outcome::NotYet(why))
     }
 
-    /// Why no release could be measured now. Whoever says `now` takes what comes.
+    /// Why no release could be proven now. The mode `now` needs no proof.
     fn unprovable(&self, live: &Switch, processes: &Processes, lacks: Option<String>) -> Option<String> {
         let running = live.which(Side::Former).filter(|former| processes.of(*former).is_some())?;
         let baseline = &self.journal.live.as_ref()?.baseline;
@@ -124,7 +134,7 @@ impl Driver {
         lost.then(|| format!("{running} reaches none of its peers{lacks}"))
     }
 
-    /// How the running process is that reaches none of the peers that a new one needs.
+    /// The state of a running process that reaches none of the peers that a new process needs.
     fn without(&self, report: Option<&GuardReport>, unfindable: &[Peer]) -> Without {
         let answers = |number: u64| number >= self.asked.floor();
         let reached =
@@ -137,7 +147,7 @@ impl Driver {
         }
     }
 
-    /// Takes what the running process reaches for the baseline, but what a new one could not find; gives what it lacks, in words.
+    /// Records the peers that the running process reaches, without those that a new process could not find; returns what it lacks, for people.
     pub(in crate::switch) fn measure(
         &mut self,
         live: &Switch,
@@ -146,7 +156,7 @@ impl Driver {
         now: Moment,
     ) -> Result<Option<String>, DriveError> {
         let former = live.which(Side::Former);
-        // Connections outlive a peer that hangs; an answer doesn't lie.
+        // A connection may outlive a peer that hangs, so only an answer counts.
         let asked = Some(self.asked.floor()).filter(|number| *number > 0);
         let asked = former.and_then(|former| processes.guarded(former)).and(asked);
         let Some(health) = former.and_then(|former| processes.health(former, asked)) else { return Ok(None) };
@@ -156,8 +166,8 @@ impl Driver {
         Ok(health.lacks(&[]))
     }
 
-    /// Both processes follow the roles of this phase. A new one that does not in all its time, while the old one does, hangs. Where it is the old
-    /// one that hangs, the new one goes on: it serves already, and what the old one has begun is waited for at its end.
+    /// Waits until both processes follow the roles of this phase. A new process that never does, while the old process does, has failed. If only
+    /// the old process hangs, the switch goes on: the new process serves already, and `retiring` waits for the old process's jobs.
     pub(in crate::switch) fn hand_over(
         &mut self,
         live: &Switch,
@@ -183,7 +193,7 @@ impl Driver {
         })
     }
 
-    /// What the process of a side lacks to be healthy, and whose doing that is.
+    /// What the process of a side lacks to be healthy, and the cause.
     pub(in crate::switch) fn lacks(
         &mut self,
         live: &Switch,
@@ -202,42 +212,43 @@ impl Driver {
             Proof::OfThisPhase => self.asked.first,
             Proof::OfLate => self.asked.before,
         };
-        // Without a guard the connections have to do.
+        // Without a guard only the connections count.
         let floor = processes.guarded(which).map(|_| floor);
         let Some(health) = processes.health(which, floor) else {
             return Ok(Lack::Own("its process is not running".to_owned()));
         };
         if let (Some(report), Proof::OfLate, Former::Beside) = (&report, proof, live.former()) {
-            // With company it says something every second: that costs no peer an answer.
+            // In overlap a guard reports every second, without a round trip.
             let silent = now.since_boot.as_secs_f64() - report.updated;
             if silent > SILENCE_MAXIMUM.as_secs_f64() {
-                return Ok(Lack::Own(format!("its guard has said nothing for {silent:.0} s")));
+                return Ok(Lack::Own(format!("its guard has sent no report for {silent:.0} s")));
             }
         }
         let Some(missing) = health.lacks(&live.baseline) else {
-            self.tell_of_a_move(live, (side, proof), &health.proven(), now)?;
+            self.note_other_peers(live, side, proof, &health.proven(), now)?;
             return Ok(Lack::Nothing);
         };
         if proof == Proof::OfThisPhase && self.is_served_enough(live, &health, &missing, now)? {
             return Ok(Lack::Nothing);
         }
         let lack = match processes.no_room().filter(|_| report.is_none() && floor.is_some()) {
-            // Neither pid files nor reports can be written: that is the host's affair, and nothing that anybody could be asked for.
+            // The full file system is the cause: the process can write neither its pid file nor a report.
             Some(full) => {
-                Lack::Shared(format!("{full}, so that the new process cannot say how it is: make room there"))
+                Lack::Shared(format!("{full}, so that the new process cannot report its health: make room there"))
             }
-            None => self.compared(live, side, processes, (floor, proof), now, (&health, missing)),
+            None => self.compared(live, side, processes, Measured { health: &health, missing, floor, proof }, now),
         };
         let down = matches!(lack, Lack::Shared(_));
         self.believe(self.journal.with_peers_down(down), now)?;
         Ok(lack)
     }
 
-    /// An agent that needs one of several peers may come up with another one than the process before it: jobs come from there from now on.
-    fn tell_of_a_move(
+    /// Notes that the new process reaches another peer than the old process did, if the agent needs only one of several: jobs now come from it.
+    fn note_other_peers(
         &mut self,
         live: &Switch,
-        (side, proof): (Side, Proof),
+        side: Side,
+        proof: Proof,
         reached: &[String],
         now: Moment,
     ) -> Result<(), DriveError> {
@@ -250,8 +261,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Nobody has shown which peers can be reached, and the others had their time: one that is down is no reason to reach none. From now on
-    /// those are needed that are reached.
+    /// True if there is no baseline, the new process reaches some peers, and the time for the rest is over: a peer that is down must not keep
+    /// the release from its proof. The reached peers become the baseline.
     fn is_served_enough(
         &mut self,
         live: &Switch,
@@ -269,22 +280,22 @@ impl Driver {
         Ok(true)
     }
 
-    /// A peer that the old process beside has lost, too, says nothing of the new one.
+    /// In overlap: ignores the peers that the old process has lost as well.
     fn compared(
         &self,
         live: &Switch,
         side: Side,
         processes: &mut Processes,
-        (floor, proof): (Option<u64>, Proof),
+        measured: Measured<'_>,
         now: Moment,
-        (health, missing): (&Health, String),
     ) -> Lack {
+        let Measured { health, missing, floor, proof } = measured;
         let beside = live.former() == Former::Beside && side == Side::Trial && !live.baseline.is_empty();
         let Some(former) = live.which(Side::Former).filter(|_| beside) else { return Lack::Own(missing) };
-        // While it still asks its peers, its connections speak for it.
+        // Until its round trip ends, its connections count.
         let answered = processes.report(former).is_none_or(|report| Some(report.prove) >= floor);
         let patient = now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT;
-        // On probation it is not asked.
+        // On probation it makes no round trips.
         let floor = floor.filter(|_| proof == Proof::OfThisPhase && (answered || !patient));
         let Some(former) = processes.health(former, floor) else { return Lack::Own(missing) };
         let reached = former.proven();

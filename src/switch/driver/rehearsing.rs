@@ -1,13 +1,14 @@
-//! The driver's rehearsals: of a release before its trial, and of one that worked here until the host changed under it.
+//! The driver's rehearsals: of a release before its trial, and of a proven release after a change of the host.
 
 use crate::bundle::manifest::{Manifest, Service};
+use crate::os::clock::Moment;
 use crate::os::file;
 use crate::rehearsal::{Part, Rehearser, Scene};
 use crate::store::host_fingerprint::HostFingerprint;
 use crate::switch::driver::error::DriveError;
-use crate::switch::driver::{Driver, Moment, Policy, Rehearsals};
+use crate::switch::driver::{Driver, Policy, Rehearsals};
 use crate::switch::process::Processes;
-use crate::switch::rehearsal::performance::Rehearsing;
+use crate::switch::rehearsal::performance::{Question, Rehearsing};
 use crate::switch::rehearsal::preparing::{Extras, Preparing};
 use crate::switch::rehearsal::rebuild::Workshop;
 use crate::switch::{Outcome, Purpose, Switch};
@@ -15,8 +16,8 @@ use crate::version::Release;
 use std::path::Path;
 
 impl Driver {
-    /// The new release loads what this host has for it. A restart changes no release, and its trial will tell: unless the host has changed
-    /// under it, when a restart that ends the old process first would leave nobody.
+    /// Rehearses the new release. A restart is only rehearsed if the host has changed since the release was proven: if the release no longer
+    /// loads, a restart that ends the old process first would leave no process.
     pub(in crate::switch) fn rehearse(
         &mut self,
         live: &Switch,
@@ -35,10 +36,10 @@ impl Driver {
             };
             let Some(rehearser) = rehearser else { return Ok(Outcome::Done) };
             if live.request.purpose == Purpose::Restart {
-                // A note of what was is no reason to refuse anything.
+                // Unreadable fingerprints are no reason to refuse a restart.
                 let proven = self.files.host_fingerprints().unwrap_or_default();
-                let stands = |before| HostFingerprint::read(&manifest).changes(before).is_empty();
-                if proven.of(&live.request.to).is_none_or(stands) {
+                let is_unchanged = |before| HostFingerprint::read(&manifest).changes(before).is_empty();
+                if proven.of(&live.request.to).is_none_or(is_unchanged) {
                     return Ok(Outcome::Done);
                 }
                 Preparing::of(self.again(rehearser, &manifest, processes, now)?)
@@ -64,8 +65,8 @@ impl Driver {
                 Ok(match refuses {
                     None => Outcome::Done,
                     Some(reason) if live.request.purpose == Purpose::Restart => Outcome::Failed(format!(
-                        "the host has changed since {} was proven, and it would not come up again: {reason}; the running process is left \
-                         alone: put back what is missing, or switch to a release that works on this host",
+                        "the host has changed since {} was proven, and it would not come up again: {reason}; the running process is not \
+                         touched: put back what is missing, or switch to a release that works on this host",
                         live.request.to
                     )),
                     Some(reason) => Outcome::Failed(reason),
@@ -79,7 +80,7 @@ impl Driver {
         }
     }
 
-    /// Begins the rehearsal of an installed release that has worked here, once its files are known to be whole; None: none is wanted.
+    /// Verifies a proven release and begins its rehearsal; None: rehearsals are off.
     pub fn rehearse_again(
         &self,
         release: &Release,
@@ -105,7 +106,9 @@ impl Driver {
         let configuration = processes.configuration(manifest);
         let part = self.part(manifest, &configuration)?;
         let run = self.files.layout().run(self.files.instance());
-        Ok(Rehearsing::again(rehearser, part, &configuration, &run, self.limits.rehearsal, now.since_boot)?)
+        let longest = self.limits.rehearsal;
+        let scene = Scene { trial: part, former: None, config_directory: configuration };
+        Ok(Rehearsing::start(rehearser, scene, Question::Still, &run, longest, now.since_boot)?)
     }
 
     fn scene(&self, live: &Switch, manifest: &Manifest, processes: &Processes) -> Result<Scene, DriveError> {
@@ -124,8 +127,8 @@ impl Driver {
         Ok(Part { tree, environment: environment.collect() })
     }
 
-    /// Writes down what of the host the release has been proven on.
-    pub(in crate::switch) fn record_ground(&self, release: &Release) -> Result<(), DriveError> {
+    /// Writes the fingerprint of the host on which the release was proven.
+    pub(in crate::switch) fn record_host_fingerprint(&self, release: &Release) -> Result<(), DriveError> {
         let fingerprint = HostFingerprint::read(&self.store.manifest(release)?);
         let kept = self.store.releases()?;
         let fingerprints = self.files.host_fingerprints()?.with(release, fingerprint, |release| kept.contains(release));

@@ -1,4 +1,4 @@
-//! The gate's files: writes roles, reads what the guards report. The forms are [`crate::agent::gate`]'s.
+//! The files of the gate: writes the roles, reads the reports of the guards. [`crate::agent::gate`] defines the formats.
 
 use crate::agent::gate::{
     CLAIMS_NAME, GuardReport, HANDOVER_NAME, MENDING_NAME, OWED_NAME, REPORT_LENGTH_MAXIMUM, ROLES_LENGTH_MAXIMUM,
@@ -17,7 +17,7 @@ const DIRECTORY_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
 const LOCK_MODE: u32 = 0o600;
 
-/// The gate of one instance. What lies there is a cache of what the journal says: it may vanish at any time and is made again.
+/// The gate of one instance. Its files are made from the journal: they may vanish at any time and are made again.
 #[derive(Debug)]
 pub struct Gatekeeper {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub struct Gatekeeper {
 }
 
 impl Gatekeeper {
-    /// The gate of `instance`. Touches nothing.
+    /// Names the gate of `instance`; opens nothing.
     pub fn new(layout: &Layout, instance: &InstanceName) -> Self {
         Self { path: layout.run(instance).join(GATE_NAME), owner: None }
     }
@@ -35,7 +35,7 @@ impl Gatekeeper {
         &self.path
     }
 
-    /// Makes the directories. `owner`: the user whom the guards work as, where that isn't this process's.
+    /// Makes the directories. `owner`: the user of the guards, if it is not the user of this process.
     pub fn prepare(&mut self, owner: Option<u32>) -> Result<(), OsError> {
         self.owner = owner;
         let gate = Dir::open_or_create(&self.path, DIRECTORY_MODE)?;
@@ -45,7 +45,7 @@ impl Gatekeeper {
                 directory.set_owner(owner)?;
             }
         }
-        // While there is room: it is for when there is none. Without it jobs go on, so nothing fails for it.
+        // The guards need this file when the file system is full, so it is made early. Jobs run without it, so its failure is ignored.
         if gate.stat(OWED_NAME)?.is_none() {
             let _ = gate.create_file(OWED_NAME, LOCK_MODE);
         }
@@ -55,7 +55,7 @@ impl Gatekeeper {
         }
     }
 
-    /// Writes the roles where they are not there already, and gives the serial number under which the guards know them.
+    /// Writes the roles, if they have changed, and returns their serial number.
     pub fn publish(&mut self, roles: &Roles) -> Result<u64, OsError> {
         let gate = match Dir::open_if_exists(&self.path)? {
             Some(gate) if gate.stat(CLAIMS_NAME)?.is_some() => gate,
@@ -64,7 +64,7 @@ impl Gatekeeper {
                 Dir::open(&self.path)?
             }
         };
-        // A file that is longer than any of ours is as good as none; the serial number then begins again, above what guards follow.
+        // A file that is too long is ignored; the next serial number is then above those that the guards have reported.
         let found = gate.read_if_exists(ROLES_NAME, ROLES_LENGTH_MAXIMUM).unwrap_or_default();
         let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
         let serial = Roles::serial_of(&found);
@@ -79,7 +79,7 @@ impl Gatekeeper {
         Ok(serial)
     }
 
-    /// Lets jobs wait until that time since boot for files that are being mended; None: no longer.
+    /// Makes jobs wait until this time since boot, while files are repaired; None: jobs wait no longer.
     pub fn hold_jobs(&self, until: Option<Duration>) -> Result<(), OsError> {
         let Some(gate) = Dir::open_if_exists(&self.path)? else { return Ok(()) };
         match until {
@@ -88,7 +88,7 @@ impl Gatekeeper {
         }
     }
 
-    /// Why nobody can write anything into the gate: its file system is full. None: it is not, or that can't be known.
+    /// Says that the file system of the gate is full; None: it is not, or that is unknown.
     pub fn no_room(&self) -> Option<String> {
         let space = Dir::open_if_exists(&self.path).ok()??.space().ok()?;
         let path = self.path.display();
@@ -99,14 +99,14 @@ impl Gatekeeper {
         }
     }
 
-    /// What the guard of a process reports; None: nothing, or nothing that can be read.
+    /// Reads the report of a process's guard; None: no readable report.
     pub fn report(&self, leader: u32) -> Option<GuardReport> {
         let slots = Dir::open_if_exists(&self.path.join(SLOTS_NAME)).ok()??;
         let bytes = slots.read_if_exists(report_name(leader), REPORT_LENGTH_MAXIMUM).ok()??;
         GuardReport::parse(&bytes).filter(|report| report.leader == leader)
     }
 
-    /// Removes what a process that had this pid before may have left.
+    /// Removes the files that an earlier process with the same pid may have left.
     pub fn forget(&self, leader: u32) -> Result<(), OsError> {
         for name in [SLOTS_NAME, HANDOVER_NAME] {
             if let Some(directory) = Dir::open_if_exists(&self.path.join(name))? {

@@ -1,4 +1,4 @@
-//! Who may take jobs: the roles as the journal has them, the files that tell the processes, the round trips that they are asked for.
+//! The gate decides which process takes a job: the roles from the journal, their files, and the round trips that guards are asked for.
 
 pub mod gatekeeper;
 pub mod proofs;

@@ -1,30 +1,30 @@
-//! The round trips to its peers that a process is asked for.
+//! Proofs: the round trips to its peers that the driver asks a process for.
 
-use crate::switch::driver::Moment;
+use crate::os::clock::Moment;
 use std::time::Duration;
 
-/// How long a round trip may take: longer than a guard's own limit, and than a guard that hangs is waited for.
+/// How long a round trip may take: longer than a guard's own limit, and longer than the wait for a guard that hangs.
 pub const PROOF_WAIT: Duration = Duration::from_secs(12);
-/// How often a process on trial is asked for a round trip: thousands of hosts may switch at once, and share their peers.
+/// The pause between round trips on probation: thousands of hosts may switch at the same time, and share their peers.
 const PROOF_INTERVAL: Duration = Duration::from_secs(30);
-/// The same while it has not yet made one.
+/// The pause before the first successful round trip.
 const PROOF_INTERVAL_SOON: Duration = Duration::from_secs(1);
 
-/// Which round trip counts.
+/// Which round trips count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
-    /// One that was asked for since the phase was entered.
+    /// Those asked for in this phase.
     OfThisPhase,
-    /// The last one or the one before: one lost request is no reason.
+    /// The last two: one lost request is no reason to fail.
     OfLate,
 }
 
-/// The round trips that were asked for in a phase; numbers are milliseconds since boot, so that they grow whoever asks.
+/// The round trips that were asked for in a phase. Numbers are milliseconds since boot, so that they also grow from one driver to the next.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked {
-    /// The newest number; 0: none was asked for in this phase.
+    /// The newest number; 0: no round trip in this phase yet.
     pub number: u64,
-    /// When that was, since boot.
+    /// When it was asked for, since boot.
     pub at: Duration,
     /// The first number of this phase.
     pub first: u64,
@@ -33,25 +33,25 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The first one.
+    /// Asks for the first round trip of a phase.
     pub fn at(now: Moment) -> Self {
         let number = u64::try_from(now.since_boot.as_millis()).unwrap_or(u64::MAX);
         Self { number, at: now.since_boot, first: number, before: 0 }
     }
 
-    /// Another one.
+    /// Asks for another round trip.
     #[must_use]
     pub fn again(self, now: Moment) -> Self {
         let new = Self::at(now);
         if self.number == 0 { new } else { Self { first: self.first, before: self.number, ..new } }
     }
 
-    /// What an answer has to be to count for the running process: to the last question or the one before, since a busy process answers late.
+    /// The lowest number that counts for the running process: one of the last two, since a busy process answers late.
     pub fn floor(&self) -> u64 {
         if self.before == 0 { self.number } else { self.before }
     }
 
-    /// Whether it is time for another one. `answered`: the newest one was, or failed.
+    /// True if another round trip is due. `answered`: the newest round trip has succeeded or failed.
     pub fn is_due(&self, now: Moment, answered: bool, proof: Proof) -> bool {
         let interval = match (answered, proof) {
             (false, _) => PROOF_WAIT,

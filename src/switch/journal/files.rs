@@ -1,4 +1,4 @@
-//! An instance's files: the journal, the history, the verdicts on releases, the hold.
+//! The files of an instance: the journal, the history, the verdicts on releases, the host fingerprints, the hold.
 
 use crate::failure::Class;
 use crate::layout::Layout;
@@ -10,12 +10,12 @@ use crate::saved::SavedError;
 use crate::store::{Store, StoreError};
 use crate::switch::journal::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
 use crate::switch::journal::hold::{HOLD_LENGTH_MAXIMUM, HOLD_NAME, Hold};
-use crate::switch::journal::verdicts::{VERDICTS_LENGTH_MAXIMUM, VERDICTS_NAME, Verdicts};
-use crate::switch::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
-use crate::switch::rehearsal::host_fingerprints::{
+use crate::switch::journal::host_fingerprints::{
     HOST_FINGERPRINTS_LENGTH_MAXIMUM, HOST_FINGERPRINTS_NAME, HostFingerprints,
 };
-use crate::switch::rehearsal::repeated::{REHEARSED_LENGTH_MAXIMUM, REHEARSED_NAME, RehearsedAgain};
+use crate::switch::journal::repeated::{REHEARSED_LENGTH_MAXIMUM, REHEARSED_NAME, RehearsedAgain};
+use crate::switch::journal::verdicts::{VERDICTS_LENGTH_MAXIMUM, VERDICTS_NAME, Verdicts};
+use crate::switch::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -31,12 +31,12 @@ pub enum FilesError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A saved file is not what sidle wrote. Never read as "none": the truth about switches must not vanish in silence.
+    /// A saved file is damaged. It is never read as absent: the record of switches must not vanish silently.
     #[error("cannot use {}: {reason}", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Its reader's words.
+        /// What is wrong with its content.
         reason: String,
         /// What to do.
         hint: Option<String>,
@@ -63,7 +63,7 @@ impl FilesError {
     }
 }
 
-/// The right to drive an instance's switches. A supervisor holds it while it lives; without one a command may.
+/// The lock on an instance's switches. A supervisor holds it while it lives; without a supervisor, a command may take it.
 #[derive(Debug)]
 pub struct DriverLock {
     _lock: Lock,
@@ -78,7 +78,7 @@ pub struct InstanceFiles {
 }
 
 impl InstanceFiles {
-    /// The files of `instance` below a layout's root. Touches nothing.
+    /// Names the files of `instance` below a layout's root; opens nothing.
     pub fn new(layout: &Layout, instance: &InstanceName, package: &PackageName) -> Self {
         Self { layout: layout.clone(), instance: instance.clone(), package: package.clone() }
     }
@@ -93,7 +93,7 @@ impl InstanceFiles {
         &self.package
     }
 
-    /// Where everything lies.
+    /// The paths of this host.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -106,14 +106,14 @@ impl InstanceFiles {
         Ok(Dir::open_or_create(&self.layout.instance(&self.instance), DIRECTORY_MODE)?)
     }
 
-    /// Takes the right to drive; None while somebody else has it.
+    /// Takes the driver lock; None while another process holds it.
     pub fn try_drive(&self) -> Result<Option<DriverLock>, FilesError> {
         let directory = self.directory_to_write()?;
         let file = LockFile::new(&directory, LOCK);
         Ok(file.try_exclusive()?.map(|lock| DriverLock { _lock: lock }))
     }
 
-    /// Who has the right to drive, where it can be seen.
+    /// Returns the process that holds the driver lock, if that is known.
     pub fn driver(&self) -> Option<Holder> {
         let directory = self.directory().ok()??;
         LockFile::new(&directory, LOCK).holder()
@@ -135,7 +135,7 @@ impl InstanceFiles {
         })
     }
 
-    /// The journal. Where there is none it is made from `current`, which never names anything unproven.
+    /// Reads the journal. A missing journal is made from `current`, which only ever names a proven release.
     pub fn journal(&self) -> Result<Journal, FilesError> {
         let found =
             self.read(JOURNAL_NAME, JOURNAL_LENGTH_MAXIMUM, Journal::parse, crate::switch::JournalError::hint)?;
@@ -147,7 +147,7 @@ impl InstanceFiles {
         Ok(Journal::new(self.instance.clone(), self.package.clone(), current, last_id))
     }
 
-    /// What a journal would say of `current` alone: where the real one can't be read, the release that has worked is run all the same.
+    /// Makes a journal from `current` alone, so that the proven release runs even if the real journal can't be read.
     pub fn journal_of_current(&self) -> Result<Journal, FilesError> {
         let current = Store::new(&self.layout, &self.package).current(&self.instance)?;
         Ok(Journal::new(self.instance.clone(), self.package.clone(), current, 0))
@@ -158,7 +158,7 @@ impl InstanceFiles {
         Ok(self.directory_to_write()?.write_atomic(JOURNAL_NAME, &journal.to_bytes(), FILE_MODE)?)
     }
 
-    /// The switches that ended.
+    /// Reads the history: the switches that ended.
     pub fn history(&self) -> Result<History, FilesError> {
         Ok(self
             .read(
@@ -175,21 +175,23 @@ impl InstanceFiles {
         Ok(self.directory_to_write()?.write_atomic(HISTORY_NAME, &history.to_bytes(), FILE_MODE)?)
     }
 
-    /// The releases that failed here or were left by a person.
+    /// Reads the verdicts: releases that failed on this host or that a person left by a rollback.
     pub fn verdicts(&self) -> Result<Verdicts, FilesError> {
-        let hint = |error: &SavedError| error.hint("move the file away: no release is then remembered as bad");
+        let hint = |error: &SavedError| {
+            error.hint("move the file away: sidle then forgets which releases failed on this host")
+        };
         Ok(self.read(VERDICTS_NAME, VERDICTS_LENGTH_MAXIMUM, Verdicts::parse, hint)?.unwrap_or_default())
     }
 
-    /// What the proven releases stood on.
+    /// Reads the host fingerprints of the proven releases.
     pub fn host_fingerprints(&self) -> Result<HostFingerprints, FilesError> {
-        let hint = |error: &SavedError| error.hint("move the file away: it is begun anew with the next switch");
+        let hint = |error: &SavedError| error.hint("move the file away: the next switch writes a new file");
         Ok(self
             .read(HOST_FINGERPRINTS_NAME, HOST_FINGERPRINTS_LENGTH_MAXIMUM, HostFingerprints::parse, hint)?
             .unwrap_or_default())
     }
 
-    /// Writes what the proven releases stood on, whole or not at all.
+    /// Writes the host fingerprints, whole or not at all.
     pub fn write_host_fingerprints(
         &self,
         _lock: &DriverLock,
@@ -198,30 +200,30 @@ impl InstanceFiles {
         Ok(self.directory_to_write()?.write_atomic(HOST_FINGERPRINTS_NAME, &fingerprints.to_bytes(), FILE_MODE)?)
     }
 
-    /// What came of rehearsing releases again on a host that had changed.
+    /// Reads the results of rehearsals that were repeated after the host had changed.
     pub fn rehearsed_again(&self) -> Result<RehearsedAgain, FilesError> {
-        let hint = |error: &SavedError| error.hint("move the file away: releases are then rehearsed again once more");
+        let hint = |error: &SavedError| error.hint("move the file away: sidle then repeats those rehearsals");
         let found = self.read(REHEARSED_NAME, REHEARSED_LENGTH_MAXIMUM, RehearsedAgain::parse, hint)?;
         Ok(found.unwrap_or_default())
     }
 
-    /// Writes what came of rehearsing releases again, whole or not at all.
+    /// Writes the results of repeated rehearsals, whole or not at all.
     pub fn write_rehearsed_again(&self, _lock: &DriverLock, again: &RehearsedAgain) -> Result<(), FilesError> {
         Ok(self.directory_to_write()?.write_atomic(REHEARSED_NAME, &again.to_bytes(), FILE_MODE)?)
     }
 
-    /// The hold on the instance, expired or not; None: there is none.
+    /// Reads the hold on the instance, expired or not.
     pub fn hold(&self) -> Result<Option<Hold>, FilesError> {
         let hint = |error: &SavedError| error.hint("`sidle unhold` removes the file; then hold the instance again");
         self.read(HOLD_NAME, HOLD_LENGTH_MAXIMUM, Hold::parse, hint)
     }
 
-    /// Holds the instance. A person's word needs no lock: the last one counts.
+    /// Holds the instance. This needs no lock: the last hold counts.
     pub fn write_hold(&self, hold: &Hold) -> Result<(), FilesError> {
         Ok(self.directory_to_write()?.write_atomic(HOLD_NAME, &hold.to_bytes(), FILE_MODE)?)
     }
 
-    /// Lifts the hold, whatever its file holds; false: there was none.
+    /// Removes the hold, even if its file is damaged; false: there was no hold.
     pub fn remove_hold(&self) -> Result<bool, FilesError> {
         let Some(directory) = self.directory()? else { return Ok(false) };
         let there = directory.stat(HOLD_NAME)?.is_some();

@@ -1,4 +1,4 @@
-//! What is remembered of the switches that ended: one line of JSON each.
+//! The history: one line of JSON for each switch that ended.
 
 use crate::name::{InstanceName, PackageName};
 use crate::saved::{self, SavedError};
@@ -16,13 +16,13 @@ pub const HISTORY_NAME: &str = "history";
 
 const SCHEMA: u32 = 1;
 
-/// How many switches are remembered. The file is written whole, so that no crash leaves half a line; it must stay small.
+/// Entries kept. The file is written whole, so that no crash leaves half a line; it must stay small.
 pub const HISTORY_ENTRIES_MAXIMUM: usize = 500;
 
-/// How many of the last switches keep their story: the file is read whole by everybody who asks how an instance is.
+/// Newest entries that keep their story. Every `sidle status` reads the whole file.
 pub const STORIES_MAXIMUM: usize = 100;
 
-/// Longest history read, and so the longest written: far beyond what people write, and short enough to be read at once.
+/// Longest history read and written: far more than real histories, and short enough to be read at once.
 pub const HISTORY_LENGTH_MAXIMUM: u64 = 16 * 1024 * 1024;
 
 /// A switch that ended.
@@ -39,30 +39,30 @@ pub struct Entry {
     /// What was asked for.
     #[serde(flatten)]
     pub request: Request,
-    /// How it was done.
+    /// The mode of the switch.
     pub mode: Mode,
     /// The release before; None: a first switch.
     pub from: Option<Release>,
-    /// How it ended: one of the ended phases.
+    /// The phase in which it ended.
     pub result: Phase,
-    /// Why it did not go forth.
+    /// Why it failed; None: it did not fail.
     pub failure: Option<Failure>,
     /// When it was asked for.
     pub requested_at: Timestamp,
     /// When it ended.
     pub ended_at: Timestamp,
-    /// How long nobody was there.
+    /// The downtime.
     pub outage_milliseconds: u64,
-    /// What was noticed on the way.
+    /// Notes for people.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What happened, step by step; empty: not kept any more.
+    /// The steps; empty: no longer kept.
     #[serde(default)]
     pub story: Story,
 }
 
 impl Entry {
-    /// The entry of an ended switch; None while it is under way.
+    /// Returns the entry of an ended switch; None while it is under way.
     pub fn of(switch: &Switch) -> Option<Self> {
         switch.phase.is_ended().then(|| Self {
             schema: SCHEMA,
@@ -100,13 +100,13 @@ impl History {
         self.entries.iter().find(|entry| entry.id == id)
     }
 
-    /// The greatest number of a switch in it; 0: there is none.
+    /// The highest number of a switch; 0: the history is empty.
     pub fn last_id(&self) -> u64 {
         self.entries.iter().map(|entry| entry.id).max().unwrap_or(0)
     }
 
-    /// This history with `entry`, unless it is there already: an act may happen twice. Beyond the maximum the oldest ones go, and what could not
-    /// be read again for its length goes, too: a history that nobody can read would end every switch before it is settled.
+    /// Adds `entry`, unless the history has it already: an act may happen twice. Drops the oldest entries beyond the limits on number and length:
+    /// an unreadable history would keep every switch from ending.
     #[must_use]
     pub fn with(mut self, entry: Entry) -> Self {
         if self.find(entry.id).is_none() {
@@ -114,8 +114,8 @@ impl History {
         }
         let surplus = self.entries.len().saturating_sub(HISTORY_ENTRIES_MAXIMUM);
         self.entries.drain(..surplus);
-        let untold = self.entries.len().saturating_sub(STORIES_MAXIMUM);
-        self.entries.iter_mut().take(untold).for_each(|entry| entry.story = Story::default());
+        let without_story = self.entries.len().saturating_sub(STORIES_MAXIMUM);
+        self.entries.iter_mut().take(without_story).for_each(|entry| entry.story = Story::default());
         let length = |entry: &Entry| entry_bytes(entry).len() as u64;
         let mut length_all: u64 = self.entries.iter().map(length).sum();
         while length_all > HISTORY_LENGTH_MAXIMUM && self.entries.len() > 1 {
@@ -124,14 +124,14 @@ impl History {
         self
     }
 
-    /// The file's content, to be written whole and atomically.
+    /// The file's content.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.entries.iter().for_each(|entry| bytes.extend(entry_bytes(entry)));
         bytes
     }
 
-    /// Reads the file's content; an empty one is the history of an instance that was never switched.
+    /// Reads the file's content.
     pub fn parse(bytes: &[u8]) -> Result<Self, HistoryError> {
         let lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
         let entries = lines
@@ -157,6 +157,6 @@ pub struct HistoryError {
 impl HistoryError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
-        self.source.hint("move the file away: switches work without it, and a new one is begun")
+        self.source.hint("move the file away: switches work without it, and the next switch begins a new file")
     }
 }

@@ -1,4 +1,4 @@
-//! A hold: a person's word that an instance stays as it is.
+//! A hold: a person forbids switches of an instance.
 
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
@@ -12,18 +12,18 @@ use std::fmt;
 pub const HOLD_NAME: &str = "hold";
 /// Longest file read: one hold with its reason.
 pub const HOLD_LENGTH_MAXIMUM: u64 = 64 * 1024;
-/// Longest reason, in characters: it is part of every refusal.
+/// Longest reason, in characters: every refusal repeats it.
 pub const REASON_LENGTH_MAXIMUM: usize = 1_000;
 
 const SCHEMA: u32 = 1;
 
-/// What a hold stands against.
+/// What a hold forbids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// Switches and restarts. A rollback is how a person gets out of trouble: it stays possible.
+    /// Switches and restarts. A rollback stays possible: it is the way out of trouble.
     Forth,
-    /// Rollbacks, too. The way back of a failed switch is never held.
+    /// Also rollbacks. The way back of a failed switch is never held.
     All,
 }
 
@@ -34,38 +34,38 @@ pub struct Hold {
     schema: u32,
     /// Since when.
     pub at: Timestamp,
-    /// Who holds it.
+    /// The user who set it.
     pub by: String,
-    /// Why, in their words.
+    /// The user's reason.
     pub reason: String,
-    /// Until when; None: until it is lifted.
+    /// Its end; None: until `sidle unhold`.
     pub until: Option<Timestamp>,
-    /// What it stands against.
+    /// What it forbids.
     pub scope: Scope,
 }
 
 impl Hold {
-    /// A hold from `at` on.
+    /// Makes a hold that begins at `at`.
     pub fn new(at: Timestamp, by: String, reason: &str, until: Option<Timestamp>, scope: Scope) -> Self {
         let reason = reason.chars().take(REASON_LENGTH_MAXIMUM).collect();
         Self { schema: SCHEMA, at, by, reason, until, scope }
     }
 
-    /// True while it counts.
+    /// True until it expires.
     pub fn is_on(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)
     }
 
-    /// True where it keeps a switch of this purpose from beginning now.
+    /// True if it forbids a switch of this purpose now.
     pub fn forbids(&self, purpose: Purpose, now: Timestamp) -> bool {
-        let meant = match purpose {
+        let in_scope = match purpose {
             Purpose::Switch | Purpose::Restart => true,
             Purpose::Rollback => self.scope == Scope::All,
         };
-        meant && self.is_on(now)
+        in_scope && self.is_on(now)
     }
 
-    /// The refusal of what it forbids.
+    /// The refusal of a switch that it forbids.
     pub fn refusal(&self, purpose: Purpose, instance: &InstanceName, package: &PackageName) -> Report {
         let named =
             if instance.as_str() == package.as_str() { String::new() } else { format!(" --instance {instance}") };
@@ -73,12 +73,8 @@ impl Hold {
             Scope::Forth => "; a rollback is possible all the same",
             Scope::All => "",
         };
-        Report {
-            class: Class::Held,
-            message: format!("cannot {purpose} {instance}: it is held {self}"),
-            causes: Vec::new(),
-            hint: Some(format!("`sidle unhold {package}{named}` lifts the hold{back}")),
-        }
+        Report::of(Class::Held, format!("cannot {purpose} {instance}: it is held {self}"))
+            .hint(format!("`sidle unhold {package}{named}` lifts the hold{back}"))
     }
 
     /// The file's content.

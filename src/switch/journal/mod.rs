@@ -1,9 +1,12 @@
-//! What an instance remembers about its switches, and its JSON form. Pure: reading and writing the file is the driver's.
+//! The journal of an instance: its live switch, its proven and its previous release, as JSON. Pure: [`files`] reads and writes the file.
 
 pub mod files;
 pub mod history;
 pub mod hold;
+pub mod host_fingerprints;
+pub mod kind;
 pub mod record;
+pub mod repeated;
 pub mod request;
 pub mod snapshot;
 pub mod story;
@@ -12,12 +15,12 @@ pub mod verdicts;
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::saved::{self, SavedError};
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::journal::record::Switch;
 use crate::switch::journal::request::{Adopted, Purpose, Request, shortened};
 use crate::switch::journal::story::Story;
 use crate::switch::machine::phase::Phase;
 use crate::switch::machine::{Mode, Outcome};
-use crate::switch::process::kind::ProcessKind;
 use crate::switch::schedule::Schedule;
 use crate::version::Release;
 use jiff::Timestamp;
@@ -26,56 +29,56 @@ use serde::{Deserialize, Serialize};
 /// The journal's file name in the instance's state directory.
 pub const JOURNAL_NAME: &str = "journal";
 
-/// Longest journal read. It holds one switch with bounded texts and a bounded story; more is not ours.
+/// Longest journal read. Sidle writes one switch with bounded texts and a bounded story, so never more.
 pub const JOURNAL_LENGTH_MAXIMUM: u64 = 512 * 1024;
 
 /// The form written and read here.
 pub const JOURNAL_SCHEMA: u32 = 1;
 
-/// The truth about an instance's switches.
+/// The journal: the truth about an instance's switches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Journal {
     schema: u32,
-    /// Whose journal this is.
+    /// The instance.
     pub instance: InstanceName,
     /// The instance's package.
     pub package: PackageName,
-    /// The switch under way. An ended one stays until its history line is written.
+    /// The switch under way. An ended switch stays here until it is in the history.
     pub live: Option<Switch>,
-    /// The release that has passed probation last: what `current` names, what a boot starts. None: `current` is absent.
+    /// The release that passed probation last: `current` names it, and a boot starts it. None: `current` is absent.
     pub proven: Option<Release>,
-    /// The proven release before that: where a rollback goes.
+    /// The proven release before it: a rollback goes there.
     pub previous: Option<Release>,
-    /// The number of the last switch that was asked for; 0: none was.
+    /// The number of the last switch; 0: there was no switch yet.
     pub last_id: u64,
 }
 
-/// A switch that is about to be written down.
+/// A switch to be written into the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSwitch {
     /// What was asked for.
     pub request: Request,
     /// What it may cost.
     pub mode: Mode,
-    /// Until when the stop must have begun.
+    /// The latest time at which the stop of the old process may begin.
     pub deadline: Timestamp,
     /// When it begins; None: at once.
     pub schedule: Option<Schedule>,
-    /// What the asker should know of it: why not in the mode that was asked for.
+    /// Notes for the person who asks, for example why another mode is used.
     pub notes: Vec<String>,
-    /// The process to take over from, where sidle did not start it.
+    /// The process to take over from, if sidle did not start it.
     pub adopted: Option<Adopted>,
 }
 
 impl Journal {
-    /// The journal of an instance that has none yet. `proven`: the release that `current` names, if it is there: a lost journal is
-    /// made again from the link, which never names anything unproven. `last_id` is the history's, so that no number is given twice.
+    /// Makes the first journal of an instance. `proven`: the release that `current` names, if the link exists: it only ever names a proven
+    /// release, so that a lost journal is made again from it. `last_id`: the history's, so that no number is used twice.
     pub fn new(instance: InstanceName, package: PackageName, proven: Option<Release>, last_id: u64) -> Self {
         Self { schema: JOURNAL_SCHEMA, instance, package, live: None, proven, previous: None, last_id }
     }
 
-    /// This journal with a new live switch, to be written before anything is done. `boot` is the present boot's id.
+    /// Adds a new live switch; write the result before any act. `boot`: the id of the present boot.
     pub fn requested(&self, new: NewSwitch, boot: &str, now: Timestamp) -> Result<Self, RequestError> {
         if let Some(live) = &self.live {
             return Err(RequestError::Live { id: live.id, to: live.request.to.clone(), phase: live.phase });
@@ -122,7 +125,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// This journal after the live switch's act came to `outcome`. Equal to this one: nothing to write.
+    /// Moves the live switch on after its act ended with `outcome`. An equal journal need not be written.
     #[must_use]
     pub fn advanced(&self, outcome: &Outcome, now: Timestamp) -> Self {
         let mut journal = self.clone();
@@ -141,15 +144,14 @@ impl Journal {
         journal
     }
 
-    /// This journal after an absence of the supervisor that drove the live switch, to be written before anything is done. `boot` is the
-    /// present boot's id; `former` and `trial`: a process of that side is alive.
+    /// Moves the live switch on after an absence of its supervisor; write the result before any act. `boot`: the id of the present boot;
+    /// `former` and `trial`: the process of that side is alive.
     #[must_use]
     pub fn resumed(&self, boot: &str, former: bool, trial: bool, now: Timestamp) -> Self {
         Self { live: self.live.as_ref().map(|live| live.resumed(boot, former, trial, now)), ..self.clone() }
     }
 
-    /// This journal with the peers that the running process has proven, as seen just now. They are taken while the old process still
-    /// answers; from its stop on the baseline stands.
+    /// Sets the baseline: the peers that the running process has reached. After the stop of the old process the baseline stays as it is.
     #[must_use]
     pub fn measured(&self, baseline: Vec<String>) -> Self {
         let mut journal = self.clone();
@@ -159,7 +161,7 @@ impl Journal {
         journal
     }
 
-    /// This journal with the peers that the new process is measured by from now on, where nothing before it has shown which can be reached.
+    /// Sets the baseline to the peers that the new process reaches, if no earlier process has shown which peers can be reached.
     #[must_use]
     pub fn needing(&self, baseline: Vec<String>) -> Self {
         let mut journal = self.clone();
@@ -169,7 +171,7 @@ impl Journal {
         journal
     }
 
-    /// This journal with what is known of the peers: whether both processes have lost what the new one lacks.
+    /// Records whether both processes have lost the peers that the new process lacks.
     #[must_use]
     pub fn with_peers_down(&self, down: bool) -> Self {
         let mut journal = self.clone();
@@ -179,7 +181,7 @@ impl Journal {
         journal
     }
 
-    /// This journal, whose live switch puts back the configuration of an earlier switch's snapshot.
+    /// Records that the live switch puts back the configuration snapshot of an earlier switch.
     #[must_use]
     pub fn restoring(&self, snapshot: u64) -> Self {
         let mut journal = self.clone();
@@ -189,7 +191,7 @@ impl Journal {
         journal
     }
 
-    /// This journal with another note on the live switch.
+    /// Adds notes to the live switch.
     #[must_use]
     pub fn noted(&self, notes: &[String]) -> Self {
         let mut journal = self.clone();
@@ -201,29 +203,29 @@ impl Journal {
         journal
     }
 
-    /// The process that is meant to serve now; None: none is.
-    pub fn meant_which(&self) -> Option<ProcessKind<'_>> {
+    /// The process that has to serve now; None: no process has to.
+    pub fn serving_process(&self) -> Option<ProcessKind<'_>> {
         match &self.live {
             Some(live) => live.serves().and_then(|side| live.which(side)),
             None => self.proven.as_ref().map(|release| ProcessKind::Incumbent { release, switch: None }),
         }
     }
 
-    /// The processes that may be there now.
+    /// The processes that may run now.
     pub fn allowed(&self) -> Vec<ProcessKind<'_>> {
         match &self.live {
             Some(live) => live.allowed(),
-            None => self.meant_which().into_iter().collect(),
+            None => self.serving_process().into_iter().collect(),
         }
     }
 
-    /// The releases that must not be collected (promise 8), beside those that a live process holds.
+    /// The releases that must not be collected (promise 8), in addition to those that a live process leases.
     pub fn in_use(&self) -> impl Iterator<Item = &Release> {
         let live = self.live.iter().flat_map(|live| live.from.iter().chain(std::iter::once(&live.request.to)));
         self.proven.iter().chain(&self.previous).chain(live)
     }
 
-    /// This journal of an instance that is given back: nothing is to run. None: a switch is live.
+    /// The journal after the end of an adoption: nothing has to run. None: a switch is live.
     pub fn released(&self) -> Option<Self> {
         self.live.is_none().then(|| Self { proven: None, previous: None, ..self.clone() })
     }
@@ -241,13 +243,13 @@ impl Journal {
         bytes
     }
 
-    /// Reads the file's content. A journal that contradicts itself is refused: acting on it could end the wrong process.
+    /// Reads the file's content. Refuses a journal that contradicts itself: acting on it could end the wrong process.
     pub fn parse(bytes: &[u8]) -> Result<Self, JournalError> {
         let journal: Self = saved::parse(bytes, JOURNAL_SCHEMA).map_err(JournalError::Saved)?;
         journal.contradiction().map_or(Ok(journal), |text| Err(JournalError::Contradiction(text)))
     }
 
-    /// What of this journal can't be, if anything.
+    /// Returns a contradiction in this journal, if there is any.
     pub fn contradiction(&self) -> Option<&'static str> {
         if self.previous.is_some() && (self.proven.is_none() || self.previous == self.proven) {
             return Some("its previous release is not one before the proven one");
@@ -276,9 +278,9 @@ pub enum RequestError {
     Live {
         /// Its number.
         id: u64,
-        /// Where it goes.
+        /// Its release.
         to: Release,
-        /// How far it is.
+        /// Its phase.
         phase: Phase,
     },
     /// The release is the current one already.
@@ -287,7 +289,7 @@ pub enum RequestError {
     /// Only the current release can be restarted.
     #[error("cannot restart {0}: it is not the current release")]
     NotCurrent(Release),
-    /// An agent that sidle did not start is taken over before anything else runs.
+    /// An agent can only be adopted by the first switch of an instance.
     #[error("cannot adopt: {0} is the current release already")]
     NotFirst(Release),
 }
@@ -306,7 +308,7 @@ impl RequestError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Live { phase: Phase::Stranded, .. } => {
-                Some("the release that worked does not come up; `sidle status` says why; cancel that switch to make room for another".to_owned())
+                Some("the previous release does not come up; `sidle status` says why; cancel that switch to make room for another".to_owned())
             }
             Self::Live { phase, .. } if phase.is_committed() => Some("it ends by itself: try again then".to_owned()),
             Self::Live { .. } => Some("wait for it, see `sidle status`, or cancel it".to_owned()),
@@ -320,7 +322,7 @@ impl RequestError {
 /// Why a journal can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// It is broken, or a newer program wrote it.
+    /// It is damaged, or a newer sidle wrote it.
     #[error("cannot read the journal of switches: {0}")]
     Saved(#[source] SavedError),
     /// It contradicts itself.
@@ -336,7 +338,8 @@ impl JournalError {
 
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
-        let broken = "move the file away: a new journal is begun from `current`, which names a release that has worked";
+        let broken =
+            "move the file away: sidle then begins a new journal from `current`, which names a release that has worked";
         match self {
             Self::Saved(error) => error.hint(broken),
             Self::Contradiction(_) => Some(broken.to_owned()),

@@ -1,53 +1,53 @@
-//! One switch, as the journal has it: what was asked for, how far it is, what went wrong, how long nobody was there.
+//! One switch in the journal: its request, phase, failure and downtime.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use crate::name::{InstanceName, PackageName};
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::journal::request::{Adopted, Purpose, Request, shortened};
 use crate::switch::journal::story::{Ending, Story};
 use crate::switch::machine::limits::Limits;
 use crate::switch::machine::phase::Phase;
 use crate::switch::machine::{self, Course, Former, Mode, Outcome, Side, Survivors};
-use crate::switch::process::kind::ProcessKind;
 use crate::switch::schedule::Schedule;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How many notes a switch keeps, for the same reason.
+/// Most notes kept of one switch: the journal is written at every step.
 const NOTES_MAXIMUM: usize = 16;
 
-/// How the account of what has expired begins.
+/// The beginning of the failure text of an expired phase.
 const LATE: &str = "not in time";
 
-/// Whose doing a failure is.
+/// The cause of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// The new release did not come up, or did not stay up.
     Release,
-    /// The host: files that are not what was signed, a process that would not end, an agent that stayed busy.
+    /// The host: damaged files, a process that did not end, an agent that stayed busy.
     Host,
-    /// A person took it back.
+    /// A person cancelled the switch.
     Person,
-    /// The supervisor or the host went down meanwhile.
+    /// The supervisor or the host went down during the switch.
     Interruption,
 }
 
-/// Why a switch did not go forth.
+/// The failure of a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// Where it happened.
+    /// The phase that failed.
     pub phase: Phase,
-    /// Whose doing it is.
+    /// Its cause.
     pub cause: Cause,
-    /// What happened, in the operator's words.
+    /// What happened, for people.
     pub text: String,
 }
 
-/// A switch. Only [`crate::switch::Journal`] makes and moves one.
+/// A switch. Only [`crate::switch::Journal`] makes and moves it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Switch {
@@ -57,59 +57,59 @@ pub struct Switch {
     pub instance: InstanceName,
     /// Its package.
     pub package: PackageName,
-    /// What was asked for; `to` is the release on trial.
+    /// The request; its `to` is the release on trial.
     #[serde(flatten)]
     pub request: Request,
     /// What it may cost.
     pub mode: Mode,
     /// The release that worked before; None: a first switch.
     pub from: Option<Release>,
-    /// A process that sidle did not start worked before; None: none did.
+    /// The process before, if sidle did not start it.
     #[serde(default)]
     pub adopted: Option<Adopted>,
-    /// Where it is.
+    /// Its phase.
     pub phase: Phase,
-    /// When that phase was entered. For people; limits are measured by the monotonic clock.
+    /// When the phase began. For people only: the monotonic clock measures limits.
     pub phase_since: Timestamp,
-    /// When it was asked for.
+    /// The time of the request.
     pub requested_at: Timestamp,
-    /// Until when the stop must have begun; afterwards nothing is changed.
+    /// The latest time at which the stop of the old process may begin; later the switch expires and changes nothing.
     pub deadline: Timestamp,
-    /// The id of the boot in which it was asked for, or resumed last: how a resume knows that the host was started anew since, even when
-    /// the first resume after that was itself cut off.
+    /// The id of the boot in which the switch was requested or resumed last: a resume detects a reboot by it, even if the first resume after
+    /// the reboot was interrupted.
     pub boot: String,
-    /// When it begins, where that is not at once, or a window ends it; None: neither.
+    /// When it begins and when its window closes; None: it began at once, and no window ends it.
     #[serde(default)]
     pub schedule: Option<Schedule>,
-    /// What whoever asked should know of how it is done: why not in the mode that was asked for, what the rehearsal noticed.
+    /// Notes for people: why another mode is used, findings of the rehearsal.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// A rollback puts back the configuration that this switch's snapshot holds; written down before anything is changed.
+    /// The switch whose configuration snapshot a rollback puts back; written before the configuration is changed.
     #[serde(default)]
     pub restores: Option<u64>,
-    /// In `overlap`: the old process was lost on the way, the new one is alone.
+    /// In `overlap`: the old process was lost during the switch, and the new process runs alone.
     #[serde(default)]
     pub parted: bool,
-    /// The new process lacks only peers that the old one, beside it, has lost as well: what fails now is not the release's doing.
+    /// The new process lacks only peers that the old process has lost as well: a failure now is not the release's fault.
     #[serde(default)]
     pub peers_down: bool,
-    /// The peers that the process before had proven, when last looked.
+    /// The peers that the old process had reached at the last check.
     pub baseline: Vec<String>,
     /// Transitions so far.
     pub steps: u32,
-    /// How often the trial was begun again.
+    /// How often the trial was repeated.
     pub setbacks: u32,
-    /// How often the way back got stuck.
+    /// How often the switch has stranded.
     pub strandings: u32,
-    /// What the phase waits for, or what came in its way last.
+    /// What the phase waits for, or its last problem.
     pub waiting_for: Option<String>,
-    /// Why it did not go forth; the first reason stands.
+    /// The first failure.
     pub failure: Option<Failure>,
-    /// Since when nobody has been there; None: somebody is.
+    /// The beginning of the present downtime; None: a process serves.
     pub outage_since: Option<Timestamp>,
-    /// How long nobody was there, in outages that are over.
+    /// The downtime so far, without the present one.
     pub outage_milliseconds: u64,
-    /// What happened so far.
+    /// The steps so far.
     #[serde(default)]
     pub story: Story,
 }
@@ -123,7 +123,7 @@ impl Switch {
         }
     }
 
-    /// How the release that worked before takes part now.
+    /// The present part of the old process in the switch.
     pub fn former(&self) -> Former {
         match (self.from.is_some() || self.adopted.is_some(), self.mode) {
             (false, _) => Former::None,
@@ -132,7 +132,7 @@ impl Switch {
         }
     }
 
-    /// The side that is to serve in the present phase; None: neither.
+    /// The side that has to serve in the present phase; None: neither side.
     pub fn serves(&self) -> Option<Side> {
         self.phase.serves(self.former())
     }
@@ -149,7 +149,7 @@ impl Switch {
         })
     }
 
-    /// The process of the other side, where the present phase allows it.
+    /// The process of the other side, if the present phase allows it.
     pub fn others_allowed(&self, side: Side) -> Vec<ProcessKind<'_>> {
         let other = if side == Side::Trial { Side::Former } else { Side::Trial };
         let allowed = self.former() == Former::Beside && self.phase.allows(other, self.former());
@@ -162,21 +162,21 @@ impl Switch {
         sides.filter(|side| self.phase.allows(*side, self.former())).filter_map(|side| self.which(side)).collect()
     }
 
-    /// How long nobody was there, up to `now`.
+    /// The downtime up to `now`.
     pub fn outage(&self, now: Timestamp) -> Duration {
         let open = self.outage_since.map_or(0, |since| milliseconds(since, now));
         Duration::from_millis(self.outage_milliseconds.saturating_add(open))
     }
 
-    /// The release to be remembered as bad, once the switch has ended: it came back, and the release itself was why. A restart
-    /// condemns nothing: that release has worked, so the configuration is the suspect.
+    /// The release to be marked as bad after a switch that was rolled back because of that release. A restart marks nothing: its release has
+    /// worked, so the configuration is the suspect.
     pub fn condemned(&self) -> Option<&Release> {
         let came_back = matches!(self.phase, Phase::RolledBack | Phase::Abandoned);
         let own_fault = self.failure.as_ref().is_some_and(|failure| failure.cause == Cause::Release);
         (came_back && own_fault && self.request.purpose != Purpose::Restart).then_some(&self.request.to)
     }
 
-    /// The release that did not come up in time, once the switch has ended: that may be the host's doing, but hardly twice.
+    /// The release that did not come up in time, after the end of the switch: the host may be the cause once, but hardly twice.
     pub fn late(&self) -> Option<&Release> {
         let is_late = |failure: &Failure| {
             let comes_up = matches!(failure.phase, Phase::Starting | Phase::Proving);
@@ -186,23 +186,23 @@ impl Switch {
         (late && !self.peers_down && self.request.purpose != Purpose::Restart).then_some(&self.request.to)
     }
 
-    /// The release to be remembered as declined, once the switch has ended: a person left it by a rollback.
+    /// The release to be marked as declined, after the end of the switch: a person left it by a rollback.
     pub fn declined(&self) -> Option<&Release> {
         let left = self.phase == Phase::Committed && self.request.purpose == Purpose::Rollback;
         self.from.as_ref().filter(|_| left)
     }
 
-    /// What `outcome` means after `waited` in this phase (monotonic, since it was entered or resumed): what is not yet done at the limit
-    /// or the deadline has expired, and what is healthy before probation is over is not yet done.
+    /// Applies the limits to `outcome` after `waited` in this phase (monotonic, since it was entered or resumed): an act that is not done at the
+    /// limit or the deadline has expired; a healthy process on probation is not done before the probation ends.
     pub fn in_time(&self, outcome: Outcome, waited: Duration, now: Timestamp, limits: &Limits) -> Outcome {
         let limit = limits.of(self.phase, self.strandings);
         let over = limit.is_some_and(|limit| waited >= limit) || (self.phase.is_before_stop() && now >= self.deadline);
         match outcome {
             Outcome::Done if self.phase == Phase::Probation && !over => {
-                Outcome::NotYet("its probation to be over".to_owned())
+                Outcome::NotYet("the end of its probation".to_owned())
             }
             Outcome::NotYet(_) if over => Outcome::Expired,
-            // A host that slept through its window does not begin after it.
+            // A host that was suspended during its window must not begin after it.
             Outcome::Done if self.phase == Phase::Scheduled && over => Outcome::Expired,
             Outcome::Done
             | Outcome::NotYet(_)
@@ -217,7 +217,7 @@ impl Switch {
         Course { mode: self.mode, former: self.former(), steps: self.steps, setbacks: self.setbacks }
     }
 
-    /// This switch after `outcome`. Equal to this one: nothing to write, the act is due again later.
+    /// Moves on after `outcome`. An equal switch need not be written: the act is due again later.
     pub(in crate::switch) fn advanced(&self, outcome: &Outcome, now: Timestamp) -> Self {
         let next = machine::next(self.phase, outcome, self.course());
         let mut switch = self.clone();
@@ -236,7 +236,7 @@ impl Switch {
             switch.waiting_for = None;
         }
         if next == self.phase {
-            // A cancellation that comes too late is not remembered, and does not hide what is waited for.
+            // A cancellation that comes too late must not replace the text of `waiting_for`.
             if *outcome == Outcome::Cancelled {
                 switch.waiting_for.clone_from(&self.waiting_for);
             }
@@ -260,12 +260,12 @@ impl Switch {
                 Some(self.account(outcome))
             }
         };
-        switch.tell(next, Ending::from(outcome), why.as_deref(), now);
+        switch.add_step(next, Ending::from(outcome), why.as_deref(), now);
         switch.enter(next, now);
         switch
     }
 
-    /// This switch after an absence of the supervisor.
+    /// Moves on after an absence of the supervisor.
     pub(in crate::switch) fn resumed(&self, boot: &str, former: bool, trial: bool, now: Timestamp) -> Self {
         let found = if boot == self.boot { Survivors::Alive { former, trial } } else { Survivors::Rebooted };
         let next = machine::resumed(self.phase, found, self.course());
@@ -290,7 +290,7 @@ impl Switch {
             }
         }
         if !self.phase.is_ended() && (next != self.phase || switch != *self) {
-            switch.tell(next, Ending::Interrupted, Some(text), now);
+            switch.add_step(next, Ending::Interrupted, Some(text), now);
         }
         if next == self.phase {
             switch.keep_time(now);
@@ -300,7 +300,7 @@ impl Switch {
         switch
     }
 
-    /// The old process is gone before its time, from a phase in which it lives beside the new one.
+    /// Records the early loss of the old process, in a phase in which both processes run.
     fn part(&mut self, phase: Phase, text: &str) {
         if self.former() == Former::Beside && phase.is_beside() && phase != Phase::Retiring {
             self.parted = true;
@@ -308,14 +308,14 @@ impl Switch {
         }
     }
 
-    /// Adds a note, unless there are enough.
+    /// Adds a note, up to the maximum.
     pub(in crate::switch) fn note(&mut self, text: &str) {
         if self.notes.len() < NOTES_MAXIMUM {
             self.notes.push(shortened(text));
         }
     }
 
-    /// Begins or ends an outage, as the phase says.
+    /// Begins or ends a downtime, as the phase requires.
     fn keep_time(&mut self, now: Timestamp) {
         if self.phase.is_outage(self.former()) {
             self.outage_since = self.outage_since.or(Some(now));
@@ -334,10 +334,10 @@ impl Switch {
         self.keep_time(now);
     }
 
-    /// Adds to the story how the present phase ended, before the next one is entered.
-    fn tell(&mut self, next: Phase, ending: Ending, why: Option<&str>, now: Timestamp) {
+    /// Adds the end of the present phase to the story, before the next phase begins.
+    fn add_step(&mut self, next: Phase, ending: Ending, why: Option<&str>, now: Timestamp) {
         let took = milliseconds(self.phase_since, now);
-        self.story.add((self.phase, next), (ending, why), now, took);
+        self.story.add(self.phase, next, ending, why, now, took);
     }
 
     fn fail(&mut self, cause: Cause, text: &str) {
@@ -350,16 +350,16 @@ impl Switch {
         match outcome {
             Outcome::Cancelled => Cause::Person,
             Outcome::Lost(Side::Trial, _) if under_proof || handing => Cause::Release,
-            // Expired: the old one does not let go, or neither follows.
+            // If it expires instead, the old process or both processes do not follow the gate.
             Outcome::Failed(_) if handing => Cause::Release,
             Outcome::Failed(_) | Outcome::Expired if under_proof && self.peers_down => Cause::Host,
-            // Nothing of the release has run yet: what can't be started is sidle, which starts it, or can't be read.
+            // No program of the release has run yet: `sidle run` could not be started, or the release could not be read.
             Outcome::Failed(_) if self.phase == Phase::Starting => Cause::Host,
             Outcome::Failed(_) if under_proof || self.phase == Phase::Rehearsing => Cause::Release,
-            // Slow is not bad: a cold disk, a delay that the configuration asks for, a network that is just coming up. One that was there and is
-            // there no more is.
+            // A slow start is not the release's fault: a cold disk, a delay in the configuration, a network that is just coming up. A process
+            // that was healthy before and is no longer is the release's fault.
             Outcome::Expired if under_proof && self.setbacks > 0 => Cause::Release,
-            // Done and not yet: the step counter ran out, since jobs always came at the wrong moment, or the supervisor died too often.
+            // Done and NotYet: the switch ran out of steps, because jobs always began at the wrong moment or the supervisor died too often.
             Outcome::Failed(_) | Outcome::Lost(..) | Outcome::Expired | Outcome::Done | Outcome::NotYet(_) => {
                 Cause::Host
             }
@@ -379,7 +379,7 @@ impl Switch {
     }
 }
 
-/// From `since` to `now`; a clock that was set back in between counts nothing.
+/// The time from `since` to `now`; 0 if the clock was set back meanwhile.
 fn milliseconds(since: Timestamp, now: Timestamp) -> u64 {
     u64::try_from(now.duration_since(since).as_millis()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What is asked for: the kind of switch, where to, by whom and why.
+//! The request for a switch: its kind, its release, the user who asks, the reason.
 
 use crate::agent::AgentKind;
 use crate::agent::caller::Caller;
@@ -7,18 +7,18 @@ use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Longest text kept of a reason, in characters. An agent's error output must not swell the journal, which is written at every step.
+/// Longest text kept, in characters: an agent's error output must not swell the journal, which is written at every step.
 pub const TEXT_LENGTH_MAXIMUM: usize = 1_000;
 
-/// Why a switch was asked for.
+/// The kind of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
     /// To another release.
     Switch,
-    /// To the previous release, or a named one, leaving one that is no longer wanted.
+    /// To the previous or a named release; the release that is left is marked as declined.
     Rollback,
-    /// To the same release, to take up a changed configuration.
+    /// To the same release, for example to load a changed configuration.
     Restart,
 }
 
@@ -32,24 +32,24 @@ impl fmt::Display for Purpose {
     }
 }
 
-/// What was asked for.
+/// The request for a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {
     /// The kind of switch.
     pub purpose: Purpose,
     /// The release to go to.
     pub to: Release,
-    /// Why, in the words of the asker.
+    /// The user's reason.
     pub reason: String,
     /// The user who asked.
     pub by: String,
-    /// The agent's job out of which they asked; None: none, as far as can be seen.
+    /// The agent's job that ran the command; None: no job that sidle can see.
     #[serde(default)]
     pub origin: Option<Caller>,
 }
 
 impl Request {
-    /// This request, short enough for a file that is written at every step.
+    /// Shortens the texts for the journal, which is written at every step.
     #[must_use]
     pub fn bounded(self) -> Self {
         let origin = self.origin.map(Caller::bounded);
@@ -57,21 +57,21 @@ impl Request {
     }
 }
 
-/// A process that sidle did not start: what a first switch takes over from, and what its way back leads to.
+/// A process that sidle did not start: an adoption takes over from it, and goes back to it if it fails.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adopted {
-    /// Its first process, when it was adopted.
+    /// Its first process at the time of the adoption.
     pub leader: Identity,
-    /// What kind of agent it is.
+    /// Its kind of agent.
     pub agent: AgentKind,
-    /// The unit that runs it; None: no service manager does.
+    /// The systemd unit that runs it, if any.
     pub unit: Option<String>,
-    /// How it is started again without one: a program and its arguments.
+    /// The program and its arguments to start it again without a unit.
     pub command: Vec<String>,
 }
 
-/// `text` as long as it may be in the journal.
+/// Shortens `text` to [`TEXT_LENGTH_MAXIMUM`].
 pub(in crate::switch) fn shortened(text: &str) -> String {
     text.chars().take(TEXT_LENGTH_MAXIMUM).collect()
 }

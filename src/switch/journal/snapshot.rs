@@ -5,8 +5,8 @@
 //!                                        /files/DIGEST
 //! ```
 //!
-//! Only files and directories are kept. A link is refused: what it leads to belongs to somebody else, and a snapshot that leaves it out
-//! would not be one. The directory is root's alone: configuration holds secrets.
+//! Only files and directories are kept. A link refuses the snapshot: its target belongs to another program, and a snapshot without it would be
+//! incomplete. Only root can read the directory: configuration holds secrets.
 
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
@@ -23,11 +23,11 @@ use std::path::{Path, PathBuf};
 
 /// The name of the directory of snapshots in an instance's state directory.
 pub const SNAPSHOTS_NAME: &str = "configuration";
-/// How many are kept.
+/// Snapshots kept.
 pub const SNAPSHOTS_KEPT: usize = 5;
-/// A configuration directory is some hundred kilobytes. One that somebody keeps archives in must not fill /var at every switch.
+/// Most bytes in a snapshot. A configuration directory has some hundred kilobytes; archives in it must not fill /var at every switch.
 const BYTES_MAX: u64 = 32 << 20;
-/// The same for its entries.
+/// Most entries in a snapshot, for the same reason.
 const ENTRIES_MAX: usize = 10_000;
 const INDEX_BYTES_MAX: u64 = 16 << 20;
 const SCHEMA: u32 = 1;
@@ -40,7 +40,7 @@ struct SnapshotEntry {
     gid: u32,
     #[serde(default)]
     extended: BTreeMap<String, Vec<u8>>,
-    /// The content's; None: a directory.
+    /// The digest of the content; None: a directory.
     digest: Option<Digest>,
 }
 
@@ -50,29 +50,29 @@ impl SnapshotEntry {
     }
 }
 
-/// What was in a configuration directory.
+/// The snapshot of a configuration directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
     schema: u32,
-    /// Before which switch it was taken.
+    /// The switch before which it was taken.
     pub switch: u64,
-    /// When.
+    /// When it was taken.
     pub at: Timestamp,
-    /// The release that ran then; None: none did.
+    /// The release that ran then; None: no release.
     pub release: Option<Release>,
     entries: BTreeMap<String, SnapshotEntry>,
 }
 
-/// What putting a snapshot back does to one path.
+/// The change of one path when a snapshot is put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Its content, owner, mode or label has changed since: it becomes what it was.
+    /// Its content, owner, mode or label has changed and is restored.
     Written(String),
-    /// It is gone: it comes back.
+    /// It was deleted and is made again.
     Made(String),
-    /// It has come since: it goes. The snapshot of the present switch has it.
+    /// It is new and is removed. The snapshot of the present switch keeps it.
     Removed(String),
 }
 
@@ -86,7 +86,7 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// What was found in a configuration directory.
+/// The entries of a configuration directory, and the contents of its files.
 #[derive(Debug, Default)]
 struct ConfigurationFiles {
     entries: BTreeMap<String, SnapshotEntry>,
@@ -98,7 +98,7 @@ impl ConfigurationFiles {
     fn add(&mut self, directory: &Dir, name: &OsStr, above: &Path) -> Result<(), Report> {
         let full = directory.path().join(name);
         let relative = above.join(name);
-        // An editor's file that is gone again was no configuration.
+        // A file that vanishes during the read is an editor's temporary file.
         let Some(stat) = directory.stat(name)? else { return Ok(()) };
         let Some(text) = relative.to_str() else { return Err(refused(&full, "has a name that is no UTF-8")) };
         if self.entries.len() >= ENTRIES_MAX || relative.components().count() > walk::DEPTH_MAXIMUM {
@@ -138,26 +138,22 @@ impl ConfigurationFiles {
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     state: PathBuf,
-    /// Names at the top of the configuration directory that are no configuration of the agent: keys, another program's files.
+    /// Names at the top of the configuration directory that are not configuration of the agent: keys, files of other programs.
     except: &'static [&'static str],
 }
 
 fn refused(path: &Path, why: &str) -> Report {
-    Report {
-        class: Class::Failed,
-        message: format!("cannot keep a snapshot of the configuration: {} {why}", path.display()),
-        causes: Vec::new(),
-        hint: Some("keep it elsewhere, or put a file in its place".to_owned()),
-    }
+    Report::of(Class::Failed, format!("cannot keep a snapshot of the configuration: {} {why}", path.display()))
+        .hint("keep it elsewhere, or put a file in its place")
 }
 
 impl Snapshots {
-    /// Those below an instance's state directory.
+    /// Names the snapshots below an instance's state directory.
     pub fn new(state: &Path, except: &'static [&'static str]) -> Self {
         Self { state: state.to_owned(), except }
     }
 
-    /// Looks at a configuration directory: its entries, and the contents of its files.
+    /// Reads a configuration directory.
     fn read(&self, configuration: &Dir) -> Result<ConfigurationFiles, Report> {
         let mut seen = ConfigurationFiles::default();
         for (name, _) in configuration.entries()? {
@@ -168,7 +164,7 @@ impl Snapshots {
         Ok(seen)
     }
 
-    /// Takes the snapshot of `switch`, unless it is there, and prunes the oldest.
+    /// Takes the snapshot of `switch`, unless it exists, and removes the oldest snapshots.
     pub fn take(
         &self,
         configuration: &Path,
@@ -203,18 +199,18 @@ impl Snapshots {
         Ok(())
     }
 
-    /// The numbers of the switches that there are snapshots of.
+    /// The numbers of the switches with a snapshot.
     pub fn numbers(&self) -> Result<BTreeSet<u64>, Report> {
         let Some(place) = Dir::open_if_exists(&self.state.join(SNAPSHOTS_NAME))? else { return Ok(BTreeSet::new()) };
         Ok(place.names()?.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
     }
 
-    /// The snapshot of a switch; None: there is none. One that can't be read is an error.
+    /// Reads the snapshot of a switch; None: there is no snapshot. A damaged snapshot is an error.
     pub fn find(&self, switch: u64) -> Result<Option<Snapshot>, Report> {
         let place = self.state.join(SNAPSHOTS_NAME).join(switch.to_string());
         let Some(directory) = Dir::open_if_exists(&place)? else { return Ok(None) };
         let bytes = directory.read("index", INDEX_BYTES_MAX)?;
-        let broken = "remove that directory: a rollback then leaves the configuration as it is, and says so";
+        let broken = "remove that directory: a rollback then does not change the configuration, and says so";
         let corrupt = |error: SavedError| Report {
             class: Class::Failed,
             message: format!("cannot use {}: {error}", place.join("index").display()),
@@ -224,7 +220,7 @@ impl Snapshots {
         saved::parse(&bytes, SCHEMA).map(Some).map_err(corrupt)
     }
 
-    /// The newest snapshot that was taken while `release` ran: its configuration when it was left last.
+    /// Reads the newest snapshot that was taken while `release` ran.
     pub fn of_release(&self, release: &Release) -> Result<Option<Snapshot>, Report> {
         for switch in self.numbers()?.into_iter().rev() {
             if let Some(found) = self.find(switch)?.filter(|found| found.release.as_ref() == Some(release)) {
@@ -234,7 +230,7 @@ impl Snapshots {
         Ok(None)
     }
 
-    /// What putting `snapshot` back would change.
+    /// Lists the changes that [`Self::put_back`] would make.
     pub fn changes(&self, snapshot: &Snapshot, configuration: &Path) -> Result<Vec<Change>, Report> {
         let present = match Dir::open_if_exists(configuration)? {
             Some(directory) => self.read(&directory)?.entries,
@@ -249,12 +245,12 @@ impl Snapshots {
             }
         }
         let gone = present.keys().filter(|path| !snapshot.entries.contains_key(*path));
-        // What is in a directory goes before it.
+        // The entries of a directory come before the directory.
         changes.extend(gone.rev().cloned().map(Change::Removed));
         Ok(changes)
     }
 
-    /// Makes the configuration what it was, file by file, each atomically; what has not changed is not touched. May happen twice.
+    /// Restores the configuration, each changed file atomically. May be called twice.
     pub fn put_back(&self, snapshot: &Snapshot, configuration: &Path) -> Result<Vec<Change>, Report> {
         let changes = self.changes(snapshot, configuration)?;
         let root = Dir::open_or_create(configuration, 0o755)?;
@@ -288,7 +284,7 @@ impl Snapshots {
     }
 }
 
-/// A few words on changes, for a note.
+/// Names the first changes, for a note.
 pub fn summary(changes: &[Change]) -> String {
     const NAMED_MAX: usize = 8;
     let named: Vec<String> = changes.iter().take(NAMED_MAX).map(ToString::to_string).collect();

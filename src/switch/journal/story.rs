@@ -1,4 +1,4 @@
-//! What happened in a switch, step by step: written with the very transition that it tells of, so that no crash parts the two.
+//! The story of a switch: one step for each transition, written together with it, so that no crash separates the two.
 
 use crate::switch::machine::Outcome;
 use crate::switch::machine::phase::Phase;
@@ -8,48 +8,48 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-/// Most steps kept of one switch: three times what a switch has that goes forth and all the way back. Stops a stranded switch, which is tried for
-/// ever, from swelling the journal, which is written whole at every step.
+/// Most steps kept of one switch: three times as many as a switch with a full way back has. A stranded switch, which is tried for ever, must
+/// not swell the journal, which is written whole at every step.
 pub const STEPS_KEPT_MAXIMUM: usize = 64;
 
-/// Longest text kept with a step, in characters, for the same reason; the switch's failure has more of it.
+/// Longest text kept with a step, in characters, for the same reason; the failure of the switch keeps more.
 pub const WHY_LENGTH_MAXIMUM: usize = 300;
 
-/// What ended a phase.
+/// How a phase ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// It was done.
+    /// Its act was done.
     Done,
-    /// Its moment had passed before it could be done.
+    /// Its act has to wait, so an earlier phase begins again.
     NotYet,
-    /// It could not be done.
+    /// Its act failed.
     Failed,
-    /// A process that it counted on was gone.
+    /// A process that it needs was gone.
     Lost,
     /// It took too long.
     Expired,
-    /// A person took the switch back.
+    /// A person cancelled the switch.
     Cancelled,
-    /// The supervisor was away meanwhile, or the host.
+    /// The supervisor or the host went down.
     Interrupted,
 }
 
-/// How one phase ended.
+/// The end of one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoryStep {
-    /// Counts the steps of the switch, from 1. Where numbers are missing, steps were left out.
+    /// Counts the steps of the switch, from 1. Missing numbers are steps that were dropped.
     pub number: u32,
     /// When it ended.
     pub at: Timestamp,
     /// The phase that ended.
     pub from: Phase,
-    /// The phase that began: the same one where it was begun anew.
+    /// The phase that began; the same phase if it began again.
     pub to: Phase,
-    /// What ended it.
+    /// How it ended.
     pub outcome: Ending,
-    /// Why, in the operator's words; None: there is nothing to say.
+    /// The reason, for people.
     pub why: Option<String>,
     /// How long it took, by the wall clock.
     pub took_milliseconds: u64,
@@ -62,14 +62,14 @@ impl StoryStep {
     }
 }
 
-/// The steps of one switch, the first ones and the last ones.
+/// The first and the last steps of one switch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Story {
     steps: Vec<StoryStep>,
 }
 
-/// What was decides nothing: switches that differ in it alone go on alike, and whoever walks through all states of a switch meets them once.
+/// The story decides nothing: the test that walks through all states of a switch must count states that differ only in it as one state.
 impl Hash for Story {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
@@ -80,22 +80,23 @@ impl Story {
         &self.steps
     }
 
-    /// The steps after the one with this number; 0: all.
+    /// The steps after this number; 0: all steps.
     pub fn after(&self, number: u32) -> impl Iterator<Item = &StoryStep> {
         self.steps.iter().filter(move |step| step.number > number)
     }
 
-    /// The number of the last step; 0: there is none.
+    /// The number of the last step; 0: there is no step.
     pub fn last_number(&self) -> u32 {
         self.steps.last().map_or(0, |step| step.number)
     }
 
-    /// Adds a step. How a switch began and how it ended tell more than what it tried in between: beyond the maximum the oldest of the second half
-    /// goes.
+    /// Adds a step. Beyond the maximum a step in the middle is dropped: the beginning and the end of a switch tell more.
     pub(in crate::switch) fn add(
         &mut self,
-        (from, to): (Phase, Phase),
-        (outcome, why): (Ending, Option<&str>),
+        from: Phase,
+        to: Phase,
+        outcome: Ending,
+        why: Option<&str>,
         at: Timestamp,
         took: u64,
     ) {

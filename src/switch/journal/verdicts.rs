@@ -1,4 +1,4 @@
-//! What an instance remembers of releases: bad (failed here) and declined (left by a person).
+//! Verdicts on releases: bad (failed on this host) and declined (left by a rollback).
 
 use crate::saved::{self, SavedError};
 use crate::switch::journal::record::Switch;
@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 
 /// The file's name in the instance's state directory.
 pub const VERDICTS_NAME: &str = "verdicts";
-/// Longest file read: some hundred releases with their reasons.
+/// Longest file read: several hundred releases with their reasons.
 pub const VERDICTS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
 
 const SCHEMA: u32 = 1;
 
-/// Why a release is not gone to by itself.
+/// Why sidle does not choose a release by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
     /// Since when.
     pub at: Timestamp,
-    /// Why, in the operator's words.
+    /// The reason, for people.
     pub reason: String,
 }
 
@@ -29,11 +29,11 @@ pub struct Verdict {
 #[serde(deny_unknown_fields)]
 pub struct Verdicts {
     schema: u32,
-    /// Releases that did not come up or did not stay up here.
+    /// Releases that did not come up or did not stay up on this host.
     pub bad: BTreeMap<Release, Verdict>,
-    /// Releases that a person left by a rollback.
+    /// Releases that a person left by a rollback to another release.
     pub declined: BTreeMap<Release, Verdict>,
-    /// Releases that did not come up in time here, once: that may be the host's doing. The second time they are bad.
+    /// Releases that once did not come up in time, perhaps because of the host. The second time they are bad.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub late: BTreeMap<Release, Verdict>,
 }
@@ -45,7 +45,7 @@ impl Default for Verdicts {
 }
 
 impl Verdicts {
-    /// These verdicts after `switch` has ended. A release that was committed to has worked: what was held against it is forgotten.
+    /// Updates the verdicts after the end of `switch`. A committed release has worked, so its verdicts are removed.
     #[must_use]
     pub fn after(mut self, switch: &Switch) -> Self {
         let at = switch.phase_since;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Nothing: the new process comes up beside the old one, a gate gives each job to one of them, the old one finishes what it has.
+    /// Nothing: both processes run, a gate gives each job to one of them, and the old process finishes its jobs.
     Overlap,
     /// Wait until no job runs, then stop the old process and start the new one.
     Idle,
@@ -14,56 +14,56 @@ pub enum Mode {
     Now,
 }
 
-/// One of the two processes of a switch. In `idle` and `now` they never run at the same time.
+/// The two processes of a switch. In `idle` and `now` they never run at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The one that worked before the switch, or that the way back started again.
+    /// The old process: it worked before the switch, or the way back started it again.
     Former,
-    /// The one on trial.
+    /// The new process, on trial.
     Trial,
 }
 
-/// How the release that worked before takes part.
+/// The part of the old process in a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Former {
-    /// There is none: a first switch.
+    /// There is no old process: a first switch.
     None,
-    /// Its process is ended before the new one starts; so in `idle` and `now`, and in `overlap` once that process was lost.
+    /// It is ended before the new process starts: in `idle` and `now`, and in `overlap` after its loss.
     Apart,
-    /// Its process lives beside the new one and can serve again at any moment.
+    /// It runs at the same time as the new process and can serve again at any moment.
     Beside,
 }
 
-/// What the driver has to do in a phase. Every act may be performed twice, by another process, after a crash in its middle.
+/// What the driver does in a phase. Every act may be performed twice, by another process, after a crash in its middle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Act {
-    /// Look whether it is time; once it is, whether a person holds the instance by now.
+    /// Wait for the scheduled time; then check that no person holds the instance.
     AwaitBeginning,
-    /// Lease and verify the files of both releases; look which peers the running process has proven (the baseline).
+    /// Lease and verify the files of both releases; record the peers that the running process reaches (the baseline).
     Check,
-    /// Let the new release load what this host has for it, without a peer; compare with what the running release loads.
+    /// Load this host's configuration and modules with the new release, without a peer; compare with the running release.
     Rehearse,
-    /// Thaw the running process, if an interrupted `Freeze` left it frozen; look whether it is idle.
+    /// Thaw the running process, if an interrupted `Freeze` left it frozen; wait until it is idle.
     AwaitIdle,
-    /// Freeze the running process, look again. `Done`: frozen and idle. `NotYet`: not idle any more, thawed.
+    /// Freeze the running process and check again. `Done`: frozen and idle. `NotYet`: busy again, and thawed.
     Freeze,
-    /// End this side's process, wait until it is gone, and every other process of the instance's agent that the phase does not allow.
+    /// End the process of this side and every other process that the phase does not allow; wait until they are gone.
     Stop(Side),
-    /// Make this side's release run and not be frozen, from its versioned path: adopt what runs already, else check and start it. What
-    /// else runs that the phase does not allow is ended first. What was sent a deadly signal is not adopted, and has to be gone first.
+    /// Run the release of this side from its versioned path: keep a process that runs already, else verify and start the release. Processes
+    /// that the phase does not allow end first. A process that was sent a deadly signal is not kept, and has to be gone first.
     Start(Side),
-    /// Look whether this side's process has reached its peers.
+    /// Wait until the process of this side has reached its peers.
     Prove(Side),
-    /// Move the gate, wait until both processes have said that they follow.
+    /// Change the roles at the gate; wait until both guards have reported the new roles.
     HandOver,
-    /// Look whether the process on trial is healthy. `Done`: it is, at this look. Not known to be healthy is `Failed`.
+    /// Check the health of the process on trial. `Done`: it is healthy at this check. Unknown health is `Failed`.
     Watch,
     /// Make `current` name the journal's proven release.
     Flip,
-    /// Let this side's process finish what it has while the other one serves. The old one is ended, too; the one on trial `Stop` ends.
+    /// Let the process of this side finish its jobs while the other process serves; end the old process. `Stop` ends the process on trial.
     Drain(Side),
-    /// Nothing: let the pause pass. `Done`: a person asks for another try now.
+    /// Wait for the end of the pause. `Done`: a person asks for another try now.
     Pause,
-    /// Thaw what runs, append the history line (once), note what the verdict says, give the leases back. `Done` ends the switch.
+    /// Thaw all processes, append the history line (once), write the verdicts, return the leases. `Done` ends the switch.
     Settle,
 }

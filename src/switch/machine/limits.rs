@@ -1,26 +1,26 @@
-//! How long the phases of a switch may last.
+//! The time limits of the phases.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use super::phase::{Limit, Phase};
 use std::time::Duration;
 
-/// How long phases may last.
+/// The time limits of the phases of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Until an ended process has to be gone.
+    /// For a process to end.
     pub stop: Duration,
-    /// Until a release has to run, and then once more until it has to have reached its peers.
+    /// For a release to start, and again for its process to reach its peers.
     pub start: Duration,
-    /// Until a rehearsal has to be over: a module that waits for something must not hold a switch up for ever.
+    /// For a rehearsal: a module that waits must not delay a switch for ever.
     pub rehearsal: Duration,
-    /// How long extras may take to be laid over a new release; zero: they are not.
+    /// For the rebuild of extras for a new release; zero: extras are not rebuilt.
     pub rebuild: Duration,
-    /// How long a process on trial that is being left may take to finish the jobs that it has.
+    /// For the jobs of a process on trial, when the switch goes back.
     pub drain: Duration,
-    /// How long a switch waits for the last jobs of the old process; then that finishes them by itself.
+    /// For the last jobs of the old process; after that the switch ends, and the old process finishes them by itself.
     pub retire: Duration,
-    /// How long a release has to stay healthy before it becomes the one.
+    /// How long a new process has to stay healthy.
     pub probation: Duration,
     /// The first pause of a stranded switch; each further one is twice as long.
     pub pause_minimum: Duration,
@@ -29,15 +29,15 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// How long `phase` may last until its outcome is [`Outcome::Expired`]; None: as long as it takes (before the stop the switch's
-    /// own deadline bounds it). `strandings` counts how often the switch has stranded before, for the length of the pause.
+    /// The limit of `phase`, after which its outcome is [`crate::switch::Outcome::Expired`]; None: no limit (before the stop the deadline of the
+    /// switch applies). `strandings`: how often the switch has stranded, which doubles the pause.
     pub fn of(&self, phase: Phase, strandings: u32) -> Option<Duration> {
         match phase.limit() {
             Limit::Unlimited => None,
             Limit::Stop => Some(self.stop),
             Limit::Start => Some(self.start),
             Limit::Rehearsal if self.rebuild.is_zero() => Some(self.rehearsal),
-            // With what was rebuilt in place it is rehearsed once more.
+            // After a rebuild the release is rehearsed again.
             Limit::Rehearsal => Some(self.rehearsal.saturating_mul(2).saturating_add(self.rebuild)),
             Limit::Drain => Some(self.drain),
             Limit::Probation => Some(self.probation),

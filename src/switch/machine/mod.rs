@@ -1,4 +1,4 @@
-//! The switch machine: from what an act came to, to the next phase. Pure and total: no time, no IO, no `_` arm.
+//! The switch machine: a table from phase and outcome to the next phase. Pure and total: no time, no IO, no `_` arm.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -11,59 +11,59 @@ pub use act::{Act, Former, Mode, Side};
 use crate::switch::machine::phase::Phase;
 use std::fmt;
 
-/// How many phases a switch may go through on its way forth. Stops a host whose jobs always come at the moment of the stop, and a
-/// supervisor that dies over and over, from going round for ever. The way back is not counted: it is never given up.
+/// Most phases on the way forth. Ends the switch of a host whose jobs always begin at the moment of the stop, and of a supervisor that dies over
+/// and over. The way back has no limit: it is never given up.
 pub const STEPS_MAXIMUM: u32 = 250;
 
-/// How often the part of a switch during which nobody may be there is begun again (a flap in probation, a supervisor that died)
-/// before the way back is taken. Stops a release that takes the supervisor, or the whole host, down with it.
+/// Most repetitions of a trial (after lost health on probation, or a supervisor that died) before the switch goes back. Stops a release that
+/// takes down the supervisor or the whole host.
 pub const SETBACKS_MAXIMUM: u32 = 3;
 
-/// What an act came to. The texts are in the operator's words, for status and history.
+/// The outcome of an act. Status and history show the texts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// It is done.
     Done,
-    /// Not now, because of this; look again later.
+    /// It has to wait for this; try again later.
     NotYet(String),
-    /// It can't be done, because of this.
+    /// It can't be done, for this reason.
     Failed(String),
-    /// The process of this side, which it counted on, is gone, as this tells.
+    /// It needs the process of this side, which is gone; the text says how it ended.
     Lost(Side, String),
-    /// It was not done within the phase's limit, or the switch's deadline.
+    /// It was not done within the limit of the phase or the deadline of the switch.
     Expired,
-    /// A person takes the switch back.
+    /// A person cancels the switch.
     Cancelled,
 }
 
-/// What a supervisor finds when it comes back to a live switch.
+/// What a supervisor finds when it resumes a live switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Survivors {
-    /// The host was started anew since: no process is left.
+    /// The host has rebooted: no process is left.
     Rebooted,
-    /// The host has been up all the time; which sides' processes are alive.
+    /// The host has not rebooted; these processes are alive.
     Alive {
-        /// The old one.
+        /// The old process.
         former: bool,
-        /// The new one.
+        /// The new process.
         trial: bool,
     },
 }
 
-/// What the next phase depends on beside phase and outcome.
+/// What the next phase depends on, in addition to phase and outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Course {
-    /// How the switch is done.
+    /// The mode of the switch.
     pub mode: Mode,
-    /// How the release that worked before takes part.
+    /// The part of the old process.
     pub former: Former,
     /// Transitions so far; see [`STEPS_MAXIMUM`].
     pub steps: u32,
-    /// New beginnings so far; see [`SETBACKS_MAXIMUM`].
+    /// Repetitions of the trial so far; see [`SETBACKS_MAXIMUM`].
     pub setbacks: u32,
 }
 
-/// The phase that follows. A phase that follows itself means: perform its act again later.
+/// Returns the next phase. The same phase means: perform its act again later.
 pub fn next(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
     let next = table(phase, outcome, course);
     let exhausted = course.steps >= STEPS_MAXIMUM && next != phase && next.is_forth();
@@ -74,7 +74,7 @@ pub fn next(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
     }
 }
 
-/// Where the way back begins: with the old process beside, nobody has to be started.
+/// The first phase of the way back: an old process that still runs need not be started.
 fn way_back(former: Former) -> Phase {
     match former {
         Former::Beside => Phase::Returning,
@@ -82,7 +82,7 @@ fn way_back(former: Former) -> Phase {
     }
 }
 
-/// `course.former` says how it is before this outcome: one that tells of the old process's loss parts the two for good.
+/// The table. `course.former`: before this outcome; an outcome with the loss of the old process ends the overlap.
 #[expect(clippy::match_same_arms, reason = "read phase by phase, not result by result")]
 fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
     use Former::{Apart, Beside};
@@ -94,7 +94,7 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
     };
     let former = course.former;
     match (phase, outcome) {
-        // The old process is as it was: every way out changes nothing.
+        // The old process is untouched, so a switch that ends here has changed nothing.
         (Scheduled | Checking | Rehearsing | Waiting | Freezing, Failed(_)) => Refused,
         (Scheduled | Checking | Rehearsing | Waiting | Freezing, Expired) => Phase::Expired,
         (Scheduled | Checking | Rehearsing | Waiting | Freezing, Cancelled) => Phase::Cancelled,
@@ -106,17 +106,17 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
             (Mode::Overlap, Apart) | (Mode::Now, Apart | Beside) => Stopping,
             (Mode::Overlap | Mode::Idle | Mode::Now, Former::None) => Stopping,
         },
-        // Keeping the old process alive meanwhile is the supervisor's work, as ever.
+        // The supervisor keeps the old process running, as it does without a switch.
         (Scheduled | Checking | Rehearsing, NotYet(_) | Lost(..)) => phase,
         (Waiting, Done) => Freezing,
         (Waiting | Freezing, NotYet(_)) => Waiting,
-        // Nobody is there: no better moment. This is also how a release that doesn't stay up is left.
+        // No process runs, so there is no better moment for the stop. A release that does not stay up is left in this way, too.
         (Waiting | Freezing, Lost(..)) | (Freezing, Done) => Stopping,
 
-        // From here on the old process may be gone, unless it is beside: out only over the way back.
+        // From here on the old process may be gone, unless both run: a failure has to take the way back.
         (Stopping, NotYet(_)) => Stopping,
         (Stopping, Done | Lost(..)) => Starting,
-        // What was not ended yet can stay: the start adopts it.
+        // The start keeps an old process that still runs.
         (Stopping, Failed(_) | Expired | Cancelled) => match former {
             Apart | Beside => Restarting,
             Former::None => Retreating,
@@ -129,16 +129,16 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
         (Handing, Done) => Probation,
         (Probation, Done) => Flipping,
         (Starting | Proving | Handing | Probation, NotYet(_)) => phase,
-        // The new process is alone now, whether it is proven or not: it goes on as if the old one had been stopped.
+        // The new process now runs alone: the switch continues as after a stop of the old process.
         (Starting | Proving | Probation, Lost(Side::Former, _)) => phase,
         (Handing, Lost(Side::Former, _)) => Proving,
-        // A peer's hiccup is no reason to go back at once; proof and the whole probation are due again.
+        // A short failure of a peer is no reason to go back: the proof and the whole probation begin again.
         (Probation, Failed(_) | Expired) if course.setbacks < SETBACKS_MAXIMUM => Proving,
         (Starting | Proving | Handing | Probation, Failed(_) | Lost(Side::Trial, _) | Expired | Cancelled) => {
             way_back(former)
         }
 
-        // Committed in the journal. A link that can't be moved is the host's defect; going back would cost an outage and mend nothing.
+        // The journal is committed. A link that can't be moved is a defect of the host; going back would cost a downtime and repair nothing.
         (Flipping, Done) => match former {
             Beside => Retiring,
             Apart | Former::None => Committed,
@@ -147,7 +147,7 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
         (Retiring, Done | Lost(Side::Former, _)) => Committed,
         (Retiring, NotYet(_) | Failed(_) | Lost(Side::Trial, _) | Expired | Cancelled) => Retiring,
 
-        // The way back is walked to its end: a cancellation finds it under way already.
+        // The way back always runs to its end; a cancellation changes nothing.
         (Returning, NotYet(_) | Cancelled) => Returning,
         (Returning, Done | Failed(_) | Lost(..) | Expired) => Retreating,
         (Retreating, Done | Lost(Side::Trial, _)) => match former {
@@ -160,7 +160,7 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
         (Reproving, Done) => RolledBack,
         (Reproving, NotYet(_) | Cancelled) => Reproving,
         (Retreating, Failed(_) | Expired) | (Restarting | Reproving, Failed(_) | Lost(..) | Expired) => Stranded,
-        // Not over `Retreating`: the release that worked may be up, and only its peers down.
+        // Not by `Retreating`: the previous release may be running, with only its peers down.
         (Stranded, Done | Expired) => match former {
             Apart | Beside => Restarting,
             Former::None => Retreating,
@@ -175,12 +175,12 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
     }
 }
 
-/// The phase to go on with after an absence of the supervisor. `course.former` says how it was before the absence.
+/// Returns the phase to continue with after an absence of the supervisor. `course.former`: before the absence.
 ///
-/// After a reboot the release that worked comes first (promises 3 and 6): what had not started the new one yet begins again with the
-/// check, since a power cut may have hurt files; what may have started it goes back, since the trial may be why the host went down.
-/// Within one boot what was under way goes on, but a process that nobody watched has to prove itself again, and one that died
-/// unwatched has failed.
+/// After a reboot the proven release comes first (promises 3 and 6): a switch that has not started the new process yet begins again with the
+/// check, because a power cut may have damaged files; a switch that may have started it goes back, because the trial may have taken down the
+/// host. Without a reboot the switch continues, but a process that ran without a supervisor has to reach its peers again, and a process that
+/// died meanwhile has failed.
 #[expect(clippy::match_same_arms, reason = "read phase by phase, not result by result")]
 pub fn resumed(phase: Phase, found: Survivors, course: Course) -> Phase {
     use Phase::{
@@ -215,7 +215,7 @@ pub fn resumed(phase: Phase, found: Survivors, course: Course) -> Phase {
 }
 
 impl Survivors {
-    /// How the release that worked before takes part from here on.
+    /// The part of the old process from now on.
     pub fn former(self, before: Former) -> Former {
         match (before, self) {
             (Former::Beside, Self::Rebooted | Self::Alive { former: false, .. }) => Former::Apart,

@@ -7,55 +7,55 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// Where a switch is. What is journalled: a phase is written before its act is performed.
+/// The phase of a switch. The journal has a phase before its act is performed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Until its window opens, and the drawn part of its splay is over. Nothing has been looked at yet.
+    /// The switch waits for its window and for the drawn part of its splay. Nothing has been checked yet.
     Scheduled,
-    /// The files of both releases are compared with what was signed, and leased.
+    /// The files of both releases are leased and verified.
     Checking,
     /// The new release loads this host's configuration and modules, without a peer.
     Rehearsing,
-    /// Until no job runs.
+    /// The switch waits until no job runs.
     Waiting,
-    /// The old process is frozen and looked at once more. Nothing has been stopped up to here.
+    /// The old process is frozen and checked once more for jobs. Nothing has been stopped up to here.
     Freezing,
-    /// The old process is ended and waited for.
+    /// The old process is ended; the switch waits until it is gone.
     Stopping,
-    /// The new release is started from its own versioned path; in `overlap` beside the old one, which goes on serving.
+    /// The new release is started from its versioned path; in `overlap` the old process goes on serving.
     Starting,
-    /// Until the new process has reached the peers that the old one had reached.
+    /// The switch waits until the new process reaches the peers that the old process had reached.
     Proving,
-    /// The gate moves: the new process takes the jobs, the old one only what the new one never got.
+    /// The roles change: the new process takes the jobs, the old process only jobs that the new process never received.
     Handing,
     /// The new process has to stay healthy for some time.
     Probation,
     /// The new release has passed; `current` follows. The journal's write that enters this phase is the commit.
     Flipping,
-    /// The old process finishes what it has, takes nothing any more, and is ended.
+    /// The old process finishes its jobs, takes no new jobs, and is ended.
     Retiring,
-    /// Ended: the new release is the one.
+    /// Ended: the new release is current.
     Committed,
-    /// The way back of `overlap`: the old process takes the jobs again, the one on trial finishes what it has.
+    /// The way back of `overlap`: the old process takes the jobs again, the new process finishes its own.
     Returning,
-    /// The way back: the process on trial is ended and waited for.
+    /// The way back: the new process is ended; the switch waits until it is gone.
     Retreating,
-    /// The release that worked is started again.
+    /// The way back: the previous release is started again.
     Restarting,
-    /// Until the release that worked has reached its peers again.
+    /// The way back: the switch waits until the previous release reaches its peers again.
     Reproving,
-    /// The release that worked doesn't come up either: a person is needed. It is tried again after a pause, for ever.
+    /// The previous release does not come up either: a person is needed. Sidle tries again after each pause, for ever.
     Stranded,
-    /// Ended: the release that worked is running again. Without one (a first switch) nothing runs.
+    /// Ended: the previous release runs again; after a failed first switch nothing runs.
     RolledBack,
-    /// Ended before anything was stopped: it could not be done.
+    /// Ended before anything was stopped: a check failed.
     Refused,
-    /// Ended before anything was stopped: a person took it back.
+    /// Ended before anything was stopped: a person cancelled it.
     Cancelled,
     /// Ended before anything was stopped: still busy at the deadline.
     Expired,
-    /// Ended by a person out of `Stranded`, to make room for another switch. `current` is as it was.
+    /// A person ended a stranded switch, to make room for another switch. `current` is unchanged.
     Abandoned,
 }
 
@@ -64,9 +64,9 @@ pub enum Phase {
 enum Part {
     /// Nothing has been stopped or started yet.
     BeforeStop,
-    /// The new process may be there and is not yet proven.
+    /// The new process may run and is not yet proven.
     Trial,
-    /// The new release is current, or about to be.
+    /// The journal names the new release as proven.
     Committed,
     /// The way back.
     Back,
@@ -79,18 +79,18 @@ enum Part {
 enum Serves {
     /// This side.
     Always(Side),
-    /// The old process where it lives beside the new one, else the new one.
+    /// The old process if both run, else the new process.
     FormerIfBeside,
-    /// The old process where it lives beside the new one, else nobody.
+    /// The old process if both run, else no process.
     FormerOnlyBeside,
-    /// Nobody.
+    /// No process.
     Nobody,
 }
 
 /// Which of the limits of a switch bounds a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// None. Before the stop the deadline of the switch bounds it.
+    /// No limit. Before the stop the deadline of the switch applies.
     Unlimited,
     /// `stop_timeout`.
     Stop,
@@ -106,14 +106,14 @@ pub(super) enum Limit {
     Pause,
 }
 
-/// Whether, in `overlap`, both processes live in a phase.
+/// The two processes of `overlap` in a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lives {
     Together,
     Apart,
 }
 
-/// What holds in a phase.
+/// The properties of a phase.
 struct Row {
     phase: Phase,
     word: &'static str,
@@ -227,12 +227,12 @@ impl Phase {
         &ROWS[self as usize]
     }
 
-    /// What is done in it, for people.
+    /// A description of the phase, for people.
     pub fn doing(self) -> &'static str {
         self.row().doing
     }
 
-    /// The one act of this phase.
+    /// The act of this phase.
     pub fn act(self) -> Act {
         self.row().act
     }
@@ -247,70 +247,69 @@ impl Phase {
         }
     }
 
-    /// Whether a process of each side may be there in this phase. Whatever else runs is on its way out, or a defect.
+    /// True if the process of `side` may run in this phase. Every other process has to end.
     pub fn allows(self, side: Side, former: Former) -> bool {
         let both = former == Former::Beside && self.is_beside();
         both || self.serves(former) == Some(side)
     }
 
-    /// A phase in which, in `overlap`, both processes live.
+    /// True if, in `overlap`, both processes run in this phase.
     pub fn is_beside(self) -> bool {
         self.row().lives == Lives::Together
     }
 
-    /// The side that the supervisor keeps running by itself (with back-off), as it does without a switch; what this phase doesn't
-    /// allow it ends, and if there is no release on that side, everything. In the other phases a process
-    /// that ends is the machine's business: the supervisor reports it as `Lost` and starts nothing.
+    /// The side that the supervisor keeps running (with back-off), as it does without a switch; it ends all processes that the phase does not
+    /// allow. None: the machine handles the end of a process, as `Lost`, and the supervisor starts nothing.
     pub fn keeps(self) -> Option<Side> {
         self.row().keeps
     }
 
-    /// How long until an act that is not done yet is performed again.
+    /// The time until an unfinished act is performed again.
     pub fn interval(self) -> Duration {
         Duration::from_millis(self.row().interval_milliseconds)
     }
 
-    /// Which limit bounds it.
+    /// The limit of this phase.
     pub(super) fn limit(self) -> Limit {
         self.row().limit
     }
 
-    /// Nothing has been stopped or started yet.
+    /// True while nothing has been stopped or started.
     pub fn is_before_stop(self) -> bool {
         self.row().part == Part::BeforeStop
     }
 
-    /// On the way to the new release, and not yet decided.
+    /// True on the way to the new release, before the commit.
     pub fn is_forth(self) -> bool {
         self.is_before_stop() || self.is_trial()
     }
 
-    /// The part of the way forth during which the new process may be there and is not yet proven: its failures lead back.
+    /// True from the stop (or the start of the new process) to the commit: a failure here leads back.
     pub fn is_trial(self) -> bool {
         self.row().part == Part::Trial
     }
 
-    /// On the way back to the release that worked, and not yet there.
+    /// True on the way back, before its end.
     pub fn is_back(self) -> bool {
         self.row().part == Part::Back
     }
 
-    /// The new release is the one; `current` may still have to follow, the old process may still have to go.
+    /// True after the commit; `current` may still have to follow, and the old process may still run.
     pub fn is_committed(self) -> bool {
         self.row().part == Part::Committed || self == Self::Committed
     }
 
-    /// The switch is over; only its history line is left to write.
+    /// True if the switch is over; only its history line is left to write.
     pub fn is_ended(self) -> bool {
         self.row().part == Part::Ended
     }
 
-    /// Nobody is known to serve: what a downtime is made of.
+    /// True if no process is known to serve: this time counts as downtime.
     pub fn is_outage(self, former: Former) -> bool {
         former == Former::Apart && (self.is_back() || (self.is_trial() && self != Self::Probation))
     }
 
-    /// The journalled word, which is also what status prints.
+    /// The word in the journal and in `sidle status`.
     pub fn word(self) -> &'static str {
         self.row().word
     }

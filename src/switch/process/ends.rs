@@ -1,16 +1,16 @@
-//! How the processes of an agent end: by themselves, which is told, or because they are ended.
+//! The ends of an agent's processes: by themselves, or because sidle ends them.
 
 use crate::agent::Job;
 use crate::agent::gate::GuardReport;
 use crate::crash_point;
 use crate::os::OsError;
 use crate::os::process::SignalNumber;
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::process::Processes;
-use crate::switch::process::kind::ProcessKind;
-use crate::switch::process::running::{Record, Running, told};
+use crate::switch::process::running::{Record, Running, exit_text};
 use std::collections::BTreeSet;
 
-/// Ends that are remembered for whoever asks how a process went: more than there are processes of one agent at a time.
+/// Ends kept for questions: more than an agent ever has processes at one time.
 const REMEMBERED: usize = 8;
 
 /// How a process of the agent ended.
@@ -18,29 +18,29 @@ const REMEMBERED: usize = 8;
 pub struct End {
     /// Its record.
     pub record: Record,
-    /// In words: `exited with code 1`.
+    /// How it ended: `exited with code 1`.
     pub how: String,
-    /// What it had not finished, as its guard told last.
+    /// The unfinished jobs of its guard's last report.
     pub unfinished: Vec<Job>,
-    /// Every process was asked to end: the service is stopped.
+    /// All processes were asked to end, since the service is stopped.
     pub is_asked_for: bool,
 }
 
-/// What is known of processes that have ended.
+/// The processes that have ended.
 #[derive(Debug, Default)]
 pub(in crate::switch) struct Ends {
-    /// Those that nobody has taken note of yet.
-    untold: Vec<End>,
-    /// Those that are not in the log yet.
+    /// For the supervisor, which has not handled them yet.
+    unhandled: Vec<End>,
+    /// Not in the log yet.
     unlogged: Vec<End>,
-    /// Every process was asked to end.
+    /// All processes were asked to end.
     asked: bool,
-    /// How the last ones ended, the latest at the end.
+    /// How the last processes ended, oldest first.
     known: Vec<(Record, String)>,
 }
 
 impl Ends {
-    /// Keeps how a process ended.
+    /// Remembers how a process ended.
     pub(in crate::switch) fn remember(&mut self, record: &Record, how: String) {
         if self.known.len() == REMEMBERED {
             self.known.remove(0);
@@ -48,14 +48,14 @@ impl Ends {
         self.known.push((record.clone(), how));
     }
 
-    /// Tells of a process whose end is noticed only now.
+    /// Adds an end to the log, and returns it.
     pub(in crate::switch) fn note(&mut self, record: &Record, how: String, unfinished: Vec<Job>) -> End {
         let end = End { record: record.clone(), how, unfinished, is_asked_for: self.asked };
         self.unlogged.push(end.clone());
         end
     }
 
-    /// One that is started now has not ended: what is known of those before it says nothing of it.
+    /// Forgets the ends of earlier processes, when such a process is started again.
     pub(in crate::switch) fn forget(&mut self, which: ProcessKind<'_>) {
         self.known.retain(|(record, _)| !which.is(record.release.as_ref(), record.trial_of));
     }
@@ -67,14 +67,14 @@ impl Ends {
 }
 
 impl Processes {
-    /// How a process that is no longer there ended; None: nobody saw it.
+    /// How a process ended; None: its end was not seen.
     pub fn how_ended(&mut self, which: ProcessKind<'_>) -> Option<&str> {
-        // It may have ended since the last look, and the end known so far is an earlier one's. What fails here fails again at the next turn.
+        // It may have ended since the last turn, when only an earlier process's end is known. A failure here shows again at the next turn.
         let _ = self.reap();
         self.ends.how(which)
     }
 
-    /// Takes note of processes that have ended; true when there was one.
+    /// Collects processes that have ended; true if there was any.
     pub fn reap(&mut self) -> Result<bool, OsError> {
         let before = self.running.len();
         let (gate, ends) = (&self.gate, &mut self.ends);
@@ -82,11 +82,11 @@ impl Processes {
             let status = running.take_end();
             if !running.ended && (status.is_some() || !running.leads()) {
                 running.ended = true;
-                let how = status.map_or_else(|| "ended".to_owned(), told);
+                let how = status.map_or_else(|| "ended".to_owned(), exit_text);
                 let report = gate.report(running.record.leader.pid).filter(|_| running.guarded);
                 ends.remember(&running.record, how.clone());
                 let end = ends.note(&running.record.clone(), how, running.unfinished(report));
-                ends.untold.push(end);
+                ends.unhandled.push(end);
             }
             running.lives()
         });
@@ -97,17 +97,17 @@ impl Processes {
         Ok(ended)
     }
 
-    /// The processes that have ended since this was last asked for.
+    /// Returns the ends since the last call.
     pub fn take_ends(&mut self) -> Vec<End> {
-        std::mem::take(&mut self.ends.untold)
+        std::mem::take(&mut self.ends.unhandled)
     }
 
-    /// The processes that have ended since the log was last told.
+    /// Returns the ends that are not in the log yet.
     pub(in crate::switch) fn take_unlogged(&mut self) -> Vec<End> {
         std::mem::take(&mut self.ends.unlogged)
     }
 
-    /// Ends what a leader that is gone has left of the agent itself, so that nothing works beside the next process.
+    /// Ends the agent's own processes whose leader is gone, so that they do not run at the same time as the next process.
     pub fn end_remains(&mut self) -> Result<(), OsError> {
         for running in self.running.iter().filter(|running| !running.leads()) {
             for identity in running.record.all() {
@@ -117,9 +117,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Sends every process of the agent itself its end, except `kept`, as far as they can be counted on; true once all others are gone. Jobs
-    /// are not the agent itself and are left alone. A process that has ended by itself a moment ago, which nobody has taken note of yet, is not
-    /// ended here: what it had not finished is still to be told.
+    /// Kills all processes of the agent except the usable processes in `kept`; true once all others are gone. Job processes are not killed. A
+    /// process that has just ended by itself is not marked as ended here, so that its unfinished jobs are still reported.
     pub fn end_all_but(&mut self, kept: &[ProcessKind<'_>]) -> Result<bool, OsError> {
         let mut spared = BTreeSet::new();
         for which in kept {
@@ -153,7 +152,7 @@ impl Processes {
         Ok(self.running.iter().all(is_spared))
     }
 
-    /// Asks every leader to end in its own way: for a stop of the service, not for a switch.
+    /// Sends every leader SIGTERM: for a stop of the service, not for a switch.
     pub fn ask_to_end(&mut self) -> Result<(), OsError> {
         self.ends.asked = true;
         for running in &mut self.running {
@@ -181,7 +180,7 @@ mod tests {
     use std::process::{Child, Command};
     use std::time::Duration;
 
-    /// Something that runs until it is ended.
+    /// Starts a process that runs until it is killed.
     fn sleeper() -> (Child, Identity) {
         let child = Command::new("sleep").arg("600").spawn().unwrap();
         let identity = Identity::of(child.id()).unwrap().unwrap();
@@ -199,7 +198,7 @@ mod tests {
             let (child, leader) = sleeper();
             let record = Record::new(leader.clone(), release.parse().unwrap(), trial_of, Origin::Boot);
             let kind = "demo".parse().unwrap();
-            let running = processes.observing(record, Some(child), (&kind, false), AgentSettings::new(root));
+            let running = processes.observing(record, Some(child), &kind, false, AgentSettings::new(root));
             processes.running.push(running);
             leader
         });

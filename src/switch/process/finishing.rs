@@ -1,11 +1,11 @@
-//! Old processes that belong to no switch any more: each finishes the jobs that it has, takes none, and is ended then.
+//! Old processes that outlive their switch: each takes no new jobs, finishes its jobs, and is then ended.
 
 use crate::agent::Job;
 use crate::agent::gate::{GateRole, GuardReport, Origin};
 use crate::os::OsError;
 use crate::os::process::SignalNumber;
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::process::Processes;
-use crate::switch::process::kind::ProcessKind;
 use crate::switch::process::running::{Frozen, Look, Running};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
@@ -13,17 +13,17 @@ use std::fmt;
 use std::time::Duration;
 use tracing::info;
 
-/// How long such a process may say nothing before only what is below it counts: a main loop can be blocked for long.
+/// How long such a process may send no report before only its child processes count: a main loop can be blocked for long.
 const SILENCE_MAXIMUM_SECONDS: f64 = 60.0;
 
-/// An old process that finishes its last jobs, as status tells of it.
+/// An old process that finishes its last jobs, for the status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finishing {
     /// Its first process.
     pub pid: u32,
-    /// What it runs; None: nothing of sidle's.
+    /// Its release; None: sidle did not start it.
     pub release: Option<Release>,
-    /// The jobs that it still has.
+    /// Its unfinished jobs.
     pub jobs: Vec<Job>,
 }
 
@@ -44,21 +44,21 @@ impl fmt::Display for Finishing {
 }
 
 impl Running {
-    /// It finishes what it has, and nobody counts on it.
+    /// True if it belongs to no switch and finishes its jobs.
     pub(in crate::switch) fn is_finishing(&self) -> bool {
         self.record.finishing && !self.record.being_ended && self.leads()
     }
 }
 
 impl Processes {
-    /// From now on a process belongs to no switch: it finishes what it has.
+    /// Takes a process out of its switch: it finishes its jobs.
     pub fn leave(&mut self, which: ProcessKind<'_>) -> Result<(), OsError> {
         let Some(running) = self.usable_mut(which) else { return Ok(()) };
         running.record.finishing = true;
         self.save()
     }
 
-    /// The processes that finish what they have, as the roles name them.
+    /// The processes that finish their jobs, for the roles.
     pub fn draining(&self) -> impl Iterator<Item = (u32, Origin)> {
         let finishing = self.running.iter().filter(|running| running.is_finishing() && running.guarded);
         finishing.map(|running| (running.record.leader.pid, running.record.origin))
@@ -66,15 +66,15 @@ impl Processes {
 
     /// The same, for people.
     pub fn finishing(&self) -> Vec<Finishing> {
-        let told = |running: &Running| Finishing {
+        let shown = |running: &Running| Finishing {
             pid: running.record.leader.pid,
             release: running.record.release.clone(),
             jobs: self.gate.report(running.record.leader.pid).map_or_else(Vec::new, |report| report.jobs),
         };
-        self.running.iter().filter(|running| running.is_finishing()).map(told).collect()
+        self.running.iter().filter(|running| running.is_finishing()).map(shown).collect()
     }
 
-    /// Ends those of them that have nothing left. One whose guard says nothing is ended once nothing is below it.
+    /// Ends the processes that have finished their jobs. A process without reports is ended once it has no child processes.
     pub fn end_finished(&mut self, now: Duration) -> Result<(), OsError> {
         let mut news = false;
         for running in self.running.iter_mut().filter(|running| running.is_finishing()) {
@@ -92,7 +92,7 @@ impl Processes {
             }
             if report.is_some() {
                 running.halt(report.as_ref())?;
-                // What it wrote before it stood still counts.
+                // Its guard may have written a report just before the freeze.
                 let report: Option<GuardReport> = self.gate.report(pid);
                 if running.judge(report.as_ref(), Look::Beside)? != Frozen::Idle {
                     continue;

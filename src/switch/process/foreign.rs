@@ -1,19 +1,18 @@
-//! The process that an adoption takes over from: sidle did not start it, and gives it up when the switch is over.
+//! The process that an adoption takes over from: sidle did not start it, and forgets it at the end of the switch.
 
 use crate::agent::AgentSettings;
 use crate::agent::gate::{GateRole, Origin, Roles, Slot};
 use crate::os::process::{Identity, Input, Program, SignalNumber};
 use crate::os::{OsError, proc_fs, units};
+use crate::switch::journal::kind::ProcessKind;
 use crate::switch::journal::request::Adopted;
 use crate::switch::process::Processes;
-use crate::switch::process::kind::ProcessKind;
 use crate::switch::process::running::Record;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
 impl Processes {
-    /// Takes the adopted process on record, if it lives: as the journal names it, or as one that was started again since.
-    /// `configuration`: where the agent's lies.
+    /// Records the adopted process of the journal, if it is alive. `configuration`: the agent's configuration directory.
     pub fn recognise(&mut self, adopted: &Adopted, configuration: &Path) -> Result<(), OsError> {
         if self.records().any(|record| record.foreign.is_some()) || !adopted.leader.is_alive()? {
             return Ok(());
@@ -21,12 +20,12 @@ impl Processes {
         let record = Record::foreign(adopted.leader.clone(), Some(adopted.agent.clone()));
         // It has taken one while it ran, or was not asked to.
         let guarded = self.gate.report(adopted.leader.pid).is_some_and(|report| report.forbids_overlap().is_none());
-        let running = self.observing(record, None, (&adopted.agent, guarded), AgentSettings::new(configuration));
+        let running = self.observing(record, None, &adopted.agent, guarded, AgentSettings::new(configuration));
         self.running.push(running);
         self.save()
     }
 
-    /// An adopted agent whose working process was replaced has lost its guard with it: it would do every job a second time, and is ended.
+    /// Ends an adopted agent whose working process was replaced: the new one has no guard and would run every job a second time.
     pub fn end_unguarded(&mut self) -> Result<(), OsError> {
         let Some(report) = self.report(ProcessKind::Foreign) else { return Ok(()) };
         let Some(leader) = self.of(ProcessKind::Foreign).map(|record| record.leader.pid) else { return Ok(()) };
@@ -43,7 +42,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Starts it again as it was started before, once none is left: the host's service manager does, or its own command line.
+    /// Starts the adopted agent again, if it does not run: by its systemd unit, or by its command line.
     pub fn start_foreign(&mut self, adopted: &Adopted, configuration: &Path) -> Result<(), OsError> {
         if self.of(ProcessKind::Foreign).is_some() {
             return self.thaw(ProcessKind::Foreign);
@@ -67,7 +66,7 @@ impl Processes {
         }
     }
 
-    /// Takes one on record that was started again: it has no guard, and nothing runs beside it any more.
+    /// Records an adopted agent that was started again: it has no guard, and runs alone.
     fn take_unguarded(
         &mut self,
         leader: Identity,
@@ -76,15 +75,15 @@ impl Processes {
         configuration: &Path,
     ) -> Result<(), OsError> {
         let record = Record::foreign(leader, Some(adopted.agent.clone()));
-        let running = self.observing(record, child, (&adopted.agent, false), AgentSettings::new(configuration));
+        let running = self.observing(record, child, &adopted.agent, false, AgentSettings::new(configuration));
         self.running.push(running);
         self.save()
     }
 
-    /// Strikes it off the record: the switch is over, and it is nobody's but the host's.
+    /// Forgets the adopted process at the end of the switch: from now on it belongs to the host.
     pub fn forget_foreign(&mut self) -> Result<(), OsError> {
         if let Some(leader) = self.of(ProcessKind::Foreign).map(|record| record.leader.pid) {
-            // Alone from now on, whatever the roles said last.
+            // It runs alone from now on, so it takes all jobs.
             let slot = Slot { leader, role: GateRole::Active, origin: Origin::Boot };
             self.assign(&Roles { slots: vec![slot], announce: Some(leader), prove: 0, prover: None })?;
         }

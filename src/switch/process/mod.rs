@@ -1,13 +1,11 @@
-//! The processes of one instance's agent: started through `sidle run`, found again after a crash of the supervisor, frozen. How they end is in
-//! [`super::ends`].
+//! The processes of one instance's agent: started by `sidle run`, found again after a crash of the supervisor, frozen, and ended ([`ends`]).
 //!
-//! A new process waits (on its standard input) until its identity is on disk; a supervisor that dies before has started nothing.
-//! Beside the file, every leader carries its own pid in `SIDLE_LEADER`: a deleted /run hides no process.
+//! A new process waits (on its standard input) until its identity is on disk: a supervisor that dies earlier leaves no agent behind. Every leader
+//! also has its own pid in `SIDLE_LEADER`, so that it is found even if /run was deleted.
 
 pub mod ends;
 pub mod finishing;
 pub mod foreign;
-pub mod kind;
 pub mod running;
 
 use crate::agent::gate::{GATE_VARIABLE, GateRole, GuardReport, Origin, ROLE_VARIABLE, Roles};
@@ -23,7 +21,7 @@ use crate::os::{OsError, children, clock, notify, proc_fs};
 use crate::switch::gate::gatekeeper::Gatekeeper;
 use crate::switch::gate::roles::Guarded;
 use crate::switch::process::ends::Ends;
-use crate::switch::process::running::{Running, told};
+use crate::switch::process::running::{Running, exit_text};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -33,7 +31,7 @@ use std::process::Child;
 use std::time::Duration;
 use tracing::info;
 
-pub use crate::switch::process::kind::ProcessKind;
+pub use crate::switch::journal::kind::ProcessKind;
 pub use crate::switch::process::running::{Frozen, Look, Record, described};
 
 /// The instance that a process belongs to.
@@ -42,11 +40,11 @@ pub const INSTANCE_VARIABLE: &str = "SIDLE_INSTANCE";
 pub const ROOT_VARIABLE: &str = "SIDLE_ROOT";
 /// The release that a process runs.
 pub const RELEASE_VARIABLE: &str = "SIDLE_RELEASE";
-/// The pid that the agent's first process has itself; what descends from it has its leader's.
+/// The pid of the agent's first process (its leader); descendants inherit it.
 pub const LEADER_VARIABLE: &str = "SIDLE_LEADER";
-/// The number of the switch that started a process to try its release; absent: none did.
+/// The number of the switch that has a process on trial; absent: no trial.
 pub const TRIAL_VARIABLE: &str = "SIDLE_TRIAL";
-/// What a new process is told when it may go on.
+/// The line that lets a new process continue.
 pub const START_WORD: &str = "go\n";
 
 const PROCESSES_NAME: &str = "processes";
@@ -58,7 +56,7 @@ struct Saved {
     processes: Vec<Record>,
 }
 
-/// The first processes of an instance's agents that are on record and live, with or without a supervisor.
+/// Returns the recorded leaders of an instance that are alive, with or without a supervisor.
 pub fn on_record(layout: &Layout, instance: &InstanceName) -> Result<Vec<Identity>, OsError> {
     let Some(directory) = Dir::open_if_exists(&layout.run(instance))? else { return Ok(Vec::new()) };
     let bytes = directory.read_if_exists(PROCESSES_NAME, PROCESSES_LENGTH_MAXIMUM)?;
@@ -80,7 +78,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Nothing known yet: [`Processes::find`] looks for what runs. `configuration` overrides the directory that the manifest names.
+    /// Knows no process yet, see [`Processes::find`]. `configuration` overrides the configuration directory of the manifest.
     pub fn new(
         layout: &Layout,
         package: &PackageName,
@@ -104,11 +102,11 @@ impl Processes {
         Dir::open_or_create(&self.layout.run(&self.instance), 0o755)
     }
 
-    /// Finds the processes that an earlier supervisor left: those on record, and those that say of themselves that they are leaders.
-    /// `manifest` reads a release's manifest.
+    /// Finds the processes of an earlier supervisor: by the record file, and by their environment variables. `manifest` reads a release's
+    /// manifest.
     pub fn find(&mut self, manifest: impl Fn(&Release) -> Option<Manifest>) -> Result<(), OsError> {
         let bytes = self.directory()?.read_if_exists(PROCESSES_NAME, PROCESSES_LENGTH_MAXIMUM)?;
-        // /run does not survive a boot, and what lives says so itself: a record that can't be read loses nothing but `being_ended`.
+        // The environment names all live processes, so an unreadable record file only loses `being_ended`.
         let saved = bytes.and_then(|bytes| serde_json::from_slice::<Saved>(&bytes).ok());
         let mut records = saved.map_or_else(Vec::new, |saved| saved.processes);
         let boot_id = clock::boot_id()?;
@@ -119,28 +117,28 @@ impl Processes {
             }
         }
         for record in records {
-            // A child that ended while this process became a newer program.
+            // The child may have ended while the supervisor replaced its own program.
             let status = children::take(&record.leader)?;
             if let Some(status) = status {
-                self.ends.remember(&record, told(status));
+                self.ends.remember(&record, exit_text(status));
             }
             if !record.all().any(|identity| identity.is_alive().unwrap_or(true)) {
-                let how = status.map_or_else(|| "ended while nobody watched".to_owned(), told);
+                let how = status.map_or_else(|| "ended while no supervisor ran".to_owned(), exit_text);
                 self.ends.note(&record, how, Vec::new());
                 continue;
             }
-            // A foreign one is the journal's to name: see `recognise`.
+            // The journal names an adopted process: see `recognise`.
             if let Some(manifest) = record.release.as_ref().and_then(&manifest) {
                 let running = self.observed(record, None, &manifest);
                 let (release, pid) = (&manifest.release(), running.record.leader.pid);
-                info!(instance = %self.instance, "process {pid} of {release} runs already, and is taken over");
+                info!(instance = %self.instance, "process {pid} of {release} runs already; the supervisor takes it over");
                 self.running.push(running);
             }
         }
         self.save()
     }
 
-    /// The record of a leader of this instance that is on no record.
+    /// Makes a record from the environment of a process, if it is a leader of this instance.
     fn self_declared(&self, leader: Identity) -> Option<Record> {
         let variable = |name| proc_fs::environment_variable(leader.pid, name).ok().flatten();
         let is_leader = variable(LEADER_VARIABLE)? == leader.pid.to_string().as_str();
@@ -155,14 +153,15 @@ impl Processes {
         let tree = self.layout.versions(&self.package).join(manifest.release().to_string());
         let programs = manifest.commands.iter().map(|(name, path)| (name.clone(), tree.join(path.as_path()))).collect();
         let settings = AgentSettings { config_directory: self.configuration(manifest), programs };
-        self.observing(record, child, (&manifest.agent, manifest.guard.is_some()), settings)
+        self.observing(record, child, &manifest.agent, manifest.guard.is_some(), settings)
     }
 
     pub(in crate::switch) fn observing(
         &self,
         record: Record,
         child: Option<Child>,
-        (kind, guarded): (&AgentKind, bool),
+        kind: &AgentKind,
+        guarded: bool,
         settings: AgentSettings,
     ) -> Running {
         let agent = (self.registry)(kind).and_then(|parts| (parts.observer)(&settings));
@@ -175,8 +174,7 @@ impl Processes {
         self.directory()?.write_atomic(PROCESSES_NAME, &bytes, 0o644)
     }
 
-    /// Starts the process unless one that can be counted on runs already; thaws that one. `role` is what it may do with jobs until it
-    /// has read the roles.
+    /// Starts the process, or thaws it if it runs already. `role`: its role until it has read the roles.
     pub fn start(
         &mut self,
         which: ProcessKind<'_>,
@@ -190,7 +188,7 @@ impl Processes {
         let (release, trial_of) = match which {
             ProcessKind::Trial { switch, release } => (release, Some(switch)),
             ProcessKind::Incumbent { release, .. } => (release, None),
-            // The service manager's to start: see `foreign`.
+            // The service manager starts it: see `foreign`.
             ProcessKind::Foreign => return Ok(()),
         };
         let mut program = Program::new(own_program()?)
@@ -203,7 +201,7 @@ impl Processes {
             .argument("--instance")
             .argument(self.instance.as_str())
             .argument("--await-start");
-        // A supervisor that was started by a job of an agent must not pass that agent's words on.
+        // A supervisor that was started by an agent's job must not pass on that agent's variables.
         program.without = [notify::NOTIFY_SOCKET, TRIAL_VARIABLE, GATE_VARIABLE, ROLE_VARIABLE].map(Into::into).into();
         if let Some(number) = trial_of {
             program.without.retain(|name| name != TRIAL_VARIABLE);
@@ -217,13 +215,13 @@ impl Processes {
         crash_point!("start.spawned");
         let Some(leader) = Identity::of(child.id())? else {
             let status = child.wait().map_err(|source| OsError::new("wait for", &program.path, source))?;
-            return Err(OsError::new("start", &program.path, std::io::Error::other(told(status))));
+            return Err(OsError::new("start", &program.path, std::io::Error::other(exit_text(status))));
         };
         let pid = leader.pid;
         self.gate.forget(pid)?;
         self.ends.forget(which);
         let mut record = Record::new(leader, release.clone(), trial_of, origin);
-        // Its start costs seconds of work that the serving process may need.
+        // Its start takes seconds of processor time that the serving process may need.
         if role == GateRole::Standby && process::may_raise_priority() {
             record.aside = record.leader.prioritise(Priority::Aside).is_ok();
         }
@@ -233,15 +231,15 @@ impl Processes {
         self.running.push(running);
         self.save()?;
         crash_point!("start.recorded");
-        let takes = if trial_of.is_some() { "trial" } else { "serving" };
-        info!(instance = %self.instance, role = takes, switch = trial_of, "process {pid} of {release} is started");
+        let part = if trial_of.is_some() { "trial" } else { "serving" };
+        info!(instance = %self.instance, role = part, switch = trial_of, "process {pid} of {release} is started");
         if let Some(mut starter) = starter {
             match starter.write_all(START_WORD.as_bytes()) {
-                // One that waits in vain ends by itself, and is no sign of what the release is worth.
+                // The process ends by itself without this line, so its end would say nothing about the release.
                 Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
                     return Err(OsError::new("start", &program.path, source));
                 }
-                // A process that ended meanwhile shows as such at the next look.
+                // The next turn notices a process that has ended.
                 Ok(()) | Err(_) => {}
             }
         }
@@ -261,51 +259,51 @@ impl Processes {
             .find(|running| running.is_usable() && which.is(running.record.release.as_ref(), running.record.trial_of))
     }
 
-    /// The record of a process that can be counted on.
+    /// The record of a process, if it is usable.
     pub fn of(&self, which: ProcessKind<'_>) -> Option<&Record> {
         self.usable(which).map(|running| &running.record)
     }
 
-    /// Lets the jobs of all processes wait until that time since boot for files that are being mended; None: no longer.
+    /// Makes the jobs of all processes wait until this time since boot, while files are repaired; None: jobs wait no longer.
     pub fn hold_jobs(&self, until: Option<Duration>) -> Result<(), OsError> {
         self.gate.hold_jobs(until)
     }
 
-    /// All processes on record.
+    /// The records of all processes.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         self.running.iter().map(|running| &running.record)
     }
 
-    /// What a process does.
+    /// The activity of a process.
     pub fn activity(&mut self, which: ProcessKind<'_>) -> Option<Activity> {
         let report = self.report(which);
         self.usable_mut(which).map(|running| running.activity(report.as_ref()))
     }
 
-    /// Whether a process reaches its peers. `prove`: the round trip that its guard has to have made.
+    /// The health of a process. `prove`: the round trip that its guard has to have made.
     pub fn health(&mut self, which: ProcessKind<'_>, prove: Option<u64>) -> Option<Health> {
         let report = self.report(which);
         self.usable_mut(which).map(|running| running.health(report.as_ref(), prove))
     }
 
-    /// The peers that a process started now could not even look for.
+    /// The peers that a process started now could not find.
     pub fn unfindable(&mut self, which: ProcessKind<'_>) -> Vec<Peer> {
         let observer = self.usable_mut(which).and_then(|running| running.observer().ok());
         observer.map_or_else(Vec::new, Agent::unfindable)
     }
 
-    /// What a process's agent proves itself with, as it lies there now.
+    /// The digest of the agent's present credentials.
     pub fn credentials(&mut self, which: ProcessKind<'_>) -> Option<Digest> {
         self.usable_mut(which)?.observer().ok()?.credentials()
     }
 
-    /// A process that has a guard, as the roles name it.
+    /// The process for the roles; None: it has no guard.
     pub fn guarded(&self, which: ProcessKind<'_>) -> Option<Guarded> {
         let running = self.usable(which).filter(|running| running.guarded)?;
         Some(Guarded { leader: running.record.leader.pid, origin: running.record.origin })
     }
 
-    /// Gives a process its full priority: it serves, or gets too little without.
+    /// Gives a process normal priority: it serves, or needs more processor time to come up.
     pub fn serve(&mut self, which: ProcessKind<'_>) -> Result<(), OsError> {
         let Some(running) = self.usable_mut(which).filter(|running| running.record.aside) else { return Ok(()) };
         running.record.leader.prioritise(Priority::Own)?;
@@ -313,12 +311,12 @@ impl Processes {
         self.save()
     }
 
-    /// Why a process that says nothing may not be able to: the file system of the gate is full.
+    /// Says that the file system of the gate is full, so that guards cannot report.
     pub fn no_room(&self) -> Option<String> {
         self.gate.no_room()
     }
 
-    /// What a process's guard reports; None: it has none, or that one says nothing.
+    /// The report of a process's guard, if there is any.
     pub fn report(&self, which: ProcessKind<'_>) -> Option<GuardReport> {
         let running = self.usable(which)?;
         self.gate.report(running.record.leader.pid).filter(|_| running.guarded)
@@ -329,12 +327,12 @@ impl Processes {
         self.configuration.clone().unwrap_or_else(|| self.layout.on_host(manifest.service.config.as_ref()))
     }
 
-    /// Writes the roles; gives the serial number that the guards are to follow.
+    /// Writes the roles; returns the serial number that the guards have to follow.
     pub fn assign(&mut self, roles: &Roles) -> Result<u64, OsError> {
         self.gate.publish(roles)
     }
 
-    /// Directories whose changes mean that it is worth looking again.
+    /// Directories whose changes may mean that a process has become idle.
     pub fn watches(&self) -> Vec<PathBuf> {
         self.running
             .iter()
@@ -343,17 +341,17 @@ impl Processes {
             .collect()
     }
 
-    /// Lets a process run on, if it was frozen.
+    /// Thaws a process, if it was frozen.
     pub fn thaw(&self, which: ProcessKind<'_>) -> Result<(), OsError> {
         self.usable(which).map_or(Ok(()), Running::thaw)
     }
 
-    /// Freezes a process and looks again with `look`. It stays frozen only when that loses nothing.
+    /// Freezes a process and checks it with `look`. It stays frozen only if its end would lose nothing.
     pub fn freeze(&mut self, which: ProcessKind<'_>, look: Look) -> Result<Frozen, OsError> {
         let report = self.report(which);
         let Some(running) = self.usable_mut(which) else { return Ok(Frozen::Idle) };
         running.halt(report.as_ref())?;
-        // What it wrote before it stood still counts.
+        // Its guard may have written a report just before the freeze.
         let report = self.report(which);
         let Some(running) = self.usable_mut(which) else { return Ok(Frozen::Idle) };
         let frozen = running.judge(report.as_ref(), look)?;
@@ -361,36 +359,36 @@ impl Processes {
         Ok(frozen)
     }
 
-    /// The peers that a process is connected to, whatever it tells of itself.
+    /// The peers that a process is connected to, by its sockets.
     pub fn connected(&mut self, which: ProcessKind<'_>) -> Vec<String> {
         let Some(running) = self.usable_mut(which) else { return Vec::new() };
         let leader = running.record.leader.clone();
         running.observer().map_or_else(|_| Vec::new(), |agent| agent.connected(&leader))
     }
 
-    /// What a process still does although its guard doesn't say so; None: nothing.
+    /// Work of a process that its guard does not report; None: no such work.
     pub fn unreported(&mut self, which: ProcessKind<'_>) -> Option<String> {
         let report = self.report(which);
         self.usable_mut(which)?.unreported(report.as_ref())
     }
 
-    /// Whether the jobs of a process are part of it, and can't be seen from outside.
+    /// True if the jobs of a process are threads, which can't be seen from outside.
     pub fn runs_jobs_inside(&mut self, which: ProcessKind<'_>) -> bool {
         self.usable_mut(which)
             .is_some_and(|running| running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside))
     }
 
-    /// The processes that descend from a process's leader and are not the agent itself.
+    /// The number of the leader's descendants that are not the agent itself.
     pub fn below(&self, which: ProcessKind<'_>) -> Result<usize, OsError> {
         self.usable(which).map_or(Ok(0), Running::below)
     }
 
-    /// Lets everything that was frozen run on.
+    /// Thaws all processes.
     pub fn thaw_all(&self) -> Result<(), OsError> {
         self.running.iter().try_for_each(Running::thaw)
     }
 
-    /// The children that this program has started itself and asks for.
+    /// The children of this supervisor, which it waits for itself.
     pub fn children(&self) -> BTreeSet<u32> {
         self.running.iter().filter_map(|running| running.child.as_ref()).map(Child::id).collect()
     }

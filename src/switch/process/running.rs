@@ -1,4 +1,4 @@
-//! One process of an agent: its record, its observer, and how it is frozen and looked at.
+//! One process of an agent: its record, its observer, and its freeze.
 
 use crate::agent::gate::{GuardReport, Origin};
 use crate::agent::{Activity, Agent, AgentError, AgentKind, AgentSettings, Health, Job, Registry, Subject};
@@ -12,40 +12,39 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-/// How long a frozen process may take to stop where it is; one in an uninterruptible wait is looked at again later.
+/// How long a process may take to stop in a freeze; a process in an uninterruptible wait is tried again later.
 const FREEZE_WAIT: Duration = Duration::from_millis(500);
 const FREEZE_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What is kept of a process, so that a later supervisor finds it.
+/// The record of a process, by which a later supervisor finds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The first process of the agent.
     pub leader: Identity,
-    /// The processes that are the agent itself, as last seen.
+    /// The processes of the agent itself, as last seen.
     pub core: Vec<Identity>,
-    /// What was below an agent that stood still and was idle: no jobs, so it ends with the agent. Salt's engines, and children of 3007 that have
-    /// returned and linger.
+    /// Descendants of a frozen idle agent, which are no jobs and end with the agent: Salt's engines, and finished job processes of 3007.
     #[serde(default)]
     pub remains: Vec<Identity>,
-    /// What it runs; None: nothing of sidle's.
+    /// Its release; None: sidle did not start it.
     pub release: Option<Release>,
-    /// What kind of agent it is that sidle did not start; None: sidle did.
+    /// The kind of an agent that sidle did not start; None: sidle started it.
     #[serde(default)]
     pub foreign: Option<AgentKind>,
-    /// Since when.
+    /// When it was started.
     pub started_at: Timestamp,
-    /// It was sent a deadly signal: it is not to be counted on any more.
+    /// It was sent a deadly signal, so it is no longer usable.
     pub being_ended: bool,
-    /// The number of the switch that started it to try its release; None: none did.
+    /// The number of the switch that has it on trial, if any.
     #[serde(default)]
     pub trial_of: Option<u64>,
     /// Why it was started.
     #[serde(default)]
     pub origin: Origin,
-    /// It gives way to the process beside it until it serves.
+    /// It has low priority until it serves.
     #[serde(default)]
     pub aside: bool,
-    /// It belongs to no switch any more: it takes nothing, and finishes what it has.
+    /// It belongs to no switch any more: it takes no jobs, and finishes its own.
     #[serde(default)]
     pub finishing: bool,
 }
@@ -74,7 +73,7 @@ impl Record {
         }
     }
 
-    /// Everything that ends with the agent.
+    /// All processes that end with the agent.
     pub(in crate::switch) fn all(&self) -> impl Iterator<Item = &Identity> {
         self.core.iter().chain(&self.remains).chain([&self.leader])
     }
@@ -90,25 +89,25 @@ pub(in crate::switch) struct Running {
     /// Its release brings a guard.
     pub(in crate::switch) guarded: bool,
     pub(in crate::switch) registry: Registry,
-    /// Its end has been told.
+    /// Its end has been recorded.
     pub(in crate::switch) ended: bool,
 }
 
-/// How a frozen process is looked at.
+/// The check of a frozen process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// As the only one: nothing of the agent may be under way on this host.
+    /// It runs alone: the agent may have no job on this host.
     Alone,
-    /// As one of two: it must have nothing left itself, as its guard says.
+    /// Another process runs, too: its own guard must report no job.
     Beside,
 }
 
-/// What came of freezing.
+/// The result of a freeze.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frozen {
-    /// It stands still and would lose nothing.
+    /// It is frozen, and its end would lose nothing.
     Idle,
-    /// It runs on: this came in between.
+    /// It was thawed, because of this work.
     Busy(String),
 }
 
@@ -117,8 +116,8 @@ impl Running {
         self.record.leader.is_alive().unwrap_or(true)
     }
 
-    /// How the leader ended, if it has and nobody was told yet. Everything else of the agent that has ended is let go: parents that
-    /// were killed together with their children have waited for none.
+    /// How the leader ended, on the first call after its end. Also reaps the agent's other processes: their parents may have been killed before
+    /// they could wait for them.
     pub(in crate::switch) fn take_end(&mut self) -> Option<ExitStatus> {
         let ended = match &mut self.child {
             Some(child) => child.try_wait().ok().flatten(),
@@ -130,8 +129,8 @@ impl Running {
         ended
     }
 
-    /// What a process that ended by itself has not finished: the jobs that its guard told of last, or those that the agent's own files
-    /// name. One that was sent its end had none left, or they are told of by whoever sent it.
+    /// The unfinished jobs of a process that ended by itself: those of its guard's last report, or those in the agent's own files. Empty for a
+    /// process that sidle ended.
     pub(in crate::switch) fn unfinished(&mut self, report: Option<GuardReport>) -> Vec<Job> {
         if self.record.being_ended {
             return Vec::new();
@@ -142,17 +141,17 @@ impl Running {
         }
     }
 
-    /// A zombie of the agent still stands in the way: Salt takes it for an instance that is already running.
+    /// True while any process of the agent exists. A zombie counts: Salt would take it for a running instance.
     pub(in crate::switch) fn lives(&self) -> bool {
         let mut agent = self.record.core.iter().chain(&self.record.remains);
         if self.record.foreign.is_some() {
-            // Whoever started it may take its time over the exit status; and its own pid file is not where the next one looks.
+            // Zombies do not count here: the parent of an adopted agent may wait late, and the next process uses another pid file.
             return self.leads() || agent.any(|identity| identity.is_alive().unwrap_or(true));
         }
         self.leads() || agent.any(|identity| !identity.is_gone().unwrap_or(false))
     }
 
-    /// The observer; one that could not be made (a configuration with an error) is tried again at every look.
+    /// The observer. If it could not be made (an error in the configuration), every call tries again.
     pub(in crate::switch) fn observer(&mut self) -> Result<&dyn Agent, String> {
         if self.agent.is_err() {
             self.agent = (self.registry)(&self.kind).and_then(|parts| (parts.observer)(&self.settings));
@@ -163,12 +162,12 @@ impl Running {
         }
     }
 
-    /// It can be counted on.
+    /// True if it is alive, serves its switch, and was not sent a deadly signal.
     pub(in crate::switch) fn is_usable(&self) -> bool {
         !self.record.being_ended && !self.record.finishing && self.leads()
     }
 
-    /// The user that the agent works as, where that isn't this process's own.
+    /// The user of the agent, if it is not the user of this process.
     pub(in crate::switch) fn user(&mut self) -> Option<u32> {
         let name = self.observer().ok()?.user()?;
         process::user_number(&name).filter(|number| *number != process::user())
@@ -187,7 +186,7 @@ impl Running {
         self.observer().map_or_else(Health::Unknown, |agent| agent.health(subject))
     }
 
-    /// Remembers which processes are the agent itself while its leader can tell.
+    /// Records the processes of the agent itself, while the leader is alive to find them.
     pub(in crate::switch) fn refresh_core(&mut self, report: Option<&GuardReport>) {
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove: None };
@@ -203,7 +202,7 @@ impl Running {
         Ok(())
     }
 
-    /// Makes the agent itself stand still; its jobs go on.
+    /// Stops the agent itself; its jobs continue.
     pub(in crate::switch) fn halt(&mut self, report: Option<&GuardReport>) -> Result<(), OsError> {
         self.refresh_core(report);
         for identity in &self.record.core {
@@ -213,7 +212,7 @@ impl Running {
         Ok(())
     }
 
-    /// Looks at it once it stands still; thaws it unless its end would lose nothing.
+    /// Checks it after a halt; thaws it unless its end would lose nothing.
     pub(in crate::switch) fn judge(&mut self, report: Option<&GuardReport>, look: Look) -> Result<Frozen, OsError> {
         let work = if !self.stands_still()? {
             Some("it does not stand still yet".to_owned())
@@ -232,7 +231,7 @@ impl Running {
         Ok(Frozen::Idle)
     }
 
-    /// What is below it and ends with it. Below one that is idle there is nothing else.
+    /// Its descendants that end with it: all descendants, if it is idle and alone.
     fn helpers(&mut self, report: Option<&GuardReport>, look: Look) -> Result<Vec<Identity>, OsError> {
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove: None };
@@ -246,7 +245,7 @@ impl Running {
         Ok(below.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
-    /// What it still does although its guard doesn't say so, in the operator's words; None: nothing.
+    /// Work that its guard does not report, for people; None: no such work.
     pub(in crate::switch) fn unreported(&mut self, report: Option<&GuardReport>) -> Option<String> {
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove: None };
@@ -256,7 +255,7 @@ impl Running {
         }
     }
 
-    /// How many processes descend from the leader and are not the agent itself.
+    /// The number of the leader's descendants that are not the agent itself.
     pub(in crate::switch) fn below(&self) -> Result<usize, OsError> {
         let below = proc_fs::descendants(self.record.leader.pid)?;
         let own = |pid| self.record.core.iter().any(|identity| identity.pid == pid);
@@ -279,22 +278,22 @@ impl Running {
     }
 }
 
-/// What an activity waits for, in the operator's words; None when idle.
+/// Describes an activity for people; None: idle.
 pub fn described(activity: &Activity) -> Option<String> {
-    const JOBS_TOLD_MAXIMUM: usize = 3;
+    const JOBS_NAMED_MAXIMUM: usize = 3;
     match activity {
         Activity::Idle => None,
         Activity::Unknown(reason) => Some(format!("it can't be known whether it is idle: {reason}")),
         Activity::Busy(jobs) => {
-            let told: Vec<String> = jobs.iter().take(JOBS_TOLD_MAXIMUM).map(ToString::to_string).collect();
-            let more = jobs.len().saturating_sub(JOBS_TOLD_MAXIMUM);
+            let named: Vec<String> = jobs.iter().take(JOBS_NAMED_MAXIMUM).map(ToString::to_string).collect();
+            let more = jobs.len().saturating_sub(JOBS_NAMED_MAXIMUM);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            Some(format!("{}{more}", told.join(", ")))
+            Some(format!("{}{more}", named.join(", ")))
         }
     }
 }
 
-pub(in crate::switch) fn told(status: ExitStatus) -> String {
+pub(in crate::switch) fn exit_text(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),

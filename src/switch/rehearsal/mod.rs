@@ -1,7 +1,6 @@
-//! Rehearsals: one run of the programs of the agent, what it may lead to, what came of those that the host made necessary.
+//! Rehearsals: the run of the agent's programs, and the rebuild of extras that may follow.
 
-pub mod host_fingerprints;
 pub mod performance;
 pub mod preparing;
 pub mod rebuild;
-pub mod repeated;
+mod workplace;

@@ -1,44 +1,28 @@
-//! Running a rehearsal: the programs that the agent names, one after the other, beside the working agent, without waiting for any of them.
+//! Runs a rehearsal: the agent's programs, one after the other, while the agent works; no call waits for them.
 //!
-//! Nothing of it is journalled: after a crash of whoever drives it starts over.
+//! The journal has nothing about it: after a crash of the supervisor the rehearsal begins again.
 
+use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::process::{Identity, Priority, Program, SignalNumber, end_group};
-use crate::os::{OsError, notify};
-use crate::rehearsal::{Part, Performance, Rehearsal, Rehearser, Role, Scene};
-use crate::switch::process::running::told;
+use crate::os::process::{Identity, Priority, end_group};
+use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
+use crate::switch::process::running::exit_text;
+use crate::switch::rehearsal::workplace::{end_of, fresh, record, without_agent};
 use std::collections::VecDeque;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-/// How long each program may take where the settings say nothing: several times what a slow host needs, so that a custom module that waits for something that never
-/// comes can't hold the switch up for ever.
+/// The default time limit of each program: several times what a slow host needs. A custom module that waits for something that never comes must
+/// not delay the switch for ever.
 pub const REHEARSAL_MAX: Duration = Duration::from_secs(120);
 
 /// The directory of a rehearsal in the instance's run directory.
 const DIRECTORY_NAME: &str = "rehearsal";
-/// The process of it, so that one which outlives its supervisor is ended before the next begins.
-const PROCESS_NAME: &str = "process";
-const PROCESS_BYTES_MAX: u64 = 4 << 10;
-/// A report of all functions is a quarter of a megabyte; more than this is a custom module that prints without end.
+/// Longest output kept. A report of all functions has a quarter of a megabyte; a custom module may print without end.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
-/// Of the errors only the end is of use: the exception.
-const ERRORS_BYTES_MAX: u64 = 8 << 10;
 
-/// Variables of a working agent: a guard in the tree must not take the rehearsal for one.
-const NOT_PASSED_ON: [&str; 7] = [
-    notify::NOTIFY_SOCKET,
-    "SIDLE_GATE",
-    "SIDLE_ROLE",
-    crate::switch::process::LEADER_VARIABLE,
-    crate::switch::process::INSTANCE_VARIABLE,
-    crate::switch::process::RELEASE_VARIABLE,
-    crate::switch::process::ROOT_VARIABLE,
-];
-
-/// A rehearsal under way. Dropped before its end, it ends what it started.
+/// A rehearsal under way. If it is dropped before its end, it ends its programs.
 pub struct Rehearsing {
     rehearser: &'static dyn Rehearser,
     scene: Scene,
@@ -52,12 +36,12 @@ pub struct Rehearsing {
     question: Question,
 }
 
-/// What a rehearsal is to tell.
+/// What a rehearsal is to find out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Question {
-    /// What the trial makes worse than the former.
+pub enum Question {
+    /// What fails with the new release and works with the former release.
     Worse,
-    /// Whether a release that has worked here still does.
+    /// Whether a release that has worked on this host still works after the host has changed.
     Still,
 }
 
@@ -65,7 +49,7 @@ struct Playing {
     role: Role,
     child: Child,
     since: Duration,
-    /// It gives way to others still.
+    /// The program, while it has low priority.
     aside: Option<Identity>,
 }
 
@@ -79,36 +63,14 @@ impl Role {
 }
 
 impl Rehearsing {
-    /// Begins: the trial first, then the former, each for at most `longest` ([`REHEARSAL_MAX`]). `run` is the instance's run directory
-    /// ([`crate::layout::Layout::run`]), which must exist. The trees must stay until it is over: hold their leases. `now`: time since boot.
+    /// Begins: the trial first, then the former release, each for at most `longest` ([`REHEARSAL_MAX`]). `run`: the instance's run directory
+    /// ([`crate::layout::Layout::run`]), which must exist. The caller must hold leases on the trees until the end. `now`: time since boot.
     pub fn start(
         rehearser: &'static dyn Rehearser,
         scene: Scene,
+        question: Question,
         run: &Path,
         longest: Duration,
-        now: Duration,
-    ) -> Result<Self, OsError> {
-        Self::begun(rehearser, scene, run, (longest, Question::Worse), now)
-    }
-
-    /// Begins the rehearsal of a release that has worked here, on a host that has changed since; what else as in [`Rehearsing::start`].
-    pub fn again(
-        rehearser: &'static dyn Rehearser,
-        release: Part,
-        config_directory: &Path,
-        run: &Path,
-        longest: Duration,
-        now: Duration,
-    ) -> Result<Self, OsError> {
-        let scene = Scene { trial: release, former: None, config_directory: config_directory.to_owned() };
-        Self::begun(rehearser, scene, run, (longest, Question::Still), now)
-    }
-
-    fn begun(
-        rehearser: &'static dyn Rehearser,
-        scene: Scene,
-        run: &Path,
-        (longest, question): (Duration, Question),
         now: Duration,
     ) -> Result<Self, OsError> {
         let run = Dir::open(run)?;
@@ -121,8 +83,8 @@ impl Rehearsing {
         Ok(rehearsing)
     }
 
-    /// Looks how far it is; never waits. None: not over yet. An error is one of this host (no space, no rights), in words: the release has
-    /// neither passed nor failed. After the first answer that is not None it is over.
+    /// Returns the result once the rehearsal is over; never waits. An error is a fault of the host (no space, no rights): the release has neither
+    /// passed nor failed. Do not call it again after a result.
     pub fn poll(&mut self, now: Duration) -> Option<Result<Rehearsal, String>> {
         match self.step(now) {
             Ok(true) => {
@@ -146,17 +108,17 @@ impl Rehearsing {
         self.playing.as_ref().map(|playing| playing.child.id())
     }
 
-    /// True once nothing is left to be run.
+    /// True once all programs have ended.
     fn step(&mut self, now: Duration) -> Result<bool, OsError> {
         let Some(playing) = &mut self.playing else { return Ok(true) };
         let ended = playing.child.try_wait();
         let ended = ended.map_err(|source| OsError::new("wait for", Path::new("the rehearsal"), source))?;
         let failure = match ended {
             Some(status) if status.success() => None,
-            Some(status) => Some(format!("it {}", told(status))),
+            Some(status) => Some(format!("it {}", exit_text(status))),
             None if now.saturating_sub(playing.since) < self.longest => {
-                // On a host that is always busy giving way may mean to get nothing: that is no fault of the release. A quarter, since both
-                // releases' rehearsals have to fit into `longest` together.
+                // On a host that is always busy, a program with low priority may get no processor time, which is not the release's fault. After
+                // a quarter of the limit it gets normal priority: the programs of both releases have to fit into `longest` together.
                 if now.saturating_sub(playing.since) >= self.longest / 4 {
                     if let Some(identity) = playing.aside.take() {
                         let _ = identity.prioritise(Priority::Own);
@@ -166,20 +128,17 @@ impl Rehearsing {
             }
             None => Some(format!("it did not end within {} s", self.longest.as_secs())),
         };
-        // What it started in the background has no business any more.
+        // Also ends what the program started in the background.
         end_group(&mut playing.child)?;
         let role = playing.role;
         self.playing = None;
         let performance = self.performance(role, failure)?;
-        match role {
-            Role::Trial => self.trial = Some(performance),
-            Role::Former => self.former = Some(performance),
-        }
+        self.keep(role, performance);
         self.play_next(now)?;
         Ok(self.playing.is_none())
     }
 
-    /// Starts the next program that the agent has; what can't even be started has performed badly.
+    /// Starts the agent's next program; a program that can't be started has failed.
     fn play_next(&mut self, now: Duration) -> Result<(), OsError> {
         while let Some(role) = self.waiting.pop_front() {
             let place = self.directory.child_or_create(role.name(), 0o711)?;
@@ -200,20 +159,23 @@ impl Rehearsing {
                 }
                 Err(error) => {
                     let failure = Some(error.to_string());
-                    let performance = Performance { failure, output: Vec::new(), errors: String::new() };
-                    match role {
-                        Role::Trial => self.trial = Some(performance),
-                        Role::Former => self.former = Some(performance),
-                    }
+                    self.keep(role, Performance { failure, output: Vec::new(), errors: String::new() });
                 }
             }
         }
         Ok(())
     }
 
+    fn keep(&mut self, role: Role, performance: Performance) {
+        match role {
+            Role::Trial => self.trial = Some(performance),
+            Role::Former => self.former = Some(performance),
+        }
+    }
+
     fn performance(&self, role: Role, failure: Option<String>) -> Result<Performance, OsError> {
         let place = self.directory.child(role.name())?;
-        // Written by the program, so bounded by the start.
+        // The start has limited the length of the file.
         let output = place.read("output", OUTPUT_BYTES_MAX)?;
         Ok(Performance { failure, output, errors: end_of(&place, "errors")? })
     }
@@ -233,54 +195,18 @@ impl Drop for Rehearsing {
     }
 }
 
-/// The program without what only an agent may be told.
-pub(in crate::switch) fn without_agent(program: Program) -> Program {
-    Program { without: NOT_PASSED_ON.map(Into::into).into(), ..program }
-}
-
-/// Writes down what works in a directory, for [`fresh`].
-pub(in crate::switch) fn record(directory: &Dir, identity: &Identity) -> Result<(), OsError> {
-    let bytes = serde_json::to_vec(identity).expect("an identity has no map keys but strings");
-    directory.write_atomic(PROCESS_NAME, &bytes, 0o600)
-}
-
-/// An empty directory of this name, in which nobody writes any more.
-pub(in crate::switch) fn fresh(run: &Dir, name: &str) -> Result<Dir, OsError> {
-    if let Some(left) = run.child_if_exists(name)? {
-        // The record says less when it can't be read; the process bounds its own time.
-        let bytes = left.read_if_exists(PROCESS_NAME, PROCESS_BYTES_MAX)?.unwrap_or_default();
-        if let Ok(identity) = serde_json::from_slice::<Identity>(&bytes) {
-            identity.signal(SignalNumber::KILL)?;
-        }
-        run.remove_tree(name)?;
-    }
-    // An agent that runs as another user passes through to its scratch directory.
-    run.child_or_create(name, 0o711)
-}
-
-/// The last of what was written into a file.
-pub(in crate::switch) fn end_of(directory: &Dir, name: &str) -> Result<String, OsError> {
-    let mut file = directory.open_file(name)?;
-    let mut bytes = Vec::new();
-    let read = file.seek(SeekFrom::End(0)).and_then(|length| {
-        file.seek(SeekFrom::Start(length.saturating_sub(ERRORS_BYTES_MAX)))?;
-        file.take(ERRORS_BYTES_MAX).read_to_end(&mut bytes)
-    });
-    read.map_err(|source| OsError::new("read", &directory.path().join(name), source))?;
-    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
 
     use super::*;
-    use crate::os::clock;
-    use crate::os::proc_fs;
+    use crate::os::process::Program;
+    use crate::os::{clock, proc_fs};
+    use crate::rehearsal::Part;
     use std::fs;
     use std::path::PathBuf;
 
-    /// A shell script for each role; what it prints is what is found.
+    /// Runs a shell script for each role; its output is the finding.
     struct Shell;
 
     impl Rehearser for Shell {
@@ -290,13 +216,13 @@ mod tests {
         }
 
         fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
-            let told = |performance: &Performance| {
+            let text = |performance: &Performance| {
                 let failure = performance.failure.clone().unwrap_or_default();
                 format!("{}|{failure}|{}", String::from_utf8_lossy(&performance.output).trim(), performance.errors)
             };
             Rehearsal {
-                blocking: trial.map(told).into_iter().collect(),
-                notes: former.map(told).into_iter().collect(),
+                blocking: trial.map(text).into_iter().collect(),
+                notes: former.map(text).into_iter().collect(),
                 ..Rehearsal::default()
             }
         }
@@ -314,7 +240,7 @@ mod tests {
     }
 
     fn started(run: &Path, scene: Scene, longest: Duration) -> Rehearsing {
-        Rehearsing::start(&SHELL, scene, run, longest, clock::since_boot()).unwrap()
+        Rehearsing::start(&SHELL, scene, Question::Worse, run, longest, clock::since_boot()).unwrap()
     }
 
     fn ended(mut rehearsing: Rehearsing) -> Rehearsal {
@@ -360,7 +286,8 @@ mod tests {
         static ABSENT: Absent = Absent;
         let run = tempfile::tempdir().unwrap();
         let now = clock::since_boot();
-        let mut rehearsing = Rehearsing::start(&ABSENT, scene("x", None), run.path(), REHEARSAL_MAX, now).unwrap();
+        let mut rehearsing =
+            Rehearsing::start(&ABSENT, scene("x", None), Question::Worse, run.path(), REHEARSAL_MAX, now).unwrap();
         let found = rehearsing.poll(now).unwrap().unwrap();
         assert_eq!(found.blocking, ["cannot start /nowhere/python3: No such file or directory"]);
     }
@@ -400,7 +327,7 @@ mod tests {
         let mut left = started(run.path(), scene("exec sleep 600", None), REHEARSAL_MAX);
         let identity = Identity::of(left.playing.as_ref().unwrap().child.id()).unwrap().unwrap();
         assert_eq!(played(run.path(), "echo again", None).blocking, ["again||"]);
-        // The signal was sent; that it is dead may take a moment.
+        // The signal was sent; the process may take a moment to die.
         while identity.is_alive().unwrap() {
             std::thread::yield_now();
         }
@@ -431,7 +358,7 @@ mod tests {
             let scene = Scene { trial, former, config_directory: PathBuf::from("/") };
             let now = clock::since_boot();
             let demo = &crate::demo::rehearsal::DEMO;
-            ended(Rehearsing::start(demo, scene, &run, REHEARSAL_MAX, now).unwrap())
+            ended(Rehearsing::start(demo, scene, Question::Worse, &run, REHEARSAL_MAX, now).unwrap())
         };
         let found =
             played(part("new", "refuse: no greeting\nrefuse: old\nnote: more\n"), Some(part("old", "refuse: old\n")));
@@ -453,7 +380,8 @@ mod tests {
             let script = "echo up >\"$0/up\"; until test \"$(nice)\" -lt 10; do sleep 0.01; done";
             let since = clock::since_boot();
             let mut rehearsing =
-                Rehearsing::start(&SHELL, scene(script, None), run.path(), REHEARSAL_MAX, since).unwrap();
+                Rehearsing::start(&SHELL, scene(script, None), Question::Worse, run.path(), REHEARSAL_MAX, since)
+                    .unwrap();
             let scratch = run.path().join(DIRECTORY_NAME).join(Role::Trial.name()).join("scratch");
             while !scratch.join("up").exists() {
                 assert!(rehearsing.poll(since + REHEARSAL_MAX / 5).is_none(), "it gives way");

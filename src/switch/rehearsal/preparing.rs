@@ -1,30 +1,29 @@
-//! Preparing a switch: a rehearsal; where it finds extras that would vanish and they are to be rebuilt, that, and another rehearsal with
-//! them in place.
+//! Prepares a switch: a rehearsal; if extras would vanish and have to be rebuilt, their rebuild and a second rehearsal with them in place.
 
 use crate::os::OsError;
 use crate::rehearsal::extras::Vanishing;
 use crate::rehearsal::{ExtrasPolicy, Rehearsal, Rehearser, Scene};
-use crate::switch::rehearsal::performance::Rehearsing;
+use crate::switch::rehearsal::performance::{Question, Rehearsing};
 use crate::switch::rehearsal::rebuild::{Rebuilding, Workshop};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What comes of extras, and where they are rebuilt.
+/// What to do with extras, and where to rebuild them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extras {
-    /// What comes of them.
+    /// What to do with extras.
     pub policy: ExtrasPolicy,
-    /// Where they are rebuilt.
+    /// Where to rebuild extras.
     pub workshop: Workshop,
 }
 
-/// A switch that is being prepared. Dropped before its end, it ends what it started.
+/// A preparation under way. If it is dropped before its end, it ends its programs.
 pub struct Preparing {
     stage: Stage,
     then: Option<Then>,
 }
 
-/// What a first rehearsal may lead to.
+/// What the stages after the first rehearsal need.
 struct Then {
     rehearser: &'static dyn Rehearser,
     scene: Scene,
@@ -49,12 +48,12 @@ impl Preparing {
         longest: Duration,
         now: Duration,
     ) -> Result<Self, OsError> {
-        let first = Rehearsing::start(rehearser, scene.clone(), run, longest, now)?;
         let then = Then { rehearser, scene, run: run.to_owned(), longest, extras };
+        let first = then.rehearsing(now)?;
         Ok(Self { stage: Stage::First(first), then: Some(then) })
     }
 
-    /// A rehearsal and nothing else.
+    /// A preparation with one rehearsal and no rebuild.
     pub fn of(rehearsing: Rehearsing) -> Self {
         Self { stage: Stage::First(rehearsing), then: None }
     }
@@ -67,7 +66,7 @@ impl Preparing {
         }
     }
 
-    /// What is waited for, in words.
+    /// What the preparation waits for, for people.
     pub fn waits_for(&self) -> &'static str {
         match &self.stage {
             Stage::First(_) | Stage::Second(..) => "the rehearsal",
@@ -75,8 +74,8 @@ impl Preparing {
         }
     }
 
-    /// Looks how far it is; never waits. None: not over yet. What is found is weighed already. An error is one of this host (no space, no
-    /// rights), in words: the release has neither passed nor failed. After the first answer that is not None it is over.
+    /// Returns the result, already weighed, once the preparation is over; never waits. An error is a fault of the host (no space, no rights): the
+    /// release has neither passed nor failed. Do not call it again after a result.
     pub fn poll(&mut self, now: Duration) -> Option<Result<Rehearsal, String>> {
         match &mut self.stage {
             Stage::First(rehearsing) => {
@@ -103,9 +102,9 @@ impl Preparing {
                 match came {
                     Err(reason) => Some(Ok(then.not_rebuilt(found, &reason))),
                     Ok(rebuilt) => {
-                        let mut notes = vec![told(found.vanishing.as_ref(), &rebuilt.into)];
+                        let mut notes = vec![rebuilt_note(found.vanishing.as_ref(), &rebuilt.into)];
                         notes.extend(rebuilt.notes);
-                        match Rehearsing::start(then.rehearser, then.scene.clone(), &then.run, then.longest, now) {
+                        match then.rehearsing(now) {
                             Ok(second) => {
                                 self.stage = Stage::Second(second, notes);
                                 None
@@ -129,15 +128,19 @@ impl Preparing {
 }
 
 impl Then {
+    fn rehearsing(&self, now: Duration) -> Result<Rehearsing, OsError> {
+        Rehearsing::start(self.rehearser, self.scene.clone(), Question::Worse, &self.run, self.longest, now)
+    }
+
     fn rebuilding(&self, found: &Rehearsal, now: Duration) -> Result<Rebuilding, String> {
-        let cannot = || "nobody knows how to install them for the new release".to_owned();
+        let cannot = || "sidle does not know how to install them for the new release".to_owned();
         let (builder, vanishing) = (self.rehearser.builder().ok_or_else(cannot)?, found.vanishing.clone());
         Rebuilding::start(builder, &self.scene, vanishing.ok_or_else(cannot)?, &self.extras.workshop, now)
     }
 
-    /// What refuses the switch: which packages, why, and what helps.
+    /// Adds the refusal: the packages, the reason, the remedy.
     fn not_rebuilt(&self, mut found: Rehearsal, reason: &str) -> Rehearsal {
-        // An agent that knows no more says what would vanish, and what helps.
+        // Without a builder the findings of the agent itself are the refusal.
         if let (Some(vanishing), Some(builder)) = (&found.vanishing, self.rehearser.builder()) {
             let remedy = builder.remedy(self.extras.workshop.wheels.as_deref());
             found.extras = vec![format!("cannot rebuild {}: {reason}; {remedy}", names(vanishing))];
@@ -153,7 +156,7 @@ fn names(vanishing: &Vanishing) -> String {
     names.join(", ")
 }
 
-fn told(vanishing: Option<&Vanishing>, into: &Path) -> String {
+fn rebuilt_note(vanishing: Option<&Vanishing>, into: &Path) -> String {
     let packages = vanishing.map(names).unwrap_or_default();
     format!("rebuilt for the new release in {}: {packages}", into.display())
 }

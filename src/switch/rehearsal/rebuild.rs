@@ -1,37 +1,38 @@
-//! Laying extras over a new release: they are built in a directory of their own, and moved into place once they are whole. Nothing that is there
-//! is removed; what was built says that it is there last of all, so that a crash leaves nothing that looks complete and isn't.
+//! Rebuilds extras for a new release: builds them in a work directory, and moves them into place once they are whole. It removes no existing file.
+//! The files that mark a package as installed are moved last, so that no crash leaves a package that looks complete and is not.
 
 use crate::os::OsError;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::process::{Identity, end_group};
 use crate::rehearsal::extras::{Builder, Building, Vanishing};
 use crate::rehearsal::{Performance, Scene};
-use crate::switch::rehearsal::performance::{self, fresh};
+use crate::switch::process::running::exit_text;
+use crate::switch::rehearsal::workplace::{end_of, fresh, record, without_agent};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-/// The working directory in the instance's state directory: what is built may be large, and is mostly moved within one file system.
+/// The work directory in the instance's state directory: extras may be large, and this is mostly on the same file system as their place.
 const DIRECTORY_NAME: &str = "extras";
 const OUTPUT_NAME: &str = "output";
 const ERRORS_NAME: &str = "errors";
-/// No file of a package is larger; a download without end would fill the disk.
+/// Largest file of a package: a download without end would fill the disk.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
-/// Where extras are built, and out of what.
+/// Where to build extras, and from which packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workshop {
     /// The instance's state directory.
     pub state: PathBuf,
-    /// A directory of packages; None: from where the agent's own configuration says.
+    /// A directory of packages; None: the source that the agent's own configuration names.
     pub wheels: Option<PathBuf>,
-    /// How long it may take: a package index may never answer.
+    /// The time limit: a package index may never answer.
     pub longest: Duration,
 }
 
-/// Extras that are being built. Dropped before its end, it ends what it started and leaves nothing.
+/// A rebuild under way. If it is dropped before its end, it ends its program and removes its files.
 pub struct Rebuilding {
     state: Dir,
     directory: Dir,
@@ -42,17 +43,17 @@ pub struct Rebuilding {
     longest: Duration,
 }
 
-/// What was built.
+/// The result of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// Where it lies now.
+    /// The directory with the extras.
     pub into: PathBuf,
-    /// What a person may want to know.
+    /// Notes for people.
     pub notes: Vec<String>,
 }
 
 impl Rebuilding {
-    /// Begins. An error, in words: these can't be built. `now`: time since boot.
+    /// Begins. An error says why these extras can't be built. `now`: time since boot.
     pub fn start(
         builder: &dyn Builder,
         scene: &Scene,
@@ -70,15 +71,15 @@ impl Rebuilding {
             }
             let output = directory.create_file(OUTPUT_NAME, 0o600).map_err(said)?;
             let errors = directory.create_file(ERRORS_NAME, 0o600).map_err(said)?;
-            let program = performance::without_agent(building.program.clone());
+            let program = without_agent(building.program.clone());
             let child = program.start_aside(output, errors, FILE_BYTES_MAX).map_err(said)?;
             Ok((building, child))
         };
         match begin() {
             Ok((building, child)) => {
                 if let Ok(Some(identity)) = Identity::of(child.id()) {
-                    // What can't be written bounds its own time.
-                    let _ = performance::record(&directory, &identity);
+                    // Without this record a crash leaves the program to its own time limit.
+                    let _ = record(&directory, &identity);
                 }
                 let longest = workshop.longest;
                 Ok(Self { state, directory, building, vanishing, child, since: now, longest })
@@ -90,12 +91,12 @@ impl Rebuilding {
         }
     }
 
-    /// Looks how far it is; never waits. None: not over yet. After the first answer that is not None it is over.
+    /// Returns the result once the rebuild is over; never waits. Do not call it again after a result.
     pub fn poll(&mut self, builder: &dyn Builder, now: Duration) -> Option<Result<Rebuilt, String>> {
         let said = |error: OsError| error.to_string();
         let failure = match self.child.try_wait() {
             Ok(Some(status)) if status.success() => None,
-            Ok(Some(status)) => Some(format!("it {}", crate::switch::process::running::told(status))),
+            Ok(Some(status)) => Some(format!("it {}", exit_text(status))),
             Ok(None) if now.saturating_sub(self.since) < self.longest => return None,
             Ok(None) => Some(format!("it did not end within {} s", self.longest.as_secs())),
             Err(error) => Some(error.to_string()),
@@ -105,7 +106,7 @@ impl Rebuilding {
         }
         let performance = || {
             let output = self.directory.read(OUTPUT_NAME, OUTPUT_BYTES_MAX)?;
-            Ok(Performance { failure, output, errors: performance::end_of(&self.directory, ERRORS_NAME)? })
+            Ok(Performance { failure, output, errors: end_of(&self.directory, ERRORS_NAME)? })
         };
         let judged = performance().map_err(said).and_then(|built| builder.built(&self.vanishing, &built));
         Some(judged.and_then(|notes| {
@@ -129,15 +130,15 @@ impl Drop for Rebuilding {
     }
 }
 
-/// Moves what was built into place: all at once where nothing is there, else entry by entry, the seals last.
+/// Moves the extras into place: in one step if the place does not exist, else entry by entry, with the seals last.
 fn lay(work: &Dir, building: &Building, former: &Path) -> Result<(), OsError> {
     let name = |path: &Path| path.file_name().map(OsStr::to_owned).unwrap_or_default();
     let built = work.child(name(&building.built))?;
-    // What is not on disk yet must not get a name that says it is there.
+    // Files must be on disk before a seal marks them as complete.
     built.sync_filesystem()?;
     let parent = building.into.parent().unwrap_or_else(|| Path::new("/"));
     let parent = Dir::open_or_create(parent, 0o755)?;
-    // A link there is not followed: it may be another user's.
+    // A link at this place is not followed: it may belong to another user.
     if let Some(there) = parent.child_if_exists(name(&building.into))? {
         let is_seal = |name: &OsStr| building.seals.iter().any(|end| name.to_string_lossy().ends_with(end));
         let (seals, others): (Vec<_>, Vec<_>) = built.names()?.into_iter().partition(|name| is_seal(name));
@@ -150,16 +151,16 @@ fn lay(work: &Dir, building: &Building, former: &Path) -> Result<(), OsError> {
         }
         return there.sync();
     }
-    // Whoever may add to the one beside may add to this one.
-    let beside = Dir::open(former)?.stat_self()?;
-    if beside.uid != built.stat_self()?.uid {
-        built.set_owner(beside.uid)?;
+    // The new directory gets the owner of the former one, who may add packages.
+    let owner = Dir::open(former)?.stat_self()?.uid;
+    if owner != built.stat_self()?.uid {
+        built.set_owner(owner)?;
     }
     work.rename_exclusive(name(&building.built), &parent, name(&building.into))?;
     parent.sync()
 }
 
-/// Moves an entry; directories that are there already take what is in it. A file of that name is left of something that is not there whole.
+/// Moves an entry; merges it into an existing directory. An existing file is replaced: it belongs to an incomplete package.
 fn merge(from: &Dir, to: &Dir, name: &OsStr) -> Result<(), OsError> {
     let is_directory = |dir: &Dir| Ok(dir.stat(name)?.is_some_and(|stat| stat.kind == FileKind::Directory));
     if !(is_directory(from)? && is_directory(to)?) {
@@ -183,7 +184,7 @@ mod tests {
     use crate::rehearsal::extras::Extra;
     use std::fs;
 
-    /// Runs a shell script in the directory that it is to fill.
+    /// Runs a shell script in the directory that it has to fill.
     struct Shell(&'static str);
 
     impl Builder for Shell {

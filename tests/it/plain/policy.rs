@@ -49,7 +49,7 @@ fn a_hold_counts_without_a_supervisor_and_ends_by_itself() {
     };
     refused_at(&["--until", "yesterday"], "cannot read \"yesterday\" as a time");
     refused_at(&["--until", "2026-12-24T07:00+99:00"], "as a time");
-    refused_at(&["--until", "2001-01-01"], "that is past");
+    refused_at(&["--until", "2001-01-01"], "that time is past");
     refused_at(&["--for", "7 days"], "expected a whole number");
     assert_eq!(host.sidle(&["hold", "demo-agnet"]).code, Some(1), "a slip of the pen protects nothing");
     host.sidle(&["hold", DEMO, "--until", "2999-12-24 08:00"]).ok();
@@ -238,7 +238,7 @@ fn a_job_of_the_agent_itself_that_asks_for_a_switch_does_not_wait_for_its_own_en
     };
     let (code, told) = from_within(&host, "idle", "switch demo-agent 1.1-1 --mode idle");
     assert!(
-        code == "4" && told.contains("continues without this command") && told.contains("before this job has ended"),
+        code == "4" && told.contains("continues without this command") && told.contains("this job has to end first"),
         "{code}: {told}"
     );
     assert_eq!(ended(2)["result"], "committed");

@@ -66,7 +66,7 @@ fn a_change_during_a_switch_is_taken_up_after_it() {
     configure(&host, "# changed\n");
     let later = take_up(&host, &["--no-wait"]);
     assert_eq!(later.code, Some(4), "{later:?}");
-    assert!(later.stdout.contains("comes first"), "{later:?}");
+    assert!(later.stdout.contains("is under way"), "{later:?}");
     eventually(30, "the restart came after the switch", || {
         let status = host.status();
         let done = status["switch"].is_null() && status["last"]["purpose"] == "restart";

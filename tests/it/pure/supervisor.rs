@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use sidle::supervise::adopting::Unadoption;
-use sidle::supervise::configuration::TakeUp;
+use sidle::supervise::configuration::ConfigurationCheck;
 use sidle::supervise::control::SwitchCommand;
 use sidle::supervise::host_change::{HostChangeWatch, HostFacts};
 use sidle::supervise::intent::Intent;
@@ -287,10 +287,10 @@ fn a_configuration_is_compared_once_and_after_the_switch() {
         origin: None,
     };
     let command = SwitchCommand { request, mode: None, deadline_seconds: 1, force: false, when: When::default() };
-    let asked = TakeUp::Asked { number: 1, since: SECOND, switch: Box::new(command.clone()) };
+    let asked = ConfigurationCheck::Asked { number: 1, since: SECOND, switch: Box::new(command.clone()) };
     for (mut part, answer, wanted) in [
-        (TakeUp::NotWanted, Some(Ok(())), vec![]),
-        (TakeUp::Later, None, vec![Intent::CompareConfiguration, Intent::ForgetConfiguration]),
+        (ConfigurationCheck::NotWanted, Some(Ok(())), vec![]),
+        (ConfigurationCheck::Later, None, vec![Intent::CompareConfiguration, Intent::ForgetConfiguration]),
         (asked.clone(), None, vec![]),
         (asked.clone(), Some(Ok(())), vec![Intent::ForgetConfiguration]),
         (

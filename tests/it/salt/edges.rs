@@ -1,4 +1,4 @@
-//! Where two processes part: what was published before the new one listened, what the old one still does, a new one that hears nothing, and Salt
+//! Where two processes part: what was published before the new process listened, what the old one still does, a new one that hears nothing, and Salt
 //! releases that go round the guard. No job is lost or doubled there either.
 
 mod backlog;

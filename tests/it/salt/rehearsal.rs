@@ -10,7 +10,7 @@ use sidle::os::clock;
 use sidle::rehearsal::{Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
 use sidle::salt::rehearsal::report::{How, RehearsalReport};
-use sidle::switch::rehearsal::performance::{REHEARSAL_MAX, Rehearsing};
+use sidle::switch::rehearsal::performance::{Question, REHEARSAL_MAX, Rehearsing};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -91,7 +91,8 @@ impl Host {
         let rehearser = Box::leak(Box::new(SaltRehearser::with_script(&script())));
         let before = self.everything();
         let now = clock::since_boot();
-        let mut rehearsing = Rehearsing::start(rehearser, scene, run.path(), REHEARSAL_MAX, now).unwrap();
+        let mut rehearsing =
+            Rehearsing::start(rehearser, scene, Question::Worse, run.path(), REHEARSAL_MAX, now).unwrap();
         let found = loop {
             if let Some(answer) = rehearsing.poll(clock::since_boot()) {
                 break answer.unwrap();

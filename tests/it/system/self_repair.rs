@@ -19,7 +19,7 @@ fn where_watches_run_out_status_says_that_the_tree_is_polled() {
     });
     site.switch("1.1-1");
     eventually(20, "status says so", || match site.host.sidle(&["status", DEMO]).stdout {
-        told if told.contains("looked at every 60 s, since they can't be watched") => Ok(()),
+        told if told.contains("checked every 60 s, since they can't be watched") => Ok(()),
         told => Err(told),
     });
     supervisor.kill().unwrap();

@@ -5,10 +5,10 @@ use sidle::failure::Class;
 use sidle::saved::SavedError;
 use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
 use sidle::switch::journal::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM, STORIES_MAXIMUM};
+use sidle::switch::journal::kind::ProcessKind;
 use sidle::switch::journal::story::STEPS_KEPT_MAXIMUM;
 use sidle::switch::journal::verdicts::Verdicts;
 use sidle::switch::machine::{self, Course, Former, SETBACKS_MAXIMUM, STEPS_MAXIMUM, Survivors};
-use sidle::switch::process::kind::ProcessKind;
 use sidle::switch::{
     Cause, Ending, Entry, History, Journal, JournalError, Limits, Mode, NewSwitch, Outcome, Phase, Purpose, Request,
     RequestError, Side,
@@ -40,7 +40,7 @@ fn at(seconds: i64) -> Timestamp {
 
 /// The release that is meant to serve.
 fn meant(journal: &Journal) -> Option<&Release> {
-    journal.meant_which().and_then(ProcessKind::release)
+    journal.serving_process().and_then(ProcessKind::release)
 }
 
 fn request(purpose: Purpose, to: &str) -> NewSwitch {
@@ -139,7 +139,7 @@ fn probation_ends_only_with_a_healthy_look_after_its_time() {
     let seconds = Duration::from_secs;
     let live = in_phase(Phase::Probation).live.unwrap();
     let early = live.in_time(Outcome::Done, seconds(59), at(0), &LIMITS);
-    assert_eq!(early, Outcome::NotYet("its probation to be over".to_owned()));
+    assert_eq!(early, Outcome::NotYet("the end of its probation".to_owned()));
     assert_eq!(live.in_time(Outcome::Done, seconds(60), at(0), &LIMITS), Outcome::Done);
     assert_eq!(live.in_time(Outcome::NotYet(String::new()), seconds(60), at(0), &LIMITS), Outcome::Expired);
     assert_eq!(live.in_time(failed(), seconds(99), at(0), &LIMITS), failed());
@@ -193,7 +193,7 @@ fn a_failure_tells_where_whose_and_what_and_the_first_one_stands() {
     assert_eq!(found.text, "not in time: master1: no route");
     assert_eq!(expired.live.as_ref().unwrap().waiting_for, not_yet.live.as_ref().unwrap().waiting_for);
     let mut probation = in_phase(Phase::Probation);
-    probation.live.as_mut().unwrap().waiting_for = Some("its probation to be over".to_owned());
+    probation.live.as_mut().unwrap().waiting_for = Some("the end of its probation".to_owned());
     let begun_again = probation.advanced(&Outcome::Expired, at(70)).live.unwrap();
     assert_eq!((begun_again.phase, begun_again.waiting_for), (Phase::Proving, None));
     let stranded = expired.advanced(&failed(), at(140));
@@ -424,7 +424,8 @@ fn a_spoilt_file_is_told_with_its_cause_and_a_remedy() {
         let error = Journal::parse(text.as_bytes()).unwrap_err();
         (error.to_string(), error.source().is_some(), error.hint().unwrap())
     };
-    let move_away = "move the file away: a new journal is begun from `current`, which names a release that has worked";
+    let move_away =
+        "move the file away: sidle then begins a new journal from `current`, which names a release that has worked";
     let form = "cannot read the journal of switches";
     let cut_off = format!("{form}: EOF while parsing an object at line 1 column 1");
     assert_eq!(told("{"), (cut_off, true, move_away.to_owned()));
@@ -437,7 +438,10 @@ fn a_spoilt_file_is_told_with_its_cause_and_a_remedy() {
     assert_eq!(told(&text.replace("\"last_id\":1", "\"last_id\":2")), (contradiction, false, move_away.to_owned()));
     let history = History::parse(b"{").unwrap_err();
     assert!(history.source().is_some());
-    assert_eq!(history.hint().unwrap(), "move the file away: switches work without it, and a new one is begun");
+    assert_eq!(
+        history.hint().unwrap(),
+        "move the file away: switches work without it, and the next switch begins a new file"
+    );
 }
 
 #[test]

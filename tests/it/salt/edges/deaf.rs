@@ -28,7 +28,7 @@ fn a_new_process_that_hears_nothing_is_never_committed_and_the_old_one_does_the_
     let tried = scene.switch(&[&format!("{DEAF}-1"), "--mode", "overlap"]);
     assert_eq!(tried.code, Some(5), "{tried:?}\n{}", scene.logs());
     let (last, why) = last(&scene);
-    assert!(last["result"] == "rolled-back" && why.contains("hears no jobs from"), "{last}");
+    assert!(last["result"] == "rolled-back" && why.contains("receives no jobs from"), "{last}");
     println!("{why}");
     let report = stream.end();
     println!("{}", report.row("a new process that hears nothing"));

@@ -97,6 +97,6 @@ fn a_release_whose_guard_is_not_there_is_ended_as_soon_as_it_is_connected() {
     let tried = scene.switch(&["3007.97-1", "--mode", "overlap"]);
     assert_eq!(tried.code, Some(5), "{tried:?}\n{}", scene.logs());
     let (last, why) = last(&scene);
-    assert!(why.contains("while its guard says nothing: it would do every job a second time"), "{last}");
+    assert!(why.contains("while its guard sends no report: it would run every job a second time"), "{last}");
     assert!(scene.master().call(ID, &["test.version"]).contains(OLD));
 }

@@ -31,7 +31,7 @@ fn a_minion_without_a_master_is_switched_when_idle_and_that_is_said_before() {
     assert_eq!(asked.code, Some(1), "{asked:?}");
     assert!(asked.stderr.contains("master_type is disable") && asked.stderr.contains("--mode idle"), "{asked:?}");
     let told = host.sidle(&["switch", SALT, &new]).ok();
-    assert!(told.contains("done when idle") && told.contains("master_type is disable"), "{told}");
+    assert!(told.contains("in mode idle") && told.contains("master_type is disable"), "{told}");
     works(&marks, NEW);
     let status = host.sidle(&["status", SALT]).ok();
     assert!(status.contains("reaches the minion itself"), "{status}");

@@ -1,26 +1,26 @@
-//! Which of an instance's processes is meant.
+//! Names for the processes of an instance.
 
 use crate::version::Release;
 use std::fmt;
 
-/// Which process of an instance is meant: in a restart both sides run the same release.
+/// A process of an instance. The release alone does not name it: in a restart both sides run the same release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessKind<'a> {
-    /// The one that a switch has on trial.
+    /// The process on trial.
     Trial {
         /// The number of the switch.
         switch: u64,
-        /// What it runs.
+        /// Its release.
         release: &'a Release,
     },
-    /// The one that runs a release and is not on trial for this switch.
+    /// A process that is not on trial for this switch.
     Incumbent {
-        /// What it runs.
+        /// Its release.
         release: &'a Release,
-        /// The number of the live switch; None: there is none.
+        /// The number of the live switch, if any.
         switch: Option<u64>,
     },
-    /// The one that sidle did not start and is about to take over from.
+    /// The process that sidle did not start and takes over from.
     Foreign,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for ProcessKind<'_> {
 }
 
 impl<'a> ProcessKind<'a> {
-    /// What it runs; None: nothing of sidle's.
+    /// Its release; None: sidle did not install it.
     pub fn release(self) -> Option<&'a Release> {
         match self {
             Self::Trial { release, .. } | Self::Incumbent { release, .. } => Some(release),
@@ -42,8 +42,7 @@ impl<'a> ProcessKind<'a> {
         }
     }
 
-    /// Whether it is the one that runs `release` (None: nothing of sidle's) and was started to try it by the switch `trial_of`; None: by
-    /// none.
+    /// True if it is the process that runs `release` and that the switch `trial_of` started for a trial (None: no switch did).
     pub fn is(self, release: Option<&Release>, trial_of: Option<u64>) -> bool {
         let side = match self {
             Self::Trial { switch, .. } => trial_of == Some(switch),

@@ -1,4 +1,4 @@
-//! What the releases of an instance stood on when they were proven.
+//! The host fingerprints of proven releases: the host libraries at the time of their probation.
 
 use crate::saved::{self, SavedError};
 use crate::store::host_fingerprint::HostFingerprint;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The file's name in the instance's state directory.
 pub const HOST_FINGERPRINTS_NAME: &str = "host-fingerprints";
-/// Longest file read: some releases with some libraries each.
+/// Longest file read: several releases with several libraries each.
 pub const HOST_FINGERPRINTS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
 
 const SCHEMA: u32 = 1;
@@ -28,12 +28,12 @@ impl Default for HostFingerprints {
 }
 
 impl HostFingerprints {
-    /// What a release stood on when it was proven last; None: it was proven before that was written down.
+    /// The fingerprint of a release at its last probation; None: an older sidle, which kept no fingerprints, proved it.
     pub fn of(&self, release: &Release) -> Option<&HostFingerprint> {
         self.releases.get(release)
     }
 
-    /// These with that of a release which was proven now; of others only those that `is_kept` says.
+    /// Adds the fingerprint of a release that was proven now; drops releases that `is_kept` refuses.
     #[must_use]
     pub fn with(mut self, release: &Release, fingerprint: HostFingerprint, is_kept: impl Fn(&Release) -> bool) -> Self {
         self.releases.retain(|release, _| is_kept(release));

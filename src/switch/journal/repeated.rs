@@ -1,4 +1,4 @@
-//! What came of rehearsing releases again, because the host had changed under them since they were proven.
+//! The results of rehearsals that were repeated because the host had changed since the release was proven.
 
 use crate::rehearsal::Rehearsal;
 use crate::saved::{self, SavedError};
@@ -14,37 +14,38 @@ pub const REHEARSED_NAME: &str = "rehearsed-again";
 pub const REHEARSED_LENGTH_MAXIMUM: u64 = 8 * 1024 * 1024;
 
 const SCHEMA: u32 = 1;
-/// How many are remembered: a host is upgraded once in a while, and keeps a handful of releases.
+/// Results kept: a host is upgraded now and then, and keeps a few releases.
 const ENTRIES_MAXIMUM: usize = 50;
-/// Findings that are remembered of each kind: the rest is counted in none of the places that show them.
+/// Findings of each kind that a result keeps; the rest is dropped.
 const FINDINGS_MAXIMUM: usize = 12;
 
-/// A release that was rehearsed again.
+/// The result of a repeated rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rehearsed {
     /// The release.
     pub release: Release,
-    /// When it was over.
+    /// When the rehearsal ended.
     pub at: Timestamp,
-    /// What the release stood on then.
+    /// The fingerprint of the host at that time.
     pub fingerprint: HostFingerprint,
-    /// What had changed since it was proven, in words.
+    /// The changes of the host since the release was proven, for people.
     pub changes: Vec<String>,
-    /// What the host lacked of what the release needs, in words.
+    /// What the release needs and the host lacks, for people.
     pub lacks: Vec<String>,
-    /// Why it would not come up, in words; empty: it loads.
+    /// Why the release would not come up, for people; empty: it would.
     pub blocking: Vec<String>,
-    /// What else a person may want to know.
+    /// Other notes for people.
     pub notes: Vec<String>,
 }
 
 impl Rehearsed {
-    /// The outcome of a rehearsal on `fingerprint`, which differs from the proven one by `changes`.
+    /// Makes the result of a rehearsal on a host with `fingerprint`, which has changed by `changes` since the release was proven.
     pub fn new(
         release: Release,
         at: Timestamp,
-        (fingerprint, changes): (HostFingerprint, Vec<String>),
+        fingerprint: HostFingerprint,
+        changes: Vec<String>,
         lacks: Vec<String>,
         came: Rehearsal,
     ) -> Self {
@@ -54,7 +55,7 @@ impl Rehearsed {
         Self { release, at, fingerprint, changes, lacks, blocking, notes }
     }
 
-    /// True when the release would come up.
+    /// True if the release would come up.
     pub fn loads(&self) -> bool {
         self.blocking.is_empty()
     }
@@ -72,7 +73,7 @@ impl fmt::Display for Rehearsed {
     }
 }
 
-/// All that were rehearsed again, oldest first.
+/// All results, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RehearsedAgain {
@@ -92,12 +93,12 @@ impl RehearsedAgain {
         &self.entries
     }
 
-    /// What came of it on this very fingerprint the last time; None: it was not rehearsed again there.
+    /// The last result of a release with exactly this fingerprint.
     pub fn of(&self, release: &Release, fingerprint: &HostFingerprint) -> Option<&Rehearsed> {
         self.entries.iter().rev().find(|entry| entry.release == *release && entry.fingerprint == *fingerprint)
     }
 
-    /// These and one more. Beyond the maximum the oldest ones go.
+    /// Adds a result; drops the oldest beyond the maximum.
     #[must_use]
     pub fn with(mut self, entry: Rehearsed) -> Self {
         self.entries.push(entry);
@@ -128,7 +129,7 @@ mod tests {
         let entry = |libc: u32, blocking: &[&str]| {
             let blocking = blocking.iter().map(ToString::to_string).collect();
             let came = Rehearsal { blocking, ..Rehearsal::default() };
-            Rehearsed::new(release.clone(), Timestamp::UNIX_EPOCH, (fingerprint(libc), Vec::new()), Vec::new(), came)
+            Rehearsed::new(release.clone(), Timestamp::UNIX_EPOCH, fingerprint(libc), Vec::new(), Vec::new(), came)
         };
         let mut again = RehearsedAgain::default();
         for libc in 0..60 {

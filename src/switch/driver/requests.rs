@@ -1,0 +1,87 @@
+//! What people ask of the driver: a new switch, a cancellation, the end of an adoption.
+
+use crate::failure::Report;
+use crate::os::clock::{self, Moment};
+use crate::store::StoreError;
+use crate::switch::driver::error::DriveError;
+use crate::switch::driver::{Driver, Step};
+use crate::switch::{NewSwitch, Outcome, Phase, Purpose, Switch};
+use crate::version::Release;
+use jiff::Timestamp;
+use tracing::warn;
+
+/// Whether a release that failed here may be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadReleases {
+    /// It may not.
+    Refuse,
+    /// A person asks for it with --force.
+    TryAgain,
+}
+
+impl Driver {
+    /// Writes a request into the journal, if its release is installed, whole (or repaired now), and not marked as bad. Performs no act.
+    pub fn request(&mut self, new: NewSwitch, bad: BadReleases, now: Moment) -> Result<u64, DriveError> {
+        if let Some(report) = &self.unreadable {
+            return Err(DriveError::Unreadable(report.clone()));
+        }
+        // The end of the switch has to write the history: an unreadable history has to fail now.
+        self.files.history()?;
+        if let Some(refusal) = self.held(new.request.purpose, now.wall)? {
+            return Err(DriveError::Held(refusal));
+        }
+        let repaired = self.repair_if_damaged(&new.request.to)?;
+        let verdicts = self.files.verdicts()?;
+        if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&new.request.to), bad) {
+            return Err(DriveError::Verdict { release: new.request.to, reason: verdict.reason.clone() });
+        }
+        let journal = self.journal.requested(new, &clock::boot_id()?, now.wall)?.noted(&repaired);
+        self.believe(journal, now)?;
+        Ok(self.journal.last_id)
+    }
+
+    /// Verifies a release, and repairs it from the files of this host if it is damaged. Returns notes on the repair.
+    pub(in crate::switch) fn repair_if_damaged(&self, release: &Release) -> Result<Vec<String>, StoreError> {
+        let note = self.store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
+        if let Some(note) = &note {
+            warn!(instance = %self.journal.instance, "{note}");
+        }
+        Ok(note.into_iter().collect())
+    }
+
+    /// The refusal of a switch of this purpose, if a person holds the instance.
+    pub(in crate::switch) fn held(&self, purpose: Purpose, now: Timestamp) -> Result<Option<Report>, DriveError> {
+        let hold = self.files.hold()?.filter(|hold| hold.forbids(purpose, now));
+        Ok(hold.map(|hold| hold.refusal(purpose, self.files.instance(), self.files.package())))
+    }
+
+    /// Ends an adoption: from now on sidle runs nothing for this instance.
+    pub fn release(&mut self, now: Moment) -> Result<(), DriveError> {
+        if let Some(journal) = self.journal.released() {
+            self.believe(journal, now)?;
+            let lock = self.store.lock()?;
+            self.store.unlink(&lock, self.files.instance())?;
+        }
+        Ok(())
+    }
+
+    /// Cancels the live switch; the effect depends on its phase.
+    pub fn cancel(&mut self, now: Moment) -> Result<Step, DriveError> {
+        let journal = self.journal.advanced(&Outcome::Cancelled, now.wall);
+        self.believe(journal, now)
+    }
+
+    /// Cancels the live switch without a supervisor. A switch that has not touched a process yet ends (true); the next supervisor undoes any other
+    /// switch (false).
+    pub fn cancel_unsupervised(&mut self, now: Moment) -> Result<bool, DriveError> {
+        let touched = |live: &Switch| live.phase == Phase::Freezing || live.adopted.is_some();
+        let untouched = !self.journal.live.as_ref().is_some_and(touched);
+        self.cancel(now)?;
+        let Some(ended) = self.journal.live.clone().filter(|live| untouched && live.phase.is_ended()) else {
+            return Ok(false);
+        };
+        self.put_on_record(&ended)?;
+        self.believe(self.journal.advanced(&Outcome::Done, now.wall), now)?;
+        Ok(true)
+    }
+}
