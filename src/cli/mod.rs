@@ -4,29 +4,23 @@ pub mod adopt;
 pub mod agents;
 pub mod author;
 pub mod doctor;
-pub mod exit;
-pub mod facts;
-pub mod follow;
 pub mod hold;
 pub mod host;
 pub mod host_change;
-pub mod input;
-pub mod log;
 pub mod manual;
 pub mod mirror;
-pub mod output;
 pub mod pack;
-pub mod plain;
-pub mod reach;
 pub mod status;
-pub mod story;
 pub mod supervise;
-pub mod switching;
-pub mod timing;
+mod switches;
+mod terminal;
 pub mod trees;
 pub mod trust;
-pub mod upgrade;
 pub mod wanted;
+
+pub use terminal::{exit, facts, input, log, output, plain};
+
+pub use switches::{follow, reach, story, switching, timing, upgrade};
 
 use crate::adoption::AdoptingInstance;
 use crate::failure::{Class, Report};

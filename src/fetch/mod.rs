@@ -13,15 +13,11 @@
 //! caller. A mirror that sends other bytes is named, and not asked again in this run.
 
 mod broken;
-mod credentials;
-mod directory;
 mod error;
-mod fault;
 mod fetcher;
 mod frames;
-mod inflate;
+mod http;
 mod kept;
-mod location;
 mod mark;
 mod metadata;
 mod mirror;
@@ -29,10 +25,9 @@ mod mirrors;
 mod notice;
 pub mod pace;
 mod plan;
-mod reply;
 pub mod settings;
-mod stream;
-mod transport;
+
+use http::{credentials, directory, fault, inflate, location, reply, stream, transport};
 
 pub use error::{Blame, FetchError, MirrorFailure};
 pub use fetcher::Fetcher;

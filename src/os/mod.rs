@@ -2,34 +2,22 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the floor that the lint fences: raw effects are made here")]
 
-pub mod attributes;
-pub mod children;
 pub mod clock;
 pub mod crash;
-pub mod dir;
-mod dir_changes;
 pub mod effects;
-pub mod environment;
-pub mod file;
-mod file_stat;
-pub mod filter;
+mod files;
 pub mod host;
-pub mod lock;
-pub mod memory;
-pub mod mounts;
 pub mod net;
 pub mod notify;
-pub mod proc_fs;
-pub mod process;
+mod processes;
 pub mod random;
-pub mod signals;
 pub mod socket;
-pub mod space;
-pub mod standard_error;
-pub mod thread;
 pub mod units;
-pub mod walk;
-pub mod watch;
+
+pub use processes::{children, environment, filter, memory, proc_fs, process, signals, standard_error, thread};
+
+use files::file_stat;
+pub use files::{attributes, dir, file, lock, mounts, space, walk, watch};
 
 use crate::failure::Class;
 use std::io;

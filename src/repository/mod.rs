@@ -12,24 +12,19 @@
 //! `timestamp.json` is replaced, files are only added: a reader sees the old set or the new one.
 
 mod add;
-mod at_once;
 mod changes;
-mod chosen;
 mod error;
 mod export;
 mod frame_files;
 mod init;
-mod pending;
 mod publish;
 mod published;
-mod role;
-mod rotate;
-mod rule;
-mod sign;
-mod stage;
+mod signing;
 mod state;
 mod status;
 mod withdraw;
+
+use signing::{at_once, chosen, pending, role, rotate, rule, sign, stage};
 
 pub use add::Added;
 pub use at_once::PackedRelease;

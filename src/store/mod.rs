@@ -13,14 +13,13 @@ pub mod incident;
 pub mod index;
 pub mod install;
 pub mod lease;
-pub mod location;
-pub mod owners;
-pub mod preflight;
+mod place;
 pub mod receipt;
 pub mod recover;
 pub mod repair;
 pub mod scrub;
-pub mod tmpfiles;
+
+pub use place::{location, owners, preflight, tmpfiles};
 
 pub use error::StoreError;
 

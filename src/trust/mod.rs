@@ -5,26 +5,11 @@
 //! `by_hand` gives them the files of a bundle, `trusted` looks targets up. `publish` builds and signs, `target` names what is signed, `minisign`
 //! serves checks without sidle.
 
-pub mod by_hand;
-pub mod canonical;
-pub mod delegation;
+mod client;
 pub mod error;
-pub mod floor;
-pub mod key;
-pub mod limits;
-pub mod metadata;
+mod format;
 pub mod minisign;
-pub mod pattern;
 pub mod publish;
-pub mod reader;
-pub mod refresh;
-pub mod request;
-pub mod role;
-pub mod scheme;
-pub mod search;
-pub mod target;
-pub mod trusted;
-pub mod verify;
 
 pub use by_hand::Verification;
 pub use error::TrustError;
@@ -42,3 +27,7 @@ crate::reports!(TrustError);
 
 #[cfg(test)]
 mod tests;
+
+pub use client::{by_hand, floor, refresh, request, search, trusted, verify};
+
+pub use format::{canonical, delegation, key, limits, metadata, pattern, reader, role, scheme, target};

@@ -1,0 +1,12 @@
+//! The formats: manifest, payload frames, archive members, and their limits.
+
+pub mod compression;
+pub mod frames;
+pub(in crate::bundle) mod judge;
+pub mod limits;
+pub mod manifest;
+pub mod member;
+pub mod path;
+pub mod problems;
+pub mod ustar;
+pub(in crate::bundle) mod wire;

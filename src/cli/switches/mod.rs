@@ -1,0 +1,8 @@
+//! The verbs that switch, and what they print of a switch.
+
+pub mod follow;
+pub mod reach;
+pub mod story;
+pub mod switching;
+pub mod timing;
+pub mod upgrade;

@@ -1,0 +1,411 @@
+//! The commands switch, rollback, restart, cancel. They ask the supervisor, or write the request into the journal if no supervisor runs; then they
+//! follow the journal, which needs no socket.
+
+use crate::adoption::running_agent;
+use crate::cli::follow::{follow, words};
+use crate::cli::reach::{Reached, reach, reach_after_a_commit};
+use crate::cli::timing::Timing;
+use crate::cli::{Context, Ended, adopting, agents, instance_of};
+use crate::failure::{Class, Report, moment};
+use crate::name::{InstanceName, PackageName};
+use crate::os::clock::Moment;
+use crate::os::{clock, process};
+use crate::store::Store;
+use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
+use crate::switch::driver::Driver;
+use crate::switch::driver::requests::BadReleases;
+use crate::switch::journal::files::{DriverLock, InstanceFiles};
+use crate::switch::journal::snapshot::Snapshots;
+use crate::switch::process::on_record;
+use crate::switch::{self, Mode, Purpose};
+use crate::version::Release;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::time::Duration;
+
+/// The mode of a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModeName {
+    /// Start the new process beside the old one: no job is lost, none runs twice
+    Overlap,
+    /// Wait until no job runs; jobs published during the downtime are missed, and `status` shows how long it was
+    Idle,
+    /// Do not wait: the returns of running jobs are lost
+    Now,
+}
+
+impl From<ModeName> for Mode {
+    fn from(name: ModeName) -> Self {
+        match name {
+            ModeName::Overlap => Self::Overlap,
+            ModeName::Idle => Self::Idle,
+            ModeName::Now => Self::Now,
+        }
+    }
+}
+
+/// The options of all switches.
+#[derive(Debug, Clone, Args)]
+pub struct Terms {
+    /// The instance [default: the one named as the package]
+    #[arg(long)]
+    instance: Option<InstanceName>,
+    /// How to switch [default: overlap where possible, else idle]
+    #[arg(long, value_enum)]
+    mode: Option<ModeName>,
+    /// Give up if jobs still run after this time: 90s, 30m, 2h [default: the setting `switch_deadline`, 30m]
+    #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
+    deadline: Option<Duration>,
+    /// Return at once; `sidle status` shows the progress
+    #[arg(long)]
+    no_wait: bool,
+    /// The reason, for the history
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+    /// Allow a release that failed on this host before
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    timing: Timing,
+}
+
+impl Terms {
+    /// The named instance, if any.
+    pub fn instance(&self) -> Option<&InstanceName> {
+        self.instance.as_ref()
+    }
+
+    /// True if a release that failed on this host is allowed.
+    pub fn is_forced(&self) -> bool {
+        self.force
+    }
+}
+
+/// `sidle switch PACKAGE [RELEASE]`
+#[derive(Debug, Args)]
+pub struct SwitchArguments {
+    /// The package
+    package: PackageName,
+    /// The release [default: the newest installed]
+    release: Option<Release>,
+    #[command(flatten)]
+    terms: Terms,
+}
+
+impl SwitchArguments {
+    /// A switch to this release.
+    pub fn to(package: PackageName, release: Release, terms: Terms) -> Self {
+        Self { package, release: Some(release), terms }
+    }
+}
+
+/// `sidle rollback PACKAGE [RELEASE]`
+#[derive(Debug, Args)]
+pub struct RollbackArguments {
+    /// The package
+    package: PackageName,
+    /// The release [default: the previous]
+    release: Option<Release>,
+    /// Show what would be done, also to the configuration; change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    terms: Terms,
+}
+
+/// `sidle restart PACKAGE`
+#[derive(Debug, Args)]
+pub struct RestartArguments {
+    /// The package [default: the one of --instance]
+    #[arg(required_unless_present = "instance")]
+    package: Option<PackageName>,
+    /// Restart only if the configuration changed since the process started, or if the process is not healthy; during a switch, check again when the switch ends
+    #[arg(long)]
+    if_changed: bool,
+    #[command(flatten)]
+    terms: Terms,
+}
+
+/// `sidle cancel PACKAGE`
+#[derive(Debug, Args)]
+pub struct CancelArguments {
+    /// The package
+    package: PackageName,
+    /// The instance [default: the one named as the package]
+    #[arg(long)]
+    instance: Option<InstanceName>,
+}
+
+/// Switches to an installed release.
+pub fn switch(context: &Context, arguments: &SwitchArguments) -> Result<Ended, Report> {
+    let to = match &arguments.release {
+        Some(release) => release.clone(),
+        None => newest(context, &arguments.package)?,
+    };
+    begin(context, &arguments.package, &arguments.terms, Purpose::Switch, to)
+}
+
+fn newest(context: &Context, package: &PackageName) -> Result<Release, Report> {
+    let releases = Store::new(&context.layout, package).releases()?;
+    releases.into_iter().next_back().ok_or_else(|| {
+        Report::of(Class::Failed, format!("cannot switch {package}: no release of it is installed"))
+            .hint("`sidle install FILE` installs a release; `sidle list` shows the installed packages")
+    })
+}
+
+/// Goes back to the previous release, or to a named one.
+pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ended, Report> {
+    let instance = instance_of(&arguments.package, arguments.terms.instance.as_ref());
+    let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
+    let journal = files.journal()?;
+    let Some(to) = arguments.release.clone().or(journal.previous) else {
+        let releases = Store::new(&context.layout, &arguments.package).releases()?;
+        let kept: Vec<String> = releases.iter().map(Release::to_string).collect();
+        let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
+        return Err(Report::of(
+            Class::NothingToDo,
+            format!("cannot roll back {instance}: it has no previous release; installed releases: {kept}"),
+        )
+        .hint(format!("name an installed release: `sidle rollback {} RELEASE`", arguments.package)));
+    };
+    if arguments.dry_run {
+        return rollback_dry_run(context, &files, &to);
+    }
+    begin(context, &arguments.package, &arguments.terms, Purpose::Rollback, to)
+}
+
+/// Shows what a rollback would do.
+fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release) -> Result<Ended, Report> {
+    let settings = crate::config::Settings::read(&context.layout)?;
+    let (_, named) = settings.instance(&context.layout, files.instance())?;
+    let manifest = Store::new(&context.layout, files.package()).manifest(to)?;
+    let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
+    let state = context.layout.instance(files.instance());
+    let snapshots = Snapshots::new(&state, agents::parts(&manifest.agent)?.not_configuration);
+    let snapshot = if settings.restore_configuration { snapshots.of_release(to)? } else { None };
+    let changes = match &snapshot {
+        Some(snapshot) => snapshots.changes(snapshot, &directory)?,
+        None => Vec::new(),
+    };
+    let configuration = match &snapshot {
+        None if settings.restore_configuration => {
+            format!("no snapshot of the configuration of {to} is left: it would not be changed")
+        }
+        None => "the configuration would not be changed (restore_configuration = false)".to_owned(),
+        Some(_) if changes.is_empty() => "the configuration has not changed since".to_owned(),
+        Some(snapshot) => {
+            format!("the configuration of {} would be restored in {}:", moment(snapshot.at), directory.display())
+        }
+    };
+    let lines = changes.iter().map(|change| format!("  {change}"));
+    let summary = format!("{} would go back to {to}; {configuration}", files.instance());
+    context.output.result(
+        std::iter::once(summary).chain(lines).collect::<Vec<_>>(),
+        json!({"to": to, "snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes}),
+    );
+    Ok(Ended::Well)
+}
+
+/// Restarts the current release.
+pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended, Report> {
+    let (package, instance) = match (&arguments.package, &arguments.terms.instance) {
+        (Some(package), instance) => (package.clone(), instance_of(package, instance.as_ref())),
+        (None, Some(instance)) => {
+            let (package, _) = crate::config::Settings::read(&context.layout)?.instance(&context.layout, instance)?;
+            (package, instance.clone())
+        }
+        (None, None) => {
+            return Err(crate::cli::usage(
+                "cannot restart: name a package or an instance",
+                "`sidle restart PACKAGE`, or `sidle restart --instance INSTANCE`",
+            ));
+        }
+    };
+    let current = InstanceFiles::new(&context.layout, &instance, &package).journal()?.proven;
+    let to = current.ok_or_else(|| {
+        Report::of(Class::NothingToDo, format!("cannot restart {instance}: it has no current release yet"))
+            .hint(format!("`sidle switch {package}` makes an installed release current"))
+    })?;
+    if arguments.if_changed {
+        return restart_if_changed(context, &package, &arguments.terms, &instance, to);
+    }
+    begin(context, &package, &arguments.terms, Purpose::Restart, to)
+}
+
+/// Restarts the current release if its configuration has changed.
+fn restart_if_changed(
+    context: &Context,
+    package: &PackageName,
+    terms: &Terms,
+    instance: &InstanceName,
+    to: Release,
+) -> Result<Ended, Report> {
+    let files = InstanceFiles::new(&context.layout, instance, package);
+    let settings = crate::config::Settings::read(&context.layout)?;
+    let before = files.journal()?.live;
+    let command = command(&settings, instance, terms, Purpose::Restart, to)?;
+    let nothing = |text: String| {
+        context.output.result(&text, json!({"switch": null}));
+        Ok(Ended::As(Class::NothingToDo))
+    };
+    match reach(context, &files, &Command::RestartIfChanged(Box::new(command)))? {
+        Reached::Supervisor(Answer::Refused(report)) if report.class == Class::NothingToDo => nothing(report.message),
+        Reached::Supervisor(Answer::Refused(report)) => Err(report),
+        Reached::Supervisor(Answer::Accepted { switch }) if before.as_ref().is_some_and(|live| live.id == switch) => {
+            let text = format!("switch {switch} is under way; the configuration is checked again when it ends");
+            context.output.result(&text, json!({"switch": switch, "pending": true}));
+            Ok(Ended::As(Class::Pending))
+        }
+        Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
+        Reached::Nobody(_) => {
+            nothing(format!("nothing runs {instance} now: its next process loads the present configuration"))
+        }
+    }
+}
+
+fn begin(
+    context: &Context,
+    package: &PackageName,
+    terms: &Terms,
+    purpose: Purpose,
+    to: Release,
+) -> Result<Ended, Report> {
+    let settings = crate::config::Settings::read(&context.layout)?;
+    let instance = instance_of(package, terms.instance.as_ref());
+    let command = command(&settings, &instance, terms, purpose, to.clone()).inspect_err(|why| {
+        // The supervisor's log has refusals, too; without a supervisor there is no log.
+        let refused = Command::Refused { purpose, to, why: why.clone() };
+        let _ = ask(&context.layout, &instance, &refused);
+    })?;
+    let files = InstanceFiles::new(&context.layout, &instance, package);
+    running_agent::refuse(&adopting(&context.layout, &instance, package), &command.request.to)?;
+    match reach_after_a_commit(context, &files, &Command::Switch(Box::new(command.clone())))? {
+        Reached::Supervisor(Answer::Refused(report)) => Err(report),
+        // The command does not wait for a window, which may open next week.
+        Reached::Supervisor(Answer::Accepted { switch }) if command.when.opens.is_some() => {
+            let live = files.journal()?.live.filter(|live| live.id == switch);
+            let words = live.as_ref().map_or_else(|| "has begun".to_owned(), words);
+            context.output.result(
+                format!("switch {switch} is accepted: {words}; `sidle cancel {package}` cancels it"),
+                json!({"switch": switch, "pending": true, "schedule": live.and_then(|live| live.schedule)}),
+            );
+            Ok(Ended::As(Class::Pending))
+        }
+        Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
+        Reached::Nobody(lock) => leave(context, &files, lock, command, &settings),
+    }
+}
+
+/// Follows an accepted switch, unless --no-wait was given.
+fn accepted(context: &Context, files: &InstanceFiles, terms: &Terms, switch: u64) -> Result<Ended, Report> {
+    if !terms.no_wait {
+        return follow(files, switch, &context.output);
+    }
+    context.output.result(
+        format!("switch {switch} is accepted; `sidle status {}` shows its progress", files.package()),
+        json!({"switch": switch, "pending": true}),
+    );
+    Ok(Ended::As(Class::Pending))
+}
+
+fn command(
+    settings: &crate::config::Settings,
+    instance: &InstanceName,
+    terms: &Terms,
+    purpose: Purpose,
+    to: Release,
+) -> Result<SwitchCommand, Report> {
+    let origin = agents::caller();
+    let by_job = origin.is_some();
+    Ok(SwitchCommand {
+        request: switch::Request {
+            purpose,
+            to,
+            reason: terms.reason.clone(),
+            by: process::user_name(process::user()),
+            origin,
+        },
+        mode: terms.mode.map(Mode::from),
+        deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
+        force: terms.force,
+        when: terms.timing.when(settings, instance, purpose, by_job, clock::now())?,
+    })
+}
+
+/// Writes the request into the journal, without a supervisor; the next supervisor performs it.
+fn leave(
+    context: &Context,
+    files: &InstanceFiles,
+    lock: DriverLock,
+    command: SwitchCommand,
+    settings: &crate::config::Settings,
+) -> Result<Ended, Report> {
+    let now = Moment::now();
+    let alone = on_record(&context.layout, files.instance())?;
+    if let Some(leader) = alone.first().filter(|_| command.mode == Some(Mode::Overlap)) {
+        return Err(Report::of(
+            Class::Failed,
+            format!(
+                "cannot overlap: process {1} of {0} runs without a supervisor, which would have to check it",
+                files.instance(),
+                leader.pid
+            ),
+        )
+        .hint(format!(
+            "start the supervisor first: `systemctl start sidle@{0}`, or `sidle supervise {0}`",
+            files.instance()
+        )));
+    }
+    let mut driver = Driver::new(files.clone(), lock, settings.limits, now)?;
+    let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+    // Without a running process there is nothing to overlap with; without a supervisor nothing can check a running process.
+    let (mode, to) = (command.mode.unwrap_or(Mode::Idle), command.request.to.clone());
+    let switch = driver.request(command.planned(mode, Vec::new(), now.wall)?, bad, now)?;
+    let instance = files.instance();
+    let schedule = driver.journal().live.as_ref().and_then(|live| live.schedule.clone());
+    let waits = schedule.as_ref().map_or_else(String::new, |schedule| format!(", and waits for {schedule}"));
+    let why = match alone.first() {
+        None => format!("nothing runs {instance} now"),
+        Some(leader) => format!("process {} of {instance} runs without a supervisor", leader.pid),
+    };
+    context.output.result(
+        format!("switch {switch} to {to} is pending: {why}; it begins when `sidle supervise {instance}` starts{waits}"),
+        json!({"switch": switch, "pending": true, "schedule": schedule}),
+    );
+    Ok(Ended::As(Class::Pending))
+}
+
+/// Cancels the live switch.
+pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, Report> {
+    let instance = instance_of(&arguments.package, arguments.instance.as_ref());
+    let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
+    let Some(live) = files.journal()?.live else {
+        context.output.result(format!("{instance} has no live switch"), json!({"switch": null}));
+        return Ok(Ended::As(Class::NothingToDo));
+    };
+    let too_late = |switch: u64| {
+        Report::of(Class::Conflict, format!("cannot cancel switch {switch}: it is committed"))
+            .hint(format!("go back with `sidle rollback {}` when it ends", arguments.package))
+    };
+    if live.phase.is_committed() {
+        return Err(too_late(live.id));
+    }
+    match reach(context, &files, &Command::Cancel)? {
+        Reached::Supervisor(Answer::Refused(report)) => Err(report),
+        Reached::Supervisor(Answer::Accepted { switch }) => match follow(&files, switch, &context.output)? {
+            // The switch was cancelled, as requested.
+            Ended::As(Class::Failed | Class::RolledBack) => Ok(Ended::Well),
+            Ended::Well => Err(too_late(switch)),
+            Ended::As(class) => Ok(Ended::As(class)),
+        },
+        Reached::Nobody(lock) => {
+            let now = Moment::now();
+            let settings = crate::config::Settings::read(&context.layout)?;
+            let over = Driver::new(files, lock, settings.limits, now)?.cancel_unsupervised(now)?;
+            let rest = format!("; its changes are undone when `sidle supervise {instance}` starts");
+            let text = format!("switch {} cancelled{}", live.id, if over { "" } else { &rest });
+            context.output.result(text, json!({"switch": live.id}));
+            Ok(Ended::Well)
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `sidle upgrade`: installs a release and switches to it.
+
+use crate::cli::host::{FetchArguments, PlaceArguments, Source, from_file, install_from_repository, marks};
+use crate::cli::switching::{SwitchArguments, Terms, switch};
+use crate::cli::{Context, Ended};
+use crate::failure::{Class, Report};
+use crate::store::Store;
+use crate::store::collect::Effect;
+use crate::version::Release;
+use clap::Args;
+use std::path::PathBuf;
+
+/// `sidle upgrade FILE|PACKAGE[@RELEASE]`
+#[derive(Debug, Args)]
+pub struct UpgradeArguments {
+    /// A bundle file, or a package of the repository: the newest release that neither failed here nor was left by a rollback, or the named one
+    #[arg(value_name = "FILE|PACKAGE[@RELEASE]")]
+    what: PathBuf,
+    #[command(flatten)]
+    place: PlaceArguments,
+    #[command(flatten)]
+    fetch: FetchArguments,
+    #[command(flatten)]
+    terms: Terms,
+}
+
+/// Installs a release, then switches to it. Exit code 3 if it is current already.
+pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended, Report> {
+    let how = (Effect::Apply, arguments.place.hazards());
+    let installed = match Source::of(context, &arguments.what, None, &arguments.fetch)? {
+        Source::File(file) => from_file(context, &file, None, how)?,
+        Source::Repository(wanted) => {
+            let marks = marks(&context.layout, &wanted.package)?;
+            let unwanted = |release: &Release| {
+                marks
+                    .get(release)
+                    .is_some_and(|marks| marks.iter().any(|mark| ["bad", "declined"].contains(&mark.word)))
+            };
+            let instance = crate::cli::instance_of(&wanted.package, arguments.terms.instance());
+            let current = Store::new(&context.layout, &wanted.package).current(&instance)?;
+            let forced = arguments.terms.is_forced();
+            // The current release may have been withdrawn; an upgrade never chooses an older release.
+            let may_be = |release: &Release| {
+                current.as_ref().is_none_or(|current| release >= current) && (forced || !unwanted(release))
+            };
+            install_from_repository(context, &wanted, &arguments.fetch, how, &may_be)?.installed
+        }
+    };
+    let (package, release) = (installed.package, installed.release);
+    let instance = crate::cli::instance_of(&package, arguments.terms.instance());
+    if !installed.fresh && Store::new(&context.layout, &package).current(&instance)?.as_ref() == Some(&release) {
+        let value = serde_json::json!({"package": package, "release": release, "switch": null});
+        context.output.result(format!("{instance} has {release} already, and there is no newer release"), value);
+        return Ok(Ended::As(Class::NothingToDo));
+    }
+    context.output.step(format!("installed {package} {release}"));
+    switch(context, &SwitchArguments::to(package, release, arguments.terms.clone()))
+}

@@ -1,0 +1,160 @@
+//! Printing: text for people, JSON for programs, progress on a terminal. Only this file writes results and messages, so it escapes them: a line ends
+//! where a line of [`Lines`] ends, never at a character of a text.
+
+use crate::cli::exit;
+use crate::cli::plain::line;
+use crate::failure::Report;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::io::{IsTerminal as _, Write as _};
+
+/// How a command prints.
+#[derive(Debug, Clone)]
+pub struct Output {
+    json: bool,
+    quiet: bool,
+}
+
+impl Output {
+    /// As the options say.
+    pub fn new(json: bool, quiet: bool) -> Self {
+        Self { json, quiet }
+    }
+
+    /// The result of a command: `text` for people, `value` (an object, to which the schema number is added) for programs.
+    pub fn result(&self, text: impl Into<Lines>, value: impl Serialize) {
+        if self.json {
+            let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
+            if let Value::Object(fields) = &mut value {
+                fields.insert("schema".to_owned(), json!(1));
+            }
+            print_line(&value.to_string());
+        } else if !self.quiet {
+            text.into().print();
+        }
+    }
+
+    /// The progress of a command, for people; nothing in JSON.
+    pub fn step(&self, text: impl Into<Lines>) {
+        if !self.json && !self.quiet {
+            text.into().print();
+        }
+    }
+
+    /// A problem that does not stop the command.
+    pub fn warning(&self, text: &str) {
+        if !self.quiet {
+            let _ = writeln!(std::io::stderr(), "sidle: warning: {}", line(text));
+        }
+    }
+
+    /// A failure with its remedy, on standard error; in JSON on standard output.
+    pub fn failure(&self, report: &Report) {
+        if self.json {
+            let code = exit::number(report.class);
+            let error = json!({"class": exit::word(report.class), "code": code, "message": report.to_string(), "hint": report.hint});
+            print_line(&json!({"schema": 1, "error": error}).to_string());
+            return;
+        }
+        let _ = writeln!(std::io::stderr(), "sidle: {}", line(&report.to_string()));
+        if let Some(hint) = &report.hint {
+            let _ = writeln!(std::io::stderr(), "  hint: {}", line(hint));
+        }
+    }
+
+    /// A bar of bytes on a terminal; invisible elsewhere.
+    pub fn bar(&self, what: &'static str) -> ProgressBar {
+        let visible = !self.json && !self.quiet && std::io::stderr().is_terminal();
+        let bar = if visible { ProgressBar::no_length() } else { ProgressBar::hidden() };
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
+            bar.set_style(style);
+        }
+        bar.with_message(what)
+    }
+}
+
+/// A text for people, line by line. Control characters in it are escaped, so no text ends a line or moves the cursor.
+#[derive(Debug, Clone, Default)]
+pub struct Lines(Vec<String>);
+
+impl Lines {
+    /// Rows with their columns aligned, two spaces between, no space at the ends of lines.
+    pub fn table(rows: &[Vec<String>]) -> Self {
+        let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| line(cell)).collect()).collect();
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width =
+            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+        let aligned = |row: &Vec<String>| {
+            let cells: Vec<String> =
+                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
+            cells.join("  ").trim_end().to_owned()
+        };
+        Self(rows.iter().map(aligned).collect())
+    }
+
+    /// The same with more lines below.
+    #[must_use]
+    pub fn and(mut self, more: impl Into<Self>) -> Self {
+        self.0.extend(more.into().0);
+        self
+    }
+
+    fn print(&self) {
+        self.0.iter().for_each(|text| print_line(text));
+    }
+}
+
+impl From<&str> for Lines {
+    fn from(text: &str) -> Self {
+        Self(if text.is_empty() { Vec::new() } else { vec![line(text)] })
+    }
+}
+
+impl From<&String> for Lines {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<String> for Lines {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<Vec<String>> for Lines {
+    fn from(lines: Vec<String>) -> Self {
+        Self(lines.iter().map(|text| line(text)).collect())
+    }
+}
+
+/// Prints why clap refused a command line.
+pub fn refusal(error: &clap::Error) {
+    let text = error.to_string();
+    let lines = text.lines().map(line).collect::<Vec<_>>().join("\n");
+    if lines == text.trim_end() {
+        let _ = error.print();
+    } else {
+        let _ = writeln!(std::io::stderr(), "{lines}");
+    }
+}
+
+/// A closed pipe (`| head`) is not an error.
+fn print_line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_any_length_and_content_is_one_line_of_its_own() {
+        let rows = [vec!["a\nb".to_owned(), "\u{1b}".repeat(100_000)], vec!["cc".to_owned(), "d".to_owned()]];
+        let Lines(lines) = Lines::table(&rows).and("x\ny").and(vec!["1\r2".to_owned(), String::new()]).and("");
+        assert!(lines[0].starts_with("a\\u{a}b  \\u{1b}\\u{1b}") && lines[0].ends_with('…'), "{}", lines[0]);
+        assert_eq!(lines[1..], ["cc       d", "x\\u{a}y", "1\\u{d}2", ""]);
+    }
+}

@@ -1,0 +1,12 @@
+//! Files: an open directory and what is done relative to it, locks, walks, watches, and what lies below them.
+
+pub mod attributes;
+pub mod dir;
+pub(in crate::os) mod dir_changes;
+pub mod file;
+pub(in crate::os) mod file_stat;
+pub mod lock;
+pub mod mounts;
+pub mod space;
+pub mod walk;
+pub mod watch;

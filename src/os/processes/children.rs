@@ -1,0 +1,72 @@
+//! Children that this process did not start, or started before it became a newer program. Their exit status is taken: Salt, among others, takes
+//! a zombie for a running process.
+
+use crate::os::process::Identity;
+use crate::os::{OsError, Result, proc_fs};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions};
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::ExitStatus;
+
+/// From now on orphaned descendants become children of this process, not of the first process, which may never take their exit status.
+/// Lasts across exec. Kernels before 3.4 ignore it.
+pub fn adopt_orphans() {
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+/// Takes the exit status of this very process, if it is a child and has ended.
+pub fn take(child: &Identity) -> Result<Option<ExitStatus>> {
+    let Some(process) = proc_fs::process(child.pid)? else { return Ok(None) };
+    let is_it = process.start_time == child.start_time && process.parent == std::process::id();
+    if !is_it || process.is_alive() { Ok(None) } else { wait_for(child.pid) }
+}
+
+/// Takes the exit status of every ended child except those in `remembered`, whose starters ask for it.
+pub fn take_others(remembered: &BTreeSet<u32>) -> Result<()> {
+    let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // Mostly there is none: /proc is not searched then.
+    if !matches!(rustix::process::waitid(WaitId::All, any), Ok(Some(_))) {
+        return Ok(());
+    }
+    for process in proc_fs::children(std::process::id())? {
+        if !process.is_alive() && !remembered.contains(&process.pid) {
+            wait_for(process.pid)?;
+        }
+    }
+    Ok(())
+}
+
+fn wait_for(pid: u32) -> Result<Option<ExitStatus>> {
+    let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+    match rustix::process::waitpid(Some(number), WaitOptions::NOHANG) {
+        Ok(ended) => Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw()))),
+        // Another thread has waited for it.
+        Err(rustix::io::Errno::CHILD) => Ok(None),
+        Err(errno) => Err(OsError::new("wait for", Path::new(&format!("process {pid}")), errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::process::{Input, Program};
+
+    #[test]
+    fn a_child_that_nobody_remembers_is_waited_for_and_its_end_told() {
+        let child = Program::new("/bin/sh").argument("-c").argument("read x; exit 7").start(Input::Pipe).unwrap();
+        let identity = Identity::of(child.id()).unwrap().unwrap();
+        assert!(take(&identity).unwrap().is_none(), "it lives");
+        drop(child);
+        let stranger = Identity { start_time: identity.start_time + 1, ..identity.clone() };
+        loop {
+            assert!(take(&stranger).unwrap().is_none(), "another process is not touched");
+            if let Some(status) = take(&identity).unwrap() {
+                assert_eq!(status.code(), Some(7));
+                break;
+            }
+            std::thread::yield_now();
+        }
+        assert!(identity.is_gone().unwrap());
+    }
+}

@@ -1,0 +1,11 @@
+//! Processes: starting, observing and signalling them, and what they inherit.
+
+pub mod children;
+pub mod environment;
+pub mod filter;
+pub mod memory;
+pub mod proc_fs;
+pub mod process;
+pub mod signals;
+pub mod standard_error;
+pub mod thread;

@@ -1,0 +1,362 @@
+//! /proc: processes, their families, and the files that they hold. A process that ends meanwhile is left out.
+
+use crate::os::{OsError, Result, clock};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A line of /proc/PID/stat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Process number.
+    pub pid: u32,
+    /// Its parent's.
+    pub parent: u32,
+    /// State letter: `Z` is a zombie, `T` is stopped.
+    pub state: char,
+    /// Start time in clock ticks since boot; with the pid it names a process within one boot.
+    pub start_time: u64,
+    /// Threads it has.
+    pub threads: u64,
+}
+
+impl Process {
+    /// False for a zombie or a vanishing process.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
+fn path_of(pid: u32, entry: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{entry}"))
+}
+
+/// Whether an error means that the process is gone.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
+fn gone_is_none<T>(result: io::Result<T>, path: &Path) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(OsError::new("read", path, error)),
+    }
+}
+
+/// The process `pid`, if there is one.
+pub fn process(pid: u32) -> Result<Option<Process>> {
+    let path = path_of(pid, "stat");
+    let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes);
+    let parsed = parse_stat(pid, &text);
+    parsed.map(Some).ok_or_else(|| OsError::new("understand", &path, io::ErrorKind::InvalidData))
+}
+
+/// The name in parentheses may hold spaces and parentheses itself: fields are counted from the last one.
+fn parse_stat(pid: u32, text: &str) -> Option<Process> {
+    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_ascii_whitespace().collect();
+    Some(Process {
+        pid,
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        threads: fields.get(17)?.parse().ok()?,
+        start_time: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// The age of a process.
+pub fn age(process: &Process) -> Duration {
+    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+    let whole = Duration::from_secs(process.start_time / ticks_per_second);
+    let rest = Duration::from_millis(process.start_time % ticks_per_second * 1000 / ticks_per_second);
+    clock::since_boot().saturating_sub(whole + rest)
+}
+
+/// The kernel function in which the process's main thread waits; None: it is gone, does not wait, or the kernel hides it.
+pub fn wait_channel(pid: u32) -> Result<Option<String>> {
+    let path = path_of(pid, "wchan");
+    let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    Ok(Some(text).filter(|text| !text.is_empty() && text != "0"))
+}
+
+/// All processes.
+pub fn all() -> Result<Vec<Process>> {
+    let path = Path::new("/proc");
+    let failed = |source| OsError::new("list", path, source);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) {
+            found.extend(process(pid)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The children of `pid`, zombies included.
+pub fn children(pid: u32) -> Result<Vec<Process>> {
+    Ok(all()?.into_iter().filter(|process| process.parent == pid).collect())
+}
+
+/// All descendants of `pid`, zombies included, parents before children.
+pub fn descendants(pid: u32) -> Result<Vec<Process>> {
+    let all = all()?;
+    let mut found: Vec<Process> = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(parent) = parents.pop() {
+        for process in all.iter().filter(|process| process.parent == parent) {
+            if found.iter().all(|known| known.pid != process.pid) {
+                parents.push(process.pid);
+                found.push(process.clone());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The processes above `pid`, its parent first. Bounded by their number: a process that moves meanwhile makes no loop.
+pub fn ancestors(pid: u32) -> Result<Vec<Process>> {
+    const DEPTH_MAX: usize = 256;
+    let mut found: Vec<Process> = Vec::new();
+    let mut next = process(pid)?.map(|process| process.parent);
+    while let Some(parent) = next.filter(|parent| *parent > 0 && found.len() < DEPTH_MAX) {
+        let Some(above) = process(parent)? else { break };
+        next = Some(above.parent);
+        found.push(above);
+    }
+    Ok(found)
+}
+
+/// The command line; empty for a kernel thread or a zombie, None without such a process.
+pub fn command_line(pid: u32) -> Result<Option<Vec<String>>> {
+    let path = path_of(pid, "cmdline");
+    let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Some(text.split('\0').filter(|part| !part.is_empty()).map(str::to_owned).collect()))
+}
+
+/// One variable of a process's environment at its start.
+pub fn environment_variable(pid: u32, name: &str) -> Result<Option<OsString>> {
+    let path = path_of(pid, "environ");
+    let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
+    let prefix = format!("{name}=");
+    let value = bytes.split(|byte| *byte == 0).find_map(|pair| pair.strip_prefix(prefix.as_bytes()));
+    Ok(value.map(|value| OsString::from_vec(value.to_vec())))
+}
+
+/// A TCP connection as /proc/net/tcp has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpConnection {
+    /// This side.
+    pub local: SocketAddr,
+    /// The other side.
+    pub remote: SocketAddr,
+    /// True in state ESTABLISHED.
+    pub established: bool,
+    /// Bytes written that the other side has not acknowledged yet.
+    pub unacknowledged_bytes: u64,
+    /// The socket's inode.
+    pub inode: u64,
+}
+
+/// The TCP connections of `pid`, in its own network namespace; None without such a process.
+pub fn tcp_connections(pid: u32) -> Result<Option<Vec<TcpConnection>>> {
+    let Some(sockets) = socket_inodes(pid)? else { return Ok(None) };
+    let mut found = Vec::new();
+    for table in ["net/tcp", "net/tcp6"] {
+        let path = path_of(pid, table);
+        // A kernel without IPv6 has no second table.
+        let Some(text) = gone_is_none(std::fs::read_to_string(&path), &path)? else { continue };
+        found.extend(
+            text.lines().skip(1).filter_map(parse_tcp).filter(|connection| sockets.contains(&connection.inode)),
+        );
+    }
+    Ok(Some(found))
+}
+
+fn parse_tcp(line: &str) -> Option<TcpConnection> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    Some(TcpConnection {
+        local: parse_address(fields.get(1)?)?,
+        remote: parse_address(fields.get(2)?)?,
+        established: *fields.get(3)? == "01",
+        unacknowledged_bytes: u64::from_str_radix(fields.get(4)?.split(':').next()?, 16).ok()?,
+        inode: fields.get(9)?.parse().ok()?,
+    })
+}
+
+/// `0100007F:1F90`: 32-bit words in the machine's byte order, then the port.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let words: Option<Vec<[u8; 4]>> = (0..address.len() / 8)
+        .map(|at| u32::from_str_radix(address.get(at * 8..at * 8 + 8)?, 16).ok().map(u32::to_ne_bytes))
+        .collect();
+    let address = match words?.as_slice() {
+        [word] => IpAddr::V4(Ipv4Addr::from(*word)),
+        [a, b, c, d] => {
+            let mut bytes = [0; 16];
+            for (slot, byte) in bytes.iter_mut().zip([a, b, c, d].into_iter().flatten()) {
+                *slot = *byte;
+            }
+            // A v4 peer of a v6 socket is the same peer.
+            Ipv6Addr::from(bytes).to_canonical()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, u16::from_str_radix(port, 16).ok()?))
+}
+
+fn socket_inodes(pid: u32) -> Result<Option<HashSet<u64>>> {
+    let links = descriptor_links(pid)?;
+    Ok(links.map(|links| {
+        let inode = |link: &PathBuf| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+        links.iter().filter_map(inode).collect()
+    }))
+}
+
+fn descriptor_links(pid: u32) -> Result<Option<Vec<PathBuf>>> {
+    let path = path_of(pid, "fd");
+    let Some(entries) = gone_is_none(std::fs::read_dir(&path), &path)? else { return Ok(None) };
+    // A descriptor closed between listing and reading is no longer held.
+    Ok(Some(entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect()))
+}
+
+/// Device and inode of a file.
+pub type FileIdentity = (u64, u64);
+
+/// True when `pid` has a descriptor on the file `identity`.
+pub fn holds_descriptor(pid: u32, identity: FileIdentity) -> Result<bool> {
+    let path = path_of(pid, "fd");
+    let Some(entries) = gone_is_none(std::fs::read_dir(&path), &path)? else { return Ok(false) };
+    let is_it = |link: PathBuf| std::fs::metadata(link).is_ok_and(|found| (found.dev(), found.ino()) == identity);
+    Ok(entries.flatten().any(|entry| is_it(entry.path())))
+}
+
+/// The processes with a descriptor on the file `identity`, and their command lines. Other users' processes need rights to be seen.
+pub fn holders(identity: FileIdentity) -> Result<Vec<(u32, String)>> {
+    let mut found = Vec::new();
+    for process in all()? {
+        if holds_descriptor(process.pid, identity).unwrap_or(false) {
+            found.push((process.pid, title(process.pid)));
+        }
+    }
+    Ok(found)
+}
+
+/// The user of `pid`; None without such a process.
+pub fn user(pid: u32) -> Option<u32> {
+    std::fs::metadata(path_of(pid, "")).ok().map(|found| found.uid())
+}
+
+/// A process's command line for messages: its program without the directory, shortened.
+pub fn title(pid: u32) -> String {
+    shortened(&command_line(pid).ok().flatten().unwrap_or_default().join(" "))
+}
+
+fn shortened(command: &str) -> String {
+    const TITLE_CHARACTERS_MAXIMUM: usize = 120;
+    // setproctitle(3) leaves one word, with blanks: the program ends at the first of them either way.
+    let (program, arguments) = command.split_at(command.find(' ').unwrap_or(command.len()));
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let text = format!("{name}{arguments}");
+    match text.char_indices().nth(TITLE_CHARACTERS_MAXIMUM) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// How a process uses a directory tree: the entry of /proc that shows it, and the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Use {
+    /// `exe`, `cwd`, `root` or `maps`.
+    pub how: &'static str,
+    /// The path in the tree, as the kernel tells it.
+    pub path: PathBuf,
+}
+
+/// Whether `pid` runs from, stands in, or has mapped a file of the tree at `directory`. `files` are the tree's entries by device and inode:
+/// through a bind mount the path differs. Names are compared, too: btrfs shows other device numbers in maps.
+pub fn uses_tree(pid: u32, directory: &Path, files: &HashSet<FileIdentity>) -> Result<Option<Use>> {
+    for how in ["exe", "cwd", "root"] {
+        let link = path_of(pid, how);
+        let Some(target) = gone_is_none(std::fs::read_link(&link), &link)? else { continue };
+        let known = std::fs::metadata(&link).is_ok_and(|found| files.contains(&(found.dev(), found.ino())));
+        if known || without_deleted(&target).starts_with(directory) {
+            return Ok(Some(Use { how, path: target }));
+        }
+    }
+    let path = path_of(pid, "maps");
+    let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
+    let maps = String::from_utf8_lossy(&bytes);
+    let mapped = maps.lines().filter_map(parse_mapping);
+    Ok(mapped
+        .filter(|(identity, path)| files.contains(identity) || without_deleted(path).starts_with(directory))
+        .map(|(_, path)| Use { how: "maps", path })
+        .next())
+}
+
+/// A path without what the kernel appends to that of a file which is there no more.
+pub(in crate::os) fn without_deleted(path: &Path) -> PathBuf {
+    let text = path.to_string_lossy();
+    text.strip_suffix(" (deleted)").map_or_else(|| path.to_owned(), PathBuf::from)
+}
+
+/// `7f…-7f… r-xp 00000000 fe:00 1234   /path`; anonymous mappings have no path.
+fn parse_mapping(line: &str) -> Option<(FileIdentity, PathBuf)> {
+    let mut rest = line;
+    let mut fields = [""; 5];
+    for field in &mut fields {
+        let (head, tail) = rest.trim_start().split_once(' ')?;
+        (*field, rest) = (head, tail);
+    }
+    let path = rest.trim_start();
+    let (major, minor) = fields[3].split_once(':')?;
+    let device = rustix::fs::makedev(u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+    path.starts_with('/').then(|| Some(((device, fields[4].parse().ok()?), PathBuf::from(path))))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_name_with_parentheses_does_not_shift_the_fields() {
+        let text = "42 (a) S (b)) R 7 1 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 12345 0 0";
+        let process = parse_stat(42, text).unwrap();
+        assert_eq!((process.state, process.parent, process.threads, process.start_time), ('R', 7, 3, 12345));
+    }
+
+    #[test]
+    fn this_process_is_found_with_its_own_connection() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let own = std::process::id();
+        assert!(process(own).unwrap().unwrap().is_alive());
+        let connections = tcp_connections(own).unwrap().unwrap();
+        assert!(connections.iter().any(|c| c.established && c.remote == stream.peer_addr().unwrap()));
+        assert_eq!(process(u32::MAX - 1).unwrap(), None);
+    }
+
+    #[test]
+    fn a_title_is_the_program_without_its_directory_and_what_fits_of_the_rest() {
+        assert_eq!(shortened("/usr/bin/sidle --root /tmp/x/ install a"), "sidle --root /tmp/x/ install a");
+        assert_eq!(shortened("/a/python3 /b/salt-minion KeepAlive"), "python3 /b/salt-minion KeepAlive");
+        let long = shortened(&format!("sh {}", "ä".repeat(200)));
+        assert_eq!((long.chars().count(), long.ends_with("ä…")), (121, true));
+        assert_eq!(shortened(""), "");
+    }
+
+    #[test]
+    fn a_mapping_is_read_with_spaces_in_its_path() {
+        let line = "7f00-7f01 r-xp 00000000 fe:01 1234                       /opt/a b/lib.so";
+        assert_eq!(parse_mapping(line), Some(((rustix::fs::makedev(0xfe, 1), 1234), PathBuf::from("/opt/a b/lib.so"))));
+        assert_eq!(parse_mapping("7f00-7f01 rw-p 00000000 00:00 0 "), None);
+    }
+}
