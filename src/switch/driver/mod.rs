@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing::{debug, error};
 
-/// What happened before a driver resumes a live switch.
+/// The situation before a driver resumes a live switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
     /// No supervisor ran, for any time.
@@ -47,7 +47,7 @@ pub enum Step {
     Rests,
 }
 
-/// What the findings of a rehearsal do.
+/// The effect of the findings of a rehearsal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
@@ -65,7 +65,7 @@ pub enum Policy {
 pub struct Rehearsals {
     /// The rehearser of each kind of agent.
     pub rehearsers: Rehearsers,
-    /// What its findings do.
+    /// The effect of the findings.
     pub policy: Policy,
     /// What to do with extras that would vanish.
     pub extras: ExtrasPolicy,
