@@ -34,7 +34,7 @@ impl Supervisor {
     pub(super) fn log_ending(&self, first: bool) {
         let how =
             if first { "the agent is asked to end" } else { "this is the second request: the agent is ended at once" };
-        info!(instance = %self.settings.instance, "the supervisor is told to end; {how}");
+        info!(instance = %self.settings.instance, "the supervisor was asked to end; {how}");
     }
 
     /// Logs the end of the supervisor.

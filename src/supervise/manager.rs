@@ -61,7 +61,7 @@ impl Supervisor {
     }
 
     /// Restarts the agent after a restart of the service, without the loss of a job if possible.
-    pub(super) fn restart_as_told(&mut self, now: Moment) {
+    pub(super) fn restart_after_service_restart(&mut self, now: Moment) {
         if !self.restarting {
             return;
         }

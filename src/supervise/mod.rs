@@ -236,7 +236,7 @@ impl Supervisor {
         if let Some(since) = self.ending {
             return self.end(since, now);
         }
-        self.restart_as_told(now);
+        self.restart_after_service_restart(now);
         self.compare_configuration(now);
         // The proven release comes first: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);

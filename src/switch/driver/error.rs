@@ -39,7 +39,7 @@ pub enum DriveError {
 }
 
 impl DriveError {
-    /// What kind of failure this is.
+    /// The class of the failure.
     pub fn class(&self) -> Class {
         match self {
             Self::Files(error) => error.class(),
@@ -51,7 +51,7 @@ impl DriveError {
         }
     }
 
-    /// What the operator can do about it.
+    /// The hint for people.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Files(error) => error.hint(),

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tracing::{debug, error};
 
-/// What happened before a driver resumes a live switch.
+/// The situation before a driver resumes a live switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
     /// No supervisor ran, for any time.
@@ -48,7 +48,7 @@ pub enum Step {
     Rests,
 }
 
-/// What the findings of a rehearsal do.
+/// The effect of the findings of a rehearsal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
@@ -66,7 +66,7 @@ pub enum Policy {
 pub struct Rehearsals {
     /// The agents, with their rehearsers.
     pub agents: Registry,
-    /// What comes of it.
+    /// The effect of the findings.
     pub policy: Policy,
     /// What to do with extras that would vanish.
     pub extras: ExtrasPolicy,

@@ -10,7 +10,7 @@ use crate::version::Release;
 use jiff::Timestamp;
 use tracing::warn;
 
-/// Whether a release that failed here may be tried again.
+/// Whether a request may name a release that failed on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadReleases {
     /// It may not.

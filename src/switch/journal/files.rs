@@ -38,13 +38,13 @@ pub enum FilesError {
         path: PathBuf,
         /// What is wrong with its content.
         reason: String,
-        /// What to do.
+        /// The hint.
         hint: Option<String>,
     },
 }
 
 impl FilesError {
-    /// What kind of failure this is.
+    /// The class of the failure.
     pub fn class(&self) -> Class {
         match self {
             Self::Os(error) => error.class(),
@@ -53,7 +53,7 @@ impl FilesError {
         }
     }
 
-    /// What the operator can do about it.
+    /// The hint for people.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Os(error) => error.hint(),

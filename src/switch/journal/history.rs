@@ -36,7 +36,7 @@ pub struct Entry {
     pub instance: InstanceName,
     /// Its package.
     pub package: PackageName,
-    /// What was asked for.
+    /// The request.
     #[serde(flatten)]
     pub request: Request,
     /// The mode of the switch.
@@ -155,7 +155,7 @@ pub struct HistoryError {
 }
 
 impl HistoryError {
-    /// What to do about it.
+    /// The hint for people.
     pub fn hint(&self) -> Option<String> {
         self.source.hint("move the file away: switches work without it, and the next switch begins a new file")
     }

@@ -57,9 +57,9 @@ pub struct Journal {
 /// A switch to be written into the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSwitch {
-    /// What was asked for.
+    /// The request.
     pub request: Request,
-    /// What it may cost.
+    /// The mode.
     pub mode: Mode,
     /// The latest time at which the stop of the old process may begin.
     pub deadline: Timestamp,
@@ -295,7 +295,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// What kind of failure this is.
+    /// The class of the failure.
     pub fn class(&self) -> Class {
         match self {
             Self::Live { .. } => Class::Conflict,
@@ -304,7 +304,7 @@ impl RequestError {
         }
     }
 
-    /// What to do about it.
+    /// The hint for people.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Live { phase: Phase::Stranded, .. } => {
@@ -331,12 +331,12 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// What kind of failure this is.
+    /// The class of the failure.
     pub fn class(&self) -> Class {
         Class::Failed
     }
 
-    /// What to do about it.
+    /// The hint for people.
     pub fn hint(&self) -> Option<String> {
         let broken =
             "move the file away: sidle then begins a new journal from `current`, which names a release that has worked";

@@ -60,7 +60,7 @@ pub struct Switch {
     /// The request; its `to` is the release on trial.
     #[serde(flatten)]
     pub request: Request,
-    /// What it may cost.
+    /// The mode.
     pub mode: Mode,
     /// The release that worked before; None: a first switch.
     pub from: Option<Release>,
@@ -357,7 +357,7 @@ impl Switch {
             Outcome::Failed(_) if self.phase == Phase::Starting => Cause::Host,
             Outcome::Failed(_) if under_proof || self.phase == Phase::Rehearsing => Cause::Release,
             // A slow start is not the release's fault: a cold disk, a delay in the configuration, a network that is just coming up. A process
-            // that was healthy before and is no longer is the release's fault.
+            // that was healthy and is no longer healthy is the release's fault.
             Outcome::Expired if under_proof && self.setbacks > 0 => Cause::Release,
             // Done and NotYet: the switch ran out of steps, because jobs always began at the wrong moment or the supervisor died too often.
             Outcome::Failed(_) | Outcome::Lost(..) | Outcome::Expired | Outcome::Done | Outcome::NotYet(_) => {

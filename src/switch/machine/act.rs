@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a switch may cost.
+/// The mode of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -10,7 +10,7 @@ pub enum Mode {
     Overlap,
     /// Wait until no job runs, then stop the old process and start the new one.
     Idle,
-    /// The same without the wait.
+    /// Stop the old process at once, whatever it runs.
     Now,
 }
 

@@ -64,7 +64,7 @@ impl Processes {
         finishing.map(|running| (running.record.leader.pid, running.record.origin))
     }
 
-    /// The same, for people.
+    /// The processes that finish their jobs, for people.
     pub fn finishing(&self) -> Vec<Finishing> {
         let shown = |running: &Running| Finishing {
             pid: running.record.leader.pid,

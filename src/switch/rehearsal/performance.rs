@@ -36,7 +36,7 @@ pub struct Rehearsing {
     question: Question,
 }
 
-/// What a rehearsal is to find out.
+/// The question of a rehearsal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
     /// What fails with the new release and works with the former release.

@@ -6,28 +6,28 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// When whoever asks wants a switch to begin, as it travels.
+/// The requested beginning of a switch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct When {
-    /// The opening of the window that it is to wait for; None: now.
+    /// The opening of the window to wait for; None: begin now.
     pub opens: Option<Timestamp>,
-    /// The end of the window in which it has to stop the old process, if it does; None: there is no window.
+    /// The end of the window in which the stop of the old process has to begin; None: no window.
     pub closes: Option<Timestamp>,
-    /// Up to how much later it begins, so that a fleet doesn't at once.
+    /// The longest random delay, so that a fleet does not begin at once.
     pub splay_seconds: u64,
 }
 
-/// When a switch begins. Journalled with it: what was drawn once stays drawn.
+/// The schedule of a switch. The journal keeps it, so that the delay is drawn only once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Not before this.
+    /// The beginning.
     pub begins: Timestamp,
-    /// The opening of the window that it waits for; None: it waits for none.
+    /// The opening of the window that it waits for, if any.
     pub opens: Option<Timestamp>,
-    /// The end of that window, or of the one that is open.
+    /// The end of that window, or of the present window.
     pub closes: Option<Timestamp>,
-    /// The part of the splay that was drawn.
+    /// The drawn delay.
     pub splay_seconds: u64,
 }
 
@@ -39,8 +39,8 @@ impl When {
         room.map_or(self.splay_seconds, |room| self.splay_seconds.min(u64::try_from(room).unwrap_or(0)))
     }
 
-    /// The schedule of a switch that is asked for at `now`; None: it begins at once, and no window ends it. `draw(n)` is a random number up to
-    /// and including n.
+    /// Draws the schedule of a switch that is requested at `now`; None: it begins at once, and no window ends it. `draw(n)` returns a random number
+    /// from 0 to n.
     pub fn drawn<E>(&self, now: Timestamp, draw: impl FnOnce(u64) -> Result<u64, E>) -> Result<Option<Schedule>, E> {
         let limit = self.splay_limit(now);
         let splay_seconds = if limit == 0 { 0 } else { draw(limit)? };
@@ -53,20 +53,20 @@ impl When {
 }
 
 impl Schedule {
-    /// Until when the old process's stop must have begun, where whoever asks lets it wait so long for running jobs.
+    /// The latest time for the stop of the old process, if the switch may wait `wait_seconds` for running jobs.
     pub fn deadline(&self, wait_seconds: u64) -> Timestamp {
         let asked = later(self.begins, wait_seconds);
         self.closes.map_or(asked, |closes| closes.min(asked))
     }
 }
 
-/// `seconds` after `time`, or the end of all times.
+/// `seconds` after `time`, at most the last possible time.
 pub fn later(time: Timestamp, seconds: u64) -> Timestamp {
     let duration = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
     time.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }
 
-/// What it waits for: `its window to open at …, and 213 s of splay, until …`.
+/// Says what it waits for: `its window to open at …, and 213 s of splay, until …`.
 impl fmt::Display for Schedule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const FORM: &str = "%Y-%m-%dT%H:%M:%SZ";

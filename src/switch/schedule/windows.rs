@@ -9,9 +9,9 @@
 //! time    = HH:MM                            00:00 to 23:59, and 24:00 as an end
 //! ```
 //!
-//! A window whose end is not after its start ends on the next day; its days are those on which it starts. It is open whenever the clock on the
-//! wall of its time zone shows a time from its start up to, not including, its end. So where that clock jumps forward, a window that
-//! lies wholly in the gap doesn't open that day; where it is set back, a window that lies in the repeated hour is open in both.
+//! A window whose end is not after its start ends on the next day; its days are those on which it starts. It is open while the local time is at
+//! or after its start and before its end. When the clock jumps forward, a window inside the gap does not open that day; when the clock is set
+//! back, a window in the repeated hour opens twice.
 
 use jiff::civil::{DateTime, Weekday};
 use jiff::tz::TimeZone;
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// How far ahead an opening is looked for: any window opens each week, but for one that a clock's jump swallows now and then.
+/// How far ahead to search for an opening: each window opens every week, unless a jump of the clock skips it.
 const HORIZON_DAYS: i32 = 40;
 const MINUTES_OF_DAY: u16 = 24 * 60;
 
@@ -28,7 +28,7 @@ const MINUTES_OF_DAY: u16 = 24 * 60;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Window {
-    /// On which days it starts; Monday first.
+    /// The days on which it starts; Monday first.
     days: [bool; 7],
     /// Minutes since midnight.
     opens: u16,
@@ -110,7 +110,7 @@ fn number(weekday: Weekday) -> usize {
 }
 
 impl Window {
-    /// True where a clock that shows `local` is in it.
+    /// True if it is open at the local time `local`.
     fn holds(&self, local: DateTime) -> bool {
         let minute = u16::from(local.hour().unsigned_abs()) * 60 + u16::from(local.minute().unsigned_abs());
         let today = number(local.weekday());
@@ -130,33 +130,33 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// These windows by the clocks of `zone`. None at all: it is always open.
+    /// Makes windows in local time of `zone`. Without any window every time is open.
     pub fn new(windows: Vec<Window>, zone: TimeZone) -> Self {
         Self { windows, zone }
     }
 
-    /// True where no window restricts anything.
+    /// True if there are no windows, so that every time is open.
     pub fn is_always(&self) -> bool {
         self.windows.is_empty()
     }
 
-    /// True where one is open at `now`.
+    /// True if a window is open at `now`.
     pub fn is_open(&self, now: Timestamp) -> bool {
         let local = self.zone.to_datetime(now);
         self.is_always() || self.windows.iter().any(|window| window.holds(local))
     }
 
-    /// When the first one opens from `now` on: `now` where one is open. None: not within weeks.
+    /// The next opening; `now` if a window is open. None: not within weeks.
     pub fn opening(&self, now: Timestamp) -> Option<Timestamp> {
         std::iter::once(now).chain(self.borders(now)).find(|time| self.is_open(*time))
     }
 
-    /// When it closes after `now`, at which one is open; windows that meet are one. None: not within weeks.
+    /// The end of the window that is open at `now`; adjoining windows count as one. None: not within weeks.
     pub fn closing(&self, now: Timestamp) -> Option<Timestamp> {
         self.borders(now).into_iter().find(|time| !self.is_open(*time))
     }
 
-    /// The instants after `now` at which the answer of [`Self::is_open`] may change: what the windows name, and where the clock jumps.
+    /// The times after `now` at which [`Self::is_open`] may change: starts and ends of windows, and jumps of the clock.
     fn borders(&self, now: Timestamp) -> Vec<Timestamp> {
         if self.is_always() {
             return Vec::new();
@@ -183,7 +183,7 @@ impl Windows {
         borders
     }
 
-    /// A time as the clocks of the zone show it, with the zone.
+    /// Formats a time as local time, with the zone.
     pub fn shown(&self, time: Timestamp) -> String {
         let zoned = time.to_zoned(self.zone.clone());
         let name = self.zone.iana_name().map_or_else(String::new, |name| format!(" {name}"));

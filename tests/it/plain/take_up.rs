@@ -26,7 +26,7 @@ fn only_a_changed_configuration_restarts_what_runs() {
     for _ in 0..2 {
         let same = take_up(&host, &["--no-wait"]);
         assert_eq!(same.code, Some(3), "{same:?}");
-        assert!(same.stdout.contains("runs with the configuration"), "{same:?}");
+        assert!(same.stdout.contains("runs with the present configuration"), "{same:?}");
     }
     configure(&host, "# changed\n");
     host.job("across", "sleep 1");
