@@ -3,20 +3,19 @@
 pub mod adopt;
 pub mod agents;
 pub mod author;
-pub mod doctor;
+mod checks;
 pub mod hold;
 pub mod host;
-pub mod host_change;
 pub mod manual;
 pub mod mirror;
 pub mod pack;
-pub mod status;
 pub mod supervise;
 mod switches;
 mod terminal;
-pub mod trees;
 pub mod trust;
 pub mod wanted;
+
+pub use checks::{doctor, host_change, status, trees};
 
 pub use terminal::{exit, facts, input, log, output, plain};
 

@@ -4,20 +4,18 @@ mod act;
 pub mod adopting;
 mod checks;
 pub mod choose;
-pub mod configuration;
 pub mod control;
 pub mod events;
-pub mod host_change;
-pub mod intent;
-pub mod keeper;
 mod log;
 pub mod manager;
 pub mod pace;
+mod parts;
 pub mod renew;
 mod sole;
 pub mod status;
-pub mod tree;
 mod workers;
+
+pub use parts::{configuration, host_change, intent, keeper, tree};
 
 use crate::agent::Registry;
 use crate::failure::{Class, Report};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Longest source file, its unit tests left out. A longer one has more than one job.
-const LINES_MAXIMUM: usize = 450;
+const LINES_MAXIMUM: usize = 400;
 /// The floor whose modules meet only through floor 2.
 const SIBLINGS: u32 = 3;
 /// Macros are exported at the crate's root; they belong to these modules.

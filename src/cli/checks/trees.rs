@@ -1,6 +1,6 @@
 //! What status, history and metrics tell of the trees: whether they are as they were signed, when that was last looked into, what was broken.
 
-use super::facts::count;
+use crate::cli::facts::count;
 use crate::failure::{Report, moment};
 use crate::store::Store;
 use crate::store::check::{Defect, Depth, Problem};

@@ -1,13 +1,13 @@
 //! Changes of the host: compares the host with the fingerprints of proven releases. After a change it repeats the rehearsal of a release, once for
 //! each change, while the agent runs.
 
-use super::Supervisor;
-use super::intent::Intent;
-use super::pace::HEALTH_INTERVAL;
 use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
 use crate::os::memory;
 use crate::store::host_fingerprint::{self, HostFingerprint};
+use crate::supervise::Supervisor;
+use crate::supervise::intent::Intent;
+use crate::supervise::pace::HEALTH_INTERVAL;
 use crate::switch::driver::Policy;
 use crate::switch::journal::repeated::Rehearsed;
 use crate::switch::rehearsal::performance::Rehearsing;
@@ -91,7 +91,7 @@ impl HostChangeWatch {
 
 /// A repeated rehearsal, and a cache for the check whether a rehearsal is due.
 #[derive(Default)]
-pub(super) struct HostRehearsal {
+pub(in crate::supervise) struct HostRehearsal {
     /// The host libraries that releases need, so that each manifest is read only once.
     needs: BTreeMap<Release, Vec<String>>,
     under_way: Option<UnderWay>,
@@ -111,18 +111,18 @@ struct Shift {
 
 impl HostRehearsal {
     /// The program that runs now, if any.
-    pub(super) fn child(&self) -> Option<u32> {
+    pub(in crate::supervise) fn child(&self) -> Option<u32> {
         self.under_way.as_ref().and_then(|under_way| under_way.rehearsing.child())
     }
 
-    pub(super) fn stop(&mut self) {
+    pub(in crate::supervise) fn stop(&mut self) {
         self.under_way = None;
     }
 }
 
 impl Supervisor {
     /// Checks the host, if a check is due; returns the time until the next.
-    pub(super) fn watch_host(&mut self, now: Moment) -> Duration {
+    pub(in crate::supervise) fn watch_host(&mut self, now: Moment) -> Duration {
         if self.settings.rehearsals.policy == Policy::Off {
             return HEALTH_INTERVAL;
         }
@@ -138,7 +138,11 @@ impl Supervisor {
     }
 
     /// Runs one of the watch's intents, and reports its failure.
-    pub(super) fn run_host_check(&mut self, act: impl FnOnce(&mut Self, Moment) -> Result<(), Report>, now: Moment) {
+    pub(in crate::supervise) fn run_host_check(
+        &mut self,
+        act: impl FnOnce(&mut Self, Moment) -> Result<(), Report>,
+        now: Moment,
+    ) {
         if let Err(report) = act(self, now) {
             warn!(instance = %self.settings.instance, why = %report, "cannot check whether the host has changed");
             self.host_change.failed(report.to_string(), self.settings.host_look, now.since_boot);
@@ -146,7 +150,7 @@ impl Supervisor {
     }
 
     /// Begins a rehearsal if the host has changed since a release was proven.
-    pub(super) fn check_host(&mut self, now: Moment) -> Result<(), Report> {
+    pub(in crate::supervise) fn check_host(&mut self, now: Moment) -> Result<(), Report> {
         let begun = match self.shift()? {
             None => None,
             Some(shift) => {
@@ -161,7 +165,7 @@ impl Supervisor {
     }
 
     /// Polls the rehearsal, and keeps its result.
-    pub(super) fn poll_rehearsal(&mut self, now: Moment) -> Result<(), Report> {
+    pub(in crate::supervise) fn poll_rehearsal(&mut self, now: Moment) -> Result<(), Report> {
         let Some(mut under_way) = self.host_rehearsal.under_way.take() else {
             self.host_change.rehearsed(now.since_boot);
             return Ok(());
@@ -208,7 +212,7 @@ impl Supervisor {
 
     /// Returns the previous release, if the current release would not come up on the changed host and the previous release would. None also if
     /// that is unknown.
-    pub(super) fn way_off_this_host(&self) -> Option<(Release, String)> {
+    pub(in crate::supervise) fn way_off_this_host(&self) -> Option<(Release, String)> {
         let (journal, files, store) = (self.driver.journal(), self.driver.files(), self.driver.store());
         let (current, previous) = (journal.proven.as_ref()?, journal.previous.as_ref()?);
         let (fingerprints, again) = (files.host_fingerprints().ok()?, files.rehearsed_again().ok()?);

@@ -1,6 +1,6 @@
 //! The intents of the supervisor's parts. A part owns its state and touches nothing; `Supervisor::carry_out` acts.
 
-use super::control::SwitchCommand;
+use crate::supervise::control::SwitchCommand;
 use crate::switch::{Mode, Purpose};
 use crate::version::Release;
 use std::time::Duration;

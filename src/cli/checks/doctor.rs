@@ -1,7 +1,7 @@
 //! `sidle doctor`: checks this host, and prints each finding with its remedy.
 
-use super::{Context, Ended, agents, instance_of, usage};
 use crate::agent::examination::{Examiner, Explanation, Finding, Group, Severity};
+use crate::cli::{Context, Ended, agents, instance_of, usage};
 use crate::doctor::explanations::{self, Known};
 use crate::doctor::{self, CheckedInstance};
 use crate::failure::{Class, Report};

@@ -1,9 +1,6 @@
 //! `restart --if-changed`: restarts the agent only if its configuration has changed or if it is not healthy. Service managers and configuration
 //! management ask for it in any case.
 
-use super::Supervisor;
-use super::control::SwitchCommand;
-use super::intent::{Intent, OwnSwitch};
 use crate::agent::{AgentError, AgentSettings};
 use crate::failure::{Class, Report};
 use crate::loaded::{self, Loaded};
@@ -11,6 +8,9 @@ use crate::os::clock::Moment;
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
 use crate::os::{OsError, proc_fs};
+use crate::supervise::Supervisor;
+use crate::supervise::control::SwitchCommand;
+use crate::supervise::intent::{Intent, OwnSwitch};
 use crate::switch::gate::proofs::PROOF_WAIT;
 use crate::switch::journal::kind::ProcessKind;
 use jiff::SignedDuration;
@@ -82,7 +82,11 @@ impl ConfigurationCheck {
 impl Supervisor {
     /// Begins the restart unless the running process was started with the present configuration. During a switch the comparison waits for its
     /// end. Returns the number of the new or the live switch.
-    pub(super) fn restart_if_changed(&mut self, command: SwitchCommand, now: Moment) -> Result<u64, Report> {
+    pub(in crate::supervise) fn restart_if_changed(
+        &mut self,
+        command: SwitchCommand,
+        now: Moment,
+    ) -> Result<u64, Report> {
         if let Some(live) = &self.driver.journal().live {
             let switch = live.id;
             self.directory.write_atomic(CHECK_MARK_NAME, b"", 0o644)?;
@@ -144,7 +148,7 @@ impl Supervisor {
     }
 
     /// The time until the next check for an answer.
-    pub(super) fn until_answer(&self) -> Duration {
+    pub(in crate::supervise) fn until_answer(&self) -> Duration {
         if matches!(self.configuration_check, ConfigurationCheck::Asked { .. }) {
             ANSWER_INTERVAL
         } else {
@@ -153,7 +157,7 @@ impl Supervisor {
     }
 
     /// Acts on the request for a comparison.
-    pub(super) fn compare_configuration(&mut self, now: Moment) {
+    pub(in crate::supervise) fn compare_configuration(&mut self, now: Moment) {
         let answer = match &self.configuration_check {
             ConfigurationCheck::Asked { number, since, .. } => self.lacks_since(*number, *since, now),
             ConfigurationCheck::NotWanted | ConfigurationCheck::Later => None,
@@ -163,7 +167,7 @@ impl Supervisor {
     }
 
     /// Compares now, and restarts the process if its configuration has changed.
-    pub(super) fn compare_now(&mut self, now: Moment) {
+    pub(in crate::supervise) fn compare_now(&mut self, now: Moment) {
         let release = self.driver.journal().serving_process().and_then(ProcessKind::release).cloned();
         let Some(release) = release else { return };
         let own = OwnSwitch::restart(release, "the configuration has changed");
@@ -177,7 +181,7 @@ impl Supervisor {
     }
 
     /// Restarts a process that is not healthy.
-    pub(super) fn restart_unhealthy(&mut self, command: SwitchCommand, lacks: &str, now: Moment) {
+    pub(in crate::supervise) fn restart_unhealthy(&mut self, command: SwitchCommand, lacks: &str, now: Moment) {
         info!(instance = %self.settings.instance, "a restart was asked for, and the agent is not healthy ({lacks}): it is restarted");
         let note = format!("restarted with the same configuration, since it was not healthy: {lacks}");
         let begun = self.begin(command, None, now);
@@ -186,7 +190,7 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn forget_configuration_check(&mut self) {
+    pub(in crate::supervise) fn forget_configuration_check(&mut self) {
         if self.configuration_check == ConfigurationCheck::NotWanted
             && self.directory.remove_file(CHECK_MARK_NAME).is_err()
         {
@@ -195,7 +199,7 @@ impl Supervisor {
     }
 
     /// Keeps the credentials digest of a healthy process for the next comparison. Without it the worst result is an unneeded restart.
-    pub(super) fn note_credentials(&mut self, which: ProcessKind<'_>) {
+    pub(in crate::supervise) fn note_credentials(&mut self, which: ProcessKind<'_>) {
         let Some(leader) = self.processes.of(which).map(|record| record.leader.clone()) else { return };
         if self.noted.as_ref() == Some(&leader) {
             return;

@@ -1,11 +1,11 @@
 //! status and history: intended, installed and running, told apart; offline, without rights, without a socket.
 
-use super::follow::words;
-use super::host_change::{self, HostChanges};
-use super::story::story;
-use super::trees::{Sample, Trees, exposition};
-use super::{Context, Ended, adopting, instance_of};
 use crate::adoption::{manual_start, record::Adoption};
+use crate::cli::follow::words;
+use crate::cli::host_change::{self, HostChanges};
+use crate::cli::story::story;
+use crate::cli::trees::{Sample, Trees, exposition};
+use crate::cli::{Context, Ended, adopting, instance_of};
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
@@ -348,7 +348,7 @@ fn line(entry: &Entry) -> String {
 }
 
 /// How a switch ended, in words.
-pub(super) fn result(phase: Phase) -> &'static str {
+pub(in crate::cli) fn result(phase: Phase) -> &'static str {
     match phase {
         Phase::Committed => "done",
         other => other.word(),
@@ -356,7 +356,7 @@ pub(super) fn result(phase: Phase) -> &'static str {
 }
 
 /// The downtime, in words.
-pub(super) fn outage(milliseconds: u64) -> String {
+pub(in crate::cli) fn outage(milliseconds: u64) -> String {
     format!("{:.1} s", Duration::from_millis(milliseconds).as_secs_f64())
 }
 

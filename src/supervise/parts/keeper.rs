@@ -1,7 +1,7 @@
 //! The keeper decides which process the supervisor keeps running, when to start it again after its end, and when to leave its release for the
 //! previous one.
 
-use super::intent::{Intent, OwnSwitch};
+use crate::supervise::intent::{Intent, OwnSwitch};
 use crate::switch::journal::kind::ProcessKind;
 use crate::switch::{History, Journal, Phase, Purpose};
 use crate::version::Release;

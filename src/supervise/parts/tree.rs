@@ -1,8 +1,8 @@
 //! The trees of running releases: watched, verified and repaired after each change, and scrubbed at intervals. Worker processes do that; the
 //! supervisor itself hashes nothing. A repair has normal priority, since jobs wait for it; a scrub has low priority.
 
-use super::intent::Intent;
-use super::pace::HEALTH_INTERVAL;
+use crate::supervise::intent::Intent;
+use crate::supervise::pace::HEALTH_INTERVAL;
 use crate::version::Release;
 use std::time::Duration;
 

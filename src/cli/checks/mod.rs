@@ -1,0 +1,6 @@
+//! The verbs that only look: status, doctor, and what they gather.
+
+pub mod doctor;
+pub mod host_change;
+pub mod status;
+pub mod trees;
