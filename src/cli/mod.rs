@@ -88,7 +88,7 @@ enum Verb {
     /// Restart the current release, to load a changed configuration or to replace a sick process
     Restart(switching::RestartArguments),
     /// Cancel a live switch
-    Cancel(switching::CancelArguments),
+    Cancel(switches::cancel::CancelArguments),
     /// Hold an instance at its release: refuse switch and restart, allow rollback
     Hold(hold::HoldArguments),
     /// End a hold
@@ -273,7 +273,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Switch(arguments) => switching::switch(context, &arguments),
         Verb::Rollback(arguments) => switching::rollback(context, &arguments),
         Verb::Restart(arguments) => switching::restart(context, &arguments),
-        Verb::Cancel(arguments) => switching::cancel(context, &arguments),
+        Verb::Cancel(arguments) => switches::cancel::cancel(context, &arguments),
         Verb::Hold(arguments) => hold::hold(context, &arguments),
         Verb::Unhold(arguments) => hold::unhold(context, &arguments),
         Verb::Verify(arguments) => host::verify(context, &arguments),

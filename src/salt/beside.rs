@@ -2,7 +2,7 @@
 
 use super::config::MinionConfig;
 use super::entry;
-use super::jobs::Title;
+use super::title::Title;
 use crate::agent::{AgentError, Job};
 use crate::os::OsError;
 use crate::os::dir::Dir;

@@ -4,7 +4,7 @@
 use super::adoption::configuration_of;
 use super::config::{Masters, MinionConfig};
 use super::entry;
-use super::jobs::Title;
+use super::title::Title;
 use crate::agent::caller::Caller;
 use crate::os::proc_fs::{self, Process};
 

@@ -1,6 +1,6 @@
 //! The entries of running jobs, `<cachedir>/proc/<jid>`: msgpack maps, and the question whether their processes still run.
 
-use super::jobs::Title;
+use super::title::Title;
 use crate::agent::{AgentError, Job};
 use crate::os::dir::{Dir, FileKind};
 use crate::os::{OsError, clock, proc_fs};

@@ -11,71 +11,12 @@
 use super::entry::{self, Entry};
 use super::lingering;
 use super::queues::{self, Layout};
+use super::title::Title;
 use crate::agent::{AgentError, Job};
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::proc_fs::{self, Process, TcpConnection};
 use crate::salt::config::{Masters, MinionConfig};
-
-/// What a child of main is, by its title.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Title {
-    /// A published job.
-    Payload {
-        /// Its jid.
-        jid: String,
-        /// True once it has come to writing its own entry: modules are loaded, the function is next.
-        begun: bool,
-    },
-    /// A scheduled job.
-    Schedule {
-        /// Name in the schedule.
-        name: String,
-        /// Its jid.
-        jid: String,
-    },
-    /// An engine.
-    Engine,
-    /// Nothing that Salt names.
-    Other(String),
-}
-
-impl Title {
-    /// Reads the title of a process. The first marker is its own: a descendant's title only grows at the end.
-    pub fn parse(title: &str) -> Self {
-        let markers = ["ProcessPayload(jid=", "Schedule(name=", "Engine("];
-        let first = markers.iter().filter_map(|marker| title.find(marker).map(|at| (at, *marker))).min();
-        let Some((at, marker)) = first else { return Self::Other(title.to_owned()) };
-        let rest = &title[at + marker.len()..];
-        // A title that the space for it cut short names nothing for certain.
-        match (marker, rest.split_once(')')) {
-            ("Engine(", _) => Self::Engine,
-            ("ProcessPayload(jid=", Some((jid, rest))) => {
-                let begun = rest.contains("_thread_return") || rest.contains("_thread_multi_return");
-                Self::Payload { jid: jid.to_owned(), begun }
-            }
-            ("Schedule(name=", _) => match rest.rsplit_once(", jid=").map(|(name, jid)| (name, jid.split_once(')'))) {
-                Some((name, Some((jid, _)))) => Self::Schedule { name: name.to_owned(), jid: jid.to_owned() },
-                _ => Self::Other(title.to_owned()),
-            },
-            _ => Self::Other(title.to_owned()),
-        }
-    }
-
-    /// The jid that it names.
-    pub fn jid(&self) -> Option<&str> {
-        match self {
-            Self::Payload { jid, .. } | Self::Schedule { jid, .. } => Some(jid),
-            Self::Engine | Self::Other(_) => None,
-        }
-    }
-
-    /// The title of a process now; None where it is gone.
-    pub fn of(pid: u32) -> Result<Option<Self>, OsError> {
-        let words = proc_fs::command_line(pid)?;
-        Ok(words.map(|words| Self::parse(&words.join(" "))))
-    }
-}
 
 /// The jobs of the minion whose main process is `main`; `layout`: of its queues, where that is known. Asks the agent nothing, so main may be
 /// frozen.

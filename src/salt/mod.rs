@@ -13,6 +13,7 @@ pub mod masters;
 pub mod names;
 pub mod queues;
 pub mod rehearsal;
+pub mod title;
 pub mod yaml;
 
 use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Peer, Subject};

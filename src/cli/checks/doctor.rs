@@ -1,6 +1,7 @@
 //! `sidle doctor`: checks this host, and prints each finding with its remedy.
 
 use crate::agent::examination::{Examiner, Explanation, Finding, Group, Severity};
+use crate::cli::host::list::not_installed;
 use crate::cli::{Context, Ended, agents, instance_of, usage};
 use crate::doctor::explanations::{self, Known};
 use crate::doctor::{self, CheckedInstance};
@@ -81,9 +82,7 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
 }
 
 fn not_there(package: &PackageName, installed: &[PackageName]) -> Report {
-    let names: Vec<&str> = installed.iter().map(PackageName::as_str).collect();
-    let there = if names.is_empty() { "nothing is".to_owned() } else { format!("{} is", names.join(", ")) };
-    Report::of(Class::Failed, format!("cannot check {package}: it is not installed here, {there}"))
+    Report::of(Class::Failed, format!("cannot check {package}: {}", not_installed(installed)))
         .hint("`sidle doctor` without a name checks the host and all installed packages")
 }
 

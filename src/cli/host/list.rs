@@ -77,9 +77,14 @@ pub(super) fn packages(context: &Context, named: Option<&PackageName>) -> Result
 }
 
 fn unknown(name: &PackageName, installed: &[PackageName]) -> Report {
-    let names: Vec<&str> = installed.iter().map(PackageName::as_str).collect();
-    let there = if names.is_empty() { "no package is".to_owned() } else { format!("{} is", names.join(", ")) };
-    let message = format!("cannot find the package {name}: it is not installed here, {there}");
-    Report::of(Class::Failed, message)
+    Report::of(Class::Failed, format!("cannot find the package {name}: {}", not_installed(installed)))
         .hint("`sidle install FILE` installs a release; `sidle list` shows the installed releases")
+}
+
+/// Says that a package is not installed, and which are.
+pub fn not_installed(installed: &[PackageName]) -> String {
+    let names: Vec<&str> = installed.iter().map(PackageName::as_str).collect();
+    let there =
+        if names.is_empty() { "nothing is installed".to_owned() } else { format!("installed: {}", names.join(", ")) };
+    format!("it is not installed; {there}")
 }

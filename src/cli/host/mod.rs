@@ -2,7 +2,7 @@
 
 mod collect;
 mod install;
-mod list;
+pub mod list;
 mod marks;
 mod repair;
 mod repository;

@@ -1,5 +1,6 @@
 //! The verbs that switch, and what they print of a switch.
 
+pub mod cancel;
 pub mod follow;
 pub mod reach;
 pub mod story;

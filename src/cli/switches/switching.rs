@@ -126,16 +126,6 @@ pub struct RestartArguments {
     terms: Terms,
 }
 
-/// `sidle cancel PACKAGE`
-#[derive(Debug, Args)]
-pub struct CancelArguments {
-    /// The package
-    package: PackageName,
-    /// The instance [default: the one named as the package]
-    #[arg(long)]
-    instance: Option<InstanceName>,
-}
-
 /// Switches to an installed release.
 pub fn switch(context: &Context, arguments: &SwitchArguments) -> Result<Ended, Report> {
     let to = match &arguments.release {
@@ -373,39 +363,4 @@ fn leave(
         json!({"switch": switch, "pending": true, "schedule": schedule}),
     );
     Ok(Ended::As(Class::Pending))
-}
-
-/// Cancels the live switch.
-pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, Report> {
-    let instance = instance_of(&arguments.package, arguments.instance.as_ref());
-    let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
-    let Some(live) = files.journal()?.live else {
-        context.output.result(format!("{instance} has no live switch"), json!({"switch": null}));
-        return Ok(Ended::As(Class::NothingToDo));
-    };
-    let too_late = |switch: u64| {
-        Report::of(Class::Conflict, format!("cannot cancel switch {switch}: it is committed"))
-            .hint(format!("go back with `sidle rollback {}` when it ends", arguments.package))
-    };
-    if live.phase.is_committed() {
-        return Err(too_late(live.id));
-    }
-    match reach(context, &files, &Command::Cancel)? {
-        Reached::Supervisor(Answer::Refused(report)) => Err(report),
-        Reached::Supervisor(Answer::Accepted { switch }) => match follow(&files, switch, &context.output)? {
-            // The switch was cancelled, as requested.
-            Ended::As(Class::Failed | Class::RolledBack) => Ok(Ended::Well),
-            Ended::Well => Err(too_late(switch)),
-            Ended::As(class) => Ok(Ended::As(class)),
-        },
-        Reached::Nobody(lock) => {
-            let now = Moment::now();
-            let settings = crate::config::Settings::read(&context.layout)?;
-            let over = Driver::new(files, lock, settings.limits, now)?.cancel_unsupervised(now)?;
-            let rest = format!("; its changes are undone when `sidle supervise {instance}` starts");
-            let text = format!("switch {} cancelled{}", live.id, if over { "" } else { &rest });
-            context.output.result(text, json!({"switch": live.id}));
-            Ok(Ended::Well)
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::super::adoption::{SaltAdopter, configuration_of};
 use super::super::config::MinionConfig;
-use super::super::jobs::Title;
+use super::super::title::Title;
 use crate::agent::adoption::Adopter as _;
 use crate::agent::examination::{Case, Group, Severity};
 use crate::os::proc_fs::{self, Process};

@@ -246,7 +246,7 @@ fn unsafe_trees_are_not_packed_and_every_problem_is_named() {
     for part in [
         "bin/agent: its mode 4755",
         "group: its mode 0664",
-        "lib/x.pyc: it names the directory",
+        "lib/x.pyc: it contains the path of its build directory",
         "lib/broken.so: cannot read it",
         "lib/new\\nline: the path has a control",
         "absolute: its target is absolute",
@@ -300,12 +300,12 @@ fn a_payload_that_its_manifest_does_not_describe_is_refused() {
         }
     };
     let other_target = |kind: &mut EntryKind| *kind = EntryKind::Link { target: "other".to_owned() };
-    assert!(lie("lib/data", &other_digest).contains("lib/data: the payload has another content"));
-    assert!(lie("lib/big", &other_digest).contains("lib/big: the payload has another content"));
-    assert!(lie("lib/data", &other_mode).contains("lib/data: the payload describes it otherwise"));
-    assert!(lie("lib/big", &other_mode).contains("lib/big: the payload describes it otherwise"));
-    assert!(lie("lib", &other_mode).contains("lib: the payload describes it otherwise"));
-    assert!(lie("bin/link", &other_target).contains("bin/link: the payload describes it otherwise"));
+    assert!(lie("lib/data", &other_digest).contains("lib/data: its content differs from the manifest"));
+    assert!(lie("lib/big", &other_digest).contains("lib/big: its content differs from the manifest"));
+    assert!(lie("lib/data", &other_mode).contains("lib/data: its header differs from the manifest"));
+    assert!(lie("lib/big", &other_mode).contains("lib/big: its header differs from the manifest"));
+    assert!(lie("lib", &other_mode).contains("lib: its header differs from the manifest"));
+    assert!(lie("bin/link", &other_target).contains("bin/link: its header differs from the manifest"));
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn messages_about_what_is_not_there() {
     let bundle = author.release("1.0", "good");
     let host = Host::new(&author);
     for arguments in [&["list", "nope"][..], &["verify", "nope"], &["collect", "nope"], &["run", "nope"]] {
-        refused(&host.sidle(arguments), 1, &["package nope", "no package is"], &["sidle install FILE"]);
+        refused(&host.sidle(arguments), 1, &["package nope", "nothing is installed"], &["sidle install FILE"]);
     }
     refused(
         &host.sidle(&["install", text(&bundle), "--release", "9.9-1"]),

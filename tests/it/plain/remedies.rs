@@ -132,7 +132,7 @@ fn metadata_that_goes_back_or_runs_ahead_is_told_with_a_remedy() {
     let back = TrustError::Rollback { file: "snapshot.json".to_owned(), trusted: 2, offered: 1 };
     assert!(back.hint().is_some_and(|hint| hint.contains("newer")), "{:?}", back.hint());
     let many = TrustError::TooManyRoots { limit: 256 };
-    assert!(many.hint().is_some_and(|hint| hint.contains("run it again")), "{:?}", many.hint());
+    assert!(many.hint().is_some_and(|hint| hint.contains("run the command again")), "{:?}", many.hint());
     let gone = TrustError::Vanished { file: "targets.json".to_owned() };
     assert!(gone.hint().is_some_and(|hint| hint.contains("owner")), "{:?}", gone.hint());
 }

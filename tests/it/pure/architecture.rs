@@ -10,7 +10,8 @@ const LINES_MAXIMUM: usize = 400;
 /// The floor whose modules meet only through floor 2.
 const SIBLINGS: u32 = 3;
 /// Macros are exported at the crate's root; they belong to these modules.
-const MACROS: [(&str, &str); 3] = [("crash_point", "os"), ("effect", "os"), ("reports", "failure")];
+const MACROS: [(&str, &str); 4] =
+    [("as_text", "name"), ("crash_point", "os"), ("effect", "os"), ("reports", "failure")];
 
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
@@ -207,6 +208,81 @@ fn architecture_files_have_one_job_and_say_it() {
         }
     }
     assert_eq!(found, Vec::<String>::new());
+}
+
+/// The names right below a path that code has, also in groups: `way::x`, `way::{x, y::z}`.
+fn named_below(way: &str, code: &str) -> Vec<String> {
+    let identifier = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut names = Vec::new();
+    for (at, _) in code.match_indices(&format!("{way}::")) {
+        let rest = &code[at + way.len() + 2..];
+        match rest.strip_prefix('{').and_then(|group| group.split_once("};")) {
+            Some((group, _)) => names.extend(group.split(',').map(|item| identifier(item.trim()))),
+            None => names.push(identifier(rest)),
+        }
+    }
+    names
+}
+
+/// The files of each folder, without its `mod.rs`, and which of their siblings each one names.
+fn siblings() -> BTreeMap<PathBuf, BTreeMap<String, BTreeSet<String>>> {
+    let mut folders: BTreeMap<PathBuf, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+    let all = files(&source());
+    let name = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    for path in all.iter().filter(|path| !path.ends_with("mod.rs")) {
+        let folder = path.parent().unwrap().to_owned();
+        let code = code(&fs::read_to_string(path).unwrap());
+        let beside: BTreeSet<String> =
+            all.iter().filter(|other| other.parent() == path.parent()).map(|path| name(path)).collect();
+        // Folders may show their files as their parent's: `crate::trust::key` is `trust/format/key.rs`.
+        let inside = folder.strip_prefix(source()).unwrap().to_str().unwrap().replace('/', "::");
+        let shown = inside.rsplit_once("::").map_or("", |(parent, _)| parent);
+        let ways = ["super".to_owned(), format!("crate::{inside}"), format!("crate::{shown}")];
+        let named = ways.iter().flat_map(|way| named_below(way, &code));
+        let own = name(path);
+        let named = named.filter(|sibling| *sibling != own && beside.contains(sibling)).collect();
+        folders.entry(folder).or_default().insert(own, named);
+    }
+    folders
+}
+
+/// Whether a file is named by what it names, directly or round a ring.
+fn is_in_a_circle(file: &str, named: &BTreeMap<String, BTreeSet<String>>) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<&String> = named[file].iter().collect();
+    while let Some(next) = open.pop() {
+        if next == file {
+            return true;
+        }
+        if seen.insert(next) {
+            open.extend(named.get(next).into_iter().flatten());
+        }
+    }
+    false
+}
+
+#[test]
+fn architecture_folders_have_no_circles_and_sixteen_files_at_most() {
+    let folders = siblings();
+    assert!(folders.values().any(|named| named.values().any(|siblings| !siblings.is_empty())), "no file names another");
+    let mut found = Vec::new();
+    for (folder, named) in &folders {
+        found.extend(
+            named
+                .keys()
+                .filter(|file| is_in_a_circle(file, named))
+                .map(|file| format!("{}/{file}.rs is in a circle", folder.display())),
+        );
+        if named.len() > 16 {
+            found.push(format!("{} has {} files", folder.display(), named.len()));
+        }
+    }
+    assert_eq!(found, Vec::<String>::new());
+    let ring = BTreeMap::from(
+        [("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]
+            .map(|(file, named)| (file.to_owned(), BTreeSet::from([named.to_owned()]))),
+    );
+    assert!(is_in_a_circle("b", &ring) && !is_in_a_circle("d", &ring));
 }
 
 /// A bundle carries the metadata of a repository: what one accepts the other can't refuse. Neither format knows the other's module.
