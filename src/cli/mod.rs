@@ -8,6 +8,7 @@ pub mod hold;
 pub mod host;
 pub mod manual;
 pub mod mirror;
+mod own;
 pub mod pack;
 pub mod supervise;
 mod switches;

@@ -1,6 +1,6 @@
 //! `sidle supervise`: runs an instance's agent.
 
-use super::{Context, Ended, agents};
+use super::{Context, Ended, agents, own};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
@@ -63,6 +63,7 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         host_look: settings.host_look,
         scrub_every: settings.scrub_every,
         keeping: Keeping { agents: agents::parts, restore: settings.restore_configuration },
+        commands: own::COMMANDS,
     };
     run_supervisor(&context.layout, supervise, agents::parts)?;
     Ok(Ended::Well)

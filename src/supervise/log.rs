@@ -4,7 +4,7 @@ use super::Supervisor;
 use super::control::{Answer, Command};
 use super::events::Question;
 use super::status::AgentStatus;
-use super::workers::{NOTHING_TO_DO, WHOLE};
+use super::tree::Repaired;
 use crate::failure::{Class, Report};
 use crate::switch::driver::Policy;
 use crate::switch::driver::log::seconds;
@@ -115,17 +115,17 @@ impl Supervisor {
     }
 
     /// Logs the result of a repair of a running release.
-    pub(super) fn log_repair(&self, release: &Release, status: ExitStatus, is_lasting: bool) {
+    pub(super) fn log_repair(&self, release: &Release, result: Repaired, is_lasting: bool) {
         let instance = &self.settings.instance;
-        match status.code() {
-            Some(NOTHING_TO_DO) => debug!(%instance, "the files of {release} are whole"),
-            Some(code) if WHOLE.contains(&code) => {
+        match result {
+            Repaired::NothingToDo => debug!(%instance, "the files of {release} are whole"),
+            Repaired::Mended => {
                 warn!(%instance, "files of {release} were damaged while it runs, and are repaired: `sidle history` names them");
             }
-            _ if is_lasting => {
+            Repaired::Broken if is_lasting => {
                 error!(%instance, "files of {release} are damaged, and this host has no intact copies: use `sidle repair`");
             }
-            _ => warn!(%instance, "files of {release} are damaged; sidle tries the repair again"),
+            Repaired::Broken => warn!(%instance, "files of {release} are damaged; sidle tries the repair again"),
         }
     }
 

@@ -30,6 +30,7 @@ use crate::switch::driver::configuration::Keeping;
 use crate::switch::driver::requests::BadReleases;
 use crate::switch::driver::{Before, Driver, Rehearsals, Step};
 use crate::switch::journal::files::InstanceFiles;
+use crate::switch::process::own_commands::OwnCommands;
 use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::schedule::When;
 use crate::switch::{self, Adopted, Limits, Phase};
@@ -77,6 +78,8 @@ pub struct SuperviseSettings {
     pub scrub_every: Duration,
     /// Settings of the configuration snapshots.
     pub keeping: Keeping,
+    /// The commands of this program that the supervisor starts.
+    pub commands: OwnCommands,
 }
 
 /// Runs an instance until a signal ends it.
@@ -159,7 +162,14 @@ impl Supervisor {
         let lock = sole::drive_alone(&files, &settings)?;
         children::adopt_orphans();
         let mut processes =
-            Processes::new(layout, &settings.package, &settings.instance, registry, settings.configuration.clone());
+            Processes::new(
+            layout,
+            &settings.package,
+            &settings.instance,
+            registry,
+            settings.commands,
+            settings.configuration.clone(),
+        );
         let store = Store::new(layout, &settings.package);
         processes.find(|release| store.manifest(release).ok())?;
         let now = Moment::now();

@@ -8,8 +8,6 @@ use crate::os::signals;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Makes `sidle supervise` check whether it could work here, and exit.
-pub const CHECK_ARGUMENT: &str = "--check";
 /// How long the check of a new program may take: switches stand still meanwhile.
 const CHECK_WAIT: Duration = Duration::from_secs(5);
 /// How long to listen for last events before the program is replaced.
@@ -57,7 +55,7 @@ impl Supervisor {
         if !matches!(self.renewal, Renewal::Wanted) || self.ending.is_some() {
             return None;
         }
-        let found = tried();
+        let found = tried(self.settings.commands.check);
         found.inspect_err(|report| self.renewal_failed(report)).ok()
     }
 
@@ -70,7 +68,7 @@ impl Supervisor {
 }
 
 /// Checks that the new program runs, and that it can read the files of this host. An error changes nothing.
-fn tried() -> Result<Program, Report> {
+fn tried(check: &str) -> Result<Program, Report> {
     let path = process::own_path()?;
     let refused = |causes: Vec<String>| Report {
         class: Class::Failed,
@@ -79,7 +77,7 @@ fn tried() -> Result<Program, Report> {
         hint: Some(format!("the supervisor goes on with its present program; try `{} --version`", path.display())),
     };
     let program = Program { arguments: process::own_arguments(), ..Program::new(&path) };
-    let said = program.clone().argument(CHECK_ARGUMENT).answer_within(CHECK_WAIT);
+    let said = program.clone().argument(check).answer_within(CHECK_WAIT);
     match said {
         Ok(Some(Said { success: true, .. })) => Ok(program),
         Ok(Some(Said { errors, .. })) => Err(refused(errors.lines().take(1).map(str::to_owned).collect())),

@@ -2,11 +2,11 @@
 
 use super::Supervisor;
 use super::tree::Repaired;
-use crate::failure::Report;
+use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
-use crate::os::process::{Program, own_program};
 use crate::os::watch::Watch;
 use crate::os::{OsError, clock, memory, random};
+use crate::switch::process::own_commands;
 use crate::version::Release;
 use jiff::SignedDuration;
 use std::mem;
@@ -17,10 +17,6 @@ use tracing::debug;
 
 /// Each host adds a random time up to this part of the period, so that a fleet installed in one hour is not scrubbed in one hour.
 const SCRUB_SPREAD: u32 = 5;
-
-/// Exit codes of `sidle repair` for a whole tree: repaired, or nothing to do.
-pub(super) const WHOLE: [i32; 2] = [0, NOTHING_TO_DO];
-pub(super) const NOTHING_TO_DO: i32 = 3;
 
 /// The worker processes.
 #[derive(Debug, Default)]
@@ -75,13 +71,13 @@ impl Supervisor {
         match ended(&mut self.workers.repair) {
             Ok(None) => {}
             Ok(Some(status)) => {
-                let result = match status.code() {
-                    Some(NOTHING_TO_DO) => Repaired::NothingToDo,
-                    Some(code) if WHOLE.contains(&code) => Repaired::Mended,
-                    _ => Repaired::Broken,
+                let result = match status.code().map(self.settings.commands.class) {
+                    Some(Some(Class::NothingToDo)) => Repaired::NothingToDo,
+                    Some(None) => Repaired::Mended,
+                    Some(Some(_)) | None => Repaired::Broken,
                 };
                 if let Some((release, is_lasting, intent)) = self.tree.repaired(result, now.since_boot) {
-                    self.log_repair(&release, status, is_lasting);
+                    self.log_repair(&release, result, is_lasting);
                     self.carry_out(intent, now);
                 }
             }
@@ -120,7 +116,7 @@ impl Supervisor {
 
     pub(super) fn repair(&mut self, release: &Release, now: Moment) {
         debug!(instance = %self.settings.instance, "the files of {release} are verified");
-        match self.start_own(&["repair", self.settings.package.as_str(), &release.to_string(), "--watch"]) {
+        match self.start_own((self.settings.commands.repair)(&self.settings.package, release)) {
             Ok(child) => self.workers.repair = Some(child),
             Err(report) => {
                 self.tree.repair_failed(now.since_boot);
@@ -132,7 +128,7 @@ impl Supervisor {
     pub(super) fn scrub_if_due(&mut self, release: &Release) {
         let started = self
             .is_scrub_due(release)
-            .and_then(|is_due| is_due.then(|| self.start_own(&["scrub", self.settings.package.as_str()])).transpose());
+            .and_then(|is_due| is_due.then(|| self.start_own((self.settings.commands.scrub)(&self.settings.package))).transpose());
         match started {
             Ok(Some(child)) => {
                 debug!(instance = %self.settings.instance, "a scrub begins");
@@ -146,13 +142,8 @@ impl Supervisor {
         }
     }
 
-    fn start_own(&self, arguments: &[&str]) -> Result<Child, Report> {
-        let mut program = Program::new(own_program()?).argument("--quiet").argument("--root");
-        program = program.argument(self.driver.store().layout().root());
-        for argument in arguments {
-            program = program.argument(argument);
-        }
-        Ok(program.start_detached()?)
+    fn start_own(&self, words: Vec<String>) -> Result<Child, Report> {
+        Ok(own_commands::program(self.driver.store().layout(), words)?.start_detached()?)
     }
 
     /// True if the last scrub of a release, also by a timer of the host, was too long ago.

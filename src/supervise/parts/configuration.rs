@@ -20,9 +20,6 @@ use tracing::info;
 /// The mark of a check that waits for the end of the live switch, whose new process may have loaded the configuration before its change.
 const CHECK_MARK_NAME: &str = "take-up";
 
-/// The argument in the command line of `sidle run` before it becomes the agent.
-const AWAIT_ARGUMENT: &str = "--await-start";
-
 /// The result of a comparison of the running process with the present configuration.
 enum Compared {
     /// A restart would change nothing, for this reason.
@@ -236,7 +233,7 @@ impl Supervisor {
                 .hint("correct it; the running process is not touched")
         })?;
         // In this order: a process that has not loaded yet will load the configuration that was read above.
-        let not_loaded = has_not_loaded_yet(&record.leader)?;
+        let not_loaded = has_not_loaded_yet(&record.leader, self.settings.commands.is_run)?;
         let same = match loaded::of(self.driver.files().layout(), instance, &record.leader) {
             Loaded::Known(digest) => present == Some(digest),
             Loaded::Unnoted => not_loaded,
@@ -253,8 +250,8 @@ impl Supervisor {
 }
 
 /// True if a process is still `sidle run`, which becomes the agent later.
-fn has_not_loaded_yet(leader: &Identity) -> Result<bool, OsError> {
+fn has_not_loaded_yet(leader: &Identity, is_run: fn(&[String]) -> bool) -> Result<bool, OsError> {
     let command = proc_fs::command_line(leader.pid)?.unwrap_or_default();
     // A process has no arguments for a moment after its start.
-    Ok(command.is_empty() || command.iter().any(|word| word == AWAIT_ARGUMENT))
+    Ok(command.is_empty() || is_run(&command))
 }

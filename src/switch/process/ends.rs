@@ -171,6 +171,7 @@ mod tests {
     #![expect(clippy::disallowed_methods, reason = "tests start real processes")]
 
     use super::*;
+    use crate::switch::process::own_commands::OwnCommands;
     use crate::agent::gate::Origin;
     use crate::agent::{AgentError, AgentSettings};
     use crate::layout::Layout;
@@ -193,7 +194,15 @@ mod tests {
         let package = "demo-agent".parse().unwrap();
         let instance = "demo-agent".parse().unwrap();
         let registry: crate::agent::Registry = |_| Err(AgentError::new("no observer here"));
-        let mut processes = Processes::new(&layout, &package, &instance, registry, None);
+        let commands = OwnCommands {
+            run: |_, _, _| Vec::new(),
+            is_run: |_| false,
+            repair: |_, _| Vec::new(),
+            scrub: |_| Vec::new(),
+            check: "",
+            class: |_| None,
+        };
+        let mut processes = Processes::new(&layout, &package, &instance, registry, commands, None);
         let identities = [("1.0-1", None), ("1.1-1", Some(1))].map(|(release, trial_of)| {
             let (child, leader) = sleeper();
             let record = Record::new(leader.clone(), release.parse().unwrap(), trial_of, Origin::Boot);

@@ -6,6 +6,7 @@
 pub mod ends;
 pub mod finishing;
 pub mod foreign;
+pub mod own_commands;
 pub mod running;
 
 use crate::agent::gate::{GATE_VARIABLE, GateRole, GuardReport, Origin, ROLE_VARIABLE, Roles};
@@ -16,11 +17,12 @@ use crate::digest::Digest;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
-use crate::os::process::{self, Identity, Input, Priority, Program, own_program};
+use crate::os::process::{self, Identity, Input, Priority};
 use crate::os::{OsError, children, clock, notify, proc_fs};
 use crate::switch::gate::gatekeeper::Gatekeeper;
 use crate::switch::gate::roles::Guarded;
 use crate::switch::process::ends::Ends;
+use crate::switch::process::own_commands::OwnCommands;
 use crate::switch::process::running::{Running, exit_text};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
@@ -71,6 +73,7 @@ pub struct Processes {
     package: PackageName,
     instance: InstanceName,
     registry: Registry,
+    commands: OwnCommands,
     configuration: Option<PathBuf>,
     pub(in crate::switch) gate: Gatekeeper,
     pub(in crate::switch) running: Vec<Running>,
@@ -84,6 +87,7 @@ impl Processes {
         package: &PackageName,
         instance: &InstanceName,
         registry: Registry,
+        commands: OwnCommands,
         configuration: Option<PathBuf>,
     ) -> Self {
         Self {
@@ -91,6 +95,7 @@ impl Processes {
             package: package.clone(),
             instance: instance.clone(),
             registry,
+            commands,
             configuration,
             gate: Gatekeeper::new(layout, instance),
             running: Vec::new(),
@@ -191,16 +196,8 @@ impl Processes {
             // The service manager starts it: see `foreign`.
             ProcessKind::Foreign => return Ok(()),
         };
-        let mut program = Program::new(own_program()?)
-            .argument("--root")
-            .argument(self.layout.root())
-            .argument("run")
-            .argument(self.package.as_str())
-            .argument("--release")
-            .argument(release.to_string())
-            .argument("--instance")
-            .argument(self.instance.as_str())
-            .argument("--await-start");
+        let words = (self.commands.run)(&self.package, &self.instance, release);
+        let mut program = own_commands::program(&self.layout, words)?;
         // A supervisor that was started by an agent's job must not pass on that agent's variables.
         program.without = [notify::NOTIFY_SOCKET, TRIAL_VARIABLE, GATE_VARIABLE, ROLE_VARIABLE].map(Into::into).into();
         if let Some(number) = trial_of {

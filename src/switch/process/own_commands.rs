@@ -1,0 +1,31 @@
+//! The commands of this program that a supervisor starts. The command line registers them: it alone knows words and exit codes.
+
+use crate::failure::Class;
+use crate::layout::Layout;
+use crate::name::{InstanceName, PackageName};
+use crate::os::process::{Program, own_program};
+use crate::os::OsError;
+use crate::version::Release;
+
+/// The commands.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnCommands {
+    /// Becomes the agent of an instance once its standard input says so.
+    pub run: fn(&PackageName, &InstanceName, &Release) -> Vec<String>,
+    /// True for the words of a process that has not become the agent yet.
+    pub is_run: fn(&[String]) -> bool,
+    /// Repairs a running release.
+    pub repair: fn(&PackageName, &Release) -> Vec<String>,
+    /// Scrubs a package.
+    pub scrub: fn(&PackageName) -> Vec<String>,
+    /// Follows the words of a supervisor: a new program checks whether it could take over, and ends.
+    pub check: &'static str,
+    /// The class of failure that an exit code means; None: success.
+    pub class: fn(i32) -> Option<Class>,
+}
+
+/// This program with the words of one of its commands, for a host below the layout's root.
+pub fn program(layout: &Layout, words: Vec<String>) -> Result<Program, OsError> {
+    let program = Program::new(own_program()?).argument("--root").argument(layout.root());
+    Ok(words.into_iter().fold(program, Program::argument))
+}
