@@ -66,7 +66,10 @@ impl HostChangeWatch {
     }
 
     /// The time until an intent is due.
-    pub fn rest(&self, now: Duration) -> Duration {
+    pub fn rest(&self, facts: HostFacts, now: Duration) -> Duration {
+        if facts.is_switching {
+            return HEALTH_INTERVAL;
+        }
         if self.is_rehearsing {
             return REHEARSAL_INTERVAL;
         }
@@ -134,7 +137,7 @@ impl Supervisor {
         };
         let intent = self.host_change.poll(facts, now.since_boot);
         self.carry_out(intent, now);
-        self.host_change.rest(now.since_boot)
+        self.host_change.rest(facts, now.since_boot)
     }
 
     /// Runs one of the watch's intents, and reports its failure.

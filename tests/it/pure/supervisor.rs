@@ -66,6 +66,7 @@ impl Trees {
             self.watch.poll(&self.running.clone(), self.running.first().map(|first| (first, 60 * SECOND)), self.now);
         self.act(intents);
         assert!(self.held.is_none() || self.watch.rest(self.now) <= 3 * SECOND, "the word to wait would run out");
+        assert!(!self.watch.rest(self.now).is_zero(), "the supervisor would turn and turn: {:?}", self.watch);
     }
 
     fn end_repair(&mut self, result: Repaired) {
@@ -245,7 +246,7 @@ fn the_host_is_looked_at_beside_no_switch_and_one_rehearsal_runs_at_a_time() {
         for event in (0..6).filter(|_| left > 0) {
             let (mut watch, mut rehearsing, mut now) = (watch.clone(), rehearsing, now);
             let is_switching = event == 0;
-            now += if event == 1 { 61 * SECOND } else { SECOND };
+            now += if event <= 1 { 61 * SECOND } else { SECOND };
             match event {
                 2 if rehearsing => {
                     watch.rehearsed(now);
@@ -271,6 +272,8 @@ fn the_host_is_looked_at_beside_no_switch_and_one_rehearsal_runs_at_a_time() {
                 other => panic!("{other:?} is not the business of this watch"),
             }
             assert!(!(is_switching && rehearsing), "a switch and a rehearsal of the host's change at a time");
+            let spins = watch.rest(facts, now).is_zero() && watch.clone().poll(facts, now).is_none();
+            assert!(!spins, "the supervisor would turn and turn: {watch:?}");
             walk(&watch, rehearsing, now, left - 1);
         }
     }
