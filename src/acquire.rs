@@ -139,7 +139,7 @@ fn choose(targets: &TrustedTargets, request: &Request<'_>, host: &Host) -> Resul
     }
     let message = format!("cannot install {wanted}: the repository lists {}", there.join(", "));
     Err(Report::of(Class::NotTrusted, message)
-        .hint("it may be withdrawn, or not be published yet: ask the repository's owner"))
+        .hint("the release may be withdrawn, or not be published yet: ask the repository's owner"))
 }
 
 /// The error for a package that the repository doesn't have: mostly a misspelt name.
@@ -150,7 +150,7 @@ fn unknown(wanted: &str, listed: &[ReleaseId]) -> Report {
         let hint = "ask the repository's owner: nothing is published there for this host's roles";
         ("it lists no release".to_owned(), hint)
     } else {
-        let hint = "name one of them; or it was withdrawn, or is not published yet: ask the repository's owner";
+        let hint = "name a listed package; or ask the repository's owner: it may be withdrawn, or not published yet";
         (format!("it lists {}", packages.join(", ")), hint)
     };
     let message = format!("cannot install {wanted}: the repository has no release of that package; {there}");

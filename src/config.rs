@@ -242,7 +242,7 @@ fn unread(error: OsError) -> Report {
     if error.kind() != std::io::ErrorKind::FileTooLarge {
         return Report::from(error);
     }
-    let hint = format!("put settings into it, or move what is none out of the directory; {DOCUMENTED}");
+    let hint = format!("write settings into the file, or move it out of the directory; {DOCUMENTED}");
     Report { class: Class::Usage, hint: Some(hint), ..Report::from(error) }
 }
 

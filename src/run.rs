@@ -77,7 +77,7 @@ pub enum RunError {
     #[error("cannot run {command:?}: {release} offers {}", commands.join(", "))]
     NoCommand { command: String, commands: Vec<String>, release: Release },
     /// The supervisor ended before it allowed the start.
-    #[error("cannot start the agent: its supervisor went away")]
+    #[error("cannot start the agent: its supervisor has ended")]
     Abandoned,
 }
 

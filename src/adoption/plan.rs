@@ -56,7 +56,7 @@ pub fn resume(instance: &AdoptingInstance, is_dry_run: bool) -> Result<Earlier, 
         (Stage::Begun, Some(live), _) => {
             let (name, package) = (instance.name(), instance.package());
             let message = format!("cannot adopt {name}: switch {} is {}", live.id, live.phase);
-            let hint = format!("wait for it, see `sidle status {package}`, or `sidle cancel {package}`");
+            let hint = format!("wait for that switch (`sidle status {package}` shows it), or `sidle cancel {package}`");
             return Err(Report::of(Class::Conflict, message).hint(hint));
         }
         (Stage::Begun, None, _) if is_dry_run => {}

@@ -25,7 +25,7 @@ impl Severity {
     pub fn word(self) -> &'static str {
         match self {
             Self::Note => "note",
-            Self::Unknown => "could not look",
+            Self::Unknown => "not checked",
             Self::Warning => "warning",
             Self::Error => "ERROR",
         }

@@ -188,7 +188,7 @@ impl GuardReport {
     pub fn forbids_overlap(&self) -> Option<String> {
         match &self.overlap {
             Some(reason) => Some(reason.clone()),
-            None if self.wrapped.is_empty() => Some("its guard is not armed".to_owned()),
+            None if self.wrapped.is_empty() => Some("the guard in the running process is not active".to_owned()),
             None => None,
         }
     }
@@ -212,7 +212,7 @@ impl GuardReport {
             (0, 0, 0) => None,
             (0, 0, queued) => Some(format!("{queued} queued job{} that only it can run", plural(queued))),
             (0, _, _) => Some(format!("{} on the way", self.returning())),
-            (held, _, _) => Some(format!("{held} job{} to be decided on", plural(held))),
+            (held, _, _) => Some(format!("{held} job{} not yet assigned", plural(held))),
         }
     }
 
@@ -318,7 +318,7 @@ mod tests {
         seen.returning = 1;
         assert_eq!(seen.unfinished().unwrap(), "1 return on the way");
         seen.held = 2;
-        assert_eq!(seen.unfinished().unwrap(), "2 jobs to be decided on");
+        assert_eq!(seen.unfinished().unwrap(), "2 jobs not yet assigned");
         seen.jobs = vec![Job { id: "7".to_owned(), what: "test.sleep".to_owned(), pid: Some(9) }];
         assert_eq!(seen.unfinished().unwrap(), "test.sleep 7 (process 9)");
     }

@@ -22,10 +22,10 @@ pub struct AdoptArguments {
     package: PackageName,
     /// The release that takes over [default: the newest installed]
     release: Option<Release>,
-    /// The instance [default: the one named as the package]
+    /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// The unit that runs the package's agent [default: named as the package]
+    /// The unit that runs the package's agent [default: the unit with the package's name]
     #[arg(long, value_name = "NAME")]
     unit: Option<String>,
     /// How to take over [default: overlap]
@@ -41,10 +41,10 @@ pub struct AdoptArguments {
 pub struct UnadoptArguments {
     /// The package
     package: PackageName,
-    /// The instance [default: the one named as the package]
+    /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// Give up if jobs still run after this time: 90s, 30m, 2h [default: the setting `switch_deadline`, 30m]
+    /// Change nothing and give up, if jobs still run after this time: 90s, 30m, 2h [default: the setting `switch_deadline`, 30m]
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     deadline: Option<Duration>,
     /// Show what would be done; change nothing

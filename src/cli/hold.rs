@@ -22,10 +22,10 @@ use std::time::Duration;
 pub struct HoldArguments {
     /// The package
     package: PackageName,
-    /// The instance [default: the one named as the package]
+    /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// The reason, shown when a command is refused
+    /// The reason, which a refused command shows
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
     /// Hold until this time: 2026-12-24, "2026-12-24 08:00" (this host's time), or 2026-12-24T07:00:00Z
@@ -44,7 +44,7 @@ pub struct HoldArguments {
 pub struct UnholdArguments {
     /// The package
     package: PackageName,
-    /// The instance [default: the one named as the package]
+    /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
 }

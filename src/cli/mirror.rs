@@ -20,18 +20,18 @@ use std::path::PathBuf;
 /// `sidle mirror DIR`
 #[derive(Debug, Args)]
 pub struct MirrorArguments {
-    /// A new directory, or an earlier copy, of which only missing files are fetched
+    /// A new directory, or the directory of an earlier copy: then only missing files are fetched
     directory: PathBuf,
     /// Copy only releases that match: `PACKAGE/RELEASE/PLATFORM` with `*`, `?` and `[…]`, as `salt-minion/3007.*/*`
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
-    /// Leave out releases that match
+    /// Leave out releases that match this pattern, in the same form
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-    /// Write each frame of the payloads as a file, too: for caches that do not keep ranges
+    /// Write each frame of the payloads as a separate file, too: for web caches that do not keep parts of files
     #[arg(long)]
     frame_files: bool,
-    /// Delete files of releases that are no longer listed or not included
+    /// Delete files of releases that the repository no longer lists, or that --include and --exclude leave out
     #[arg(long)]
     delete: bool,
     #[command(flatten)]

@@ -63,7 +63,7 @@ pub struct Common {
     /// Print errors only
     #[arg(long, short, global = true, help_heading = GLOBAL)]
     quiet: bool,
-    /// Log more to standard error; repeat for details
+    /// Log each detail to standard error
     #[arg(long, short, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
 }
@@ -76,7 +76,7 @@ enum Verb {
     Upgrade(upgrade::UpgradeArguments),
     /// List the installed releases
     List(host::ListArguments),
-    /// Show the current, installed and running releases, and what a live switch waits for
+    /// Show the current, installed and running releases, and what a switch under way waits for
     Status(status::StatusArguments),
     /// Show past switches of an instance
     History(status::HistoryArguments),
@@ -84,13 +84,13 @@ enum Verb {
     Doctor(doctor::DoctorArguments),
     /// Switch an instance to an installed release
     Switch(switching::SwitchArguments),
-    /// Switch an instance back to its previous release, or to a named one
+    /// Switch an instance back to its previous release, or to a named release
     Rollback(switching::RollbackArguments),
-    /// Restart the current release, to load a changed configuration or to replace a sick process
+    /// Restart the current release, to load a changed configuration or to replace an unresponsive process
     Restart(switching::RestartArguments),
-    /// Cancel a live switch
+    /// Cancel a switch that is under way
     Cancel(switches::cancel::CancelArguments),
-    /// Hold an instance at its release: refuse switch and restart, allow rollback
+    /// Hold an instance at its release: refuse switch, upgrade and restart; allow rollback
     Hold(hold::HoldArguments),
     /// End a hold
     Unhold(hold::UnholdArguments),
@@ -100,13 +100,13 @@ enum Verb {
     Repair(host::RepairArguments),
     /// Hash all files of the installed releases at low priority, and repair damaged files; for a timer
     Scrub(host::ScrubArguments),
-    /// Delete old releases (keeps current, previous, any in use, and the newest N)
+    /// Delete old releases; keep current, previous, each release in use, and the newest N others (--keep)
     Collect(host::CollectArguments),
     /// Delete one release that is neither current, nor previous, nor in use
     Remove(host::RemoveArguments),
-    /// Verify a release, then exec one of its programs
+    /// Verify a release, then execute one of its programs
     Run(host::RunArguments),
-    /// Take over the running agent of a distribution's package
+    /// Take over the running agent (minion) of a distribution's package
     Adopt(adopt::AdoptArguments),
     /// Give an adopted agent back to the distribution's package
     Unadopt(adopt::UnadoptArguments),

@@ -10,13 +10,23 @@ const AWAIT_START: &str = "--await-start";
 /// The commands.
 pub const COMMANDS: OwnCommands = OwnCommands {
     run: |package, instance, release| {
-        words(&["run", package.as_str(), "--release", &release.to_string(), "--instance", instance.as_str(), AWAIT_START])
+        words(&[
+            "run",
+            package.as_str(),
+            "--release",
+            &release.to_string(),
+            "--instance",
+            instance.as_str(),
+            AWAIT_START,
+        ])
     },
     is_run: |words| words.iter().any(|word| word == AWAIT_START),
     repair: |package, release| words(&["--quiet", "repair", package.as_str(), &release.to_string(), "--watch"]),
     scrub: |package| words(&["--quiet", "scrub", package.as_str()]),
     check: "--check",
-    class: |code| usize::try_from(code).ok().and_then(|code| CODES.get(code)).map_or(Some(Class::Failed), |code| code.class),
+    class: |code| {
+        usize::try_from(code).ok().and_then(|code| CODES.get(code)).map_or(Some(Class::Failed), |code| code.class)
+    },
 };
 
 fn words(words: &[&str]) -> Vec<String> {

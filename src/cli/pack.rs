@@ -30,7 +30,7 @@ const BUILD_TREE: &str = ".tree";
 /// `sidle pack RECIPE|TREE --version VERSION`
 #[derive(Debug, Args)]
 pub struct PackArguments {
-    /// A recipe (a .toml file), or a directory that is the tree
+    /// A recipe (a .toml file that says how to build), or a directory with the files of the release
     #[arg(value_name = "RECIPE|TREE")]
     recipe: PathBuf,
     /// The upstream version: 3007.17
@@ -45,7 +45,7 @@ pub struct PackArguments {
     /// The kind of agent: salt, demo or command; only for a directory without a recipe
     #[arg(long)]
     agent: Option<AgentKind>,
-    /// The program of its service, relative to the directory; only for a directory without a recipe
+    /// The program that runs as the service, relative to the directory; only for a directory without a recipe
     #[arg(long, value_name = "PATH")]
     command: Option<String>,
     /// Pack this directory instead of the recipe's build
@@ -54,11 +54,11 @@ pub struct PackArguments {
     /// Where the recipe's build takes its input from (`SIDLE_SOURCE`)
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
-    /// An earlier release (a packed directory or a manifest), or a repository with all it holds of the package: what is unchanged since goes
-    /// into parts of its own, which hosts that have it can skip; without this the repository of --repo
+    /// An earlier release (a packed directory or a manifest), or a repository with earlier releases of the package: files that have not changed
+    /// since go into separate frames, which hosts with these files need not fetch [default: the repository of --repo]
     #[arg(long, value_name = "DIR|REPO")]
     previous: Vec<PathBuf>,
-    /// The directory that gets manifest and payload (without this `PACKAGE-RELEASE` here); with --repo the bundle file (`PACKAGE-RELEASE.sidle`)
+    /// The directory for manifest and payload [default: PACKAGE-RELEASE here]; with --repo, the bundle file [default: PACKAGE-RELEASE.sidle here]
     #[arg(long, short, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
     /// Add the release to this repository, publish it, and export it into one bundle file

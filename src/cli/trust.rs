@@ -20,11 +20,11 @@ const EXPECTED: &str = "a root.json, or a bundle file that carries it";
 /// `sidle trust`
 #[derive(Debug, Subcommand)]
 pub enum TrustVerb {
-    /// Trust the repository that this root.json belongs to
+    /// Trust the repository to which this root.json belongs
     Pin(PinArguments),
     /// Show what this host trusts
     Show,
-    /// Forget the latest signed time seen, after a signature with a wrong date
+    /// Forget the latest date of a signature, if somebody signed with a wrong date in the future
     ResetClock,
 }
 
@@ -33,7 +33,7 @@ pub enum TrustVerb {
 pub struct PinArguments {
     /// A root.json, or a bundle file that carries it
     file: PathBuf,
-    /// SHA-256 of the root file: get it from the repository's owner, not from where the file came from
+    /// SHA-256 of the root file: get it from the repository's owner, by another way than the file
     #[arg(long, value_name = "SHA256")]
     fingerprint: String,
 }

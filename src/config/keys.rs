@@ -39,15 +39,15 @@ const fn mirror_key(name: &'static str, kind: &'static str, default: &'static st
 
 /// What is said of the whole file; a paragraph each.
 pub const RULES: [&str; 6] = [
-    "Files: `/etc/sidle/sidle.toml`, then `/etc/sidle/conf.d/*.toml` in the order of their names. A later file wins, key by key. Without any file, \
-     the defaults apply. A wrong value or an unknown key is an error (exit code 2) that names the file and the line.",
-    "A *time* is a whole number with `ms`, `s`, `m`, `h` or `d`: `\"90s\"`. A *rate* is bytes a second with `B`, `KiB`, `MiB` or `GiB`: `\"20MiB\"`. \
-     Both are written in quotation marks.",
-    "A *path* begins with `/`. With `--root DIR`, `config` and `extras_wheels` lie below `DIR`; the paths in `[repository]` do not.",
-    "A *window* is `\"Sat 22:00-04:00\"`; days may be left out (every day), or listed (`\"Mon..Fri 01:00-03:00\"`, `\"Sun,Wed 12:30-13:00\"`). A window \
-     whose end is not after its start ends on the next day.",
-    "Commands read the settings each time. The supervisor reads them when it starts, and again on SIGHUP: \
-     `systemctl kill -s HUP --kill-who=main sidle@NAME`.",
+    "Files: `/etc/sidle/sidle.toml`, then `/etc/sidle/conf.d/*.toml` in the order of their names. If two files set the same key, the later file \
+     counts. Without any file, the defaults apply. A wrong value or an unknown key is an error (exit code 2) that names the file and the line.",
+    "A *time* is a whole number with `ms`, `s`, `m`, `h` or `d`: `\"90s\"`. A *rate* is bytes a second with `B`, `KiB`, `MiB` or `GiB`: \
+     `\"20MiB\"`. Both are written in quotation marks.",
+    "A *path* begins with `/`. With `--root DIR`, the paths in `config` and `extras_wheels` are below `DIR`; the paths in `[repository]` are not.",
+    "A *window* is `\"Sat 22:00-04:00\"`; days may be left out (every day), or listed (`\"Mon..Fri 01:00-03:00\"`, `\"Sun,Wed 12:30-13:00\"`). A \
+     window whose end is not after its start ends on the next day.",
+    "Commands read the settings each time. The supervisor reads the settings when it starts, and again on SIGHUP: `systemctl kill -s HUP \
+     --kill-who=main sidle@NAME`.",
     "A second instance of a package: name it in `[instances.NAME]` with `package = \"salt-minion\"` and `config = \"/etc/salt-two\"`, enable \
      `sidle@NAME`, and add `--instance NAME` to each command.",
 ];
@@ -64,21 +64,22 @@ pub const SECTIONS: [Section; 4] = [
                 "start_timeout",
                 "time",
                 "`\"120s\"`",
-                "until a release must run, and again until it must reach its masters. A process that starts beside another process has a low CPU \
-                 priority for the first half",
+                "how long a new process may take to start, and after that how long it may take to reach its masters. A process that starts beside \
+                 another process has a low CPU priority for the first half of this time",
             ),
             key(
                 "stop_timeout",
                 "time",
                 "`\"30s\"`",
-                "`systemctl stop`: how long the agent may take to end; then it is killed. In a switch: until a killed process must be gone, else the \
-                 switch goes back. Keep it below `TimeoutStopSec` of the unit (120 s)",
+                "`systemctl stop`: how long the agent may take to end; then the agent is killed. In a switch: how long a killed process may take to \
+                 be gone; then the switch goes back. Keep this time below `TimeoutStopSec` of the unit (120 s)",
             ),
             key(
                 "switch_deadline",
                 "time",
                 "`\"30m\"`",
-                "how long a switch in mode `idle`, and `sidle unadopt`, wait for running jobs; then nothing is changed. `--deadline` overrules it",
+                "how long a switch in mode `idle`, and `sidle unadopt`, wait for running jobs; then they give up and change nothing. `--deadline` \
+                 overrules this setting",
             ),
             key(
                 "retire_timeout",
@@ -91,78 +92,88 @@ pub const SECTIONS: [Section; 4] = [
                 "drain_timeout",
                 "time",
                 "`\"30m\"`",
-                "when a switch goes back: how long the process on trial may take to finish its jobs",
+                "when a switch goes back: how long the new process may take to finish its jobs",
             ),
             key(
                 "rehearsal",
                 "`\"refuse\"`, `\"report\"`, `\"off\"`",
                 "`\"refuse\"`",
-                "what a rehearsal may do: refuse the switch, only report, or not happen. `\"off\"` also ends the checks of `host_look`",
+                "a rehearsal is the preflight of a switch: the new release loads this host's configuration and modules without a master. If it \
+                 finds a problem: refuse the switch, or only report the problem. `\"off\"`: no rehearsal, and no checks of `host_look`",
             ),
             key(
                 "rehearsal_timeout",
                 "time",
                 "`\"120s\"`",
-                "until a rehearsal must be over. It has a low CPU priority for a quarter of this time",
+                "how long a rehearsal may take; then the switch ends, and nothing is changed. A rehearsal has a low CPU priority for the first \
+                 quarter of this time",
             ),
             key(
                 "extras",
                 "`\"refuse\"`, `\"report\"`, `\"rebuild\"`",
                 "`\"refuse\"`",
-                "packages that `salt-pip` installed over a release, and that the next release would not see: refuse the switch, only report, or \
-                 install them for the next release, too, with its own `salt-pip`",
+                "packages that `salt-pip` installed into a release, and that the next release would not find: refuse the switch, only report the \
+                 packages, or install the packages for the next release, too, with the `salt-pip` of that release",
             ),
             key(
                 "extras_wheels",
                 "path",
                 "none",
-                "directory of packages for `extras = \"rebuild\"`. Without it: from where pip's configuration says",
+                "directory with the packages for `extras = \"rebuild\"`, which then needs no network. If not set: the index that pip's \
+                 configuration names",
             ),
             key(
                 "extras_timeout",
                 "time",
                 "`\"10m\"`",
-                "until `extras = \"rebuild\"` must be done; without effect otherwise",
+                "how long the install of packages by `extras = \"rebuild\"` may take",
             ),
             key(
                 "restore_configuration",
                 "`true`, `false`",
                 "`false`",
-                "a rollback, and a failed switch, put the agent's configuration back as it was",
+                "a rollback puts the agent's configuration back as it was when the older release ran last; a failed switch puts it back as it was \
+                 before the switch. `false`: sidle does not change the configuration",
             ),
             key(
                 "windows",
                 "list of windows",
                 "`[]`: always",
-                "when switches, restarts and rollbacks may begin. A failed switch goes back at any time",
+                "when switches, restarts and rollbacks may begin. A failed switch goes back also outside the windows",
             ),
             key("timezone", "name, such as `\"Europe/Berlin\"`", "the host's", "the time zone of the windows"),
             key(
                 "job_splay",
                 "time",
                 "`\"60s\"`",
-                "a switch or restart that a job of the agent asks for begins at a random time within this; a rollback does not wait. `--splay` \
-                 overrules it",
+                "a switch or restart that is started by a Salt job of the same minion begins at a random time within this time; a rollback begins \
+                 at once. `--splay` overrules this setting",
             ),
         ],
     },
     Section {
         title: "Agent, trees and bundles",
         table: "",
-        text: "At the top of a file, too.",
+        text: "For every instance. These keys stand at the top of a file, too.",
         keys: &[
             key(
                 "restart_pause",
                 "time",
                 "`\"1s\"`",
-                "pause before an agent that ended is started again; doubles each time",
+                "pause before the supervisor starts an agent that ended again; the pause doubles each time",
             ),
-            key("restart_pause_limit", "time", "`\"60s\"`", "the longest such pause"),
+            key(
+                "restart_pause_limit",
+                "time",
+                "`\"60s\"`",
+                "the longest pause before an agent that ended is started again",
+            ),
             key(
                 "fall_back_within",
                 "time",
                 "`\"10m\"`",
-                "a release that never stays up is left for the previous release, if it became current no longer ago than this",
+                "if the agent of the current release ends again and again, and the release became current less than this time ago, the supervisor \
+                 starts the previous release instead",
             ),
             key(
                 "host_look",
@@ -174,20 +185,25 @@ pub const SECTIONS: [Section; 4] = [
                 "scrub_every",
                 "time",
                 "`\"7d\"`",
-                "how often the supervisor hashes all files of its package; `\"0s\"`: never",
+                "how often the supervisor hashes all files of the package's releases, and repairs damaged files; `\"0s\"`: never",
             ),
-            key("scrub_rate", "rate", "`\"20MiB\"`", "how fast a scrub reads"),
+            key(
+                "scrub_rate",
+                "rate",
+                "`\"20MiB\"`",
+                "how fast a scrub (`sidle scrub`, or the supervisor's) reads files",
+            ),
             key(
                 "keep_extra",
                 "number",
                 "`1`",
-                "releases that `sidle collect` keeps besides current and previous. `--keep` overrules it",
+                "how many releases `sidle collect` keeps besides current and previous. `--keep` overrules this setting",
             ),
             key(
                 "by_hand_grace",
                 "time",
                 "`\"90d\"`",
-                "how long the timestamp and snapshot metadata in a bundle file may have expired. Root and targets metadata may not have expired",
+                "how long ago the timestamp and snapshot metadata in a bundle file may have expired. Root and targets metadata may not have expired",
             ),
         ],
     },
@@ -203,28 +219,30 @@ pub const SECTIONS: [Section; 4] = [
                 "what the release's manifest names (Salt: `/etc/salt`)",
                 "the agent's configuration directory",
             ),
-            key("windows", "list of windows", "the general `windows`", "instead of the general windows; `[]`: always"),
-            key("timezone", "name", "the general `timezone`", "instead of the general time zone"),
+            key("windows", "list of windows", "the general `windows`", "the windows of this instance; `[]`: always"),
+            key("timezone", "name", "the general `timezone`", "the time zone of this instance's windows"),
             key(
                 "pass_environment",
                 "list of names",
                 "none",
-                "variables of the caller that the release's programs get, although loaders and interpreters obey them",
+                "environment variables, such as `LD_LIBRARY_PATH`, that sidle passes to the release's programs. Without an entry here, sidle \
+                 removes variables that change how programs load code (`LD_*`, `PYTHON*`, …)",
             ),
         ],
     },
     Section {
         title: "Repository",
         table: "[repository]",
-        text: "Where releases are fetched from. Keys marked * may also stand in the table of one mirror: \
-               `mirrors = [{ url = \"https://…\", token_file = \"…\" }]`. With `--repository URL`, credentials go to that URL only if the settings name \
-               the same URL; `ca_file` and `system_ca` count for each.",
+        text: "The repository from which sidle fetches releases. Keys marked * may also stand in the table of one mirror: `mirrors = [{ url = \
+               \"https://…\", token_file = \"…\" }]`. With `--repository URL`, credentials go to that URL only if the settings name the same URL; \
+               `ca_file` and `system_ca` apply to every URL.",
         keys: &[
             mirror_key(
                 "url",
                 "URL",
                 "none",
-                "where `metadata/` and `targets/` are: `https://`, `http://` or `file:///`. A URL has no user or password in it",
+                "the directory that contains `metadata/` and `targets/`: `https://`, `http://` or `file:///`. A URL must not contain a user or \
+                 password",
             ),
             key(
                 "mirrors",
@@ -236,41 +254,52 @@ pub const SECTIONS: [Section; 4] = [
                 "ca_file",
                 "path, or list of paths",
                 "none",
-                "certificates (PEM) of authorities that are trusted besides the host's",
+                "certificates (PEM) of authorities that sidle trusts besides the host's authorities",
             ),
-            mirror_key("system_ca", "`true`, `false`", "`true`", "`false`: only `ca_file` counts"),
+            mirror_key(
+                "system_ca",
+                "`true`, `false`",
+                "`true`",
+                "whether sidle trusts the host's authorities; `false`: only `ca_file`",
+            ),
             mirror_key(
                 "client_certificate",
                 "path",
                 "none",
                 "certificate chain (PEM) of this host; needs `client_key`, and `https://`",
             ),
-            mirror_key("client_key", "path", "none", "its private key (PEM); mode 0600"),
+            mirror_key("client_key", "path", "none", "the private key (PEM) of `client_certificate`; file mode 0600"),
             mirror_key(
                 "token_file",
                 "path",
                 "none",
-                "its first line is sent as bearer token, over `https://` only; mode 0600",
+                "file whose first line sidle sends as bearer token, over `https://` only; file mode 0600",
             ),
             mirror_key(
                 "netrc",
                 "path",
                 "none",
-                "users and passwords by host, also of the proxy; to mirrors over `https://` only; mode 0600. A mirror's own `token_file` or `netrc` \
-                 replaces both general keys",
+                "file in netrc format with users and passwords for each host, also for the proxy; sent to mirrors over `https://` only; file mode \
+                 0600. If the table of a mirror has `token_file` or `netrc`, neither of the general keys is used for this mirror",
             ),
             key(
                 "proxy",
                 "URL, or `\"none\"`",
                 "`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`",
-                "proxy: `http://`, `https://` or `socks5h://`, without a user or password",
+                "the proxy: `http://`, `https://` or `socks5h://`, without a user or password (see `netrc`); `\"none\"`: no proxy. If not set, \
+                 these environment variables count",
             ),
-            key("rate_limit", "rate", "none: no limit", "how fast a fetch receives"),
-            key("splay", "time", "`\"0s\"`", "a run with `--unattended` begins at a random time within this"),
-            key("connect_timeout", "time", "`\"10s\"`", "until a connection stands"),
-            key("stall_timeout", "time", "`\"30s\"`", "until the next byte arrives"),
-            key("total_timeout", "time", "`\"2h\"`", "for everything that one run fetches"),
-            key("attempts", "number", "`5`", "failures in a row after which a mirror is not asked again in this run"),
+            key("rate_limit", "rate", "none: no limit", "how fast sidle downloads"),
+            key("splay", "time", "`\"0s\"`", "a command with `--unattended` begins at a random time within this time"),
+            key("connect_timeout", "time", "`\"10s\"`", "how long a connection may take to open"),
+            key("stall_timeout", "time", "`\"30s\"`", "how long sidle waits for the next byte of a download"),
+            key("total_timeout", "time", "`\"2h\"`", "how long all downloads of one command may take"),
+            key(
+                "attempts",
+                "number",
+                "`5`",
+                "after this number of failures in a row, a command does not ask the same mirror again",
+            ),
         ],
     },
 ];

@@ -60,7 +60,7 @@ const KINDS: &[Kind] = &[
         &[
             "error while loading shared libraries: …: cannot open shared object file",
             "version `GLIBC_…' not found",
-            "this host lacks the libraries it needs",
+            "libraries that the release needs are missing on this host",
         ],
     ),
     ("read-only", Class::Failed, &["Read-only file system", "Remounting filesystem read-only", "EROFS"]),
@@ -94,7 +94,7 @@ const KINDS: &[Kind] = &[
     ("configuration-changed", Class::Failed, &[]),
     ("switch-live", Class::Pending, &["another switch is live"]),
     ("switch-stranded", Class::Pending, &["stranded", "waits for a person"]),
-    ("switch-stuck", Class::Pending, &["the supervisor went away"]),
+    ("switch-stuck", Class::Pending, &["its supervisor has ended"]),
     ("held", Class::Held, &["it is held by …"]),
     ("hold-unreadable", Class::Held, &[]),
     ("package-locked", Class::Locked, &["another command is at work on it"]),

@@ -22,17 +22,17 @@ pub fn check(store: &Store, current: Option<&Manifest>) -> Group {
         match mounted(path) {
             Ok(Some((path, found))) => mount(&mut group, &path, &found, runs),
             Ok(None) => {}
-            Err(error) => group.unknown(&path.display().to_string(), error, "run it as root"),
+            Err(error) => group.unknown(&path.display().to_string(), error, "run `sidle doctor` as root"),
         }
     }
     match PlaceFacts::gather(layout.root(), &[package.clone(), state]) {
         Ok(facts) => facts.hazards().iter().for_each(|hazard| endanger(&mut group, hazard)),
-        Err(error) => group.unknown("whether releases are kept", error, "run it as root"),
+        Err(error) => group.unknown("whether releases are kept", error, "run `sidle doctor` as root"),
     }
     match Dir::open_if_exists(&package).and_then(|dir| dir.map(|dir| dir.space()).transpose()) {
         Ok(Some(space)) => room(&mut group, &package, &space, current),
         Ok(None) => {}
-        Err(error) => group.unknown("the room for another release", error, "run it as root"),
+        Err(error) => group.unknown("the room for another release", error, "run `sidle doctor` as root"),
     }
     group
 }
@@ -61,7 +61,7 @@ fn mount(group: &mut Group, path: &Path, found: &Mount, runs: bool) {
     }
     if VOLATILE.contains(&kind.as_str()) {
         let what = format!("{on}: releases may be gone after a boot (a live image, a container)");
-        let remedy = "keep it on a disk, unless the host is meant to forget";
+        let remedy = "keep it on a disk, unless the host is meant to lose it at a boot";
         group.find(Severity::Note, "volatile-file-system", what, remedy);
     }
     if group.findings.len() == before {

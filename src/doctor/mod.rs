@@ -77,7 +77,7 @@ fn owners(layout: &Layout) -> Group {
                 group.find(severity, "foreign-directory", place.to_string(), place.remedy());
             }
         }
-        Err(error) => group.unknown("the owners of sidle's directories", error, "run it as root"),
+        Err(error) => group.unknown("the owners of sidle's directories", error, "run `sidle doctor` as root"),
     }
     group
 }

@@ -26,7 +26,7 @@ pub fn check(checked: &CheckedInstance<'_>, examiner: Option<&dyn Examiner>) -> 
     match installed(root, checked.package.as_str()) {
         Ok(None) => group.good(format!("no package {} of the distribution", checked.package)),
         Ok(Some(version)) => package(&mut group, checked, &version),
-        Err(error) => group.unknown("the distribution's packages", error, "run it as root"),
+        Err(error) => group.unknown("the distribution's packages", error, "run `sidle doctor` as root"),
     }
     let (mut count, before) = (0, group.findings.len());
     for program in examiner.map(Examiner::programs).unwrap_or_default() {

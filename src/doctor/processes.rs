@@ -27,7 +27,7 @@ pub fn check(
     // A journal that cannot be read is a finding of the store.
     let journal = files.journal().ok();
     if let Err(error) = &checked.supervised {
-        group.unknown("the supervisor's status", error, "run it as root");
+        group.unknown("the supervisor's status", error, "run `sidle doctor` as root");
     }
     supervised(&mut group, checked, journal.as_ref());
     if let Some(running) = checked.agent() {
@@ -38,7 +38,7 @@ pub fn check(
     }
     held(&mut group, checked, files);
     if let Err(error) = locks(&mut group, checked, store, journal.as_ref()) {
-        group.unknown("locks and leases", error, "run it as root, where /proc is mounted");
+        group.unknown("locks and leases", error, "run `sidle doctor` as root, where /proc is mounted");
     }
     group
 }
@@ -55,7 +55,7 @@ fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<
                     format!("its agent runs on (process {}), and is not started again when it ends", left.join(", "))
                 }
                 Err(error) => {
-                    group.unknown("whether the agent runs", error, "run it as root");
+                    group.unknown("whether the agent runs", error, "run `sidle doctor` as root");
                     "its agent is not supervised".to_owned()
                 }
             };
@@ -169,7 +169,7 @@ fn locks(
     let Some(receipts) = Dir::open_if_exists(&checked.layout.receipts(package))? else { return Ok(()) };
     for lock in locks_on(&LockFile::new(&receipts, LOCK))?.iter().filter(|lock| lock.exclusive) {
         let what = format!("{} holds the lock of {package}", named(lock.pid));
-        let remedy = "wait for it; end it if it hangs: the next command cleans up";
+        let remedy = "wait until that process ends; if it hangs, end it: the next command cleans up";
         group.find(Severity::Note, "package-locked", what, remedy);
     }
     let wanted = |release: &Release| {

@@ -28,7 +28,7 @@ pub fn check(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
     let releases = match store.releases() {
         Ok(releases) => releases,
         Err(error) => {
-            group.unknown("the releases", error, "run it as root");
+            group.unknown("the releases", error, "run `sidle doctor` as root");
             return (group, None);
         }
     };
@@ -47,7 +47,9 @@ pub fn check(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
                     found = Some(Current { manifest, tree: is_whole.then_some(tree) });
                 }
             }
-            Err(StoreError::Os(error)) => group.unknown(&format!("{package} {release}"), error, "run it as root"),
+            Err(StoreError::Os(error)) => {
+                group.unknown(&format!("{package} {release}"), error, "run `sidle doctor` as root");
+            }
             Err(error) => {
                 let remedy = "restore the receipt from a backup, or `sidle remove` the release and install it again";
                 group.find(Severity::Error, "receipt-unreadable", error.to_string(), remedy);
@@ -57,7 +59,7 @@ pub fn check(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
     let plural = if releases.len() == 1 { "" } else { "s" };
     group.good(format!("{} release{plural} with {entries} entries", releases.len()));
     if let Err(error) = leftovers(&mut group, store) {
-        group.unknown("leftovers of a crash", error, "run it as root");
+        group.unknown("leftovers of a crash", error, "run `sidle doctor` as root");
     }
     (group, found)
 }
@@ -73,7 +75,7 @@ fn current(group: &mut Group, store: &Store, files: &InstanceFiles, releases: &[
             None
         }
         Err(error) => {
-            group.unknown("the journal", error, "run it as root");
+            group.unknown("the journal", error, "run `sidle doctor` as root");
             None
         }
     };
@@ -125,7 +127,11 @@ fn damage(group: &mut Group, store: &Store, release: &Release, problems: &[Probl
         problems.iter().partition(|problem| matches!(problem.defect, Defect::Unreadable(_)));
     if let Some(first) = unread.first() {
         let what = format!("{} entries of {package} {release}", unread.len());
-        group.unknown(&what, first, "run it as root; if root cannot read them, the disk may be failing: see `dmesg`");
+        group.unknown(
+            &what,
+            first,
+            "run `sidle doctor` as root; if root cannot read them, the disk may be failing: see `dmesg`",
+        );
     }
     if !bad.is_empty() {
         let mut told: Vec<String> = bad.iter().take(PROBLEMS_TOLD_MAX).map(ToString::to_string).collect();
@@ -181,7 +187,7 @@ fn leftovers(group: &mut Group, store: &Store) -> Result<(), StoreError> {
                 format!("{} has {}: an install is under way, or was cut off", staging.display(), left.join(", "));
             group.find(Severity::Note, "staging-leftover", what, remedy);
         }
-        Err(error) => group.unknown("staging", error, "run it as root"),
+        Err(error) => group.unknown("staging", error, "run `sidle doctor` as root"),
     }
     Ok(())
 }

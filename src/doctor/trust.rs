@@ -20,7 +20,7 @@ pub fn check(layout: &Layout, settings: Option<&Settings>, now: Timestamp) -> Gr
             let what = "no repository's root is pinned: nothing can be installed";
             group.find(Severity::Warning, "trust-unpinned", what, hint);
         }
-        Err(TrustStoreError::Os(error)) => group.unknown("the trust store", error, "run it as root"),
+        Err(TrustStoreError::Os(error)) => group.unknown("the trust store", error, "run `sidle doctor` as root"),
         Err(error) => {
             let report = Report::from(error);
             let remedy = report.hint.clone().unwrap_or_default();
@@ -57,15 +57,15 @@ fn metadata(group: &mut Group, trusted: &Trusted, settings: Option<&Settings>, n
         } else if late.is_negative() {
             good.push(format!("{role} until {expires}"));
         } else if by_person {
-            let remedy = "the repository's keyholder signs again, then fetch, or carry a bundle here; installed releases start all the same";
+            let remedy = "the repository's keyholder signs again, then fetch, or carry a bundle here; installed releases still start";
             group.find(Severity::Error, "trust-expired", format!("{what}: no new release is accepted"), remedy);
         } else if fetches {
             // The next fetch brings newer metadata.
-            let remedy = "none, if releases are fetched seldom: the next fetch brings newer metadata";
+            let remedy = "nothing to do if releases are fetched seldom: the next fetch brings newer metadata";
             group.find(Severity::Note, "trust-late", format!("{what}: nothing was fetched since"), remedy);
         } else if late < grace {
             let what = format!("{what}: a bundle without newer metadata is accepted until {}", expires + grace);
-            group.find(Severity::Note, "trust-late", what, "none, while newer bundles come");
+            group.find(Severity::Note, "trust-late", what, "nothing to do as long as newer bundles come");
         } else {
             let what = format!("{what}, longer ago than `by_hand_grace` allows");
             group.find(Severity::Warning, "trust-late", what, "export a new bundle from the repository");

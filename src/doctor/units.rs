@@ -15,7 +15,7 @@ const TEMPLATE: &str = "sidle@.service";
 pub fn check(checked: &CheckedInstance<'_>, store: &Store) -> Group {
     let mut group = Group::new("units");
     if let Err(error) = files(&mut group, checked, store) {
-        group.unknown("units", error, "run it as root");
+        group.unknown("units", error, "run `sidle doctor` as root");
     }
     group
 }
@@ -78,7 +78,7 @@ fn files(group: &mut Group, checked: &CheckedInstance<'_>, store: &Store) -> Res
                 group.find(Severity::Error, "unit-failed", format!("{unit} has failed"), remedy);
             }
             Some(word) => group.good(format!("it is {word}")),
-            None => group.unknown(&unit, "systemd did not answer", "run it as root"),
+            None => group.unknown(&unit, "systemd did not answer", "run `sidle doctor` as root"),
         }
     }
     Ok(())

@@ -58,7 +58,7 @@ impl OsError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self.kind() {
             io::ErrorKind::PermissionDenied => {
-                "run it as the owner of the root directory (root for /), or name another with --root"
+                "run the command as the owner of the root directory (root for /), or name another with --root"
             }
             io::ErrorKind::ReadOnlyFilesystem => {
                 "the file system is mounted read-only: remount it, or name another --root"

@@ -17,7 +17,7 @@ pub enum RepositoryError {
     #[error(transparent)]
     Os(#[from] OsError),
     /// The directory has a repository already.
-    #[error("cannot make a repository in {path}: there is one already")]
+    #[error("cannot make a repository in {path}: a repository is there already")]
     Exists { path: PathBuf },
     /// The directory has no repository.
     #[error("cannot find a repository in {path}: it has no metadata/1.root.json")]

@@ -187,7 +187,7 @@ fn tell(config: &MinionConfig) -> Result<(), AgentError> {
         return Err(none(&format!("{} sockets of minions are there, not one", sockets.len())));
     };
     let stream = socket::connect(&directory, name, SEND_WAIT)?;
-    let mut stream = stream.ok_or_else(|| none("nobody listens"))?;
+    let mut stream = stream.ok_or_else(|| none("no process listens"))?;
     let frame = frame();
     Ok(stream.write_all(&frame).map_err(|source| OsError::new("write to", &directory.path().join(name), source))?)
 }

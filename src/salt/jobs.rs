@@ -25,7 +25,7 @@ pub fn read(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<
     let children = proc_fs::children(main)?;
     let directory = Dir::open_if_exists(&config.jobs_directory())?.ok_or_else(|| {
         AgentError::new(format!(
-            "cannot find {}: the minion has not come to running jobs yet, or its cachedir is another one",
+            "cannot find {}: the minion does not run jobs yet, or its cachedir is another directory",
             config.jobs_directory().display()
         ))
     })?;

@@ -35,7 +35,7 @@ pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>, names: &Na
 fn alone(main: u32, subject: Subject<'_>) -> Health {
     let without = "the minion works without a master (master_type: disable)";
     let Some(report) = subject.report else {
-        return Health::Unknown(format!("{without}, and no guard in it has told yet that it works"));
+        return Health::Unknown(format!("{without}, and no guard in it has reported yet"));
     };
     let (proven, detail) = if report.pid != main {
         (false, format!("its guard reports from process {}, not from {main}", report.pid))
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(lacks(7, Some(&report), None), None);
         assert!(lacks(7, Some(&report), Some(6)).is_some_and(|why| why.contains("has not answered yet")));
         assert!(lacks(8, Some(&report), Some(5)).is_some_and(|why| why.contains("reports from process 7, not from 8")));
-        assert!(lacks(7, None, None).is_some_and(|why| why.contains("no guard in it has told yet")));
+        assert!(lacks(7, None, None).is_some_and(|why| why.contains("no guard in it has reported yet")));
     }
 
     fn report(prove: u64, peers: &str) -> GuardReport {

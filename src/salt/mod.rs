@@ -90,10 +90,10 @@ impl SaltMinion {
                 });
             }
         }
-        let main = pid_in(path)?.ok_or_else(|| cannot(" does not exist; it may not have started yet"))?;
+        let main = pid_in(path)?.ok_or_else(|| cannot(" does not exist; the minion may not have started yet"))?;
         Self::below(leader, main)?.ok_or_else(|| {
             cannot(&format!(
-                " names process {main}, which is not below {leader}: it is left from an earlier minion, or another one's"
+                " names process {main}, which is not below {leader}: the file is left from an earlier minion, or another minion's"
             ))
         })
     }

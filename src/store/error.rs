@@ -71,7 +71,7 @@ impl StoreError {
             Self::Damaged { package, release, .. } => (
                 Class::Integrity,
                 format!(
-                    "`sidle repair {package} {release}` mends it from other releases, the repository, or a bundle file (`--from FILE`); `sidle verify` lists every file"
+                    "`sidle repair {package} {release}` repairs the release from other releases, the repository, or a bundle file (`--from FILE`); `sidle verify` lists every file"
                 ),
             ),
             Self::Unchecked { package, release, .. } => (
@@ -154,7 +154,7 @@ pub enum Defect {
     #[error("does not belong there, but harms nothing")]
     Stray,
     /// The check failed: neither bad nor known to be good.
-    #[error("could not be looked at: {0}")]
+    #[error("cannot be checked: {0}")]
     Unreadable(String),
 }
 
@@ -178,7 +178,7 @@ pub enum Holder {
     #[error("it is {0}")]
     Wanted(String),
     /// Whether the release is in use could not be found out.
-    #[error("it can't be known whether it is in use: {0}")]
+    #[error("cannot tell whether the release is in use: {0}")]
     Unknown(String),
 }
 
@@ -197,7 +197,7 @@ fn there(installed: &[Release]) -> String {
     if installed.is_empty() {
         "no release of it is installed".to_owned()
     } else {
-        format!("installed are {}", listed(installed))
+        format!("the installed releases are {}", listed(installed))
     }
 }
 

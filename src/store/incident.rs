@@ -40,11 +40,11 @@ impl Repaired {
         !self.mended.is_empty() || !self.aside.is_empty()
     }
 
-    /// For people: `3 entries of 3007.17-1 were damaged, and mended before the start`.
+    /// For people: `3 entries of 3007.17-1 were damaged, and repaired before the start`.
     pub fn told(&self, release: &Release) -> String {
         let count = self.mended.len() + self.aside.len();
         let (entries, were) = if count == 1 { ("entry", "was") } else { ("entries", "were") };
-        format!("{count} {entries} of {release} {were} damaged, and mended before the start")
+        format!("{count} {entries} of {release} {were} damaged, and repaired before the start")
     }
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for Incident {
         let problems = if *found == 1 { "problem" } else { "problems" };
         write!(
             formatter,
-            "{release} had {found} {problems}, seen {occasion}: {mended} mended, {aside} set aside, {left} left"
+            "{release} had {found} {problems}, found {occasion}: {mended} repaired, {aside} set aside, {left} left"
         )?;
         match self.problems.split_first() {
             None => Ok(()),

@@ -58,7 +58,7 @@ pub struct Installed {
 impl Installed {
     /// The warnings, and each accepted obstacle.
     pub fn remarks(&self) -> Vec<String> {
-        let accepted = self.accepted.iter().map(|obstacle| format!("installed all the same: {obstacle}"));
+        let accepted = self.accepted.iter().map(|obstacle| format!("installed in spite of this: {obstacle}"));
         self.warnings.iter().map(ToString::to_string).chain(accepted).collect()
     }
 }
@@ -208,7 +208,7 @@ fn best(releases: Vec<BundledRelease>, release: Option<&Release>, host: &Host) -
     let found = releases.into_iter().find(|bundled| Some(&bundled.id) == best.as_ref());
     found.ok_or_else(|| {
         let wanted = release.map_or_else(|| "any release".to_owned(), Release::to_string);
-        StoreError::NothingFits { reason: format!("it does not hold {wanted}; it holds {there}") }
+        StoreError::NothingFits { reason: format!("it does not have {wanted}; it has {there}") }
     })
 }
 

@@ -34,7 +34,7 @@ impl PayloadSource for NoPayload {
         &'a mut self,
         _: &[crate::bundle::manifest::Frame],
     ) -> std::result::Result<Box<dyn FrameSource + 'a>, SourceError> {
-        let error = "cannot mend it from this host's own files: no other release has them".into();
+        let error = "cannot repair the files from this host alone: no other release has them".into();
         Err(SourceError { class: Class::Integrity, error })
     }
 }

@@ -41,7 +41,7 @@ impl Supervisor {
                 Class::Conflict,
                 format!("cannot unadopt {}: switch {} is {}", live.instance, live.id, live.phase),
             )
-            .hint("wait for it, see `sidle status`, or cancel it"));
+            .hint("wait for that switch (`sidle status` shows it), or end it with `sidle cancel`"));
         }
         self.unadoption.begin(now.since_boot.saturating_add(patience));
         Ok(self.driver.journal().last_id)

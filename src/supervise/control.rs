@@ -123,12 +123,12 @@ pub fn ask(layout: &Layout, instance: &InstanceName, command: &Command) -> Resul
 /// Reads the answer of the supervisor that listens on `path`.
 pub fn answered(line: &str, path: &Path) -> Result<Answer, Report> {
     if line.is_empty() {
-        return Err(Report::of(Class::Failed, format!("the supervisor hung up on {} without an answer", path.display())).hint("it may have ended just now, or the host has no file or process left: `sidle status` shows whether it runs; then try again"));
+        return Err(Report::of(Class::Failed, format!("cannot get an answer from the supervisor on {}: it closed the connection", path.display())).hint("the supervisor may have ended just now, or the host has no file descriptor or process left: `sidle status` shows whether the supervisor runs; then try again"));
     }
     serde_json::from_str(line).map_err(|error| {
         Report::of(Class::Failed, format!("cannot understand the supervisor's answer on {}", path.display()))
             .because(error.to_string())
-            .hint("it may be of another version of sidle: restart it")
+            .hint("the supervisor may be of another version of sidle: restart the supervisor")
     })
 }
 

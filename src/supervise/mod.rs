@@ -161,8 +161,7 @@ impl Supervisor {
         let files = InstanceFiles::new(layout, &settings.instance, &settings.package);
         let lock = sole::drive_alone(&files, &settings)?;
         children::adopt_orphans();
-        let mut processes =
-            Processes::new(
+        let mut processes = Processes::new(
             layout,
             &settings.package,
             &settings.instance,

@@ -126,9 +126,9 @@ impl Supervisor {
     }
 
     pub(super) fn scrub_if_due(&mut self, release: &Release) {
-        let started = self
-            .is_scrub_due(release)
-            .and_then(|is_due| is_due.then(|| self.start_own((self.settings.commands.scrub)(&self.settings.package))).transpose());
+        let started = self.is_scrub_due(release).and_then(|is_due| {
+            is_due.then(|| self.start_own((self.settings.commands.scrub)(&self.settings.package))).transpose()
+        });
         match started {
             Ok(Some(child)) => {
                 debug!(instance = %self.settings.instance, "a scrub begins");

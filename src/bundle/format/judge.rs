@@ -153,7 +153,7 @@ fn check_mode(path: &str, kind: &EntryKind, problems: &mut Problems) {
     if mode & !MODE_MAXIMUM != 0 {
         problems.add(path, format_args!("its mode {mode:04o} is not within {MODE_MAXIMUM:04o}"));
     } else if mode & needed != needed {
-        problems.add(path, format_args!("its mode {mode:04o} lacks {needed:04o}"));
+        problems.add(path, format_args!("its mode {mode:04o} does not include {needed:04o}"));
     }
 }
 
@@ -211,7 +211,7 @@ fn check_head(manifest: &Manifest, problems: &mut Problems) {
     let generations = &manifest.generations;
     let ascending = generations.windows(2).all(|pair| pair[0] < pair[1]);
     if !ascending || !generations.contains(&release) {
-        problems.add("generations", format_args!("they are not ascending, or lack {release}"));
+        problems.add("generations", format_args!("they are not ascending, or do not name {release}"));
     }
 }
 

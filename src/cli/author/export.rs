@@ -32,7 +32,7 @@ pub fn export(context: &Context, arguments: &ExportArguments) -> Result<Ended, R
     if !arguments.force && file::open(&arguments.output).is_ok() {
         return Err(Report {
             class: Class::Conflict,
-            message: format!("cannot export into {}: the file is there already", arguments.output.display()),
+            message: format!("cannot export into {}: the file exists already", arguments.output.display()),
             causes: Vec::new(),
             hint: Some("name another file, or overwrite it with --force".to_owned()),
         });
@@ -82,13 +82,13 @@ fn find(listed: &[Listed], wanted: &Wanted, repository: &Path) -> Result<Vec<Rel
     there.dedup();
     let (asked, there) = match (&wanted.release, there.as_slice()) {
         (_, []) => (wanted.package.to_string(), "it has no release of that package".to_owned()),
-        (None, _) => (wanted.package.to_string(), "it has nothing of it".to_owned()),
+        (None, _) => (wanted.package.to_string(), "it has no published release of that package".to_owned()),
         (Some(release), there) => (format!("{} {release}", wanted.package), format!("it has {}", there.join(", "))),
     };
     Err(Report {
         class: Class::Failed,
-        message: format!("cannot export {asked}: {} does not hold it; {there}", repository.display()),
+        message: format!("cannot export {asked}: {} does not have that release; {there}", repository.display()),
         causes: Vec::new(),
-        hint: Some(format!("`sidle repo add {} PACKED_DIR` takes a packed release in", repository.display())),
+        hint: Some(format!("`sidle repo add {} PACKED_DIR` adds a packed release", repository.display())),
     })
 }

@@ -28,7 +28,7 @@ pub enum KeyVerb {
 pub struct ShownKey {
     /// The key: a file, private or public
     key: KeySource,
-    /// Prints the public key as PEM, and nothing else
+    /// Print the public key as PEM, and nothing else
     #[arg(long)]
     pem: bool,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct KeyFile {
 
 #[derive(Debug, Args)]
 struct Passphrase {
-    /// A file whose first line encrypts the key, or opens an encrypted one
+    /// A file whose first line is the passphrase that encrypts or decrypts the key
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
 }
@@ -95,7 +95,7 @@ impl Passphrase {
 /// The keys of a verb that publishes.
 #[derive(Debug, Args)]
 pub struct SigningArguments {
-    /// The key that signs
+    /// The key that signs: a key file, `ssh-agent:NAME` or `exec:COMMAND`
     #[arg(long, value_name = "KEY")]
     key: Option<KeySource>,
     /// The key of the targets role, if it is another key
@@ -185,7 +185,7 @@ pub fn key(context: &Context, verb: &KeyVerb) -> Result<Ended, Report> {
     };
     let mut facts = key_facts(Facts::new().with("file", &file), &public);
     if let Some(next) = next {
-        facts.add("keep it", "only you may read it, and nobody can make it again: back it up");
+        facts.add("back up", "a lost key cannot be made again: copy the file to a safe place that only you can read");
         facts.add("next", next);
     }
     let value = json!({

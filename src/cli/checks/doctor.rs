@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 pub struct DoctorArguments {
     /// The package [default: all]
     package: Option<PackageName>,
-    /// The instance [default: the one named as the package]
+    /// The instance [default: the instance with the package's name]
     #[arg(long, requires = "package")]
     instance: Option<InstanceName>,
-    /// Explain these words of a log or a message
+    /// Explain this line of a log or a message, or a part of the line: the findings that it may belong to
     #[arg(long, value_name = "WORDS")]
     find: Option<String>,
 }

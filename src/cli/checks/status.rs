@@ -26,7 +26,7 @@ use std::time::Duration;
 pub struct StatusArguments {
     /// The package [default: all]
     package: Option<PackageName>,
-    /// The instance [default: the one named as the package]
+    /// The instance [default: the instance with the package's name]
     #[arg(long, requires = "package")]
     instance: Option<InstanceName>,
     /// Print gauges in the Prometheus text format, for a textfile collector
@@ -39,10 +39,10 @@ pub struct StatusArguments {
 pub struct HistoryArguments {
     /// The package
     package: PackageName,
-    /// The instance [default: the one named as the package]
+    /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// Show each step of this switch, also while it runs
+    /// Show each step of the switch with this number, also while the switch is under way
     #[arg(long, value_name = "NUMBER")]
     id: Option<u64>,
 }
@@ -225,7 +225,7 @@ impl InstanceStatus {
 
     fn running(&self) -> String {
         let Some(status) = &self.supervisor else {
-            return format!("not supervised; `sidle supervise {}` runs it", self.instance);
+            return format!("not supervised; `systemctl start sidle@{0}`, or `sidle supervise {0}`", self.instance);
         };
         match &status.agent {
             None => format!("nothing; supervised by process {}", status.supervisor.pid),

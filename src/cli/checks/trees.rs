@@ -94,7 +94,7 @@ impl Tree {
             (false, false) if self.is_sound() => format!("{release} is whole; {shown}{more}; {scrubbed}"),
             (false, false) => {
                 format!(
-                    "{release} is damaged: {}: {shown}{more}; `sidle repair` repairs it",
+                    "{release} is damaged: {}: {shown}{more}; `sidle repair` repairs the release",
                     count(self.problems.len(), "problem")
                 )
             }
@@ -125,13 +125,13 @@ impl Sample {
 pub const METRICS: [(&str, &str); 9] = [
     ("sidle_current_info", "The release that a boot starts; always 1."),
     ("sidle_running_info", "The release that runs; always 1."),
-    ("sidle_supervised", "Whether a supervisor lives."),
+    ("sidle_supervised", "Whether a supervisor runs."),
     ("sidle_healthy", "Whether the agent is healthy."),
     ("sidle_switch_live", "Whether a switch is under way."),
     ("sidle_tree_problems", "Entries of an installed release that are not as they were signed."),
-    ("sidle_tree_incidents", "Times at which something was found broken; at most 200 are remembered."),
+    ("sidle_tree_incidents", "Number of times that damage was found; at most 200 are remembered."),
     ("sidle_scrub_ended_seconds", "When the last full check of a release ended, seconds since 1970."),
-    ("sidle_scrub_problems", "What the last full check of a release found, before the repair."),
+    ("sidle_scrub_problems", "Problems that the last full check of a release found, before the repair."),
 ];
 
 /// The Prometheus text format: each metric once with its help, then its samples.

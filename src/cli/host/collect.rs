@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub struct CollectArguments {
     /// The package [default: all]
     package: Option<PackageName>,
-    /// How many more releases to keep, newest first [default: the setting `keep_extra`, 1]
+    /// How many releases to keep besides current, previous and those in use, newest first [default: the setting `keep_extra`, 1]
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
     /// Show what would be deleted; delete nothing
@@ -56,7 +56,7 @@ pub struct RemoveArguments {
     package: PackageName,
     /// The release
     release: Release,
-    /// Say whether it can be deleted; delete nothing
+    /// Say whether the release can be deleted; delete nothing
     #[arg(long)]
     dry_run: bool,
 }

@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 /// `sidle install FILE|PACKAGE[@RELEASE]`
 #[derive(Debug, Args)]
 pub struct InstallArguments {
-    /// A bundle file, or a package of the repository: its newest release that fits this host, or the named one
+    /// A bundle file, or a package of the repository: its newest release that fits this host, or the named release
     #[arg(value_name = "FILE|PACKAGE[@RELEASE]")]
     what: PathBuf,
-    /// Which release of a bundle that holds several [default: the newest that fits this host]
+    /// The release to install, if the bundle has several [default: the newest that fits this host]
     #[arg(long)]
     release: Option<Release>,
     /// Verify, and check the free space; write nothing
@@ -40,7 +40,7 @@ pub struct InstallArguments {
 /// Where releases may lie.
 #[derive(Debug, Clone, Default, Args)]
 pub struct PlaceArguments {
-    /// Install also to a place where releases do not last or do not work: cleaned by age, in memory, on a network file system
+    /// Install also if the directory for releases is cleaned by age, in memory, or on a network file system
     #[arg(long)]
     force_place: bool,
 }

@@ -40,10 +40,10 @@ pub struct RepairArguments {
 /// Where what is broken may come from.
 #[derive(Debug, Args)]
 pub struct MeansArguments {
-    /// Take missing files from this bundle file
+    /// Take files for the repair from this bundle file
     #[arg(long, value_name = "FILE", conflicts_with = "offline")]
     from: Option<PathBuf>,
-    /// Do not ask the repository
+    /// Do not fetch from the repository
     #[arg(long)]
     offline: bool,
     #[command(flatten)]
@@ -127,7 +127,7 @@ pub(super) fn tell(facts: &mut Facts, name: &str, repaired: &Repaired) {
     let sound = repaired.left.is_empty();
     let word = match (sound, repaired.changed()) {
         (true, false) => "nothing is broken".to_owned(),
-        (true, true) => format!("mended: {}", count(repaired.mended.len(), "path")),
+        (true, true) => format!("repaired: {}", count(repaired.mended.len(), "path")),
         (false, _) => format!("still damaged: {}", count(repaired.left.len(), "problem")),
     };
     facts.add(name, word);

@@ -15,10 +15,10 @@ use clap::Args;
 /// From where to fetch, and how.
 #[derive(Debug, Clone, Default, Args)]
 pub struct FetchArguments {
-    /// Fetch from this URL instead of the configured repository; may be repeated, asked in this order
+    /// Fetch from this URL instead of the configured repository; repeat the option for mirrors, which are asked in this order
     #[arg(long, value_name = "URL")]
     repository: Vec<Location>,
-    /// Ask mirrors again that served wrong bytes of this release
+    /// Ask also mirrors that served wrong bytes of this release before
     #[arg(long)]
     refetch: bool,
     /// For timers: wait a random time up to the setting `splay` first

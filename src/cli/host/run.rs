@@ -18,12 +18,12 @@ use std::ffi::OsString;
 pub struct RunArguments {
     /// The package
     package: PackageName,
-    /// A command of the release, such as salt-call [default: its service]
+    /// A command of the release, such as salt-call [default: the release's service: beside a running minion, a second minion]
     command: Option<String>,
-    /// The release [default: the current]
+    /// The release [default: the current release]
     #[arg(long)]
     release: Option<Release>,
-    /// The instance [default: the one named as the package]
+    /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
     /// Wait for the supervisor's word on standard input, then become the instance's agent
@@ -66,7 +66,7 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
     };
     // What a person, or cron, wants done is done by the release before.
     context.output.warning(&format!(
-        "{package} {current} is damaged and can't be mended here: {previous} runs instead; {failed}"
+        "{package} {current} is damaged and cannot be repaired here: {previous} runs instead; {failed}"
     ));
     request.release = Some(previous);
     Err(become_program(&store, &request).into())

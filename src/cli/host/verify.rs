@@ -50,7 +50,7 @@ pub fn verify(context: &Context, arguments: &VerifyArguments) -> Result<Ended, R
         }
         if !is_sound {
             damaged = true;
-            facts.add("", format!("it is mended before a start, or now: sidle repair {package} {release}"));
+            facts.add("", format!("the next start repairs the release, or now: sidle repair {package} {release}"));
         }
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         values.push(json!({"release": release, "sound": is_sound, "problems": problems}));

@@ -94,7 +94,7 @@ pub(super) fn document() -> String {
         let _ = writeln!(meanings, "| `{phase}` | {} |", phase.doing());
     }
     format!(
-        "# Phases of a switch\n\n{GENERATED}\n\nEvery transition of the switch machine (`src/switch/machine.rs`). An outcome that is not listed for a \
+        "# Phases of a switch\n\n{GENERATED}\n\nEvery transition of the switch machine (`src/switch/machine/mod.rs`). An outcome that is not listed for a \
          phase leaves the switch in that phase. After 250 transitions on the way forth the switch goes back, too. After a boot, or a supervisor that \
          was killed, [what happens after each crash](overlap.md#what-happens-after-each-crash) counts. [Operations](operations.md#phases-that-status-shows) \
          says what to do in each phase.\n\n```mermaid\n{picture}```\n\n## Phases\n\n| phase | what happens |\n|---|---|\n{meanings}\n## Transitions\n\n\

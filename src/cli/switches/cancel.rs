@@ -17,7 +17,7 @@ use serde_json::json;
 pub struct CancelArguments {
     /// The package
     package: PackageName,
-    /// The instance [default: the one named as the package]
+    /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
 }

@@ -26,11 +26,11 @@ use std::time::Duration;
 /// The mode of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ModeName {
-    /// Start the new process beside the old one: no job is lost, none runs twice
+    /// Start the new process beside the old process: no job is lost, no job runs twice
     Overlap,
-    /// Wait until no job runs; jobs published during the downtime are missed, and `status` shows how long it was
+    /// Wait until no job runs; jobs published during the downtime are missed, and `status` shows the length of the downtime
     Idle,
-    /// Do not wait: the returns of running jobs are lost
+    /// Do not wait: the returns of running jobs are lost; jobs published during the downtime are missed
     Now,
 }
 
@@ -47,22 +47,22 @@ impl From<ModeName> for Mode {
 /// The options of all switches.
 #[derive(Debug, Clone, Args)]
 pub struct Terms {
-    /// The instance [default: the one named as the package]
+    /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
     /// How to switch [default: overlap where possible, else idle]
     #[arg(long, value_enum)]
     mode: Option<ModeName>,
-    /// Give up if jobs still run after this time: 90s, 30m, 2h [default: the setting `switch_deadline`, 30m]
+    /// Change nothing and give up, if jobs still run after this time: 90s, 30m, 2h [default: the setting `switch_deadline`, 30m]
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     deadline: Option<Duration>,
-    /// Return at once; `sidle status` shows the progress
+    /// Return at once, while the switch goes on; `sidle status` shows the progress
     #[arg(long)]
     no_wait: bool,
-    /// The reason, for the history
+    /// A note that `sidle history` shows
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// Allow a release that failed on this host before
+    /// Allow a release that failed on this host before; `upgrade`: also a release that a rollback left
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -104,7 +104,7 @@ impl SwitchArguments {
 pub struct RollbackArguments {
     /// The package
     package: PackageName,
-    /// The release [default: the previous]
+    /// The release [default: the previous release]
     release: Option<Release>,
     /// Show what would be done, also to the configuration; change nothing
     #[arg(long)]
@@ -116,7 +116,7 @@ pub struct RollbackArguments {
 /// `sidle restart PACKAGE`
 #[derive(Debug, Args)]
 pub struct RestartArguments {
-    /// The package [default: the one of --instance]
+    /// The package [default: the package of --instance]
     #[arg(required_unless_present = "instance")]
     package: Option<PackageName>,
     /// Restart only if the configuration changed since the process started, or if the process is not healthy; during a switch, check again when the switch ends
@@ -179,7 +179,7 @@ fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release) -> R
     };
     let configuration = match &snapshot {
         None if settings.restore_configuration => {
-            format!("no snapshot of the configuration of {to} is left: it would not be changed")
+            format!("the configuration would not be changed: no snapshot of the configuration of {to} is left")
         }
         None => "the configuration would not be changed (restore_configuration = false)".to_owned(),
         Some(_) if changes.is_empty() => "the configuration has not changed since".to_owned(),

@@ -13,14 +13,14 @@ use std::time::Duration;
 /// The options for the beginning of a switch.
 #[derive(Debug, Clone, Args)]
 pub struct Timing {
-    /// Outside the maintenance windows, wait for the next window; the deadline counts from its start, and the switch expires if it has not begun when the window closes
+    /// Outside the maintenance windows, wait for the next window. The deadline counts from the start of the window; the switch expires if it has not begun when the window closes
     #[arg(long)]
     at_window: bool,
     /// Begin now, also outside the maintenance windows
     #[arg(long, conflicts_with = "at_window")]
     outside_window: bool,
-    /// Wait a random time up to this first, so that a fleet does not begin at once: 10m [default: the setting `job_splay` (60s) when run from
-    /// a job of the agent, except for a rollback; else none]
+    /// First wait a random time of at most TIME, so that hosts of a fleet begin at different times: 10m [default: the setting `job_splay` (60s)
+    /// in a Salt job of the same minion, except for a rollback; else 0s]
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     splay: Option<Duration>,
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// `sidle upgrade FILE|PACKAGE[@RELEASE]`
 #[derive(Debug, Args)]
 pub struct UpgradeArguments {
-    /// A bundle file, or a package of the repository: the newest release that neither failed here nor was left by a rollback, or the named one
+    /// A bundle file, or a package of the repository: its newest release that neither failed on this host nor was left by a rollback, or the named release
     #[arg(value_name = "FILE|PACKAGE[@RELEASE]")]
     what: PathBuf,
     #[command(flatten)]

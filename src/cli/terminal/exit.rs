@@ -25,18 +25,19 @@ pub const CODES: [Code; 13] = [
     documented(
         Class::Usage,
         "wrong usage, or settings that cannot be read",
-        "correct the command line or the named line",
+        "correct the command line, or the line of the settings that the message names",
     ),
     documented(Class::NothingToDo, "nothing to do", "nothing"),
     documented(
         Class::Pending,
-        "a switch is pending: `--no-wait`, a window, a switch that goes on by itself; `status` during a switch",
+        "a switch is not yet over: after `--no-wait`, while it waits for a window, or because it goes on without this command; also \
+         `status` during a switch",
         "`sidle status` shows its progress",
     ),
     documented(
         Class::RolledBack,
         "rolled back: the release on trial did not come up or stay healthy",
-        "`sidle history PACKAGE --id N` says why. The old release runs",
+        "`sidle history PACKAGE --id N` says why. The old release is the current release",
     ),
     documented(
         Class::Integrity,
@@ -45,25 +46,26 @@ pub const CODES: [Code; 13] = [
     ),
     documented(
         Class::NotTrusted,
-        "not trusted: signature, metadata, withdrawn, no pinned root, unsafe content, a place that other users may write to",
+        "not trusted: a bad signature, expired metadata, a withdrawn release, no pinned root, unsafe content, or a directory that \
+         other users may write to",
         "`sidle trust show`; `sidle doctor`; ask the repository's owner. Do not force",
     ),
     documented(Class::NoSpace, "no space: bytes or inodes", "`sidle collect`; free space"),
     documented(Class::Locked, "locked by another command", "wait; the message names the process"),
     documented(
         Class::Held,
-        "held, outside the maintenance windows, or a release that failed on this host or was left by a rollback",
+        "held (`sidle hold`), outside the maintenance windows, or a release that failed on this host",
         "`sidle unhold`; `--at-window` or `--outside-window`; `--force` tries a bad release again",
     ),
     documented(
         Class::Busy,
-        "still busy at the deadline; nothing was changed",
+        "jobs still run at the deadline; nothing was changed",
         "try later, with a longer `--deadline`, or with `--mode overlap`",
     ),
     documented(
         Class::Conflict,
-        "conflict: a live switch, a release in use, a minion that sidle did not start",
-        "`sidle status`; the message names the other side",
+        "conflict: another switch is under way, the release is in use, or a minion runs that sidle did not start",
+        "`sidle status`; the message names the other switch or process",
     ),
 ];
 

@@ -36,7 +36,7 @@ impl Fault {
     pub(in crate::fetch) fn reason(&self) -> &str {
         match self {
             Self::NotFound => "it has no such file",
-            Self::Forbidden => "it doesn't let us in (HTTP 403)",
+            Self::Forbidden => "it refuses access (HTTP 403)",
             Self::OutOfTime => "there is no time left",
             Self::Temporary { reason, .. }
             | Self::Refused { reason }

@@ -28,7 +28,7 @@ pub(in crate::fetch) fn read_all(
         match decoder.read(&mut chunk) {
             Ok(0) => return Ok(()),
             Ok(count) if (into.len() + count) as u64 > maximum => {
-                return Err(Fault::wrong(format!("it sends gzip of more than the {maximum} bytes that may be")));
+                return Err(Fault::wrong(format!("it sends gzip of more than the {maximum} bytes that are allowed")));
             }
             Ok(count) => into.extend_from_slice(&chunk[..count]),
             Err(error) => return Err(decoder.get_mut().fault.take().unwrap_or_else(|| unreadable(&error))),

@@ -45,7 +45,7 @@ impl FromStr for Location {
                 let path = url.to_file_path().map_err(|()| refuse("it is no path of this host", None))?;
                 Ok(Self::Directory(path))
             }
-            scheme => Err(refuse(&format!("{scheme:?} is no way to fetch"), Some("use https://, http:// or file:///"))),
+            scheme => Err(refuse(&format!("{scheme:?} is not supported"), Some("use https://, http:// or file:///"))),
         }
     }
 }

@@ -68,7 +68,7 @@ impl Reply {
     /// Refuses an announced length over `maximum` before a byte of it is read.
     pub(in crate::fetch) fn at_most(self, maximum: u64) -> Result<Self, Fault> {
         match self.length.filter(|length| *length > maximum) {
-            Some(length) => Err(Fault::wrong(format!("it announces {length} bytes where {maximum} may be"))),
+            Some(length) => Err(Fault::wrong(format!("it announces {length} bytes, at most {maximum} are allowed"))),
             None => Ok(self),
         }
     }

@@ -96,7 +96,7 @@ impl Stream {
     ) -> Result<(), Fault> {
         while self.receive(meter)? {
             if into.len() as u64 == maximum {
-                return Err(Fault::wrong(format!("it sends more than the {maximum} bytes that may be")));
+                return Err(Fault::wrong(format!("it sends more than the {maximum} bytes that are allowed")));
             }
             let bytes = self.take(maximum - into.len() as u64);
             into.extend_from_slice(bytes);

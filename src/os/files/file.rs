@@ -89,7 +89,7 @@ pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let file = open(path)?;
     let mode = mode(&file, path)?;
     if mode & SECRET_FORBIDDEN_MODE != 0 {
-        let reason = format!("others may read or change it (mode {mode:04o}): `chmod 600` it");
+        let reason = format!("other users may read or change it (mode {mode:04o}): `chmod 600` it");
         return Err(OsError::new("use", path, io::Error::other(reason)));
     }
     read_rest(file, path, limit)

@@ -54,7 +54,7 @@ pub const ALL: &[Explanation] = &[
     ),
     explanation(
         "master-unreachable",
-        "nobody takes a connection at a master's port: the master is down, its name means another host, or something between drops it",
+        "a master's port takes no connection: the master is down, its name means another host, or a firewall drops the connection",
         "on the master: `systemctl status salt-master` and `ss -ltn`; in between: open TCP 4505 and 4506 from minion to master",
         &[
             "Unable to sign_in to master: Attempt to authenticate with the salt master failed with timeout error",
@@ -71,7 +71,7 @@ pub const ALL: &[Explanation] = &[
     ),
     explanation(
         "master-silent",
-        "a master's port is open and nobody answers a sign-in there: the master is overloaded or hangs, or another program listens",
+        "a master's port is open, but no sign-in there is answered: the master is overloaded or hangs, or another program listens",
         "on the master: `systemctl status salt-master`, its log, and whether `worker_threads` are enough for its minions",
         &[
             "SaltReqTimeoutError",
@@ -82,7 +82,7 @@ pub const ALL: &[Explanation] = &[
     ),
     explanation(
         "key-pending",
-        "the master has the minion's key and nobody has accepted it: the minion asks again and again and gets no jobs",
+        "the master has the minion's key, but has not accepted the key: the minion asks again and again and gets no jobs",
         "compare `salt-call --local key.finger` with `salt-key -f ID` on the master, then `salt-key -a ID` there",
         &[
             "The Salt Master has cached the public key for this node",

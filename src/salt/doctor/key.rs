@@ -52,7 +52,11 @@ pub fn check(group: &mut Group, case: Case<'_>, listening: &[Listening<'_>]) {
     }
     let what = "what the masters make of the minion's key";
     let Some((tree, environment)) = case.release else {
-        return group.unknown(what, "there is no whole current release whose Salt could ask", "mend the release first");
+        return group.unknown(
+            what,
+            "there is no intact current release whose Salt could ask the masters",
+            "repair the current release first: `sidle repair PACKAGE`",
+        );
     };
     let asked = Scratch::new(case.root).and_then(|scratch| {
         let mut program = Program::new(tree.join("bin/python3")).argument("-E").argument("-s").argument("-B");
@@ -70,7 +74,7 @@ pub fn check(group: &mut Group, case: Case<'_>, listening: &[Listening<'_>]) {
     let said = match asked {
         Ok(Some(said)) => said,
         Ok(None) => return group.unknown(what, "Salt did not answer in time", "look again when the host is less busy"),
-        Err(error) => return group.unknown(what, error, "run it as root"),
+        Err(error) => return group.unknown(what, error, "run `sidle doctor` as root"),
     };
     match answers(&said) {
         Ok(answers) => answers.iter().for_each(|answer| tell(group, answer)),
@@ -78,7 +82,9 @@ pub fn check(group: &mut Group, case: Case<'_>, listening: &[Listening<'_>]) {
             let (severity, what) = (Severity::Warning, "the minion has no key yet, so that no master can know it");
             group.find(severity, "minion-key-missing", what, explanations::remedy("minion-key-missing"));
         }
-        Err(reason) => group.unknown(what, reason, "run it as root; the minion's own log tells of each sign-in"),
+        Err(reason) => {
+            group.unknown(what, reason, "run `sidle doctor` as root; the minion's own log tells of each sign-in");
+        }
     }
 }
 
@@ -97,7 +103,7 @@ fn tell(group: &mut Group, Answer { name, standing, detail }: &Answer) {
     match standing {
         Standing::Accepted => group.good(format!("{name} accepts the key")),
         Standing::Pending => {
-            error("key-pending", format!("master {name} has this minion's key, and nobody has accepted it there"));
+            error("key-pending", format!("master {name} has this minion's key, but has not accepted the key"));
         }
         Standing::Denied => {
             let what = "refuses this minion's key: it was rejected, or another key has this id there";

@@ -51,7 +51,7 @@ impl Examiner for SaltExaminer {
 /// Looks into all queues that the minion has, or had.
 fn queues_left(group: &mut Group, config: &MinionConfig) {
     match queues::left(config) {
-        Err(error) => group.unknown("queues of jobs", error, "run it as root"),
+        Err(error) => group.unknown("queues of jobs", error, "run `sidle doctor` as root"),
         Ok(left) => {
             for (directory, count) in left {
                 let (jobs, them) = if count == 1 { ("job", "it") } else { ("jobs", "them") };

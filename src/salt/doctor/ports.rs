@@ -65,7 +65,7 @@ pub fn check<'a>(group: &mut Group, masters: &'a [Master], need: Need, case: Cas
 
 fn told(name: &str, looked: Option<Result<SocketAddr, crate::os::OsError>>) -> String {
     let reason =
-        looked.and_then(Result::err).map_or_else(|| "the look broke off".to_owned(), |error| error.to_string());
+        looked.and_then(Result::err).map_or_else(|| "the check broke off".to_owned(), |error| error.to_string());
     format!("master {name}: {reason}")
 }
 

@@ -32,7 +32,7 @@ pub fn check(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
             Same::Gone => {}
             Same::Unknown(reason) => {
                 let whether = format!("whether {told} is a second minion of this id");
-                let remedy = "run it as root; if root can't read it either, `systemctl status PID` names what started it: end what is left over";
+                let remedy = "run `sidle doctor` as root; if root cannot read the process either, `systemctl status PID` names what started it: end a process that was left over";
                 group.unknown(&whether, reason, remedy);
             }
         }

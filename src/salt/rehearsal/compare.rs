@@ -145,8 +145,8 @@ fn sign_in(trial: &RehearsalReport, former: &RehearsalReport, findings: &mut Fin
     let (Some(trial), Some(former)) = (trial.sign_in, former.sign_in) else { return };
     if trial < former {
         let text = format!(
-            "it signs in with version {trial} where the running release uses {former}: \
-             a master whose minimum_auth_version is above {trial} does not let it in"
+            "the new release signs in with version {trial}, the running release with {former}: \
+             a master whose minimum_auth_version is above {trial} refuses the new release"
         );
         findings.push((Weight::SignIn, text));
     }
@@ -189,14 +189,14 @@ fn warnings(trial: &RehearsalReport, baseline: Option<&RehearsalReport>, finding
     let Some(former) = baseline else { return };
     let fresh: Vec<&String> = trial.problems.iter().filter(|text| !former.problems.contains(text)).collect();
     for text in fresh.iter().take(WARNINGS_MAX) {
-        findings.push((Weight::Option, format!("it warns of the configuration: {text}")));
+        findings.push((Weight::Option, format!("a new warning about the configuration: {text}")));
     }
     if let Some(more @ 1..) = fresh.len().checked_sub(WARNINGS_MAX) {
-        findings.push((Weight::Option, format!("it warns {more} times more of the configuration")));
+        findings.push((Weight::Option, format!("{more} more new warnings about the configuration")));
     }
     let unknown: Vec<String> = trial.unknown_options.difference(&former.unknown_options).cloned().collect();
     if !unknown.is_empty() {
-        findings.push((Weight::Option, format!("options that it no longer knows: {}", listed(unknown.into_iter()))));
+        findings.push((Weight::Option, format!("options that are no longer known: {}", listed(unknown.into_iter()))));
     }
     let minor = |report: &RehearsalReport| report.python.rsplit_once('.').map(|(minor, _)| minor.to_owned());
     // Where it is known what salt-pip installed, that is told by `extras`.

@@ -76,11 +76,11 @@ impl Builder for SaltRehearser {
         let environment = &scene.trial.environment;
         let named = environment.iter().find(|(name, _)| name == DIRECTORY_VARIABLE).map(|(_, path)| path.into());
         let into = named.or_else(|| vanishing.into.clone());
-        let into = into.ok_or("it can't be told where the new release looks for them")?;
+        let into = into.ok_or("cannot tell where the new release looks for packages")?;
         let unsound = vanishing.packages.iter().filter(|extra| requirement(extra).is_none());
         let unsound: Vec<String> = unsound.map(|extra| extra.name.clone()).collect();
         if !unsound.is_empty() {
-            return Err(format!("it can't be told what these are: {}", listed(unsound.into_iter())));
+            return Err(format!("cannot tell the name and version of these packages: {}", listed(unsound.into_iter())));
         }
         let (built, tree) = (work.join(BUILT_NAME), &scene.trial.tree);
         let mut program = Program::new("/bin/sh").argument("-c").argument(SCRIPT).argument("sh");
@@ -167,7 +167,7 @@ mod tests {
         let usual = building(&lost("a-b", "1.0+x", "/x/extras-3.10"), Vec::new()).unwrap();
         assert_eq!(usual.program.arguments.last().unwrap(), "a-b==1.0+x");
         assert!(usual.program.arguments.iter().any(|word| word == "--no-index"));
-        assert!(building(&lost("a", "1", "/x/other"), Vec::new()).unwrap_err().contains("can't be told where"));
+        assert!(building(&lost("a", "1", "/x/other"), Vec::new()).unwrap_err().contains("cannot tell where"));
         for (name, version) in
             [("a @ file:///x", "1"), ("a", ""), ("-r", "x"), ("a", "1 --pre"), ("a", "-1"), ("ä", "1")]
         {

@@ -75,7 +75,7 @@ impl Rehearser for SaltRehearser {
     fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
         let Some(trial) = trial else {
             return noted(
-                "not rehearsed: neither this release nor the running one brings the program for it".to_owned(),
+                "not rehearsed: neither this release nor the running release has the rehearsal program".to_owned(),
             );
         };
         let former = former.map(read);
@@ -96,7 +96,7 @@ impl Rehearser for SaltRehearser {
 
     fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
         match again.map(read) {
-            None => noted("not rehearsed: this release does not bring the program for it".to_owned()),
+            None => noted("not rehearsed: this release does not have the rehearsal program".to_owned()),
             Some(Ok(report)) => again::judge(&report),
             Some(Err(cause)) => Rehearsal { blocking: vec![cannot(&cause)], ..Rehearsal::default() },
         }

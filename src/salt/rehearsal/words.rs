@@ -11,8 +11,8 @@ pub(super) const MESSAGE_CHARACTERS_MAX: usize = 500;
 pub(super) fn said(failure: &Failure) -> String {
     let what = match failure.stage.as_str() {
         "configuration" => "cannot load the configuration",
-        "user" => "cannot run as the minion does",
-        "grains" => "cannot tell the grains",
+        "user" => "cannot run as the minion's user",
+        "grains" => "cannot read the grains",
         _ => "cannot load the modules",
     };
     format!("{what}: {}", failure.reason)

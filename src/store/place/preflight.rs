@@ -44,19 +44,19 @@ impl Host {
 #[expect(missing_docs, reason = "the fields' names say what they hold")]
 pub enum Obstacle {
     /// Another architecture.
-    #[error("it is built for {needed}, this host is {found}")]
+    #[error("the release is built for {needed}, this host is {found}")]
     Architecture { needed: String, found: String },
     /// A missing or too old C library.
-    #[error("it needs glibc {needed} or newer, this host has {}", found.map_or_else(|| "none".to_owned(), |found| found.to_string()))]
+    #[error("the release needs glibc {needed} or newer, this host has {}", found.map_or_else(|| "none".to_owned(), |found| found.to_string()))]
     Libc { needed: LibcVersion, found: Option<LibcVersion> },
     /// Missing shared libraries of the host.
-    #[error("this host lacks the libraries it needs: {}", .0.join(", "))]
+    #[error("libraries that the release needs are missing on this host: {}", .0.join(", "))]
     Libraries(Vec<String>),
     /// Too few bytes.
-    #[error("it needs {} MiB of space, {} MiB are free", needed.div_ceil(1 << 20), free >> 20)]
+    #[error("the release needs {} MiB of space, {} MiB are free", needed.div_ceil(1 << 20), free >> 20)]
     Bytes { needed: u64, free: u64 },
     /// Too few inodes.
-    #[error("it needs {needed} inodes, {free} are free")]
+    #[error("the release needs {needed} inodes, {free} are free")]
     Inodes { needed: u64, free: u64 },
     /// The file system doesn't let programs run.
     #[error("the file system is mounted with noexec")]
@@ -129,7 +129,7 @@ impl Unfit {
     pub fn hint(&self) -> String {
         let mut hints: Vec<&str> = self.obstacles.iter().map(Obstacle::hint).collect();
         if self.obstacles.iter().all(Obstacle::may_be_accepted) {
-            hints.push("--force-place installs all the same");
+            hints.push("`--force-place` installs there anyway");
         }
         hints.join("; ")
     }

@@ -222,7 +222,7 @@ impl Restart {
     pub fn trouble(&self, release: &Release, how: Option<&str>) -> Option<String> {
         self.is_loop().then(|| {
             let (ends, pause) = (self.early_ends, self.pause.as_secs_f64());
-            let last = how.map_or_else(String::new, |how| format!("; it last {how}"));
+            let last = how.map_or_else(String::new, |how| format!("; the last process {how}"));
             let steady = STEADY_AFTER.as_secs();
             format!("crash loop: {release} ended {ends} times, each within {steady} s; it is started again every {pause} s{last}")
         })
@@ -261,7 +261,7 @@ mod tests {
         }
         assert_eq!(pauses, [500, 1500, 3500, 7500, 7500, 7500]);
         let text = restart.trouble(&release, Some("exited with code 1")).unwrap();
-        assert!(text.contains("ended 6 times") && text.contains("every 8 s; it last exited with code 1"), "{text}");
+        assert!(text.contains("ended 6 times") && text.contains("every 8 s; the last process exited"), "{text}");
         restart.begins(now);
         restart.runs(now + 60 * SECOND);
         assert!(restart.trouble(&release, None).is_none());

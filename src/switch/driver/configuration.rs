@@ -71,7 +71,7 @@ impl Driver {
                     Ok(Some(snapshot)) => snapshot,
                     Ok(None) => {
                         let text = format!(
-                            "the configuration is not changed: no snapshot of that of {} is left",
+                            "the configuration is not changed: no snapshot of the configuration of {} is left",
                             live.request.to
                         );
                         if self.journal.live.as_ref().is_some_and(|live| !live.notes.contains(&text)) {

@@ -57,7 +57,7 @@ impl DriveError {
             Self::Files(error) => error.hint(),
             Self::Os(error) => error.hint(),
             Self::Request(error) => error.hint(),
-            Self::Verdict { .. } => Some("to try it all the same, add --force".to_owned()),
+            Self::Verdict { .. } => Some("to try the release again, add --force".to_owned()),
             Self::Held(report) | Self::Unreadable(report) => report.hint.clone(),
             Self::Store(error) => error.hint(),
         }

@@ -111,7 +111,7 @@ impl Driver {
                 Some("a report from its guard: its jobs are threads, and cannot be seen from outside".to_owned())
             }
             0 => processes.unreported(leaving),
-            count => Some(format!("{count} processes of its jobs, while its guard says nothing")),
+            count => Some(format!("{count} processes of its jobs, while its guard sends no report")),
         };
         match work {
             None if silent => Self::finish(side, live, processes),

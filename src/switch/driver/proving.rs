@@ -184,7 +184,7 @@ impl Driver {
             (true, false) if is_over => Outcome::Failed("the new process does not follow the gate".to_owned()),
             (true, false) => Outcome::NotYet("the new process to follow the gate".to_owned()),
             (false, true) if is_over || hangs => {
-                let note = "the old process hangs: it does not follow the gate; the new one goes on without it";
+                let note = "the old process hangs: it does not follow the gate; the new process goes on without it";
                 self.believe(self.journal.noted(&[note.to_owned()]), now)?;
                 Outcome::Done
             }
@@ -255,7 +255,7 @@ impl Driver {
         let moves = !live.baseline.is_empty() && !reached.iter().any(|name| live.baseline.contains(name));
         if moves && side == Side::Trial && proof == Proof::OfThisPhase {
             let (new, old) = (reached.join(", "), live.baseline.join(", "));
-            let note = format!("it moves: the new process has come to {new}, the one before was with {old}");
+            let note = format!("the new process reaches {new}; the old process reached {old}");
             self.believe(self.journal.noted(&[note]), now)?;
         }
         Ok(())
@@ -275,7 +275,7 @@ impl Driver {
         if !live.baseline.is_empty() || reached.is_empty() || waited < OTHERS_WAIT.min(self.limits.start / 4) {
             return Ok(false);
         }
-        let note = format!("it goes on with {} alone: {missing}", reached.join(", "));
+        let note = format!("the switch continues with {} alone: {missing}", reached.join(", "));
         self.believe(self.journal.needing(reached).noted(&[note]), now)?;
         Ok(true)
     }

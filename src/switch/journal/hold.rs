@@ -70,7 +70,7 @@ impl Hold {
         let named =
             if instance.as_str() == package.as_str() { String::new() } else { format!(" --instance {instance}") };
         let back = match self.scope {
-            Scope::Forth => "; a rollback is possible all the same",
+            Scope::Forth => "; a rollback is possible during the hold",
             Scope::All => "",
         };
         Report::of(Class::Held, format!("cannot {purpose} {instance}: it is held {self}"))
@@ -99,7 +99,7 @@ impl fmt::Display for Hold {
             None => formatter.write_str(", until it is lifted")?,
         }
         if self.scope == Scope::All {
-            formatter.write_str(", against rollbacks, too")?;
+            formatter.write_str("; rollbacks are held, too")?;
         }
         if self.reason.is_empty() { Ok(()) } else { write!(formatter, ": {}", self.reason) }
     }

@@ -252,14 +252,14 @@ impl Journal {
     /// Returns a contradiction in this journal, if there is any.
     pub fn contradiction(&self) -> Option<&'static str> {
         if self.previous.is_some() && (self.proven.is_none() || self.previous == self.proven) {
-            return Some("its previous release is not one before the proven one");
+            return Some("it has a previous release, but no other proven release");
         }
         let live = self.live.as_ref()?;
         let proven = if live.phase.is_committed() { Some(&live.request.to) } else { live.from.as_ref() };
         let same = live.from.as_ref() == Some(&live.request.to);
         let checks = [
             (live.instance != self.instance || live.package != self.package, "its live switch is another instance's"),
-            (live.id != self.last_id, "its live switch is not the last one"),
+            (live.id != self.last_id, "its live switch does not have the last number"),
             (proven != self.proven.as_ref(), "its proven release does not fit the live switch's phase"),
             (
                 (live.request.purpose == Purpose::Restart) != same,
@@ -310,10 +310,14 @@ impl RequestError {
             Self::Live { phase: Phase::Stranded, .. } => {
                 Some("the previous release does not come up; `sidle status` says why; cancel that switch to make room for another".to_owned())
             }
-            Self::Live { phase, .. } if phase.is_committed() => Some("it ends by itself: try again then".to_owned()),
-            Self::Live { .. } => Some("wait for it, see `sidle status`, or cancel it".to_owned()),
-            Self::AlreadyCurrent(_) => Some("to start it again, use `sidle restart`".to_owned()),
-            Self::NotCurrent(_) => Some("to change to it, use `sidle switch`".to_owned()),
+            Self::Live { phase, .. } if phase.is_committed() => {
+                Some("that switch ends by itself: try again after its end".to_owned())
+            }
+            Self::Live { .. } => {
+                Some("wait for that switch (`sidle status` shows it), or end it with `sidle cancel`".to_owned())
+            }
+            Self::AlreadyCurrent(_) => Some("to start the current release again, use `sidle restart`".to_owned()),
+            Self::NotCurrent(_) => Some("to change to that release, use `sidle switch`".to_owned()),
             Self::NotFirst(_) => Some("`sidle unadopt` gives an adopted agent back".to_owned()),
         }
     }

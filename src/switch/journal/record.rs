@@ -272,19 +272,19 @@ impl Switch {
         let mut switch = self.clone();
         boot.clone_into(&mut switch.boot);
         if found.former(self.former()) != self.former() {
-            switch.part(self.phase, "it was gone when the supervisor came back");
+            switch.part(self.phase, "it was gone when the supervisor restarted");
         }
         let mut text = match found {
-            Survivors::Alive { .. } => "the supervisor came back",
-            Survivors::Rebooted => "the host was started anew",
+            Survivors::Alive { .. } => "the supervisor restarted",
+            Survivors::Rebooted => "the host was rebooted",
         };
         if self.phase.is_trial() {
             switch.setbacks += 1;
             if next.is_back() {
                 text = match found {
                     Survivors::Alive { trial: true, .. } => "the supervisor was interrupted too often",
-                    Survivors::Alive { trial: false, .. } => "the new process was gone when the supervisor came back",
-                    Survivors::Rebooted => "the host went down meanwhile",
+                    Survivors::Alive { trial: false, .. } => "the new process was gone when the supervisor restarted",
+                    Survivors::Rebooted => "the host went down during the switch",
                 };
                 switch.fail(Cause::Interruption, text);
             }

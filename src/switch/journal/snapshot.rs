@@ -108,7 +108,7 @@ impl ConfigurationFiles {
         match stat.kind {
             FileKind::File => {
                 if stat.size.saturating_add(self.bytes) > BYTES_MAX {
-                    return Err(refused(&full, &format!("makes it more than {} MiB", BYTES_MAX >> 20)));
+                    return Err(refused(&full, &format!("makes the snapshot larger than {} MiB", BYTES_MAX >> 20)));
                 }
                 let content = directory.read(name, BYTES_MAX)?;
                 self.bytes += content.len() as u64;

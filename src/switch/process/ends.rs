@@ -171,12 +171,12 @@ mod tests {
     #![expect(clippy::disallowed_methods, reason = "tests start real processes")]
 
     use super::*;
-    use crate::switch::process::own_commands::OwnCommands;
     use crate::agent::gate::Origin;
     use crate::agent::{AgentError, AgentSettings};
     use crate::layout::Layout;
     use crate::os::process::Identity;
     use crate::os::{clock, proc_fs};
+    use crate::switch::process::own_commands::OwnCommands;
     use std::path::Path;
     use std::process::{Child, Command};
     use std::time::Duration;

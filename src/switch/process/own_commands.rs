@@ -3,8 +3,8 @@
 use crate::failure::Class;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
-use crate::os::process::{Program, own_program};
 use crate::os::OsError;
+use crate::os::process::{Program, own_program};
 use crate::version::Release;
 
 /// The commands.

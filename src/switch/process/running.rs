@@ -215,10 +215,10 @@ impl Running {
     /// Checks it after a halt; thaws it unless its end would lose nothing.
     pub(in crate::switch) fn judge(&mut self, report: Option<&GuardReport>, look: Look) -> Result<Frozen, OsError> {
         let work = if !self.stands_still()? {
-            Some("it does not stand still yet".to_owned())
+            Some("the process is not paused yet".to_owned())
         } else if look == Look::Beside {
             report
-                .map_or(Some("its guard says nothing".to_owned()), GuardReport::unfinished)
+                .map_or(Some("its guard sends no report".to_owned()), GuardReport::unfinished)
                 .or_else(|| self.unreported(report))
         } else {
             described(&self.activity(report))
@@ -283,7 +283,7 @@ pub fn described(activity: &Activity) -> Option<String> {
     const JOBS_NAMED_MAXIMUM: usize = 3;
     match activity {
         Activity::Idle => None,
-        Activity::Unknown(reason) => Some(format!("it can't be known whether it is idle: {reason}")),
+        Activity::Unknown(reason) => Some(format!("cannot tell whether the agent is idle: {reason}")),
         Activity::Busy(jobs) => {
             let named: Vec<String> = jobs.iter().take(JOBS_NAMED_MAXIMUM).map(ToString::to_string).collect();
             let more = jobs.len().saturating_sub(JOBS_NAMED_MAXIMUM);

@@ -36,11 +36,11 @@ impl Key {
     pub fn from_json(object: &Object) -> Result<Self, &'static str> {
         let text = |name: &str| match object.get(name) {
             Some(Json::String(text)) => Ok(text.as_str()),
-            _ => Err("a key lacks keytype, scheme or keyval"),
+            _ => Err("a key has no keytype, scheme or keyval"),
         };
         let (keytype, scheme) = (text("keytype")?, text("scheme")?);
         let Some(Json::Object(value)) = object.get("keyval") else {
-            return Err("a key lacks keytype, scheme or keyval");
+            return Err("a key has no keytype, scheme or keyval");
         };
         let Some(Json::String(public)) = value.get("public") else { return Ok(Self::Unknown) };
         let key = match (keytype, scheme) {

@@ -69,8 +69,8 @@ fn messages_about_a_host_that_does_not_fit() {
     let own = std::env::consts::ARCH;
     let theirs = if own == "aarch64" { "x86_64" } else { "aarch64" };
     refused(&host.install(&foreign), 1, &[theirs, own, "opt/sidle/demo-agent"], &["this host's architecture"]);
-    refused(&host.install(&newer), 1, &["it needs glibc 9.99 or newer, this host has 2."], &["older C library"]);
-    refused(&host.install(&lacking), 1, &["lacks the libraries", "libnowhere.so.7"], &["distribution's packages"]);
+    refused(&host.install(&newer), 1, &["needs glibc 9.99 or newer, this host has 2."], &["older C library"]);
+    refused(&host.install(&lacking), 1, &["are missing on this host", "libnowhere.so.7"], &["distribution's packages"]);
     assert!(!host.path("opt").exists(), "a refusal made directories");
 }
 
@@ -89,7 +89,7 @@ fn messages_about_what_is_not_there() {
         &["sidle inspect FILE"],
     );
     host.install(&bundle).ok();
-    refused(&host.sidle(&["verify", DEMO, "9.9-1"]), 1, &["release 9.9-1", "installed are 1.0-1"], &["sidle list"]);
+    refused(&host.sidle(&["verify", DEMO, "9.9-1"]), 1, &["release 9.9-1", "releases are 1.0-1"], &["sidle list"]);
     refused(&host.sidle(&["run", DEMO]), 1, &["no current release"], &["sidle switch demo-agent", "--release"]);
     let ran = host.sidle(&["run", DEMO, "nope", "--release", "1.0-1"]);
     refused(&ran, 2, &["nope", "1.0-1 offers demo-agent"], &["sidle run PACKAGE"]);

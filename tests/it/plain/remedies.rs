@@ -57,7 +57,7 @@ fn a_misspelt_package_is_told_with_those_that_there_are() {
     let host = Host::new(&author);
     let repository = repository_of(&author);
     let ran = host.sidle(&["install", "demo-agnt", "--repository", &repository]);
-    refused(&ran, 1, &["demo-agnt", "it lists demo-agent"], &["name one of them"]);
+    refused(&ran, 1, &["demo-agnt", "it lists demo-agent"], &["name a listed package"]);
     let ran = host.sidle(&["install", "demo-agent@9.9-1", "--repository", &repository]);
     refused(&ran, 7, &["9.9-1", "1.0-1"], &["withdrawn"]);
     let ran = host.sidle(&["install", "demo-agent@1.0", "--repository", &repository]);
@@ -202,7 +202,7 @@ fn an_export_overwrites_nothing_unasked() {
     fs::write(&file, "precious").unwrap();
     let repository = author.repository();
     let arguments = ["export", text(&repository), DEMO, "-o", text(&file)];
-    refused(&sidle(&arguments, &[]), 12, &["precious", "is there already"], &["--force"]);
+    refused(&sidle(&arguments, &[]), 12, &["precious", "exists already"], &["--force"]);
     assert_eq!(fs::read(&file).unwrap(), b"precious");
     sidle(&[&arguments[..], &["--force"]].concat(), &[]).ok();
     assert_ne!(fs::read(&file).unwrap(), b"precious");

@@ -135,7 +135,7 @@ fn a_current_release_that_nothing_mends_is_left_for_the_one_before_and_that_is_s
     // Only this release has this content.
     fs::remove_file(site.tree("1.1-1").join("share/demo-agent/release")).unwrap();
     let ran = site.host.sidle(&["run", DEMO, "demo-agent", "--", "--no-such-option"]);
-    assert!(ran.stderr.contains("1.1-1 is damaged and can't be mended here: 1.0-1 runs instead"), "{ran:?}");
+    assert!(ran.stderr.contains("1.1-1 is damaged and cannot be repaired here: 1.0-1 runs instead"), "{ran:?}");
     let _supervisor = site.host.supervise();
     let current = site.host.path(&format!("opt/sidle/{DEMO}/current"));
     eventually(20, "the release before is the current one", || match fs::read_link(&current).unwrap() {

@@ -100,7 +100,7 @@ fn a_release_that_lost_a_file_is_mended_before_it_is_switched_to() {
     fs::remove_file(&lost).unwrap();
     assert_eq!(host.sidle(&["verify", DEMO, "1.1-1"]).code, Some(6));
     host.sidle(&["switch", DEMO, "1.1-1"]).ok();
-    assert!(lost.exists() && host.last()["notes"].to_string().contains("mended before the start"), "{}", host.last());
+    assert!(lost.exists() && host.last()["notes"].to_string().contains("repaired before the start"), "{}", host.last());
     assert_eq!(host.answering("mended"), "1.1");
     // What no other release has can't be mended here.
     fs::remove_file(host.path(&format!("opt/sidle/{DEMO}/versions/1.0-1/share/demo-agent/release"))).unwrap();
@@ -123,7 +123,7 @@ fn what_a_release_loses_between_the_wish_and_the_switch_is_mended_too() {
         (Some("1.1-1"), status) if status["switch"].is_null() => Ok(()),
         other => Err(format!("{other:?}")),
     });
-    assert!(lost.exists() && host.last()["notes"].to_string().contains("mended before the start"), "{}", host.last());
+    assert!(lost.exists() && host.last()["notes"].to_string().contains("repaired before the start"), "{}", host.last());
 }
 
 #[test]

@@ -290,7 +290,7 @@ fn a_rehearsal_runs_no_custom_code_as_another_user_than_the_minion() {
     assert_eq!(report.failure.unwrap().stage, "user");
     assert!(report.errors.is_empty());
     let found = host.rehearsed(NEW, None);
-    one(&found.blocking, "cannot run as the minion does: it can't become the user nobody-here");
+    one(&found.blocking, "cannot run as the minion's user: it can't become the user nobody-here");
 }
 
 #[test]

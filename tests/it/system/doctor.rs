@@ -89,7 +89,7 @@ fn what_could_not_be_looked_at_is_never_silently_good() {
     let staging = "opt/sidle/demo-agent/staging";
     let ran = as_nobody();
     assert_eq!(findings(&ran).get("could-not-look").map(String::as_str), Some("unknown"), "{ran:?}");
-    assert!(ran.stdout.contains(staging) && ran.stdout.contains("run it as root"), "{ran:?}");
+    assert!(ran.stdout.contains(staging) && ran.stdout.contains("run `sidle doctor` as root"), "{ran:?}");
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let closed = host.path("var/lib/sidle/trust");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();

@@ -57,7 +57,7 @@ fn fetch_shows_its_token_its_password_or_its_certificate() {
     };
     assert!(refused("http://127.0.0.1:9", &token).contains("plain HTTP"));
     fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(refused("https://127.0.0.1:9", &token).contains("others may read"));
+    assert!(refused("https://127.0.0.1:9", &token).contains("other users may read"));
     let broken = secret(&client, "bad-token", "abc.DEF\u{7f} x\r\nX: y");
     assert!(refused("https://127.0.0.1:9", &broken).contains("no token"));
 }

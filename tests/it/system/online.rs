@@ -210,7 +210,7 @@ fn a_start_mends_what_a_sibling_has_and_refuses_what_nobody_has() {
     host.sidle(&["test-flip", DEMO, "1.1-1"]).ok();
     let supervisor = host.supervise();
     assert_eq!(host.answering("mended"), "1.1");
-    assert!(host.status().to_string().contains("damaged, and mended"), "{}", host.status());
+    assert!(host.status().to_string().contains("damaged, and repaired"), "{}", host.status());
     assert_eq!(supervisor.end(), Some(0));
     fs::write(path("share/demo-agent/release"), "9.9\n").unwrap();
     let refused = host.sidle(&["run", DEMO]);

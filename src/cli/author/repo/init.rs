@@ -19,22 +19,22 @@ use std::path::PathBuf;
 pub struct InitArguments {
     /// The repository's directory; made if it is missing
     directory: PathBuf,
-    /// The key of every role for which no other is named
+    /// The key of each role for which no other option names a key
     #[arg(long, value_name = "KEY")]
     key: Option<KeySource>,
-    /// A key of the root role; public where its owner signs later
+    /// A key of the root role; the public key suffices, if its owner signs later
     #[arg(long, value_name = "KEY")]
     root_key: Vec<KeySource>,
     /// How many of the root keys have to sign
     #[arg(long, value_name = "N", default_value_t = 1)]
     root_threshold: u64,
-    /// A key of the targets role: who says what is published
+    /// A key of the targets role, which signs the list of releases
     #[arg(long, value_name = "KEY")]
     targets_key: Vec<KeySource>,
     /// How many of the targets keys have to sign
     #[arg(long, value_name = "N", default_value_t = 1)]
     targets_threshold: u64,
-    /// A key of the snapshot and timestamp roles, each of which suffices
+    /// A key of the snapshot and timestamp roles; of several keys, one suffices to sign
     #[arg(long, value_name = "KEY")]
     online_key: Vec<KeySource>,
     #[command(flatten)]

@@ -61,7 +61,7 @@ pub struct AddArguments {
     /// A directory that `sidle pack` filled, or a manifest and its payload
     #[arg(required = true, num_args = 1..=2, value_names = ["PACKED_DIR|MANIFEST", "PAYLOAD"])]
     packed: Vec<PathBuf>,
-    /// Write the payload's frames as files of their own, too: for caches that don't keep ranges
+    /// Write each frame of the payload as a separate file, too: for web caches that do not keep parts of files
     #[arg(long)]
     frame_files: bool,
 }
@@ -71,13 +71,13 @@ pub struct AddArguments {
 pub struct PublishArguments {
     /// The repository's directory
     directory: PathBuf,
-    /// A key that signs what waits, and the online roles where no other is named
+    /// A key that signs the drafted metadata; without --online-key, also snapshot and timestamp
     #[arg(long, value_name = "KEY")]
     key: Vec<KeySource>,
     /// The key of the targets role, if it is another key
     #[arg(long, value_name = "KEY")]
     targets_key: Vec<KeySource>,
-    /// The key of the snapshot and timestamp roles, where it is another one; while it is rotated the old and the new one
+    /// The key of the snapshot and timestamp roles, if it is another key; during a rotation of this key, the old key and the new key
     #[arg(long, value_name = "KEY")]
     online_key: Vec<KeySource>,
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub struct RefreshArguments {
     /// The key of the snapshot and timestamp roles
     #[arg(long, required = true, value_name = "KEY")]
     online_key: Vec<KeySource>,
-    /// Renew them also far from their expiry
+    /// Renew snapshot and timestamp also if they are far from their expiry
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -104,13 +104,13 @@ pub struct RefreshArguments {
 pub struct WithdrawArguments {
     /// The repository's directory
     directory: PathBuf,
-    /// What to withdraw; without a platform of all platforms
+    /// The release to withdraw; without PLATFORM, on all platforms
     #[arg(required = true, value_name = "PACKAGE@RELEASE[/PLATFORM]")]
     releases: Vec<NamedRelease>,
-    /// Why: kept in the repository, shown by `status`
+    /// The reason: kept in the repository, shown by `sidle repo status`
     #[arg(long)]
     reason: Option<String>,
-    /// Delete the files as well, once hosts have been told: withdraw, publish, and say this again
+    /// Delete the files, too. First withdraw and publish, so that hosts learn of it; then withdraw again with --delete
     #[arg(long)]
     delete: bool,
 }
@@ -222,7 +222,7 @@ fn withdraw(context: &Context, arguments: &WithdrawArguments) -> Result<Ended, R
     for which in &arguments.releases {
         let found: Vec<ReleaseId> = known.iter().filter(|id| which.means(id)).cloned().collect();
         if found.is_empty() {
-            let message = format!("cannot withdraw {which}: {} doesn't hold it", arguments.directory.display());
+            let message = format!("cannot withdraw {which}: {} has no such release", arguments.directory.display());
             return Err(Report {
                 class: Class::Failed,
                 message,
@@ -245,14 +245,14 @@ fn withdraw(context: &Context, arguments: &WithdrawArguments) -> Result<Ended, R
         facts.add("deleted", format!("targets/{id}"));
     }
     if arguments.delete && deleted.len() < ids.len() {
-        facts.add("kept", "the files of what is still published: publish, then say --delete again");
+        facts.add("kept", "the files of releases that are still published: publish, then withdraw with --delete again");
     }
     if came.is_empty() && deleted.is_empty() {
-        facts.add("nothing to do", "it is withdrawn already");
+        facts.add("nothing to do", "the named releases are withdrawn already");
     } else {
         facts.add(
             "next",
-            format!("sidle repo publish {} …: hosts are told from then on", arguments.directory.display()),
+            format!("sidle repo publish {} …: hosts see the withdrawal from then on", arguments.directory.display()),
         );
     }
     context.output.result(facts, json!({"withdrawn": came, "deleted": deleted}));

@@ -23,9 +23,9 @@ pub struct StageArguments {
 /// `sidle repo sign DIR [--key KEY]…`
 #[derive(Debug, Args)]
 pub struct SignArguments {
-    /// The repository's directory, or a copy of its author/ and metadata/: then bring the new files in author/pending/ back
+    /// The repository's directory, or a copy of its directories author/ and metadata/; from a copy, carry the new files in author/pending/ back to the repository
     directory: PathBuf,
-    /// The key to sign with; without one nothing is signed
+    /// The key to sign with; without a key, nothing is signed
     #[arg(long, value_name = "KEY")]
     key: Vec<KeySource>,
     #[command(flatten)]

@@ -27,7 +27,7 @@ pub struct RotateArguments {
     /// A key that may sign from then on
     #[arg(long, value_name = "KEY")]
     add: Vec<KeySource>,
-    /// A key that may not any more
+    /// A key that may no longer sign
     #[arg(long, value_name = "KEYID|KEY")]
     remove: Vec<String>,
     /// How many signatures are needed from then on
@@ -47,16 +47,16 @@ pub struct DelegateArguments {
     directory: PathBuf,
     /// The role's name: a-z, 0-9, '.', '_', '-'
     name: RoleName,
-    /// What it may sign: PACKAGE/RELEASE/PLATFORM/FILE, with wildcards: 'salt-minion/*/*/*'
+    /// What the role may sign: PACKAGE/RELEASE/PLATFORM/FILE, with wildcards: 'salt-minion/*/*/*'
     #[arg(long, required = true, value_name = "PATTERN")]
     path: Vec<String>,
-    /// A key that signs for it; the public half suffices
+    /// A key that signs for the role; the public key suffices
     #[arg(long, required = true, value_name = "KEY")]
     key: Vec<KeySource>,
     /// How many of the keys have to sign
     #[arg(long, value_name = "N", default_value_t = 1)]
     threshold: u64,
-    /// No role after it is asked for what it may sign
+    /// For the releases that this role may sign, hosts ask no later role
     #[arg(long)]
     terminating: bool,
     #[command(flatten)]

@@ -39,7 +39,7 @@ fn facts(status: &Status) -> Facts {
         facts.add(if release.is_published { "release" } else { "staged" }, &release.id);
     }
     for (id, withdrawn, is_told) in &status.withdrawn {
-        let told = if *is_told { "" } else { " (hosts are told with the next publish)" };
+        let told = if *is_told { "" } else { " (hosts see this after the next publish)" };
         let reason = withdrawn.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         facts.add("withdrawn", format!("{id}{told}{reason}"));
     }

@@ -201,9 +201,9 @@ fn a_failure_tells_where_whose_and_what_and_the_first_one_stands() {
     assert_eq!(stranded.live.as_ref().unwrap().waiting_for.as_deref(), Some("no peer answers"));
     assert_eq!(failure(&proving.advanced(&Outcome::Cancelled, at(9))).cause, Cause::Person);
     assert_eq!(failure(&proving.resumed("boot 2", false, false, at(9))).cause, Cause::Interruption);
-    assert_eq!(failure(&proving.resumed("boot 2", false, false, at(9))).text, "the host went down meanwhile");
+    assert_eq!(failure(&proving.resumed("boot 2", false, false, at(9))).text, "the host went down during the switch");
     let gone = failure(&proving.resumed("boot 1", false, false, at(9)));
-    assert_eq!(gone.text, "the new process was gone when the supervisor came back");
+    assert_eq!(gone.text, "the new process was gone when the supervisor restarted");
     let stopping = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(3));
     assert_eq!(failure(&stopping.advanced(&failed(), at(9))).cause, Cause::Host);
     assert_eq!(failure(&stopping.advanced(&Outcome::Expired, at(9))).text, "not in time");
@@ -373,7 +373,7 @@ fn a_second_request_and_a_pointless_one_are_refused() {
     let second = live.requested(request(Purpose::Switch, "3.0-1"), "boot 1", at(1)).unwrap_err();
     assert_eq!(second.to_string(), "cannot begin a switch: switch 1 to 2.0-1 is rehearsing");
     assert_eq!(second.class(), Class::Conflict);
-    assert_eq!(second.hint().unwrap(), "wait for it, see `sidle status`, or cancel it");
+    assert_eq!(second.hint().unwrap(), "wait for that switch (`sidle status` shows it), or end it with `sidle cancel`");
     let refuse = |purpose, to| blank(Some("1.0-1")).requested(request(purpose, to), "boot 1", at(1)).unwrap_err();
     let release = "1.0-1".parse().unwrap();
     assert_eq!(refuse(Purpose::Switch, "1.0-1"), RequestError::AlreadyCurrent(release));
@@ -434,7 +434,7 @@ fn a_spoilt_file_is_told_with_its_cause_and_a_remedy() {
     assert_eq!(told(&text.replace("\"schema\":1", "\"schema\":2")), (schema, true, newer.clone()));
     let field = format!("{form}: written by a newer sidle: unknown field `parted_at`");
     assert_eq!(told(&text.replace("\"last_id\":1", "\"last_id\":1,\"parted_at\":2")), (field, true, newer));
-    let contradiction = "cannot use the journal of switches: its live switch is not the last one".to_owned();
+    let contradiction = "cannot use the journal of switches: its live switch does not have the last number".to_owned();
     assert_eq!(told(&text.replace("\"last_id\":1", "\"last_id\":2")), (contradiction, false, move_away.to_owned()));
     let history = History::parse(b"{").unwrap_err();
     assert!(history.source().is_some());
@@ -499,7 +499,7 @@ fn a_story_tells_each_phase_why_it_ended_and_how_long_it_took() {
         ]
     );
     let whys: Vec<_> = story.steps()[4..].iter().map(|step| step.why.as_deref().unwrap()).collect();
-    assert_eq!(whys, ["the supervisor came back", "no peer answers"]);
+    assert_eq!(whys, ["the supervisor restarted", "no peer answers"]);
     assert!(story.steps()[..4].iter().all(|step| step.why.is_none()));
 }
 

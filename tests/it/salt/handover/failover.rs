@@ -41,7 +41,7 @@ fn a_minion_with_failover_is_switched_on_either_master_and_moves_as_it_would() {
     println!("the master in use goes away in probation: {}", last["result"]);
     let [first, second] =
         [0, 1].map(|number| format!("{}:{}", scene.masters[number].address, scene.masters[number].request_port()));
-    let moves = format!("it moves: the new process has come to {first}, the one before was with {second}");
+    let moves = format!("the new process reaches {first}; the old process reached {second}");
     assert!(last["notes"].to_string().contains(&moves), "{last}");
     Scene::answers_to(&scene.masters[0]);
     let stream = scene.stream(&plan);
