@@ -81,7 +81,7 @@ fn a_salt_that_goes_round_the_guard_doubles_no_job_beside_another_and_idle_works
     let ran = scene.switch(&[&format!("{OLD}-1"), "--force"]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
     let (last, _) = last(&scene);
-    assert!(last["mode"] == "idle" && last["notes"].to_string().contains("can't overlap"), "{last}");
+    assert!(last["mode"] == "idle" && last["notes"].to_string().contains("an overlap is impossible"), "{last}");
 }
 
 #[test]
