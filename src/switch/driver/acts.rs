@@ -34,7 +34,7 @@ impl Driver {
             },
             Act::Stop(_) => Ok(match processes.end_all_but(&live.others_allowed(Side::Trial)) {
                 Ok(true) => Outcome::Done,
-                Ok(false) => Outcome::NotYet("the end of the process".to_owned()),
+                Ok(false) => Outcome::NotYet("the process has not ended yet".to_owned()),
                 Err(error) => Outcome::NotYet(error.to_string()),
             }),
             Act::Start(side) => {
@@ -55,7 +55,9 @@ impl Driver {
             }),
             Act::Flip => Ok(self.flip()),
             Act::Drain(side) => self.drain(live, side, processes, now),
-            Act::Pause => Ok(Outcome::NotYet(live.waiting_for.clone().unwrap_or_else(|| "another try".to_owned()))),
+            Act::Pause => Ok(Outcome::NotYet(
+                live.waiting_for.clone().unwrap_or_else(|| "the next try comes after a pause".to_owned()),
+            )),
             Act::Settle => self.settle(live, processes, now),
         }
     }
@@ -90,7 +92,7 @@ impl Driver {
         allowed.push(which);
         match processes.end_all_but(&allowed) {
             Ok(true) => {}
-            Ok(false) => return Outcome::NotYet("the end of the old process".to_owned()),
+            Ok(false) => return Outcome::NotYet("the old process has not ended yet".to_owned()),
             Err(error) => return Outcome::NotYet(error.to_string()),
         }
         let Some(release) = which.release() else {

@@ -115,7 +115,7 @@ impl Driver {
         };
         match work {
             None if silent => Self::finish(side, live, processes),
-            None => Ok(Outcome::NotYet("a report from its guard".to_owned())),
+            None => Ok(Outcome::NotYet("its guard has not reported yet".to_owned())),
             Some(work) if silent && side == Side::Former && self.is_left_alone(live, now) => {
                 self.leave(leaving, &work, processes, now)
             }
@@ -197,7 +197,7 @@ impl Driver {
         }
         let kept: Vec<ProcessKind<'_>> = live.which(Side::Trial).into_iter().collect();
         let gone = processes.end_all_but(&kept)?;
-        Ok(if gone { Outcome::Done } else { Outcome::NotYet("the end of the old process".to_owned()) })
+        Ok(if gone { Outcome::Done } else { Outcome::NotYet("the old process has not ended yet".to_owned()) })
     }
 
     /// Fails a process on trial that must not run at the same time as another: its guard says so, or the agent works while its guard has never
@@ -250,7 +250,7 @@ impl Driver {
             return unheard;
         }
         if self.awaits_first_answer(live, processes, now) {
-            return waits("the new process to reach its peers once more");
+            return waits("the new process has not reached its peers once more yet");
         }
         let waited = now.since_boot.saturating_sub(self.entered);
         if waited >= self.limits.probation { self.still_unread(live, processes, now) } else { None }
@@ -273,7 +273,7 @@ impl Driver {
         };
         let since = *self.deaf_since.get_or_insert(now.since_boot);
         Some(if now.since_boot.saturating_sub(since) < HEARING_WAIT {
-            Outcome::NotYet(format!("the new process to receive jobs from {names} that the old process had to take"))
+            Outcome::NotYet(format!("the new process has not received jobs from {names} that the old process took"))
         } else {
             Outcome::Failed(format!("the new process receives no jobs from {names}: the old process had to take them"))
         })
@@ -295,6 +295,8 @@ impl Driver {
         if waited >= self.limits.probation.saturating_add(CATCH_UP_MAXIMUM) {
             return Some(Outcome::Expired);
         }
-        Some(Outcome::NotYet(format!("the old process to read what {names} published before the new process listened")))
+        Some(Outcome::NotYet(format!(
+            "the old process still reads what {names} published before the new process listened"
+        )))
     }
 }

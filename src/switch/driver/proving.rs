@@ -86,7 +86,7 @@ impl Driver {
         if !answered && !hopeless && waited < PROOF_WAIT {
             let known = live.waiting_for.clone().filter(|_| self.asked.before > 0);
             return Ok(Outcome::NotYet(
-                known.unwrap_or_else(|| "the running process to reach its peers once more".to_owned()),
+                known.unwrap_or_else(|| "the running process has not reached its peers once more yet".to_owned()),
             ));
         }
         let unfindable = live.which(Side::Former).map_or_else(Vec::new, |former| processes.unfindable(former));
@@ -181,15 +181,15 @@ impl Driver {
         let hangs = former.as_ref().is_none_or(|report| !report.is_fresh(now.since_boot.as_secs_f64()));
         Ok(match (follows(&former), follows(&trial)) {
             (true, true) => Outcome::Done,
-            (true, false) if is_over => Outcome::Failed("the new process does not follow the gate".to_owned()),
-            (true, false) => Outcome::NotYet("the new process to follow the gate".to_owned()),
+            (true, false) if is_over => Outcome::Failed("the new process has not taken the jobs over".to_owned()),
+            (true, false) => Outcome::NotYet("the new process has not taken the jobs over yet".to_owned()),
             (false, true) if is_over || hangs => {
-                let note = "the old process hangs: it does not follow the gate; the new process goes on without it";
+                let note = "the old process hangs: it has not handed its jobs over; the new process goes on without it";
                 self.believe(self.journal.noted(&[note.to_owned()]), now)?;
                 Outcome::Done
             }
-            (false, true) => Outcome::NotYet("the old process to follow the gate".to_owned()),
-            (false, false) => Outcome::NotYet("both processes to follow the gate".to_owned()),
+            (false, true) => Outcome::NotYet("the old process has not handed its jobs over yet".to_owned()),
+            (false, false) => Outcome::NotYet("neither process has followed the hand-over yet".to_owned()),
         })
     }
 

@@ -199,7 +199,7 @@ impl Switch {
         let over = limit.is_some_and(|limit| waited >= limit) || (self.phase.is_before_stop() && now >= self.deadline);
         match outcome {
             Outcome::Done if self.phase == Phase::Probation && !over => {
-                Outcome::NotYet("the end of its probation".to_owned())
+                Outcome::NotYet("its probation has not ended yet".to_owned())
             }
             Outcome::NotYet(_) if over => Outcome::Expired,
             // A host that was suspended during its window must not begin after it.

@@ -69,8 +69,8 @@ impl Preparing {
     /// What the preparation waits for, for people.
     pub fn waits_for(&self) -> &'static str {
         match &self.stage {
-            Stage::First(_) | Stage::Second(..) => "the rehearsal",
-            Stage::Rebuilding(..) => "the packages laid over the running release to be installed for the new one",
+            Stage::First(_) | Stage::Second(..) => "the rehearsal has not ended yet",
+            Stage::Rebuilding(..) => "the extra packages are not installed for the new release yet",
         }
     }
 

@@ -417,7 +417,7 @@ impl Host {
             return lost(Side::Trial);
         }
         match world.former {
-            Former::DeafToTheGate => not_yet("the old process to follow the gate"),
+            Former::DeafToTheGate => not_yet("the old process has not handed its jobs over yet"),
             Former::DiesAtHandover if self.strikes("dies") => {
                 self.end(Side::Former);
                 lost(Side::Former)

@@ -139,7 +139,7 @@ fn probation_ends_only_with_a_healthy_look_after_its_time() {
     let seconds = Duration::from_secs;
     let live = in_phase(Phase::Probation).live.unwrap();
     let early = live.in_time(Outcome::Done, seconds(59), at(0), &LIMITS);
-    assert_eq!(early, Outcome::NotYet("the end of its probation".to_owned()));
+    assert_eq!(early, Outcome::NotYet("its probation has not ended yet".to_owned()));
     assert_eq!(live.in_time(Outcome::Done, seconds(60), at(0), &LIMITS), Outcome::Done);
     assert_eq!(live.in_time(Outcome::NotYet(String::new()), seconds(60), at(0), &LIMITS), Outcome::Expired);
     assert_eq!(live.in_time(failed(), seconds(99), at(0), &LIMITS), failed());
@@ -193,7 +193,7 @@ fn a_failure_tells_where_whose_and_what_and_the_first_one_stands() {
     assert_eq!(found.text, "not in time: master1: no route");
     assert_eq!(expired.live.as_ref().unwrap().waiting_for, not_yet.live.as_ref().unwrap().waiting_for);
     let mut probation = in_phase(Phase::Probation);
-    probation.live.as_mut().unwrap().waiting_for = Some("the end of its probation".to_owned());
+    probation.live.as_mut().unwrap().waiting_for = Some("its probation has not ended yet".to_owned());
     let begun_again = probation.advanced(&Outcome::Expired, at(70)).live.unwrap();
     assert_eq!((begun_again.phase, begun_again.waiting_for), (Phase::Proving, None));
     let stranded = expired.advanced(&failed(), at(140));
