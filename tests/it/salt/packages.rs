@@ -312,7 +312,7 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     host.adopt();
     has_what_its_unit_had(&host);
     fs::remove_file(host.machine.path("srv/stopped")).ok();
-    for verb in ["restart", "stop"] {
+    for verb in ["stop", "restart"] {
         host.changes_nothing(verb, || drop(host.systemctl(verb)));
     }
     another_name_is_refused(&host);
