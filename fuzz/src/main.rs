@@ -12,7 +12,7 @@ use sidle::bundle::file::BundleReader;
 use sidle::bundle::manifest::Manifest;
 use sidle::bundle::recipe::Recipe;
 use sidle::salt::entry;
-use sidle::salt::jobs::Title;
+use sidle::salt::title::Title;
 use sidle::salt::yaml::Value;
 use sidle::store::index::Index;
 use sidle::supervise::control;

@@ -96,6 +96,19 @@ impl OnDisk {
         assert!(refused > 5, "only {refused}");
     }
 
+    /// Puts a file behind everything else on the disk: what breaks from its block on is this file alone, also where the kernel's memory is short and it
+    /// reads the rest again.
+    fn move_to_the_end(&self, file: &Path) {
+        let filler = self.disk.path().join("filler");
+        let space = fs::File::create(&filler).unwrap();
+        rustix::fs::fallocate(&space, rustix::fs::FallocateFlags::empty(), 0, 40 << 20).unwrap();
+        let copy = self.disk.path().join("copy");
+        assert!(Command::new("cp").arg("-p").args([file, &copy]).status().unwrap().success());
+        rustix::fs::sync();
+        fs::rename(&copy, file).unwrap();
+        fs::remove_file(&filler).unwrap();
+    }
+
     /// With the obstacle gone, everything works.
     fn works(&self) {
         self.host.install(&self.newest).ok();
@@ -171,14 +184,12 @@ fn last_block(path: &Path) -> Option<u64> {
 fn a_file_that_the_disk_no_longer_reads_is_found_and_mended() {
     let on_disk = OnDisk::new(Mounted::brittle());
     let (host, tree) = (&on_disk.host, on_disk.host.path("opt/sidle/demo-agent/versions/1.1-1"));
-    let files = || on_disk.content().into_keys().filter(|path| fs::symlink_metadata(path).unwrap().is_file());
-    let (block, victim) = files()
-        .filter(|path| path.starts_with(&tree))
-        .filter_map(|path| Some((last_block(&path)?, path)))
-        .max()
-        .unwrap();
+    let files = on_disk.content().into_keys().filter(|path| path.starts_with(&tree) && path.is_file());
+    let (_, victim) = files.filter_map(|path| Some((last_block(&path)?, path))).max().unwrap();
     let content = fs::read(&victim).unwrap();
+    on_disk.move_to_the_end(&victim);
     rustix::fs::sync();
+    let block = last_block(&victim).unwrap();
     on_disk.disk.break_from(block);
     let forgotten = fs::File::open(&victim).unwrap();
     rustix::fs::fadvise(&forgotten, 0, None, rustix::fs::Advice::DontNeed).unwrap();
