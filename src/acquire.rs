@@ -27,15 +27,15 @@ pub struct Request<'a> {
     pub package: &'a PackageName,
     /// The release; None: the newest that fits this host and that `may_be` admits.
     pub release: Option<&'a Release>,
-    /// Whether a release that nobody named may be installed.
+    /// Without `release`: true for a release that may be chosen.
     pub may_be: &'a dyn Fn(&Release) -> bool,
     /// Wait for a random part of the settings' splay first.
     pub unattended: bool,
     /// Ask mirrors again that served wrong bytes.
     pub refetch: bool,
-    /// Whether to write.
+    /// Apply it, or only say what would be done.
     pub effect: Effect,
-    /// What to do about an unfit place.
+    /// Refuse a store on an unfit file system (noexec, network), or install all the same.
     pub hazards: Hazards,
     /// Gets the fetched bytes so far, and all of them.
     pub fetching: &'a dyn Fn(u64, u64),

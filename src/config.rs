@@ -118,27 +118,27 @@ pub struct Settings {
     pub restart_pause_minimum: Duration,
     /// The longest such pause.
     pub restart_pause_maximum: Duration,
-    /// How long a release counts as new, should it never stay.
+    /// How long after its switch a release that keeps failing is left for the previous one.
     pub fall_back_within: Duration,
-    /// How often it is looked whether the host has changed under the releases.
+    /// How often the supervisor checks whether the host's libraries have changed.
     pub host_look: Duration,
-    /// Within what time a switch begins that a job of the agent asks for.
+    /// The longest random delay of a switch that a job of the agent requests.
     pub job_splay: Duration,
-    /// What a rehearsal may do.
+    /// What the result of a rehearsal may decide.
     pub rehearsal: Policy,
-    /// What comes of extras that would vanish.
+    /// How extra Python packages are treated that the new release lacks.
     pub extras: ExtrasPolicy,
-    /// A directory of packages that they are rebuilt out of.
+    /// The directory of wheels from which extras are rebuilt.
     pub extras_wheels: Option<PathBuf>,
     /// How often a supervisor has its package scrubbed; zero: never.
     pub scrub_every: Duration,
-    /// Bytes a second of a scrub.
+    /// Reading rate of a scrub, in bytes per second.
     pub scrub_rate: u64,
     /// Releases kept beside current and previous.
     pub keep_extra: usize,
-    /// How late the timestamp and snapshot of a bundle carried by hand may be.
+    /// How long after its expiry the metadata of a bundle file is still accepted.
     pub by_hand_grace: Duration,
-    /// Whether a rollback, and the way back, put the agent's configuration back as it was.
+    /// A rollback also restores the agent's configuration, from the snapshot taken before the switch.
     pub restore_configuration: bool,
     windows: Vec<Window>,
     timezone: Option<String>,
@@ -166,11 +166,14 @@ impl Settings {
         for (path, bytes) in texts {
             add(&mut whole, &path, &String::from_utf8_lossy(&bytes))?;
         }
-        Ok(Self::of(whole))
+        Self::of(whole)
     }
 
-    fn of(whole: Table) -> Self {
-        Self::from(Fragment::deserialize(whole).expect("each file was parsed alone, and tables are merged key by key"))
+    fn of(whole: Table) -> Result<Self, Report> {
+        let fragment = Fragment::deserialize(whole).map_err(|error| {
+            Report::of(Class::Usage, format!("the settings files don't fit together: {error}")).hint(DOCUMENTED)
+        })?;
+        Ok(Self::from(fragment))
     }
 
     /// The variables of the caller's environment that an instance's programs get although loaders and interpreters obey them.
@@ -329,7 +332,7 @@ mod tests {
         for text in texts {
             add(&mut whole, Path::new("sidle.toml"), text).unwrap();
         }
-        Settings::of(whole)
+        Settings::of(whole).unwrap()
     }
 
     #[test]

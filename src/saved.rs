@@ -23,12 +23,12 @@ pub fn parse<T: DeserializeOwned + Serialize>(bytes: &[u8], schema: u32) -> Resu
     struct Head {
         schema: u32,
     }
-    let head: Head = serde_json::from_slice(bytes).map_err(SavedError::Form)?;
+    let original: Value = serde_json::from_slice(bytes).map_err(SavedError::Form)?;
+    let head = Head::deserialize(&original).map_err(SavedError::Form)?;
     if head.schema != schema {
         return Err(SavedError::Newer(format!("it has form {}, this program knows form {schema}", head.schema)));
     }
-    let parsed: T = serde_json::from_slice(bytes).map_err(refused)?;
-    let original: Value = serde_json::from_slice(bytes).map_err(SavedError::Form)?;
+    let parsed = T::deserialize(&original).map_err(refused)?;
     let known = serde_json::to_value(&parsed).map_err(SavedError::Form)?;
     match unknown_field(&original, &known) {
         Some(name) => Err(SavedError::Newer(format!("unknown field `{name}`"))),

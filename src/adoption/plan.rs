@@ -24,7 +24,7 @@ use std::time::Duration;
 const GUARD_WAIT: Duration = Duration::from_secs(60);
 const GUARD_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the administrator chose.
+/// The choices of the administrator.
 #[derive(Debug, Default)]
 pub struct Chosen {
     /// The release that takes over; None: the newest installed release.
@@ -37,7 +37,7 @@ pub struct Chosen {
     pub is_dry_run: bool,
 }
 
-/// What was left of an earlier adoption.
+/// The state that an interrupted adoption left.
 pub enum Earlier {
     /// Nothing, or a failed adoption, which is undone now.
     None,
@@ -270,5 +270,6 @@ fn cannot(instance: &AdoptingInstance, why: &str, hint: &str) -> Report {
 
 /// The report of a supervisor that does not answer.
 pub(super) fn no_answer() -> Report {
-    Report::of(Class::Usage, "cannot ask the supervisor: it does not answer").hint("try again")
+    Report::of(Class::Failed, "cannot ask the supervisor: it does not answer")
+        .hint("`sidle status` shows whether it runs")
 }

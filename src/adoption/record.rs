@@ -36,7 +36,6 @@ pub enum Stage {
 
 /// An adoption.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Adoption {
     schema: u32,
     /// How far it is.

@@ -92,7 +92,10 @@ impl Supervisor {
                 self.tree.scrub_is_over();
                 self.log_scrub(status);
             }
-            Err(error) => self.troubled(error.to_string()),
+            Err(error) => {
+                self.tree.scrub_is_over();
+                self.troubled(error.to_string());
+            }
         }
     }
 
@@ -167,12 +170,13 @@ impl Supervisor {
 }
 
 /// Returns the exit status of a worker that has ended.
+/// The exit status of a worker that has ended. A worker that can't be waited for is given up: it would fail again every turn.
 fn ended(worker: &mut Option<Child>) -> Result<Option<ExitStatus>, OsError> {
-    let Some(child) = worker else { return Ok(None) };
+    let Some(mut child) = worker.take() else { return Ok(None) };
     let status =
         child.try_wait().map_err(|source| OsError::new("wait for", Path::new("a program of its own"), source))?;
-    if status.is_some() {
-        *worker = None;
+    if status.is_none() {
+        *worker = Some(child);
     }
     Ok(status)
 }

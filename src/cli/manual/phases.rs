@@ -94,9 +94,9 @@ pub(super) fn document() -> String {
         let _ = writeln!(meanings, "| `{phase}` | {} |", phase.doing());
     }
     format!(
-        "# Phases of a switch\n\n{GENERATED}\n\nEvery transition of the switch machine (`src/switch/machine/mod.rs`). An outcome that is not listed for a \
-         phase leaves the switch in that phase. After 250 transitions on the way forth the switch goes back, too. After a boot, or a supervisor that \
-         was killed, [what happens after each crash](overlap.md#what-happens-after-each-crash) counts. [Operations](operations.md#phases-that-status-shows) \
+        "# Phases of a switch\n\n{GENERATED}\n\nA switch moves from phase to phase; this page lists every transition. An outcome that is not listed for a \
+         phase leaves the switch in that phase. A switch that has not ended after 250 transitions goes back to the old release. [What happens after \
+         each crash](overlap.md#what-happens-after-each-crash) tells how a switch goes on after a boot or a killed supervisor. [Operations](operations.md#phases-that-status-shows) \
          says what to do in each phase.\n\n```mermaid\n{picture}```\n\n## Phases\n\n| phase | what happens |\n|---|---|\n{meanings}\n## Transitions\n\n\
          | phase | outcome | when | next phase |\n|---|---|---|---|\n{table}"
     )

@@ -77,7 +77,7 @@ impl HostChangeWatch {
     }
 
     /// Reports a check; the next is due `after` from now. `is_rehearsing`: the host has changed, and a rehearsal has begun.
-    pub fn looked(&mut self, is_rehearsing: bool, after: Duration, now: Duration) {
+    pub fn checked(&mut self, is_rehearsing: bool, after: Duration, now: Duration) {
         (self.due, self.is_rehearsing, self.trouble) = (Some(now.saturating_add(after)), is_rehearsing, None);
     }
 
@@ -162,7 +162,7 @@ impl Supervisor {
                 begun.map(|rehearsing| UnderWay { shift, rehearsing })
             }
         };
-        self.host_change.looked(begun.is_some(), self.settings.host_look, now.since_boot);
+        self.host_change.checked(begun.is_some(), self.settings.host_look, now.since_boot);
         self.host_rehearsal.under_way = begun;
         Ok(())
     }

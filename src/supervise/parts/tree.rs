@@ -19,6 +19,7 @@ const RETRY_MINIMUM: Duration = Duration::from_secs(60);
 const RETRY_MAXIMUM: Duration = Duration::from_secs(60 * 60);
 /// How often the supervisor checks whether a scrub is due.
 const SCRUB_INTERVAL: Duration = Duration::from_secs(10 * 60);
+
 /// The result of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repaired {
@@ -70,11 +71,12 @@ impl TreeWatch {
     /// Reports a change in a running tree: new jobs wait until the tree is verified.
     pub fn changed(&mut self, now: Duration) -> Option<Intent> {
         // After a final failure the next try comes at its time, not with every further change.
-        self.broken.is_empty().then(|| {
-            let soon = now.saturating_add(GATHER);
-            self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
-            self.hold(now)
-        })?
+        if !self.broken.is_empty() {
+            return None;
+        }
+        let soon = now.saturating_add(GATHER);
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        self.hold(now)
     }
 
     /// Returns the intents that are due. `running`: the running releases, sorted; `scrub`: the release to scrub and how often, without a live switch.

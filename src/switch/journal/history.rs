@@ -27,7 +27,6 @@ pub const HISTORY_LENGTH_MAXIMUM: u64 = 16 * 1024 * 1024;
 
 /// A switch that ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Entry {
     schema: u32,
     /// The number of the switch.

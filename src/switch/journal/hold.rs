@@ -29,7 +29,6 @@ pub enum Scope {
 
 /// A hold on one instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Hold {
     schema: u32,
     /// Since when.

@@ -15,7 +15,6 @@ const SCHEMA: u32 = 1;
 
 /// The fingerprints of proven releases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct HostFingerprints {
     schema: u32,
     releases: BTreeMap<Release, HostFingerprint>,

@@ -37,7 +37,6 @@ pub const JOURNAL_SCHEMA: u32 = 1;
 
 /// The journal: the truth about an instance's switches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Journal {
     schema: u32,
     /// The instance.

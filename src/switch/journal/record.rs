@@ -37,7 +37,6 @@ pub enum Cause {
 
 /// The failure of a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Failure {
     /// The phase that failed.
     pub phase: Phase,
@@ -49,7 +48,6 @@ pub struct Failure {
 
 /// A switch. Only [`crate::switch::Journal`] makes and moves it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Switch {
     /// Counts the switches of this instance, from 1.
     pub id: u64,

@@ -21,7 +21,6 @@ const FINDINGS_MAXIMUM: usize = 12;
 
 /// The result of a repeated rehearsal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Rehearsed {
     /// The release.
     pub release: Release,
@@ -75,7 +74,6 @@ impl fmt::Display for Rehearsed {
 
 /// All results, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RehearsedAgain {
     schema: u32,
     entries: Vec<Rehearsed>,

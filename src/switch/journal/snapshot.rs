@@ -52,7 +52,6 @@ impl SnapshotEntry {
 
 /// The snapshot of a configuration directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Snapshot {
     schema: u32,
     /// The switch before which it was taken.

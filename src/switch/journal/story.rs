@@ -37,7 +37,6 @@ pub enum Ending {
 
 /// The end of one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct StoryStep {
     /// Counts the steps of the switch, from 1. Missing numbers are steps that were dropped.
     pub number: u32,

@@ -16,7 +16,6 @@ const SCHEMA: u32 = 1;
 
 /// Why sidle does not choose a release by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Verdict {
     /// Since when.
     pub at: Timestamp,
@@ -26,7 +25,6 @@ pub struct Verdict {
 
 /// The verdicts of one instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Verdicts {
     schema: u32,
     /// Releases that did not come up or did not stay up on this host.
@@ -34,7 +32,7 @@ pub struct Verdicts {
     /// Releases that a person left by a rollback to another release.
     pub declined: BTreeMap<Release, Verdict>,
     /// Releases that once did not come up in time, perhaps because of the host. The second time they are bad.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub late: BTreeMap<Release, Verdict>,
 }
 

@@ -55,10 +55,7 @@ struct Playing {
 
 impl Role {
     fn name(self) -> &'static str {
-        match self {
-            Self::Trial => "trial",
-            Self::Former => "former",
-        }
+        if self == Self::Trial { "trial" } else { "former" }
     }
 }
 

@@ -264,7 +264,7 @@ fn the_host_is_looked_at_beside_no_switch_and_one_rehearsal_runs_at_a_time() {
                 Some(Intent::CheckHost) => {
                     assert!(!is_switching && !rehearsing);
                     rehearsing = event != 5;
-                    watch.looked(rehearsing, 60 * SECOND, now);
+                    watch.checked(rehearsing, 60 * SECOND, now);
                 }
                 Some(Intent::PollRehearsal) => assert!(rehearsing && !is_switching),
                 Some(Intent::StopRehearsal) => assert!(std::mem::take(&mut rehearsing) && is_switching),

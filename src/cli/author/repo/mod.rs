@@ -110,7 +110,7 @@ pub struct WithdrawArguments {
     /// The reason: kept in the repository, shown by `sidle repo status`
     #[arg(long)]
     reason: Option<String>,
-    /// Delete the files, too. First withdraw and publish, so that hosts learn of it; then withdraw again with --delete
+    /// Delete the release's files as well. Do it in this order: withdraw without --delete, publish (hosts learn that the release is gone), withdraw again with --delete
     #[arg(long)]
     delete: bool,
 }
