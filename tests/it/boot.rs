@@ -1,12 +1,13 @@
 //! The service under a real systemd, of four generations: start, stop, restart, reload, kill -9, and under the oldest and the newest power cuts in
 //! the middle of a switch.
 
-use crate::support::boot::{Machine, UNIT};
+use crate::support::boot::{Machine, PACKAGE, UNIT};
 use crate::support::eventually;
 use crate::support::stage::{Author, DEMO};
 use std::fs;
 
 mod incident;
+mod packages;
 
 /// A booted machine on which 1.0 runs.
 fn booted(suite: &'static str) -> Machine {
@@ -26,6 +27,7 @@ fn starts_and_stops(suite: &'static str) {
     supervisor_is_killed(&machine);
     service_is_restarted(&machine);
     service_is_stopped_and_started(&machine);
+    package_is_removed(&machine);
 }
 
 fn survives(suite: &'static str) {
@@ -76,9 +78,9 @@ fn supervisor_is_killed(machine: &Machine) {
 
 fn supervisor_is_renewed(machine: &Machine) {
     let (agent, supervisor) = (machine.agent(), main_process(machine));
-    machine.inside(&["cp", "/usr/bin/sidle", "/usr/bin/.sidle-new"]);
-    machine.inside(&["mv", "/usr/bin/.sidle-new", "/usr/bin/sidle"]);
-    machine.inside(&["systemctl", "kill", "--signal=HUP", "--kill-who=main", UNIT]);
+    machine.job("renewed", "sleep 3");
+    // As an upgrade does it: dpkg replaces the program's file, and the package's script tells the supervisors.
+    machine.inside(&["dpkg", "--install", &format!("/{PACKAGE}")]);
     eventually(10, "the supervisor is the new program", || {
         match machine.inside(&["readlink", &format!("/proc/{supervisor}/exe")]).trim() {
             "/usr/bin/sidle" => Ok(()),
@@ -87,6 +89,20 @@ fn supervisor_is_renewed(machine: &Machine) {
     });
     machine.serves("1.0-1");
     assert_eq!((machine.agent(), main_process(machine)), (agent, supervisor));
+    machine.done("renewed");
+}
+
+/// The package's removal stops nothing, says what runs, and leaves what is documented.
+fn package_is_removed(machine: &Machine) {
+    let (agent, supervisor) = (machine.agent(), main_process(machine));
+    let (well, said) = machine.try_inside(&["sh", "-c", "dpkg --purge sidle 2>&1"]);
+    assert!(well && said.contains(&format!("{UNIT} still runs")) && said.contains("/opt/sidle"), "{said}");
+    let left = machine.inside(&["sh", "-c", "find /usr /etc /lib -name '*sidle*' ! -path '/etc/systemd/*' -prune"]);
+    assert_eq!(left.trim(), "/etc/sidle", "{said}");
+    let alive = format!("kill -0 {} && kill -0 {supervisor} && test -d /opt/sidle/{DEMO}/current/", agent.unwrap());
+    machine.inside(&["sh", "-c", &alive]);
+    machine.job("removed", "true");
+    machine.done("removed");
 }
 
 fn last_switch(machine: &Machine, agent: Option<u64>) {

@@ -3,16 +3,20 @@
 use crate::cli::facts::Facts;
 use crate::cli::output::Lines;
 use crate::cli::{Context, Ended, input};
-use crate::failure::Report;
+use crate::failure::{Class, Report};
+use crate::os::dir::Dir;
 use crate::repository::PublishKeys;
 use crate::signer::{FileSigner, KeySource, OpenedKey, SignerError, fingerprint, public_pem};
 use crate::trust::{PublicKey, Signer, minisign};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Largest passphrase file read; a passphrase is a line.
 const PASSPHRASE_BYTES_MAXIMUM: u64 = 4096;
+
+/// Largest file signed, since it is signed in memory. Bigger files go into a list of digests, which is signed.
+const SIGNED_BYTES_MAXIMUM: u64 = 64 << 20;
 
 /// `sidle key`
 #[derive(Debug, Subcommand)]
@@ -21,6 +25,19 @@ pub enum KeyVerb {
     New(KeyFile),
     /// Show the public half of a key; --pem prints it as a file for `repo init` and `repo rotate`
     Show(ShownKey),
+    /// Sign a file, and write FILE.minisig beside it: `minisign -V` verifies it
+    Sign(SignedFile),
+}
+
+/// `sidle key sign KEY FILE`
+#[derive(Debug, Args)]
+pub struct SignedFile {
+    /// The key that signs: a key file, `ssh-agent:NAME` or `exec:COMMAND`
+    key: KeySource,
+    /// The file to sign, such as SHA256SUMS
+    file: PathBuf,
+    #[command(flatten)]
+    passphrase: Passphrase,
 }
 
 /// `sidle key show KEY`
@@ -170,7 +187,7 @@ impl KeyOpener {
     }
 }
 
-/// `sidle key new` and `sidle key show`.
+/// `sidle key`.
 pub fn key(context: &Context, verb: &KeyVerb) -> Result<Ended, Report> {
     let (public, file, next) = match verb {
         KeyVerb::New(arguments) => {
@@ -182,6 +199,7 @@ pub fn key(context: &Context, verb: &KeyVerb) -> Result<Ended, Report> {
         KeyVerb::Show(arguments) => {
             (arguments.passphrase.open(&arguments.key)?.public(), arguments.key.to_string(), None)
         }
+        KeyVerb::Sign(arguments) => return sign(context, arguments),
     };
     let mut facts = key_facts(Facts::new().with("file", &file), &public);
     if let Some(next) = next {
@@ -196,6 +214,27 @@ pub fn key(context: &Context, verb: &KeyVerb) -> Result<Ended, Report> {
     let pem = || public_pem(&public).lines().map(str::to_owned).collect::<Vec<_>>();
     let text = if is_pem { pem().into() } else { Lines::from(facts) };
     context.output.result(text, value);
+    Ok(Ended::Well)
+}
+
+fn sign(context: &Context, arguments: &SignedFile) -> Result<Ended, Report> {
+    let bytes = input::read(&arguments.file, SIGNED_BYTES_MAXIMUM, "a file to sign")?;
+    let signer = arguments.passphrase.signer(&arguments.key)?;
+    let signature =
+        minisign::sign(signer.as_ref(), &bytes).map_err(|error| Report::new(Class::Failed, &error, None))?;
+    let (directory, name) = match (arguments.file.parent(), arguments.file.file_name()) {
+        (Some(directory), Some(name)) if directory.as_os_str().is_empty() => (Path::new("."), name),
+        (Some(directory), Some(name)) => (directory, name),
+        _ => return Err(crate::cli::usage("cannot sign this: it names no file", "name the file itself")),
+    };
+    let mut name = name.to_owned();
+    name.push(".minisig");
+    Dir::open(directory)?.write_atomic(&name, signature.as_bytes(), 0o644)?;
+    let written = directory.join(name);
+    let line = minisign::public_key_line(&signer.public());
+    let check = format!("minisign -Vm {} -P {line}", arguments.file.display());
+    let facts = Facts::new().with("signature", written.display()).with("verify with", check);
+    context.output.result(facts, json!({ "signature": written, "minisign": line }));
     Ok(Ended::Well)
 }
 

@@ -3,6 +3,7 @@
 
 use super::eventually;
 use super::mounts::Mounted;
+use super::release::release_file;
 use super::salt::START_SECONDS;
 use super::stage::{Author, DEMO, Ran, SIDLE, sidle, text};
 use serde_json::Value;
@@ -16,8 +17,8 @@ use tempfile::TempDir;
 
 /// The unit of the demonstration agent.
 pub const UNIT: &str = "sidle@demo-agent.service";
-/// Inside the root: this machine's C library, which the program under test was linked against.
-const LIBRARIES: &str = "sidle-test";
+/// Inside the root: sidle's own package.
+pub const PACKAGE: &str = "srv/sidle.deb";
 
 /// What salt-ssh wants to find: its tree has no Python of its own, and it asks for `scp` before it sends one.
 const REACHED_BY_SALT_SSH: &str = "openssh-client+python3";
@@ -109,31 +110,17 @@ impl Machine {
         machine
     }
 
-    /// The program with this machine's C library, and what an installation has beside it.
+    /// sidle's own package, installed by the root's dpkg: the program that runs inside is the one that is given away.
     fn furnish(&self) {
-        let libraries = self.path(LIBRARIES);
-        fs::create_dir(&libraries).unwrap();
-        let listed = done(command("ldd").arg(SIDLE));
-        let files = listed.split_ascii_whitespace().filter(|word| word.starts_with('/'));
-        let mut interpreter = None;
-        for file in files {
-            let name = Path::new(file).file_name().unwrap();
-            fs::copy(file, libraries.join(name)).unwrap();
-            interpreter =
-                Some(name.to_str().unwrap().to_owned()).filter(|name| name.starts_with("ld-")).or(interpreter);
-        }
-        let interpreter = format!("/{LIBRARIES}/{}", interpreter.expect("a program for this machine has a loader"));
-        let program = self.path("usr/bin/sidle");
-        fs::copy(SIDLE, &program).unwrap();
-        let rpath = format!("/{LIBRARIES}");
-        done(command("patchelf").args(["--set-interpreter", &interpreter, "--set-rpath", &rpath, text(&program)]));
-        let units = self.path("usr/lib/systemd/system");
-        let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd/sidle@.service");
-        fs::create_dir_all(&units).unwrap();
-        fs::copy(unit, self.path("lib/systemd/system/sidle@.service")).unwrap();
+        let package = release_file("deb");
+        fs::copy(&package, self.path(PACKAGE)).unwrap();
+        let root = self.path("");
+        done(
+            command("chroot").args([text(&root), "dpkg", "--install", &format!("/{PACKAGE}")]).env("LC_ALL", "C.UTF-8"),
+        );
         let wants = self.path("etc/systemd/system/multi-user.target.wants");
         fs::create_dir_all(&wants).unwrap();
-        std::os::unix::fs::symlink("/lib/systemd/system/sidle@.service", wants.join(self.unit())).unwrap();
+        std::os::unix::fs::symlink("/usr/lib/systemd/system/sidle@.service", wants.join(self.unit())).unwrap();
         // A container has no kernel of its own to load modules into, or to set the network of.
         for service in ["systemd-modules-load", "systemd-sysctl"] {
             let masked = self.path(&format!("etc/systemd/system/{service}.service"));

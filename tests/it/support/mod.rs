@@ -10,6 +10,7 @@ pub mod mounts;
 pub mod packages;
 pub mod ports;
 pub mod programs;
+pub mod release;
 pub mod releases;
 pub mod replay;
 pub mod repositories;

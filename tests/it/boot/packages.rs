@@ -1,0 +1,122 @@
+//! sidle's own packages and its tarball, installed and removed by the tools of each distribution; the program alone, where there is nothing else.
+
+use crate::support::boot::{ALL_PACKAGE_MANAGERS, Machine};
+use crate::support::release::release_file;
+use crate::support::stage::{Author, DEMO, text};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Runs a line of shell in a root that is not booted; gives what it prints.
+fn within(root: &Path, line: &str) -> String {
+    let mut command = Command::new("chroot");
+    command.args([text(root), "sh", "-c", line]).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let output = command.env("HOME", "/root").env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{line}: {said}");
+    said
+}
+
+/// What lies in a root under the name of sidle, without what the tests put there.
+fn traces(root: &Path) -> String {
+    within(root, "find /usr /etc /lib /opt -name '*sidle*' | sort")
+}
+
+#[test]
+fn rpm_dnf_and_zypper_install_replace_and_remove_the_package_and_sidle_keeps_two_releases_beside_each_other() {
+    let author = Author::new();
+    let bundles = [author.release("1.0", "good"), author.release("1.1", "good")];
+    let machine = Machine::new(ALL_PACKAGE_MANAGERS, &author, &bundles);
+    let root = machine.path("");
+    within(&root, "dpkg --purge sidle 2>&1");
+    let bare = traces(&root);
+    fs::copy(release_file("rpm"), root.join("srv/sidle.rpm")).unwrap();
+    // Debian's rpm keeps its database elsewhere, as it is no package manager there.
+    fs::create_dir_all(root.join("etc/rpm")).unwrap();
+    fs::write(root.join("etc/rpm/macros"), "%_dbpath /var/lib/rpm\n").unwrap();
+    fs::create_dir_all(root.join("var/lib/rpm")).unwrap();
+    for [install, again, remove] in [
+        ["rpm -i --nosignature", "rpm -U --nosignature --replacepkgs", "rpm -e"],
+        [
+            "dnf -q -y --disablerepo='*' install",
+            "dnf -q -y --disablerepo='*' reinstall",
+            "dnf -q -y --disablerepo='*' remove",
+        ],
+        [
+            "zypper --non-interactive --no-refresh --no-gpg-checks install --allow-unsigned-rpm",
+            "zypper --non-interactive --no-refresh --no-gpg-checks install --allow-unsigned-rpm --force",
+            "zypper --non-interactive remove",
+        ],
+    ] {
+        within(&root, &format!("{install} /srv/sidle.rpm"));
+        let verified = within(&root, "rpm -V sidle && rpm -q --requires sidle && sidle --version");
+        assert!(verified.contains("sidle 0."), "{verified}");
+        // The package manager replaces its package; sidle keeps its releases.
+        within(&root, &format!("{again} /srv/sidle.rpm"));
+        assert_eq!(within(&root, "rpm -q sidle").lines().count(), 1);
+        let listed = within(&root, &format!("sidle list {DEMO}"));
+        assert!(listed.contains("1.0-1") && listed.contains("1.1-1"), "{listed}");
+        within(&root, &format!("{remove} sidle"));
+        assert_eq!(traces(&root), bare, "{remove}");
+    }
+}
+
+#[test]
+fn the_tarball_installs_itself_over_an_older_one_and_removes_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let unpacked =
+        Command::new("tar").args(["-xzf", text(&release_file("tar.gz")), "-C", text(directory.path())]).status();
+    assert!(unpacked.unwrap().success());
+    let name = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+    let dest = directory.path().join("dest");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(name.join("install.sh"));
+        let output = command.args(arguments).env("DESTDIR", &dest).env("PREFIX", "/usr/local").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let installed = || {
+        let output = Command::new("find").arg(&dest).args(["-type", "f"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&[]);
+    let first = installed();
+    let program = Command::new(dest.join("usr/local/bin/sidle")).arg("--version").output().unwrap();
+    assert!(program.status.success());
+    let unit = fs::read_to_string(dest.join("usr/local/lib/systemd/system/sidle@.service")).unwrap();
+    assert!(unit.contains("ExecStart=/usr/local/bin/sidle supervise %i"), "{unit}");
+    run(&[]);
+    assert_eq!(installed(), first);
+    run(&["--uninstall"]);
+    assert_eq!(installed(), "");
+}
+
+#[test]
+fn the_program_installs_and_verifies_a_release_in_an_empty_root_without_proc() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let mut unpack = Command::new("tar");
+    unpack.args([
+        "-xzf",
+        text(&release_file("tar.gz")),
+        "-C",
+        text(root),
+        "--strip-components=3",
+        "--wildcards",
+        "*/usr/bin/sidle",
+    ]);
+    assert!(unpack.status().unwrap().success());
+    fs::copy(author.repository().join("metadata/1.root.json"), root.join("root.json")).unwrap();
+    fs::copy(&bundle, root.join("bundle.sidle")).unwrap();
+    for arguments in [
+        &["trust", "pin", "/root.json", "--fingerprint", &author.fingerprint()][..],
+        &["install", "/bundle.sidle"],
+        &["verify", DEMO, "--full"],
+        &["list"],
+    ] {
+        let output = Command::new("chroot").args([text(root), "/sidle"]).args(arguments).env_clear().output().unwrap();
+        println!("{arguments:?}: {output:?}");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+}
