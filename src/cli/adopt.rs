@@ -25,7 +25,7 @@ pub struct AdoptArguments {
     /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
-    /// The unit that runs the package's agent [default: the unit with the package's name]
+    /// The systemd unit of the distribution's package [default: PACKAGE.service]
     #[arg(long, value_name = "NAME")]
     unit: Option<String>,
     /// How to take over [default: overlap]

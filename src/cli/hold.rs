@@ -16,8 +16,8 @@ use std::time::Duration;
 /// `sidle hold PACKAGE`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A held instance refuses switch and restart (exit code 10). A rollback stays possible, since it is the way out of trouble, unless \
-                  the hold is set with --all. The way back of a switch that fails is never held, and no hold touches what runs."
+    after_help = "While an instance is held, sidle refuses switch, upgrade and restart (exit code 10). A rollback is allowed, unless you set --all. \
+                  A switch that fails rolls back even under a hold. A hold does not stop or restart the running agent."
 )]
 pub struct HoldArguments {
     /// The package

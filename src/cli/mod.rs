@@ -40,7 +40,7 @@ use tracing::{Level, debug};
 
 /// Upgrade the agents that run a fleet: side by side, verified, reversible.
 #[derive(Debug, Parser)]
-#[command(name = "sidle", version, max_term_width = 110, disable_help_subcommand = true)]
+#[command(name = "sidle", version, max_term_width = 110)]
 struct Cli {
     #[command(flatten)]
     common: Common,
@@ -88,7 +88,7 @@ enum Verb {
     Rollback(switching::RollbackArguments),
     /// Restart the current release, to load a changed configuration or to replace an unresponsive process
     Restart(switching::RestartArguments),
-    /// Cancel a switch that is under way
+    /// Cancel a switch, before the new release becomes current
     Cancel(switches::cancel::CancelArguments),
     /// Hold an instance at its release: refuse switch, upgrade and restart; allow rollback
     Hold(hold::HoldArguments),
@@ -342,5 +342,15 @@ mod tests {
     #[test]
     fn the_grammar_contradicts_itself_nowhere() {
         <super::Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn help_is_a_verb_but_has_no_page_of_its_own() {
+        for words in [&["sidle", "help"][..], &["sidle", "help", "switch"], &["sidle", "trust", "help"]] {
+            let shown = <super::Cli as clap::CommandFactory>::command().try_get_matches_from(words).unwrap_err();
+            assert_eq!(shown.kind(), clap::error::ErrorKind::DisplayHelp, "{words:?}");
+        }
+        let pages = super::manual::pages();
+        assert!(pages.iter().all(|page| !page.name.contains("help") && !page.text.contains("sidle help")));
     }
 }

@@ -20,7 +20,7 @@ pub struct SuperviseArguments {
     /// Check settings and state, then exit
     #[arg(long)]
     check: bool,
-    /// Start also if no release of the package is installed yet, and wait for the first switch
+    /// Start even if no release of the package is installed yet, and wait for the first switch
     #[arg(long)]
     wait: bool,
 }

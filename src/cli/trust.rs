@@ -24,16 +24,16 @@ pub enum TrustVerb {
     Pin(PinArguments),
     /// Show what this host trusts
     Show,
-    /// Forget the latest date of a signature, if somebody signed with a wrong date in the future
+    /// Forget the newest date of a signature: for use after somebody signed with a wrong date in the future, so that good metadata looks expired
     ResetClock,
 }
 
 /// `sidle trust pin FILE --fingerprint SHA256`
 #[derive(Debug, Args)]
 pub struct PinArguments {
-    /// A root.json, or a bundle file that carries it
+    /// A root.json, or a bundle file that contains it
     file: PathBuf,
-    /// SHA-256 of the root file: get it from the repository's owner, by another way than the file
+    /// SHA-256 of root.json (`sha256sum 1.root.json`), even if FILE is a bundle. Get it from the repository's owner, over another channel than FILE
     #[arg(long, value_name = "SHA256")]
     fingerprint: String,
 }

@@ -39,8 +39,8 @@ const fn mirror_key(name: &'static str, kind: &'static str, default: &'static st
 
 /// What is said of the whole file; a paragraph each.
 pub const RULES: [&str; 6] = [
-    "Files: `/etc/sidle/sidle.toml`, then `/etc/sidle/conf.d/*.toml` in the order of their names. If two files set the same key, the later file \
-     counts. Without any file, the defaults apply. A wrong value or an unknown key is an error (exit code 2) that names the file and the line.",
+    "Files: `/etc/sidle/sidle.toml`, then `/etc/sidle/conf.d/*.toml` in the order of their names. If two files set the same key, the \
+     last file in this order wins. Without any file, the defaults apply. A wrong value or an unknown key is an error (exit code 2) that names the file and the line.",
     "A *time* is a whole number with `ms`, `s`, `m`, `h` or `d`: `\"90s\"`. A *rate* is bytes a second with `B`, `KiB`, `MiB` or `GiB`: \
      `\"20MiB\"`. Both are written in quotation marks.",
     "A *path* begins with `/`. With `--root DIR`, the paths in `config` and `extras_wheels` are below `DIR`; the paths in `[repository]` are not.",
@@ -64,15 +64,15 @@ pub const SECTIONS: [Section; 4] = [
                 "start_timeout",
                 "time",
                 "`\"120s\"`",
-                "how long a new process may take to start, and after that how long it may take to reach its masters. A process that starts beside \
-                 another process has a low CPU priority for the first half of this time",
+                "limit for each of these steps: starting a process, reaching its masters, giving the jobs to it; so a switch that fails may take several \
+                 times as long. A process that starts beside another process has a low CPU priority for the first half of this time",
             ),
             key(
                 "stop_timeout",
                 "time",
                 "`\"30s\"`",
-                "`systemctl stop`: how long the agent may take to end; then the agent is killed. In a switch: how long a killed process may take to \
-                 be gone; then the switch goes back. Keep this time below `TimeoutStopSec` of the unit (120 s)",
+                "`systemctl stop`: the time between SIGTERM and SIGKILL. In a switch: how long sidle waits for a process to disappear after \
+                 SIGKILL; after that the switch rolls back. Keep this time below `TimeoutStopSec` of the unit (120 s)",
             ),
             key(
                 "switch_deadline",
@@ -85,21 +85,23 @@ pub const SECTIONS: [Section; 4] = [
                 "retire_timeout",
                 "time",
                 "`\"30m\"`",
-                "how long a switch waits for the last jobs of the old process. After that the switch is over, and the old process finishes its jobs \
-                 by itself",
+                "how long a switch waits for the last jobs of the old process. After that the switch ends as `committed`; the old process takes no new \
+                 jobs, and stays (`finishing` in `sidle status`) until its last job ends",
             ),
             key(
                 "drain_timeout",
                 "time",
                 "`\"30m\"`",
-                "when a switch goes back: how long the new process may take to finish its jobs",
+                "when a switch in mode `overlap` rolls back: how long sidle waits for the jobs of the new process. After that sidle kills the new process: its \
+                 jobs keep running, but their returns are lost",
             ),
             key(
                 "rehearsal",
                 "`\"refuse\"`, `\"report\"`, `\"off\"`",
                 "`\"refuse\"`",
                 "a rehearsal is the preflight of a switch: the new release loads this host's configuration and modules without a master. If it \
-                 finds a problem: refuse the switch, or only report the problem. `\"off\"`: no rehearsal, and no checks of `host_look`",
+                 finds a problem: refuse the switch, or only report the problem. `\"off\"`: no rehearsal; the supervisor also stops its \
+                 regular check whether the host's libraries changed (`host_look`)",
             ),
             key(
                 "rehearsal_timeout",
@@ -139,7 +141,7 @@ pub const SECTIONS: [Section; 4] = [
                 "windows",
                 "list of windows",
                 "`[]`: always",
-                "when switches, restarts and rollbacks may begin. A failed switch goes back also outside the windows",
+                "when switches, restarts and rollbacks may begin. A failed switch rolls back even outside the windows",
             ),
             key("timezone", "name, such as `\"Europe/Berlin\"`", "the host's", "the time zone of the windows"),
             key(
@@ -203,7 +205,7 @@ pub const SECTIONS: [Section; 4] = [
                 "by_hand_grace",
                 "time",
                 "`\"90d\"`",
-                "how long ago the timestamp and snapshot metadata in a bundle file may have expired. Root and targets metadata may not have expired",
+                "how long ago the timestamp and snapshot metadata in a bundle file may have expired. Root and targets metadata must not be expired",
             ),
         ],
     },
@@ -287,10 +289,15 @@ pub const SECTIONS: [Section; 4] = [
                 "URL, or `\"none\"`",
                 "`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`",
                 "the proxy: `http://`, `https://` or `socks5h://`, without a user or password (see `netrc`); `\"none\"`: no proxy. If not set, \
-                 these environment variables count",
+                 sidle uses these environment variables",
             ),
             key("rate_limit", "rate", "none: no limit", "how fast sidle downloads"),
-            key("splay", "time", "`\"0s\"`", "a command with `--unattended` begins at a random time within this time"),
+            key(
+                "splay",
+                "time",
+                "`\"0s\"`",
+                "a command with `--unattended` first waits a random time up to this time, before it downloads",
+            ),
             key("connect_timeout", "time", "`\"10s\"`", "how long a connection may take to open"),
             key("stall_timeout", "time", "`\"30s\"`", "how long sidle waits for the next byte of a download"),
             key("total_timeout", "time", "`\"2h\"`", "how long all downloads of one command may take"),

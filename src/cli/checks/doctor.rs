@@ -21,7 +21,7 @@ pub struct DoctorArguments {
     /// The instance [default: the instance with the package's name]
     #[arg(long, requires = "package")]
     instance: Option<InstanceName>,
-    /// Explain this line of a log or a message, or a part of the line: the findings that it may belong to
+    /// List the findings that match this line of a log, or this message, or a part of it, each with its meaning and remedy
     #[arg(long, value_name = "WORDS")]
     find: Option<String>,
 }

@@ -217,9 +217,10 @@ impl InstanceStatus {
         if let Some(last) = &self.last {
             lines.push(format!("  last       {}", line(last)));
         }
-        for (number, way) in self.way_out.iter().enumerate() {
-            lines.push(format!("  {} {way}", if number == 0 { "way out   " } else { "          " }));
+        if !self.way_out.is_empty() {
+            lines.push("  without sidle (commands for a shell):".to_owned());
         }
+        lines.extend(self.way_out.iter().map(|way| format!("             {way}")));
         lines
     }
 
@@ -297,11 +298,11 @@ fn ways_out(
         let configuration = named.unwrap_or_else(|| layout.on_host(manifest.service.config.as_ref()));
         let commands = manual_start::commands(&adopting.files, &manifest, &configuration);
         if !commands.is_empty() {
-            ways.push(format!("this release by hand:  {}", commands.join("; ")));
+            ways.push(format!("this release:         {}", commands.join("; ")));
         }
     }
     if let Some(adoption) = Adoption::read(layout, instance)? {
-        ways.push(format!("the package's agent:   {}", adoption.manual_undo(&adopting).join("; ")));
+        ways.push(format!("the package's agent:  {}", adoption.manual_undo(&adopting).join("; ")));
     }
     Ok(ways)
 }

@@ -40,7 +40,7 @@ pub struct InstallArguments {
 /// Where releases may lie.
 #[derive(Debug, Clone, Default, Args)]
 pub struct PlaceArguments {
-    /// Install also if the directory for releases is cleaned by age, in memory, or on a network file system
+    /// Install even if the directory for releases is cleaned by age, in memory, or on a network file system
     #[arg(long)]
     force_place: bool,
 }

@@ -18,10 +18,10 @@ pub struct FetchArguments {
     /// Fetch from this URL instead of the configured repository; repeat the option for mirrors, which are asked in this order
     #[arg(long, value_name = "URL")]
     repository: Vec<Location>,
-    /// Ask also mirrors that served wrong bytes of this release before
+    /// Ask even mirrors that served wrong bytes of this release before
     #[arg(long)]
     refetch: bool,
-    /// For timers: wait a random time up to the setting `splay` first
+    /// For timers: before the download, wait a random time up to the setting `splay` in `[repository]`
     #[arg(long)]
     unattended: bool,
 }

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 pub struct RunArguments {
     /// The package
     package: PackageName,
-    /// A command of the release, such as salt-call [default: the release's service: beside a running minion, a second minion]
+    /// A command of the release, such as salt-call [default: start the agent itself. Warning: if a minion runs already, this starts a second minion, and every job runs twice]
     command: Option<String>,
     /// The release [default: the current release]
     #[arg(long)]

@@ -26,6 +26,9 @@ pub(super) fn document() -> String {
             write!(page, "\n## {}\n\n{}.\n\n    {}\n", name(&verb), about(&verb), usage.trim_start_matches("Usage: "));
         let own = |argument: &&Arg| !argument.is_global_set() && !argument.is_hide_set() && argument.get_id() != "help";
         options(&mut page, verb.get_arguments().filter(own));
+        if let Some(more) = verb.get_after_help() {
+            let _ = write!(page, "\n{more}\n");
+        }
     }
     page
 }

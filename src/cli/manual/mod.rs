@@ -105,7 +105,8 @@ fn verbs_of(command: &Command) -> Vec<Command> {
 
 /// The built grammar.
 fn built() -> Command {
-    let mut command = Cli::command();
+    // The verb `help` needs no page.
+    let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     command
 }

@@ -100,14 +100,17 @@ const FILES: [Entry; 9] = [
 const EXITS: [(&str, &str); 6] = [
     ("doctor", "0 if nothing is worse than a note; else the code of the worst finding."),
     ("status", "4 while a switch is under way; else 0."),
-    ("switch", "4 with `--no-wait`, or if the switch waits for its window; 5 if the switch was rolled back."),
+    (
+        "switch",
+        "4 if the switch is still in progress (`--no-wait`, `--at-window`, or in a Salt job of the minion); 5 if the switch was rolled back.",
+    ),
     ("upgrade", "3 if the newest release runs already; 5 if the switch was rolled back."),
     ("repo refresh", "3 if nothing is due yet."),
     ("run", "That of the program, once it was executed."),
 ];
 
 const DESCRIPTION: &str = "sidle installs every release of an agent (first of all the Salt minion) into a directory of its own, starts the new release \
-beside the running one, moves the jobs over, and goes back by itself if the new release fails. Releases come from a signed repository, or from one \
+beside the running one, gives new jobs to the new process, and rolls back by itself if the new release fails. Releases come from a signed repository, or from one \
 file. Nothing runs, and nothing is installed, that the pinned root of trust does not vouch for.";
 
 pub(super) fn pages() -> Vec<Page> {
@@ -147,7 +150,7 @@ fn of_verb(verb: &Command, verbs: &[Command]) -> Page {
     let has_verbs = plain.has_subcommands();
     let plain = plain.subcommand_help_heading("VERBS").subcommand_value_name("VERB");
     let mut page = head(plain.clone());
-    let man = man(plain);
+    let man = man(plain.clone());
     append(&mut page, |bytes| man.render_description_section(bytes));
     if has_options {
         append(&mut page, |bytes| man.render_options_section(bytes));
@@ -155,8 +158,9 @@ fn of_verb(verb: &Command, verbs: &[Command]) -> Page {
     if has_verbs {
         append(&mut page, |bytes| man.render_subcommands_section(bytes));
     }
+    let more = plain.get_after_help().map(|more| format!("{more}\n\n")).unwrap_or_default();
     let mut rest =
-        String::from("The global options `--root`, `--json`, `--quiet` and `--verbose` are in `sidle(8)`.\n");
+        format!("{more}The global options `--root`, `--json`, `--quiet` and `--verbose` are in `sidle(8)`.\n");
     let exit = EXITS.iter().find(|(verb, _)| *verb == words).map(|(_, text)| format!("{text} ")).unwrap_or_default();
     let _ = write!(rest, "\n## Exit status\n\n{exit}`sidle(8)` lists the exit codes.\n");
     entries(&mut rest, "Environment", ENVIRONMENT.iter().filter(|entry| entry.verbs.contains(&first)));

@@ -14,6 +14,10 @@ use serde_json::json;
 
 /// `sidle cancel PACKAGE`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Possible until phase `flipping`, in which the new release becomes current, and in phase `stranded`. If sidle has already stopped or \
+                  started a process, the switch rolls back."
+)]
 pub struct CancelArguments {
     /// The package
     package: PackageName,
@@ -32,7 +36,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
     };
     let too_late = |switch: u64| {
         Report::of(Class::Conflict, format!("cannot cancel switch {switch}: it is committed"))
-            .hint(format!("go back with `sidle rollback {}` when it ends", arguments.package))
+            .hint(format!("`sidle rollback {}` rolls back when it ends", arguments.package))
     };
     if live.phase.is_committed() {
         return Err(too_late(live.id));

@@ -62,7 +62,7 @@ pub struct Terms {
     /// A note that `sidle history` shows
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// Allow a release that failed on this host before; `upgrade`: also a release that a rollback left
+    /// Allow a release that is marked as bad (it failed on this host); `upgrade` also takes a declined release (an administrator rolled back from it)
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -86,7 +86,7 @@ impl Terms {
 pub struct SwitchArguments {
     /// The package
     package: PackageName,
-    /// The release [default: the newest installed]
+    /// The release [default: the newest installed release, even if you rolled back from it before]
     release: Option<Release>,
     #[command(flatten)]
     terms: Terms,
@@ -188,7 +188,7 @@ fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release) -> R
         }
     };
     let lines = changes.iter().map(|change| format!("  {change}"));
-    let summary = format!("{} would go back to {to}; {configuration}", files.instance());
+    let summary = format!("{} would roll back to {to}; {configuration}", files.instance());
     context.output.result(
         std::iter::once(summary).chain(lines).collect::<Vec<_>>(),
         json!({"to": to, "snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes}),

@@ -13,14 +13,14 @@ use std::time::Duration;
 /// The options for the beginning of a switch.
 #[derive(Debug, Clone, Args)]
 pub struct Timing {
-    /// Outside the maintenance windows, wait for the next window. The deadline counts from the start of the window; the switch expires if it has not begun when the window closes
+    /// Outside the maintenance windows, wait for the next window. The deadline counts from the start of the window. If sidle has not stopped or started a process when the window closes, the switch expires; else it may finish after the window
     #[arg(long)]
     at_window: bool,
-    /// Begin now, also outside the maintenance windows
+    /// Begin now, even outside the maintenance windows
     #[arg(long, conflicts_with = "at_window")]
     outside_window: bool,
-    /// First wait a random time of at most TIME, so that hosts of a fleet begin at different times: 10m [default: the setting `job_splay` (60s)
-    /// in a Salt job of the same minion, except for a rollback; else 0s]
+    /// First wait a random time of at most TIME, so that hosts of a fleet begin at different times: 10m [default: 0s; for switch, upgrade and
+    /// restart in a Salt job of this minion: the setting `job_splay` (60s)]
     #[arg(long, value_name = "TIME", value_parser = crate::config::duration)]
     splay: Option<Duration>,
 }

@@ -30,9 +30,9 @@ pub const CODES: [Code; 13] = [
     documented(Class::NothingToDo, "nothing to do", "nothing"),
     documented(
         Class::Pending,
-        "a switch is not yet over: after `--no-wait`, while it waits for a window, or because it goes on without this command; also \
-         `status` during a switch",
-        "`sidle status` shows its progress",
+        "no error: the switch is still in progress, and continues without this command (after `--no-wait` or `--at-window`, in a Salt job of \
+         the minion, or until a supervisor runs). `sidle status` returns 4 while a switch is in progress",
+        "`sidle status` shows the progress",
     ),
     documented(
         Class::RolledBack,

@@ -85,7 +85,7 @@ fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
             log!(info, "switch {id} is committed: {to} has passed, and becomes current");
         }
         next if next.is_back() && !step.from.is_back() => {
-            log!(warn, "switch {id} fails: going back from {to} to {back}");
+            log!(warn, "switch {id} fails: rolling back from {to} to {back}");
         }
         _ if step.outcome == Ending::Interrupted => log!(warn, "switch {id} goes on after an interruption: {doing}"),
         _ if step.outcome == Ending::Failed => log!(warn, "switch {id} tries again: {doing}"),
