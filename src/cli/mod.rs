@@ -10,6 +10,7 @@ pub mod manual;
 pub mod mirror;
 mod own;
 pub mod pack;
+mod setup;
 pub mod supervise;
 mod switches;
 mod terminal;
@@ -70,6 +71,8 @@ pub struct Common {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Set up a host in one go: trust a repository, write the settings, install a release; may be repeated
+    Setup(setup::SetupArguments),
     /// Install a release from a bundle file or the repository; the running release stays as it is
     Install(host::InstallArguments),
     /// Install a release and switch to it
@@ -216,7 +219,8 @@ impl Verb {
     fn reads_a_root(&self) -> bool {
         let makes_or_needs_none = matches!(
             self,
-            Self::Install(_)
+            Self::Setup(_)
+                | Self::Install(_)
                 | Self::Upgrade(_)
                 | Self::Trust(_)
                 | Self::Pack(_)
@@ -242,7 +246,13 @@ impl Verb {
 fn refuse_foreign_places(verb: &Verb, layout: &Layout) -> Result<(), Report> {
     let brings = matches!(
         verb,
-        Verb::Install(_) | Verb::Upgrade(_) | Verb::Switch(_) | Verb::Adopt(_) | Verb::Remove(_) | Verb::Collect(_)
+        Verb::Setup(_)
+            | Verb::Install(_)
+            | Verb::Upgrade(_)
+            | Verb::Switch(_)
+            | Verb::Adopt(_)
+            | Verb::Remove(_)
+            | Verb::Collect(_)
     );
     let own_run = match verb {
         Verb::Supervise(arguments) => owners::check_one(&layout.run(arguments.instance()))?,
@@ -265,6 +275,7 @@ fn refuse_foreign_places(verb: &Verb, layout: &Layout) -> Result<(), Report> {
 fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
     refuse_foreign_places(&verb, &context.layout)?;
     match verb {
+        Verb::Setup(arguments) => setup::setup(context, &arguments),
         Verb::Install(arguments) => host::install(context, &arguments),
         Verb::Upgrade(arguments) => upgrade::upgrade(context, &arguments),
         Verb::List(arguments) => host::list(context, &arguments),

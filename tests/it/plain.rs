@@ -34,6 +34,7 @@ mod policy;
 mod remedies;
 pub mod repair;
 pub mod repository;
+mod setup;
 mod signing;
 mod strangers;
 pub mod survival;
