@@ -4,6 +4,7 @@ pub mod adopt;
 pub mod agents;
 pub mod author;
 mod checks;
+mod generalize;
 pub mod hold;
 pub mod host;
 pub mod manual;
@@ -116,6 +117,8 @@ enum Verb {
     /// Refuse the start of another package's unit whose agent sidle runs
     #[command(hide = true)]
     MayStart(adopt::MayStartArguments),
+    /// Prepare an image: remove what clones of this host must not have (journals, caches, the agent's keys); keep the releases
+    Generalize(generalize::GeneralizeArguments),
     /// Supervise an instance: run its agent and its switches (started by the systemd unit)
     Supervise(supervise::SuperviseArguments),
     /// Set and show the repository that this host trusts
@@ -297,6 +300,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Adopt(arguments) => adopt::adopt(context, &arguments),
         Verb::Unadopt(arguments) => adopt::unadopt(context, &arguments),
         Verb::MayStart(arguments) => adopt::may_start(context, &arguments),
+        Verb::Generalize(arguments) => generalize::generalize(context, &arguments),
         Verb::Supervise(arguments) => supervise::supervise(context, &arguments),
         Verb::Trust(verb) => trust::trust(context, &verb),
         Verb::Pack(arguments) => pack::pack(context, &arguments),

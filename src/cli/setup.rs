@@ -100,22 +100,14 @@ struct Setup<'a> {
     done: Vec<(Step, String, bool)>,
 }
 
-/// What the settings lack.
-enum Named {
-    /// Nothing: they name the repository.
-    Already,
-    /// The file of this verb with the repository.
-    Not,
-}
-
 /// `sidle setup`
 pub fn setup(context: &Context, arguments: &SetupArguments) -> Result<Ended, Report> {
     let mut setup = Setup::new(context, arguments)?;
     // Both are looked at before anything is changed: a host of another repository stays as it is.
     let is_pinned = setup.is_pinned().map_err(|report| Step::Trust.failed(report))?;
-    let named = setup.named().map_err(|report| Step::Settings.failed(report))?;
+    let is_named = setup.is_named().map_err(|report| Step::Settings.failed(report))?;
     setup.trust(is_pinned).map_err(|report| Step::Trust.failed(report))?;
-    setup.settings(&named).map_err(|report| Step::Settings.failed(report))?;
+    setup.settings(is_named).map_err(|report| Step::Settings.failed(report))?;
     let installed = setup.install(is_pinned).map_err(|report| Step::Install.failed(report))?;
     let ended = if arguments.adopt {
         setup.adopt(installed.as_ref()).map_err(|report| Step::Adopt.failed(report))?
@@ -174,17 +166,17 @@ impl<'a> Setup<'a> {
     }
 
     /// Whether the settings name the repository; an error if they name another, in a file that is not of this verb.
-    fn named(&self) -> Result<Named, Report> {
+    fn is_named(&self) -> Result<bool, Report> {
         let settings = Settings::read(&self.context.layout)?;
         if self.is_named_by(&settings)? {
-            return Ok(Named::Already);
+            return Ok(true);
         }
         let path = self.own_path();
         let own = file::read_if_exists(&path, OWN_FILE_BYTES_MAXIMUM)?;
         let is_ours = own.as_ref().map(|bytes| is_own(bytes));
         match is_ours {
-            Some(true) => Ok(Named::Not),
-            None if !settings.names_a_repository() => Ok(Named::Not),
+            Some(true) => Ok(false),
+            None if !settings.names_a_repository() => Ok(false),
             _ => {
                 let names = if settings.names_a_repository() {
                     let places = settings.repository()?.mirrors;
@@ -262,9 +254,9 @@ impl<'a> Setup<'a> {
         Ok(Fetcher::new(&self.repository()?, &cache, tell)?)
     }
 
-    fn settings(&mut self, named: &Named) -> Result<(), Report> {
+    fn settings(&mut self, is_named: bool) -> Result<(), Report> {
         let location = self.location.clone();
-        if matches!(named, Named::Already) {
+        if is_named {
             self.note(Step::Settings, format!("the settings name {location} already"), false);
             return Ok(());
         }

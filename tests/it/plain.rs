@@ -30,6 +30,7 @@ pub mod rebuild;
 pub mod self_repair;
 mod trust_store;
 
+mod generalize;
 mod policy;
 mod remedies;
 pub mod repair;

@@ -97,7 +97,8 @@ const FILES: [Entry; 9] = [
 ];
 
 /// Verbs whose exit code says more than the general table.
-const EXITS: [(&str, &str); 7] = [
+const EXITS: [(&str, &str); 8] = [
+    ("generalize", "3 if nothing is to be removed; 12 while a supervisor or an agent of this host runs."),
     (
         "setup",
         "3 if nothing is to be done; 7 if the root has another fingerprint; 12 if this host trusts, or its settings name, another repository.",
