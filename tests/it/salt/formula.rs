@@ -34,6 +34,7 @@ fn the_formula_sets_a_host_up_once_and_shows_it_first() {
     let (host, work) = (Host::bare(), tempfile::tempdir().unwrap());
     let pillar = json!({"sidle": {
         "program": SIDLE, "root": text(&host.root()), "package": DEMO, "settings": "keep_extra = 2\n",
+        "unit": concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/sidle@.service"),
         "repository": format!("file://{}", text(&author.repository())), "fingerprint": author.fingerprint(),
     }});
     let of = |states: &[(String, Value)], id: &str| {

@@ -41,7 +41,7 @@ fn the_ansible_role_sets_a_host_up_once_and_shows_it_first() {
     let variables = serde_json::json!({
         "sidle_root": text(&host.root()), "sidle_program": text(&program), "sidle_binary": SIDLE, "sidle_package": DEMO,
         "sidle_repository": format!("file://{}", text(&author.repository())), "sidle_fingerprint": author.fingerprint(),
-        "sidle_settings": "keep_extra = 2\n",
+        "sidle_settings": "keep_extra = 2\n", "sidle_unit": concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/sidle@.service"),
     });
     let (code, said) = play(work.path(), &variables, &["--check"]);
     assert_eq!(code, Some(0), "{said}");
@@ -51,6 +51,7 @@ fn the_ansible_role_sets_a_host_up_once_and_shows_it_first() {
     assert_eq!(code, Some(0), "{said}");
     assert!(host.path("opt/sidle/demo-agent/versions/1.0-1").exists(), "{said}");
     assert_eq!(fs::read_to_string(host.path("etc/sidle/conf.d/50-ansible.toml")).unwrap(), "keep_extra = 2\n");
+    assert!(host.path("etc/systemd/system/sidle@.service").exists(), "{said}");
     for more in [&[][..], &["--check"]] {
         let (code, said) = play(work.path(), &variables, more);
         assert!(code == Some(0) && said.contains("changed=0"), "{said}");

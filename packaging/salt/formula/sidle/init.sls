@@ -16,6 +16,16 @@ sidle-program:
     - require_in:
       - cmd: sidle-setup
 {%- endif %}
+{%- if sidle.unit %}
+sidle-unit:
+  file.managed:
+    - name: {{ (sidle.root ~ '/etc/systemd/system/sidle@.service') | yaml_dquote }}
+    - source: {{ sidle.unit | yaml_dquote }}
+    - makedirs: True
+    - mode: '0644'
+    - require_in:
+      - cmd: sidle-setup
+{%- endif %}
 {%- if sidle.settings %}
 sidle-settings:
   file.managed:
