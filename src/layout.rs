@@ -76,9 +76,14 @@ impl Layout {
         self.state().join("adopt").join(instance.as_str())
     }
 
+    /// `/run/sidle`: volatile state of all instances.
+    pub fn runs(&self) -> PathBuf {
+        self.root.join("run/sidle")
+    }
+
     /// `/run/sidle/INSTANCE`: control socket and volatile state.
     pub fn run(&self, instance: &InstanceName) -> PathBuf {
-        self.root.join("run/sidle").join(instance.as_str())
+        self.runs().join(instance.as_str())
     }
 
     /// `/var/cache/sidle`: fetched files.

@@ -252,6 +252,12 @@ pub trait Agent: Send {
         None
     }
 
+    /// The files and directories that make it this host's agent, and no other's: its keys, a generated name, its jobs and caches. They may be
+    /// missing. A clone of the host must not have them.
+    fn identity_files(&self) -> Result<Vec<PathBuf>, AgentError> {
+        Ok(Vec::new())
+    }
+
     /// Existing directories whose changes can mean that `activity` changed; they wake a waiting switch early.
     fn watches(&self) -> Vec<PathBuf>;
 }

@@ -36,6 +36,14 @@ pub struct AdoptArguments {
     dry_run: bool,
 }
 
+impl AdoptArguments {
+    /// The default instance, to this release.
+    pub(super) fn to(package: &PackageName, release: &Release, dry_run: bool) -> Self {
+        let (package, release) = (package.clone(), Some(release.clone()));
+        Self { package, release, instance: None, unit: None, mode: None, dry_run }
+    }
+}
+
 /// `sidle unadopt PACKAGE`
 #[derive(Debug, Args)]
 pub struct UnadoptArguments {

@@ -4,12 +4,14 @@ pub mod adopt;
 pub mod agents;
 pub mod author;
 mod checks;
+mod generalize;
 pub mod hold;
 pub mod host;
 pub mod manual;
 pub mod mirror;
 mod own;
 pub mod pack;
+mod setup;
 pub mod supervise;
 mod switches;
 mod terminal;
@@ -70,6 +72,8 @@ pub struct Common {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Set up a host in one go: trust a repository, write the settings, install a release; may be repeated
+    Setup(setup::SetupArguments),
     /// Install a release from a bundle file or the repository; the running release stays as it is
     Install(host::InstallArguments),
     /// Install a release and switch to it
@@ -113,6 +117,8 @@ enum Verb {
     /// Refuse the start of another package's unit whose agent sidle runs
     #[command(hide = true)]
     MayStart(adopt::MayStartArguments),
+    /// Prepare an image: remove what clones of this host must not have (journals, caches, the agent's keys); keep the releases
+    Generalize(generalize::GeneralizeArguments),
     /// Supervise an instance: run its agent and its switches (started by the systemd unit)
     Supervise(supervise::SuperviseArguments),
     /// Set and show the repository that this host trusts
@@ -216,7 +222,8 @@ impl Verb {
     fn reads_a_root(&self) -> bool {
         let makes_or_needs_none = matches!(
             self,
-            Self::Install(_)
+            Self::Setup(_)
+                | Self::Install(_)
                 | Self::Upgrade(_)
                 | Self::Trust(_)
                 | Self::Pack(_)
@@ -242,7 +249,13 @@ impl Verb {
 fn refuse_foreign_places(verb: &Verb, layout: &Layout) -> Result<(), Report> {
     let brings = matches!(
         verb,
-        Verb::Install(_) | Verb::Upgrade(_) | Verb::Switch(_) | Verb::Adopt(_) | Verb::Remove(_) | Verb::Collect(_)
+        Verb::Setup(_)
+            | Verb::Install(_)
+            | Verb::Upgrade(_)
+            | Verb::Switch(_)
+            | Verb::Adopt(_)
+            | Verb::Remove(_)
+            | Verb::Collect(_)
     );
     let own_run = match verb {
         Verb::Supervise(arguments) => owners::check_one(&layout.run(arguments.instance()))?,
@@ -265,6 +278,7 @@ fn refuse_foreign_places(verb: &Verb, layout: &Layout) -> Result<(), Report> {
 fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
     refuse_foreign_places(&verb, &context.layout)?;
     match verb {
+        Verb::Setup(arguments) => setup::setup(context, &arguments),
         Verb::Install(arguments) => host::install(context, &arguments),
         Verb::Upgrade(arguments) => upgrade::upgrade(context, &arguments),
         Verb::List(arguments) => host::list(context, &arguments),
@@ -286,6 +300,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Adopt(arguments) => adopt::adopt(context, &arguments),
         Verb::Unadopt(arguments) => adopt::unadopt(context, &arguments),
         Verb::MayStart(arguments) => adopt::may_start(context, &arguments),
+        Verb::Generalize(arguments) => generalize::generalize(context, &arguments),
         Verb::Supervise(arguments) => supervise::supervise(context, &arguments),
         Verb::Trust(verb) => trust::trust(context, &verb),
         Verb::Pack(arguments) => pack::pack(context, &arguments),

@@ -48,11 +48,7 @@ pub fn trust(context: &Context, verb: &TrustVerb) -> Result<Ended, Report> {
 }
 
 fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
-    let fingerprint: Digest = arguments.fingerprint.to_ascii_lowercase().parse().map_err(|_| {
-        let message =
-            format!("cannot use {:?} as a fingerprint: it is not 64 hexadecimal digits", arguments.fingerprint);
-        usage(message, "take what `sha256sum metadata/1.root.json` or `sidle repo init` printed")
-    })?;
+    let fingerprint = fingerprint(&arguments.fingerprint)?;
     let root = root_of(&arguments.file, &fingerprint)?;
     let trust_store = TrustStore::open_or_create(&context.layout.trust())?;
     let pinned = trust_store.lock()?.pin(&root, &fingerprint).map_err(|error| {
@@ -74,6 +70,14 @@ fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
     let facts = Facts::new().with(word, fingerprint).with("next", "sidle install FILE|PACKAGE");
     context.output.result(facts, json!({"fingerprint": fingerprint, "pinned": pinned == Pinned::Now}));
     Ok(ended)
+}
+
+/// The fingerprint of a root as a person wrote it.
+pub(super) fn fingerprint(text: &str) -> Result<Digest, Report> {
+    text.to_ascii_lowercase().parse().map_err(|_| {
+        let message = format!("cannot use {text:?} as a fingerprint: it is not 64 hexadecimal digits");
+        usage(message, "take what `sha256sum metadata/1.root.json` or `sidle repo init` printed")
+    })
 }
 
 /// The root in a file: the file itself, or the one of a bundle's roots that has the fingerprint; if none has, the first.

@@ -115,6 +115,12 @@ impl MinionConfig {
         Ok(Digest::of(all.concat().as_bytes()))
     }
 
+    /// Whether the options name an id. If not, Salt writes the host's name into `minion_id`.
+    pub fn names_id(directory: &Path) -> Result<bool, ConfigError> {
+        let options = Options { value: includes::read(directory, None)?, file: directory.join("minion") };
+        Ok(options.text("id")?.is_some())
+    }
+
     /// Where the entries of running jobs are.
     pub fn jobs_directory(&self) -> PathBuf {
         self.cache_directory.join("proc")

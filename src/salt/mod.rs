@@ -6,6 +6,7 @@ pub mod caller;
 pub mod config;
 pub mod doctor;
 pub mod entry;
+pub mod identity;
 pub mod includes;
 pub mod jobs;
 pub mod lingering;
@@ -185,6 +186,10 @@ impl Agent for SaltMinion {
 
     fn credentials(&self) -> Option<Digest> {
         self.config().ok()?.credentials().ok()
+    }
+
+    fn identity_files(&self) -> Result<Vec<PathBuf>, AgentError> {
+        Ok(MinionConfig::identity_files(&self.settings.config_directory)?)
     }
 
     fn watches(&self) -> Vec<PathBuf> {

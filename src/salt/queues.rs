@@ -21,7 +21,7 @@ const POP_SECONDS: i64 = 300;
 /// How long a lock counts as main's, which holds it for milliseconds. If main was killed with it, every queued state would wait for a day.
 const LOCK_SECONDS: i64 = 60;
 
-const NAMES: [&str; 2] = ["job_queue", "state_queue"];
+pub(super) const NAMES: [&str; 2] = ["job_queue", "state_queue"];
 
 /// Where a Salt has its queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -119,6 +119,14 @@ impl Store {
         }
     }
 
+    /// The processes, leases and mounts that use an installed release now.
+    pub fn users(&self, release: &Release) -> Result<Vec<Holder>> {
+        match self.claim_installed(release, &self.tree(release)?)? {
+            Claim::InUse(holders) => Ok(holders),
+            Claim::Free(_) => Ok(Vec::new()),
+        }
+    }
+
     fn claim_installed(&self, release: &Release, tree: &Dir) -> Result<Claim> {
         // A release that is installed has a receipt.
         let receipts = Dir::open(&self.layout().receipts(self.package()))?;

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-const INCIDENTS_NAME: &str = "incidents";
+/// The name of the record of damage, beside the receipts.
+pub const INCIDENTS_NAME: &str = "incidents";
 const FILE_MODE: u32 = 0o644;
 /// Most incidents in the file, which is written whole, so that no crash leaves half a line.
 const INCIDENTS_MAXIMUM: usize = 200;

@@ -30,10 +30,12 @@ pub mod rebuild;
 pub mod self_repair;
 mod trust_store;
 
+mod generalize;
 mod policy;
 mod remedies;
 pub mod repair;
 pub mod repository;
+mod setup;
 mod signing;
 mod strangers;
 pub mod survival;

@@ -4,6 +4,7 @@ mod adopt;
 mod caller;
 mod edges;
 mod first;
+mod formula;
 mod handover;
 mod lazy;
 mod minion;

@@ -19,6 +19,7 @@ mod mirror;
 mod online;
 mod overlap;
 mod power;
+mod provision;
 mod python_tuf;
 mod readers;
 mod repair;

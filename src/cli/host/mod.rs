@@ -15,7 +15,9 @@ pub use install::{InstallArguments, PlaceArguments, Source, from_file, install};
 pub use list::{ListArguments, list};
 pub use marks::marks;
 pub use repair::{RepairArguments, repair};
-pub use repository::{FetchArguments, install as install_from_repository, notices, open as open_repository};
+pub use repository::{
+    FetchArguments, install as install_from_repository, install_by, notices, open as open_repository,
+};
 pub use run::{RunArguments, run};
 #[cfg(feature = "test-hooks")]
 pub use run::{TestFlipArguments, test_flip};

@@ -36,8 +36,29 @@ pub fn install(
 ) -> Result<Acquired, Report> {
     let notices = notices(context);
     let mut fetcher = open(context, arguments, &notices)?;
+    fetch_and_install(context, &mut fetcher, wanted, arguments, (effect, hazards), may_be)
+}
+
+/// Installs the wanted release, or the newest that fits, from a repository that is open already.
+pub fn install_by(
+    context: &Context,
+    fetcher: &mut Fetcher<'_>,
+    wanted: &Wanted,
+    effect: Effect,
+) -> Result<Acquired, Report> {
+    fetch_and_install(context, fetcher, wanted, &FetchArguments::default(), (effect, Hazards::Refuse), &|_| true)
+}
+
+fn fetch_and_install(
+    context: &Context,
+    fetcher: &mut Fetcher<'_>,
+    wanted: &Wanted,
+    arguments: &FetchArguments,
+    (effect, hazards): (Effect, Hazards),
+    may_be: &dyn Fn(&Release) -> bool,
+) -> Result<Acquired, Report> {
     let acquired = acquire(
-        &mut fetcher,
+        fetcher,
         &context.layout,
         &Request {
             package: &wanted.package,
@@ -76,7 +97,7 @@ pub fn progress(context: &Context, what: &'static str) -> impl Fn(u64, u64) {
 }
 
 /// Shows the notices of a fetch as warnings.
-pub fn notices(context: &Context) -> impl Fn(&Notice) {
+pub fn notices(context: &Context) -> impl Fn(&Notice) + use<'_> {
     |notice| match notice {
         Notice::Received { .. } => {}
         other => context.output.warning(&other.to_string()),

@@ -15,7 +15,7 @@ struct Entry {
 }
 
 const AUTHORS: &[&str] = &["pack", "key", "repo"];
-const FETCHES: &[&str] = &["install", "upgrade", "repair", "mirror"];
+const FETCHES: &[&str] = &["setup", "install", "upgrade", "repair", "mirror"];
 const SWITCHES: &[&str] =
     &["switch", "rollback", "restart", "cancel", "status", "history", "adopt", "unadopt", "supervise", "upgrade"];
 
@@ -56,7 +56,7 @@ const FILES: [Entry; 9] = [
     Entry {
         name: "/etc/sidle/sidle.toml, /etc/sidle/conf.d/*.toml",
         meaning: "Settings: `sidle.toml(5)`.",
-        verbs: &["supervise", "switch"],
+        verbs: &["setup", "supervise", "switch"],
     },
     Entry {
         name: "/opt/sidle/PACKAGE/versions/RELEASE/",
@@ -81,7 +81,7 @@ const FILES: [Entry; 9] = [
     Entry {
         name: "/var/lib/sidle/trust/",
         meaning: "The trusted metadata of the repository.",
-        verbs: &["trust", "install"],
+        verbs: &["trust", "setup", "install"],
     },
     Entry {
         name: "/var/lib/sidle/instances/INSTANCE/",
@@ -97,7 +97,12 @@ const FILES: [Entry; 9] = [
 ];
 
 /// Verbs whose exit code says more than the general table.
-const EXITS: [(&str, &str); 6] = [
+const EXITS: [(&str, &str); 8] = [
+    ("generalize", "3 if nothing is to be removed; 12 while a supervisor or an agent of this host runs."),
+    (
+        "setup",
+        "3 if nothing is to be done; 7 if the root has another fingerprint; 12 if this host trusts, or its settings name, another repository.",
+    ),
     ("doctor", "0 if nothing is worse than a note; else the code of the worst finding."),
     ("status", "4 while a switch is under way; else 0."),
     (

@@ -22,6 +22,11 @@ impl Output {
         Self { json, quiet }
     }
 
+    /// Whether results are for programs.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// The result of a command: `text` for people, `value` (an object, to which the schema number is added) for programs.
     pub fn result(&self, text: impl Into<Lines>, value: impl Serialize) {
         if self.json {

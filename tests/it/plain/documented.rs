@@ -135,6 +135,35 @@ fn several_people_sign_rotate_and_delegate_as_the_authors_guide_says() {
 }
 
 #[test]
+fn a_first_boot_follows_the_example_for_cloud_init() {
+    let author = author();
+    let fingerprint = sidle::digest::Digest::of(&fs::read(author.path("repository/metadata/1.root.json")).unwrap());
+    let host = Host::bare();
+    let mut reader = Reader::new(host.root());
+    let url = format!("file://{}", text(&author.path("repository")));
+    for (written, typed) in [
+        ("https://repo.example/sidle\"", &format!("{url}\"")),
+        ("SHA256", &fingerprint.to_string()),
+        ("setup", &"setup --package demo-agent".to_owned()),
+    ] {
+        reader.types_instead(written, typed);
+    }
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cloud-init.yaml")).unwrap();
+    assert!(page.starts_with("#cloud-config\n"));
+    sidle::salt::yaml::Value::parse(&page).unwrap();
+    fs::create_dir_all(host.path("etc/sidle/conf.d")).unwrap();
+    fs::create_dir_all(host.path("etc/demo-agent")).unwrap();
+    fs::write(host.path("etc/sidle/conf.d/test.toml"), SETTINGS).unwrap();
+    let list = |line: &str| line.trim().strip_prefix("- [")?.strip_suffix(']').map(|words| words.replace(", ", " "));
+    let lines: Vec<String> = page.lines().filter_map(list).filter(|line| line.starts_with("sidle ")).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    reader.does(&lines[0]);
+    let _supervisor = host.supervise();
+    reader.does(&lines[1]);
+    assert_eq!(host.current().as_deref(), Some("3007.17-1"));
+}
+
+#[test]
 fn a_host_goes_through_the_readme_and_the_administrators_guide() {
     let host = Host::bare();
     let author = author();

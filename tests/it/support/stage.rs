@@ -127,6 +127,11 @@ impl Author {
         self.packed(version, "good", |recipe| recipe.replace(&own, &format!("package = \"{package}\"")))
     }
 
+    /// A good release that calls itself another kind of agent.
+    pub fn of_agent(&self, kind: &str, version: &str) -> PathBuf {
+        self.packed(version, "good", |recipe| recipe.replace("agent = \"demo\"", &format!("agent = \"{kind}\"")))
+    }
+
     /// A good release whose rehearsal says this.
     pub fn refused(&self, version: &str, rehearsal: &str) -> PathBuf {
         let tree = self.tree(version, "good");

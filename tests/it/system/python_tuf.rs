@@ -27,18 +27,23 @@ fn success(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A Python with python-tuf, in a cache outside the tree, named by the version; made on first use.
+/// A Python with python-tuf.
 pub fn python() -> PathBuf {
+    cached_python(&REQUIREMENTS)
+}
+
+/// A Python with these packages, in a cache outside the tree, named by the first one's version; made on first use.
+pub fn cached_python(requirements: &[&str]) -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"))).unwrap();
-    let venv = cache.join("sidle-test").join(REQUIREMENTS[0]);
+    let venv = cache.join("sidle-test").join(requirements[0]);
     let complete = venv.join("complete");
     if !complete.exists() {
         fs::create_dir_all(venv.parent().unwrap()).unwrap();
         success(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv));
         let install =
             ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--timeout", "30", "--retries", "3"];
-        success(Command::new(venv.join("bin/python3")).args(install).args(REQUIREMENTS));
+        success(Command::new(venv.join("bin/python3")).args(install).args(requirements));
         fs::write(complete, "").unwrap();
     }
     venv.join("bin/python3")

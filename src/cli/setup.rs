@@ -1,0 +1,397 @@
+//! `sidle setup`: a host from nothing to an installed release, in one command that may be repeated.
+
+use super::adopt::{AdoptArguments, adopt};
+use super::facts::Facts;
+use super::host::install_by;
+use super::output::Output;
+use super::wanted::Wanted;
+use super::{Context, Ended, instance_of, trust, usage};
+use crate::acquire::Acquired;
+use crate::adoption::record::{Adoption, Stage};
+use crate::config::Settings;
+use crate::digest::Digest;
+use crate::failure::{Class, Report};
+use crate::fetch::{DownloadSettings, Fetcher, Location, Notice};
+use crate::name::PackageName;
+use crate::os::dir::Dir;
+use crate::os::{file, units};
+use crate::store::Store;
+use crate::store::collect::Effect;
+use crate::supervise::status::SupervisorStatus;
+use crate::trust_store::{TrustStore, TrustStoreError};
+use crate::version::Release;
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// The settings file that this verb writes.
+const OWN_FILE: &str = "10-repository.toml";
+/// Its first line: a file without it is the administrator's.
+const MARK: &str = "# Written by `sidle setup`, which replaces this file. Put other settings into other files.";
+/// Largest such file read: a URL and a path.
+const OWN_FILE_BYTES_MAXIMUM: u64 = 64 * 1024;
+/// The version of the root that a new host fetches: later roots are found from it.
+const FIRST_ROOT: u64 = 1;
+const PACKAGE: &str = "salt-minion";
+
+/// `sidle setup --repository URL --fingerprint SHA256`
+#[derive(Debug, Args)]
+pub struct SetupArguments {
+    /// The repository: https://…, http://… or file:///…
+    #[arg(long, value_name = "URL")]
+    repository: String,
+    /// SHA-256 of the repository's 1.root.json: get it from the repository's owner, by another way than the repository
+    #[arg(long, value_name = "SHA256")]
+    fingerprint: String,
+    /// A file with the certificates of the authorities that vouch for the repository's server
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The package to install
+    #[arg(long, default_value = PACKAGE)]
+    package: PackageName,
+    /// The release to install [default: the newest that fits this host]
+    #[arg(long)]
+    release: Option<Release>,
+    /// Start the supervisor, and take over the running agent (minion) of the distribution's package
+    #[arg(long)]
+    adopt: bool,
+    /// Show what would be done; change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// The steps, by the names that messages have for them.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Trust,
+    Settings,
+    Install,
+    Adopt,
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Trust => "trust",
+            Self::Settings => "settings",
+            Self::Install => "install",
+            Self::Adopt => "adopt",
+        }
+    }
+
+    /// The error of a step, with the remedy that holds for every step: the same command again.
+    fn failed(self, report: impl Into<Report>) -> Report {
+        let Report { class, message, mut causes, hint } = report.into();
+        causes.insert(0, message);
+        let again = "then run the same `sidle setup` again: it goes on where it stopped";
+        let hint = hint.map_or_else(|| format!("correct that, {again}"), |hint| format!("{hint}; {again}"));
+        Report { class, message: format!("cannot set up this host, step {}", self.name()), causes, hint: Some(hint) }
+    }
+}
+
+/// What is wanted, parsed.
+struct Setup<'a> {
+    context: &'a Context,
+    arguments: &'a SetupArguments,
+    location: Location,
+    ca: Option<PathBuf>,
+    fingerprint: Digest,
+    effect: Effect,
+    done: Vec<(Step, String, bool)>,
+}
+
+/// `sidle setup`
+pub fn setup(context: &Context, arguments: &SetupArguments) -> Result<Ended, Report> {
+    let mut setup = Setup::new(context, arguments)?;
+    // Both are looked at before anything is changed: a host of another repository stays as it is.
+    let is_pinned = setup.is_pinned().map_err(|report| Step::Trust.failed(report))?;
+    let is_named = setup.is_named().map_err(|report| Step::Settings.failed(report))?;
+    setup.trust(is_pinned).map_err(|report| Step::Trust.failed(report))?;
+    setup.settings(is_named).map_err(|report| Step::Settings.failed(report))?;
+    let installed = setup.install(is_pinned).map_err(|report| Step::Install.failed(report))?;
+    let ended = if arguments.adopt {
+        setup.adopt(installed.as_ref()).map_err(|report| Step::Adopt.failed(report))?
+    } else {
+        None
+    };
+    setup.tell(installed.as_ref(), ended)
+}
+
+impl<'a> Setup<'a> {
+    fn new(context: &'a Context, arguments: &'a SetupArguments) -> Result<Self, Report> {
+        let location: Location = arguments.repository.parse()?;
+        let ca = match (&arguments.ca, &location) {
+            (Some(_), Location::Directory(_)) => {
+                return Err(usage(
+                    format!("cannot use --ca with {location}: a directory has no certificate"),
+                    "leave out --ca, or name the repository by https://",
+                ));
+            }
+            (Some(path), Location::Http(_)) => Some(file::canonical(path)?),
+            (None, _) => None,
+        };
+        let fingerprint = trust::fingerprint(&arguments.fingerprint)?;
+        let effect = if arguments.dry_run { Effect::DryRun } else { Effect::Apply };
+        Ok(Self { context, arguments, location, ca, fingerprint, effect, done: Vec::new() })
+    }
+
+    /// Notes a step and prints it: what was done, or what was done already.
+    fn step(&mut self, step: Step, did: &str, would: &str, what: &str) {
+        let word = if self.effect == Effect::Apply { did } else { would };
+        self.note(step, format!("{word} {what}"), true);
+    }
+
+    fn note(&mut self, step: Step, text: String, changed: bool) {
+        self.context.output.step(format!("{}: {text}", step.name()));
+        self.done.push((step, text, changed));
+    }
+
+    /// Whether the root is pinned already; an error if another root is.
+    fn is_pinned(&self) -> Result<bool, Report> {
+        let path = self.context.layout.trust();
+        let trusted = match TrustStore::open(&path).and_then(|store| store.load()) {
+            Ok(trusted) => trusted,
+            Err(TrustStoreError::Unpinned { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let offered = self.fingerprint;
+        if trusted.pin.fingerprint == offered || Digest::of(&trusted.floor.root) == offered {
+            return Ok(true);
+        }
+        let unpin = format!("`mv {0} {0}.old`", path.display());
+        let report = Report::from(TrustStoreError::OtherPinned { path, pinned: trusted.pin.fingerprint, offered });
+        Err(report.hint(format!(
+            "`sidle trust show` prints the pinned root; to trust this repository instead, unpin: {unpin}"
+        )))
+    }
+
+    /// Whether the settings name the repository; an error if they name another, in a file that is not of this verb.
+    fn is_named(&self) -> Result<bool, Report> {
+        let settings = Settings::read(&self.context.layout)?;
+        if self.is_named_by(&settings)? {
+            return Ok(true);
+        }
+        let path = self.own_path();
+        let own = file::read_if_exists(&path, OWN_FILE_BYTES_MAXIMUM)?;
+        let is_ours = own.as_ref().map(|bytes| is_own(bytes));
+        match is_ours {
+            Some(true) => Ok(false),
+            None if !settings.names_a_repository() => Ok(false),
+            _ => {
+                let names = if settings.names_a_repository() {
+                    let places = settings.repository()?.mirrors;
+                    let places: Vec<String> = places.iter().map(|mirror| mirror.location.to_string()).collect();
+                    format!("the settings name {}", places.join(", "))
+                } else {
+                    format!("{} exists, and `sidle setup` did not write it", path.display())
+                };
+                let what = self.ca.as_ref().map_or_else(String::new, |ca| format!(" with ca_file {}", ca.display()));
+                let message = format!("cannot name {}{what} in the settings: {names}", self.location);
+                let hint = format!("change `[repository]` in {} yourself", self.context.layout.settings().display());
+                Err(Report::of(Class::Conflict, message).hint(hint))
+            }
+        }
+    }
+
+    fn is_named_by(&self, settings: &Settings) -> Result<bool, Report> {
+        if !settings.names_a_repository() {
+            return Ok(false);
+        }
+        let has_ca = |files: &[PathBuf]| self.ca.as_ref().is_none_or(|ca| files.contains(ca));
+        let mirrors = settings.repository()?.mirrors;
+        Ok(mirrors.iter().any(|mirror| mirror.location == self.location && has_ca(&mirror.access.ca_files)))
+    }
+
+    fn own_path(&self) -> PathBuf {
+        self.context.layout.settings().join("conf.d").join(OWN_FILE)
+    }
+
+    /// The repository: as the settings name it, or as the command line does.
+    fn repository(&self) -> Result<DownloadSettings, Report> {
+        let settings = Settings::read(&self.context.layout)?;
+        if self.is_named_by(&settings)? {
+            return settings.repository();
+        }
+        let mut named = settings.repository_at(std::slice::from_ref(&self.location))?;
+        named.mirrors.iter_mut().for_each(|mirror| mirror.access.ca_files.extend(self.ca.clone()));
+        Ok(named)
+    }
+
+    fn trust(&mut self, is_pinned: bool) -> Result<(), Report> {
+        let what = format!("the root {}", self.fingerprint);
+        if is_pinned {
+            self.note(Step::Trust, format!("{what} is pinned already"), false);
+            return Ok(());
+        }
+        let root = self.root()?;
+        if self.effect == Effect::Apply {
+            let store = TrustStore::open_or_create(&self.context.layout.trust())?;
+            store.lock()?.pin(&root, &self.fingerprint)?;
+        }
+        self.step(Step::Trust, "pinned", "would pin", &what);
+        Ok(())
+    }
+
+    /// The repository's first root, if it has the fingerprint. The network is not believed: the fingerprint is.
+    fn root(&self) -> Result<Vec<u8>, Report> {
+        let notices = self.notices();
+        let root = self.fetcher(&notices)?.root(FIRST_ROOT, &|_| true)?;
+        let found = Digest::of(&root);
+        if found != self.fingerprint {
+            let expected = self.fingerprint;
+            let report = Report::from(TrustStoreError::Fingerprint { expected, found });
+            return Err(report.because(format!("it came from {}", self.location)));
+        }
+        Ok(root)
+    }
+
+    fn notices(&self) -> impl Fn(&Notice) + use<'a> {
+        super::host::notices(self.context)
+    }
+
+    fn fetcher<'t>(&self, tell: &'t dyn Fn(&Notice)) -> Result<Fetcher<'t>, Report> {
+        let cache = Dir::open_or_create(&self.context.layout.cache(), 0o700)?;
+        Ok(Fetcher::new(&self.repository()?, &cache, tell)?)
+    }
+
+    fn settings(&mut self, is_named: bool) -> Result<(), Report> {
+        let location = self.location.clone();
+        if is_named {
+            self.note(Step::Settings, format!("the settings name {location} already"), false);
+            return Ok(());
+        }
+        let path = self.own_path();
+        if self.effect == Effect::Apply {
+            let directory = Dir::open_or_create(&self.context.layout.settings().join("conf.d"), 0o755)?;
+            directory.write_atomic(OWN_FILE, self.own_content().as_bytes(), 0o644)?;
+            directory.sync()?;
+            if !self.is_named_by(&Settings::read(&self.context.layout)?)? {
+                let message =
+                    format!("cannot name {location} in the settings: a file after {OWN_FILE} names another repository");
+                let hint = format!("remove `url` or `mirrors` from the later files in {}", directory.path().display());
+                return Err(Report::of(Class::Conflict, message).hint(hint));
+            }
+        }
+        self.step(Step::Settings, "wrote", "would write", &format!("{} with {location}", path.display()));
+        Ok(())
+    }
+
+    fn own_content(&self) -> String {
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let url = quoted(&self.arguments.repository);
+        let ca =
+            self.ca.as_ref().map_or_else(String::new, |ca| format!("ca_file = {}\n", quoted(&ca.to_string_lossy())));
+        format!("{MARK}\n[repository]\nurl = {url}\n{ca}")
+    }
+
+    /// Installs the release. None: a dry run of a host that does not trust the repository yet, and so cannot know its releases.
+    fn install(&mut self, is_pinned: bool) -> Result<Option<Acquired>, Report> {
+        let wanted = Wanted { package: self.arguments.package.clone(), release: self.arguments.release.clone() };
+        if self.effect == Effect::DryRun && !is_pinned {
+            let newest = if wanted.release.is_none() { "the newest release of " } else { "" };
+            self.note(Step::Install, format!("would install {newest}{wanted}"), true);
+            return Ok(None);
+        }
+        let notices = self.notices();
+        let mut fetcher = self.fetcher(&notices)?;
+        let acquired = install_by(self.context, &mut fetcher, &wanted, self.effect)?;
+        let what = format!("{} {}", acquired.installed.package, acquired.installed.release);
+        if acquired.installed.fresh {
+            self.step(Step::Install, "installed", "would install", &what);
+        } else {
+            self.note(Step::Install, format!("{what} is installed already"), false);
+        }
+        Ok(Some(acquired))
+    }
+
+    /// Takes the running agent over. Gives the end of a takeover that did not end well.
+    fn adopt(&mut self, installed: Option<&Acquired>) -> Result<Option<Class>, Report> {
+        let package = &self.arguments.package;
+        let (layout, name) = (&self.context.layout, instance_of(package, None));
+        if Adoption::read(layout, &name)?.is_some_and(|adoption| adoption.stage == Stage::Held) {
+            self.note(Step::Adopt, format!("{name} is adopted already"), false);
+            return Ok(None);
+        }
+        let release = installed.filter(|acquired| self.effect == Effect::Apply || !acquired.installed.fresh);
+        let Some(release) = release.map(|acquired| acquired.installed.release.clone()) else {
+            self.note(Step::Adopt, format!("would take over the running agent of {package}"), true);
+            return Ok(None);
+        };
+        if self.effect == Effect::Apply {
+            self.start_supervisor()?;
+        }
+        // The steps of the takeover are for people; a program gets the one result of this command.
+        let output = if self.context.output.is_json() { Output::new(false, true) } else { self.context.output.clone() };
+        let within = Context { layout: layout.clone(), output };
+        let ended = adopt(&within, &AdoptArguments::to(package, &release, self.effect == Effect::DryRun))?;
+        match ended {
+            Ended::As(class) if class != Class::NothingToDo => return Ok(Some(class)),
+            Ended::As(_) | Ended::Well => {}
+        }
+        self.step(Step::Adopt, "took over", "would take over", &format!("the running agent of {package}"));
+        Ok(None)
+    }
+
+    /// Enables and starts the supervisor, where systemd runs this host; elsewhere the takeover says how to start it.
+    fn start_supervisor(&mut self) -> Result<(), Report> {
+        let (layout, name) = (&self.context.layout, instance_of(&self.arguments.package, None));
+        let is_own_host = layout.root() == Path::new("/") && units::is_running();
+        if !is_own_host || SupervisorStatus::read(layout, &name)?.is_some() {
+            return Ok(());
+        }
+        let unit = format!("sidle@{name}.service");
+        units::enable_again(&unit)?;
+        units::start(&unit)?;
+        self.note(Step::Adopt, format!("started {unit}"), true);
+        Ok(())
+    }
+
+    /// The command that comes next; None: the release runs.
+    fn next(&self, installed: Option<&Acquired>) -> Result<Option<String>, Report> {
+        if self.arguments.adopt {
+            return Ok(None);
+        }
+        let package = &self.arguments.package;
+        let (layout, name) = (&self.context.layout, instance_of(package, None));
+        if SupervisorStatus::read(layout, &name)?.is_none() {
+            return Ok(Some(format!("systemctl enable --now sidle@{name}")));
+        }
+        let current = Store::new(layout, package).current(&name)?;
+        let release = installed.map(|acquired| &acquired.installed.release);
+        Ok((current.as_ref() != release).then(|| format!("sidle switch {package}")))
+    }
+
+    fn tell(&self, installed: Option<&Acquired>, ended: Option<Class>) -> Result<Ended, Report> {
+        let changed = self.done.iter().any(|(_, _, changed)| *changed);
+        let next = self.next(installed)?;
+        let mut facts = Facts::new();
+        if !changed {
+            facts.add("nothing to do", "this host is set up");
+        }
+        if let Some(next) = &next {
+            facts.add("next", next);
+        }
+        let steps = self
+            .done
+            .iter()
+            .map(|(step, text, changed)| json!({"step": step.name(), "text": text, "changed": changed}));
+        let value = json!({
+            "dry_run": self.effect == Effect::DryRun, "changed": changed, "steps": steps.collect::<Vec<Value>>(), "next": next,
+            "package": self.arguments.package, "release": installed.map(|acquired| acquired.installed.release.clone()),
+        });
+        self.context.output.result(facts, value);
+        Ok(match ended {
+            Some(class) => Ended::As(class),
+            None if changed => Ended::Well,
+            None => Ended::As(Class::NothingToDo),
+        })
+    }
+}
+
+/// Whether this verb wrote the file, and nobody has added to it.
+fn is_own(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let own = |line: &str| ["[repository]", "url = ", "ca_file = "].iter().any(|begin| line.starts_with(begin));
+    let mut lines = text.lines();
+    lines.next() == Some(MARK) && lines.all(own)
+}
