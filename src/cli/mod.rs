@@ -57,6 +57,9 @@ pub struct Common {
     /// Use this directory as the root of the host
     #[arg(long, global = true, value_name = "DIR", default_value = "/", help_heading = GLOBAL)]
     root: PathBuf,
+    /// Read the settings from this file alone, instead of the host's files
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
+    config: Option<PathBuf>,
     /// Print JSON (with "schema": 1) instead of text
     #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
@@ -179,7 +182,8 @@ pub fn main() -> ExitCode {
         if cli.verb.reads_a_root() && Dir::open_if_exists(&root)?.is_none() {
             return Err(no_root(&root));
         }
-        let context = Context { layout: Layout::new(&root), output: output.clone() };
+        let config = cli.common.config.as_deref().map(absolute).transpose()?;
+        let context = Context { layout: Layout::new(&root).with_settings_file(config), output: output.clone() };
         perform(cli.verb, &context)
     });
     let class = match &ended {
@@ -300,7 +304,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
     }
 }
 
-/// The root as an absolute path: it goes into links of processes and into environments.
+/// A path of the command line as an absolute path: the root goes into links of processes and into environments.
 fn absolute(root: &Path) -> Result<PathBuf, OsError> {
     if root.is_absolute() { Ok(root.to_owned()) } else { Ok(file::canonical(Path::new("."))?.join(root)) }
 }

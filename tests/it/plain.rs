@@ -34,6 +34,7 @@ mod policy;
 mod remedies;
 pub mod repair;
 pub mod repository;
+mod settings;
 mod signing;
 mod strangers;
 pub mod survival;
