@@ -16,7 +16,7 @@ mod terminal;
 pub mod trust;
 pub mod wanted;
 
-pub use checks::{doctor, host_change, status, trees};
+pub use checks::{doctor, exposition, host_change, metrics, status, trees};
 
 pub use terminal::{exit, facts, input, log, output, plain};
 
@@ -83,6 +83,8 @@ enum Verb {
     Status(status::StatusArguments),
     /// Show past switches of an instance
     History(status::HistoryArguments),
+    /// Print the state of this host for Prometheus, or write a file for node_exporter's textfile collector
+    Metrics(metrics::MetricsArguments),
     /// Check this host for problems, and say how to fix each of them
     Doctor(doctor::DoctorArguments),
     /// Switch an instance to an installed release
@@ -274,6 +276,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::List(arguments) => host::list(context, &arguments),
         Verb::Status(arguments) => status::status(context, &arguments),
         Verb::History(arguments) => status::history(context, &arguments),
+        Verb::Metrics(arguments) => metrics::metrics(context, &arguments),
         Verb::Doctor(arguments) => doctor::doctor(context, &arguments),
         Verb::Switch(arguments) => switching::switch(context, &arguments),
         Verb::Rollback(arguments) => switching::rollback(context, &arguments),

@@ -23,6 +23,7 @@ pub mod location;
 mod logs;
 mod memory;
 pub mod messages;
+mod metrics;
 pub mod overlap;
 mod own_agent;
 pub mod readers;
