@@ -83,7 +83,7 @@ enum Verb {
     Status(status::StatusArguments),
     /// Show past switches of an instance
     History(status::HistoryArguments),
-    /// Print the state of this host for Prometheus, or write a file for node_exporter's textfile collector
+    /// Print the state of this host for Prometheus, or write a file for its textfile collector
     Metrics(metrics::MetricsArguments),
     /// Check this host for problems, and say how to fix each of them
     Doctor(doctor::DoctorArguments),

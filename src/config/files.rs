@@ -63,6 +63,8 @@ fn unread(error: OsError) -> Report {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
+
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;

@@ -10,8 +10,8 @@ use crate::os::clock;
 use crate::os::dir::Dir;
 use crate::store::{self, Store};
 use crate::supervise::status::SupervisorStatus;
-use crate::switch::Phase;
 use crate::switch::journal::files::InstanceFiles;
+use crate::switch::{History, Phase};
 use crate::trust_store::TrustStore;
 use crate::version::Release;
 use clap::Args;
@@ -45,8 +45,8 @@ pub fn metrics(context: &Context, arguments: &MetricsArguments) -> Result<Ended,
             .hint("name a file in the directory that node_exporter's textfile collector reads")
     })?;
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    let content: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-    Dir::open(parent)?.write_atomic(name, content.as_bytes(), FILE_MODE)?;
+    let whole: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+    Dir::open(parent)?.write_atomic(name, whole.as_bytes(), FILE_MODE)?;
     context.output.result(Vec::new(), json!({"file": file, "samples": samples.len()}));
     Ok(Ended::Well)
 }
@@ -131,7 +131,7 @@ fn of_instance(files: &InstanceFiles, store: &Store, now: Timestamp, out: &mut V
     }
     // A switch leaves its old process to itself, at the latest when it ends.
     let finishing = supervisor.iter().flatten().any(|status| !status.finishing.is_empty());
-    let committed = history.iter().flat_map(|history| history.entries()).rev();
+    let committed = history.iter().flat_map(History::entries).rev();
     let committed = committed.filter(|entry| entry.result == Phase::Committed).map(|entry| entry.ended_at);
     let retiring = live.filter(|live| live.phase == Phase::Retiring).map(|live| live.phase_since);
     if let Some(since) = retiring.or_else(|| committed.into_iter().next().filter(|_| finishing)) {

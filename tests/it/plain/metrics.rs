@@ -26,7 +26,7 @@ fn metrics_tell_of_switches_holds_and_expiry_and_leave_out_what_is_not_known() {
     let (host, _author) = two_releases();
     let own = format!("{{instance=\"{DEMO}\",package=\"{DEMO}\"}}");
     let before = parsed(&host.sidle(&["metrics"]).ok());
-    assert_eq!(before[&format!("sidle_supervised{own}")], 0.0);
+    assert!(before[&format!("sidle_supervised{own}")] < 0.5);
     for unknown in ["sidle_healthy", "sidle_last_switch", "sidle_release_info", "sidle_scrub", "sidle_switch_phase"] {
         assert!(before.keys().all(|key| !key.starts_with(unknown)), "{unknown}: {before:?}");
     }
@@ -68,7 +68,7 @@ fn metrics_tell_of_switches_holds_and_expiry_and_leave_out_what_is_not_known() {
     supervisor.end();
     fs::write(host.path("var/lib/sidle/instances/demo-agent/hold"), "nonsense").unwrap();
     let damaged = parsed(&host.sidle(&["metrics"]).ok());
-    assert_eq!(damaged[&format!("sidle_state_readable{own}")], 0.0);
+    assert!(damaged[&format!("sidle_state_readable{own}")] < 0.5);
     assert!(!damaged.contains_key(&format!("sidle_instance_held{own}")), "{damaged:?}");
     assert!(!damaged.contains_key(&format!("sidle_healthy{own}")), "{damaged:?}");
 }
