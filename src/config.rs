@@ -1,6 +1,7 @@
-//! Settings: fragments of `/etc/sidle/sidle.toml` and `conf.d/*.toml`, one over the other, then the defaults under them.
+//! Settings: `/etc/sidle/sidle.toml` and the fragments of `conf.d`, one over the other, then the defaults under them.
 //! [`keys`] documents each of them.
 
+mod files;
 pub mod keys;
 mod repository;
 mod units;
@@ -11,8 +12,7 @@ use crate::failure::{Class, Report};
 use crate::fetch;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
-use crate::os::dir::Dir;
-use crate::os::{OsError, clock, file};
+use crate::os::clock;
 use crate::rehearsal::ExtrasPolicy;
 use crate::switch::Limits;
 use crate::switch::driver::Policy;
@@ -147,23 +147,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings below a layout's root. Without any file the defaults apply.
+    /// Reads the settings below a layout's root, or only the file that the layout names. Without any file the defaults apply.
     pub fn read(layout: &Layout) -> Result<Self, Report> {
-        let mut texts = Vec::new();
-        let main = layout.settings().join("sidle.toml");
-        texts.extend(file::read_if_exists(&main, FILE_BYTES_MAXIMUM).map_err(unread)?.map(|bytes| (main, bytes)));
-        if let Some(directory) = Dir::open_if_exists(&layout.settings().join("conf.d"))? {
-            for name in directory
-                .names()?
-                .into_iter()
-                .filter(|name| Path::new(name).extension().is_some_and(|end| end == "toml"))
-            {
-                let path = directory.path().join(&name);
-                texts.push((path.clone(), file::read(&path, FILE_BYTES_MAXIMUM).map_err(unread)?));
-            }
-        }
         let mut whole = Table::new();
-        for (path, bytes) in texts {
+        for (path, bytes) in files::texts(layout)? {
             add(&mut whole, &path, &String::from_utf8_lossy(&bytes))?;
         }
         Self::of(whole)
@@ -238,15 +225,6 @@ impl Settings {
         })?;
         Ok(Windows::new(windows, zone))
     }
-}
-
-/// A file that can't be read as settings; one that is too large is a wrong use like any other.
-fn unread(error: OsError) -> Report {
-    if error.kind() != std::io::ErrorKind::FileTooLarge {
-        return Report::from(error);
-    }
-    let hint = format!("write settings into the file, or move it out of the directory; {DOCUMENTED}");
-    Report { class: Class::Usage, hint: Some(hint), ..Report::from(error) }
 }
 
 fn parse(path: &Path, text: &str) -> Result<Fragment, Report> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     root: PathBuf,
+    settings_file: Option<PathBuf>,
 }
 
 /// Name of the directory of installed releases.
@@ -23,7 +24,13 @@ pub const CURRENT: &str = "current";
 impl Layout {
     /// The places below `root`, which should be absolute.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self { root: root.to_owned(), settings_file: None }
+    }
+
+    /// The same places, but the settings in this file alone: that of `--config`, which is not below the root.
+    #[must_use]
+    pub fn with_settings_file(self, settings_file: Option<PathBuf>) -> Self {
+        Self { settings_file, ..self }
     }
 
     /// The root directory itself.
@@ -94,6 +101,22 @@ impl Layout {
     /// `/etc/sidle`: settings.
     pub fn settings(&self) -> PathBuf {
         self.root.join("etc/sidle")
+    }
+
+    /// `/etc/sidle/sidle.toml`: the settings that are read first.
+    pub fn main_settings(&self) -> PathBuf {
+        self.settings().join("sidle.toml")
+    }
+
+    /// The directories of further settings: `/usr/lib/sidle/conf.d` of packages, then `/etc/sidle/conf.d` of the administrator, whose files mask
+    /// those of the same name.
+    pub fn fragments(&self) -> [PathBuf; 2] {
+        [self.root.join("usr/lib/sidle/conf.d"), self.settings().join("conf.d")]
+    }
+
+    /// The file that `--config` names instead of all of them.
+    pub fn settings_file(&self) -> Option<&Path> {
+        self.settings_file.as_deref()
     }
 
     /// A path of the host, such as an agent's configuration directory, below the root.

@@ -119,6 +119,28 @@ impl TrustStore {
         self.read()?.ok_or_else(|| TrustStoreError::Unpinned { path: self.directory.path().to_owned() })
     }
 
+    /// What pinning `root` in the trust store at `path` would come to; changes nothing.
+    pub fn would_pin(path: &Path, root: &[u8], fingerprint: &Digest) -> Result<Pinned, TrustStoreError> {
+        match Dir::open_if_exists(path)? {
+            Some(directory) => Ok(Self { directory }.judge_pin(root, fingerprint)?.0),
+            None => parsed_root(root, fingerprint).map(|_| Pinned::Now),
+        }
+    }
+
+    fn judge_pin(&self, root: &[u8], fingerprint: &Digest) -> Result<(Pinned, Signed<Root>), TrustStoreError> {
+        let parsed = parsed_root(root, fingerprint)?;
+        let pinned = match self.read()? {
+            Some(trusted) if trusted.pin.fingerprint == *fingerprint || trusted.floor.root == root => Pinned::Already,
+            Some(trusted) => {
+                let path = self.directory.path().to_owned();
+                let (pinned, offered) = (trusted.pin.fingerprint, *fingerprint);
+                return Err(TrustStoreError::OtherPinned { path, pinned, offered });
+            }
+            None => Pinned::Now,
+        };
+        Ok((pinned, parsed))
+    }
+
     /// Waits up to 10 s for the lock.
     pub fn lock(&self) -> Result<LockedTrustStore<'_>, TrustStoreError> {
         let file = LockFile::new(&self.directory, LOCK);
@@ -185,29 +207,27 @@ impl TrustStore {
     }
 }
 
+fn parsed_root(root: &[u8], fingerprint: &Digest) -> Result<Signed<Root>, TrustStoreError> {
+    let found = Digest::of(root);
+    if found != *fingerprint {
+        return Err(TrustStoreError::Fingerprint { expected: *fingerprint, found });
+    }
+    let parsed: Signed<Root> = Signed::parse("the root to pin", root)?;
+    verify::verify(&parsed, &parsed)?;
+    Ok(parsed)
+}
+
 impl LockedTrustStore<'_> {
     /// Pins `root` if its SHA-256 is `fingerprint`. Never replaces another pinned root.
     pub fn pin(&self, root: &[u8], fingerprint: &Digest) -> Result<Pinned, TrustStoreError> {
-        let found = Digest::of(root);
-        if found != *fingerprint {
-            return Err(TrustStoreError::Fingerprint { expected: *fingerprint, found });
+        let (pinned, parsed) = self.trust_store.judge_pin(root, fingerprint)?;
+        if pinned == Pinned::Now {
+            let pin = Pin { fingerprint: *fingerprint, version: parsed.header.version };
+            // The root was signed before now: a clock that is behind must not make expired metadata fresh.
+            let floor = Floor { last_seen: parsed.header.signed, ..Floor::new(root.to_vec()) };
+            self.store(&Trusted { pin, floor })?;
         }
-        let parsed: Signed<Root> = Signed::parse("the root to pin", root)?;
-        verify::verify(&parsed, &parsed)?;
-        match self.trust_store.read()? {
-            Some(trusted) if trusted.pin.fingerprint == found || trusted.floor.root == root => Ok(Pinned::Already),
-            Some(trusted) => {
-                let path = self.trust_store.directory.path().to_owned();
-                Err(TrustStoreError::OtherPinned { path, pinned: trusted.pin.fingerprint, offered: found })
-            }
-            None => {
-                let pin = Pin { fingerprint: found, version: parsed.header.version };
-                // The root was signed before now: a clock that is behind must not make expired metadata fresh.
-                let floor = Floor { last_seen: parsed.header.signed, ..Floor::new(root.to_vec()) };
-                self.store(&Trusted { pin, floor })?;
-                Ok(Pinned::Now)
-            }
-        }
+        Ok(pinned)
     }
 
     /// Stores `floor`, made from what `load` returned. Writes nothing if it is stored already.

@@ -37,6 +37,9 @@ pub struct HoldArguments {
     /// Refuse rollbacks, too
     #[arg(long)]
     all: bool,
+    /// Show what would be done; change nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// `sidle unhold PACKAGE`
@@ -47,6 +50,9 @@ pub struct UnholdArguments {
     /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
+    /// Show what would be done; change nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Holds an instance.
@@ -74,14 +80,17 @@ pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Repor
     }
     let scope = if arguments.all { Scope::All } else { Scope::Forth };
     let hold = Hold::new(now, process::user_name(process::user()), &arguments.reason, until, scope);
-    files.write_hold(&hold)?;
+    if !arguments.dry_run {
+        files.write_hold(&hold)?;
+    }
     let live = files.journal()?.live;
     let goes_on = live.as_ref().map(|live| {
         format!("note: switch {} has begun already and continues; `sidle cancel {package}` cancels it", live.id)
     });
+    let is = if arguments.dry_run { "would be" } else { "is" };
     context.output.result(
-        std::iter::once(format!("{instance} is held {hold}")).chain(goes_on).collect::<Vec<_>>(),
-        json!({"instance": instance, "hold": hold, "live_switch": live.map(|live| live.id)}),
+        std::iter::once(format!("{instance} {is} held {hold}")).chain(goes_on).collect::<Vec<_>>(),
+        json!({"dry_run": arguments.dry_run, "instance": instance, "hold": hold, "live_switch": live.map(|live| live.id)}),
     );
     Ok(Ended::Well)
 }
@@ -89,9 +98,15 @@ pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Repor
 /// Lifts the hold.
 pub fn unhold(context: &Context, arguments: &UnholdArguments) -> Result<Ended, Report> {
     let instance = instance_of(&arguments.package, arguments.instance.as_ref());
-    let lifted = InstanceFiles::new(&context.layout, &instance, &arguments.package).remove_hold()?;
-    let text = if lifted { format!("{instance} is no longer held") } else { format!("{instance} is not held") };
-    context.output.result(&text, json!({"instance": instance, "lifted": lifted}));
+    let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
+    let is_dry_run = arguments.dry_run;
+    let lifted = if is_dry_run { files.has_hold()? } else { files.remove_hold()? };
+    let text = match (lifted, is_dry_run) {
+        (true, true) => format!("{instance} would no longer be held"),
+        (true, false) => format!("{instance} is no longer held"),
+        (false, _) => format!("{instance} is not held"),
+    };
+    context.output.result(&text, json!({"dry_run": is_dry_run, "instance": instance, "lifted": lifted}));
     Ok(if lifted { Ended::Well } else { Ended::As(Class::NothingToDo) })
 }
 

@@ -18,7 +18,7 @@ mod terminal;
 pub mod trust;
 pub mod wanted;
 
-pub use checks::{doctor, host_change, status, trees};
+pub use checks::{doctor, exposition, host_change, metrics, status, trees};
 
 pub use terminal::{exit, facts, input, log, output, plain};
 
@@ -59,6 +59,9 @@ pub struct Common {
     /// Use this directory as the root of the host
     #[arg(long, global = true, value_name = "DIR", default_value = "/", help_heading = GLOBAL)]
     root: PathBuf,
+    /// Read the settings from this file alone, instead of the host's files
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
+    config: Option<PathBuf>,
     /// Print JSON (with "schema": 1) instead of text
     #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
@@ -84,6 +87,8 @@ enum Verb {
     Status(status::StatusArguments),
     /// Show past switches of an instance
     History(status::HistoryArguments),
+    /// Print the state of this host for Prometheus, or write a file for its textfile collector
+    Metrics(metrics::MetricsArguments),
     /// Check this host for problems, and say how to fix each of them
     Doctor(doctor::DoctorArguments),
     /// Switch an instance to an installed release
@@ -185,7 +190,8 @@ pub fn main() -> ExitCode {
         if cli.verb.reads_a_root() && Dir::open_if_exists(&root)?.is_none() {
             return Err(no_root(&root));
         }
-        let context = Context { layout: Layout::new(&root), output: output.clone() };
+        let config = cli.common.config.as_deref().map(absolute).transpose()?;
+        let context = Context { layout: Layout::new(&root).with_settings_file(config), output: output.clone() };
         perform(cli.verb, &context)
     });
     let class = match &ended {
@@ -284,6 +290,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::List(arguments) => host::list(context, &arguments),
         Verb::Status(arguments) => status::status(context, &arguments),
         Verb::History(arguments) => status::history(context, &arguments),
+        Verb::Metrics(arguments) => metrics::metrics(context, &arguments),
         Verb::Doctor(arguments) => doctor::doctor(context, &arguments),
         Verb::Switch(arguments) => switching::switch(context, &arguments),
         Verb::Rollback(arguments) => switching::rollback(context, &arguments),
@@ -315,7 +322,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
     }
 }
 
-/// The root as an absolute path: it goes into links of processes and into environments.
+/// A path of the command line as an absolute path: the root goes into links of processes and into environments.
 fn absolute(root: &Path) -> Result<PathBuf, OsError> {
     if root.is_absolute() { Ok(root.to_owned()) } else { Ok(file::canonical(Path::new("."))?.join(root)) }
 }

@@ -25,7 +25,15 @@ pub enum TrustVerb {
     /// Show what this host trusts
     Show,
     /// Forget the newest date of a signature: for use after somebody signed with a wrong date in the future, so that good metadata looks expired
-    ResetClock,
+    ResetClock(ResetClockArguments),
+}
+
+/// `sidle trust reset-clock`
+#[derive(Debug, Args)]
+pub struct ResetClockArguments {
+    /// Show what would be done; change nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// `sidle trust pin FILE --fingerprint SHA256`
@@ -36,6 +44,9 @@ pub struct PinArguments {
     /// SHA-256 of root.json (`sha256sum 1.root.json`), even if FILE is a bundle. Get it from the repository's owner, over another channel than FILE
     #[arg(long, value_name = "SHA256")]
     fingerprint: String,
+    /// Show what would be done; change nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// `sidle trust …`
@@ -43,24 +54,34 @@ pub fn trust(context: &Context, verb: &TrustVerb) -> Result<Ended, Report> {
     match verb {
         TrustVerb::Pin(arguments) => pin(context, arguments),
         TrustVerb::Show => show(context),
-        TrustVerb::ResetClock => reset_clock(context),
+        TrustVerb::ResetClock(arguments) => reset_clock(context, arguments),
     }
 }
 
 fn pin(context: &Context, arguments: &PinArguments) -> Result<Ended, Report> {
     let fingerprint = fingerprint(&arguments.fingerprint)?;
     let root = root_of(&arguments.file, &fingerprint)?;
-    let trust_store = TrustStore::open_or_create(&context.layout.trust())?;
-    let pinned = trust_store.lock()?.pin(&root, &fingerprint).map_err(|error| {
+    let path = context.layout.trust();
+    let pinned = if arguments.dry_run {
+        TrustStore::would_pin(&path, &root, &fingerprint)
+    } else {
+        TrustStore::open_or_create(&path).and_then(|trust_store| trust_store.lock()?.pin(&root, &fingerprint))
+    };
+    let pinned = pinned.map_err(|error| {
         let mut report = Report::from(error);
         report.causes.push(format!("the file is {}", arguments.file.display()));
         report
     })?;
+    if arguments.dry_run && pinned == Pinned::Now {
+        let facts = Facts::new().with("would be trusted", fingerprint);
+        context.output.result(facts, json!({"dry_run": true, "fingerprint": fingerprint, "pinned": true}));
+        return Ok(Ended::Well);
+    }
     let (word, ended) = match pinned {
         Pinned::Now => ("trusted from now on", Ended::Well),
         Pinned::Already => ("trusted already", Ended::As(Class::NothingToDo)),
     };
-    let seen = trust_store.load()?.floor.last_seen;
+    let seen = TrustStore::open(&path)?.load()?.floor.last_seen;
     if let Some(seen) = seen.filter(|seen| clock::now() < *seen) {
         context.output.warning(&format!(
             "this host's clock shows {}, before the root was signed ({seen}): the later time counts; set the clock (`timedatectl set-ntp true`)",
@@ -126,17 +147,19 @@ fn show(context: &Context) -> Result<Ended, Report> {
     Ok(Ended::Well)
 }
 
-fn reset_clock(context: &Context) -> Result<Ended, Report> {
+fn reset_clock(context: &Context, arguments: &ResetClockArguments) -> Result<Ended, Report> {
     let trust_store = TrustStore::open(&context.layout.trust())?;
-    let locked = trust_store.lock()?;
+    let locked = if arguments.dry_run { None } else { Some(trust_store.lock()?) };
     let Some(seen) = trust_store.load()?.floor.last_seen else {
         context.output.result("no signed time is known: nothing to forget", json!({"forgotten": null}));
         return Ok(Ended::As(Class::NothingToDo));
     };
-    locked.reset_clock()?;
+    if let Some(locked) = &locked {
+        locked.reset_clock()?;
+    }
     let facts = Facts::new()
-        .with("forgotten", moment(seen))
+        .with(if arguments.dry_run { "would forget" } else { "forgotten" }, moment(seen))
         .with("from now on", "this host's own clock counts, until the next signature");
-    context.output.result(facts, json!({"forgotten": seen.to_string()}));
+    context.output.result(facts, json!({"dry_run": arguments.dry_run, "forgotten": seen.to_string()}));
     Ok(Ended::Well)
 }

@@ -38,12 +38,17 @@ const fn mirror_key(name: &'static str, kind: &'static str, default: &'static st
 }
 
 /// What is said of the whole file; a paragraph each.
-pub const RULES: [&str; 6] = [
-    "Files: `/etc/sidle/sidle.toml`, then `/etc/sidle/conf.d/*.toml` in the order of their names. If two files set the same key, the \
-     last file in this order wins. Without any file, the defaults apply. A wrong value or an unknown key is an error (exit code 2) that names the file and the line.",
+pub const RULES: [&str; 7] = [
+    "Files: `/etc/sidle/sidle.toml`, then all files of `/usr/lib/sidle/conf.d/*.toml` (of packages) and `/etc/sidle/conf.d/*.toml` (yours), in the \
+     order of their names. A file in `/etc/sidle/conf.d` replaces the whole file of the same name in `/usr/lib/sidle/conf.d`; an empty file, or a link \
+     to `/dev/null`, switches that file off. If two files set the same key, the last file in this order wins. Without any file, the defaults apply. A wrong value \
+     or an unknown key is an error (exit code 2) that names the file and the line.",
+    "With `--config FILE`, a command reads only `FILE`; `FILE` is not below `--root`. The commands that a supervisor starts read the file of the \
+     supervisor.",
     "A *time* is a whole number with `ms`, `s`, `m`, `h` or `d`: `\"90s\"`. A *rate* is bytes a second with `B`, `KiB`, `MiB` or `GiB`: \
      `\"20MiB\"`. Both are written in quotation marks.",
-    "A *path* begins with `/`. With `--root DIR`, the paths in `config` and `extras_wheels` are below `DIR`; the paths in `[repository]` are not.",
+    "A *path* begins with `/`. With `--root DIR`, the paths in `config` and `extras_wheels` are below `DIR`, as are the settings files; the paths in \
+     `[repository]` are not.",
     "A *window* is `\"Sat 22:00-04:00\"`; days may be left out (every day), or listed (`\"Mon..Fri 01:00-03:00\"`, `\"Sun,Wed 12:30-13:00\"`). A \
      window whose end is not after its start ends on the next day.",
     "Commands read the settings each time. The supervisor reads the settings when it starts, and again on SIGHUP: `systemctl kill -s HUP \

@@ -1,6 +1,8 @@
 //! The verbs that only look: status, doctor, and what they gather.
 
 pub mod doctor;
+pub mod exposition;
 pub mod host_change;
+pub mod metrics;
 pub mod status;
 pub mod trees;

@@ -1,10 +1,11 @@
 //! status and history: intended, installed and running, told apart; offline, without rights, without a socket.
 
 use crate::adoption::{manual_start, record::Adoption};
+use crate::cli::exposition::{self, Sample};
 use crate::cli::follow::words;
 use crate::cli::host_change::{self, HostChanges};
 use crate::cli::story::story;
-use crate::cli::trees::{Sample, Trees, exposition};
+use crate::cli::trees::Trees;
 use crate::cli::{Context, Ended, adopting, instance_of};
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
@@ -29,7 +30,7 @@ pub struct StatusArguments {
     /// The instance [default: the instance with the package's name]
     #[arg(long, requires = "package")]
     instance: Option<InstanceName>,
-    /// Print gauges in the Prometheus text format, for a textfile collector
+    /// Print gauges of the instances shown in the Prometheus text format; `sidle metrics` prints all
     #[arg(long, conflicts_with = "json")]
     metrics: bool,
 }
@@ -76,7 +77,7 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
         class = class.or(seen.journal.live.as_ref().map(|_| Class::Pending));
     }
     if arguments.metrics {
-        context.output.result(exposition(&samples), json!({}));
+        context.output.result(exposition::text(&samples), json!({}));
         return Ok(Ended::Well);
     }
     context.output.result(texts, json!({"instances": values}));

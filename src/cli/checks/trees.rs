@@ -1,5 +1,6 @@
 //! What status, history and metrics tell of the trees: whether they are as they were signed, when that was last looked into, what was broken.
 
+use crate::cli::exposition::{Sample, labels};
 use crate::cli::facts::count;
 use crate::failure::{Report, moment};
 use crate::store::Store;
@@ -57,16 +58,19 @@ impl Trees {
     /// The same as samples of the Prometheus text format.
     pub fn samples(&self, package: &str, out: &mut Vec<Sample>) {
         for tree in &self.trees {
-            let labels = format!("package=\"{package}\",release=\"{}\"", tree.release);
-            out.push(Sample::new("sidle_tree_problems", &labels, number(tree.problems.len())));
+            let labels = labels(&[("package", package), ("release", &tree.release.to_string())]);
+            // Not known is not damaged: a caller without rights cannot read every tree.
+            if tree.problems.is_empty() || !tree.problems.iter().all(Problem::is_not_known) {
+                out.push(Sample::new("sidle_tree_problems", &labels, tree.problems.len()));
+            }
             if let Some(scrubbed) = &tree.scrubbed {
-                out.push(Sample::new("sidle_scrub_problems", &labels, number(scrubbed.found)));
+                out.push(Sample::new("sidle_scrub_problems", &labels, scrubbed.found));
                 out.extend(
                     scrubbed.ended_at.map(|at| Sample::new("sidle_scrub_ended_seconds", &labels, at.as_second())),
                 );
             }
         }
-        out.push(Sample::new("sidle_tree_incidents", &format!("package=\"{package}\""), number(self.incidents.len())));
+        out.push(Sample::new("sidle_tree_incidents", &labels(&[("package", package)]), self.incidents.len()));
     }
 }
 
@@ -101,48 +105,4 @@ impl Tree {
         };
         (name, text)
     }
-}
-
-fn number(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// One sample of a metric.
-pub struct Sample {
-    name: &'static str,
-    labels: String,
-    value: i64,
-}
-
-impl Sample {
-    /// A sample of the metric `name`, which must be in [`METRICS`].
-    pub fn new(name: &'static str, labels: &str, value: impl Into<i64>) -> Self {
-        Self { name, labels: labels.to_owned(), value: value.into() }
-    }
-}
-
-/// The metrics, all gauges, and their help texts.
-pub const METRICS: [(&str, &str); 9] = [
-    ("sidle_current_info", "The release that a boot starts; always 1."),
-    ("sidle_running_info", "The release that runs; always 1."),
-    ("sidle_supervised", "Whether a supervisor runs."),
-    ("sidle_healthy", "Whether the agent is healthy."),
-    ("sidle_switch_live", "Whether a switch is under way."),
-    ("sidle_tree_problems", "Entries of an installed release that are not as they were signed."),
-    ("sidle_tree_incidents", "Number of times that damage was found; at most 200 are remembered."),
-    ("sidle_scrub_ended_seconds", "When the last full check of a release ended, seconds since 1970."),
-    ("sidle_scrub_problems", "Problems that the last full check of a release found, before the repair."),
-];
-
-/// The Prometheus text format: each metric once with its help, then its samples.
-pub fn exposition(samples: &[Sample]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (name, help) in METRICS {
-        let mut own = samples.iter().filter(|sample| sample.name == name).peekable();
-        if own.peek().is_some() {
-            lines.extend([format!("# HELP {name} {help}"), format!("# TYPE {name} gauge")]);
-        }
-        lines.extend(own.map(|sample| format!("{name}{{{}}} {}", sample.labels, sample.value)));
-    }
-    lines
 }

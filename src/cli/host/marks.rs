@@ -98,7 +98,7 @@ pub fn holds(layout: &Layout, package: &PackageName, now: Timestamp) -> Result<V
 }
 
 /// The default instance, and all that have a directory; some may be another package's.
-fn instances(layout: &Layout, package: &PackageName) -> Result<Vec<InstanceName>, Report> {
+pub fn instances(layout: &Layout, package: &PackageName) -> Result<Vec<InstanceName>, Report> {
     let mut instances = vec![InstanceName::default_of(package)];
     if let Some(directory) = Dir::open_if_exists(&layout.instances())? {
         let named = directory.names()?.into_iter().filter_map(|name| name.to_str()?.parse().ok());

@@ -13,7 +13,7 @@ mod verify;
 pub use collect::{CollectArguments, RemoveArguments, collect, remove};
 pub use install::{InstallArguments, PlaceArguments, Source, from_file, install};
 pub use list::{ListArguments, list};
-pub use marks::marks;
+pub use marks::{instances, marks};
 pub use repair::{RepairArguments, repair};
 pub use repository::{
     FetchArguments, install as install_from_repository, install_by, notices, open as open_repository,

@@ -54,7 +54,7 @@ const ENVIRONMENT: [Entry; 6] = [
 
 const FILES: [Entry; 9] = [
     Entry {
-        name: "/etc/sidle/sidle.toml, /etc/sidle/conf.d/*.toml",
+        name: "/etc/sidle/sidle.toml, /etc/sidle/conf.d/*.toml, /usr/lib/sidle/conf.d/*.toml",
         meaning: "Settings: `sidle.toml(5)`.",
         verbs: &["setup", "supervise", "switch"],
     },

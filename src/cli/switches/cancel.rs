@@ -1,6 +1,6 @@
 //! `sidle cancel`: takes the live switch back.
 
-use super::follow::follow;
+use super::follow::{follow, words};
 use super::reach::{Reached, reach};
 use crate::cli::{Context, Ended, instance_of};
 use crate::failure::{Class, Report};
@@ -24,6 +24,9 @@ pub struct CancelArguments {
     /// The instance [default: the instance with the package's name]
     #[arg(long)]
     instance: Option<InstanceName>,
+    /// Show what would be done; change nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Cancels the live switch.
@@ -40,6 +43,11 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
     };
     if live.phase.is_committed() {
         return Err(too_late(live.id));
+    }
+    if arguments.dry_run {
+        let text = format!("switch {} would be cancelled; now: {}", live.id, words(&live));
+        context.output.result(text, json!({"dry_run": true, "switch": live.id}));
+        return Ok(Ended::Well);
     }
     match reach(context, &files, &Command::Cancel)? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),

@@ -93,11 +93,14 @@ fn judge(stat: &FileStat, user: u32, group: u32) -> Option<Why> {
 }
 
 fn places(layout: &Layout) -> Result<Vec<PathBuf>, OsError> {
-    let (settings, state) = (layout.settings(), layout.state());
-    let fragments = settings.join("conf.d");
-    let mut places = vec![settings.join("sidle.toml"), layout.packages(), layout.trust(), layout.cache()];
-    places.extend(entries_in(&fragments)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "toml")));
-    places.extend([settings, fragments]);
+    let state = layout.state();
+    let mut places = vec![layout.settings(), layout.packages(), layout.trust(), layout.cache()];
+    places.push(layout.settings_file().map_or_else(|| layout.main_settings(), Path::to_owned));
+    for fragments in layout.fragments() {
+        let of_settings = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml");
+        places.extend(entries_in(&fragments)?.into_iter().filter(of_settings));
+        places.push(fragments);
+    }
     for package in directories_in(&layout.packages())? {
         places.extend([layout::VERSIONS, layout::STAGING].map(|name| package.join(name)));
         places.push(package);
@@ -114,7 +117,14 @@ fn places(layout: &Layout) -> Result<Vec<PathBuf>, OsError> {
 
 fn entries_in(path: &Path) -> Result<Vec<PathBuf>, OsError> {
     let Some(directory) = Dir::open_if_exists(path)? else { return Ok(Vec::new()) };
-    Ok(directory.names()?.into_iter().map(|name| path.join(name)).collect())
+    let mut entries = Vec::new();
+    for path in directory.names()?.into_iter().map(|name| path.join(name)) {
+        // A link to /dev/null masks a fragment; everybody may write to that device.
+        if file::stat(&path)?.is_none_or(|stat| stat.kind != FileKind::Other) {
+            entries.push(path);
+        }
+    }
+    Ok(entries)
 }
 
 fn directories_in(path: &Path) -> Result<Vec<PathBuf>, OsError> {

@@ -223,6 +223,12 @@ impl InstanceFiles {
         Ok(self.directory_to_write()?.write_atomic(HOLD_NAME, &hold.to_bytes(), FILE_MODE)?)
     }
 
+    /// True if there is a hold that [`InstanceFiles::remove_hold`] would remove, even if its file is damaged.
+    pub fn has_hold(&self) -> Result<bool, FilesError> {
+        let Some(directory) = self.directory()? else { return Ok(false) };
+        Ok(directory.stat(HOLD_NAME)?.is_some())
+    }
+
     /// Removes the hold, even if its file is damaged; false: there was no hold.
     pub fn remove_hold(&self) -> Result<bool, FilesError> {
         let Some(directory) = self.directory()? else { return Ok(false) };

@@ -24,8 +24,12 @@ pub struct OwnCommands {
     pub class: fn(i32) -> Option<Class>,
 }
 
-/// This program with the words of one of its commands, for a host below the layout's root.
+/// This program with the words of one of its commands, for a host below the layout's root, with the settings file that this command was given.
 pub fn program(layout: &Layout, words: Vec<String>) -> Result<Program, OsError> {
     let program = Program::new(own_program()?).argument("--root").argument(layout.root());
+    let program = match layout.settings_file() {
+        Some(file) => program.argument("--config").argument(file),
+        None => program,
+    };
     Ok(words.into_iter().fold(program, Program::argument))
 }

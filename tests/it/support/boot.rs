@@ -5,7 +5,7 @@ use super::eventually;
 use super::mounts::Mounted;
 use super::release::release_file;
 use super::salt::START_SECONDS;
-use super::stage::{Author, DEMO, Ran, SIDLE, sidle, text};
+use super::stage::{Author, DEMO, Ran, sidle, text};
 use serde_json::Value;
 use sidle::os::proc_fs;
 use std::fs;
