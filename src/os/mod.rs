@@ -69,6 +69,10 @@ impl OsError {
             io::ErrorKind::NotADirectory => {
                 "a part of the path is a file, not a directory: check it, or name another --root"
             }
+            // An empty chroot, or a container without it.
+            io::ErrorKind::NotFound if self.attempted.contains(" /proc/self/") => {
+                "mount /proc: `mount -t proc proc /proc`"
+            }
             io::ErrorKind::AlreadyExists => "check that file or directory, then move it away or remove it",
             _ if self.is_no_space() => "free space or inodes there; `sidle collect` removes old releases",
             _ => return None,

@@ -1,6 +1,7 @@
 //! sidle's own packages and its tarball, installed and removed by the tools of each distribution; the program alone, where there is nothing else.
 
 use crate::support::boot::{ALL_PACKAGE_MANAGERS, Machine};
+use crate::support::packages::script;
 use crate::support::release::release_file;
 use crate::support::stage::{Author, DEMO, text};
 use std::fs;
@@ -35,6 +36,9 @@ fn rpm_dnf_and_zypper_install_replace_and_remove_the_package_and_sidle_keeps_two
     fs::create_dir_all(root.join("etc/rpm")).unwrap();
     fs::write(root.join("etc/rpm/macros"), "%_dbpath /var/lib/rpm\n").unwrap();
     fs::create_dir_all(root.join("var/lib/rpm")).unwrap();
+    // zypper wants a database with a package in it.
+    let other = script("tests/it/support/packaged/small", &["rpm", "other", "1", text(&root.join("srv"))]);
+    within(&root, &format!("rpm -i --nosignature /srv/{}", Path::new(&other).file_name().unwrap().to_str().unwrap()));
     for [install, again, remove] in [
         ["rpm -i --nosignature", "rpm -U --nosignature --replacepkgs", "rpm -e"],
         [
@@ -91,7 +95,7 @@ fn the_tarball_installs_itself_over_an_older_one_and_removes_itself() {
 }
 
 #[test]
-fn the_program_installs_and_verifies_a_release_in_an_empty_root_without_proc() {
+fn in_an_empty_root_the_program_installs_and_verifies_a_release_and_without_proc_it_says_what_it_needs() {
     let author = Author::new();
     let bundle = author.release("1.0", "good");
     let directory = tempfile::tempdir().unwrap();
@@ -109,14 +113,21 @@ fn the_program_installs_and_verifies_a_release_in_an_empty_root_without_proc() {
     assert!(unpack.status().unwrap().success());
     fs::copy(author.repository().join("metadata/1.root.json"), root.join("root.json")).unwrap();
     fs::copy(&bundle, root.join("bundle.sidle")).unwrap();
-    for arguments in [
-        &["trust", "pin", "/root.json", "--fingerprint", &author.fingerprint()][..],
-        &["install", "/bundle.sidle"],
-        &["verify", DEMO, "--full"],
-        &["list"],
-    ] {
-        let output = Command::new("chroot").args([text(root), "/sidle"]).args(arguments).env_clear().output().unwrap();
-        println!("{arguments:?}: {output:?}");
+    fs::create_dir(root.join("proc")).unwrap();
+    let fingerprint = author.fingerprint();
+    let run = |before: &str, arguments: &[&str]| {
+        let line = format!("{before} exec chroot \"$0\" /sidle \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &line, text(root)]).args(arguments);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap()
+    };
+    let pinned = run("", &["trust", "pin", "/root.json", "--fingerprint", &fingerprint]);
+    assert!(pinned.status.success(), "{pinned:?}");
+    let without = run("", &["install", "/bundle.sidle"]);
+    let said = String::from_utf8_lossy(&without.stderr).into_owned();
+    assert!(!without.status.success() && said.contains("mount -t proc proc /proc"), "{without:?}");
+    for arguments in [&["install", "/bundle.sidle"][..], &["verify", DEMO, "--full"], &["list"]] {
+        let output = run("mount -t proc proc \"$0/proc\" &&", arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 }

@@ -53,4 +53,9 @@ fn formats_are_read_by_tar_sha256sum_and_minisign() {
     };
     assert!(fails("sha256sum", &["-c", "SHA256SUMS"]));
     assert!(fails("minisign", &["-V", "-m", "SHA256SUMS", "-P", &key]));
+
+    // Signed anew, it is theirs again.
+    sidle(&["key", "sign", text(&author.key()), text(&sums)], &[]).ok();
+    let verified = tool("minisign", &["-V", "-m", "SHA256SUMS", "-P", &key], &targets);
+    assert!(verified.contains("Signature and comment signature verified"), "{verified}");
 }
