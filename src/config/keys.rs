@@ -54,7 +54,7 @@ pub const RULES: [&str; 7] = [
     "Commands read the settings each time. The supervisor reads the settings when it starts, and again on SIGHUP: `systemctl kill -s HUP \
      --kill-who=main sidle@NAME`.",
     "A second instance of a package: name it in `[instances.NAME]` with `package = \"salt-minion\"` and `config = \"/etc/salt-two\"`, enable \
-     `sidle@NAME`, and add `--instance NAME` to each command.",
+     `sidle@NAME`, and add `--instance NAME` to each command that has this option.",
 ];
 
 /// Every setting.
@@ -91,7 +91,7 @@ pub const SECTIONS: [Section; 4] = [
                 "time",
                 "`\"30m\"`",
                 "how long a switch waits for the last jobs of the old process. After that the switch ends as `committed`; the old process takes no new \
-                 jobs, and stays (`finishing` in `sidle status`) until its last job ends",
+                 jobs, and stays (`finishing` in `sidle status`) until its last job ends. During `sidle adopt` there is no limit",
             ),
             key(
                 "drain_timeout",
@@ -180,7 +180,7 @@ pub const SECTIONS: [Section; 4] = [
                 "time",
                 "`\"10m\"`",
                 "if the agent of the current release ends again and again, and the release became current less than this time ago, the supervisor \
-                 starts the previous release instead",
+                 rolls back to the previous release, in mode `now`",
             ),
             key(
                 "host_look",

@@ -19,8 +19,8 @@ const CASES: [(&str, Mode, Former); CASES_COUNT] = [
 /// How to read the table of transitions.
 const LEGEND: &str = "Outcomes: *done*: the work of the phase succeeded. *not yet*: try again. *failed*: it cannot succeed. *too late*: the limit of the \
 phase, or the deadline, has passed. *cancelled*: by `sidle cancel`. *gone*: the process has ended. (*new process gone* before `starting` cannot happen.)\n\n\
-The column *when*: empty: always. *overlap*, *idle*, *now*: the mode of the switch. *first switch*: no release is current yet. *otherwise*: in all other \
-cases. `A; B` means A or B. *overlap without an old process*: the old process ended during the switch.";
+The column *when*: empty: always. *overlap*: the mode is `overlap`, and the old process still runs. *idle*, *now*: the mode of the switch. *first switch*: no \
+release is current yet. *otherwise*: in all other cases, also in mode `overlap` if the old process ended during the switch. `A; B` means A or B.";
 
 fn outcomes() -> [(&'static str, Outcome); 7] {
     let why = String::new;
@@ -101,7 +101,7 @@ pub(super) fn document() -> String {
     }
     format!(
         "# Phases of a switch\n\n{GENERATED}\n\nA switch moves from phase to phase; this page lists every transition. An outcome that is not listed for a \
-         phase leaves the switch in that phase. A switch that has not ended after 250 transitions rolls back. [What happens after \
+         phase leaves the switch in that phase; in `retiring`, the end of `retire_timeout` counts as *done*. A switch that has not ended after 250 transitions rolls back. [What happens after \
          each crash](overlap.md#what-happens-after-each-crash) tells how a switch goes on after a boot or a killed supervisor. [Operations](operations.md#phases-that-status-shows) \
          says what to do in each phase.\n\n```mermaid\n{picture}```\n\n## Phases\n\n| phase | what happens |\n|---|---|\n{meanings}\n## Transitions\n\n{LEGEND}\n\n\
          | phase | outcome | when | next phase |\n|---|---|---|---|\n{table}"

@@ -80,7 +80,9 @@ fn the_tarball_installs_itself_over_an_older_one_and_removes_itself() {
     };
     let installed = || {
         let output = Command::new("find").arg(&dest).args(["-type", "f"]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
+        let mut files: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+        files.sort();
+        files
     };
     run(&[]);
     let first = installed();
@@ -91,7 +93,7 @@ fn the_tarball_installs_itself_over_an_older_one_and_removes_itself() {
     run(&[]);
     assert_eq!(installed(), first);
     run(&["--uninstall"]);
-    assert_eq!(installed(), "");
+    assert_eq!(installed(), [""; 0]);
 }
 
 #[test]
