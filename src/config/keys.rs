@@ -77,7 +77,8 @@ pub const SECTIONS: [Section; 4] = [
                 "time",
                 "`\"30s\"`",
                 "`systemctl stop`: the time between SIGTERM and SIGKILL. In a switch: the limit of the phases \
-                 `freezing` (then the switch ends as `expired`), `stopping` (then it rolls back) and `retreating` (then it is `stranded`). Keep this time below `TimeoutStopSec` of the unit (120 s)",
+                 `freezing` (then the switch ends as `expired`), `stopping` (then it rolls back) and `retreating` (then it is `stranded`). Keep this \
+                 time below `TimeoutStopSec` of the unit (120 s)",
             ),
             key(
                 "switch_deadline",

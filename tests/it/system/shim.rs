@@ -94,7 +94,9 @@ fn apt_takes_a_shim_as_an_upgrade_and_keeps_it() {
     let said = host.undisturbed("apt-get -y remove other 2>&1");
     assert!(!said.contains("notify"), "{said}");
     host.undisturbed(&format!("dpkg --purge {VENV_SALT}"));
-    for gone in ["etc/apt/apt.conf.d/99venv-dpkgnotify", "etc/venv-salt-minion/minion", "usr/lib/sidle/venv-salt-minion"] {
+    for gone in
+        ["etc/apt/apt.conf.d/99venv-dpkgnotify", "etc/venv-salt-minion/minion", "usr/lib/sidle/venv-salt-minion"]
+    {
         assert!(!host.machine.path(gone).exists(), "{gone}");
     }
 }
@@ -157,7 +159,9 @@ fn zypper_and_dnf_take_a_shim_as_an_upgrade_and_keep_it() {
     fs::write(&own, "# Changed by its owner.\n").unwrap();
     let said = host.undisturbed(&format!("zypper -n remove {VENV_SALT}; ls -la /etc/venv-salt-minion"));
     assert_eq!(fs::read_to_string(&own).unwrap_or_default(), "# Changed by its owner.\n", "{said}");
-    for gone in ["usr/lib/sidle/venv-salt-minion", "usr/bin/venv-salt-call", "usr/lib/zypp/plugins/commit/venv-zyppnotify"] {
+    for gone in
+        ["usr/lib/sidle/venv-salt-minion", "usr/bin/venv-salt-call", "usr/lib/zypp/plugins/commit/venv-zyppnotify"]
+    {
         assert!(!host.machine.path(gone).exists(), "{gone}");
     }
     assert!(!host.machine.path(&DNF_PLUGINS[1..]).join("venv-dnfnotify.py").exists());
