@@ -17,8 +17,8 @@ const CASES: [(&str, Mode, Former); CASES_COUNT] = [
 ];
 
 /// How to read the table of transitions.
-const LEGEND: &str = "Outcomes: *done*: the work of the phase succeeded. *not yet*: try again. *failed*: it cannot succeed. *too late*: the limit of the \
-phase, or the deadline, has passed. *cancelled*: by `sidle cancel`. *gone*: the process has ended. (*new process gone* before `starting` cannot happen.)\n\n\
+const LEGEND: &str = "Outcomes: *done*: the work of the phase succeeded; in `stranded`: the pause is over, and sidle tries again. \
+*not yet*: try again. *failed*: it cannot succeed. *too late*: the limit of the phase, or the deadline, has passed. *cancelled*: by `sidle cancel`. *gone*: the process has ended. (*new process gone* before `starting` cannot happen.)\n\n\
 The column *when*: empty: always. *overlap*: the mode is `overlap`, and the old process still runs. *idle*, *now*: the mode of the switch. *first switch*: no \
 release is current yet. *otherwise*: in all other cases, also in mode `overlap` if the old process ended during the switch. `A; B` means A or B.";
 
