@@ -93,6 +93,16 @@ name_type! {
     InstanceName
 }
 
+/// The package whose releases are this program.
+pub const SIDLE: &str = "sidle";
+
+impl PackageName {
+    /// True for `sidle`: its releases are this program, and no agent.
+    pub fn is_sidle(&self) -> bool {
+        self.0 == SIDLE
+    }
+}
+
 impl InstanceName {
     /// The default instance of a package.
     pub fn default_of(package: &PackageName) -> Self {

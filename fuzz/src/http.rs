@@ -5,7 +5,7 @@ use sidle::bundle::source::FrameSource as _;
 use sidle::digest::Digest;
 use sidle::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy, DownloadSettings};
 use sidle::fetch::{Fetcher, Notice};
-use sidle::os::dir::Dir;
+use sidle::os::place::{Effect, Place};
 use sidle::trust::Floor;
 use sidle::trust::metadata::{Hashes, Target};
 use std::io::{Read as _, Write as _};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 struct Stage {
     settings: DownloadSettings,
-    cache: Dir,
+    cache: Place,
     answer: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -53,7 +53,7 @@ fn stage() -> &'static Stage {
         let mirrors = vec![Mirror { location: url.parse().expect("a URL"), access }];
         let settings = DownloadSettings { mirrors, proxy: Proxy::None, rate_limit: None, splay: Duration::ZERO, patience };
         let place = std::env::temp_dir().join(format!("sidle-fuzz-{}", std::process::id()));
-        let cache = Dir::open_or_create(&place, 0o700).expect("a directory for the cache");
+        let cache = Place::open_or_create(&place, 0o700, Effect::Apply).expect("a directory for the cache");
         Stage { settings, cache, answer: bytes }
     })
 }

@@ -135,6 +135,19 @@ impl Environment {
         Ok(Some(format!("{path} is in force from the next start of {service}, which does not run this supervisor")))
     }
 
+    /// The drop-in that `carry` would write; None: nothing is carried over, or somebody else's file is there.
+    pub(super) fn target(&self, layout: &Layout, instance: &InstanceName) -> Result<Option<PathBuf>, OsError> {
+        let path = directory(layout, instance);
+        if self.carried.is_empty() {
+            return Ok(None);
+        }
+        let is_free = match Dir::open_if_exists(&path)? {
+            Some(directory) => directory.stat(NAME)?.is_none() || is_ours(&directory)?,
+            None => true,
+        };
+        Ok(is_free.then(|| path.join(NAME)))
+    }
+
     /// Writes the drop-in; false: somebody else wrote a file of that name.
     fn write(&self, layout: &Layout, instance: &InstanceName) -> Result<bool, OsError> {
         let directory = Dir::open_or_create(&directory(layout, instance), 0o755)?;

@@ -4,6 +4,7 @@
 //! administrator's side.
 
 mod environment;
+pub mod foresight;
 pub mod manual_start;
 pub mod other_package;
 pub mod plan;

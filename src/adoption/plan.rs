@@ -11,6 +11,7 @@ use crate::bundle::manifest::Manifest;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::os::{clock, process};
+use crate::store::check::Depth;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::gate::gatekeeper::Gatekeeper;
@@ -71,15 +72,15 @@ pub fn resume(instance: &AdoptingInstance, is_dry_run: bool) -> Result<Earlier, 
 
 /// An adoption that can begin.
 pub struct AdoptionPlan<'a> {
-    instance: &'a AdoptingInstance,
-    to: Release,
-    manifest: Manifest,
-    configuration: PathBuf,
-    adopter: &'static dyn Adopter,
-    found: RunningAgent,
-    unit: String,
+    pub(super) instance: &'a AdoptingInstance,
+    pub(super) to: Release,
+    pub(super) manifest: Manifest,
+    pub(super) configuration: PathBuf,
+    pub(super) adopter: &'static dyn Adopter,
+    pub(super) found: RunningAgent,
+    pub(super) unit: String,
     managed: bool,
-    environment: Environment,
+    pub(super) environment: Environment,
     mode: Mode,
 }
 
@@ -91,7 +92,11 @@ impl<'a> AdoptionPlan<'a> {
         let Some(to) = chosen.release.clone().or(store.releases()?.into_iter().next_back()) else {
             return cannot("no release of it is installed".to_owned(), "`sidle install FILE` installs a release");
         };
-        store.verify(&to)?;
+        if chosen.is_dry_run {
+            store.judge(&to, store.check_without_index(&to, Depth::Quick)?.1)?;
+        } else {
+            store.verify(&to)?;
+        }
         let manifest = store.manifest(&to)?;
         let configuration = instance.configuration(&manifest)?;
         let Some(adopter) = instance.adopter(&manifest.agent)? else {
@@ -166,13 +171,20 @@ impl<'a> AdoptionPlan<'a> {
         steps
     }
 
+    /// Refuses an adoption without a supervisor, which would perform its switch.
+    pub fn refuse_unsupervised(&self) -> Result<(), Report> {
+        let (layout, name) = (self.instance.layout(), self.instance.name());
+        if SupervisorStatus::read(layout, name)?.is_some() {
+            return Ok(());
+        }
+        let hint = format!("start it: `systemctl enable --now sidle@{name}`, or `sidle supervise {name}`");
+        Err(cannot(self.instance, "its supervisor does not run", &hint))
+    }
+
     /// Begins: puts the adoption on record, and carries the unit's settings over. Returns the record, and a warning.
     pub fn begin(&self) -> Result<(Adoption, Option<String>), Report> {
         let (layout, name) = (self.instance.layout(), self.instance.name());
-        if SupervisorStatus::read(layout, name)?.is_none() {
-            let hint = format!("start it: `systemctl enable --now sidle@{name}`, or `sidle supervise {name}`");
-            return Err(cannot(self.instance, "its supervisor does not run", &hint));
-        }
+        self.refuse_unsupervised()?;
         let (unit, command) = (self.unit.clone(), self.found.command.clone());
         let adoption = Adoption::new(self.manifest.agent.clone(), unit, self.managed, command);
         adoption.write(layout, name)?;
@@ -210,7 +222,7 @@ impl<'a> AdoptionPlan<'a> {
         };
         let command = Command::Adopt { switch: Box::new(command), adopted: Box::new(adopted) };
         match ask(layout, self.instance.name(), &command)? {
-            Some(Answer::Accepted { switch }) => Ok(switch),
+            Some(Answer::Accepted { switch, .. }) => Ok(switch),
             Some(Answer::Refused(report)) => Err(report),
             None => Err(no_answer()),
         }

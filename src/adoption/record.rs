@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-const RECORD_NAME: &str = "record";
+pub(super) const RECORD_NAME: &str = "record";
 const RECORD_LENGTH_MAXIMUM: u64 = 64 * 1024;
 const SCHEMA: u32 = 1;
 /// Where the guard is copied to while the adoption runs.
 pub(super) const GUARD_NAME: &str = "guard";
 /// Before the packages' directories in each search path, and never written by a package.
-const COMMANDS: &str = "usr/local/sbin";
+pub(super) const COMMANDS: &str = "usr/local/sbin";
 
 /// How far an adoption is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,7 +23,7 @@ pub const UNIT_PLACES: [&str; 4] =
 /// An administrator's own unit file keeps this name beside the replacement unit.
 pub(super) const KEPT_SUFFIX: &str = ".before-sidle";
 /// Drop-ins for the package's unit apply to the replacement unit, too. This one comes last, and undoes their commands.
-const DROP_IN_NAME: &str = "zzz-sidle.conf";
+pub(super) const DROP_IN_NAME: &str = "zzz-sidle.conf";
 /// Lists that a drop-in may have added to, and values that would change the user of the replacement unit.
 const EMPTIED: [&str; 9] = [
     "ExecStartPre",

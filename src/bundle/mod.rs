@@ -13,7 +13,7 @@ pub mod parallel;
 pub mod rebuild;
 pub mod recipe;
 pub mod source;
-mod survey;
+pub mod survey;
 pub mod unpack;
 
 pub use format::{compression, frames, limits, manifest, member, path, problems, ustar};

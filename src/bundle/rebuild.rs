@@ -167,6 +167,28 @@ pub fn unpack_files(
     source.end().map_err(UnpackError::Source)
 }
 
+/// True if this host holds a file of this content: it is read and hashed.
+pub fn is_held(held: &dyn Held, size: u64, sha256: &Digest) -> bool {
+    let fits = |place| {
+        let Some(from) = held.open(sha256, place) else { return false };
+        let mut hasher = Hasher::new();
+        let mut from = from.take(size.saturating_add(1));
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut read = 0_u64;
+        loop {
+            match from.read(&mut buffer) {
+                Ok(0) => return read == size && hasher.finish() == *sha256,
+                Ok(count) => {
+                    hasher.update(&buffer[..count]);
+                    read += count as u64;
+                }
+                Err(_) => return false,
+            }
+        }
+    };
+    (0..held.places(sha256)).any(fits)
+}
+
 /// Copies the first held file with the right content; false: there is none.
 fn copy_held(held: &dyn Held, parent: &Dir, name: &str, signed: (u32, u64, &Digest)) -> Result<bool, UnpackError> {
     for place in 0..held.places(signed.2) {

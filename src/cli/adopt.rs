@@ -3,6 +3,7 @@
 use super::follow::follow;
 use super::switching::ModeName;
 use super::{Context, Ended, adopting, agents, instance_of};
+use crate::adoption::foresight::Foresight;
 use crate::adoption::other_package;
 use crate::adoption::plan::{AdoptionPlan, Chosen, Earlier, resume};
 use crate::adoption::record::Adoption;
@@ -31,16 +32,19 @@ pub struct AdoptArguments {
     /// How to take over [default: overlap]
     #[arg(long, value_enum)]
     mode: Option<ModeName>,
-    /// Show what would be done; change nothing
+    /// Show what would change, and what would not; change nothing
     #[arg(long)]
     dry_run: bool,
+    /// The command that asks for the adoption starts the supervisor first.
+    #[arg(skip)]
+    starts_supervisor: bool,
 }
 
 impl AdoptArguments {
     /// The default instance, to this release.
     pub(super) fn to(package: &PackageName, release: &Release, dry_run: bool) -> Self {
         let (package, release) = (package.clone(), Some(release.clone()));
-        Self { package, release, instance: None, unit: None, mode: None, dry_run }
+        Self { package, release, instance: None, unit: None, mode: None, dry_run, starts_supervisor: true }
     }
 }
 
@@ -94,8 +98,14 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
     };
     let plan = AdoptionPlan::new(&instance, &chosen)?;
     if arguments.dry_run {
-        let steps = plan.steps();
-        output.result(steps.clone(), json!({"steps": steps, "process": plan.process()}));
+        if !arguments.starts_supervisor {
+            plan.refuse_unsupervised()?;
+        }
+        let (steps, foresight) = (plan.steps(), plan.foresight()?);
+        let lines: Vec<String> = steps.iter().cloned().chain(foresight.lines()).collect();
+        let Foresight { changes, unchanged } = foresight;
+        let value = json!({"steps": steps, "process": plan.process(), "changes": changes, "unchanged": unchanged});
+        output.result(lines, value);
         return Ok(Ended::Well);
     }
     let (mut adoption, warning) = plan.begin()?;

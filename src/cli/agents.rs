@@ -8,7 +8,7 @@ use crate::os::process;
 use crate::salt::{self, SaltMinion};
 
 /// All kinds of agents.
-pub static ALL: [Parts; 3] = [
+pub static ALL: [Parts; 4] = [
     Parts {
         rehearser: Some(&salt::rehearsal::SALT),
         adopter: Some(&salt::adoption::SaltAdopter),
@@ -26,7 +26,11 @@ pub static ALL: [Parts; 3] = [
         commands: command::COMMANDS,
         ..Parts::new("command", |settings| Ok(Box::new(CommandAgent::new(settings)?)))
     },
+    Parts::new(OWN_KIND, |_| Err(AgentError::new("cannot supervise sidle: it is this program itself, and no agent"))),
 ];
+
+/// The kind of this program's own releases: no agent; `sidle upgrade sidle` takes them up.
+pub const OWN_KIND: &str = "sidle";
 
 /// The parts of a kind of agent.
 pub fn parts(kind: &AgentKind) -> Result<&'static Parts, AgentError> {
@@ -55,6 +59,6 @@ mod tests {
             assert_eq!(parts(&known.kind.parse().unwrap()).unwrap().kind, known.kind);
         }
         let refused = parts(&"zebra".parse().unwrap()).err().unwrap().to_string();
-        assert_eq!(refused, "cannot use the kind of agent \"zebra\": this sidle knows salt, demo, command");
+        assert_eq!(refused, "cannot use the kind of agent \"zebra\": this sidle knows salt, demo, command, sidle");
     }
 }

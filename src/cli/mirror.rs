@@ -1,5 +1,6 @@
 //! `sidle mirror`: a verified copy of a repository in a directory.
 
+use super::dry_run::DryRun;
 use super::facts::{Facts, count, size};
 use super::host::{FetchArguments, notices, open_repository};
 use super::{Context, Ended, usage};
@@ -9,13 +10,15 @@ use crate::fetch::{Fetcher, MirrorWanted, Mirrored};
 use crate::os::clock;
 use crate::os::dir::Dir;
 use crate::os::lock::{LockFile, by};
+use crate::os::place::Place;
+use crate::store::collect::Effect;
 use crate::trust::metadata::{Root, Signed};
 use crate::trust::{Expiry, Floor, MetadataFiles, pattern, verify};
 use crate::trust_store::{Judge, Persist, Pin, TrustStore};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `sidle mirror DIR`
 #[derive(Debug, Args)]
@@ -34,6 +37,8 @@ pub struct MirrorArguments {
     /// Delete files of releases that the repository no longer lists, or that --include and --exclude leave out
     #[arg(long)]
     delete: bool,
+    #[command(flatten)]
+    dry: DryRun,
     #[command(flatten)]
     fetch: FetchArguments,
 }
@@ -54,12 +59,14 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
     let mut fetcher = open_repository(context, &arguments.fetch, &tell)?;
     let now = clock::now();
     let metadata = metadata(&mut fetcher, &trust_store.load()?.pin, now)?;
-    let judge = Judge { trust_store: &trust_store, now, expiry: Expiry::Strict, persist: Persist::Store };
+    let is_dry_run = context.effect == Effect::DryRun;
+    let persist = if is_dry_run { Persist::Forget } else { Persist::Store };
+    let judge = Judge { trust_store: &trust_store, now, expiry: Expiry::Strict, persist };
     let targets = judge.verification(&metadata)?.targets?;
-    let into = Dir::open_or_create(&arguments.directory, 0o755)?;
-    let file = LockFile::new(&into, LOCK_NAME);
-    let Some(_lock) = file.try_exclusive()? else {
-        let by = by(file.holder().as_ref());
+    let place = Place::open_or_create(&arguments.directory, 0o755, context.effect)?;
+    let Some(_lock) = place.lock(Path::new(""), 0o755, LOCK_NAME)? else {
+        let holder = Dir::open(&arguments.directory).map(|into| LockFile::new(&into, LOCK_NAME).holder());
+        let by = by(holder.ok().flatten().as_ref());
         return Err(Report::of(
             Class::Locked,
             format!("cannot copy into {}: another command writes there{by}", arguments.directory.display()),
@@ -71,6 +78,11 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
         (arguments.include.is_empty() || fits(&arguments.include, id)) && !fits(&arguments.exclude, id)
     };
     let wanted = MirrorWanted { release: &release, frame_files: arguments.frame_files, clean: arguments.delete };
+    if is_dry_run {
+        let (mirrored, bytes) = fetcher.foresee_mirror(&place, &targets, &metadata, &wanted)?;
+        return Ok(told(context, arguments, &mirrored, bytes));
+    }
+    let into = Dir::open(&arguments.directory)?;
     let mirrored = fetcher.mirror(&into, &targets, &metadata, &wanted)?;
     Ok(told(context, arguments, &mirrored, fetcher.wire_bytes()))
 }
@@ -106,14 +118,18 @@ fn told(context: &Context, arguments: &MirrorArguments, mirrored: &Mirrored, rec
             .warning(&format!("no mirror has a valid SHA256SUMS.minisig of {id}: minisign cannot check this release"));
     }
     let mut facts = Facts::new().with("copy", arguments.directory.display());
-    facts.add("fetched", format!("{} ({})", count(mirrored.fetched.len(), "file"), size(received)));
+    let (fetched, removed, bytes) = match context.effect {
+        Effect::Apply => ("fetched", "removed", "received_bytes"),
+        Effect::DryRun => ("to fetch", "to remove", "lacking_bytes"),
+    };
+    facts.add(fetched, format!("{} ({})", count(mirrored.fetched.len(), "file"), size(received)));
     facts.add("there already", count(mirrored.kept, "target"));
     if !mirrored.removed.is_empty() {
-        facts.add("removed", count(mirrored.removed.len(), "file"));
+        facts.add(removed, count(mirrored.removed.len(), "file"));
     }
     context.output.result(
         facts,
-        json!({"fetched": mirrored.fetched, "kept": mirrored.kept, "removed": mirrored.removed, "received_bytes": received}),
+        json!({"fetched": mirrored.fetched, "kept": mirrored.kept, "removed": mirrored.removed, bytes: received}),
     );
     let nothing = mirrored.fetched.is_empty() && mirrored.removed.is_empty();
     if nothing { Ended::As(Class::NothingToDo) } else { Ended::Well }

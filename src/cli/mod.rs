@@ -4,6 +4,7 @@ pub mod adopt;
 pub mod agents;
 pub mod author;
 mod checks;
+mod dry_run;
 mod generalize;
 pub mod hold;
 pub mod host;
@@ -20,7 +21,7 @@ pub mod wanted;
 
 pub use checks::{doctor, exposition, host_change, metrics, status, trees};
 
-pub use terminal::{exit, facts, input, log, output, plain};
+pub use terminal::{exit, facts, input, log, output, plain, tone};
 
 pub use switches::{follow, reach, story, switching, timing, upgrade};
 
@@ -31,6 +32,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::standard_error::Reader;
 use crate::os::{OsError, clock, environment, file, memory};
+use crate::store::collect::Effect;
 use crate::store::owners;
 use crate::switch::driver::log::seconds;
 use crate::switch::journal::files::InstanceFiles;
@@ -157,6 +159,8 @@ pub struct Context {
     pub layout: Layout,
     /// How to print.
     pub output: Output,
+    /// Whether anything is changed.
+    pub effect: Effect,
 }
 
 /// How a command ended.
@@ -172,9 +176,9 @@ pub fn main() -> ExitCode {
     memory::keep_large_blocks_apart();
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
         let verb = matches.subcommand_name().unwrap_or_default().to_owned();
-        Ok((Cli::from_arg_matches(&matches)?, verb))
+        Ok((Cli::from_arg_matches(&matches)?, verb, dry_run::effect_of(&matches)))
     });
-    let (cli, verb) = match parsed {
+    let (cli, verb, effect) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
             // Help and version are no errors; both are printed by clap.
@@ -182,7 +186,7 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { exit::code(Class::Usage) } else { ExitCode::SUCCESS };
         }
     };
-    let output = Output::new(cli.common.json, cli.common.quiet);
+    let output = Output::new(cli.common.json, cli.common.quiet, effect);
     log::install(cli.level(), cli.verb.reader());
     let began = clock::since_boot();
     debug!(version = env!("CARGO_PKG_VERSION"), root = %cli.common.root.display(), "sidle {verb} begins");
@@ -191,7 +195,7 @@ pub fn main() -> ExitCode {
             return Err(no_root(&root));
         }
         let config = cli.common.config.as_deref().map(absolute).transpose()?;
-        let context = Context { layout: Layout::new(&root).with_settings_file(config), output: output.clone() };
+        let context = Context { layout: Layout::new(&root).with_settings_file(config), output: output.clone(), effect };
         perform(cli.verb, &context)
     });
     let class = match &ended {
@@ -252,7 +256,7 @@ impl Verb {
 }
 
 /// Refuses verbs that install or change releases in places that other users can change, and makes staging private. A rollback is never refused.
-fn refuse_foreign_places(verb: &Verb, layout: &Layout) -> Result<(), Report> {
+fn refuse_foreign_places(verb: &Verb, Context { layout, effect, .. }: &Context) -> Result<(), Report> {
     let brings = matches!(
         verb,
         Verb::Setup(_)
@@ -267,7 +271,7 @@ fn refuse_foreign_places(verb: &Verb, layout: &Layout) -> Result<(), Report> {
         Verb::Supervise(arguments) => owners::check_one(&layout.run(arguments.instance()))?,
         _ => None,
     };
-    if brings {
+    if brings && *effect == Effect::Apply {
         owners::close_staging(layout)?;
     }
     let all = if brings { owners::check(layout)? } else { Vec::new() };
@@ -282,7 +286,7 @@ fn refuse_foreign_places(verb: &Verb, layout: &Layout) -> Result<(), Report> {
 }
 
 fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
-    refuse_foreign_places(&verb, &context.layout)?;
+    refuse_foreign_places(&verb, context)?;
     match verb {
         Verb::Setup(arguments) => setup::setup(context, &arguments),
         Verb::Install(arguments) => host::install(context, &arguments),

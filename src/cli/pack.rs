@@ -1,6 +1,7 @@
 //! `sidle pack`: a recipe or a tree becomes a packed release, and with `--repo` a published one in a file of its own.
 
-use super::author::{SigningArguments, publication_facts, write_bundle};
+use super::author::{SigningArguments, SigningKeys, publication_facts, write_bundle};
+use super::dry_run::DryRun;
 use super::facts::{Facts, size};
 use super::{Context, Ended, agents, input, source_date_epoch, usage};
 use crate::agent::AgentKind;
@@ -8,12 +9,14 @@ use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::manifest::{Manifest, decompress};
 use crate::bundle::pack::{LEVEL_DEFAULT, LEVEL_RELEASE, PAYLOAD_NAME, PackInput, Packed, pack as pack_tree};
 use crate::bundle::recipe::{Build, Recipe};
+use crate::bundle::survey::survey;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::dir::Dir;
 use crate::os::process::Program;
 use crate::os::{clock, environment, file, host};
 use crate::repository::{Added, PackedRelease, Repository, RepositoryError};
+use crate::store::collect::Effect;
 use crate::trust::publish::Lifetimes;
 use crate::version::Version;
 use clap::Args;
@@ -72,6 +75,8 @@ pub struct PackArguments {
     /// zstd level
     #[arg(long, value_parser = clap::value_parser!(i32).range(1..=22))]
     level: Option<i32>,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// Everything that packing needs, decided before anything is written.
@@ -97,6 +102,9 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
             "cannot use --key without --repo",
             "name the repository's directory with --repo: packing alone signs nothing",
         ));
+    }
+    if context.effect == Effect::DryRun {
+        return foresee(context, arguments, &plan, keys.as_ref());
     }
     let parent = match plan.output.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -125,6 +133,38 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
         }
         _ => tell(context, &packed, &plan),
     }
+    Ok(Ended::Well)
+}
+
+/// What packing would do: the tree is looked at as packing does, the keys are compared with the repository's; nothing is built or compressed.
+fn foresee(
+    context: &Context,
+    arguments: &PackArguments,
+    plan: &PackPlan,
+    keys: Option<&SigningKeys>,
+) -> Result<Ended, Report> {
+    let mut facts = Facts::new().with("would pack", &plan.name);
+    let mut value = json!({
+        "package": plan.recipe.package, "release": format!("{}-{}", arguments.version, arguments.revision), "output": plan.output,
+    });
+    if let (None, Build::Command(command)) = (&arguments.tree, &plan.recipe.build) {
+        facts.add("would build by", command.join(" "));
+    } else {
+        let requires = &plan.recipe.requires;
+        let tree = named_tree(arguments, plan)?;
+        let survey = survey(&tree, &requires.libraries, requires.libc, host::parallelism())?;
+        let bytes: u64 = survey.found.iter().map(|(entry, _)| entry.size()).sum();
+        facts.add("files", format!("{} in {} entries", size(bytes), survey.found.len()));
+        value["platform"] = json!(survey.platform);
+        value["content_bytes"] = json!(bytes);
+    }
+    facts.add("would write", plan.output.display());
+    if let (Some(path), Some(keys)) = (&arguments.repo, keys) {
+        Repository::open_for(path, Effect::DryRun)?.may_publish(keys.publish())?;
+        facts.add("would publish in", path.display());
+        value["repository"] = json!(path);
+    }
+    context.output.result(facts, value);
     Ok(Ended::Well)
 }
 
@@ -166,7 +206,7 @@ fn plan(arguments: &PackArguments) -> Result<PackPlan, Report> {
     let mut previous = Vec::new();
     // What is published into a repository comes after what that has. Where there is none, that is told where it is needed.
     let earlier = arguments.repo.as_ref().filter(|_| arguments.previous.is_empty());
-    let is_there = |path: &PathBuf| match Repository::open(path) {
+    let is_there = |path: &PathBuf| match Repository::open_for(path, Effect::DryRun) {
         Ok(_) => Ok(true),
         Err(RepositoryError::NoRepository { .. }) => Ok(false),
         Err(error) => Err(Report::from(error)),
@@ -218,21 +258,25 @@ fn manifests(path: &Path, package: &PackageName) -> Result<Vec<Manifest>, Report
     if let Some(bytes) = directory.read_if_exists(MANIFEST_NAME, MANIFEST_COMPRESSED_MAXIMUM_BYTES)? {
         return Ok(vec![parse(bytes)?]);
     }
-    let repository = Repository::open(path)?;
+    let repository = Repository::open_for(path, Effect::DryRun)?;
     let listed = repository.releases()?.into_iter().filter(|one| one.id.package == *package);
     listed.map(|one| parse(repository.manifest(&one.id)?)).collect()
+}
+
+/// The tree that exists already: the one that was named, or the recipe's.
+fn named_tree(arguments: &PackArguments, plan: &PackPlan) -> Result<Dir, Report> {
+    match (&arguments.tree, &plan.recipe.build) {
+        (None, Build::Tree(tree)) => Dir::open(&plan.home.join(tree))
+            .map_err(|error| input::explained(error, "the tree that the recipe's [build] has")),
+        (tree, _) => Dir::open(tree.as_deref().unwrap_or(Path::new("")))
+            .map_err(|error| input::explained(error, "the directory that is the tree")),
+    }
 }
 
 /// The tree to pack: the one that was named, the recipe's, or the one that its command fills.
 fn tree(context: &Context, arguments: &PackArguments, plan: &PackPlan, work: &Work<'_>) -> Result<Dir, Report> {
     let command = match (&arguments.tree, &plan.recipe.build) {
-        (Some(tree), _) => {
-            return Dir::open(tree).map_err(|error| input::explained(error, "the directory that is the tree"));
-        }
-        (None, Build::Tree(tree)) => {
-            let tree = plan.home.join(tree);
-            return Dir::open(&tree).map_err(|error| input::explained(error, "the tree that the recipe's [build] has"));
-        }
+        (Some(_), _) | (None, Build::Tree(_)) => return named_tree(arguments, plan),
         (None, Build::Command(command)) => command,
     };
     let tree = work.directory.child_or_create(BUILD_TREE, 0o755)?;

@@ -13,8 +13,7 @@ use crate::digest::Digest;
 use crate::failure::{Class, Report};
 use crate::fetch::{DownloadSettings, Fetcher, Location, Notice};
 use crate::name::PackageName;
-use crate::os::dir::Dir;
-use crate::os::{file, units};
+use crate::os::{dir::Dir, file, place::Place, units};
 use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::supervise::status::SupervisorStatus;
@@ -250,7 +249,7 @@ impl<'a> Setup<'a> {
     }
 
     fn fetcher<'t>(&self, tell: &'t dyn Fn(&Notice)) -> Result<Fetcher<'t>, Report> {
-        let cache = Dir::open_or_create(&self.context.layout.cache(), 0o700)?;
+        let cache = Place::open_or_create(&self.context.layout.cache(), 0o700, self.effect)?;
         Ok(Fetcher::new(&self.repository()?, &cache, tell)?)
     }
 
@@ -321,8 +320,12 @@ impl<'a> Setup<'a> {
             self.start_supervisor()?;
         }
         // The steps of the takeover are for people; a program gets the one result of this command.
-        let output = if self.context.output.is_json() { Output::new(false, true) } else { self.context.output.clone() };
-        let within = Context { layout: layout.clone(), output };
+        let output = if self.context.output.is_json() {
+            Output::new(false, true, self.effect)
+        } else {
+            self.context.output.clone()
+        };
+        let within = Context { layout: layout.clone(), output, effect: self.effect };
         let ended = adopt(&within, &AdoptArguments::to(package, &release, self.effect == Effect::DryRun))?;
         match ended {
             Ended::As(class) if class != Class::NothingToDo => return Ok(Some(class)),

@@ -1,6 +1,7 @@
 //! `sidle supervise`: runs an instance's agent.
 
 use super::{Context, Ended, agents, own};
+use crate::cli::switches::own_release;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
@@ -36,6 +37,7 @@ impl SuperviseArguments {
 pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<Ended, Report> {
     let settings = Settings::read(&context.layout)?;
     let (package, configuration) = settings.instance(&context.layout, &arguments.instance)?;
+    own_release::refuse(&package, "supervise")?;
     if !arguments.wait {
         refuse_unknown(context, &arguments.instance, &package)?;
     }

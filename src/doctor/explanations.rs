@@ -78,6 +78,7 @@ const KINDS: &[Kind] = &[
     ("emptied-at-boot", Class::Failed, &[]),
     ("snapshot", Class::Failed, &[]),
     ("image-of-the-system", Class::Failed, &[]),
+    ("selinux-label", Class::Failed, &["avc:  denied", "SELinux is preventing"]),
     ("volatile-file-system", Class::Failed, &[]),
     ("no-space", Class::NoSpace, &["No space left on device", "ENOSPC", "Disk quota exceeded"]),
     ("space-low", Class::NoSpace, &["No space left on device"]),

@@ -4,9 +4,10 @@ use crate::agent::examination::{Group, Severity};
 use crate::bundle::manifest::Manifest;
 use crate::os::dir::Dir;
 use crate::os::mounts::{self, Mount};
-use crate::os::{OsError, file};
+use crate::os::{OsError, attributes, file};
 use crate::store::Store;
 use crate::store::location::{Hazard, PlaceFacts};
+use crate::store::protection::selinux::{Labels, Mode};
 use crate::store::tmpfiles::Fate;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,9 @@ pub fn check(store: &Store, current: Option<&Manifest>) -> Group {
             Ok(None) => {}
             Err(error) => group.unknown(&path.display().to_string(), error, "run `sidle doctor` as root"),
         }
+    }
+    if let Some(current) = current {
+        labels(&mut group, store, current);
     }
     match PlaceFacts::gather(layout.root(), &[package.clone(), state]) {
         Ok(facts) => facts.hazards().iter().for_each(|hazard| endanger(&mut group, hazard)),
@@ -80,6 +84,29 @@ fn endanger(group: &mut Group, hazard: &Hazard) {
         Hazard::Volatile(_) | Hazard::ReadOnly(_) => return,
     };
     group.find(severity, id, format!("releases would not stay: {hazard}"), hazard.hint());
+}
+
+/// Compares the SELinux type of the current release's directory with the policy's.
+fn labels(group: &mut Group, store: &Store, current: &Manifest) {
+    let release = current.release();
+    let labels = match Labels::of(store.layout(), store.package(), &release) {
+        Ok(Some(labels)) => labels,
+        Ok(None) => return,
+        Err(error) => return group.unknown("the SELinux policy", error, "run `sidle doctor` as root"),
+    };
+    let (Some(wanted), Ok(tree)) = (labels.of_tree(), store.tree(&release)) else { return };
+    let found = attributes::label(&tree);
+    let kind = |label: &str| label.split(':').nth(2).map(str::to_owned);
+    if found.as_deref().and_then(kind) == kind(wanted) {
+        return group.good(format!("SELinux label {wanted}"));
+    }
+    let severity = match labels.mode() {
+        Mode::Enforcing => Severity::Error,
+        Mode::Permissive => Severity::Warning,
+    };
+    let (place, found) = (tree.path().display(), found.unwrap_or_else(|| "none".to_owned()));
+    let what = format!("{place} has the SELinux label {found}, the policy says {wanted}: it may not be allowed to run");
+    group.find(severity, "selinux-label", what, "`restorecon -R /opt/sidle`");
 }
 
 fn room(group: &mut Group, path: &Path, space: &crate::os::space::Space, current: Option<&Manifest>) {

@@ -47,7 +47,9 @@ fn supervised(group: &mut Group, checked: &CheckedInstance<'_>, journal: Option<
     let instance = checked.instance;
     let start = format!("`systemctl enable --now sidle@{instance}`, or `sidle supervise {instance}` by hand");
     let Some(SupervisorStatus { supervisor, version, trouble, agent, .. }) = checked.status() else {
-        if journal.is_some_and(|journal| journal.proven.is_some()) {
+        if checked.package.is_sidle() {
+            group.good("this program itself, and no agent");
+        } else if journal.is_some_and(|journal| journal.proven.is_some()) {
             let agent = match on_record(checked.layout, instance) {
                 Ok(left) if left.is_empty() => "its agent does not run".to_owned(),
                 Ok(left) => {

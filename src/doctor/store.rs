@@ -4,7 +4,7 @@ use crate::agent::examination::{Group, Severity};
 use crate::bundle::manifest::Manifest;
 use crate::layout;
 use crate::os::dir::{Dir, FileKind};
-use crate::store::check::{Defect, Problem};
+use crate::store::check::{Defect, Depth, Problem};
 use crate::store::{Store, StoreError, host_fingerprint};
 use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
@@ -37,7 +37,7 @@ pub fn check(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
     let mut found = None;
     let mut entries = 0;
     for release in &releases {
-        match store.check_without_index(release) {
+        match store.check_without_index(release, Depth::Quick) {
             Ok((manifest, problems)) => {
                 entries += manifest.entries.len();
                 let is_whole = damage(&mut group, store, release, &problems);

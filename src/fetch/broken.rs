@@ -3,9 +3,10 @@
 
 use super::error::FetchError;
 use crate::digest::Digest;
-use crate::os::dir::Dir;
+use crate::os::place::Place;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// The first pause; it doubles with each further failure.
 const PAUSE_MINIMUM: SignedDuration = SignedDuration::from_hours(1);
@@ -17,12 +18,13 @@ const AGE_MAXIMUM_SECONDS: i64 = 60 * 24 * 60 * 60;
 const RECORD_BYTES_MAXIMUM: u64 = 4096;
 
 const DIRECTORY: &str = "broken";
+const DIRECTORY_MODE: u32 = 0o700;
 const SCHEMA: u32 = 1;
 
 /// The known broken targets.
 #[derive(Debug)]
 pub(super) struct Broken {
-    directory: Dir,
+    directory: Place,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,16 +35,19 @@ struct Record {
 }
 
 impl Broken {
-    pub(super) fn open(cache: &Dir, now: Timestamp) -> Result<Self, FetchError> {
-        let directory = cache.child_or_create(DIRECTORY, 0o700)?;
-        for name in directory.names()? {
-            let old =
-                |stat: crate::os::dir::FileStat| now.as_second().saturating_sub(stat.mtime.0) > AGE_MAXIMUM_SECONDS;
-            if directory.stat(&name)?.is_some_and(old) {
-                directory.remove_tree(&name)?;
+    /// The memory below the cache directory. Removes old records.
+    pub(super) fn open(cache: &Place, now: Timestamp) -> Result<Self, FetchError> {
+        let place = Place::open_or_create(&cache.path().join(DIRECTORY), DIRECTORY_MODE, cache.effect())?;
+        if let Some(directory) = place.make(Path::new(""), DIRECTORY_MODE)? {
+            for name in directory.names()? {
+                let old =
+                    |stat: crate::os::dir::FileStat| now.as_second().saturating_sub(stat.mtime.0) > AGE_MAXIMUM_SECONDS;
+                if directory.stat(&name)?.is_some_and(old) {
+                    directory.remove_tree(&name)?;
+                }
             }
         }
-        Ok(Self { directory })
+        Ok(Self { directory: place })
     }
 
     /// Until when the target `key` is not fetched from `mirror`; None: it may be fetched.
@@ -62,21 +67,21 @@ impl Broken {
         let not_before = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
         let record = Record { schema: SCHEMA, failures, not_before };
         let text = serde_json::to_vec(&record).expect("a record has only string keys");
-        self.directory.write_atomic(&name, &text, 0o644)?;
+        self.directory.write(&name, &text, (0o644, DIRECTORY_MODE))?;
         Ok(not_before)
     }
 
     /// Forgets a target.
     pub(super) fn forget(&self, key: &str) -> Result<(), FetchError> {
-        let own = |name: &&std::ffi::OsString| name.to_str().is_some_and(|name| name.starts_with(&format!("{key}-")));
-        for name in self.directory.names()?.iter().filter(own) {
-            self.directory.remove_file(name)?;
+        let own = |name: &&String| name.starts_with(&format!("{key}-"));
+        for name in self.directory.names("")?.unwrap_or_default().iter().filter(own) {
+            self.directory.remove(name)?;
         }
         Ok(())
     }
 
     fn read(&self, key: &str) -> Result<Option<Record>, FetchError> {
-        let Some(bytes) = self.directory.read_if_exists(key, RECORD_BYTES_MAXIMUM)? else { return Ok(None) };
+        let Some(bytes) = self.directory.read(key, RECORD_BYTES_MAXIMUM)? else { return Ok(None) };
         let record = serde_json::from_slice::<Record>(&bytes).ok().filter(|record| record.schema == SCHEMA);
         record.map(Some).ok_or_else(|| FetchError::Settings {
             subject: self.directory.path().join(key).display().to_string(),
@@ -94,12 +99,14 @@ fn name(key: &str, mirror: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::dir::Dir;
+    use crate::os::place::Effect;
 
     #[test]
     fn pauses_grow_end_and_survive_a_wrong_clock() {
         let work = tempfile::tempdir().unwrap();
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let open = || Broken::open(&Dir::open(work.path()).unwrap(), now).unwrap();
+        let open = || Broken::open(&Place::open(work.path(), Effect::Apply).unwrap().unwrap(), now).unwrap();
         let hours = |until: Timestamp| until.duration_since(now).as_hours();
         assert_eq!(open().until("a", "m", now).unwrap(), None);
         let pauses: Vec<i64> = (0..40).map(|_| hours(open().add("a", "m", now).unwrap())).collect();

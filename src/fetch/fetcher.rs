@@ -12,7 +12,7 @@ use super::settings::DownloadSettings;
 use crate::bundle::limits::{MANIFEST_COMPRESSED_MAXIMUM_BYTES, NOTE_MAXIMUM_BYTES};
 use crate::digest::Digest;
 use crate::name::PackageName;
-use crate::os::dir::Dir;
+use crate::os::place::Place;
 use crate::os::{clock, random};
 use crate::trust::{Floor, Role, Target, target};
 use jiff::Timestamp;
@@ -34,9 +34,9 @@ pub struct Fetcher<'a> {
 }
 
 impl<'a> Fetcher<'a> {
-    /// The repository of `settings`; `cache` (`/var/cache/sidle`) keeps frames for other runs. Asks no mirror yet. Fails with `Settings` for
+    /// The repository of `settings`; `cache` (`/var/cache/sidle`) keeps frames for other runs; in a dry run it stays as it is. Asks no mirror yet. Fails with `Settings` for
     /// unusable credentials or certificates.
-    pub fn new(settings: &DownloadSettings, cache: &Dir, tell: &'a dyn Fn(&Notice)) -> Result<Self, FetchError> {
+    pub fn new(settings: &DownloadSettings, cache: &Place, tell: &'a dyn Fn(&Notice)) -> Result<Self, FetchError> {
         let now = clock::now();
         Ok(Self {
             mirrors: Mirrors::new(settings, tell)?,

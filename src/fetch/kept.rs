@@ -4,7 +4,9 @@
 use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::{Dir, FileKind};
+use crate::os::place::Place;
 use jiff::Timestamp;
+use std::path::Path;
 
 /// Most kept bytes. Stops interrupted installs of many releases from filling a small disk; several times Salt's payload.
 pub(super) const BYTES_MAXIMUM: u64 = 256 << 20;
@@ -21,7 +23,8 @@ const MODE: u32 = 0o600;
 /// Frames on disk.
 #[derive(Debug)]
 pub(super) struct KeptFrames {
-    directory: Dir,
+    /// None: a dry run, which keeps nothing.
+    directory: Option<Dir>,
 }
 
 /// The result of reading a kept frame.
@@ -35,8 +38,8 @@ pub(super) enum KeptFrame {
 
 impl KeptFrames {
     /// The kept frames below the cache directory. Removes old frames, and the oldest beyond the limit.
-    pub(super) fn open(cache: &Dir, now: Timestamp) -> Result<Self, OsError> {
-        let directory = cache.child_or_create(DIRECTORY, 0o700)?;
+    pub(super) fn open(cache: &Place, now: Timestamp) -> Result<Self, OsError> {
+        let Some(directory) = cache.make(Path::new(DIRECTORY), 0o700)? else { return Ok(Self { directory: None }) };
         let mut frames = Vec::new();
         for (name, kind) in directory.entries()? {
             let Some(stat) = directory.stat(&name)? else { continue };
@@ -57,19 +60,20 @@ impl KeptFrames {
             directory.remove_file(&name)?;
             bytes -= size;
         }
-        Ok(Self { directory })
+        Ok(Self { directory: Some(directory) })
     }
 
     /// Whether a file of this name and length is there; it may be spoiled.
     pub(super) fn seems_to_have(&self, digest: &Digest, length: u64) -> bool {
-        let stat = self.directory.stat(digest.to_string());
-        matches!(stat, Ok(Some(stat)) if stat.kind == FileKind::File && stat.size == length)
+        let stat = self.directory.as_ref().map(|directory| directory.stat(digest.to_string()));
+        matches!(stat, Some(Ok(Some(stat))) if stat.kind == FileKind::File && stat.size == length)
     }
 
     /// A kept frame, if its digest still fits.
     pub(super) fn read(&mut self, digest: &Digest, length: u64) -> KeptFrame {
         let name = digest.to_string();
-        match self.directory.read_if_exists(&name, length) {
+        let Some(directory) = &self.directory else { return KeptFrame::Nothing };
+        match directory.read_if_exists(&name, length) {
             Ok(None) => KeptFrame::Nothing,
             Ok(Some(bytes)) if bytes.len() as u64 == length && Digest::of(&bytes) == *digest => KeptFrame::Frame(bytes),
             Ok(Some(_)) | Err(_) => {
@@ -81,15 +85,16 @@ impl KeptFrames {
 
     /// Keeps a verified frame; false without room for it.
     pub(super) fn keep(&mut self, digest: &Digest, bytes: &[u8]) -> Result<bool, OsError> {
-        if self.directory.space()?.free_bytes < (bytes.len() as u64).saturating_add(FREE_MINIMUM_BYTES) {
+        let Some(directory) = &self.directory else { return Ok(false) };
+        if directory.space()?.free_bytes < (bytes.len() as u64).saturating_add(FREE_MINIMUM_BYTES) {
             return Ok(false);
         }
-        self.directory.write_atomic(digest.to_string(), bytes, MODE)?;
+        directory.write_atomic(digest.to_string(), bytes, MODE)?;
         Ok(true)
     }
 
     /// Removes a frame; after a failure `open` removes it later.
     pub(super) fn forget(&mut self, digest: &Digest) {
-        let _ = self.directory.remove_tree(digest.to_string());
+        let _ = self.directory.as_ref().map(|directory| directory.remove_tree(digest.to_string()));
     }
 }

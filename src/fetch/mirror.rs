@@ -23,7 +23,7 @@ const FILE_MODE: u32 = 0o644;
 /// The name under which a payload comes; leftovers of a crash are replaced by the next run.
 const INCOMING: &str = ".payload.new";
 /// The directory of frames that have files of their own.
-const FRAMES: &str = "frames";
+pub(super) const FRAMES: &str = "frames";
 const TIMESTAMP: &str = "timestamp.json";
 
 /// What is copied of a repository.
@@ -152,7 +152,7 @@ impl Fetcher<'_> {
         Ok(())
     }
 
-    fn basename(&self, name: &str, signed: &Target) -> String {
+    pub(super) fn basename(&self, name: &str, signed: &Target) -> String {
         let stored = target::stored(name, &signed.hashes, self.consistent_snapshot);
         stored.rsplit_once('/').map_or(stored.clone(), |(_, base)| base.to_owned())
     }
@@ -239,7 +239,7 @@ impl Fetcher<'_> {
 }
 
 /// The listed targets by release; what lies elsewhere is none of sidle's.
-fn releases(targets: &TrustedTargets) -> BTreeMap<ReleaseId, BTreeMap<String, Target>> {
+pub(super) fn releases(targets: &TrustedTargets) -> BTreeMap<ReleaseId, BTreeMap<String, Target>> {
     let mut releases: BTreeMap<ReleaseId, BTreeMap<String, Target>> = BTreeMap::new();
     for (name, signed) in targets.listed() {
         let id = name.rsplit_once('/').and_then(|(directory, _)| directory.parse::<ReleaseId>().ok());
@@ -253,7 +253,7 @@ fn releases(targets: &TrustedTargets) -> BTreeMap<ReleaseId, BTreeMap<String, Ta
 }
 
 /// True when the file is there with the signed bytes.
-fn has(directory: &Dir, name: &str, signed: &Target) -> Result<bool, FetchError> {
+pub(super) fn has(directory: &Dir, name: &str, signed: &Target) -> Result<bool, FetchError> {
     let stat = directory.stat(name)?;
     if !stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == signed.length) {
         return Ok(false);

@@ -21,6 +21,7 @@ mod kept;
 mod mark;
 mod metadata;
 mod mirror;
+mod mirror_foresight;
 mod mirrors;
 mod notice;
 pub mod pace;

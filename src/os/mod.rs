@@ -12,12 +12,13 @@ pub mod notify;
 mod processes;
 pub mod random;
 pub mod socket;
+pub mod terminal;
 pub mod units;
 
 pub use processes::{children, environment, filter, memory, proc_fs, process, signals, standard_error, thread};
 
 use files::file_stat;
-pub use files::{attributes, dir, file, lock, mounts, space, walk, watch};
+pub use files::{attributes, dir, file, lock, mounts, place, space, walk, watch};
 
 use crate::failure::Class;
 use std::io;

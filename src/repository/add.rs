@@ -1,6 +1,8 @@
 //! Takes a packed release into a repository: copied, compared with its manifest, staged.
 
-use super::{DIRECTORY_MODE, FILE_MODE, FileInfo, ManifestPatch, ReleaseFiles, Repository, RepositoryError, TARGETS};
+use super::{
+    DIRECTORY_MODE, FILE_MODE, FileInfo, ManifestPatch, ReleaseFiles, Repository, RepositoryError, release_path,
+};
 use crate::bundle::manifest::{self, Manifest};
 use crate::bundle::member::ReleaseId;
 use crate::crash_point;
@@ -9,6 +11,7 @@ use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::trust::target;
 use std::io::{self, Read, Write};
+use std::path::Path;
 
 /// The name of a payload while it is copied; the next `add` replaces the leftover of a crash.
 const INCOMING: &str = ".payload.new";
@@ -42,22 +45,33 @@ impl Repository {
         if self.state.withdrawn.get(&id).is_some_and(|withdrawn| !withdrawn.files.are(&files)) {
             return Err(RepositoryError::Conflict { path: self.path().to_owned(), id: id.to_string() });
         }
-        let mut directory = self.directory.child_or_create(TARGETS, DIRECTORY_MODE)?;
-        for name in [id.package.as_str(), &id.release.to_string(), &id.platform.to_string()] {
-            directory = directory.child_or_create(name, DIRECTORY_MODE)?;
+        let place = release_path(&id);
+        match self.place.make(&place, DIRECTORY_MODE)? {
+            Some(directory) => copy_payload(&directory, payload, &files)?,
+            None => self.read_payload(&place, payload, &files)?,
         }
-        copy_payload(&directory, payload, &files)?;
         crash_point!("repository.payload_copied");
-        directory.write_atomic(files.manifest_name(), manifest_bytes, FILE_MODE)?;
-        let patch = self.patch(&id, &text, &directory)?;
+        self.write_file(&place.join(files.manifest_name()), manifest_bytes)?;
+        let patch = self.patch(&id, &text)?;
         self.state.releases.insert(id.clone(), ReleaseFiles { patch, ..files });
-        self.state.store(&self.directory)?;
+        self.state.store(&self.place)?;
         Ok(Added::Staged(id))
+    }
+
+    /// Compares a payload with its manifest, for a dry run.
+    fn read_payload(&self, path: &Path, payload: &mut dyn Read, files: &ReleaseFiles) -> Result<(), RepositoryError> {
+        let read = copy(payload, &mut io::sink(), files.payload.length);
+        if read.map_err(|source| OsError::new("read the payload for", path, source))?
+            != (files.payload.length, files.payload.sha256)
+        {
+            return Err(RepositoryError::OtherPayload);
+        }
+        Ok(self.place.note_copy(path.join(files.payload_name()), files.payload.length)?)
     }
 
     /// Writes the patch from the newest older manifest of the same platform, which most hosts have, to `text`, the manifest of `id`. None:
     /// no older release, or too little saved for a second request.
-    fn patch(&self, id: &ReleaseId, text: &[u8], directory: &Dir) -> Result<Option<ManifestPatch>, RepositoryError> {
+    fn patch(&self, id: &ReleaseId, text: &[u8]) -> Result<Option<ManifestPatch>, RepositoryError> {
         let same = |other: &&ReleaseId| other.package == id.package && other.platform == id.platform;
         let older = self.state.releases.keys().filter(same).filter(|other| other.release < id.release);
         let Some(older) = older.max_by_key(|other| &other.release) else { return Ok(None) };
@@ -70,7 +84,7 @@ impl Repository {
         let from = Digest::of(&bytes);
         let name = target::manifest_patch(id, &from);
         let name = name.rsplit_once('/').map_or(name.as_str(), |(_, name)| name);
-        directory.write_atomic(format!("{}.{name}", file.sha256), &patch, FILE_MODE)?;
+        self.write_file(&release_path(id).join(format!("{}.{name}", file.sha256)), &patch)?;
         Ok(Some(ManifestPatch { from, file }))
     }
 }

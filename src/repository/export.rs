@@ -6,11 +6,11 @@ use crate::bundle::file::BundleWriter;
 use crate::bundle::member::{MemberName, ReleaseFile, ReleaseId};
 use crate::os::OsError;
 use crate::os::dir::Dir;
+use crate::os::place::Effect;
 use crate::trust::{Expiry, Floor, MetadataFiles, Warning, by_hand, target};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Largest SHA256SUMS or minisig read; ours have a few hundred bytes.
@@ -19,8 +19,14 @@ const NOTE_BYTES: usize = 64 * 1024;
 impl Repository {
     /// Writes published releases into the bundle file `output`, which appears whole or not at all. The content is verified first, as a host
     /// that pinned the first root would; the warnings are that host's.
-    pub fn export(&self, ids: &[ReleaseId], output: &Path, now: Timestamp) -> Result<Vec<Warning>, RepositoryError> {
-        let published = Published::load(&self.directory)?;
+    /// Also returns the length of the file. In a dry run the file is read together, and written nowhere.
+    pub fn export(
+        &self,
+        ids: &[ReleaseId],
+        output: &Path,
+        now: Timestamp,
+    ) -> Result<(Vec<Warning>, u64), RepositoryError> {
+        let published = Published::load(&self.place)?;
         let ids: BTreeSet<&ReleaseId> = ids.iter().collect();
         let find = |id: &&ReleaseId| -> Result<(ReleaseId, ReleaseFiles), RepositoryError> {
             let files = self.state.releases.get(*id).ok_or_else(|| self.unknown(id))?;
@@ -40,6 +46,11 @@ impl Repository {
             _ => return Err(RepositoryError::NoFile { path: output.to_owned() }),
         };
         let directory = Dir::open(parent)?;
+        if self.place.effect() == Effect::DryRun {
+            directory.check_writable().map_err(|source| OsError::new("create", output, source))?;
+            let counted = self.write_bundle(Counted::default(), &published, &releases)?;
+            return Ok((warnings, counted.bytes));
+        }
         let temporary = format!(".{}.new", name.to_string_lossy());
         directory.remove_file(&temporary)?;
         let file = directory.create_file(&temporary, FILE_MODE)?;
@@ -52,15 +63,16 @@ impl Repository {
         }
         directory.rename(&temporary, &directory, name)?;
         directory.sync()?;
-        Ok(warnings)
+        let bytes = directory.stat(name)?.map_or(0, |stat| stat.size);
+        Ok((warnings, bytes))
     }
 
-    fn write_bundle(
+    fn write_bundle<W: Write>(
         &self,
-        file: File,
+        file: W,
         published: &Published,
         releases: &[(ReleaseId, ReleaseFiles)],
-    ) -> Result<File, RepositoryError> {
+    ) -> Result<W, RepositoryError> {
         let ids: Vec<ReleaseId> = releases.iter().map(|(id, _)| id.clone()).collect();
         let mut bundle = BundleWriter::new(BufWriter::with_capacity(1 << 20, file), &ids)?;
         for (name, bytes) in published.members(&ids) {
@@ -87,6 +99,23 @@ impl Repository {
         }
         let buffered = bundle.finish()?;
         buffered.into_inner().map_err(|error| OsError::new("write", self.path(), error.into_error()).into())
+    }
+}
+
+/// Counts what is written, and keeps nothing.
+#[derive(Default)]
+struct Counted {
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.bytes += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ use crate::bundle::manifest::{self, Manifest};
 use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
 use crate::os::OsError;
+use crate::os::place::Effect;
 use std::io::Read as _;
 
 /// The directory beside a payload.
@@ -16,6 +17,9 @@ impl Repository {
     pub fn write_frame_files(&self, id: &ReleaseId) -> Result<usize, RepositoryError> {
         let files = *self.state.releases.get(id).ok_or_else(|| self.unknown(id))?;
         let manifest = Manifest::parse(&manifest::decompress(&self.manifest(id)?)?)?;
+        if self.place.effect() == Effect::DryRun {
+            return Ok(manifest.frames.len());
+        }
         let directory = self.release_directory(id)?;
         let frames = directory.child_or_create(FRAMES, DIRECTORY_MODE)?;
         let name = files.payload_name();

@@ -4,9 +4,9 @@ use super::pending::{Draft, Pending};
 use super::role::SignedRole;
 use super::rule::Rule;
 use super::state::State;
-use super::{DIRECTORY_MODE, FILE_MODE, METADATA, Repository, RepositoryError, TARGETS, lock};
+use super::{DIRECTORY_MODE, METADATA, MODES, Repository, RepositoryError, TARGETS, has_first_root, lock};
 use crate::digest::Digest;
-use crate::os::dir::Dir;
+use crate::os::place::{Effect, Place};
 use crate::trust::publish::{Edition, Lifetimes, RoleKeys, root};
 use crate::trust::{PublicKey, Role, Signer};
 use jiff::Timestamp;
@@ -30,18 +30,18 @@ impl Repository {
             (Role::Snapshot, RoleKeys::one(online)),
             (Role::Timestamp, RoleKeys::one(online)),
         ]);
-        let (repository, fingerprint) = Self::init_with(path, &roles, &[root_signer], lifetimes, now)?;
+        let (repository, fingerprint) = Self::init_with(path, &roles, &[root_signer], (lifetimes, now), Effect::Apply)?;
         Ok((repository, fingerprint.expect("the one root key has signed")))
     }
 
     /// Makes a repository at `path` whose first root gives the roles these keys. `signers` sign it; without enough root keys it waits for
-    /// more signatures, and has no fingerprint yet.
+    /// more signatures, and has no fingerprint yet. A dry run makes it in memory only.
     pub fn init_with(
         path: &Path,
         roles: &BTreeMap<Role, RoleKeys>,
         signers: &[&dyn Signer],
-        lifetimes: &Lifetimes,
-        now: Timestamp,
+        (lifetimes, now): (&Lifetimes, Timestamp),
+        effect: Effect,
     ) -> Result<(Self, Option<Digest>), RepositoryError> {
         for (role, keys) in roles {
             check_keys(role.as_str(), keys)?;
@@ -53,26 +53,25 @@ impl Repository {
         for signer in signers {
             draft.sign_root(*signer, &rule)?;
         }
-        let directory = Dir::open_or_create(path, DIRECTORY_MODE)?;
-        let lock = lock(&directory)?;
-        let metadata = directory.child_or_create(METADATA, DIRECTORY_MODE)?;
-        let waits = Path::new(super::AUTHOR).join(super::pending::PENDING).join(&name);
-        if metadata.stat(&name)?.is_some() || directory.stat_path(&waits)?.is_some() {
+        let place = Place::open_or_create(path, DIRECTORY_MODE, effect)?;
+        let lock = lock(&place)?;
+        place.make(Path::new(METADATA), DIRECTORY_MODE)?;
+        if has_first_root(&place)? {
             return Err(RepositoryError::Exists { path: path.to_owned() });
         }
-        directory.child_or_create(TARGETS, DIRECTORY_MODE)?;
+        place.make(Path::new(TARGETS), DIRECTORY_MODE)?;
         let state = State::default();
-        state.store(&directory)?;
+        state.store(&place)?;
         // Last: a directory with a root is a repository.
         let fingerprint = if draft.is_complete(std::slice::from_ref(&rule)) {
             let bytes = draft.assembled(std::slice::from_ref(&rule)).bytes;
-            metadata.write_atomic(&name, &bytes, FILE_MODE)?;
+            place.write(Path::new(METADATA).join(&name), &bytes, MODES)?;
             Some(Digest::of(&bytes))
         } else {
-            Pending { root: Some(draft), ..Pending::default() }.store(&directory)?;
+            Pending { root: Some(draft), ..Pending::default() }.store(&place)?;
             None
         };
-        Ok((Self { directory, state, _lock: lock }, fingerprint))
+        Ok((Self { place, state, _lock: lock }, fingerprint))
     }
 }
 

@@ -41,25 +41,30 @@ pub use withdraw::Withdrawal;
 
 use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
+use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::lock::{LOCK, Lock, LockFile};
+use crate::os::lock::{LOCK, LockFile};
+use crate::os::place::{Effect, Held, Place};
 use pending::Pending;
 use published::Published;
 use state::State;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 const METADATA: &str = "metadata";
 const TARGETS: &str = "targets";
 const AUTHOR: &str = "author";
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
+/// Of a file, and of a directory that is made for it.
+const MODES: (u32, u32) = (FILE_MODE, DIRECTORY_MODE);
 
 /// A repository directory, locked for this command.
 #[derive(Debug)]
 pub struct Repository {
-    directory: Dir,
+    place: Place,
     state: State,
-    _lock: Lock,
+    _lock: Held,
 }
 
 /// A release in a repository.
@@ -76,28 +81,30 @@ pub struct Listed {
 impl Repository {
     /// Opens the repository at `path` and takes its lock.
     pub fn open(path: &Path) -> Result<Self, RepositoryError> {
+        Self::open_for(path, Effect::Apply)
+    }
+
+    /// The same; in a dry run every change stays in memory, where this value finds it.
+    pub fn open_for(path: &Path, effect: Effect) -> Result<Self, RepositoryError> {
         let none = || RepositoryError::NoRepository { path: path.to_owned() };
-        let directory = Dir::open_if_exists(path)?.ok_or_else(none)?;
-        let metadata = directory.child_if_exists(METADATA)?.ok_or_else(none)?;
-        let first = "1.root.json";
-        if metadata.stat(first)?.is_none() {
-            // A repository may still wait for signatures on its first root.
-            let waits = directory.stat_path(&Path::new(AUTHOR).join(pending::PENDING).join(first))?;
-            waits.ok_or_else(none)?;
+        let place = Place::open(path, effect)?.ok_or_else(none)?;
+        place.directory(Path::new(METADATA))?.ok_or_else(none)?;
+        if !has_first_root(&place)? {
+            return Err(none());
         }
-        let lock = lock(&directory)?;
-        let state = State::load(&directory)?;
-        Ok(Self { directory, state, _lock: lock })
+        let lock = lock(&place)?;
+        let state = State::load(&place)?;
+        Ok(Self { place, state, _lock: lock })
     }
 
     /// The directory.
     pub fn path(&self) -> &Path {
-        self.directory.path()
+        self.place.path()
     }
 
     /// All releases, staged and published, ascending.
     pub fn releases(&self) -> Result<Vec<Listed>, RepositoryError> {
-        let published = Published::load(&self.directory)?;
+        let published = Published::load(&self.place)?;
         let listed = |(id, files): (&ReleaseId, &ReleaseFiles)| Listed {
             id: id.clone(),
             files: *files,
@@ -114,8 +121,8 @@ impl Repository {
 
     /// The published files, and the files that wait for signatures.
     fn load(&self) -> Result<(Published, Pending), RepositoryError> {
-        let published = Published::load(&self.directory)?;
-        let pending = Pending::load(&self.directory, &published)?;
+        let published = Published::load(&self.place)?;
+        let pending = Pending::load(&self.place, &published)?;
         Ok((published, pending))
     }
 
@@ -124,30 +131,52 @@ impl Repository {
     }
 
     fn remove_release(&self, id: &ReleaseId) -> Result<(), RepositoryError> {
-        let release = Path::new(TARGETS).join(id.package.as_str()).join(id.release.to_string());
-        Ok(self.directory.beneath(&release)?.remove_tree(id.platform.to_string())?)
+        Ok(self.place.remove(release_path(id))?)
     }
 
+    /// The release's directory as it is on disk.
     fn release_directory(&self, id: &ReleaseId) -> Result<Dir, RepositoryError> {
-        Ok(self.directory.beneath(&Path::new(TARGETS).join(id.to_string()))?)
+        let path = release_path(id);
+        let missing =
+            || OsError::new("open directory", &self.path().join(&path), io::Error::from(io::ErrorKind::NotFound));
+        Ok(self.place.directory(&path)?.ok_or_else(missing)?)
+    }
+
+    /// Writes a small file of the repository.
+    fn write_file(&self, file: &Path, bytes: &[u8]) -> Result<(), RepositoryError> {
+        Ok(self.place.write(file, bytes, MODES)?)
     }
 
     /// A small file of a release, compared with its digest if known.
     fn small_file(&self, id: &ReleaseId, name: &str, digest: Option<Digest>) -> Result<Vec<u8>, RepositoryError> {
-        let directory = self.release_directory(id)?;
-        let bytes = directory.read(name, crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES)?;
+        let file = release_path(id).join(name);
+        let bytes = self.place.read_existing(&file, crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES)?;
         if digest.is_some_and(|digest| digest != Digest::of(&bytes)) {
             let reason = "its bytes don't match the digest in its name".to_owned();
-            return Err(RepositoryError::Damaged { path: directory.path().join(name), reason });
+            return Err(RepositoryError::Damaged { path: self.path().join(file), reason });
         }
         Ok(bytes)
     }
 }
 
 /// The lock lies in `author/`, which is not served.
-fn lock(directory: &Dir) -> Result<Lock, RepositoryError> {
-    let author = directory.child_or_create(AUTHOR, DIRECTORY_MODE)?;
-    let file = LockFile::new(&author, LOCK);
-    let busy = || RepositoryError::Locked { path: directory.path().to_owned(), holder: file.holder() };
-    file.try_exclusive()?.ok_or_else(busy)
+fn lock(place: &Place) -> Result<Held, RepositoryError> {
+    let author = Path::new(AUTHOR);
+    if let Some(held) = place.lock(author, DIRECTORY_MODE, LOCK)? {
+        return Ok(held);
+    }
+    let holder = place.directory(author)?.and_then(|author| LockFile::new(&author, LOCK).holder());
+    Err(RepositoryError::Locked { path: place.path().to_owned(), holder })
+}
+
+/// True for a repository: it has its first root, or a first root that waits for signatures.
+fn has_first_root(place: &Place) -> Result<bool, RepositoryError> {
+    let first = SignedRole::Root.file(1);
+    let waits = Path::new(AUTHOR).join(pending::PENDING).join(&first);
+    Ok(place.length(Path::new(METADATA).join(&first))?.is_some() || place.length(waits)?.is_some())
+}
+
+/// The directory of a release's files, below the repository.
+fn release_path(id: &ReleaseId) -> PathBuf {
+    Path::new(TARGETS).join(id.to_string())
 }

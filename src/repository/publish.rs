@@ -3,12 +3,12 @@
 
 use super::chosen::Chosen;
 use super::pending::Pending;
-use super::published::{Listing, Published};
+use super::published::{Listing, Published, path};
 use super::role::SignedRole;
 use super::rule::Rule;
 use super::sign::{CHECKSUMS, CHECKSUMS_SIGNATURE, fits};
 use super::stage::{Discarded, Waiting, is_due};
-use super::{FILE_MODE, METADATA, Repository, RepositoryError};
+use super::{Repository, RepositoryError, release_path};
 use crate::bundle::member::{ReleaseId, checksums};
 use crate::crash_point;
 use crate::trust::metadata::{Body, MetaFile, Root, Signed, Snapshot, Timestamp as TimestampFile};
@@ -88,11 +88,11 @@ impl Repository {
         left.drop_published(&chosen);
         if was_waiting || left != Pending::default() {
             // Stored before publishing, and dropped after it: a crash loses no signature.
-            pending.store(&self.directory)?;
+            pending.store(&self.place)?;
         }
         self.write(&plan)?;
-        left.store(&self.directory)?;
-        let after = Published::load(&self.directory)?;
+        left.store(&self.place)?;
+        let after = Published::load(&self.place)?;
         let waiting = self.waiting_in(&after, &left);
         let came = |(id, files)| !published.lists(id, files) && after.lists(id, files);
         let added = self.state.releases.iter().filter(|one| came(*one)).map(|(id, _)| id.clone()).collect();
@@ -112,7 +112,7 @@ impl Repository {
         lifetimes: &Lifetimes,
         now: Timestamp,
     ) -> Result<Vec<String>, RepositoryError> {
-        let published = Published::load(&self.directory)?;
+        let published = Published::load(&self.place)?;
         let (Some(root), Some(set)) = (&published.root, &published.set) else {
             return Err(RepositoryError::NothingPublished { path: self.path().to_owned() });
         };
@@ -123,9 +123,8 @@ impl Repository {
     }
 
     fn write(&self, plan: &NewFiles) -> Result<(), RepositoryError> {
-        let metadata = self.directory.child(METADATA)?;
         for (name, bytes) in plan {
-            metadata.write_atomic(name, bytes, FILE_MODE)?;
+            self.write_file(&path(name), bytes)?;
             crash_point!("repository.metadata_written");
         }
         Ok(())
@@ -171,13 +170,13 @@ impl Repository {
         people: &[&dyn Signer],
     ) -> Result<(), RepositoryError> {
         for (id, files) in &self.state.releases {
-            let directory = self.release_directory(id)?;
+            let directory = release_path(id);
             for (name, length) in
                 [(files.manifest_name(), files.manifest.length), (files.payload_name(), files.payload.length)]
             {
-                if directory.stat(&name)?.is_none_or(|stat| stat.size != length) {
+                if self.place.length(directory.join(&name))? != Some(length) {
                     let reason = "it is missing, or its size has changed since it was added".to_owned();
-                    return Err(RepositoryError::Damaged { path: directory.path().join(name), reason });
+                    return Err(RepositoryError::Damaged { path: self.path().join(directory).join(name), reason });
                 }
             }
             let role = self.state.role_of(id);
@@ -186,8 +185,8 @@ impl Repository {
             if self.has_sums(id, &list, rules)? {
                 continue;
             }
-            if directory.read_if_exists(CHECKSUMS, 4096)?.as_deref() != Some(list.as_bytes()) {
-                directory.write_atomic(CHECKSUMS, list.as_bytes(), FILE_MODE)?;
+            if self.place.read(directory.join(CHECKSUMS), 4096)?.as_deref() != Some(list.as_bytes()) {
+                self.write_file(&directory.join(CHECKSUMS), list.as_bytes())?;
             }
             let notes = pending.targets.get(&role).into_iter().flat_map(|draft| draft.signatures.values());
             let mut brought = notes.filter_map(|note| note.sums.get(id));
@@ -197,7 +196,7 @@ impl Repository {
                 (None, Some(signer)) => minisign::sign(*signer, list.as_bytes())?,
                 (None, None) => continue,
             };
-            directory.write_atomic(CHECKSUMS_SIGNATURE, signature.as_bytes(), FILE_MODE)?;
+            self.write_file(&directory.join(CHECKSUMS_SIGNATURE), signature.as_bytes())?;
         }
         Ok(())
     }

@@ -3,11 +3,12 @@
 use super::role::{RoleName, SignedRole};
 use super::{METADATA, ReleaseFiles, RepositoryError};
 use crate::bundle::member::{MetadataName, ReleaseId};
-use crate::os::dir::Dir;
+use crate::os::place::Place;
 use crate::trust::delegation::Delegated;
 use crate::trust::metadata::{Body, MetaFile, Root, Signed, Snapshot, Targets, Timestamp};
 use crate::trust::{Role, target, verify};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// The published metadata: the roots, and the set that `timestamp.json` leads to.
 #[derive(Debug)]
@@ -36,20 +37,19 @@ pub(super) struct Listing {
 }
 
 impl Published {
-    pub(super) fn load(repository: &Dir) -> Result<Self, RepositoryError> {
-        let metadata = repository.child(METADATA)?;
+    pub(super) fn load(repository: &Place) -> Result<Self, RepositoryError> {
         let mut roots = Vec::new();
         let name = |roots: &Vec<_>| format!("{}.root.json", roots.len() + 1);
-        while let Some(bytes) = metadata.read_if_exists(name(&roots), Role::Root.bytes_maximum() as u64)? {
+        while let Some(bytes) = repository.read(path(&name(&roots)), Role::Root.bytes_maximum() as u64)? {
             roots.push(bytes);
         }
         let Some(newest) = roots.last() else { return Ok(Self { roots, root: None, set: None }) };
         let root: Signed<Root> = Signed::parse(&format!("{}.root.json", roots.len()), newest)?;
         verify::verify(&root, &root)?;
         let limit = Role::Timestamp.bytes_maximum() as u64;
-        let set = match metadata.read_if_exists("timestamp.json", limit)? {
+        let set = match repository.read(path("timestamp.json"), limit)? {
             None => None,
-            Some(bytes) => Some(Set::load(&metadata, &bytes)?),
+            Some(bytes) => Some(Set::load(repository, &bytes)?),
         };
         Ok(Self { roots, root: Some(root), set })
     }
@@ -104,7 +104,7 @@ impl Published {
 }
 
 impl Set {
-    fn load(metadata: &Dir, timestamp: &[u8]) -> Result<Self, RepositoryError> {
+    fn load(metadata: &Place, timestamp: &[u8]) -> Result<Self, RepositoryError> {
         let timestamp: Signed<Timestamp> = Signed::parse("timestamp.json", timestamp)?;
         let snapshot: Signed<Snapshot> = read(metadata, Role::Snapshot.as_str(), &timestamp.body.snapshot)?;
         let named = snapshot.body.files.get("targets.json").expect("a parsed snapshot names targets.json");
@@ -157,6 +157,11 @@ impl Listing {
     }
 }
 
+/// The path of a metadata file below the repository.
+pub(super) fn path(name: &str) -> PathBuf {
+    Path::new(METADATA).join(name)
+}
+
 /// The roles that a targets file delegates to by name.
 pub(super) fn names(targets: &Signed<Targets>) -> Vec<RoleName> {
     match targets.body.delegations.as_ref().map(|delegations| &delegations.roles) {
@@ -165,12 +170,12 @@ pub(super) fn names(targets: &Signed<Targets>) -> Vec<RoleName> {
     }
 }
 
-fn read<T: Body>(metadata: &Dir, role: &str, named: &MetaFile) -> Result<Signed<T>, RepositoryError> {
+fn read<T: Body>(repository: &Place, role: &str, named: &MetaFile) -> Result<Signed<T>, RepositoryError> {
     let name = format!("{}.{role}.json", named.version);
-    let bytes = metadata.read(&name, T::ROLE.bytes_maximum() as u64)?;
+    let bytes = repository.read_existing(path(&name), T::ROLE.bytes_maximum() as u64)?;
     if named.hashes.as_ref().is_some_and(|hashes| !hashes.fit(&bytes)) {
         let reason = "its bytes don't match the metadata that names it".to_owned();
-        return Err(RepositoryError::Damaged { path: metadata.path().join(name), reason });
+        return Err(RepositoryError::Damaged { path: repository.path().join(path(&name)), reason });
     }
     Ok(Signed::parse(&name, &bytes)?)
 }

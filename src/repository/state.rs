@@ -1,16 +1,17 @@
 //! The releases and delegations to publish: `author/repository.json`.
 
 use super::role::{RoleName, SignedRole};
-use super::{AUTHOR, DIRECTORY_MODE, FILE_MODE, RepositoryError};
+use super::{AUTHOR, MODES, RepositoryError};
 use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
-use crate::os::dir::Dir;
+use crate::os::place::Place;
 use crate::trust::key::{from_hex, to_hex};
 use crate::trust::publish::{DelegatedTo, RoleKeys, target};
 use crate::trust::{PublicKey, Target, pattern, target as name};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 const FILE: &str = "repository.json";
 /// Largest state file read: 65,536 releases. More is damage.
@@ -131,10 +132,10 @@ struct StoredDelegation {
 }
 
 impl State {
-    pub(super) fn load(repository: &Dir) -> Result<Self, RepositoryError> {
-        let directory = repository.child(AUTHOR)?;
-        let bytes = directory.read(FILE, STATE_BYTES_MAXIMUM)?;
-        Self::parse(&bytes).map_err(|reason| RepositoryError::Damaged { path: directory.path().join(FILE), reason })
+    pub(super) fn load(repository: &Place) -> Result<Self, RepositoryError> {
+        let file = Path::new(AUTHOR).join(FILE);
+        let bytes = repository.read_existing(&file, STATE_BYTES_MAXIMUM)?;
+        Self::parse(&bytes).map_err(|reason| RepositoryError::Damaged { path: repository.path().join(file), reason })
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -149,7 +150,7 @@ impl State {
         })
     }
 
-    pub(super) fn store(&self, repository: &Dir) -> Result<(), RepositoryError> {
+    pub(super) fn store(&self, repository: &Place) -> Result<(), RepositoryError> {
         let stored = Stored {
             schema: SCHEMA,
             releases: self.releases.iter().map(|(id, files)| (id.to_string(), *files)).collect(),
@@ -158,8 +159,7 @@ impl State {
         };
         let mut bytes = serde_json::to_vec_pretty(&stored).expect("only string keys");
         bytes.push(b'\n');
-        let directory = repository.child_or_create(AUTHOR, DIRECTORY_MODE)?;
-        Ok(directory.write_atomic(FILE, &bytes, FILE_MODE)?)
+        Ok(repository.write(Path::new(AUTHOR).join(FILE), &bytes, MODES)?)
     }
 
     /// The role that signs a release: the first whose patterns fit, else targets.

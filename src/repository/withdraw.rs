@@ -36,8 +36,8 @@ impl Repository {
             self.state.withdrawn.insert(id.clone(), withdrawn);
         }
         // First: a release whose files are gone must not be published again.
-        self.state.store(&self.directory)?;
-        let published = Published::load(&self.directory)?;
+        self.state.store(&self.place)?;
+        let published = Published::load(&self.place)?;
         let mut deleted = Vec::new();
         for id in ids.iter().filter(|_| withdrawal == Withdrawal::DeleteFiles) {
             if self.state.withdrawn.get(id).is_some_and(|one| published.lists(id, &one.files)) {

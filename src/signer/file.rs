@@ -14,6 +14,7 @@ use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use pkcs8::der::pem::PemLabel as _;
 use pkcs8::pkcs5::{pbes2, scrypt};
 use pkcs8::{DecodePrivateKey as _, EncryptedPrivateKeyInfoRef, LineEnding, PrivateKeyInfoRef, SecretDocument};
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -53,12 +54,8 @@ impl Signer for FileSigner {
 }
 
 impl FileSigner {
-    /// Creates a key in the new file `path`, mode 0600, encrypted if a passphrase is given. Never overwrites.
-    pub fn create(path: &Path, passphrase: Option<&[u8]>) -> Result<Self, SignerError> {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|error| SignerError::Random { reason: error.to_string() })?;
-        let key = SigningKey::from_bytes(&seed);
-        let pem = to_pem(&key, passphrase).map_err(|error| SignerError::encoding(path, &error))?;
+    /// Returns the directory of the new file `path`, and its name there; refuses a file that exists.
+    pub fn check_new(path: &Path) -> Result<(Dir, &OsStr), SignerError> {
         let (directory, name) = match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) if parent.as_os_str().is_empty() => (Path::new("."), name),
             (Some(parent), Some(name)) => (parent, name),
@@ -68,6 +65,17 @@ impl FileSigner {
         if directory.stat(name)?.is_some() {
             return Err(SignerError::Exists { path: path.to_owned() });
         }
+        directory.check_writable().map_err(|source| OsError::new("create", path, source))?;
+        Ok((directory, name))
+    }
+
+    /// Creates a key in the new file `path`, mode 0600, encrypted if a passphrase is given. Never overwrites.
+    pub fn create(path: &Path, passphrase: Option<&[u8]>) -> Result<Self, SignerError> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| SignerError::Random { reason: error.to_string() })?;
+        let key = SigningKey::from_bytes(&seed);
+        let pem = to_pem(&key, passphrase).map_err(|error| SignerError::encoding(path, &error))?;
+        let (directory, name) = Self::check_new(path)?;
         let mut file = directory.create_file(name, 0o600)?;
         let written = file.write_all(pem.as_bytes()).and_then(|()| file.sync_all());
         if let Err(source) = written {

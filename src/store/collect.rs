@@ -2,10 +2,12 @@
 
 use super::error::Holder;
 use super::lease::{Claim, Claimed, claim};
+use super::protection::fapolicyd;
 use super::{PackageLock, Result, Store, StoreError};
 use crate::crash_point;
 use crate::layout;
 use crate::os::dir::Dir;
+pub use crate::os::place::Effect;
 use crate::version::Release;
 use std::collections::BTreeMap;
 
@@ -40,15 +42,6 @@ pub struct CollectRequest<'a> {
     pub effect: Effect,
 }
 
-/// Whether to change anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// Write.
-    Apply,
-    /// Only report (dry run).
-    DryRun,
-}
-
 impl Store {
     /// Removes every installed release that is neither wanted nor used.
     pub fn collect(&self, lock: &PackageLock, request: &CollectRequest<'_>) -> Result<Collected> {
@@ -78,7 +71,7 @@ impl Store {
         collected: &mut Collected,
     ) -> Result<()> {
         let tree = self.tree(&release)?;
-        match self.claim_installed(&release, &tree)? {
+        match self.claim_installed(&release, &tree, effect)? {
             Claim::InUse(holders) => collected.kept.push((release, KeepReason::InUse(holders))),
             Claim::Free(claimed) => {
                 let bytes = tree.content_bytes()?;
@@ -107,7 +100,7 @@ impl Store {
         if self.linked()?.contains(release) {
             return in_use(vec![Holder::Wanted("current".to_owned())]);
         }
-        match self.claim_installed(release, &tree)? {
+        match self.claim_installed(release, &tree, effect)? {
             Claim::InUse(holders) => in_use(holders),
             Claim::Free(claimed) => {
                 let bytes = tree.content_bytes()?;
@@ -121,16 +114,16 @@ impl Store {
 
     /// The processes, leases and mounts that use an installed release now.
     pub fn users(&self, release: &Release) -> Result<Vec<Holder>> {
-        match self.claim_installed(release, &self.tree(release)?)? {
+        match self.claim_installed(release, &self.tree(release)?, Effect::DryRun)? {
             Claim::InUse(holders) => Ok(holders),
             Claim::Free(_) => Ok(Vec::new()),
         }
     }
 
-    fn claim_installed(&self, release: &Release, tree: &Dir) -> Result<Claim> {
+    fn claim_installed(&self, release: &Release, tree: &Dir, effect: Effect) -> Result<Claim> {
         // A release that is installed has a receipt.
         let receipts = Dir::open(&self.layout().receipts(self.package()))?;
-        claim(&receipts, release, tree)
+        claim(&receipts, release, tree, effect)
     }
 
     /// The tree leaves `versions/` by one rename; from then on `recover` finishes an interrupted removal, and starts may go on.
@@ -149,6 +142,7 @@ impl Store {
             receipts.remove_tree(&name)?;
         }
         crash_point!("collect.receipt");
+        fapolicyd::forget_others(&self.layout, &self.package, &self.releases()?)?;
         self.empty_staging(lock)
     }
 }

@@ -5,6 +5,7 @@ use super::check::index_of;
 use super::collect::Effect;
 use super::held::HeldFiles;
 use super::preflight::{Hazards, Host, HostFacts, Obstacle, Unfit};
+use super::protection::{fapolicyd, selinux::Labels};
 use super::receipt::Receipt;
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::file::{BundleReader, BundledRelease, Head, PayloadHeader};
@@ -247,10 +248,14 @@ impl Store {
         debug!(package = %self.package, "{release} is unpacked into staging");
         fill(&approved.manifest, self, &tree)?;
         crash_point!("install.unpacked");
+        if let Some(labels) = Labels::of(&self.layout, &self.package, &release)? {
+            labels.apply(&tree, &approved.manifest)?;
+        }
         make_durable(&tree)?;
         crash_point!("install.synced");
         let index = index_of(&tree, &approved.manifest, Digest::of(&approved.manifest_bytes))?;
         let versions = package.child(layout::VERSIONS)?;
+        fapolicyd::trust(&self.layout, &approved.manifest)?;
         staging.rename_exclusive(&name, &versions, &name)?;
         crash_point!("install.renamed");
         versions.sync()?;

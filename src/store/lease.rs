@@ -7,6 +7,7 @@ use super::{Result, Store, StoreError};
 use crate::layout;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::lock::{self, Lock, LockFile};
+use crate::os::place::Effect;
 use crate::os::proc_fs::{self, FileIdentity};
 use crate::os::{OsError, file, mounts, walk};
 use crate::version::Release;
@@ -99,7 +100,7 @@ pub enum Claim {
 pub struct Claimed {
     leases: Option<Dir>,
     release: Release,
-    _starts: Lock,
+    _starts: Option<Lock>,
     _lease: Option<Lock>,
 }
 
@@ -114,22 +115,22 @@ impl Claimed {
 }
 
 /// Claims a release's tree for its removal: no start, no lease, no process and no mount uses it. Never waits.
-pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir) -> Result<Claim> {
-    let starts = match asked(&LockFile::new(receipts, layout::STARTS))? {
+pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir, effect: Effect) -> Result<Claim> {
+    let starts = match asked(&LockFile::new(receipts, layout::STARTS), effect)? {
         Ok(lock) => lock,
         Err(holders) => return Ok(Claim::InUse(holders)),
     };
     let leases = receipts.child_if_exists(layout::LEASES)?;
     let file = leases.as_ref().map(|leases| LockFile::new(leases, release.to_string()));
     let lease = match file {
-        Some(file) if file.identity()?.is_some() => match asked(&file)? {
+        Some(file) if file.identity()?.is_some() => match asked(&file, effect)? {
             Ok(lock) => {
                 // An heir of the lease could unlock it: its open descriptor counts.
                 let holders = leaseholders(&file)?;
                 if !holders.is_empty() {
                     return Ok(Claim::InUse(holders));
                 }
-                Some(lock)
+                lock
             }
             Err(holders) => return Ok(Claim::InUse(holders)),
         },
@@ -142,9 +143,13 @@ pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir) -> Result<Cla
     Ok(Claim::Free(Claimed { leases, release: release.clone(), _starts: starts, _lease: lease }))
 }
 
-/// The lock, or its holders.
-fn asked(file: &LockFile<'_>) -> Result<std::result::Result<Lock, Vec<Holder>>> {
-    match file.try_exclusive() {
+/// The lock, or its holders. A dry run neither makes nor changes the file.
+fn asked(file: &LockFile<'_>, effect: Effect) -> Result<std::result::Result<Option<Lock>, Vec<Holder>>> {
+    let attempt = match effect {
+        Effect::Apply => file.try_exclusive().map(|lock| lock.map(Some)),
+        Effect::DryRun => file.look(),
+    };
+    match attempt {
         Ok(Some(lock)) => Ok(Ok(lock)),
         Ok(None) => {
             let found = leaseholders(file)?;

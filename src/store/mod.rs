@@ -7,6 +7,7 @@ pub mod check;
 pub mod collect;
 pub mod current;
 pub mod error;
+pub mod forecast;
 pub mod held;
 pub mod host_fingerprint;
 pub mod incident;
@@ -14,6 +15,7 @@ pub mod index;
 pub mod install;
 pub mod lease;
 mod place;
+pub mod protection;
 pub mod receipt;
 pub mod recover;
 pub mod repair;
@@ -27,6 +29,7 @@ use crate::layout::{self, Layout};
 use crate::name::PackageName;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::lock::{self, LOCK, Lock, LockFile};
+use crate::os::place::Effect;
 use crate::version::Release;
 use std::time::Duration;
 use tracing::debug;
@@ -49,7 +52,8 @@ pub struct Store {
 /// Proof that only this process may change a package's part of the store.
 #[derive(Debug)]
 pub struct PackageLock {
-    _lock: Lock,
+    /// None: a dry run of a store without a lock file.
+    _lock: Option<Lock>,
 }
 
 /// How long a command waits for another command; a supervisor holds the lock only for moments.
@@ -97,9 +101,22 @@ impl Store {
             return Err(StoreError::Locked { package: self.package.clone(), holder: file.holder() });
         };
         debug!(package = %self.package, "the package is locked for this command");
-        let lock = PackageLock { _lock: lock };
+        let lock = PackageLock { _lock: Some(lock) };
         self.recover(&lock)?;
         Ok(lock)
+    }
+
+    /// The same; a dry run makes nothing, changes no file, and removes no leftovers.
+    pub fn lock_for(&self, effect: Effect) -> Result<PackageLock> {
+        if effect == Effect::Apply {
+            return self.lock();
+        }
+        let Some(receipts) = self.receipts()? else { return Ok(PackageLock { _lock: None }) };
+        let file = LockFile::new(&receipts, LOCK);
+        match lock::wait(LOCK_WAIT, || file.look())? {
+            Some(lock) => Ok(PackageLock { _lock: lock }),
+            None => Err(StoreError::Locked { package: self.package.clone(), holder: file.holder() }),
+        }
     }
 
     /// The installed releases, oldest first.

@@ -1,10 +1,12 @@
 //! Removes the leftovers of a crash: staging, trees without a receipt, receipts without a tree. Runs under every package lock.
 
 use super::lease::{Claim, claim};
+use super::protection::fapolicyd;
 use super::{PackageLock, Result, Store};
 use crate::crash_point;
 use crate::layout;
 use crate::os::dir::FileKind;
+use crate::os::place::Effect;
 use crate::version::Release;
 
 impl Store {
@@ -21,7 +23,7 @@ impl Store {
             if linked.contains(&release) {
                 continue;
             }
-            if let Claim::Free(claimed) = claim(&receipts, &release, &versions.child(&name)?)? {
+            if let Claim::Free(claimed) = claim(&receipts, &release, &versions.child(&name)?, Effect::Apply)? {
                 let staging = directory.child(layout::STAGING)?;
                 staging.remove_tree(&name)?;
                 versions.rename(&name, &staging, &name)?;
@@ -37,6 +39,7 @@ impl Store {
                 crash_point!("recover.receipt");
             }
         }
+        fapolicyd::forget_others(&self.layout, &self.package, &self.releases()?)?;
         self.empty_staging(lock)
     }
 

@@ -6,6 +6,7 @@ use super::error::{Defect, Problem};
 use super::held::HeldFiles;
 pub use super::incident::Repaired;
 use super::incident::{Incident, Occasion};
+use super::protection::selinux::Labels;
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::manifest::{EntryKind, Manifest};
 use crate::bundle::rebuild::{copy_files, unpack_files};
@@ -21,9 +22,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// The directory beside `versions` for foreign entries of trees.
-const ASIDE: &str = "aside";
+pub(super) const ASIDE: &str = "aside";
 /// Most entries set aside of one release. Stops a loop that fills a disk with names.
-const ASIDE_MAXIMUM: usize = 10_000;
+pub(super) const ASIDE_MAXIMUM: usize = 10_000;
 
 /// No payload: only files of this host are used.
 #[derive(Debug, Clone, Copy)]
@@ -114,13 +115,15 @@ struct Bench<'a> {
     tree: Dir,
     package: Dir,
     entries: HashMap<&'a str, usize>,
+    labels: Option<Labels>,
 }
 
 impl<'a> Bench<'a> {
     fn new(store: &'a Store, release: &'a Release, manifest: &'a Manifest) -> Result<Self> {
         let entries = manifest.entries.iter().enumerate().map(|(index, entry)| (entry.path.as_str(), index)).collect();
         let package = Dir::open(&store.layout.package(&store.package))?;
-        Ok(Self { store, release, manifest, tree: store.tree(release)?, package, entries })
+        let labels = Labels::of(&store.layout, &store.package, release)?;
+        Ok(Self { store, release, manifest, tree: store.tree(release)?, package, entries, labels })
     }
 
     /// The broken entries, in the manifest's order.
@@ -138,7 +141,8 @@ impl<'a> Bench<'a> {
     }
 
     fn mend_directories(&self, problems: &[Problem], repaired: &mut Repaired) -> Result<()> {
-        for entry in self.entries(problems).into_iter().map(|index| &self.manifest.entries[index]) {
+        for index in self.entries(problems) {
+            let entry = &self.manifest.entries[index];
             let EntryKind::Directory { mode } = entry.kind else { continue };
             let (parent, name) = self.place(entry.path.as_str())?;
             match parent.stat(name)?.map(|stat| stat.kind) {
@@ -150,6 +154,7 @@ impl<'a> Bench<'a> {
                 None => parent.make_dir(name, mode)?,
             }
             self.own(&parent, name)?;
+            self.label(&self.tree, &[index])?;
             crash_point!("repair.directory");
             repaired.mended.push(entry.path.to_string());
         }
@@ -229,6 +234,7 @@ impl<'a> Bench<'a> {
     }
 
     fn move_in(&self, from: &Dir, files: &[usize], repaired: &mut Repaired) -> Result<()> {
+        self.label(from, files)?;
         // A file that is renamed into a used tree must not be empty after a power cut.
         from.sync_filesystem()?;
         for index in files {
@@ -244,14 +250,22 @@ impl<'a> Bench<'a> {
     }
 
     fn mend_links(&self, problems: &[Problem], repaired: &mut Repaired) -> Result<()> {
-        for entry in self.entries(problems).into_iter().map(|index| &self.manifest.entries[index]) {
+        for index in self.entries(problems) {
+            let entry = &self.manifest.entries[index];
             let EntryKind::Link { target } = &entry.kind else { continue };
             let (parent, name) = self.place(entry.path.as_str())?;
             parent.replace_symlink(Path::new(target), name)?;
+            self.label(&self.tree, &[index])?;
             crash_point!("repair.link");
             repaired.mended.push(entry.path.to_string());
         }
         Ok(())
+    }
+
+    /// Gives these entries of a tree the labels of the host's policy.
+    fn label(&self, tree: &Dir, entries: &[usize]) -> Result<()> {
+        let Some(labels) = &self.labels else { return Ok(()) };
+        Ok(labels.apply_to(tree, entries.iter().map(|index| &self.manifest.entries[*index]))?)
     }
 
     /// Gives an entry to the owner of the package's directory.

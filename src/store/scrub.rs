@@ -49,13 +49,13 @@ impl Store {
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// Hashes a release, at most `bytes_per_second`, from the end of an interrupted scrub on. `progress` gets the checked entries and all of them.
+    /// Hashes a release, at most `bytes_per_second`, from the end of an interrupted scrub on. `progress` gets the hashed bytes and all of them.
     /// Returns the record and the problems of this call; a repair finds the problems of the part before.
     pub fn scrub(
         &self,
         release: &Release,
         bytes_per_second: u64,
-        progress: &dyn Fn(usize, usize),
+        progress: &dyn Fn(u64, u64),
     ) -> Result<(Scrubbed, Vec<Problem>)> {
         let _lease = self.lease(release)?;
         let (tree, manifest) = (self.tree(release)?, self.manifest(release)?);
@@ -82,7 +82,7 @@ impl Store {
             let piece = record.done..all.min(record.done + PIECE_ENTRIES);
             record.done = piece.end;
             let is_last = record.done == all;
-            let bytes: u64 = manifest.entries[piece.clone()].iter().map(Entry::size).sum();
+            let bytes = size(&manifest.entries[piece.clone()]);
             let seen = compare(
                 &tree,
                 &manifest,
@@ -96,7 +96,7 @@ impl Store {
             problems.extend(seen.problems);
             record.ended_at = is_last.then(clock::now);
             self.receipt(release)?.write_atomic(RECORD_NAME, &to_bytes(&record), FILE_MODE)?;
-            progress(record.done, all);
+            progress(size(&manifest.entries[..record.done]), size(&manifest.entries));
             let due = Duration::from_millis(bytes.saturating_mul(1000) / bytes_per_second.max(1));
             if !is_last {
                 clock::sleep(due.saturating_sub(clock::since_boot().saturating_sub(begun)));
@@ -104,6 +104,10 @@ impl Store {
         }
         Ok((record, problems))
     }
+}
+
+fn size(entries: &[Entry]) -> u64 {
+    entries.iter().map(Entry::size).sum()
 }
 
 fn to_bytes(record: &Scrubbed) -> Vec<u8> {

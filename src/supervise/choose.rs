@@ -1,9 +1,13 @@
 //! Chooses the mode of a switch: overlap, unless an obstacle prevents it.
 
+use super::Supervisor;
+use super::control::{Answer, SwitchCommand};
 use crate::agent::gate::PROTOCOL;
 use crate::bundle::manifest::Manifest;
 use crate::failure::{Class, Report};
+use crate::os::clock::Moment;
 use crate::os::host;
+use crate::switch::driver::requests::BadReleases;
 use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::{Mode, Purpose};
 
@@ -61,6 +65,22 @@ pub fn choose(
         }
         Some(Obstacle::Impossible(why)) => Err(Report::of(Class::Failed, format!("cannot overlap: {why}"))
             .hint("add `--mode idle`: it waits until no job runs; jobs published during the downtime are missed")),
+    }
+}
+
+impl Supervisor {
+    /// What a switch would come to; changes nothing.
+    pub(super) fn foresee(&self, command: SwitchCommand, if_changed: bool, now: Moment) -> Result<Answer, Report> {
+        if if_changed {
+            self.refuse_unchanged()?;
+        }
+        let manifest = self.driver.store().manifest(&command.request.to)?;
+        let running = self.driver.journal().serving_process();
+        let choice = choose(command.mode, command.request.purpose, running, &self.processes, &manifest)?;
+        let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+        let new = command.foreseen(choice.mode, choice.note.into_iter().collect(), now.wall)?;
+        let foreseen = self.driver.foresee(new, bad, now)?;
+        Ok(Answer::Accepted { switch: foreseen.switch, foreseen: Some(Box::new(foreseen)) })
     }
 }
 

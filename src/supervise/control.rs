@@ -5,6 +5,7 @@ use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::dir::Dir;
 use crate::os::{OsError, random, socket};
+use crate::switch::driver::foresee::Foreseen;
 use crate::switch::schedule::{When, later};
 use crate::switch::{Adopted, Mode, NewSwitch, Purpose, Request};
 use crate::version::Release;
@@ -41,6 +42,13 @@ pub enum Command {
         /// How long to wait until it is idle, seconds.
         deadline_seconds: u64,
     },
+    /// Say what a switch would come to, and change nothing.
+    Foresee {
+        /// The switch.
+        switch: Box<SwitchCommand>,
+        /// A restart that is only wanted if the configuration has changed.
+        if_changed: bool,
+    },
     /// Cancel the live switch.
     Cancel,
     /// Only log that a command was refused before it asked the supervisor.
@@ -58,7 +66,10 @@ impl Command {
     /// The requested switch, if the command is about one.
     pub fn switch(&self) -> Option<&SwitchCommand> {
         match self {
-            Self::Switch(switch) | Self::RestartIfChanged(switch) | Self::Adopt { switch, .. } => Some(switch),
+            Self::Switch(switch)
+            | Self::RestartIfChanged(switch)
+            | Self::Adopt { switch, .. }
+            | Self::Foresee { switch, .. } => Some(switch),
             Self::Unadopt { .. } | Self::Cancel | Self::Refused { .. } => None,
         }
     }
@@ -84,7 +95,22 @@ pub struct SwitchCommand {
 impl SwitchCommand {
     /// Makes the new switch in `mode`, with notes. Draws the splay.
     pub fn planned(self, mode: Mode, notes: Vec<String>, now: Timestamp) -> Result<NewSwitch, OsError> {
-        let schedule = self.when.drawn(now, random::up_to)?;
+        self.planned_with(mode, notes, now, random::up_to)
+    }
+
+    /// The same for a dry run, which draws no splay.
+    pub fn foreseen(self, mode: Mode, notes: Vec<String>, now: Timestamp) -> Result<NewSwitch, OsError> {
+        self.planned_with(mode, notes, now, |_| Ok(0))
+    }
+
+    fn planned_with(
+        self,
+        mode: Mode,
+        notes: Vec<String>,
+        now: Timestamp,
+        draw: impl FnOnce(u64) -> Result<u64, OsError>,
+    ) -> Result<NewSwitch, OsError> {
+        let schedule = self.when.drawn(now, draw)?;
         let deadline = match &schedule {
             Some(schedule) => schedule.deadline(self.deadline_seconds),
             None => later(now, self.deadline_seconds),
@@ -101,6 +127,9 @@ pub enum Answer {
     Accepted {
         /// The number of its switch.
         switch: u64,
+        /// What the switch would come to, for a dry run; nothing is in the journal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        foreseen: Option<Box<Foreseen>>,
     },
     /// The request is refused.
     Refused(Report),

@@ -3,8 +3,12 @@
 use super::Supervisor;
 use super::events::{Event, Events};
 use crate::failure::{Class, Report};
+use crate::layout::{CURRENT, Layout};
+use crate::name::SIDLE;
+use crate::os::file;
 use crate::os::process::{self, Input, Program, Said};
 use crate::os::signals;
+use std::path::PathBuf;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -55,7 +59,7 @@ impl Supervisor {
         if !matches!(self.renewal, Renewal::Wanted) || self.ending.is_some() {
             return None;
         }
-        let found = tried(self.settings.commands.check);
+        let found = tried(self.driver.files().layout(), self.settings.commands.check);
         found.inspect_err(|report| self.renewal_failed(report)).ok()
     }
 
@@ -67,9 +71,17 @@ impl Supervisor {
     }
 }
 
+/// A path in a release of sidle itself, as the path of the current release: a supervisor that was started by a bare name knows only the first.
+fn through_current(layout: &Layout, path: PathBuf) -> PathBuf {
+    let Ok(own) = SIDLE.parse() else { return path };
+    let Ok(versions) = file::canonical(&layout.versions(&own)) else { return path };
+    let inside: Option<PathBuf> = path.strip_prefix(&versions).ok().map(|below| below.iter().skip(1).collect());
+    inside.map_or(path, |inside| layout.package(&own).join(CURRENT).join(inside))
+}
+
 /// Checks that the new program runs, and that it can read the files of this host. An error changes nothing.
-fn tried(check: &str) -> Result<Program, Report> {
-    let path = process::own_path()?;
+fn tried(layout: &Layout, check: &str) -> Result<Program, Report> {
+    let path = through_current(layout, process::own_path()?);
     let refused = |causes: Vec<String>| Report {
         class: Class::Failed,
         message: format!("cannot renew the supervisor: {} does not work here", path.display()),

@@ -6,8 +6,12 @@ use crate::support::eventually;
 use crate::support::stage::{Author, DEMO};
 use std::fs;
 
+mod acceptance;
+mod first_host;
 mod incident;
 mod packages;
+mod setup;
+mod suites;
 
 /// A booted machine on which 1.0 runs.
 fn booted(suite: &'static str) -> Machine {

@@ -1,6 +1,7 @@
 //! `sidle export`: releases of a repository in one file, to be carried by hand.
 
 use crate::bundle::member::ReleaseId;
+use crate::cli::dry_run::DryRun;
 use crate::cli::facts::{Facts, size};
 use crate::cli::wanted::Wanted;
 use crate::cli::{Context, Ended};
@@ -25,6 +26,8 @@ pub struct ExportArguments {
     /// Overwrite an existing file
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle export`
@@ -37,7 +40,7 @@ pub fn export(context: &Context, arguments: &ExportArguments) -> Result<Ended, R
             hint: Some("name another file, or overwrite it with --force".to_owned()),
         });
     }
-    let repository = Repository::open(&arguments.repository)?;
+    let repository = Repository::open_for(&arguments.repository, context.effect)?;
     let listed = repository.releases()?;
     let mut ids = Vec::new();
     for wanted in &arguments.releases {
@@ -49,11 +52,10 @@ pub fn export(context: &Context, arguments: &ExportArguments) -> Result<Ended, R
 
 /// Writes the bundle and says so.
 pub fn write(context: &Context, repository: &Repository, ids: &[ReleaseId], output: &Path) -> Result<(), Report> {
-    for warning in repository.export(ids, output, clock::now())? {
+    let (warnings, bytes) = repository.export(ids, output, clock::now())?;
+    for warning in warnings {
         context.output.warning(&warning.to_string());
     }
-    let written = file::open(output)?;
-    let bytes = written.metadata().map(|metadata| metadata.len()).unwrap_or_default();
     let mut facts = Facts::new();
     for id in ids {
         facts.add("exported", id);

@@ -1,12 +1,14 @@
 //! `sidle key`: makes and shows signing keys, and opens them for the verbs that sign.
 
+use crate::cli::dry_run::DryRun;
 use crate::cli::facts::Facts;
 use crate::cli::output::Lines;
 use crate::cli::{Context, Ended, input};
 use crate::failure::{Class, Report};
-use crate::os::dir::Dir;
+use crate::os::place::Place;
 use crate::repository::PublishKeys;
 use crate::signer::{FileSigner, KeySource, OpenedKey, SignerError, fingerprint, public_pem};
+use crate::store::collect::Effect;
 use crate::trust::{PublicKey, Signer, minisign};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -38,6 +40,8 @@ pub struct SignedFile {
     file: PathBuf,
     #[command(flatten)]
     passphrase: Passphrase,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle key show KEY`
@@ -59,6 +63,8 @@ pub struct KeyFile {
     file: PathBuf,
     #[command(flatten)]
     passphrase: Passphrase,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 #[derive(Debug, Args)]
@@ -192,6 +198,9 @@ pub fn key(context: &Context, verb: &KeyVerb) -> Result<Ended, Report> {
     let (public, file, next) = match verb {
         KeyVerb::New(arguments) => {
             let passphrase = arguments.passphrase.read()?;
+            if context.effect == Effect::DryRun {
+                return new_key(context, &arguments.file);
+            }
             let signer = FileSigner::create(&arguments.file, passphrase.as_deref())?;
             let next = format!("sidle repo init DIR --key {}", arguments.file.display());
             (signer.public(), arguments.file.display().to_string(), Some(next))
@@ -212,7 +221,7 @@ pub fn key(context: &Context, verb: &KeyVerb) -> Result<Ended, Report> {
     });
     let is_pem = matches!(verb, KeyVerb::Show(arguments) if arguments.pem);
     let pem = || public_pem(&public).lines().map(str::to_owned).collect::<Vec<_>>();
-    let text = if is_pem { pem().into() } else { Lines::from(facts) };
+    let text = if is_pem { Lines::verbatim(&pem()) } else { Lines::from(facts) };
     context.output.result(text, value);
     Ok(Ended::Well)
 }
@@ -229,12 +238,19 @@ fn sign(context: &Context, arguments: &SignedFile) -> Result<Ended, Report> {
     };
     let mut name = name.to_owned();
     name.push(".minisig");
-    Dir::open(directory)?.write_atomic(&name, signature.as_bytes(), 0o644)?;
+    Place::open_or_create(directory, 0o755, context.effect)?.write(&name, signature.as_bytes(), (0o644, 0o755))?;
     let written = directory.join(name);
     let line = minisign::public_key_line(&signer.public());
     let check = format!("minisign -Vm {} -P {line}", arguments.file.display());
     let facts = Facts::new().with("signature", written.display()).with("verify with", check);
     context.output.result(facts, json!({ "signature": written, "minisign": line }));
+    Ok(Ended::Well)
+}
+
+/// What `key new` would do.
+fn new_key(context: &Context, path: &Path) -> Result<Ended, Report> {
+    FileSigner::check_new(path)?;
+    context.output.result(Facts::new().with("would make", path.display()), json!({"file": path}));
     Ok(Ended::Well)
 }
 

@@ -8,5 +8,5 @@ mod repo;
 
 pub use export::{ExportArguments, export, write as write_bundle};
 pub use inspect::{InspectArguments, inspect};
-pub use key::{KeyVerb, SigningArguments, key};
+pub use key::{KeyVerb, SigningArguments, SigningKeys, key};
 pub use repo::{RepoVerb, packed_files, publication_facts, repo};

@@ -2,6 +2,8 @@
 
 use crate::agent::examination::{Examiner, Explanation, Finding, Group, Severity};
 use crate::cli::host::list::not_installed;
+use crate::cli::output::Lines;
+use crate::cli::tone::{Place, Tone, Toned};
 use crate::cli::{Context, Ended, agents, instance_of, usage};
 use crate::doctor::explanations::{self, Known};
 use crate::doctor::{self, CheckedInstance};
@@ -43,6 +45,14 @@ impl Examined {
     }
 }
 
+/// How bad a finding is, at a glance.
+const TONES: [Toned; 4] = [
+    Toned("ERROR", Place::Label, Tone::Bad),
+    Toned("warning", Place::Label, Tone::Warning),
+    Toned("not checked", Place::Label, Tone::Warning),
+    Toned("findings above", Place::After(""), Tone::Warning),
+];
+
 /// Checks the host and its instances.
 pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, Report> {
     let sought = arguments.find.as_deref().map(sought).transpose()?;
@@ -77,7 +87,9 @@ pub fn doctor(context: &Context, arguments: &DoctorArguments) -> Result<Ended, R
     }
     let findings: Vec<&Finding> = examined.iter().flat_map(Examined::findings).collect();
     let class = explanations::class(&findings, &agents_own());
-    context.output.result(text(&examined, sought.as_deref()), value(&examined, sought.as_deref()));
+    context
+        .output
+        .result(Lines::from(text(&examined, sought.as_deref())).toned(&TONES), value(&examined, sought.as_deref()));
     Ok(class.map_or(Ended::Well, Ended::As))
 }
 

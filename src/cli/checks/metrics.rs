@@ -2,6 +2,7 @@
 
 use crate::cli::exposition::{Sample, labels, seconds, text};
 use crate::cli::host::instances;
+use crate::cli::output::Lines;
 use crate::cli::trees::Trees;
 use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};
@@ -37,7 +38,7 @@ pub fn metrics(context: &Context, arguments: &MetricsArguments) -> Result<Ended,
     let samples = samples(context)?;
     let lines = text(&samples);
     let Some(file) = &arguments.output else {
-        context.output.result(lines, json!({"metrics": samples}));
+        context.output.result(Lines::verbatim(&lines), json!({"metrics": samples}));
         return Ok(Ended::Well);
     };
     let name = file.file_name().ok_or_else(|| {
@@ -57,7 +58,8 @@ fn samples(context: &Context) -> Result<Vec<Sample>, Report> {
     for package in store::packages(layout)? {
         let store = Store::new(layout, &package);
         let mut shown = BTreeSet::new();
-        for instance in instances(layout, &package)? {
+        let agents = if package.is_sidle() { Vec::new() } else { instances(layout, &package)? };
+        for instance in agents {
             let files = InstanceFiles::new(layout, &instance, &package);
             let others = files.journal().is_ok_and(|journal| journal.package != package);
             if !others {

@@ -4,7 +4,9 @@ use crate::adoption::{manual_start, record::Adoption};
 use crate::cli::exposition::{self, Sample};
 use crate::cli::follow::words;
 use crate::cli::host_change::{self, HostChanges};
+use crate::cli::output::Lines;
 use crate::cli::story::story;
+use crate::cli::tone::{Place, Tone, Toned};
 use crate::cli::trees::Trees;
 use crate::cli::{Context, Ended, adopting, instance_of};
 use crate::failure::{Class, Report, moment};
@@ -48,6 +50,25 @@ pub struct HistoryArguments {
     id: Option<u64>,
 }
 
+/// What a line of status tells at a glance.
+const STATUS_TONES: [Toned; 8] = [
+    Toned("WARNING", Place::Label, Tone::Warning),
+    Toned("trouble", Place::Label, Tone::Bad),
+    Toned("held", Place::Label, Tone::Warning),
+    Toned("whole", Place::After("tree"), Tone::Good),
+    Toned("reaches", Place::After("running"), Tone::Good),
+    Toned("not healthy", Place::After("running"), Tone::Bad),
+    Toned("not supervised", Place::After("running"), Tone::Warning),
+    Toned("stranded", Place::After("switch"), Tone::Bad),
+];
+
+/// The same of the history: how a switch ended.
+const HISTORY_TONES: [Toned; 3] = [
+    Toned(": done", Place::After("2"), Tone::Good),
+    Toned(": rolled-back", Place::After("2"), Tone::Bad),
+    Toned(": abandoned", Place::After("2"), Tone::Bad),
+];
+
 /// `sidle status`
 pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, Report> {
     let packages = match &arguments.package {
@@ -77,10 +98,10 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
         class = class.or(seen.journal.live.as_ref().map(|_| Class::Pending));
     }
     if arguments.metrics {
-        context.output.result(exposition::text(&samples), json!({}));
+        context.output.result(Lines::verbatim(&exposition::text(&samples)), json!({}));
         return Ok(Ended::Well);
     }
-    context.output.result(texts, json!({"instances": values}));
+    context.output.result(Lines::from(texts).toned(&STATUS_TONES), json!({"instances": values}));
     Ok(class.map_or(Ended::Well, Ended::As))
 }
 
@@ -167,21 +188,26 @@ impl InstanceStatus {
     fn lines(&self) -> Vec<String> {
         let or_none =
             |release: &Option<Release>| release.as_ref().map_or_else(|| "none yet".to_owned(), Release::to_string);
-        let installed: Vec<String> = self.installed.iter().map(Release::to_string).collect();
+        let installed = self.installed.iter().map(Release::to_string).collect::<Vec<String>>().join(", ");
+        let trees = self.trees.lines().into_iter().map(|(name, text)| format!("  {name:<10} {text}"));
+        if self.package.is_sidle() {
+            let text =
+                format!("sidle (this program)\n  current    {}\n  installed  {installed}", or_none(&self.current));
+            return text.lines().map(str::to_owned).chain(trees).collect();
+        }
         let mut lines = vec![
             format!("{} ({})", self.instance, self.package),
             format!("  current    {} (what a boot starts)", or_none(&self.current)),
             format!("  previous   {}", or_none(&self.journal.previous)),
-            format!("  installed  {}", installed.join(", ")),
+            format!("  installed  {installed}"),
             format!("  running    {}", self.running()),
         ];
         if let Some(hold) = &self.hold {
             lines.push(format!("  held       {hold}"));
         }
-        lines.extend(self.trees.lines().into_iter().map(|(name, text)| format!("  {name:<10} {text}")));
-        if let Some(unwatched) = self.supervisor.as_ref().and_then(|status| status.unwatched.as_ref()) {
-            lines.push(format!("             the running tree is {unwatched}"));
-        }
+        lines.extend(trees);
+        let unwatched = self.supervisor.as_ref().and_then(|status| status.unwatched.as_ref());
+        lines.extend(unwatched.map(|why| format!("             the running tree is {why}")));
         lines.extend(self.host_changes.lines.iter().map(|text| format!("  host       {text}")));
         lines.extend(self.host_changes.warnings.iter().map(|text| format!("  WARNING    {text}")));
         lines.extend(self.unread.iter().map(|text| format!("  trouble    {text}")));
@@ -325,7 +351,7 @@ pub fn history(context: &Context, arguments: &HistoryArguments) -> Result<Ended,
     let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
     let text = if lines.is_empty() { vec![format!("{instance} was never switched")] } else { lines };
     let value = json!({"instance": instance, "switches": history.entries(), "rehearsed_again": again.entries(), "incidents": incidents});
-    context.output.result(text, value);
+    context.output.result(Lines::from(text).toned(&HISTORY_TONES), value);
     Ok(Ended::Well)
 }
 

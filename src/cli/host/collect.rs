@@ -34,7 +34,7 @@ pub fn collect(context: &Context, arguments: &CollectArguments) -> Result<Ended,
     let (mut facts, mut values, mut removed) = (Facts::new(), Vec::new(), 0);
     for package in packages(context, arguments.package.as_ref())? {
         let store = Store::new(&context.layout, &package);
-        let lock = store.lock()?;
+        let lock = store.lock_for(context.effect)?;
         // Read under the lock: no switch can make another release current in between.
         let wanted = wanted(&marks(&context.layout, &package)?);
         let collected = store.collect(&lock, &CollectRequest { wanted: &wanted, reserve, effect })?;
@@ -67,7 +67,7 @@ pub fn remove(context: &Context, arguments: &RemoveArguments) -> Result<Ended, R
     let effect = if *dry_run { Effect::DryRun } else { Effect::Apply };
     let store = Store::new(&context.layout, package);
     store.tree(release)?;
-    let lock = store.lock()?;
+    let lock = store.lock_for(context.effect)?;
     let wanted = wanted(&marks(&context.layout, package)?);
     let bytes = store.remove(&lock, release, wanted.get(release), effect)?;
     let word = if *dry_run { "would remove" } else { "removed" };

@@ -3,6 +3,7 @@
 use super::marks::{Mark, holds, marks};
 use crate::cli::facts::size;
 use crate::cli::output::Lines;
+use crate::cli::tone::{Place, Tone, Toned};
 use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
@@ -17,6 +18,13 @@ pub struct ListArguments {
     /// The package [default: all]
     package: Option<PackageName>,
 }
+
+/// What a state means at a glance.
+const TONES: [Toned; 3] = [
+    Toned("current", Place::Last, Tone::Good),
+    Toned("bad", Place::Last, Tone::Bad),
+    Toned("held", Place::After(""), Tone::Warning),
+];
 
 /// `sidle list`
 pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Report> {
@@ -54,7 +62,7 @@ pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Repor
         Lines::from("nothing is installed; `sidle install FILE` installs a release")
     } else {
         let lines: Vec<String> = held.iter().map(|(instance, hold)| format!("{instance} is held {hold}")).collect();
-        Lines::table(&rows).and(lines)
+        Lines::table(&rows).and(lines).toned(&TONES)
     };
     let holds: Vec<Value> = held.iter().map(|(instance, hold)| json!({"instance": instance, "hold": hold})).collect();
     context.output.result(text, json!({"releases": listed, "holds": holds}));

@@ -7,12 +7,15 @@ use crate::bundle::file::BundledPayload;
 use crate::bundle::manifest::Manifest;
 use crate::bundle::rebuild::frames_of;
 use crate::bundle::unpack::PayloadSource;
+use crate::cli::dry_run::DryRun;
 use crate::cli::facts::{Facts, count};
 use crate::cli::{Context, Ended, input};
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::store::Store;
 use crate::store::check::Depth;
+use crate::store::collect::Effect;
+use crate::store::forecast::Forecast;
 use crate::store::incident::Occasion;
 use crate::store::repair::{NoPayload, Repaired};
 use crate::version::Release;
@@ -33,6 +36,8 @@ pub struct RepairArguments {
     /// The watch on the running release asks for it
     #[arg(long, hide = true)]
     watch: bool,
+    #[command(flatten)]
+    dry: DryRun,
     #[command(flatten)]
     means: MeansArguments,
 }
@@ -64,7 +69,7 @@ pub fn repair(context: &Context, arguments: &RepairArguments) -> Result<Ended, R
         let repaired = mend(context, &arguments.means, &store, &release, (depth, occasion))?;
         damaged |= !repaired.left.is_empty();
         changed |= repaired.changed();
-        tell(&mut facts, &format!("{package} {release}"), &repaired);
+        tell(&mut facts, &format!("{package} {release}"), &repaired, context.effect);
         values.push(value(&release, &repaired));
     }
     context.output.result(facts, json!({"package": package, "releases": values}));
@@ -86,6 +91,9 @@ pub(super) fn mend(
     // The watch looks often, and mostly finds nothing: that needs no lock, which a switch may be waiting for.
     if how.1 == Occasion::Watch && store.check(release, how.0)?.is_empty() {
         return Ok(Repaired::default());
+    }
+    if context.effect == Effect::DryRun {
+        return foreseen(context, means, store, release, how.0);
     }
     let manifest = store.manifest(release)?;
     let here = store.repair(&store.lock()?, release, how, &mut NoPayload)?;
@@ -117,22 +125,58 @@ pub(super) fn mend(
     Ok(repaired)
 }
 
+/// What `mend` would do. Frames of a bundle file are read and verified; those of a repository are not fetched.
+fn foreseen(
+    context: &Context,
+    means: &MeansArguments,
+    store: &Store,
+    release: &Release,
+    depth: Depth,
+) -> Result<Repaired, Report> {
+    let _lock = store.lock_for(context.effect)?;
+    let Forecast { mut repaired, lacking, manifest } = store.foresee_repair(release, depth)?;
+    if lacking.is_empty() {
+        return Ok(repaired);
+    }
+    if let Some(file) = &means.from {
+        let file = input::open(file, "a bundle file that holds the release")?;
+        let frames = frames_of(&manifest, &lacking);
+        let mut payload = BundledPayload::new(file, manifest.id());
+        let read = payload
+            .frames(&frames)
+            .and_then(|mut source| frames.iter().try_for_each(|frame| source.next(frame).map(|_| ())));
+        if let Err(error) = read {
+            repaired.unreachable = Some(Report::new(error.class, &error, None));
+            return Ok(repaired);
+        }
+    } else if means.offline || !is_named(context, &means.fetch)? {
+        return Ok(repaired);
+    }
+    repaired.mended.extend(repaired.left.drain(..).map(|problem| problem.path));
+    Ok(repaired)
+}
+
 fn broken_files(manifest: &Manifest, repaired: &Repaired) -> Vec<usize> {
     let is_left = |path: &str| repaired.left.iter().any(|problem| problem.path == path);
     let entries = manifest.entries.iter().enumerate();
     entries.filter(|(_, entry)| is_left(entry.path.as_str())).map(|(index, _)| index).collect()
 }
 
-pub(super) fn tell(facts: &mut Facts, name: &str, repaired: &Repaired) {
+pub(super) fn tell(facts: &mut Facts, name: &str, repaired: &Repaired, effect: Effect) {
     let sound = repaired.left.is_empty();
+    let (did, left) = match effect {
+        Effect::Apply => ("repaired", "still damaged"),
+        Effect::DryRun => ("would repair", "would stay damaged"),
+    };
     let word = match (sound, repaired.changed()) {
         (true, false) => "nothing is broken".to_owned(),
-        (true, true) => format!("repaired: {}", count(repaired.mended.len(), "path")),
-        (false, _) => format!("still damaged: {}", count(repaired.left.len(), "problem")),
+        (true, true) => format!("{did}: {}", count(repaired.mended.len(), "path")),
+        (false, _) => format!("{left}: {}", count(repaired.left.len(), "problem")),
     };
     facts.add(name, word);
     for (path, place) in &repaired.aside {
-        facts.add("", format!("{path} does not belong there: set aside as {}", place.display()));
+        let would = if effect == Effect::DryRun { "would be " } else { "" };
+        facts.add("", format!("{path} does not belong there: {would}set aside as {}", place.display()));
     }
     for problem in &repaired.left {
         facts.add("", problem);

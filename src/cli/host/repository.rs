@@ -6,7 +6,7 @@ use crate::cli::wanted::Wanted;
 use crate::config::Settings;
 use crate::failure::Report;
 use crate::fetch::{Fetcher, Location, Notice};
-use crate::os::dir::Dir;
+use crate::os::place::Place;
 use crate::store::collect::Effect;
 use crate::store::preflight::Hazards;
 use crate::version::Release;
@@ -113,7 +113,7 @@ pub fn open<'a>(
     let settings = Settings::read(&context.layout)?;
     let named = &arguments.repository;
     let settings = if named.is_empty() { settings.repository() } else { settings.repository_at(named) }?;
-    let cache = Dir::open_or_create(&context.layout.cache(), 0o700)?;
+    let cache = Place::open_or_create(&context.layout.cache(), 0o700, context.effect)?;
     Ok(Fetcher::new(&settings, &cache, tell)?)
 }
 

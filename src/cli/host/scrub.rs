@@ -2,6 +2,8 @@
 
 use super::list::packages;
 use super::repair::{MeansArguments, mend, tell, value};
+use super::repository::progress;
+use crate::cli::dry_run::DryRun;
 use crate::cli::facts::{Facts, count};
 use crate::cli::{Context, Ended};
 use crate::config::Settings;
@@ -10,6 +12,7 @@ use crate::name::PackageName;
 use crate::os::process;
 use crate::store::Store;
 use crate::store::check::Depth;
+use crate::store::collect::Effect;
 use crate::store::incident::Occasion;
 use clap::Args;
 use serde_json::json;
@@ -19,6 +22,8 @@ use serde_json::json;
 pub struct ScrubArguments {
     /// The package [default: all]
     package: Option<PackageName>,
+    #[command(flatten)]
+    dry: DryRun,
     #[command(flatten)]
     means: MeansArguments,
 }
@@ -31,13 +36,16 @@ pub fn scrub(context: &Context, arguments: &ScrubArguments) -> Result<Ended, Rep
     for package in packages(context, arguments.package.as_ref())? {
         let store = Store::new(&context.layout, &package);
         for release in store.releases()? {
-            let bar = context.output.bar("looking");
-            let progress = |done: usize, all: usize| {
-                bar.set_length(all as u64);
-                bar.set_position(done as u64);
-            };
-            let (scrubbed, _) = store.scrub(&release, rate, &progress)?;
-            bar.finish_and_clear();
+            if context.effect == Effect::DryRun {
+                let repaired = mend(context, &arguments.means, &store, &release, (Depth::Full, Occasion::Scrub))?;
+                damaged |= !repaired.left.is_empty();
+                tell(&mut facts, &format!("{package} {release}"), &repaired, context.effect);
+                let mut told = value(&release, &repaired);
+                told["package"] = json!(package);
+                values.push(told);
+                continue;
+            }
+            let (scrubbed, _) = store.scrub(&release, rate, &progress(context, "hashing"))?;
             let name = format!("{package} {release}");
             if scrubbed.found == 0 {
                 facts.add(&name, format!("{} are as they were signed", count(scrubbed.all, "entry")));
@@ -46,7 +54,7 @@ pub fn scrub(context: &Context, arguments: &ScrubArguments) -> Result<Ended, Rep
             }
             let repaired = mend(context, &arguments.means, &store, &release, (Depth::Full, Occasion::Scrub))?;
             damaged |= !repaired.left.is_empty();
-            tell(&mut facts, &name, &repaired);
+            tell(&mut facts, &name, &repaired, context.effect);
             let mut told = value(&release, &repaired);
             told["package"] = json!(package);
             told["entries"] = json!(scrubbed.all);

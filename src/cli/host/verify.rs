@@ -22,6 +22,9 @@ pub struct VerifyArguments {
     /// Hash every file, also files that look unchanged
     #[arg(long)]
     full: bool,
+    /// Write nothing, not even the index of unchanged files
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// `sidle verify`
@@ -37,7 +40,11 @@ pub fn verify(context: &Context, arguments: &VerifyArguments) -> Result<Ended, R
     let releases = arguments.release.clone().map_or_else(|| store.releases(), |release| Ok(vec![release]))?;
     let (mut facts, mut values, mut damaged) = (Facts::new(), Vec::new(), false);
     for release in releases {
-        let problems = store.check(&release, depth)?;
+        let problems = if arguments.dry_run {
+            store.check_without_index(&release, depth)?.1
+        } else {
+            store.check(&release, depth)?
+        };
         let is_sound = problems.iter().all(|problem| problem.defect == Defect::Stray);
         let name = format!("{package} {release}");
         match (is_sound, arguments.full) {

@@ -51,7 +51,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
     }
     match reach(context, &files, &Command::Cancel)? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
-        Reached::Supervisor(Answer::Accepted { switch }) => match follow(&files, switch, &context.output)? {
+        Reached::Supervisor(Answer::Accepted { switch, .. }) => match follow(&files, switch, &context.output)? {
             // The switch was cancelled, as requested.
             Ended::As(Class::Failed | Class::RolledBack) => Ok(Ended::Well),
             Ended::Well => Err(too_late(switch)),

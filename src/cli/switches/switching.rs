@@ -1,7 +1,10 @@
 //! The commands switch, rollback, restart, cancel. They ask the supervisor, or write the request into the journal if no supervisor runs; then they
 //! follow the journal, which needs no socket.
 
+use super::foresight::{foresee, refuse_overlap_alone, show, show_if_changed, tell};
+use super::own_release;
 use crate::adoption::running_agent;
+use crate::cli::dry_run::DryRun;
 use crate::cli::follow::{follow, words};
 use crate::cli::reach::{Reached, reach, reach_after_a_commit};
 use crate::cli::timing::Timing;
@@ -11,8 +14,10 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::clock::Moment;
 use crate::os::{clock, process};
 use crate::store::Store;
+use crate::store::collect::Effect;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
 use crate::switch::driver::Driver;
+use crate::switch::driver::foresee::Tree;
 use crate::switch::driver::requests::BadReleases;
 use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use crate::switch::journal::snapshot::Snapshots;
@@ -20,7 +25,7 @@ use crate::switch::process::on_record;
 use crate::switch::{self, Mode, Purpose};
 use crate::version::Release;
 use clap::{Args, ValueEnum};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The mode of a switch.
@@ -89,13 +94,15 @@ pub struct SwitchArguments {
     /// The release [default: the newest installed release, even if you rolled back from it before]
     release: Option<Release>,
     #[command(flatten)]
+    dry: DryRun,
+    #[command(flatten)]
     terms: Terms,
 }
 
 impl SwitchArguments {
     /// A switch to this release.
     pub fn to(package: PackageName, release: Release, terms: Terms) -> Self {
-        Self { package, release: Some(release), terms }
+        Self { package, release: Some(release), dry: DryRun::default(), terms }
     }
 }
 
@@ -123,6 +130,8 @@ pub struct RestartArguments {
     #[arg(long)]
     if_changed: bool,
     #[command(flatten)]
+    dry: DryRun,
+    #[command(flatten)]
     terms: Terms,
 }
 
@@ -147,7 +156,11 @@ fn newest(context: &Context, package: &PackageName) -> Result<Release, Report> {
 pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ended, Report> {
     let instance = instance_of(&arguments.package, arguments.terms.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
-    let journal = files.journal()?;
+    let mut journal = files.journal()?;
+    if arguments.package.is_sidle() {
+        let current = Store::new(&context.layout, &arguments.package).current(&instance)?;
+        journal.previous = own_release::previous(&journal, current.as_ref());
+    }
     let Some(to) = arguments.release.clone().or(journal.previous) else {
         let releases = Store::new(&context.layout, &arguments.package).releases()?;
         let kept: Vec<String> = releases.iter().map(Release::to_string).collect();
@@ -158,15 +171,20 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
         )
         .hint(format!("name an installed release: `sidle rollback {} RELEASE`", arguments.package)));
     };
+    if arguments.package.is_sidle() {
+        return own_release::take_up(context, &arguments.package, &to, Purpose::Rollback);
+    }
     if arguments.dry_run {
-        return rollback_dry_run(context, &files, &to);
+        return rollback_dry_run(context, &files, &to, &arguments.terms);
     }
     begin(context, &arguments.package, &arguments.terms, Purpose::Rollback, to)
 }
 
 /// Shows what a rollback would do.
-fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release) -> Result<Ended, Report> {
+fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release, terms: &Terms) -> Result<Ended, Report> {
     let settings = crate::config::Settings::read(&context.layout)?;
+    let command = command(&settings, files.instance(), terms, Purpose::Rollback, to.clone())?;
+    let foresight = foresee(context, files, command, Tree::Installed)?;
     let (_, named) = settings.instance(&context.layout, files.instance())?;
     let manifest = Store::new(&context.layout, files.package()).manifest(to)?;
     let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
@@ -187,13 +205,9 @@ fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release) -> R
             format!("the configuration of {} would be restored in {}:", moment(snapshot.at), directory.display())
         }
     };
-    let lines = changes.iter().map(|change| format!("  {change}"));
-    let summary = format!("{} would roll back to {to}; {configuration}", files.instance());
-    context.output.result(
-        std::iter::once(summary).chain(lines).collect::<Vec<_>>(),
-        json!({"to": to, "snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes}),
-    );
-    Ok(Ended::Well)
+    let lines = std::iter::once(configuration).chain(changes.iter().map(|change| format!("  {change}")));
+    let value = json!({"snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes});
+    Ok(tell(context, files, Purpose::Rollback, &foresight, (lines.collect(), value)))
 }
 
 /// Restarts the current release.
@@ -234,6 +248,9 @@ fn restart_if_changed(
     let settings = crate::config::Settings::read(&context.layout)?;
     let before = files.journal()?.live;
     let command = command(&settings, instance, terms, Purpose::Restart, to)?;
+    if context.effect == Effect::DryRun {
+        return show_if_changed(context, &files, command);
+    }
     let nothing = |text: String| {
         context.output.result(&text, json!({"switch": null}));
         Ok(Ended::As(Class::NothingToDo))
@@ -241,12 +258,14 @@ fn restart_if_changed(
     match reach(context, &files, &Command::RestartIfChanged(Box::new(command)))? {
         Reached::Supervisor(Answer::Refused(report)) if report.class == Class::NothingToDo => nothing(report.message),
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
-        Reached::Supervisor(Answer::Accepted { switch }) if before.as_ref().is_some_and(|live| live.id == switch) => {
+        Reached::Supervisor(Answer::Accepted { switch, .. })
+            if before.as_ref().is_some_and(|live| live.id == switch) =>
+        {
             let text = format!("switch {switch} is under way; the configuration is checked again when it ends");
             context.output.result(&text, json!({"switch": switch, "pending": true}));
             Ok(Ended::As(Class::Pending))
         }
-        Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
+        Reached::Supervisor(Answer::Accepted { switch, .. }) => accepted(context, &files, terms, switch),
         Reached::Nobody(_) => {
             nothing(format!("nothing runs {instance} now: its next process loads the present configuration"))
         }
@@ -260,19 +279,23 @@ fn begin(
     purpose: Purpose,
     to: Release,
 ) -> Result<Ended, Report> {
+    own_release::refuse(package, &purpose.to_string())?;
     let settings = crate::config::Settings::read(&context.layout)?;
     let instance = instance_of(package, terms.instance.as_ref());
+    let files = InstanceFiles::new(&context.layout, &instance, package);
+    if context.effect == Effect::DryRun {
+        return show(context, &files, command(&settings, &instance, terms, purpose, to)?, (Vec::new(), Value::Null));
+    }
     let command = command(&settings, &instance, terms, purpose, to.clone()).inspect_err(|why| {
         // The supervisor's log has refusals, too; without a supervisor there is no log.
         let refused = Command::Refused { purpose, to, why: why.clone() };
         let _ = ask(&context.layout, &instance, &refused);
     })?;
-    let files = InstanceFiles::new(&context.layout, &instance, package);
     running_agent::refuse(&adopting(&context.layout, &instance, package), &command.request.to)?;
     match reach_after_a_commit(context, &files, &Command::Switch(Box::new(command.clone())))? {
         Reached::Supervisor(Answer::Refused(report)) => Err(report),
         // The command does not wait for a window, which may open next week.
-        Reached::Supervisor(Answer::Accepted { switch }) if command.when.opens.is_some() => {
+        Reached::Supervisor(Answer::Accepted { switch, .. }) if command.when.opens.is_some() => {
             let live = files.journal()?.live.filter(|live| live.id == switch);
             let words = live.as_ref().map_or_else(|| "has begun".to_owned(), words);
             context.output.result(
@@ -281,7 +304,7 @@ fn begin(
             );
             Ok(Ended::As(Class::Pending))
         }
-        Reached::Supervisor(Answer::Accepted { switch }) => accepted(context, &files, terms, switch),
+        Reached::Supervisor(Answer::Accepted { switch, .. }) => accepted(context, &files, terms, switch),
         Reached::Nobody(lock) => leave(context, &files, lock, command, &settings),
     }
 }
@@ -298,7 +321,7 @@ fn accepted(context: &Context, files: &InstanceFiles, terms: &Terms, switch: u64
     Ok(Ended::As(Class::Pending))
 }
 
-fn command(
+pub(super) fn command(
     settings: &crate::config::Settings,
     instance: &InstanceName,
     terms: &Terms,
@@ -332,20 +355,7 @@ fn leave(
 ) -> Result<Ended, Report> {
     let now = Moment::now();
     let alone = on_record(&context.layout, files.instance())?;
-    if let Some(leader) = alone.first().filter(|_| command.mode == Some(Mode::Overlap)) {
-        return Err(Report::of(
-            Class::Failed,
-            format!(
-                "cannot overlap: process {1} of {0} runs without a supervisor, which would have to check it",
-                files.instance(),
-                leader.pid
-            ),
-        )
-        .hint(format!(
-            "start the supervisor first: `systemctl start sidle@{0}`, or `sidle supervise {0}`",
-            files.instance()
-        )));
-    }
+    refuse_overlap_alone(files.instance(), &alone, command.mode)?;
     let mut driver = Driver::new(files.clone(), lock, settings.limits, now)?;
     let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
     // Without a running process there is nothing to overlap with; without a supervisor nothing can check a running process.

@@ -1,11 +1,22 @@
 //! `sidle upgrade`: installs a release and switches to it.
 
+use super::foresight::{foresee, tell};
+use super::own_release;
+use super::switching::command;
+use crate::cli::dry_run::DryRun;
+use crate::cli::facts::size;
 use crate::cli::host::{FetchArguments, PlaceArguments, Source, from_file, install_from_repository, marks};
 use crate::cli::switching::{SwitchArguments, Terms, switch};
 use crate::cli::{Context, Ended};
+use crate::config::Settings;
 use crate::failure::{Class, Report};
+use crate::name::InstanceName;
 use crate::store::Store;
 use crate::store::collect::Effect;
+use crate::store::install::Installed;
+use crate::switch::Purpose;
+use crate::switch::driver::foresee::Tree;
+use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
 use clap::Args;
 use std::path::PathBuf;
@@ -21,12 +32,14 @@ pub struct UpgradeArguments {
     #[command(flatten)]
     fetch: FetchArguments,
     #[command(flatten)]
+    dry: DryRun,
+    #[command(flatten)]
     terms: Terms,
 }
 
 /// Installs a release, then switches to it. Exit code 3 if it is current already.
 pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended, Report> {
-    let how = (Effect::Apply, arguments.place.hazards());
+    let how = (context.effect, arguments.place.hazards());
     let installed = match Source::of(context, &arguments.what, None, &arguments.fetch)? {
         Source::File(file) => from_file(context, &file, None, how)?,
         Source::Repository(wanted) => {
@@ -46,13 +59,43 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
             install_from_repository(context, &wanted, &arguments.fetch, how, &may_be)?.installed
         }
     };
-    let (package, release) = (installed.package, installed.release);
+    let (package, release) = (installed.package.clone(), installed.release.clone());
+    if package.is_sidle() {
+        if installed.fresh && context.effect == Effect::DryRun {
+            let value = serde_json::json!({"package": package, "release": release, "dry_run": true});
+            context.output.result(format!("sidle {release} would be installed, tried, and become this program"), value);
+            return Ok(Ended::Well);
+        }
+        return own_release::take_up(context, &package, &release, Purpose::Switch);
+    }
     let instance = crate::cli::instance_of(&package, arguments.terms.instance());
     if !installed.fresh && Store::new(&context.layout, &package).current(&instance)?.as_ref() == Some(&release) {
         let value = serde_json::json!({"package": package, "release": release, "switch": null});
         context.output.result(format!("{instance} has {release} already, and there is no newer release"), value);
         return Ok(Ended::As(Class::NothingToDo));
     }
+    if context.effect == Effect::DryRun {
+        return show(context, &instance, &installed, &arguments.terms);
+    }
     context.output.step(format!("installed {package} {release}"));
     switch(context, &SwitchArguments::to(package, release, arguments.terms.clone()))
+}
+
+/// The dry run of the switch; the release may have to be installed first.
+fn show(context: &Context, instance: &InstanceName, installed: &Installed, terms: &Terms) -> Result<Ended, Report> {
+    let Installed { package, release, fresh, content_bytes, .. } = installed;
+    let settings = Settings::read(&context.layout)?;
+    let files = InstanceFiles::new(&context.layout, instance, package);
+    let command = command(&settings, instance, terms, Purpose::Switch, release.clone())?;
+    let tree = if *fresh { Tree::ToCome } else { Tree::Installed };
+    let foresight = foresee(context, &files, command, tree)?;
+    let first = if *fresh {
+        format!("{release} would be installed first ({}), and the mode decided then", size(*content_bytes))
+    } else {
+        String::new()
+    };
+    let lines = Some(first).filter(|line| !line.is_empty()).into_iter().collect();
+    let value =
+        serde_json::json!({"package": package, "release": release, "fresh": fresh, "content_bytes": content_bytes});
+    Ok(tell(context, &files, Purpose::Switch, &foresight, (lines, value)))
 }

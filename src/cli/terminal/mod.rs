@@ -6,3 +6,6 @@ pub mod input;
 pub mod log;
 pub mod output;
 pub mod plain;
+mod screen;
+mod times;
+pub mod tone;

@@ -1,9 +1,13 @@
 //! Printing: text for people, JSON for programs, progress on a terminal. Only this file writes results and messages, so it escapes them: a line ends
 //! where a line of [`Lines`] ends, never at a character of a text.
 
+use super::screen::Screen;
+use super::times::local;
 use crate::cli::exit;
 use crate::cli::plain::line;
+use crate::cli::tone::{Tone, Toned, is_coloured};
 use crate::failure::Report;
+use crate::store::collect::Effect;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,12 +18,13 @@ use std::io::{IsTerminal as _, Write as _};
 pub struct Output {
     json: bool,
     quiet: bool,
+    effect: Effect,
 }
 
 impl Output {
     /// As the options say.
-    pub fn new(json: bool, quiet: bool) -> Self {
-        Self { json, quiet }
+    pub fn new(json: bool, quiet: bool, effect: Effect) -> Self {
+        Self { json, quiet, effect }
     }
 
     /// Whether results are for programs.
@@ -33,9 +38,15 @@ impl Output {
             let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
             if let Value::Object(fields) = &mut value {
                 fields.insert("schema".to_owned(), json!(1));
+                if self.effect == Effect::DryRun {
+                    fields.insert("dry_run".to_owned(), json!(true));
+                }
             }
             print_line(&value.to_string());
         } else if !self.quiet {
+            if self.effect == Effect::DryRun {
+                print_line("dry run: nothing was changed; without --dry-run:");
+            }
             text.into().print();
         }
     }
@@ -50,7 +61,7 @@ impl Output {
     /// A problem that does not stop the command.
     pub fn warning(&self, text: &str) {
         if !self.quiet {
-            let _ = writeln!(std::io::stderr(), "sidle: warning: {}", line(text));
+            let _ = writeln!(std::io::stderr(), "{} {}", label("sidle: warning:", Tone::Warning), local(&line(text)));
         }
     }
 
@@ -62,9 +73,9 @@ impl Output {
             print_line(&json!({"schema": 1, "error": error}).to_string());
             return;
         }
-        let _ = writeln!(std::io::stderr(), "sidle: {}", line(&report.to_string()));
+        let _ = writeln!(std::io::stderr(), "{} {}", label("sidle:", Tone::Bad), local(&line(&report.to_string())));
         if let Some(hint) = &report.hint {
-            let _ = writeln!(std::io::stderr(), "  hint: {}", line(hint));
+            let _ = writeln!(std::io::stderr(), "  hint: {}", local(&line(hint)));
         }
     }
 
@@ -72,7 +83,7 @@ impl Output {
     pub fn bar(&self, what: &'static str) -> ProgressBar {
         let visible = !self.json && !self.quiet && std::io::stderr().is_terminal();
         let bar = if visible { ProgressBar::no_length() } else { ProgressBar::hidden() };
-        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:20} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
             bar.set_style(style);
         }
         bar.with_message(what)
@@ -81,9 +92,22 @@ impl Output {
 
 /// A text for people, line by line. Control characters in it are escaped, so no text ends a line or moves the cursor.
 #[derive(Debug, Clone, Default)]
-pub struct Lines(Vec<String>);
+pub struct Lines {
+    content: Vec<String>,
+    words: &'static [Toned],
+    is_verbatim: bool,
+}
 
 impl Lines {
+    fn of(lines: Vec<String>) -> Self {
+        Self { content: lines, ..Self::default() }
+    }
+
+    /// Lines that a program may read: they stay as they are, also on a terminal.
+    pub fn verbatim(lines: &[String]) -> Self {
+        Self { is_verbatim: true, ..Self::of(lines.iter().map(|text| line(text)).collect()) }
+    }
+
     /// Rows with their columns aligned, two spaces between, no space at the ends of lines.
     pub fn table(rows: &[Vec<String>]) -> Self {
         let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| line(cell)).collect()).collect();
@@ -96,24 +120,37 @@ impl Lines {
                 row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
             cells.join("  ").trim_end().to_owned()
         };
-        Self(rows.iter().map(aligned).collect())
+        Self::of(rows.iter().map(aligned).collect())
     }
 
     /// The same with more lines below.
     #[must_use]
     pub fn and(mut self, more: impl Into<Self>) -> Self {
-        self.0.extend(more.into().0);
+        self.content.extend(more.into().content);
         self
     }
 
+    /// The same with these words in colour, on a terminal.
+    #[must_use]
+    pub fn toned(self, words: &'static [Toned]) -> Self {
+        Self { words, ..self }
+    }
+
     fn print(&self) {
-        self.0.iter().for_each(|text| print_line(text));
+        let screen = Screen::of(&std::io::stdout());
+        for text in &self.content {
+            if self.is_verbatim {
+                print_line(text);
+            } else {
+                screen.print(&local(text), self.words);
+            }
+        }
     }
 }
 
 impl From<&str> for Lines {
     fn from(text: &str) -> Self {
-        Self(if text.is_empty() { Vec::new() } else { vec![line(text)] })
+        Self::of(if text.is_empty() { Vec::new() } else { vec![line(text)] })
     }
 }
 
@@ -131,7 +168,7 @@ impl From<String> for Lines {
 
 impl From<Vec<String>> for Lines {
     fn from(lines: Vec<String>) -> Self {
-        Self(lines.iter().map(|text| line(text)).collect())
+        Self::of(lines.iter().map(|text| line(text)).collect())
     }
 }
 
@@ -146,6 +183,12 @@ pub fn refusal(error: &clap::Error) {
     }
 }
 
+/// The beginning of a message, in colour where standard error is a terminal.
+fn label(text: &str, tone: Tone) -> String {
+    let style = tone.style();
+    if is_coloured(&std::io::stderr()) { format!("{style}{text}{style:#}") } else { text.to_owned() }
+}
+
 /// A closed pipe (`| head`) is not an error.
 fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
@@ -158,7 +201,8 @@ mod tests {
     #[test]
     fn a_text_of_any_length_and_content_is_one_line_of_its_own() {
         let rows = [vec!["a\nb".to_owned(), "\u{1b}".repeat(100_000)], vec!["cc".to_owned(), "d".to_owned()]];
-        let Lines(lines) = Lines::table(&rows).and("x\ny").and(vec!["1\r2".to_owned(), String::new()]).and("");
+        let Lines { content: lines, .. } =
+            Lines::table(&rows).and("x\ny").and(vec!["1\r2".to_owned(), String::new()]).and("");
         assert!(lines[0].starts_with("a\\u{a}b  \\u{1b}\\u{1b}") && lines[0].ends_with('…'), "{}", lines[0]);
         assert_eq!(lines[1..], ["cc       d", "x\\u{a}y", "1\\u{d}2", ""]);
     }

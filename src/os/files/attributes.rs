@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 /// More than any file's attributes come to; the kernel's own limit for one value and for the list of names.
 const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
@@ -81,4 +82,29 @@ pub fn apply(file: impl AsFd, attributes: &Attributes) -> std::io::Result<()> {
 pub fn of(file: &File) -> std::io::Result<Attributes> {
     let stat = rustix::fs::fstat(file)?;
     Ok(Attributes { mode: stat.st_mode & 0o7777, uid: stat.st_uid, gid: stat.st_gid, extended: extended(file)? })
+}
+
+/// The attribute that holds an SELinux label.
+const LABEL: &str = "security.selinux";
+
+/// Gives an entry below a directory (a link itself, not its target) this SELinux label. Nobody else may write to the directory.
+pub fn set_label(directory: &Dir, relative: &Path, label: &str) -> Result<()> {
+    let path = directory.path().join(relative);
+    // With the zero byte at its end, as libselinux writes it.
+    let value = [label.as_bytes(), b"\0"].concat();
+    rustix::fs::lsetxattr(&path, LABEL, &value, XattrFlags::empty())
+        .map_err(|errno| OsError::new("set the SELinux label of", &path, errno))
+}
+
+/// The SELinux label of a directory; None: it has none that can be read.
+pub fn label(directory: &Dir) -> Option<String> {
+    let mut value = vec![0_u8; ATTRIBUTE_BYTES_MAX];
+    let length = rustix::fs::fgetxattr(directory, LABEL, &mut value[..]).ok()?;
+    Some(String::from_utf8_lossy(&value[..length]).trim_end_matches('\0').to_owned())
+}
+
+/// Whether the kernel or the file system does not let this process set a label.
+pub fn is_refusal(error: &OsError) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::Unsupported)
+        || error.answer.raw_os_error() == Some(Errno::INVAL.raw_os_error())
 }

@@ -146,6 +146,16 @@ impl Dir {
         }
     }
 
+    /// An error if this process may not make entries here.
+    pub fn check_writable(&self) -> io::Result<()> {
+        let may = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        match rustix::fs::accessat(&self.fd, ".", may, AtFlags::EACCESS) {
+            // Kernels below 5.8, and containers that forbid what those lack: the rights of the real user, which is the same one here.
+            Err(Errno::NOSYS | Errno::PERM) => Ok(rustix::fs::accessat(&self.fd, ".", may, AtFlags::empty())?),
+            result => Ok(result?),
+        }
+    }
+
     /// The stat of this directory.
     pub fn stat_self(&self) -> Result<FileStat> {
         let stat = rustix::fs::fstat(&self.fd).map_err(|errno| OsError::new("look at", &self.path, errno))?;

@@ -52,6 +52,10 @@ impl FileKind {
 }
 
 impl From<rustix::fs::Stat> for FileStat {
+    #[cfg_attr(
+        target_arch = "x86_64",
+        expect(clippy::useless_conversion, reason = "the count of links has 32 bits on aarch64")
+    )]
     fn from(stat: rustix::fs::Stat) -> Self {
         Self {
             kind: FileKind::of(FileType::from_raw_mode(stat.st_mode)),
@@ -61,7 +65,7 @@ impl From<rustix::fs::Stat> for FileStat {
             gid: stat.st_gid,
             device: stat.st_dev,
             inode: stat.st_ino,
-            links: stat.st_nlink,
+            links: stat.st_nlink.into(),
             mtime: (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0)),
             ctime: (stat.st_ctime, u32::try_from(stat.st_ctime_nsec).unwrap_or(0)),
         }

@@ -112,6 +112,20 @@ impl<'a> LockFile<'a> {
         self.attempt(FlockOperation::NonBlockingLockExclusive)
     }
 
+    /// Tries to hold the lock alone, without making or changing the file: for dry runs. None while another process holds it; Some(None) without a
+    /// file.
+    pub fn look(&self) -> crate::os::Result<Option<Option<Lock>>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        match rustix::fs::openat(self.directory, self.name.as_str(), flags, Mode::empty()) {
+            Err(Errno::NOENT) => Ok(Some(None)),
+            Err(errno) => Err(self.error("open", errno)),
+            Ok(fd) => {
+                let held = attempt(fd, FlockOperation::NonBlockingLockExclusive);
+                Ok(held.map_err(|source| self.error("lock", source))?.map(Some))
+            }
+        }
+    }
+
     /// Device and inode; None without a file.
     pub fn identity(&self) -> crate::os::Result<Option<FileIdentity>> {
         Ok(self.directory.stat(&self.name)?.map(|stat| (stat.device, stat.inode)))

@@ -7,6 +7,7 @@ pub mod file;
 pub(in crate::os) mod file_stat;
 pub mod lock;
 pub mod mounts;
+pub mod place;
 pub mod space;
 pub mod walk;
 pub mod watch;

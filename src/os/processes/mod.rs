@@ -1,6 +1,7 @@
 //! Processes: starting, observing and signalling them, and what they inherit.
 
 pub mod children;
+mod clone;
 pub mod environment;
 pub mod filter;
 pub mod memory;

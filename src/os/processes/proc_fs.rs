@@ -250,6 +250,11 @@ pub fn holders(identity: FileIdentity) -> Result<Vec<(u32, String)>> {
     Ok(found)
 }
 
+/// The file that a process executes; None: it is gone, or is another user's.
+pub fn program(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
 /// The user of `pid`; None without such a process.
 pub fn user(pid: u32) -> Option<u32> {
     std::fs::metadata(path_of(pid, "")).ok().map(|found| found.uid())
@@ -303,7 +308,7 @@ pub fn uses_tree(pid: u32, directory: &Path, files: &HashSet<FileIdentity>) -> R
 }
 
 /// A path without what the kernel appends to that of a file which is there no more.
-pub(in crate::os) fn without_deleted(path: &Path) -> PathBuf {
+pub fn without_deleted(path: &Path) -> PathBuf {
     let text = path.to_string_lossy();
     text.strip_suffix(" (deleted)").map_or_else(|| path.to_owned(), PathBuf::from)
 }

@@ -249,12 +249,21 @@ pub fn end_group(child: &mut Child) -> Result<()> {
     child.wait().map(drop).map_err(|source| failed(source, child))
 }
 
-/// Whether this process may raise the priority of other processes again (`CAP_SYS_NICE`).
+/// Whether this process may raise the priority of other processes again: `CAP_SYS_NICE` in the initial user namespace (capabilities(7)). A
+/// container without root on its host has the right in its own namespace only.
 pub fn may_raise_priority() -> bool {
     const CAP_SYS_NICE: u64 = 1 << 23;
-    let status =
-        crate::os::file::read_if_exists(Path::new("/proc/self/status"), 1 << 16).ok().flatten().unwrap_or_default();
-    let status = String::from_utf8_lossy(&status).into_owned();
+    const EVERY_USER: [&str; 3] = ["0", "0", "4294967295"];
+    let read = |path: &str| {
+        let bytes = crate::os::file::read_if_exists(Path::new(path), 1 << 16).ok().flatten().unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let users = read("/proc/self/uid_map");
+    // Kernels without user namespaces have no such file.
+    if !users.is_empty() && !users.split_whitespace().eq(EVERY_USER) {
+        return false;
+    }
+    let status = read("/proc/self/status");
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).is_some_and(|set| set & CAP_SYS_NICE != 0)
 }

@@ -8,17 +8,18 @@
 //! A signature belongs to a file only if it verifies over that file's bytes: changing the file voids it.
 
 use crate::bundle::member::{MetadataName, ReleaseId};
-use crate::os::dir::Dir;
+use crate::os::place::Place;
 use crate::repository::published::Published;
 use crate::repository::role::SignedRole;
 use crate::repository::rule::Rule;
-use crate::repository::{AUTHOR, DIRECTORY_MODE, FILE_MODE, RepositoryError};
+use crate::repository::{AUTHOR, MODES, RepositoryError};
 use crate::trust::key::{SIGNATURE_BYTES, from_hex, to_hex};
 use crate::trust::metadata::{Body, Root, Signed, Targets};
 use crate::trust::publish::with_signatures;
 use crate::trust::{KeyId, PublicKey, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 pub(in crate::repository) const PENDING: &str = "pending";
 /// Largest signature file read: checksum signatures of 16,384 releases. More is damage.
@@ -86,15 +87,15 @@ impl<T: Body> Draft<T> {
 
 impl Pending {
     /// Loads the waiting files that have not been published since.
-    pub(in crate::repository) fn load(repository: &Dir, published: &Published) -> Result<Self, RepositoryError> {
+    pub(in crate::repository) fn load(repository: &Place, published: &Published) -> Result<Self, RepositoryError> {
         let mut pending = Self::default();
-        let Some(directory) = repository.child(AUTHOR)?.child_if_exists(PENDING)? else { return Ok(pending) };
-        let names: Vec<String> = directory.names()?.into_iter().filter_map(|name| name.into_string().ok()).collect();
+        let path = |name: &str| Path::new(AUTHOR).join(PENDING).join(name);
+        let Some(names) = repository.names(path(""))? else { return Ok(pending) };
         for name in &names {
             let limit = Role::Targets.bytes_maximum() as u64;
             let role = match name.parse() {
                 Ok(MetadataName::Root(version)) if version > published.root_version() => {
-                    pending.root = Some(Draft::new(name, &directory.read(name, limit)?)?);
+                    pending.root = Some(Draft::new(name, &repository.read_existing(path(name), limit)?)?);
                     continue;
                 }
                 Ok(MetadataName::Targets(_)) => SignedRole::Targets,
@@ -104,13 +105,13 @@ impl Pending {
                 },
                 _ => continue,
             };
-            let draft = Draft::new(name, &directory.read(name, limit)?)?;
+            let draft = Draft::new(name, &repository.read_existing(path(name), limit)?)?;
             if draft.file.header.version > published.version(&role) {
                 pending.targets.insert(role, draft);
             }
         }
         for name in names.iter().filter(|name| name.strip_suffix(".sig").is_some()) {
-            let bytes = directory.read(name, SIGNATURE_BYTES_MAXIMUM)?;
+            let bytes = repository.read_existing(path(name), SIGNATURE_BYTES_MAXIMUM)?;
             if !pending.take(name, &bytes) {
                 pending.void.push(name.clone());
             }
@@ -130,8 +131,8 @@ impl Pending {
     }
 
     /// Writes the waiting files, and removes all others.
-    pub(in crate::repository) fn store(&self, repository: &Dir) -> Result<(), RepositoryError> {
-        let author = repository.child(AUTHOR)?;
+    pub(in crate::repository) fn store(&self, repository: &Place) -> Result<(), RepositoryError> {
+        let path = |name: &str| Path::new(AUTHOR).join(PENDING).join(name);
         let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         if let Some(root) = &self.root {
             root.write(&SignedRole::Root, &mut files);
@@ -139,16 +140,12 @@ impl Pending {
         for (role, draft) in &self.targets {
             draft.write(role, &mut files);
         }
-        if files.is_empty() && author.child_if_exists(PENDING)?.is_none() {
-            return Ok(());
-        }
-        let directory = author.child_or_create(PENDING, DIRECTORY_MODE)?;
         for (name, bytes) in &files {
-            directory.write_atomic(name, bytes, FILE_MODE)?;
+            repository.write(path(name), bytes, MODES)?;
         }
-        for name in directory.names()? {
-            if !name.to_str().is_some_and(|name| files.contains_key(name)) {
-                directory.remove_file(name)?;
+        for name in repository.names(path(""))?.unwrap_or_default() {
+            if !files.contains_key(&name) {
+                repository.remove(path(&name))?;
             }
         }
         Ok(())

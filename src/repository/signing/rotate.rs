@@ -62,7 +62,7 @@ impl Repository {
                 let found = self.state.delegations.iter_mut().find(|one| one.name == *name);
                 let delegation = found.ok_or_else(|| RepositoryError::NoRole { role: name.to_string() })?;
                 delegation.keys = rotated(name.as_str(), &delegation.keys, rotation)?;
-                self.state.store(&self.directory)?;
+                self.state.store(&self.place)?;
                 self.stage(lifetimes, now)
             }
         }
@@ -96,7 +96,7 @@ impl Repository {
         if published.set.is_some() || !pending.targets.is_empty() {
             discarded.extend(self.draft(&published, &mut pending, lifetimes, now)?);
         }
-        pending.store(&self.directory)?;
+        pending.store(&self.place)?;
         Ok(discarded)
     }
 
@@ -111,14 +111,14 @@ impl Repository {
             Some(there) => *there = delegation,
             None => self.state.delegations.push(delegation),
         }
-        self.state.store(&self.directory)
+        self.state.store(&self.place)
     }
 
     /// Removes a delegated role from the next publish on. Its releases move back to the next fitting role.
     pub fn undelegate(&mut self, name: &RoleName) -> Result<(), RepositoryError> {
         let place = self.state.delegations.iter().position(|one| one.name == *name);
         self.state.delegations.remove(place.ok_or_else(|| RepositoryError::NoRole { role: name.to_string() })?);
-        self.state.store(&self.directory)
+        self.state.store(&self.place)
     }
 
     /// The delegations, in order of precedence.

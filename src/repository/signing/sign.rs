@@ -6,7 +6,7 @@ use crate::repository::published::Published;
 use crate::repository::role::SignedRole;
 use crate::repository::rule::Rule;
 use crate::repository::stage::{Waiting, root_rules};
-use crate::repository::{Repository, RepositoryError, TARGETS};
+use crate::repository::{Repository, RepositoryError, TARGETS, release_path};
 use crate::trust::metadata::Body;
 use crate::trust::{PublicKey, Role, Signer, minisign};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ impl Repository {
             return Err(Self::wrong_key(&published, &pending, &public));
         }
         let files = self.sign_drafts(&published, &mut pending, signer)?;
-        pending.store(&self.directory)?;
+        pending.store(&self.place)?;
         Ok(SignedNow { files, waiting: self.waiting_in(&published, &pending) })
     }
 
@@ -110,7 +110,7 @@ impl Repository {
         signer: &dyn Signer,
     ) -> Result<BTreeMap<ReleaseId, String>, RepositoryError> {
         let mut sums = BTreeMap::new();
-        let all_there = self.directory.child_if_exists(TARGETS)?.is_some();
+        let all_there = self.place.directory(Path::new(TARGETS))?.is_some();
         for (id, files) in self.state.releases_of(role) {
             let list = checksums(&files.manifest.sha256, &files.payload.sha256);
             // Without `targets/` (a copy), sign for the new releases.
@@ -129,13 +129,11 @@ impl Repository {
         list: &str,
         rules: &[Rule],
     ) -> Result<bool, RepositoryError> {
-        let Ok(directory) = self.directory.beneath(&Path::new(TARGETS).join(id.to_string())) else {
-            return Ok(false);
-        };
-        if directory.read_if_exists(CHECKSUMS, 4096)?.as_deref() != Some(list.as_bytes()) {
+        let directory = release_path(id);
+        if self.place.read(directory.join(CHECKSUMS), 4096)?.as_deref() != Some(list.as_bytes()) {
             return Ok(false);
         }
-        let Some(signature) = directory.read_if_exists(CHECKSUMS_SIGNATURE, 4096)? else { return Ok(false) };
+        let Some(signature) = self.place.read(directory.join(CHECKSUMS_SIGNATURE), 4096)? else { return Ok(false) };
         Ok(fits(&signature, list, rules))
     }
 }

@@ -63,7 +63,7 @@ impl Repository {
     pub fn stage(&mut self, lifetimes: &Lifetimes, now: Timestamp) -> Result<Vec<Discarded>, RepositoryError> {
         let (published, mut pending) = self.load()?;
         let discarded = self.draft(&published, &mut pending, lifetimes, now)?;
-        pending.store(&self.directory)?;
+        pending.store(&self.place)?;
         Ok(discarded)
     }
 

@@ -45,9 +45,9 @@ impl Store {
         }
     }
 
-    /// Checks a release quickly and writes nothing, not even the index. Returns its manifest and all problems.
-    pub fn check_without_index(&self, release: &Release) -> Result<(Manifest, Vec<Problem>)> {
-        Ok(match self.compare(release, Depth::Quick)? {
+    /// Checks a release and writes nothing, not even the index. Returns its manifest and all problems.
+    pub fn check_without_index(&self, release: &Release, depth: Depth) -> Result<(Manifest, Vec<Problem>)> {
+        Ok(match self.compare(release, depth)? {
             Some(seen) => (seen.manifest, seen.checked.problems),
             None => (self.manifest(release)?, Vec::new()),
         })

@@ -77,6 +77,19 @@ impl ConfigurationCheck {
 }
 
 impl Supervisor {
+    /// Refuses a restart that is only wanted if the configuration has changed, where it has not; changes nothing.
+    pub(in crate::supervise) fn refuse_unchanged(&self) -> Result<(), Report> {
+        let nothing = |message| Err(Report::of(Class::NothingToDo, message));
+        match self.compare()? {
+            Compared::Same(why) => nothing(why),
+            Compared::TooEarly => nothing(format!(
+                "{} is just loading its configuration; sidle checks it again later",
+                self.settings.instance
+            )),
+            Compared::Different => Ok(()),
+        }
+    }
+
     /// Begins the restart unless the running process was started with the present configuration. During a switch the comparison waits for its
     /// end. Returns the number of the new or the live switch.
     pub(in crate::supervise) fn restart_if_changed(

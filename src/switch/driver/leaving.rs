@@ -5,7 +5,7 @@ use crate::os::clock::Moment;
 use crate::switch::driver::Driver;
 use crate::switch::driver::acts::FreshReport as _;
 use crate::switch::driver::error::DriveError;
-use crate::switch::gate::proofs::{Asked, PROOF_WAIT, Proof};
+use crate::switch::gate::proofs::{Asked, PROOF_WAIT, Proof, Trip};
 use crate::switch::gate::roles::Backlog;
 use crate::switch::process::{Frozen, Look, ProcessKind, Processes};
 use crate::switch::{Former, Outcome, Phase, Side, Switch};
@@ -103,8 +103,13 @@ impl Driver {
     ) -> Result<Outcome, DriveError> {
         let Some(leaving) = live.which(side) else { return Ok(Outcome::Done) };
         let since = *self.silent_since.get_or_insert(now.since_boot);
-        let patience =
-            if last == LastSeen::Done && self.backlog == Backlog::Seen { PROOF_WAIT } else { SILENCE_MAXIMUM };
+        let Some(staying) = live.which(side.other()).filter(|which| processes.of(*which).is_some()) else {
+            // However silent, it is the only process until then.
+            self.silent_since = None;
+            return Ok(Outcome::NotYet("the new process to start again".to_owned()));
+        };
+        let taken = processes.guarded(staying).is_some_and(|it| self.backlog == Backlog::Taken { by: it.leader });
+        let patience = if last == LastSeen::Done && taken { PROOF_WAIT } else { SILENCE_MAXIMUM };
         let silent = now.since_boot.saturating_sub(since) > patience;
         let work = match processes.below(leaving)? {
             0 if processes.runs_jobs_inside(leaving) => {
@@ -133,15 +138,21 @@ impl Driver {
         processes: &Processes,
         now: Moment,
     ) -> Option<String> {
-        if self.backlog == Backlog::Seen {
+        let other = live.which(side.other())?;
+        let taken = Backlog::Taken { by: processes.guarded(other)?.leader };
+        if self.backlog == taken {
             return None;
         }
-        let answered = report.prove >= self.asked.number;
-        if self.asked.is_due(now, answered, Proof::OfLate) {
+        if self.backlog != Backlog::Possible {
+            // The process that received everything is gone; the one in its place subscribes anew.
+            (self.backlog, self.asked) = (Backlog::Possible, Asked::default());
+        }
+        let newest = if report.prove >= self.asked.number { Trip::Over } else { Trip::Pending };
+        if self.asked.is_due(now, newest, Proof::OfLate) {
             self.asked = if self.asked.number == 0 { Asked::at(now) } else { self.asked.again(now) };
         }
-        let other = if side == Side::Former { Side::Trial } else { Side::Former };
-        let staying = live.which(other).and_then(|which| processes.report(which)).fresh(now)?;
+        // What it says of an earlier process is no answer.
+        let staying = processes.report(other).fresh(now).filter(|_| report.serial >= self.serial)?;
         let asked = if now.since_boot.saturating_sub(self.entered) < PROOF_WAIT {
             self.asked.first
         } else {
@@ -149,8 +160,12 @@ impl Driver {
             self.asked.first.min(report.prove)
         };
         let behind = report.behind(&staying, asked);
-        if behind.is_empty() || (side == Side::Former && self.is_left_alone(live, now)) {
-            self.backlog = Backlog::Seen;
+        // However late: a process that has just been started again receives nothing yet.
+        let receives = staying.peers.iter().all(|peer| peer.address.is_none() || peer.proven.is_some())
+            && staying.peers.iter().any(|peer| peer.proven.is_some());
+        let is_over = side == Side::Former && receives && self.is_left_alone(live, now);
+        if behind.is_empty() || is_over {
+            self.backlog = taken;
             return None;
         }
         Some(behind.join(", "))
@@ -241,7 +256,7 @@ impl Driver {
     pub(in crate::switch) fn not_proven_yet(
         &mut self,
         live: &Switch,
-        processes: &Processes,
+        processes: &mut Processes,
         now: Moment,
     ) -> Option<Outcome> {
         let unheard = self.misses_jobs(live, processes, now);
@@ -249,18 +264,27 @@ impl Driver {
         if unheard.is_some() {
             return unheard;
         }
-        if self.awaits_first_answer(live, processes, now) {
-            return waits("the new process has not reached its peers once more yet");
+        let is_over = now.since_boot.saturating_sub(self.entered) >= self.limits.probation;
+        if self.awaits_round_trip(live, processes, is_over, now) {
+            return waits("the new process to reach its peers once more");
         }
-        let waited = now.since_boot.saturating_sub(self.entered);
-        if waited >= self.limits.probation { self.still_unread(live, processes, now) } else { None }
+        if is_over { self.still_unread(live, processes, now) } else { None }
     }
 
-    /// True while the first round trip of this probation is under way: even a short probation has to find a process that hangs once it serves.
-    fn awaits_first_answer(&self, live: &Switch, processes: &Processes, now: Moment) -> bool {
-        let report = live.which(Side::Trial).and_then(|trial| processes.report(trial));
-        let answered = report.is_none_or(|report| report.prove >= self.asked.first);
-        self.asked.before == 0 && !answered && now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT
+    /// True while a round trip of this probation is missing: the first, another after a failure, and the last, asked for when its time is over:
+    /// a process that hangs by then is not committed. After two failures in a row its health decides.
+    fn awaits_round_trip(&mut self, live: &Switch, processes: &mut Processes, is_over: bool, now: Moment) -> bool {
+        let Some(trial) = live.which(Side::Trial) else { return false };
+        let Some(report) = processes.report(trial) else { return false };
+        let is_pending = report.prove < self.asked.number;
+        if is_over && !is_pending && self.asked.at < self.entered.saturating_add(self.limits.probation) {
+            self.asked = self.asked.again(now);
+            return true;
+        }
+        let newest = if is_pending && !is_over { self.asked.before } else { self.asked.number };
+        let counted = self.asked.counts_from(Proof::OfLate, report.prove);
+        Self::reaches(live, trial, processes, counted)
+            && !Self::reaches(live, trial, processes, newest.max(self.asked.first))
     }
 
     /// The new process misses jobs that the old process receives: the old process takes them and reports that. None: it misses no job.

@@ -3,6 +3,7 @@
 pub mod acts;
 pub mod configuration;
 pub mod error;
+pub mod foresee;
 pub mod leaving;
 pub mod log;
 pub mod proving;

@@ -5,8 +5,8 @@ use crate::agent::{Health, Peer};
 use crate::os::clock::Moment;
 use crate::switch::driver::Driver;
 use crate::switch::driver::error::DriveError;
-use crate::switch::gate::proofs::{Asked, PROOF_WAIT, Proof};
-use crate::switch::process::Processes;
+use crate::switch::gate::proofs::{Asked, PROOF_WAIT, Proof, Trip};
+use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::{Former, Mode, Outcome, Purpose, Side, Switch};
 use std::time::Duration;
 
@@ -119,7 +119,8 @@ impl Driver {
         if now.since_boot.saturating_sub(self.entered) >= self.limits.start {
             return Ok(Outcome::Failed(why));
         }
-        if self.asked.is_due(now, answered, Proof::OfThisPhase) {
+        let newest = if answered { Trip::Over } else { Trip::Pending };
+        if self.asked.is_due(now, newest, Proof::OfThisPhase) {
             self.asked = self.asked.again(now);
         }
         Ok(Outcome::NotYet(why))
@@ -204,16 +205,13 @@ impl Driver {
     ) -> Result<Lack, DriveError> {
         let Some(which) = live.which(side) else { return Ok(Lack::Nothing) };
         let report = processes.report(which);
-        let answered = report.as_ref().is_none_or(|report| report.prove >= self.asked.number);
-        if self.asked.is_due(now, answered, proof) {
+        let newest = self.newest_trip(live, which, processes);
+        if self.asked.is_due(now, newest, proof) {
             self.asked = self.asked.again(now);
         }
-        let floor = match proof {
-            Proof::OfThisPhase => self.asked.first,
-            Proof::OfLate => self.asked.before,
-        };
+        let finished = report.as_ref().map_or(self.asked.number, |report| report.prove);
         // Without a guard only the connections count.
-        let floor = processes.guarded(which).map(|_| floor);
+        let floor = processes.guarded(which).map(|_| self.asked.counts_from(proof, finished));
         let Some(health) = processes.health(which, floor) else {
             return Ok(Lack::Own("its process is not running".to_owned()));
         };
@@ -241,6 +239,27 @@ impl Driver {
         let down = matches!(lack, Lack::Shared(_));
         self.believe(self.journal.with_peers_down(down), now)?;
         Ok(lack)
+    }
+
+    /// The result of the newest round trip of a process.
+    fn newest_trip(&self, live: &Switch, which: ProcessKind<'_>, processes: &mut Processes) -> Trip {
+        let Some(report) = processes.report(which) else { return Trip::Over };
+        if report.prove < self.asked.number {
+            return Trip::Pending;
+        }
+        let failed_once = Self::reaches(live, which, processes, self.asked.before)
+            && !Self::reaches(live, which, processes, self.asked.number);
+        if failed_once { Trip::FailedOnce } else { Trip::Over }
+    }
+
+    /// True if a process has reached its peers in round trip `number` or later.
+    pub(in crate::switch) fn reaches(
+        live: &Switch,
+        which: ProcessKind<'_>,
+        processes: &mut Processes,
+        number: u64,
+    ) -> bool {
+        processes.health(which, Some(number)).is_some_and(|health| health.lacks(&live.baseline).is_none())
     }
 
     /// Notes that the new process reaches another peer than the old process did, if the agent needs only one of several: jobs now come from it.

@@ -5,6 +5,7 @@ use crate::os::clock::{self, Moment};
 use crate::store::StoreError;
 use crate::switch::driver::error::DriveError;
 use crate::switch::driver::{Driver, Step};
+use crate::switch::journal::files::InstanceFiles;
 use crate::switch::{NewSwitch, Outcome, Phase, Purpose, Switch};
 use crate::version::Release;
 use jiff::Timestamp;
@@ -27,14 +28,9 @@ impl Driver {
         }
         // The end of the switch has to write the history: an unreadable history has to fail now.
         self.files.history()?;
-        if let Some(refusal) = self.held(new.request.purpose, now.wall)? {
-            return Err(DriveError::Held(refusal));
-        }
+        refuse_held(&self.files, new.request.purpose, now.wall)?;
         let repaired = self.repair_if_damaged(&new.request.to)?;
-        let verdicts = self.files.verdicts()?;
-        if let (Some(verdict), BadReleases::Refuse) = (verdicts.bad.get(&new.request.to), bad) {
-            return Err(DriveError::Verdict { release: new.request.to, reason: verdict.reason.clone() });
-        }
+        refuse_bad(&self.files, &new.request.to, bad)?;
         let journal = self.journal.requested(new, &clock::boot_id()?, now.wall)?.noted(&repaired);
         self.believe(journal, now)?;
         Ok(self.journal.last_id)
@@ -51,8 +47,7 @@ impl Driver {
 
     /// The refusal of a switch of this purpose, if a person holds the instance.
     pub(in crate::switch) fn held(&self, purpose: Purpose, now: Timestamp) -> Result<Option<Report>, DriveError> {
-        let hold = self.files.hold()?.filter(|hold| hold.forbids(purpose, now));
-        Ok(hold.map(|hold| hold.refusal(purpose, self.files.instance(), self.files.package())))
+        held(&self.files, purpose, now)
     }
 
     /// Ends an adoption: from now on sidle runs nothing for this instance.
@@ -83,5 +78,25 @@ impl Driver {
         self.put_on_record(&ended)?;
         self.believe(self.journal.advanced(&Outcome::Done, now.wall), now)?;
         Ok(true)
+    }
+}
+
+fn held(files: &InstanceFiles, purpose: Purpose, now: Timestamp) -> Result<Option<Report>, DriveError> {
+    let hold = files.hold()?.filter(|hold| hold.forbids(purpose, now));
+    Ok(hold.map(|hold| hold.refusal(purpose, files.instance(), files.package())))
+}
+
+/// Refuses a switch that a person's hold forbids.
+pub(super) fn refuse_held(files: &InstanceFiles, purpose: Purpose, now: Timestamp) -> Result<(), DriveError> {
+    held(files, purpose, now)?.map_or(Ok(()), |refusal| Err(DriveError::Held(refusal)))
+}
+
+/// Refuses a release that failed on this host.
+pub(super) fn refuse_bad(files: &InstanceFiles, to: &Release, bad: BadReleases) -> Result<(), DriveError> {
+    match (files.verdicts()?.bad.get(to), bad) {
+        (Some(verdict), BadReleases::Refuse) => {
+            Err(DriveError::Verdict { release: to.clone(), reason: verdict.reason.clone() })
+        }
+        _ => Ok(()),
     }
 }

@@ -19,8 +19,11 @@ pub struct Guarded {
 pub enum Backlog {
     /// It may have such jobs, or still receive some.
     Possible,
-    /// It has taken all of them.
-    Seen,
+    /// It has taken all of them: the process with this leader receives everything since.
+    Taken {
+        /// The leader.
+        by: u32,
+    },
 }
 
 /// Returns the roles during a switch. `backlog`: of the side that does not serve.
@@ -34,7 +37,9 @@ pub fn roles(live: &Switch, former: Option<Guarded>, trial: Option<Guarded>, bac
     };
     let slot = |guarded: Guarded, role| Slot { leader: guarded.leader, role, origin: guarded.origin };
     let slots = match (first, other) {
-        (Some(first), Some(other)) => vec![slot(first, GateRole::Active), slot(other, reserve(live.phase, backlog))],
+        (Some(first), Some(other)) => {
+            vec![slot(first, GateRole::Active), slot(other, reserve(live.phase, backlog, first.leader))]
+        }
         // A process that runs alone takes all jobs, whatever its side.
         (Some(only), None) | (None, Some(only)) => vec![slot(only, GateRole::Active)],
         (None, None) => Vec::new(),
@@ -52,16 +57,17 @@ pub fn alone(process: Option<Guarded>, prove: u64) -> Roles {
     Roles { slots: slot.into_iter().collect(), announce: process.map(|guarded| guarded.leader), prove, prover: None }
 }
 
-/// The role of the side that does not serve.
-fn reserve(phase: Phase, backlog: Backlog) -> GateRole {
-    match (phase, backlog) {
+/// The role of the side that does not serve; `serving`: the leader of the other side.
+fn reserve(phase: Phase, backlog: Backlog, serving: u32) -> GateRole {
+    match phase {
         // The new process is not proven yet.
-        (Phase::Starting | Phase::Proving, Backlog::Possible | Backlog::Seen) => GateRole::Standby,
-        // In retreating it may be ended at any moment, and would lose a job that it takes now.
-        (Phase::Retiring | Phase::Returning, Backlog::Seen)
-        | (Phase::Retreating, Backlog::Possible | Backlog::Seen) => GateRole::Closed,
+        Phase::Starting | Phase::Proving => GateRole::Standby,
+        // It may be ended at any moment, and would lose a job that it takes now.
+        Phase::Retreating => GateRole::Closed,
+        // A process that was started again since then has not subscribed yet: it would miss jobs.
+        Phase::Retiring | Phase::Returning if backlog == (Backlog::Taken { by: serving }) => GateRole::Closed,
         // On probation the old process takes the jobs that the new process misses.
-        (_, Backlog::Possible | Backlog::Seen) => GateRole::Draining,
+        _ => GateRole::Draining,
     }
 }
 
@@ -70,5 +76,19 @@ pub fn first_role(live: Option<&Switch>, side: Side) -> GateRole {
     match live {
         Some(live) if live.former() == Former::Beside && live.serves() != Some(side) => GateRole::Standby,
         Some(_) | None => GateRole::Active,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_process_drains_again_when_the_process_that_took_everything_over_is_another() {
+        let taken = Backlog::Taken { by: 10 };
+        assert_eq!(reserve(Phase::Retiring, taken, 10), GateRole::Closed);
+        assert_eq!(reserve(Phase::Retiring, taken, 11), GateRole::Draining, "the new one has not subscribed yet");
+        assert_eq!(reserve(Phase::Retiring, Backlog::Possible, 10), GateRole::Draining);
+        assert_eq!(reserve(Phase::Retreating, Backlog::Possible, 11), GateRole::Closed);
     }
 }

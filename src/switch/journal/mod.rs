@@ -77,6 +77,12 @@ impl Journal {
         Self { schema: JOURNAL_SCHEMA, instance, package, live: None, proven, previous: None, last_id }
     }
 
+    /// The same journal with this live switch, for dry runs.
+    #[must_use]
+    pub(in crate::switch) fn with_live(&self, live: Option<Switch>) -> Self {
+        Self { live, ..self.clone() }
+    }
+
     /// Adds a new live switch; write the result before any act. `boot`: the id of the present boot.
     pub fn requested(&self, new: NewSwitch, boot: &str, now: Timestamp) -> Result<Self, RequestError> {
         if let Some(live) = &self.live {

@@ -23,6 +23,17 @@ pub enum Side {
     Trial,
 }
 
+impl Side {
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Former => Self::Trial,
+            Self::Trial => Self::Former,
+        }
+    }
+}
+
 /// The part of the old process in a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Former {

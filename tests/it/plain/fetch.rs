@@ -14,7 +14,7 @@ use sidle::bundle::unpack::FrameSource as _;
 use sidle::digest::Digest;
 use sidle::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy};
 use sidle::fetch::{DownloadSettings, FetchError, Fetcher, Notice};
-use sidle::os::dir::Dir;
+use sidle::os::place::{Effect, Place};
 use sidle::trust::metadata::Hashes;
 use sidle::trust::{Target, target};
 use std::cell::RefCell;
@@ -119,7 +119,7 @@ impl Client {
     /// One run.
     pub fn run<T>(&self, settings: &DownloadSettings, what: impl FnOnce(&mut Fetcher<'_>) -> T) -> T {
         let tell = |notice: &Notice| self.notices.borrow_mut().push(notice.clone());
-        let cache = Dir::open(self.cache.path()).unwrap();
+        let cache = Place::open(self.cache.path(), Effect::Apply).unwrap().unwrap();
         what(&mut Fetcher::new(settings, &cache, &tell).unwrap())
     }
 

@@ -175,6 +175,6 @@ fn an_export_is_a_bundle_that_a_fresh_host_trusts_or_no_file_at_all() {
     let left: Vec<_> = fs::read_dir(repo.directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_str().unwrap().contains("refused")), "{left:?}");
     fs::write(&payload, good).unwrap();
-    assert!(matches!(export(&[first], 8).unwrap().as_slice(), [Warning::Late { .. }]));
+    assert!(matches!(export(&[first], 8).unwrap().0.as_slice(), [Warning::Late { .. }]));
     assert!(output.exists());
 }

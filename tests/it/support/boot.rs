@@ -91,13 +91,7 @@ impl Machine {
 
     /// The same of something else.
     pub fn of(made: Made, author: &Author, bundles: &[PathBuf]) -> Self {
-        let directory = tempfile::Builder::new().prefix("machine").tempdir().unwrap();
-        let point = directory.path().join("root");
-        fs::create_dir(&point).unwrap();
-        let root = Mounted::tmpfs_at(&point, "size=4g,mode=755");
-        let machine = Self { made, running: None, root, _directory: directory };
-        let archive = archive(made.suite);
-        done(command("tar").args(["--zstd", "-xf", text(&archive), "-C", text(&point), "--exclude=./dev/*"]));
+        let machine = Self::unpacked(made);
         machine.furnish();
         for directory in ["etc/sidle/conf.d", "etc/demo-agent"] {
             fs::create_dir_all(machine.path(directory)).unwrap();
@@ -107,6 +101,28 @@ impl Machine {
         for bundle in bundles {
             machine.outside(&["install", text(bundle)]).ok();
         }
+        machine
+    }
+
+    /// A root of `suite` that has nothing of sidle.
+    pub fn bare(suite: &'static str) -> Self {
+        Self::unpacked(Made { suite, package: DEMO, shares_network: false })
+    }
+
+    fn unpacked(made: Made) -> Self {
+        let directory = tempfile::Builder::new().prefix("machine").tempdir().unwrap();
+        let point = directory.path().join("root");
+        fs::create_dir(&point).unwrap();
+        let root = Mounted::tmpfs_at(&point, "size=4g,mode=755");
+        let machine = Self { made, running: None, root, _directory: directory };
+        let archive = archive(made.suite);
+        done(command("tar").args(["--zstd", "-xf", text(&archive), "-C", text(&point), "--exclude=./dev/*"]));
+        // A container has no kernel of its own to load modules into, or to set the network of.
+        for service in ["systemd-modules-load", "systemd-sysctl"] {
+            let masked = machine.path(&format!("etc/systemd/system/{service}.service"));
+            std::os::unix::fs::symlink("/dev/null", masked).unwrap();
+        }
+        fs::write(machine.path("etc/machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
         machine
     }
 
@@ -121,12 +137,6 @@ impl Machine {
         let wants = self.path("etc/systemd/system/multi-user.target.wants");
         fs::create_dir_all(&wants).unwrap();
         std::os::unix::fs::symlink("/usr/lib/systemd/system/sidle@.service", wants.join(self.unit())).unwrap();
-        // A container has no kernel of its own to load modules into, or to set the network of.
-        for service in ["systemd-modules-load", "systemd-sysctl"] {
-            let masked = self.path(&format!("etc/systemd/system/{service}.service"));
-            std::os::unix::fs::symlink("/dev/null", masked).unwrap();
-        }
-        fs::write(self.path("etc/machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
     }
 
     /// A path below the root, as this machine sees it.
@@ -140,6 +150,17 @@ impl Machine {
 
     /// Boots, and waits until the unit is active.
     pub fn boot(&mut self) {
+        let unit = self.unit();
+        self.boot_until(&["systemctl", "is-active", &unit]);
+    }
+
+    /// Boots, and waits until systemd has reached what is enabled.
+    pub fn start(&mut self) {
+        self.boot_until(&["systemctl", "is-active", "multi-user.target"]);
+    }
+
+    /// Boots, and waits until a command inside succeeds.
+    pub fn boot_until(&mut self, words: &[&str]) {
         static BOOTS: AtomicU32 = AtomicU32::new(0);
         let number = BOOTS.fetch_add(1, Ordering::SeqCst);
         let group = own_group().join(format!("sidle-test-{}-{number}", std::process::id()));
@@ -167,7 +188,7 @@ impl Machine {
             init.map(|child| child.pid).ok_or_else(said)
         });
         self.running = Some(Running { outer, init, group });
-        eventually(30, "the unit is active", || match self.try_inside(&["systemctl", "is-active", &self.unit()]) {
+        eventually(30, "it is up", || match self.try_inside(words) {
             (true, _) => Ok(()),
             (false, said) => Err(format!("{said}; {}", fs::read_to_string(&log).unwrap_or_default())),
         });

@@ -61,7 +61,7 @@ pub struct PackagedHost {
     pub marks: Marks,
     pub machine: Machine,
     pub master: Master,
-    _author: Author,
+    pub author: Author,
 }
 
 /// Runs a script of this project; gives what it prints.
@@ -92,7 +92,7 @@ impl PackagedHost {
         let own = format!("id: {ID}\nuser: root\nlog_level_logfile: info\n{}", marks.configuration(&[&master]));
         fs::write(machine.path("etc/salt/minion.d/test.conf"), own).unwrap();
         machine.boot();
-        let host = Self { kind, marks, machine, master, _author: author };
+        let host = Self { kind, marks, machine, master, author };
         let package = host.package("1");
         host.install(&package);
         host.answers(OLD);

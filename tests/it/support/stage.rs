@@ -47,15 +47,17 @@ impl Ran {
     }
 }
 
-/// Runs the program with these arguments and variables.
+/// Runs the program with these arguments and variables; what it prints with `--json` is as its schema says.
 pub fn sidle(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let output =
         Command::new(SIDLE).args(arguments).envs(variables.iter().copied()).stdin(Stdio::null()).output().unwrap();
-    Ran {
+    let ran = Ran {
         code: output.status.code().filter(|_| output.status.signal().is_none()),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    };
+    super::schema::check(arguments, &ran.stdout);
+    ran
 }
 
 /// A path of a test as an argument.

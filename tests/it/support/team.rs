@@ -6,6 +6,7 @@ use super::repositories::{RepoBuilder, day};
 use jiff::Timestamp;
 use sidle::bundle::member::ReleaseId;
 use sidle::digest::Digest;
+use sidle::os::place::Effect;
 use sidle::repository::{Added, Publication, Repository, RepositoryError};
 use sidle::signer::{FileSigner, public_pem};
 use sidle::trust::publish::{Lifetimes, RoleKeys};
@@ -43,7 +44,10 @@ impl Team {
             (Role::Timestamp, online),
         ]);
         let signers: Vec<&dyn Signer> = team.people[..2].iter().map(|key| key as &dyn Signer).collect();
-        Repository::init_with(&team.path(), &roles, &signers, &Lifetimes::default(), now).unwrap().1.unwrap();
+        Repository::init_with(&team.path(), &roles, &signers, (&Lifetimes::default(), now), Effect::Apply)
+            .unwrap()
+            .1
+            .unwrap();
         team
     }
 

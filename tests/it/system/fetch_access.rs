@@ -5,7 +5,7 @@ use crate::plain::fetch::*;
 use crate::support::mirrors::{Certificates, Nginx};
 use sidle::fetch::settings::{Access, Authorities, Mirror};
 use sidle::fetch::{Fetcher, Notice};
-use sidle::os::dir::Dir;
+use sidle::os::place::{Effect, Place};
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -51,7 +51,10 @@ fn fetch_shows_its_token_its_password_or_its_certificate() {
         let access = Access { token_file: Some(token.to_owned()), ..Access::default() };
         let settings = settings(vec![Mirror { access, ..mirror(url) }]);
         let tell = |_: &Notice| ();
-        let error = Fetcher::new(&settings, &Dir::open(client.cache.path()).unwrap(), &tell).err().unwrap().to_string();
+        let error = Fetcher::new(&settings, &Place::open(client.cache.path(), Effect::Apply).unwrap().unwrap(), &tell)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(!error.contains("abc.DEF"), "{error}");
         error
     };

@@ -147,6 +147,7 @@ class Gate:
     def _pay(self):
         """Make claims that failed (no space) or were lost with their directory: another process that holds the job looks for the
         claim before it takes the job."""
+        owing = bool(self._owed)
         oldest = time.monotonic() - REMEMBERED_SECONDS
         while self._mine and next(iter(self._mine.values())) < oldest:
             self._owed.discard(self._mine.popitem(last=False)[0])
@@ -155,16 +156,16 @@ class Gate:
             if self._directory is not None:
                 self._owed.update(self._mine)
             self._directory = directory
-        owed = list(self._owed)
         try:
-            for claim in owed:
+            for claim in list(self._owed):
                 self.claims.take(claim)
                 self._owed.discard(claim)
             self.claims.prepare()
-            if owed:
-                self.claims.owe(False)
         except OSError:
             pass  # The next look does it.
+        # Paid, or so old that no process holds the job any more.
+        if owing and not self._owed:
+            self.claims.owe(False)
 
     def _note(self, peer, jid):
         found = self.peers[peer]

@@ -348,6 +348,27 @@ class GateTest(unittest.TestCase):
         self.reports = [{"peers": [{"address": "tcp://m", "first": "20260101000000000002"}]}]
         self.assertEqual(self.arrive("20260101000000000001"), gate.RUN)
 
+    def is_owed_for_another(self):
+        other = os.fork()
+        if other == 0:
+            looking = claims.Claims(self.directory)
+            looking.prepare()
+            os._exit(int(looking.others_owe()))
+        return os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) == 1
+
+    def test_a_claim_that_can_never_be_made_is_owed_no_longer_than_its_job_may_be_held(self):
+        os.makedirs(self.directory)
+        self.gate.look_again()
+        self.full(0)
+        with self.assertLogs("sidle_guard.gate", "ERROR"):
+            self.assertEqual(self.arrive("1"), gate.RUN)
+        self.gate.look_again()
+        self.assertTrue(self.is_owed_for_another())
+        for claim in self.gate._mine:
+            self.gate._mine[claim] -= gate.REMEMBERED_SECONDS + 1
+        self.gate.look_again()
+        self.assertFalse(self.is_owed_for_another())
+
     def test_closed_drops_what_comes_and_decides_what_came(self):
         self.role = "draining"
         self.arrive("1")

@@ -1,6 +1,7 @@
 //! `sidle repo init`: a repository and its first root.
 
 use crate::cli::author::key::KeyOpener;
+use crate::cli::dry_run::DryRun;
 use crate::cli::facts::Facts;
 use crate::cli::{Context, Ended, usage};
 use crate::failure::Report;
@@ -39,6 +40,8 @@ pub struct InitArguments {
     online_key: Vec<KeySource>,
     #[command(flatten)]
     opener: KeyOpener,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle repo init`
@@ -67,7 +70,7 @@ pub fn init(context: &Context, arguments: &InitArguments) -> Result<Ended, Repor
     ]);
     let signers: Vec<&dyn Signer> = root_keys.iter().filter_map(OpenedKey::signer).collect();
     let (repository, fingerprint) =
-        Repository::init_with(directory, &roles, &signers, &Lifetimes::default(), clock::now())?;
+        Repository::init_with(directory, &roles, &signers, (&Lifetimes::default(), clock::now()), context.effect)?;
     let minisign: Vec<String> = targets_keys.iter().map(|key| minisign::public_key_line(&key.public())).collect();
     let mut facts = Facts::new().with("repository", directory.display());
     let root = directory.join("metadata/1.root.json");

@@ -12,6 +12,7 @@ use super::named_release::NamedRelease;
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::member::ReleaseId;
 use crate::bundle::pack::PAYLOAD_NAME;
+use crate::cli::dry_run::DryRun;
 use crate::cli::facts::Facts;
 use crate::cli::pack::MANIFEST_NAME;
 use crate::cli::{Context, Ended, input, usage};
@@ -64,6 +65,8 @@ pub struct AddArguments {
     /// Write each frame of the payload as a separate file, too: for web caches that do not keep parts of files
     #[arg(long)]
     frame_files: bool,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle repo publish DIR [--key KEY]… [--online-key KEY]…`
@@ -82,6 +85,8 @@ pub struct PublishArguments {
     online_key: Vec<KeySource>,
     #[command(flatten)]
     opener: KeyOpener,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle repo refresh DIR --online-key KEY`
@@ -97,6 +102,8 @@ pub struct RefreshArguments {
     force: bool,
     #[command(flatten)]
     opener: KeyOpener,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle repo withdraw DIR PACKAGE@RELEASE[/PLATFORM]…`
@@ -113,6 +120,8 @@ pub struct WithdrawArguments {
     /// Delete the release's files as well. Do it in this order: withdraw without --delete, publish (hosts learn that the release is gone), withdraw again with --delete
     #[arg(long)]
     delete: bool,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle repo …`
@@ -143,7 +152,7 @@ fn add(context: &Context, arguments: &AddArguments) -> Result<Ended, Report> {
             ));
         }
     };
-    let mut repository = Repository::open(&arguments.directory)?;
+    let mut repository = Repository::open_for(&arguments.directory, context.effect)?;
     let (manifest, mut payload) = packed_files(&manifest, &payload)?;
     let added = repository.add(&manifest, &mut payload)?;
     if arguments.frame_files {
@@ -167,7 +176,7 @@ pub fn packed_files(manifest: &Path, payload: &Path) -> Result<(Vec<u8>, File), 
 }
 
 fn publish(context: &Context, arguments: &PublishArguments) -> Result<Ended, Report> {
-    let PublishArguments { directory, key, targets_key, online_key, opener } = arguments;
+    let PublishArguments { directory, key, targets_key, online_key, opener, .. } = arguments;
     if key.is_empty() && online_key.is_empty() {
         return Err(usage(
             "cannot publish without a key",
@@ -176,7 +185,7 @@ fn publish(context: &Context, arguments: &PublishArguments) -> Result<Ended, Rep
     }
     let people = opener.signers(if targets_key.is_empty() { key } else { targets_key })?;
     let online = opener.signers(if online_key.is_empty() { key } else { online_key })?;
-    let mut repository = Repository::open(directory)?;
+    let mut repository = Repository::open_for(directory, context.effect)?;
     let publication = repository.publish_with(&refs(&people), &refs(&online), &Lifetimes::default(), clock::now())?;
     if publication.signed.is_empty() && !publication.waiting.is_empty() {
         return Err(RepositoryError::Incomplete { waiting: publication.waiting }.into());
@@ -199,7 +208,7 @@ fn publish(context: &Context, arguments: &PublishArguments) -> Result<Ended, Rep
 
 fn refresh(context: &Context, arguments: &RefreshArguments) -> Result<Ended, Report> {
     let online = arguments.opener.signers(&arguments.online_key)?;
-    let mut repository = Repository::open(&arguments.directory)?;
+    let mut repository = Repository::open_for(&arguments.directory, context.effect)?;
     let renewal = if arguments.force { Renewal::Always } else { Renewal::WhenDue };
     let signed = repository.refresh(&refs(&online), renewal, &Lifetimes::default(), clock::now())?;
     let mut facts = Facts::new();
@@ -214,7 +223,7 @@ fn refresh(context: &Context, arguments: &RefreshArguments) -> Result<Ended, Rep
 }
 
 fn withdraw(context: &Context, arguments: &WithdrawArguments) -> Result<Ended, Report> {
-    let mut repository = Repository::open(&arguments.directory)?;
+    let mut repository = Repository::open_for(&arguments.directory, context.effect)?;
     let status = repository.status()?;
     let known: Vec<ReleaseId> =
         status.releases.iter().map(|one| &one.id).chain(status.withdrawn.iter().map(|one| &one.0)).cloned().collect();

@@ -1,6 +1,7 @@
 //! `sidle repo stage` and `sign`: people who sign one after another, at one place or at several.
 
 use crate::cli::author::key::KeyOpener;
+use crate::cli::dry_run::DryRun;
 use crate::cli::facts::Facts;
 use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};
@@ -18,6 +19,8 @@ use std::path::PathBuf;
 pub struct StageArguments {
     /// The repository's directory
     directory: PathBuf,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle repo sign DIR [--key KEY]…`
@@ -30,11 +33,13 @@ pub struct SignArguments {
     key: Vec<KeySource>,
     #[command(flatten)]
     opener: KeyOpener,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle repo stage`
 pub fn stage(context: &Context, arguments: &StageArguments) -> Result<Ended, Report> {
-    let mut repository = Repository::open(&arguments.directory)?;
+    let mut repository = Repository::open_for(&arguments.directory, context.effect)?;
     let discarded = repository.stage(&Lifetimes::default(), clock::now())?;
     let waiting = repository.waiting()?;
     let mut facts = Facts::new();
@@ -56,7 +61,7 @@ pub fn stage(context: &Context, arguments: &StageArguments) -> Result<Ended, Rep
 /// `sidle repo sign`
 pub fn sign(context: &Context, arguments: &SignArguments) -> Result<Ended, Report> {
     let signers = arguments.opener.signers(&arguments.key)?;
-    let mut repository = Repository::open(&arguments.directory)?;
+    let mut repository = Repository::open_for(&arguments.directory, context.effect)?;
     let mut waiting = repository.waiting()?;
     let mut files = Vec::new();
     for signer in super::refs(&signers) {

@@ -2,6 +2,7 @@
 
 use super::people::{discarded_value, tell_discarded, tell_waiting, waiting_value};
 use crate::cli::author::key::KeyOpener;
+use crate::cli::dry_run::DryRun;
 use crate::cli::facts::Facts;
 use crate::cli::{Context, Ended, usage};
 use crate::failure::Report;
@@ -38,6 +39,8 @@ pub struct RotateArguments {
     key: Vec<KeySource>,
     #[command(flatten)]
     opener: KeyOpener,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle repo delegate DIR NAME --path PATTERN… --key KEY…`
@@ -61,6 +64,8 @@ pub struct DelegateArguments {
     terminating: bool,
     #[command(flatten)]
     opener: KeyOpener,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle repo undelegate DIR NAME`
@@ -70,11 +75,13 @@ pub struct UndelegateArguments {
     directory: PathBuf,
     /// The role's name
     name: RoleName,
+    #[command(flatten)]
+    dry: DryRun,
 }
 
 /// `sidle repo rotate`
 pub fn rotate(context: &Context, arguments: &RotateArguments) -> Result<Ended, Report> {
-    let RotateArguments { directory, role, add, remove, threshold, key, opener } = arguments;
+    let RotateArguments { directory, role, add, remove, threshold, key, opener, .. } = arguments;
     let is_renewal = add.is_empty() && remove.is_empty() && threshold.is_none();
     if is_renewal && *role != "root".parse().expect("root is a role") {
         let hint = "say --add KEY, --remove KEYID, --threshold N; only `rotate DIR root` without any renews the root";
@@ -83,7 +90,7 @@ pub fn rotate(context: &Context, arguments: &RotateArguments) -> Result<Ended, R
     let remove = remove.iter().map(|text| keyid(text, opener)).collect::<Result<_, _>>()?;
     let rotation = Rotation { role: role.clone(), add: opener.public(add)?, remove, threshold: *threshold };
     let signers = opener.signers(key)?;
-    let mut repository = Repository::open(directory)?;
+    let mut repository = Repository::open_for(directory, context.effect)?;
     let discarded = repository.rotate(&rotation, &Lifetimes::default(), clock::now())?;
     for signer in super::refs(&signers) {
         repository.sign(signer)?;
@@ -93,10 +100,10 @@ pub fn rotate(context: &Context, arguments: &RotateArguments) -> Result<Ended, R
 
 /// `sidle repo delegate`
 pub fn delegate(context: &Context, arguments: &DelegateArguments) -> Result<Ended, Report> {
-    let DelegateArguments { directory, name, path, key, threshold, terminating, opener } = arguments;
+    let DelegateArguments { directory, name, path, key, threshold, terminating, opener, .. } = arguments;
     let keys = RoleKeys { keys: opener.public(key)?, threshold: *threshold };
     let delegation = Delegation { name: name.clone(), paths: path.clone(), keys, terminating: *terminating };
-    let mut repository = Repository::open(directory)?;
+    let mut repository = Repository::open_for(directory, context.effect)?;
     repository.delegate(delegation)?;
     let discarded = repository.stage(&Lifetimes::default(), clock::now())?;
     tell(context, &repository, directory, &discarded)
@@ -104,7 +111,7 @@ pub fn delegate(context: &Context, arguments: &DelegateArguments) -> Result<Ende
 
 /// `sidle repo undelegate`
 pub fn undelegate(context: &Context, arguments: &UndelegateArguments) -> Result<Ended, Report> {
-    let mut repository = Repository::open(&arguments.directory)?;
+    let mut repository = Repository::open_for(&arguments.directory, context.effect)?;
     repository.undelegate(&arguments.name)?;
     let discarded = repository.stage(&Lifetimes::default(), clock::now())?;
     tell(context, &repository, &arguments.directory, &discarded)

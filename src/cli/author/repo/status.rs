@@ -6,6 +6,7 @@ use crate::cli::{Context, Ended};
 use crate::failure::Report;
 use crate::os::clock;
 use crate::repository::{Delegation, Repository, Status};
+use crate::store::collect::Effect;
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ pub struct StatusArguments {
 
 /// `sidle repo status`
 pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, Report> {
-    let status = Repository::open(&arguments.directory)?.status()?;
+    let status = Repository::open_for(&arguments.directory, Effect::DryRun)?.status()?;
     context.output.result(facts(&status), value(&status));
     Ok(Ended::Well)
 }

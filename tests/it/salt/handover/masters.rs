@@ -1,7 +1,7 @@
 //! Masters that go away before, during and after a switch, and two of them at once.
 
 use super::{AROUND_SECONDS, NEW, OLD, begin, ended, ended_within, overlap, reaches};
-use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::scene::{Scene, Wanted};
 use crate::support::stream::{Plan, Report};
 
 /// How long no master is there at all.
@@ -74,10 +74,14 @@ fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_
     scene.masters[1].start_again();
     let report = quiet(&scene, "the second master is back", HIGHSTATE_SECONDS + AROUND_SECONDS);
     assert_eq!(scheduled(&report), scheduled(&control), "the second master is back");
+}
 
-    // Each of its returns would try masters that are away for a minute.
-    let deleted = scene.master().call(ID, &["schedule.delete", "highstate"]);
-    assert!(deleted.contains("Deleted Job highstate"), "{deleted}");
+#[test]
+fn a_second_master_that_goes_down_in_a_switch_costs_the_first_nothing_and_without_any_one_process_is_left() {
+    let wanted = Wanted { masters: 2, options: "return_retry_tries: 1\n", ..Wanted::of(&[OLD, NEW]) };
+    let mut scene = Scene::idle(&wanted);
+    scene.run(OLD);
+    let plan = Plan::short(1.0);
 
     // Goes down in probation: that may or may not be held against the release.
     let stream = scene.stream_from(0, &plan);

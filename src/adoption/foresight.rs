@@ -1,0 +1,108 @@
+//! What an adoption would leave on the host, and what it would leave alone: for its dry run.
+
+use super::other_package;
+use super::plan::AdoptionPlan;
+use super::record::{COMMANDS, RECORD_NAME};
+use super::replacement_unit::{DROP_IN_NAME, KEPT_SUFFIX, UNIT_PLACES, UNITS, UnitState, drop_ins, unit_state};
+use crate::failure::Report;
+use crate::layout::Layout;
+use crate::os::dir::Dir;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// A file that an adoption would write or move, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The file.
+    pub path: PathBuf,
+    /// What it would be.
+    pub what: String,
+}
+
+/// What would change, and what would not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Foresight {
+    /// Files that would be there afterwards.
+    pub changes: Vec<Change>,
+    /// What would stay as it is.
+    pub unchanged: Vec<String>,
+}
+
+impl Foresight {
+    fn change(&mut self, path: PathBuf, what: impl Into<String>) {
+        self.changes.push(Change { path, what: what.into() });
+    }
+
+    /// In lines for people.
+    pub fn lines(&self) -> Vec<String> {
+        let changes = self.changes.iter().map(|change| format!("  {}: {}", change.path.display(), change.what));
+        let unchanged = self.unchanged.iter().map(|what| format!("  {what}"));
+        std::iter::once("would change:".to_owned())
+            .chain(changes)
+            .chain(std::iter::once("would not change:".to_owned()))
+            .chain(unchanged)
+            .collect()
+    }
+}
+
+impl AdoptionPlan<'_> {
+    /// What the adoption would change, and what not.
+    pub fn foresight(&self) -> Result<Foresight, Report> {
+        let (instance, unit) = (self.instance, self.unit.as_str());
+        let (layout, name, package) = (instance.layout(), instance.name(), instance.package());
+        let mut foresight = Foresight::default();
+        let record = layout.adoption(name).join(RECORD_NAME);
+        foresight.change(record, "the record for `sidle unadopt`");
+        let link = layout.package(package).join(Layout::link_name(package, name));
+        foresight.change(link, format!("a link to {}, which a boot starts from then on", self.to));
+        let state = layout.instance(name);
+        foresight.change(state, "the journal and the history of the switch");
+        if let Some(path) = self.environment.target(layout, name)? {
+            foresight.change(path, "settings of the package's unit, for sidle's unit");
+        }
+        let units = layout.root().join(UNITS);
+        if let Some(directory) = Dir::open_if_exists(&units)? {
+            if unit_state(&directory, unit)? == UnitState::Unit {
+                foresight.change(units.join(format!("{unit}{KEPT_SUFFIX}")), format!("your own {unit}, moved away"));
+            }
+        }
+        foresight.change(
+            units.join(unit),
+            "the replacement unit: its stop stops nothing, its restart loads a changed configuration",
+        );
+        foresight.change(units.join(drop_ins(unit)).join(DROP_IN_NAME), "undoes the commands of other drop-ins");
+        for (other, _) in self.adopter.other_names(unit) {
+            let what = format!("keeps {other} from starting a second agent");
+            foresight.change(other_package::path(layout, other), what);
+        }
+        let commands = layout.root().join(COMMANDS);
+        let present = Dir::open_if_exists(&commands)?;
+        for program in self.manifest.commands.keys() {
+            let path = commands.join(program);
+            let exists = present.as_ref().map_or(Ok(None), |directory| directory.stat(program))?.is_some();
+            if exists {
+                foresight.unchanged.push(format!("{}: it exists already", path.display()));
+            } else {
+                foresight.change(path, format!("starts {program} of the running release"));
+            }
+        }
+        foresight.unchanged.extend(self.unchanged(layout));
+        Ok(foresight)
+    }
+
+    fn unchanged(&self, layout: &Layout) -> Vec<String> {
+        let user = self.found.user.as_deref().unwrap_or("root");
+        let mut unchanged = vec![
+            format!("{}: the configuration, with id and keys", self.configuration.display()),
+            "the agent's cache, grains and own modules".to_owned(),
+            format!("the user that the agent runs as: {user}"),
+            "the master sees one agent, with the same id and key".to_owned(),
+            "the package and its files; it stays installed".to_owned(),
+        ];
+        let packaged = UNIT_PLACES[1..].iter().map(|place| layout.root().join(place).join(&self.unit));
+        let packaged = packaged.filter(|path| crate::os::file::is_input(path)).map(|path| path.display().to_string());
+        unchanged.extend(packaged.map(|path| format!("{path}: the package's own unit")));
+        unchanged.push("jobs that run: they finish in the process that runs them".to_owned());
+        unchanged
+    }
+}

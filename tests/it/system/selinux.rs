@@ -1,0 +1,149 @@
+//! SELinux labels as a real policy gives them: Debian's, judged by libselinux's own program.
+
+use crate::support::stage::{Author, DEMO, Host, text};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const ATTRIBUTE: &str = "security.selinux";
+
+/// Debian's policy, compiled below the cache; a host that has it installed would have it in /etc.
+fn policy() -> PathBuf {
+    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/selinux-policy"))
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "scripts/selinux-policy failed");
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}
+
+fn give(host: &Host, policy: &Path, mode: &str) {
+    let to = host.path("etc/selinux/default/contexts");
+    fs::create_dir_all(&to).unwrap();
+    assert!(Command::new("cp").arg("-r").arg(policy).arg(to.join("files")).status().unwrap().success());
+    fs::write(host.path("etc/selinux/config"), format!("# a comment\nSELINUX={mode}\nSELINUXTYPE=default\n")).unwrap();
+}
+
+fn label(path: &Path) -> Option<String> {
+    let mut value = [0_u8; 256];
+    let length = rustix::fs::lgetxattr(path, ATTRIBUTE, &mut value[..]).ok()?;
+    let text = value[..length].strip_suffix(b"\0").expect("with its zero byte, as libselinux writes it");
+    Some(String::from_utf8_lossy(text).into_owned())
+}
+
+/// What libselinux says: path on the host → label.
+fn told(policy: &Path, paths: &BTreeMap<String, &str>) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for mode in ["file", "dir", "symlink"] {
+        let of: Vec<&String> = paths.iter().filter(|(_, kind)| **kind == mode).map(|(path, _)| path).collect();
+        for some in of.chunks(500) {
+            let mut command = Command::new("matchpathcon");
+            command.arg("-f").arg(policy.join("file_contexts")).args(["-m", mode]).args(some);
+            let output = command.output().expect("this test needs selinux-utils");
+            for line in String::from_utf8_lossy(&output.stdout).lines() {
+                let (path, label) = line.split_once('\t').unwrap();
+                found.insert(path.to_owned(), label.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Names that policies tell apart: programs, libraries, scripts, logs, keys, in directories that have rules.
+fn more_names(tree: &Path) {
+    for directory in [
+        "bin",
+        "sbin",
+        "lib",
+        "lib64",
+        "libexec",
+        "etc",
+        "var/log",
+        "man/man1",
+        "www",
+        "share/bin",
+        "lib/jre/lib/i386",
+        "Acrobat/Reader/intellinux/nppdf",
+    ] {
+        let place = tree.join(directory);
+        fs::create_dir_all(&place).unwrap();
+        for number in 0..24 {
+            for name in ["tool", "libx.so", "libx.so.1", "a.pl", "sh", "x.jar", "w.py", "cgi-bin"] {
+                let mut file = fs::File::create(place.join(format!("{number}{name}"))).unwrap();
+                writeln!(file, "{directory} {number} {name}").unwrap();
+            }
+        }
+        std::os::unix::fs::symlink("0libx.so.1", place.join("libl.so")).unwrap();
+    }
+}
+
+fn walk(tree: &Path, relative: &Path, found: &mut BTreeMap<String, &str>) {
+    for entry in fs::read_dir(tree.join(relative)).unwrap() {
+        let entry = entry.unwrap();
+        let (path, kind) = (relative.join(entry.file_name()), entry.file_type().unwrap());
+        let kind = if kind.is_symlink() {
+            "symlink"
+        } else if kind.is_dir() {
+            "dir"
+        } else {
+            "file"
+        };
+        found.insert(text(&path).to_owned(), kind);
+        if kind == "dir" {
+            walk(tree, &path, found);
+        }
+    }
+}
+
+#[test]
+fn a_tree_has_the_labels_that_libselinux_would_give_it() {
+    let policy = policy();
+    let author = Author::new();
+    let bundle = author.release_with("1.0", more_names);
+    let host = Host::new(&author);
+    give(&host, &policy, "enforcing");
+    host.install(&bundle).ok();
+    let tree = host.path("opt/sidle/demo-agent/versions/1.0-1");
+    let mut inside = BTreeMap::new();
+    walk(&tree, Path::new(""), &mut inside);
+    assert!(inside.len() > 2000, "{}", inside.len());
+    let on_host = |path: &str| format!("/opt/sidle/demo-agent/versions/1.0-1/{path}");
+    let paths = inside.iter().map(|(path, kind)| (on_host(path), *kind)).collect();
+    let told = told(&policy, &paths);
+    let own: BTreeMap<String, String> =
+        inside.keys().filter_map(|path| Some((on_host(path), label(&tree.join(path))?))).collect();
+    assert!(told.values().collect::<std::collections::BTreeSet<_>>().len() > 2, "the policy tells them apart");
+    let differ: Vec<_> = told.iter().filter(|(path, label)| own.get(*path) != Some(label)).take(20).collect();
+    assert!(differ.is_empty() && own.len() == told.len(), "{} {}: {differ:?}", own.len(), told.len());
+    assert_eq!(label(&tree).as_deref(), Some("system_u:object_r:usr_t:s0"));
+
+    host.sidle(&["verify", DEMO, "1.0-1", "--full"]).ok();
+    host.sidle(&["test-flip", DEMO, "1.0-1"]).ok();
+    let doctor = || host.sidle(&["doctor"]).stdout;
+    assert!(!doctor().contains("SELinux label system_u:object_r:tmp_t:s0"));
+    let set = |label: &[u8]| rustix::fs::lsetxattr(&tree, ATTRIBUTE, label, rustix::fs::XattrFlags::empty()).unwrap();
+    set(b"system_u:object_r:tmp_t:s0\0");
+    let said = doctor();
+    assert!(said.contains("SELinux label system_u:object_r:tmp_t:s0") && said.contains("restorecon"), "{said}");
+    set(b"system_u:object_r:usr_t:s0\0");
+    let program = tree.join("bin/demo-agent");
+    let right = label(&program);
+    fs::write(&program, "damaged\n").unwrap();
+    rustix::fs::lsetxattr(&program, ATTRIBUTE, b"system_u:object_r:tmp_t:s0\0", rustix::fs::XattrFlags::empty())
+        .unwrap();
+    host.sidle(&["repair", DEMO, "1.0-1", "--from", text(&bundle)]).ok();
+    assert_eq!(label(&program), right, "a repaired file, too");
+}
+
+#[test]
+fn a_policy_that_is_off_labels_nothing() {
+    let policy = policy();
+    let author = Author::new();
+    let host = Host::new(&author);
+    give(&host, &policy, "disabled");
+    host.install(&author.release("1.0", "good")).ok();
+    let tree = host.path("opt/sidle/demo-agent/versions/1.0-1");
+    assert_eq!(label(&tree), label(&host.path("etc")), "only the kernel labels it");
+}
