@@ -3,14 +3,14 @@
 use sidle::bundle::manifest::Frame;
 use sidle::bundle::source::FrameSource as _;
 use sidle::digest::Digest;
-use sidle::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy, DownloadSettings};
+use sidle::fetch::settings::{Access, Authorities, DownloadSettings, Mirror, Patience, Proxy};
 use sidle::fetch::{Fetcher, Notice};
 use sidle::os::place::{Effect, Place};
 use sidle::trust::Floor;
 use sidle::trust::metadata::{Hashes, Target};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long either side waits for the other. Nobody does where both are right: the mirror hangs up after each answer.
@@ -34,34 +34,36 @@ fn answer(mut stream: TcpStream, answer: &[u8]) {
     let _ = stream.write_all(answer);
 }
 
-fn stage() -> &'static Stage {
-    static STAGE: OnceLock<Stage> = OnceLock::new();
-    STAGE.get_or_init(|| {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port on the loopback");
-        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let bytes: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let given = Arc::clone(&bytes);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let bytes = given.lock().expect("nobody panics with it").clone();
-                answer(stream, &bytes);
-            }
-        });
-        let patience =
-            Patience { connect: PATIENCE, stall: PATIENCE, total: 4 * PATIENCE, attempts: 1, pause: Duration::ZERO };
-        let access = Access { authorities: Authorities::None, ..Access::default() };
-        let mirrors = vec![Mirror { location: url.parse().expect("a URL"), access }];
-        let settings = DownloadSettings { mirrors, proxy: Proxy::None, rate_limit: None, splay: Duration::ZERO, patience };
-        let place = std::env::temp_dir().join(format!("sidle-fuzz-{}", std::process::id()));
-        let cache = Place::open_or_create(&place, 0o700, Effect::Apply).expect("a directory for the cache");
-        Stage { settings, cache, answer: bytes }
-    })
+thread_local! {
+    // Made once, and kept for the life of the process: a place of the file system is one thread's own.
+    static STAGE: &'static Stage = Box::leak(Box::new(stage()));
+}
+
+fn stage() -> Stage {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port on the loopback");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let bytes: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let given = Arc::clone(&bytes);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let bytes = given.lock().expect("nobody panics with it").clone();
+            answer(stream, &bytes);
+        }
+    });
+    let patience =
+        Patience { connect: PATIENCE, stall: PATIENCE, total: 4 * PATIENCE, attempts: 1, pause: Duration::ZERO };
+    let access = Access { authorities: Authorities::None, ..Access::default() };
+    let mirrors = vec![Mirror { location: url.parse().expect("a URL"), access }];
+    let settings = DownloadSettings { mirrors, proxy: Proxy::None, rate_limit: None, splay: Duration::ZERO, patience };
+    let place = std::env::temp_dir().join(format!("sidle-fuzz-{}", std::process::id()));
+    let cache = Place::open_or_create(&place, 0o700, Effect::Apply).expect("a directory for the cache");
+    Stage { settings, cache, answer: bytes }
 }
 
 /// Asks for what the first byte says, and is answered with the rest.
 pub(super) fn reply(data: &[u8]) {
     let Some((question, rest)) = data.split_first() else { return };
-    let stage = stage();
+    let stage = STAGE.with(|stage| *stage);
     *stage.answer.lock().expect("nobody panics with it") = rest.to_vec();
     let tell = |_: &Notice| {};
     let mut fetcher = Fetcher::new(&stage.settings, &stage.cache, &tell).expect("the settings are right");

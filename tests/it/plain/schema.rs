@@ -1,5 +1,6 @@
 //! Every verb has a JSON schema, and prints as it says. Every other test that runs the program compares, too (`support/schema.rs`).
 
+use crate::support::eventually;
 use crate::support::schema::{self, PUBLISHED};
 use crate::support::stage::{Author, DEMO, Host, sidle, text};
 use serde_json::{Value, json};
@@ -214,6 +215,11 @@ fn host_verbs(author: &Author, old: &Path, new: &Path) {
     host.install(&author.release("1.2", "good")).ok();
     ran(&["collect", "--keep", "0", "--dry-run"], 0);
     ran(&["remove", DEMO, "1.2-1"], 0);
+    // The demo agent's last child ends a moment after it, and is a user of the release until then.
+    eventually(20, "nothing is in use", || match host.sidle(&["generalize", "--dry-run"]) {
+        ran if ran.code == Some(12) => Err(ran.stdout),
+        _ => Ok(()),
+    });
     ran(&["generalize", "--dry-run"], 0);
     ran(&["trust", "reset-clock"], 0);
     ran(&["trust", "reset-clock"], 3);
