@@ -94,8 +94,13 @@ fn a_second_master_that_goes_down_in_a_switch_costs_the_first_nothing_and_withou
     stream.run(AROUND_SECONDS);
     stream.end().assert_lossless("the second master goes down in probation");
 
-    // Comes back, and goes down right after a switch.
+    // Comes back. Salt 3007 connects to it several times over, and may hang or miss a publication by that, without any switch: not judged here.
     scene.masters[1].start_again();
+    scene.answers();
+    let stream = scene.stream_from(0, &plan);
+    stream.run(BACK_SECONDS);
+    stream.end();
+    // Goes down right after a switch.
     let stream = scene.stream_from(0, &plan);
     scene.verb("restart", &["--mode", "overlap"]).ok();
     scene.masters[1].kill();
