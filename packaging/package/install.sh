@@ -14,6 +14,9 @@ prefix=${PREFIX:-/usr}
 dest=${DESTDIR:-}
 case $prefix in /*) ;; *) echo "install.sh: PREFIX is no absolute path: $prefix" >&2; exit 2 ;; esac
 list=$dest$prefix/lib/sidle/installed
+# fapolicyd's own list of this program; those of releases are sidle's.
+trusted=$dest/etc/fapolicyd/trust.d/sidle
+reload_trust() { [ -n "$dest" ] || ! command -v fapolicyd-cli >/dev/null || fapolicyd-cli --update >/dev/null 2>&1 || :; }
 
 uninstall() {
     if [ ! -f "$list" ]; then
@@ -25,6 +28,7 @@ uninstall() {
         case $file in "$prefix"/*) rm -f "$dest$file" ;; esac
     done <"$list"
     rm -f "$list"
+    if [ -f "$trusted" ]; then rm -f "$trusted" && reload_trust; fi
     rmdir "$dest$prefix/lib/sidle/conf.d" "$dest$prefix/lib/sidle" "$dest$prefix/share/doc/sidle/examples" "$dest$prefix/share/doc/sidle" 2>/dev/null || :
     [ -n "$dest" ] || sh "$here/postremove"
 }
@@ -53,5 +57,10 @@ mkdir -p "$dest$prefix/lib/sidle/conf.d" "$dest/etc/sidle/conf.d"
     printf '%s\n' "$prefix/$file" >>"$list.new"
 done
 mv -f "$list.new" "$list"
+if [ -d "${trusted%/*}" ]; then
+    printf '%s %s %s\n' "$prefix/bin/sidle" "$(wc -c <"$here/usr/bin/sidle" | tr -d ' ')" "$(sha256sum "$here/usr/bin/sidle" | cut -d ' ' -f 1)" >"$trusted.new"
+    mv -f "$trusted.new" "$trusted"
+    reload_trust
+fi
 [ -n "$dest" ] || sh "$here/postinstall"
 echo "sidle is installed to $dest$prefix/bin/sidle; next: \`man sidle\`, or docs/hosts.md"

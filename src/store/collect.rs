@@ -2,7 +2,6 @@
 
 use super::error::Holder;
 use super::lease::{Claim, Claimed, claim};
-use super::protection::fapolicyd;
 use super::{PackageLock, Result, Store, StoreError};
 use crate::crash_point;
 use crate::layout;
@@ -142,7 +141,7 @@ impl Store {
             receipts.remove_tree(&name)?;
         }
         crash_point!("collect.receipt");
-        fapolicyd::forget_others(&self.layout, &self.package, &self.releases()?)?;
+        self.tell_fapolicyd()?;
         self.empty_staging(lock)
     }
 }

@@ -39,8 +39,14 @@ impl Store {
                 crash_point!("recover.receipt");
             }
         }
-        fapolicyd::forget_others(&self.layout, &self.package, &self.releases()?)?;
+        self.tell_fapolicyd()?;
         self.empty_staging(lock)
+    }
+
+    /// fapolicyd trusts the files of the installed releases, and no others.
+    pub(super) fn tell_fapolicyd(&self) -> Result<()> {
+        let manifest = |release: &Release| self.manifest(release).ok();
+        Ok(fapolicyd::equalise(&self.layout, &self.package, &self.releases()?, &manifest)?)
     }
 
     /// Removes everything in staging.

@@ -8,6 +8,7 @@ use std::fs;
 
 mod acceptance;
 mod first_host;
+mod images;
 mod incident;
 mod packages;
 mod setup;

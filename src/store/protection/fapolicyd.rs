@@ -53,11 +53,13 @@ pub(in crate::store) fn trust(layout: &Layout, manifest: &Manifest) -> Result<()
     Ok(())
 }
 
-/// Removes the lists of releases that are not installed.
-pub(in crate::store) fn forget_others(
+/// Removes the lists of releases that are not installed, and writes those that lack: fapolicyd may have come after the release. A release whose
+/// manifest cannot be read gets none.
+pub(in crate::store) fn equalise(
     layout: &Layout,
     package: &PackageName,
     installed: &[Release],
+    manifest: &dyn Fn(&Release) -> Option<Manifest>,
 ) -> Result<(), OsError> {
     let Some(directory) = place(layout)? else { return Ok(()) };
     let mut changed = false;
@@ -66,6 +68,15 @@ pub(in crate::store) fn forget_others(
         let release = entry.to_str().and_then(|entry| entry.strip_prefix(&begin)?.parse::<Release>().ok());
         if release.is_some_and(|release| !installed.contains(&release)) {
             directory.remove_file(&entry)?;
+            changed = true;
+        }
+    }
+    for release in installed {
+        if directory.stat(name(package, release))?.is_some() {
+            continue;
+        }
+        if let Some(manifest) = manifest(release) {
+            directory.write_atomic(name(package, release), list(&manifest).as_bytes(), 0o644)?;
             changed = true;
         }
     }

@@ -65,6 +65,46 @@ fn rpm_dnf_and_zypper_install_replace_and_remove_the_package_and_sidle_keeps_two
     }
 }
 
+/// A package manager has one version of an agent's package at a time, and puts its files over those of the one before. sidle has both releases.
+#[test]
+fn dpkg_rpm_dnf_and_zypper_replace_the_version_before_and_sidle_keeps_both() {
+    let author = Author::new();
+    let bundles = [author.release("1.0", "good"), author.release("1.1", "good")];
+    let machine = Machine::new(ALL_PACKAGE_MANAGERS, &author, &bundles);
+    let root = machine.path("");
+    fs::create_dir_all(root.join("etc/rpm")).unwrap();
+    fs::write(root.join("etc/rpm/macros"), "%_dbpath /var/lib/rpm\n").unwrap();
+    fs::create_dir_all(root.join("var/lib/rpm")).unwrap();
+    let package = |kind: &str, name: &str, version: &str| {
+        let built = script("tests/it/support/packaged/small", &[kind, name, version, text(&root.join("srv"))]);
+        format!("/srv/{}", Path::new(&built).file_name().unwrap().to_str().unwrap())
+    };
+    // zypper wants a database with a package in it.
+    within(&root, &format!("rpm -i --nosignature {}", package("rpm", "other", "1")));
+    let rpms = "rpm -q agent";
+    for (kind, install, versions, remove) in [
+        ("deb", "dpkg -i", "dpkg-query -W -f '${Version}\n' agent", "dpkg -P"),
+        ("rpm", "rpm -U --nosignature", rpms, "rpm -e"),
+        ("rpm", "dnf -q -y --disablerepo='*' install", rpms, "dnf -q -y --disablerepo='*' remove"),
+        (
+            "rpm",
+            "zypper --non-interactive --no-refresh --no-gpg-checks install --allow-unsigned-rpm",
+            rpms,
+            "zypper --non-interactive remove",
+        ),
+    ] {
+        for version in ["1.0", "1.1"] {
+            within(&root, &format!("{install} {}", package(kind, "agent", version)));
+            let had = within(&root, versions);
+            assert!(had.lines().count() == 1 && had.contains(version), "{install}: {had}");
+            assert_eq!(fs::read_to_string(root.join("usr/share/agent/file")).unwrap().trim(), version, "{install}");
+        }
+        within(&root, &format!("{remove} agent"));
+    }
+    let listed = within(&root, &format!("sidle list {DEMO} && sidle verify {DEMO} --full"));
+    assert!(listed.contains("1.0-1") && listed.contains("1.1-1"), "{listed}");
+}
+
 #[test]
 fn the_tarball_installs_itself_over_an_older_one_and_removes_itself() {
     let directory = tempfile::tempdir().unwrap();
@@ -84,8 +124,13 @@ fn the_tarball_installs_itself_over_an_older_one_and_removes_itself() {
         files.sort();
         files
     };
+    let trusted = dest.join("etc/fapolicyd/trust.d");
+    fs::create_dir_all(&trusted).unwrap();
     run(&[]);
     let first = installed();
+    let program = fs::read(dest.join("usr/local/bin/sidle")).unwrap();
+    let line = format!("/usr/local/bin/sidle {} {}\n", program.len(), sidle::digest::Digest::of(&program));
+    assert_eq!(fs::read_to_string(trusted.join("sidle")).unwrap(), line);
     let program = Command::new(dest.join("usr/local/bin/sidle")).arg("--version").output().unwrap();
     assert!(program.status.success());
     let unit = fs::read_to_string(dest.join("usr/local/lib/systemd/system/sidle@.service")).unwrap();

@@ -2,7 +2,7 @@
 
 use super::stage::text;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -101,7 +101,8 @@ impl Mounted {
     /// Unmounts what `ext4` and `journaled` made, lets somebody work on the image, and mounts it again. Nothing on it may be open.
     pub fn offline(&self, work: impl FnOnce(&Path)) {
         let image = self.point.with_file_name("image");
-        run("umount", &[text(&self.point)]);
+        // What was killed just now closes its files after it has left /proc's lists of what is alive.
+        super::eventually(20, "the file system is not busy", || self.unmount());
         // A mount namespace that was made meanwhile (other tests make some) has a copy: the file system is off when its loop device is free.
         super::eventually(120, "the image is mounted nowhere", || {
             let users = Command::new("losetup").args(["--associated", text(&image)]).output().unwrap().stdout;
@@ -109,6 +110,11 @@ impl Mounted {
         });
         work(&image);
         run("mount", &["-o", "loop", text(&image), text(&self.point)]);
+    }
+
+    fn unmount(&self) -> Result<(), String> {
+        let output = Command::new("umount").arg(&self.point).output().unwrap();
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }
 
     /// `from` once more, at this mount.
@@ -135,8 +141,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         // What was killed just now may have a file open for a moment more.
         for _ in 0..TRIES {
-            let done = Command::new("umount").arg(&self.point).stderr(Stdio::null()).status();
-            if done.is_ok_and(|status| status.success()) {
+            if self.unmount().is_ok() {
                 return;
             }
             std::thread::sleep(PAUSE);

@@ -20,6 +20,17 @@ pub fn release_file(end: &str) -> PathBuf {
     file_of(&release_files(&[]), end)
 }
 
+/// The rpm with SELinux's file contexts.
+pub fn selinux_package() -> PathBuf {
+    let files = std::fs::read_dir(release_files(&[])).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = files.filter(|path| is_of_selinux(path));
+    found.next().expect("scripts/release makes it")
+}
+
+fn is_of_selinux(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("sidle-selinux"))
+}
+
 /// The same of the packages' next revision.
 pub fn other_revision(end: &str) -> PathBuf {
     file_of(&release_files(&["--revision", "2", "target/release-files-2"]), end)
@@ -27,7 +38,8 @@ pub fn other_revision(end: &str) -> PathBuf {
 
 fn file_of(directory: &Path, end: &str) -> PathBuf {
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let wanted: Vec<PathBuf> = files.filter(|path| path.to_str().unwrap().ends_with(&format!(".{end}"))).collect();
+    let is_wanted = |path: &PathBuf| path.to_str().unwrap().ends_with(&format!(".{end}")) && !is_of_selinux(path);
+    let wanted: Vec<PathBuf> = files.filter(is_wanted).collect();
     assert_eq!(wanted.len(), 1, "{end}: {wanted:?}");
     wanted[0].clone()
 }

@@ -1,6 +1,6 @@
 //! sidle's own packages as the tools of distributions judge them, its units as systemd does, and the apk in a root that has `BusyBox` alone.
 
-use crate::support::release::release_file;
+use crate::support::release::{release_file, selinux_package};
 use crate::support::stage::{Author, DEMO, text};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,6 +20,8 @@ fn lintian_and_rpmlint_find_no_error_in_the_packages() {
     said(Command::new("lintian").args(["--fail-on", "error,warning", text(&release_file("deb"))]));
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/package/rpmlint.toml");
     let found = said(Command::new("rpmlint").args(["--config", text(&config), text(&release_file("rpm"))]));
+    assert!(found.contains("packages: 1") && found.contains(" 0 errors"), "{found}");
+    let found = said(Command::new("rpmlint").args(["--config", text(&config), text(&selinux_package())]));
     assert!(found.contains("packages: 1") && found.contains(" 0 errors"), "{found}");
 }
 

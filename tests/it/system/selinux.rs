@@ -1,5 +1,6 @@
 //! SELinux labels as a real policy gives them: Debian's, judged by libselinux's own program.
 
+use crate::support::release::selinux_package;
 use crate::support::stage::{Author, DEMO, Host, text};
 use std::collections::BTreeMap;
 use std::fs;
@@ -135,6 +136,64 @@ fn a_tree_has_the_labels_that_libselinux_would_give_it() {
         .unwrap();
     host.sidle(&["repair", DEMO, "1.0-1", "--from", text(&bundle)]).ok();
     assert_eq!(label(&program), right, "a repaired file, too");
+}
+
+/// The package `sidle-selinux`, in Debian's policy, from which a site has taken what it says of `/opt`.
+#[test]
+fn the_packaged_contexts_label_what_is_sidles_where_the_policy_of_a_site_does_not() {
+    let known = policy();
+    let cached = known.ancestors().nth(5).expect("it lies in etc/selinux/default/contexts/files of a root");
+    let directory = tempfile::tempdir().unwrap();
+    let done = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    done(Command::new("cp").arg("-a").arg(cached).arg(directory.path().join("root")));
+    let root = directory.path().join("root");
+    let files = root.join("etc/selinux/default/contexts/files");
+    let semodule = |words: &[&str]| {
+        done(Command::new("semodule").args(["-p", text(&root), "-s", "default", "-n", "-X", "200"]).args(words));
+    };
+    let own: &[(&str, &str, &str)] = &[
+        ("/usr/bin/sidle", "file", "bin_t"),
+        ("/opt/sidle/salt-minion/versions/3007.17-1/bin/python3.10", "file", "bin_t"),
+        ("/opt/sidle/salt-minion/versions/3007.17-1/lib/libpython3.so.1", "file", "lib_t"),
+        ("/opt/sidle/salt-minion/versions/3007.17-1/lib/python3.10/os.py", "file", "lib_t"),
+        ("/opt/sidle/salt-minion/versions/3007.17-1/salt/x.so", "file", "lib_t"),
+        ("/opt/sidle/salt-minion/versions/3007.17-1/README", "file", "usr_t"),
+        ("/opt/sidle/salt-minion/staging", "dir", "usr_t"),
+        ("/var/lib/sidle/trust/root.json", "file", "var_lib_t"),
+    ];
+    let paths = own.iter().map(|(path, kind, _)| ((*path).to_owned(), *kind)).collect();
+    let of_site = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap();
+        text.lines()
+            .filter(|line| !line.starts_with("/opt/(") && !line.starts_with("/opt/.*"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let wrong = |files: &Path| {
+        let contexts = files.join("file_contexts");
+        let without = of_site(&contexts);
+        fs::write(&contexts, without + "\n").unwrap();
+        let told = told(files, &paths);
+        let is_wrong = |(path, _, kind): &&(&str, &str, &str)| told[*path] != format!("system_u:object_r:{kind}:s0");
+        own.iter().filter(is_wrong).map(|(path, ..)| (*path).to_owned()).collect::<Vec<_>>()
+    };
+    assert!(!wrong(&files).is_empty(), "the policy alone is enough");
+    semodule(&["-i", text(&Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/selinux/sidle.cil"))]);
+    assert_eq!(wrong(&files), [""; 0]);
+    semodule(&["-r", "sidle"]);
+    assert!(!wrong(&files).is_empty(), "it is gone");
+
+    let said =
+        Command::new("rpm").args(["-qp", "--requires", "--scripts", "--list"]).arg(selinux_package()).output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    for word in
+        ["policycoreutils", "semodule --noreload --priority 200 --install", "/usr/share/selinux/packages/sidle.cil"]
+    {
+        assert!(said.contains(word), "{word}: {said}");
+    }
 }
 
 #[test]

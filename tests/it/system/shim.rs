@@ -1,7 +1,8 @@
 //! A package in place of the minion's package, by every package manager: an upgrade that nothing replaces, that disturbs nothing, and that
 //! brings what others look for.
 
-use crate::support::packages::Kind;
+use crate::support::boot::{ALL_PACKAGE_MANAGERS, Machine};
+use crate::support::packages::{Kind, script};
 use crate::support::shims::{BUILT_AT, CACHE, PLACE, SUPERFLUOUS, ShimHost, UNIT, VERSION, shim};
 use crate::support::stage::{VENV_SALT, text};
 use std::fs;
@@ -298,4 +299,58 @@ fn talk(shell: &str, plugin: &Path, told: &Path) {
     assert_eq!(fs::read_to_string(told).unwrap(), "told\n");
     assert_eq!(say("_DISCONNECT\n\n\0"), "ACK\nexit:0\n\n\0");
     assert!(child.wait().unwrap().success());
+}
+
+/// The package with Salt's logrotate file goes with `--replaces`: the file stays, as the shim's.
+#[test]
+fn a_shim_rotates_the_log_where_it_takes_the_package_away_that_did() {
+    let machine = Machine::bare(ALL_PACKAGE_MANAGERS);
+    let (root, out) = (machine.path(""), machine.path("srv"));
+    let common = out.join("common");
+    fs::create_dir_all(common.join("DEBIAN")).unwrap();
+    fs::create_dir_all(common.join("etc/logrotate.d")).unwrap();
+    fs::write(common.join("etc/logrotate.d/salt-common"), "/var/log/salt/minion {\n    daily\n}\n").unwrap();
+    fs::write(common.join("DEBIAN/conffiles"), "/etc/logrotate.d/salt-common\n").unwrap();
+    let control = "Package: salt-common\nVersion: 3006.30\nArchitecture: all\nMaintainer: Nobody <nobody@localhost>\nDescription: a file\n";
+    fs::write(common.join("DEBIAN/control"), control).unwrap();
+    let said = |command: &mut Command| {
+        let output = command.output().unwrap();
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{command:?}: {said}");
+        said
+    };
+    said(
+        Command::new("dpkg-deb")
+            .args(["-Znone", "--root-owner-group", "--build"])
+            .arg(&common)
+            .arg(out.join("common.deb")),
+    );
+    let build = |kind: &str, more: &[&str]| {
+        let what = [kind, "--name", "salt-minion", "--version", "3006.30", "--release", "100", "--output", text(&out)];
+        script("packaging/shim/build", &[&what[..], more].concat())
+    };
+    let deb = build("deb", &["--replaces", "salt-common"]);
+    let inside = |line: &str| {
+        let environment =
+            ["-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"];
+        said(Command::new("env").args(environment).args(["chroot", text(&root), "sh", "-ec", line]))
+    };
+    inside("dpkg -i /srv/common.deb");
+    let name = Path::new(&deb).file_name().unwrap().to_str().unwrap();
+    inside(&format!("dpkg -i /srv/{name}"));
+    assert!(inside("dpkg -S /etc/logrotate.d/salt-common").starts_with("salt-minion: "));
+    inside("dpkg --purge salt-common; test -e /etc/logrotate.d/salt-common");
+
+    assert!(inside("cat /etc/logrotate.d/salt-common").contains("weekly"), "nobody had changed it");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/shim/logrotate");
+    let log = out.join("minion");
+    fs::write(&log, "a line\n").unwrap();
+    let settings = fs::read_to_string(own).unwrap().replace("/var/log/salt/minion", text(&log));
+    fs::write(out.join("rotate"), settings).unwrap();
+    said(Command::new("logrotate").args(["--force", "--state", text(&out.join("state")), text(&out.join("rotate"))]));
+    assert!(out.join("minion.1.gz").exists() && !log.exists());
+
+    let files = |rpm: &str| said(Command::new("rpm").args(["-qpl", rpm]));
+    assert!(files(&build("rpm", &["--replaces", "salt"])).contains("/etc/logrotate.d/salt\n"));
+    assert!(!files(&build("rpm", &[])).contains("logrotate"), "no package is taken away");
 }

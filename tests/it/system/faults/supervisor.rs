@@ -112,6 +112,10 @@ fn switch(host: &Host, mode: &str, inject: Option<&str>) -> Came {
         over.store(true, Ordering::SeqCst);
         (ran, stream.join().unwrap())
     });
+    if injected(&host.path("trace")).contains(WAKES) {
+        // One of its threads has panicked: it is about to end, or lives on without that thread.
+        supervisor.kill();
+    }
     // systemd starts it again.
     let again = supervisor.is_gone().then(|| host.supervise());
     let read = |relative: &str| fs::read_to_string(host.path(relative)).unwrap_or_default();
