@@ -38,7 +38,7 @@ fn switches(machine: &Machine) {
     );
 }
 
-/// SLE Micro and MicroOS: `/opt` and `/var` are subvolumes of their own, the rest is a snapshot.
+/// SLE Micro and `MicroOS`: `/opt` and `/var` are subvolumes of their own, the rest is a snapshot.
 #[test]
 fn on_a_look_alike_of_sle_micro_sidle_works_on_the_running_system_and_refuses_in_a_pending_snapshot() {
     let author = Author::new();
