@@ -12,4 +12,5 @@ mod packages;
 mod quickstart;
 mod rehearsal;
 mod salt_ssh;
+mod saltext;
 mod stream;

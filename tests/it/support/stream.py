@@ -144,7 +144,7 @@ def listen(options):
 
     master = salt.config.master_config(options["config"])
     log = Log(options["log"])
-    kept = ("jid", "fun", "schedule", "id", "retcode", "success", "data")
+    kept = ("jid", "fun", "schedule", "id", "retcode", "success", "data", "release")
     while not ended(0):
         try:
             with salt.utils.event.get_event("master", opts=master, sock_dir=master["sock_dir"], listen=True) as bus:

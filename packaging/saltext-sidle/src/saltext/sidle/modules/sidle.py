@@ -1,0 +1,459 @@
+"""
+Execution module for ``sidle``: install, switch, roll back and watch the releases of this host's agents.
+
+Every function returns what ``sidle --json`` prints, with its exit code under ``code``; a failure has ``error`` with ``class``, ``code``,
+``message`` and ``hint``. The return code of the job is the exit code, except for 3 (nothing to do) and 4 (the switch goes on without this job):
+these are successes, and the return code is 0.
+
+No function waits for the end of the job in which it runs: a switch of the minion that runs the job goes on after the job has returned. Follow it
+with ``sidle.status``, the beacon ``sidle``, or the runner.
+
+With ``test=True`` (or the minion's ``test: True``), what changes a host only says what it would do.
+
+Configuration of the minion, all optional:
+
+.. code-block:: yaml
+
+    sidle:
+      program: /usr/bin/sidle    # default: found in PATH, /usr/bin or /usr/local/bin
+      root: /                    # as ``sidle --root``
+      package: salt-minion       # what the functions are about if no package is named
+"""
+
+import json
+import os
+import shutil
+
+__virtualname__ = "sidle"
+
+__func_alias__ = {"list_": "list"}
+
+#: Where the program is if PATH lacks it: sudo, cron and old units have short ones.
+PLACES = ("/usr/bin/sidle", "/usr/local/bin/sidle")
+
+#: Exit codes that are no failures: done, nothing to do, goes on without the command.
+SUCCESSES = (0, 3, 4)
+
+#: What the verbs take that begin a switch, beside what their functions name.
+SWITCH_OPTIONS = (
+    "instance", "mode", "deadline", "reason", "force", "at_window", "outside_window", "splay", "force_place",
+)  # fmt: skip
+
+#: The exit code of sidle for settings that it cannot read.
+UNREADABLE = 2
+
+#: The exit code of a shell that finds no such program.
+ABSENT = 127
+
+
+def __virtual__():
+    # Also where sidle is still missing: a state may install it, and a missing program is told in words.
+    return __virtualname__
+
+
+def _option(name, default=None):
+    return __salt__["config.get"](f"sidle:{name}", default)
+
+
+def _program():
+    named = _option("program")
+    if named:
+        return named if os.access(named, os.X_OK) else None
+    found = shutil.which("sidle")
+    return found or next((place for place in PLACES if os.access(place, os.X_OK)), None)
+
+
+def _package(package):
+    return package or _option("package", "salt-minion")
+
+
+def _words(options):
+    """Options as words of a command line. Each value stays in the word of its option, so that none is taken for an option itself."""
+    words = []
+    for name, value in options.items():
+        if value is None or value is False or value == []:
+            continue
+        option = "--" + name.rstrip("_").replace("_", "-")
+        if value is True:
+            words.append(option)
+        else:
+            words.extend(f"{option}={each}" for each in (value if isinstance(value, list) else [value]))
+    return words
+
+
+def _failed(message, hint, code=1, kind="failed"):
+    return _told({"code": code, "error": {"class": kind, "code": code, "message": message, "hint": hint}})
+
+
+def _run(verb, operands=(), given=None, **options):
+    """What the program says; ``given`` is what a caller gave by name."""
+    # Salt adds names of its own.
+    given = {name: value for name, value in (given or {}).items() if not name.startswith("__")}
+    unknown = ", ".join(sorted(set(given) - set(SWITCH_OPTIONS)))
+    if unknown:
+        return _failed(f"sidle.{verb} has no option {unknown}", f"the options are: {', '.join(SWITCH_OPTIONS)}", 2, "usage")
+    program = _program()
+    if program is None:
+        return _failed(
+            f"cannot run sidle {verb}: this host has no program sidle",
+            "install the package sidle, or name the program: `sidle: {program: …}` in the minion's configuration",
+            ABSENT,
+        )
+    command = [program, "--json"]
+    root = _option("root", "/")
+    if root != "/":
+        command.append(f"--root={root}")
+    command += [*verb.split(), *_words({**options, **given}), "--", *(str(operand) for operand in operands if operand is not None)]
+    ran = __salt__["cmd.run_all"](command, python_shell=False, ignore_retcode=True, output_loglevel="quiet")
+    try:
+        answer = json.loads(ran["stdout"])
+    except ValueError:
+        said = (ran["stderr"] or ran["stdout"]).strip()
+        return _failed(said or f"sidle {verb} said nothing", None, ran["retcode"] or 1)
+    answer.pop("schema", None)
+    return _told({"code": ran["retcode"], **answer})
+
+
+def _told(answer):
+    if answer["code"] not in SUCCESSES:
+        __context__["retcode"] = answer["code"]
+    return answer
+
+
+def _dry(test):
+    return bool(__opts__.get("test")) if test is None else bool(test)
+
+
+def _moving(verb, operands, wait, test, given, **options):
+    """A verb that begins a switch."""
+    dry = _dry(test)
+    return _run(verb, operands, given, dry_run=dry, no_wait=not wait and not dry, **options)
+
+
+def version():
+    """
+    The version of the program, or None.
+
+    .. code-block:: bash
+
+        salt '*' sidle.version
+    """
+    program = _program()
+    if program is None:
+        return None
+    said = __salt__["cmd.run_stdout"]([program, "--version"], python_shell=False, ignore_retcode=True)
+    return said.split()[1] if len(said.split()) > 1 else None
+
+
+def status(package=None, instance=None):
+    """
+    The current, installed and running releases, and the switch under way. Code 4 while a switch is under way.
+
+    package
+        The package [default: all]
+
+    .. code-block:: bash
+
+        salt '*' sidle.status
+    """
+    return _run("status", [package], instance=instance)
+
+
+def list_(package=None):
+    """
+    The installed releases.
+
+    .. code-block:: bash
+
+        salt '*' sidle.list
+    """
+    return _run("list", [package])
+
+
+def history(package=None, instance=None, number=None):
+    """
+    Past switches of an instance.
+
+    number
+        Only the switch of this number, with each of its steps
+
+    .. code-block:: bash
+
+        salt web17 sidle.history
+        salt web17 sidle.history number=12
+    """
+    return _run("history", [_package(package)], instance=instance, id=number)
+
+
+def doctor(package=None, instance=None):
+    """
+    Checks of this host, each finding with its remedy.
+
+    .. code-block:: bash
+
+        salt '*' sidle.doctor
+    """
+    return _run("doctor", [package], instance=instance)
+
+
+def install(source=None, release=None, repository=None, force_place=None, test=None):
+    """
+    Installs a release beside those that are there; the running release stays as it is.
+
+    source
+        A package of the repository (``salt-minion``, ``salt-minion@3007.17-1``), a bundle file on this host, or a bundle on the master:
+        ``salt://sidle/salt-minion-3007.17.sidle``. A bundle of the master is copied into the minion's cache, and is deleted from there after a
+        success [default: the package]
+
+    release
+        The release, if there are several [default: the newest that fits this host]
+
+    repository
+        A URL, or a list of URLs, instead of the configured repository
+
+    .. code-block:: bash
+
+        salt '*' sidle.install
+        salt '*' sidle.install salt://sidle/salt-minion-3007.17.sidle
+    """
+    source = source or _package(None)
+    cached = None
+    if source.startswith("salt://"):
+        cached = __salt__["cp.cache_file"](source)
+        if not cached:
+            return _failed(
+                f"cannot install {source}: the master does not serve this file",
+                "`salt-run fileserver.file_list` on the master lists its files",
+            )
+    answer = _run(
+        "install",
+        [cached or source],
+        release=release,
+        repository=repository,
+        force_place=force_place,
+        dry_run=_dry(test),
+    )
+    if cached and not _dry(test) and answer["code"] in SUCCESSES:
+        # The store has the files now; the cache would have them twice.
+        os.remove(cached)
+    return answer
+
+
+def switch(package=None, release=None, wait=False, test=None, **options):
+    """
+    Switches an instance to an installed release.
+
+    release
+        The release [default: the newest installed]
+
+    wait
+        Wait for the end of the switch. A switch of the minion that runs this job never waits: it goes on after the job
+
+    options
+        ``instance``, ``mode`` (overlap, idle, now), ``deadline``, ``reason``, ``force``, ``at_window``, ``outside_window``, ``splay``: as the
+        options of ``sidle switch``
+
+    .. code-block:: bash
+
+        salt '*' sidle.switch release=3007.17-1 splay=10m reason='CVE'
+    """
+    return _moving("switch", [_package(package), release], wait, test, options)
+
+
+def rehearse(package=None, release=None, **options):
+    """
+    What a switch to this release would do: the checks and refusals of the real one, and the release loads this host's configuration, isolated
+    and without a master. Changes nothing.
+
+    .. code-block:: bash
+
+        salt '*' sidle.rehearse release=3007.17-1
+    """
+    return _run("switch", [_package(package), release], options, dry_run=True)
+
+
+def upgrade(source=None, wait=False, test=None, **options):
+    """
+    Installs a release and switches to it.
+
+    source
+        A package of the repository, or a bundle file on this host [default: the package]
+
+    .. code-block:: bash
+
+        salt '*' sidle.upgrade salt-minion@3007.17-1 splay=10m
+    """
+    return _moving("upgrade", [source or _package(None)], wait, test, options)
+
+
+def rollback(package=None, release=None, wait=False, test=None, **options):
+    """
+    Switches an instance back to its previous release, or to a named release.
+
+    .. code-block:: bash
+
+        salt '*' sidle.rollback reason='pillar does not compile'
+    """
+    return _moving("rollback", [_package(package), release], wait, test, options)
+
+
+def restart(package=None, if_changed=None, wait=False, test=None, **options):
+    """
+    Restarts the current release, without losing a job: how a changed configuration is loaded.
+
+    .. code-block:: bash
+
+        salt '*' sidle.restart if_changed=True
+    """
+    return _moving("restart", [_package(package)], wait, test, options, if_changed=if_changed)
+
+
+def cancel(package=None, instance=None, test=None):
+    """
+    Cancels the switch under way, before the new release becomes current.
+
+    .. code-block:: bash
+
+        salt web17 sidle.cancel
+    """
+    return _run("cancel", [_package(package)], instance=instance, dry_run=_dry(test))
+
+
+def hold(package=None, instance=None, reason=None, until=None, lasting=None, rollbacks_too=None, test=None):
+    """
+    Holds an instance at its release: switch, upgrade and restart are refused (code 10), a rollback is allowed.
+
+    until
+        The end of the hold: ``2026-12-24``, ``2026-12-24T07:00:00Z``
+
+    lasting
+        How long it lasts, instead of its end: ``2h``, ``7d``
+
+    rollbacks_too
+        Refuse rollbacks, too
+
+    .. code-block:: bash
+
+        salt 'db*' sidle.hold reason='end of the year' until=2027-01-04
+    """
+    return _run(
+        "hold",
+        [_package(package)],
+        instance=instance,
+        reason=reason,
+        until=until,
+        all=rollbacks_too,
+        for_=lasting,
+        dry_run=_dry(test),
+    )
+
+
+def unhold(package=None, instance=None, test=None):
+    """
+    Ends a hold.
+
+    .. code-block:: bash
+
+        salt 'db*' sidle.unhold
+    """
+    return _run("unhold", [_package(package)], instance=instance, dry_run=_dry(test))
+
+
+def verify(package=None, release=None, full=None):
+    """
+    Compares the files of a release (or all) with the signed manifest. Code 6: a file differs.
+
+    full
+        Hash every file, also files that look unchanged
+
+    .. code-block:: bash
+
+        salt '*' sidle.verify full=True
+    """
+    return _run("verify", [_package(package), release], full=full)
+
+
+def repair(package=None, release=None, full=None, source=None, offline=None, test=None):
+    """
+    Repairs damaged files: from other releases, a bundle file (source) or the repository.
+
+    .. code-block:: bash
+
+        salt '*' sidle.repair
+    """
+    return _run(
+        "repair", [_package(package), release], full=full, from_=source, offline=offline, dry_run=_dry(test)
+    )
+
+
+def collect(package=None, keep=None, test=None):
+    """
+    Deletes old releases; keeps current, previous, each release in use, and the newest ``keep`` others.
+
+    .. code-block:: bash
+
+        salt '*' sidle.collect keep=1
+    """
+    return _run("collect", [package], keep=keep, dry_run=_dry(test))
+
+
+def remove(package=None, release=None, test=None):
+    """
+    Deletes one release that is neither current, nor previous, nor in use.
+
+    .. code-block:: bash
+
+        salt '*' sidle.remove release=3006.30-1
+    """
+    return _run("remove", [_package(package), release], dry_run=_dry(test))
+
+
+def trust():
+    """
+    What this host trusts: the fingerprint of the repository's first root, and the newest metadata.
+
+    .. code-block:: bash
+
+        salt '*' sidle.trust
+    """
+    return _run("trust show")
+
+
+def pin(source, fingerprint, test=None):
+    """
+    Trusts the repository of this root.json.
+
+    source
+        A ``root.json`` or a bundle: on this host, or ``salt://…``
+
+    fingerprint
+        SHA-256 of the repository's ``1.root.json``, from its owner
+
+    .. code-block:: bash
+
+        salt '*' sidle.pin salt://sidle/1.root.json 3f1c…
+    """
+    cached = __salt__["cp.cache_file"](source) if source.startswith("salt://") else source
+    return _run("trust pin", [cached or source], fingerprint=fingerprint, dry_run=_dry(test))
+
+
+def check_settings(content):
+    """
+    None if sidle can read these settings (text of ``sidle.toml``), else what is wrong with them.
+
+    .. code-block:: bash
+
+        salt web17 sidle.check_settings 'keep_extra = 2'
+    """
+    path = __salt__["temp.file"](suffix=".toml", prefix="sidle")
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content)
+        # Reads the settings, and changes nothing; whether there is something to collect is not asked.
+        answer = _run("collect", config=path, dry_run=True)
+        # What is asked here has an answer, also where the settings are wrong.
+        __context__.pop("retcode", None)
+    finally:
+        os.remove(path)
+    return answer["error"]["message"].replace(path, "the settings") if answer["code"] == UNREADABLE else None
+

@@ -1,0 +1,273 @@
+//! The Salt extension (`packaging/saltext-sidle`): on each Salt, as a wheel and copied into a file root; and below a real master.
+
+mod job;
+
+use crate::support::salt::tree;
+use crate::support::stage::{Author, DEMO, Host, SIDLE, text, two_releases};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// The releases of Salt on which it has to load.
+const SALTS: [&str; 3] = ["3006.30", "3007.17", "3008.5"];
+
+/// Where a file root has what lies in the extension's directories.
+const SYNCED: [(&str, &str); 4] =
+    [("modules", "_modules"), ("states", "_states"), ("grains", "_grains"), ("beacons", "_beacons")];
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/saltext-sidle")
+}
+
+/// Copies the extension into a file root, as a site without pip on its minions does.
+fn copy_into(files: &Path) {
+    for (directory, synced) in SYNCED {
+        fs::create_dir_all(files.join(synced)).unwrap();
+        fs::copy(source().join(format!("src/saltext/sidle/{directory}/sidle.py")), files.join(synced).join("sidle.py"))
+            .unwrap();
+    }
+}
+
+/// A minion without a master: its configuration and file root, on a host of the demonstration agent.
+struct Caller {
+    tree: PathBuf,
+    place: TempDir,
+}
+
+impl Caller {
+    fn new(salt: &str, host: &Host) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join("files")).unwrap();
+        let text = format!(
+            "root_dir: {0}\nid: caller\nfile_client: local\nfile_roots: {{base: [{0}/files]}}\nsidle:\n  program: {SIDLE}\n  root: {1}\n  package: {DEMO}\n",
+            text(place.path()),
+            text(&host.root()),
+        );
+        fs::write(place.path().join("minion"), text).unwrap();
+        Self { tree: tree(salt), place }
+    }
+
+    fn files(&self) -> PathBuf {
+        self.place.path().join("files")
+    }
+
+    fn extras(&self) -> PathBuf {
+        self.place.path().join("extras")
+    }
+
+    /// What a function returns, and the exit code.
+    fn call(&self, words: &[&str]) -> (Value, i32) {
+        let mut command = Command::new(self.tree.join("bin/salt-call"));
+        command.env("SALT_EXTRAS_DIR", self.extras());
+        command.args(["--local", "--out", "json", "--retcode-passthrough", "-l", "error", "--config-dir"]);
+        let output = command.arg(self.place.path()).args(words).output().unwrap();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        (said["local"].clone(), output.status.code().unwrap())
+    }
+
+    /// Each state's return, by its function and name.
+    fn apply(&self, states: &Value, test: bool) -> Vec<(String, Value)> {
+        fs::write(self.files().join("wanted.sls"), format!("#!json\n{states}")).unwrap();
+        let (said, _) = self.call(&["state.apply", "wanted", if test { "test=True" } else { "test=False" }]);
+        let all = said.as_object().unwrap_or_else(|| panic!("{said}"));
+        let mut states: Vec<&Value> = all.values().collect();
+        states.sort_by_key(|state| state["__run_num__"].as_u64());
+        states.into_iter().map(|state| (state["__id__"].as_str().unwrap().to_owned(), state.clone())).collect()
+    }
+}
+
+/// The wheel, built once from a copy: a build writes into its source.
+fn wheel(place: &Path) -> PathBuf {
+    let run = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(Command::new("cp").arg("-a").arg(source()).arg(place.join("source")));
+    run(Command::new("python3").args(["-m", "venv"]).arg(place.join("venv")));
+    let mut pip = Command::new(place.join("venv/bin/pip"));
+    run(pip.args(["wheel", "--quiet", "--no-deps", "--wheel-dir"]).arg(place).arg(place.join("source")));
+    let found = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+    found.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "whl")).expect("a wheel")
+}
+
+#[test]
+fn the_extension_loads_on_each_salt_as_a_wheel_and_by_sync() {
+    let place = tempfile::tempdir().unwrap();
+    let wheel = wheel(place.path());
+    for salt in SALTS {
+        let author = Author::new();
+        let host = Host::new(&author);
+        host.install(&author.release("1.0", "good")).ok();
+        for is_wheel in [true, false] {
+            let caller = Caller::new(salt, &host);
+            if is_wheel {
+                let mut pip = Command::new(caller.tree.join("bin/salt-pip"));
+                pip.env("SALT_EXTRAS_DIR", caller.extras()).args(["install", "--no-deps", "--no-index"]).arg(&wheel);
+                let output = pip.output().unwrap();
+                assert!(output.status.success(), "{output:?}");
+            } else {
+                copy_into(&caller.files());
+                let (synced, code) = caller.call(&["saltutil.sync_all"]);
+                assert_eq!((code, &synced["modules"]), (0, &json!(["modules.sidle"])), "{salt}: {synced}");
+            }
+            let (listed, code) = caller.call(&["sidle.list"]);
+            assert_eq!(code, 0, "{salt} {is_wheel}: {listed}");
+            assert_eq!(listed["releases"][0]["release"], "1.0-1", "{salt} {is_wheel}: {listed}");
+            let (states, _) = caller.call(&["sys.list_state_functions", "sidle"]);
+            assert!(states.as_array().unwrap().contains(&json!("sidle.current")), "{salt} {is_wheel}: {states}");
+            let (grain, _) = caller.call(&["grains.get", "sidle:instances:demo-agent:installed"]);
+            assert_eq!(grain, json!(["1.0-1"]), "{salt} {is_wheel}");
+            let (version, _) = caller.call(&["sidle.version"]);
+            assert_eq!(version, env!("CARGO_PKG_VERSION"), "{salt} {is_wheel}");
+            let (documented, _) = caller.call(&["sys.doc", "sidle"]);
+            let undocumented: Vec<_> = documented
+                .as_object()
+                .unwrap()
+                .iter()
+                .filter(|(_, text)| text.as_str().is_none_or(str::is_empty))
+                .collect();
+            assert!(undocumented.is_empty() && documented["sidle.switch"].is_string(), "{undocumented:?}");
+        }
+    }
+}
+
+#[test]
+fn its_functions_have_the_programs_answers_and_return_codes() {
+    let (host, _author) = two_releases();
+    let _supervisor = host.supervise();
+    let caller = Caller::new("3007.17", &host);
+    copy_into(&caller.files());
+    caller.call(&["saltutil.sync_all"]);
+
+    let (said, code) = caller.call(&["sidle.rehearse", "release=1.0-1"]);
+    assert_eq!((code, &said["dry_run"], &said["to"]), (0, &json!(true), &json!("1.0-1")), "{said}");
+    assert_eq!(host.current(), None, "nothing was changed");
+    let (said, code) = caller.call(&["sidle.switch", "release=1.0-1", "wait=True", "reason=--force is no option here"]);
+    assert_eq!((code, &said["code"], &said["result"]), (0, &json!(0), &json!("committed")), "{said}");
+    assert_eq!(said["reason"], "--force is no option here");
+    // Nothing to do is no failure.
+    let (said, code) = caller.call(&["sidle.switch", "release=1.0-1"]);
+    assert_eq!((code, &said["code"]), (0, &json!(3)), "{said}");
+    // What goes on is none, either.
+    let (said, code) = caller.call(&["sidle.switch", "release=1.1-1"]);
+    assert_eq!((code, &said["code"], &said["pending"]), (0, &json!(4), &json!(true)), "{said}");
+    crate::support::eventually(30, "the switch ends", || match host.current() {
+        Some(release) if release == "1.1-1" && host.status()["switch"].is_null() => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    let (said, code) = caller.call(&["sidle.hold", "reason=year's end", "test=True"]);
+    assert_eq!((code, &said["dry_run"]), (0, &json!(true)), "{said}");
+    assert!(host.status()["hold"].is_null());
+    caller.call(&["sidle.hold", "reason=year's end", "lasting=2h"]);
+    let (said, code) = caller.call(&["sidle.switch", "release=1.0-1"]);
+    assert_eq!((code, &said["error"]["class"]), (10, &json!("held")), "{said}");
+    let (_, code) = caller.call(&["sidle.unhold"]);
+    assert_eq!(code, 0);
+    let (said, code) = caller.call(&["sidle.rollback", "wait=True"]);
+    assert_eq!((code, &said["to"]), (0, &json!("1.0-1")), "{said}");
+    let (said, code) = caller.call(&["sidle.history", "number=3"]);
+    assert_eq!((code, &said["switch"]["purpose"]), (0, &json!("rollback")), "{said}");
+    for words in [&["sidle.status"][..], &["sidle.verify", "full=True"], &["sidle.trust"]] {
+        let (said, code) = caller.call(words);
+        assert_eq!((code, &said["code"]), (0, &json!(0)), "{words:?}: {said}");
+    }
+    let (said, code) = caller.call(&["sidle.collect", "keep=0", "test=True"]);
+    assert_eq!((code, &said["code"], &said["dry_run"]), (0, &json!(3), &json!(true)), "{said}");
+    // Damage has its own code, and is repaired out of the other release.
+    let damaged = host.path("opt/sidle/demo-agent/versions/1.1-1/bin/demo-agent");
+    fs::write(&damaged, "damaged\n").unwrap();
+    let (said, code) = caller.call(&["sidle.verify", "release=1.1-1", "full=True"]);
+    assert_eq!((code, &said["releases"][0]["sound"]), (6, &json!(false)), "{said}");
+    let (said, code) = caller.call(&["sidle.repair", "release=1.1-1", "full=True", "offline=True"]);
+    assert_eq!((code, &said["code"]), (0, &json!(0)), "{said}");
+    // An option that does not exist is an error, and not ignored.
+    let (said, code) = caller.call(&["sidle.switch", "relase=1.1-1"]);
+    assert!(code == 2 && said["error"]["message"].as_str().unwrap().contains("no option relase"), "{code} {said}");
+    // A host without sidle is told in words.
+    let minion = fs::read_to_string(caller.place.path().join("minion")).unwrap();
+    fs::write(caller.place.path().join("minion"), minion.replace(SIDLE, "/nowhere/sidle")).unwrap();
+    let (said, code) = caller.call(&["sidle.status"]);
+    assert!(code == 127 && said["error"]["message"].as_str().unwrap().contains("no program sidle"), "{code} {said}");
+}
+
+#[test]
+fn its_states_bring_a_host_where_it_should_be_once_and_show_it_first() {
+    let author = Author::new();
+    let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
+    let bad = author.release("1.2", "crash");
+    let host = Host::bare();
+    fs::create_dir_all(host.path("etc/demo-agent")).unwrap();
+    let caller = Caller::new("3008.5", &host);
+    copy_into(&caller.files());
+    fs::create_dir(caller.files().join("sidle")).unwrap();
+    for bundle in [&old, &new, &bad] {
+        fs::copy(bundle, caller.files().join("sidle").join(bundle.file_name().unwrap())).unwrap();
+    }
+    fs::copy(author.repository().join("metadata/1.root.json"), caller.files().join("sidle/1.root.json")).unwrap();
+    caller.call(&["saltutil.sync_all"]);
+
+    let short = "probation = \"300ms\"\nstart_timeout = \"8s\"\nstop_timeout = \"4s\"\nrestart_pause = \"100ms\"\nrestart_pause_limit = \"1s\"\n";
+    let bundle = |version: &str| format!("salt://sidle/{DEMO}-{version}.sidle");
+    let wanted = |version: &str| {
+        json!({
+            "signer": {"sidle.trusted": [{"source": "salt://sidle/1.root.json"}, {"fingerprint": author.fingerprint()}]},
+            "50-site": {"sidle.settings": [{"contents": short}]},
+            "there": {"sidle.installed": [{"name": DEMO}, {"release": format!("{version}-1")}, {"source": bundle(version)}]},
+        })
+    };
+    let untouched = |states: &[(String, Value)]| {
+        assert!(states.iter().all(|(_, state)| state["result"] == true && state["changes"] == json!({})), "{states:?}");
+    };
+
+    // A test shows trust and settings, and writes nothing. What can't be known yet (a bundle of somebody untrusted) fails in words.
+    let shown = caller.apply(&wanted("1.0"), true);
+    assert!(shown[..2].iter().all(|(_, state)| state["result"].is_null()), "{shown:?}");
+    assert!(!host.path("etc/sidle").exists() && !host.path("opt").exists(), "{shown:?}");
+    let did = caller.apply(&wanted("1.0"), false);
+    assert!(did.iter().all(|(_, state)| state["result"] == true && state["changes"] != json!({})), "{did:?}");
+    untouched(&caller.apply(&wanted("1.0"), false));
+    untouched(&caller.apply(&wanted("1.0"), true));
+    let cached = caller.place.path().join("var/cache/salt/minion/files/base/sidle").join(old.file_name().unwrap());
+    assert!(!cached.exists(), "the cache has it beside the store");
+
+    // Settings that sidle can't read are refused, and the file stays.
+    let wrong = json!({"50-site": {"sidle.settings": [{"contents": "keep_extra = \"many\"\n"}]}});
+    let refused = &caller.apply(&wrong, false)[0].1;
+    assert!(refused["result"] == false && refused["comment"].as_str().unwrap().contains("keep_extra"), "{refused}");
+    assert_eq!(fs::read_to_string(host.path("etc/sidle/conf.d/50-site.toml")).unwrap().trim(), short.trim());
+
+    let _supervisor = host.supervise();
+    let current = |version: &str| json!({"now": {"sidle.current": [{"name": DEMO}, {"release": format!("{version}-1")}, {"wait": true}]}});
+    let shown = &caller.apply(&current("1.0"), true)[0].1;
+    assert!(
+        shown["result"].is_null() && shown["comment"].as_str().unwrap().contains("would be switched to 1.0-1"),
+        "{shown}"
+    );
+    assert_eq!(host.current(), None);
+    let did = &caller.apply(&current("1.0"), false)[0].1;
+    assert!(did["result"] == true && did["changes"]["new"] == "1.0-1", "{did}");
+    untouched(&caller.apply(&current("1.0"), false));
+
+    // A bad release is tried once; from then on its state fails, and says why.
+    let both = json!({
+        "there": {"sidle.installed": [{"name": DEMO}, {"release": "1.2-1"}, {"source": bundle("1.2")}]},
+        "now": {"sidle.current": [{"name": DEMO}, {"release": "1.2-1"}, {"wait": true}, {"require": [{"sidle": "there"}]}]},
+    });
+    let failed = caller.apply(&both, false);
+    assert_eq!((&failed[0].1["result"], &failed[1].1["result"]), (&json!(true), &json!(false)), "{failed:?}");
+    assert_eq!(host.current().as_deref(), Some("1.0-1"));
+    let tried = host.last()["id"].clone();
+    let again = caller.apply(&both, false);
+    assert!(again[1].1["comment"].as_str().unwrap().contains("marked as bad"), "{again:?}");
+    assert_eq!(host.last()["id"], tried, "it was not tried again");
+
+    let held = json!({"kept": {"sidle.held": [{"name": DEMO}, {"reason": "year's end"}]}});
+    assert!(caller.apply(&held, true)[0].1["result"].is_null());
+    assert_eq!(caller.apply(&held, false)[0].1["changes"]["new"]["reason"], "year's end");
+    untouched(&caller.apply(&held, false));
+    let free = json!({"free": {"sidle.unheld": [{"name": DEMO}]}});
+    assert_eq!(caller.apply(&free, false)[0].1["changes"]["old"], "year's end");
+    untouched(&caller.apply(&free, false));
+}

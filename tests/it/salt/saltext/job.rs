@@ -1,0 +1,93 @@
+//! Jobs of a real minion that switch that minion itself.
+
+use super::SYNCED;
+use crate::support::eventually;
+use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::stage::{SALT, SIDLE, text};
+use crate::support::stream::Plan;
+use serde_json::{Value, json};
+use std::fs;
+
+/// A switch of two real minions, on a busy machine.
+const SWITCH_SECONDS: u64 = 180;
+
+fn ends(scene: &Scene, release: &str) {
+    eventually(SWITCH_SECONDS, &format!("{release} is current, and no switch is under way"), || {
+        let status = scene.status();
+        if status["current"] == release && status["switch"].is_null() { Ok(()) } else { Err(status.to_string()) }
+    });
+}
+
+/// A job's return, whole.
+fn call(scene: &Scene, words: &[&str]) -> Value {
+    let said = scene.master().call(ID, &[words, &["--out=json", "--static"]].concat());
+    let told: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    told[ID].clone()
+}
+
+#[test]
+fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once() {
+    let scene = Scene::idle(&Wanted::of(&["3006.30", "3008.5"]));
+    // The program and the root of this host, and a beacon that looks often.
+    let own = format!(
+        "sidle:\n  program: {SIDLE}\n  root: {}\nbeacons:\n  sidle:\n    - interval: 2\n",
+        text(&scene.host.root())
+    );
+    fs::write(scene.configuration().join("minion.d/sidle.conf"), own).unwrap();
+    for (directory, synced) in SYNCED {
+        let module = super::source().join(format!("src/saltext/sidle/{directory}/sidle.py"));
+        scene.master().file(&format!("{synced}/sidle.py"), &fs::read_to_string(&module).unwrap());
+        // Synced before: a release is refused while what the configuration names is missing.
+        let place = scene.host.path("var/cache/salt/minion/extmods").join(directory);
+        fs::create_dir_all(&place).unwrap();
+        fs::copy(module, place.join("sidle.py")).unwrap();
+    }
+    let states = json!({
+        "before": {"test.succeed_with_changes": []},
+        "now": {"sidle.current": [{"name": SALT}, {"release": "3006.30-1"}, {"splay": "0s"}, {"require": [{"test": "before"}]}]},
+        "after": {"test.succeed_with_changes": [{"require": [{"sidle": "now"}]}]},
+    });
+    scene.master().file("middle.sls", &format!("#!json\n{states}"));
+    scene.run("3006.30");
+    let synced = call(&scene, &["saltutil.sync_all"]);
+    assert_eq!(synced["beacons"], json!([]), "it has them: {synced}");
+    let grain = || call(&scene, &["grains.get", "sidle:instances:salt-minion"]);
+    assert_eq!(grain()["current"], "3006.30-1");
+    // It remembers what there is before it tells what is new.
+    let kept = scene.host.path("var/cache/salt/minion/sidle-beacon.json");
+    eventually(60, "the beacon has looked", || if kept.exists() { Ok(()) } else { Err("not yet".to_owned()) });
+
+    let stream = scene.stream(&Plan::short(1.0));
+    let said = call(&scene, &["sidle.switch", "release=3008.5-1", "splay=0s"]);
+    assert_eq!((&said["code"], &said["pending"]), (&json!(4), &json!(true)), "{said}");
+    ends(&scene, "3008.5-1");
+    eventually(90, "the grain is that of the new release", || match grain() {
+        own if own["current"] == "3008.5-1" && own["last"]["result"] == "committed" => Ok(()),
+        other => Err(other.to_string()),
+    });
+
+    // In the middle of a highstate, and back to the older release.
+    let shown = call(&scene, &["state.apply", "middle", "test=True"]);
+    let of = |states: &Value, id: &str| {
+        let found =
+            states.as_object().unwrap_or_else(|| panic!("{states}")).values().find(|state| state["__id__"] == id);
+        found.unwrap_or_else(|| panic!("{id}: {states}")).clone()
+    };
+    assert!(of(&shown, "now")["result"].is_null(), "{shown}");
+    let did = call(&scene, &["state.apply", "middle"]);
+    assert!(["before", "now", "after"].iter().all(|id| of(&did, id)["result"] == true), "{did}");
+    assert_eq!(of(&did, "now")["changes"]["new"], "3006.30-1", "{did}");
+    ends(&scene, "3006.30-1");
+    eventually(90, "the grain is that of the old release", || match grain() {
+        own if own["current"] == "3006.30-1" => Ok(()),
+        other => Err(other.to_string()),
+    });
+
+    let events = stream.events();
+    let report = stream.end();
+    report.assert_lossless("two switches by jobs");
+    let tag = format!("salt/beacon/{ID}/sidle/committed");
+    let told: Vec<&Value> = events.iter().filter(|event| event["tag"] == tag.as_str()).collect();
+    let releases: Vec<&str> = told.iter().map(|event| event["release"].as_str().unwrap()).collect();
+    assert_eq!(releases, ["3008.5-1", "3006.30-1"], "{told:?}");
+}
