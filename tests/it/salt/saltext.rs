@@ -1,6 +1,7 @@
 //! The Salt extension (`packaging/saltext-sidle`): on each Salt, as a wheel and copied into a file root; and below a real master.
 
 mod job;
+mod rollout;
 
 use crate::support::salt::tree;
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text, two_releases};

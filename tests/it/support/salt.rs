@@ -248,6 +248,11 @@ impl Master {
         }
     }
 
+    /// Where its files are that its minions can ask for.
+    pub fn files(&self) -> PathBuf {
+        self.root.path().join("files")
+    }
+
     /// Writes a file that its minions can ask for: `salt://name`.
     pub fn file(&self, name: &str, content: &str) {
         let path = self.root.path().join("files").join(name);

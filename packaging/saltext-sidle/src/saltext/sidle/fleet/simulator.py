@@ -1,0 +1,263 @@
+"""
+A fleet that exists only as numbers, driven by the same plan and the same rollout as a real one.
+
+    python3 -m saltext.sidle.fleet.simulator --hosts 10000 --seed 1
+    python3 -m saltext.sidle.fleet.simulator --table
+
+Hosts install the release over their link when they are ordered, wait for their splay, and switch. Some fail, some are offline and come back, some answer
+only now and then, and the master dies in mid-wave: orders and answers on their way are lost, and the record is read again. Nothing here is random but by
+the seed.
+"""
+
+import argparse
+import heapq
+import json
+import random
+import time
+from dataclasses import dataclass, field
+
+from . import plan as planning
+from . import rollout as machine
+
+#: A switch of a minion beside its old process takes so long, with its probation; measured on real Salt, seconds.
+SWITCH_SECONDS = (70, 110)
+
+#: A rollout that has not ended after so long is stuck.
+END_SECONDS = 60 * 86400
+
+FAMILIES = {"RedHat": 0.5, "Debian": 0.3, "Suse": 0.2}
+
+OLD, NEW, PACKAGE = "3006.30-1", "3007.17-1", "salt-minion"
+
+
+@dataclass
+class World:
+    """How the fleet is."""
+
+    hosts: int = 10_000
+    seed: int = 1
+    #: The share of hosts on which the release fails, by family.
+    failing: "dict[str, float]" = field(default_factory=dict)
+    offline: float = 0.02
+    #: Hosts that answer only every other time.
+    flapping: float = 0.01
+    #: The master dies so often during the rollout.
+    deaths: int = 1
+    splay_seconds: float = 60
+    #: What a host fetches, and how fast each host's link and all of them together are, bytes and bytes a second. 0 bytes: staged before.
+    bundle_bytes: float = 0
+    link_bytes: float = 1_000_000
+    served_bytes: float = 100_000_000
+    #: How often the driver looks, seconds.
+    tick_seconds: float = 5
+
+
+@dataclass
+class Result:
+    """What became of it."""
+
+    status: str
+    why: "str | None"
+    seconds: float
+    counts: "dict[str, int]"
+    stuck: int
+    most_flying: int
+    most_signins_minute: int
+    over_budget: int
+    twice: int
+
+
+class Fleet:
+    """The hosts, as the driver can see them."""
+
+    def __init__(self, world):
+        self.world, self.random, self.now = world, random.Random(world.seed), 0.0
+        self.hosts, self.happens, self.serial = {}, [], 0
+        self.fetching = 0
+        self.signins, self.twice = [], 0
+        names, weights = list(FAMILIES), list(FAMILIES.values())
+        for number in range(world.hosts):
+            family = self.random.choices(names, weights)[0]
+            self.hosts[f"host{number:06}"] = {
+                "family": family, "current": OLD, "live": None, "last": None, "number": 0,
+                "fails": self.random.random() < world.failing.get(family, 0),
+                "online": self.random.random() >= world.offline, "flaps": self.random.random() < world.flapping,
+            }  # fmt: skip
+
+    def at(self, seconds, what, each):
+        self.serial += 1
+        heapq.heappush(self.happens, (self.now + seconds, self.serial, what, each))
+
+    def facts(self):
+        return {
+            each: {
+                "family": host["family"], "unseen_days": 0 if host["online"] else 1, "releases": [],
+                "status": {
+                    "instance": PACKAGE, "current": OLD, "installed": [OLD, NEW], "supervisor": {}, "hold": None, "switch": None, "last": None,
+                } | {"supervisor": {"version": "1"}},
+            }
+            for each, host in self.hosts.items()
+        }  # fmt: skip
+
+    def run_to(self, now):
+        while self.happens and self.happens[0][0] <= now:
+            self.now, _, what, each = heapq.heappop(self.happens)
+            getattr(self, "_" + what)(each)
+        self.now = now
+
+    def order(self, each):
+        """A host hears of its order; gives its answer, None if nobody hears it."""
+        host = self.hosts[each]
+        if not self._hears(host):
+            return None
+        if host["live"]:
+            return {"error": {"class": "conflict", "message": "a switch is under way"}}
+        if host["current"] == NEW:
+            self.twice += 1
+            return {"error": {"class": "nothing-to-do", "message": "it is current"}}
+        host["number"] += 1
+        host["live"] = {"id": host["number"], "to": NEW, "phase": "scheduled", "failure": None}
+        seconds = self.random.uniform(0, self.world.splay_seconds)
+        if self.world.bundle_bytes:
+            self.fetching += 1
+            seconds += self.world.bundle_bytes / min(self.world.link_bytes, self.world.served_bytes / self.fetching)
+        self.at(seconds, "starts", each)
+        return {"switch": host["number"], "pending": True}
+
+    def status(self, each):
+        """What a host says of itself, None if nobody hears it."""
+        host = self.hosts[each]
+        return {"current": host["current"], "switch": host["live"], "last": host["last"]} if self._hears(host) else None
+
+    def _hears(self, host):
+        return host["online"] and not (host["flaps"] and self.random.random() < 0.5)
+
+    def _starts(self, each):
+        if self.world.bundle_bytes:
+            self.fetching -= 1
+        host = self.hosts[each]
+        host["live"]["phase"] = "proving"
+        self.signins.append(self.now)
+        self.at(self.random.uniform(*SWITCH_SECONDS), "ends", each)
+
+    def _ends(self, each):
+        host = self.hosts[each]
+        failure = {"phase": "probation", "cause": "release", "text": f"the agent ended {host['number']} times"} if host["fails"] else None
+        if not failure:
+            host["current"] = NEW
+        host["last"] = {"id": host["number"], "to": NEW, "result": "rolled-back" if failure else "committed", "failure": failure}
+        host["live"] = None
+
+    def _returns(self, each):
+        self.hosts[each]["online"] = True
+        self.back.append(each)
+
+
+def run(world, wanted=None, **settings):
+    """Rolls the fleet, to the end or to the halt."""
+    fleet = Fleet(world)
+    wanted = wanted or planning.Wanted(PACKAGE, NEW, canary=6, seed=str(world.seed))
+    plan = planning.make(fleet.facts(), wanted)
+    rollout = machine.Rollout(machine.new("simulated", plan, 0.0, order_seconds=world.splay_seconds + 60, **settings))
+    fleet.back = []
+    for each, host in fleet.hosts.items():
+        if not host["online"]:
+            fleet.at(fleet.random.uniform(600, 86400), "returns", each)
+    deaths = sorted(fleet.random.uniform(100, 3000) for _ in range(world.deaths))
+    now, most = 0.0, 0
+    while rollout.record["status"] in (machine.RUNNING, machine.LATE) or rollout.flying:
+        if now > END_SECONDS:
+            break
+        fleet.run_to(now)
+        for each in fleet.back:
+            rollout.came_back(each)
+        fleet.back.clear()
+        orders, ask = rollout.next(now)
+        most = max(most, len(rollout.flying))
+        dies = bool(deaths) and now >= deaths[0]
+        for each in orders:
+            # It dies with half of its orders sent, and without an answer to any of them.
+            if dies and fleet.random.random() < 0.5:
+                continue
+            answer = fleet.order(each)
+            if answer is not None and not dies:
+                rollout.ordered(now, each, answer)
+        if dies:
+            deaths.pop(0)
+            rollout = machine.Rollout(json.loads(json.dumps(rollout.record)))
+        else:
+            for each in ask:
+                status = fleet.status(each)
+                if status is not None:
+                    rollout.saw(now, each, status)
+        now = _later(now, world, fleet, rollout)
+    return _result(fleet, rollout, now, most)
+
+
+def _later(now, world, fleet, rollout):
+    # Nothing is on its way: on to what happens next, or to the end of the soak.
+    if not rollout.flying and fleet.happens and rollout.record["status"] == machine.LATE:
+        return max(now + world.tick_seconds, fleet.happens[0][0])
+    return now + world.tick_seconds
+
+
+def _result(fleet, rollout, now, most):
+    record = rollout.record
+    minutes = {}
+    for at in fleet.signins:
+        minutes[int(at // 60)] = minutes.get(int(at // 60), 0) + 1
+    over = 0
+    for number in range(record["waves"]):
+        wave = [host for host in record["hosts"].values() if host["wave"] == number]
+        wrong = sum(host["state"] in machine.BAD_STATES for host in wave)
+        over = max(over, wrong - machine.allowance(record["settings"]["budget"], len(wave)))
+    states = rollout.counts()
+    moving = states.get(machine.ORDERED, 0) + (states.get(machine.WAITING, 0) if record["status"] in (machine.RUNNING, machine.LATE) else 0)
+    return Result(
+        record["status"], record["why"], now, states, moving, most, max(minutes.values(), default=0), over, fleet.twice
+    )
+
+
+#: For the table: hosts, splay in seconds, hosts at once, bytes a second of a host's link, bytes of a bundle.
+TABLE = [
+    (2_000, 60, 50, 1e6, 25e6),
+    (2_000, 600, 200, 1e6, 25e6),
+    (10_000, 60, 50, 1e6, 25e6),
+    (10_000, 60, 200, 1e6, 25e6),
+    (10_000, 600, 500, 1e6, 25e6),
+    (10_000, 60, 200, 1e5, 25e6),
+    (10_000, 60, 200, 1e6, 0),
+    (100_000, 60, 500, 1e6, 0),
+    (100_000, 600, 2_000, 1e6, 0),
+]
+
+
+def table():
+    """Lines of a Markdown table: how long a fleet takes."""
+    yield "| hosts | splay | at once | link | bundle | time | sign-ins a minute, at most |"
+    yield "|---|---|---|---|---|---|---|"
+    for hosts, splay, at_once, link, bundle in TABLE:
+        world = World(hosts=hosts, splay_seconds=splay, link_bytes=link, bundle_bytes=bundle, offline=0, deaths=0, flapping=0)
+        done = run(world, at_once=at_once, per_minute=at_once, soak_seconds=600)
+        size = f"{bundle / 1e6:.0f} MB" if bundle else "staged"
+        hours = f"{done.seconds / 3600:.1f} h"
+        yield f"| {hosts} | {splay} s | {at_once} | {link / 1e6:g} MB/s | {size} | {hours} | {done.most_signins_minute} |"
+
+
+def main():
+    """The command."""
+    parser = argparse.ArgumentParser(description="Rolls a fleet that exists only as numbers.")
+    parser.add_argument("--hosts", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table", action="store_true")
+    given = parser.parse_args()
+    if given.table:
+        print("\n".join(table()))
+        return
+    begun = time.perf_counter()
+    print(run(World(hosts=given.hosts, seed=given.seed), at_once=200, per_minute=200))
+    print(f"{time.perf_counter() - begun:.1f} s")
+
+
+if __name__ == "__main__":
+    main()

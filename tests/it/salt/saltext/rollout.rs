@@ -1,0 +1,171 @@
+//! A rollout over real minions: Salt's own bus, jobs and runner; each minion's host has a demonstration agent under sidle.
+
+use super::{copy_into, source};
+use crate::support::eventually;
+use crate::support::salt::{Master, Minion, START_SECONDS, tree};
+use crate::support::stage::{Author, DEMO, Host, SIDLE, Supervisor, text};
+use serde_json::{Value, json};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+/// The minions, with the family that each one says it is of.
+const MINIONS: [(&str, &str); 5] =
+    [("red1", "RedHat"), ("red2", "RedHat"), ("red3", "RedHat"), ("suse1", "Suse"), ("suse2", "Suse")];
+
+struct Member {
+    _supervisor: Supervisor,
+    minion: Minion,
+    host: Host,
+}
+
+struct Fleet {
+    members: Vec<Member>,
+    master: Master,
+    _author: Author,
+}
+
+impl Fleet {
+    /// All run 1.0; 1.1 is installed, and fails where `bad` is true of the family.
+    fn new(bad: impl Fn(&str) -> bool) -> Self {
+        let author = Author::new();
+        let (old, good) = (author.release("1.0", "good"), author.release("1.1", "good"));
+        let other = Author::new();
+        let (other_old, failing) = (other.release("1.0", "good"), other.release("1.1", "crash"));
+        let runners = source().join("src/saltext/sidle/runners");
+        let options = format!("runner_dirs: [{}]\nsidle:\n  package: {DEMO}\n  answer_seconds: 20\n", text(&runners));
+        let tree = tree("3007.17");
+        let master = Master::start_with(&tree, true, &options);
+        copy_into(&master.files());
+        let members = MINIONS.map(|(id, family)| {
+            let host = Host::new(if bad(family) { &other } else { &author });
+            let releases = if bad(family) { [&other_old, &failing] } else { [&old, &good] };
+            for bundle in releases {
+                host.install(bundle).ok();
+            }
+            let supervisor = host.supervise();
+            host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+            let own = format!(
+                "master: {}\nmaster_port: {}\npublish_port: {}\ngrains: {{os_family: {family}}}\n\
+                 sidle:\n  program: {SIDLE}\n  root: {}\n  package: {DEMO}\n",
+                master.address,
+                master.request_port(),
+                master.publish_port(),
+                text(&host.root())
+            );
+            Member { _supervisor: supervisor, minion: Minion::start(&tree, id, &own), host }
+        });
+        let fleet = Self { members: members.into(), master, _author: author };
+        eventually(START_SECONDS, "all minions answer", || {
+            let said = fleet.master.call_within("10", "*", &["saltutil.sync_all"]);
+            let all =
+                MINIONS.iter().all(|(id, _)| said.contains(&format!("{id}:")) && !said.contains("did not return"));
+            if all { Ok(()) } else { Err(said) }
+        });
+        fleet
+    }
+
+    /// `salt-run` with these words.
+    fn command(&self, words: &[&str]) -> Command {
+        let place = self.master.place();
+        let enter = "import sys\nsys.argv[0] = 'salt-run'\nimport salt.scripts\nsalt.scripts.salt_run()\n";
+        let mut command = Command::new(&place.python);
+        command.args(["-E", "-s", "-B", "-c", enter, "-c"]).arg(place.configuration.parent().unwrap());
+        command.args(["--out", "json", "-l", "error"]).args(words).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+    }
+
+    /// What a function of the runner gives.
+    fn runner(&self, words: &[&str]) -> Value {
+        let output = self.command(words).stderr(Stdio::piped()).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    }
+
+    fn current(&self) -> Vec<(&str, String)> {
+        let of = |member: &Member| member.host.current().unwrap_or_default();
+        MINIONS.iter().zip(&self.members).map(|((id, _), member)| (*id, of(member))).collect()
+    }
+}
+
+/// Fast enough for a test.
+const QUICK: [&str; 4] = ["splay=0s", "soak_seconds=1", "ask_seconds=1", "order_seconds=15"];
+
+#[test]
+fn a_fleet_goes_by_waves_and_an_offline_minion_when_it_is_back() {
+    let mut fleet = Fleet::new(|_| false);
+    let plan = fleet.runner(&["sidle.plan", "*", "1.1-1", "canary=2", "percents=[50, 100]", "format=data"]);
+    let sizes: Vec<usize> =
+        plan["waves"].as_array().unwrap().iter().map(|wave| wave.as_array().unwrap().len()).collect();
+    assert_eq!(sizes, [2, 1, 2], "{plan}");
+    let canaries: Vec<&str> = plan["waves"][0].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    assert!(
+        canaries.iter().any(|id| id.starts_with("red")) && canaries.iter().any(|id| id.starts_with("suse")),
+        "{plan}"
+    );
+    let table = fleet.runner(&["sidle.plan", "*", "1.1-1"]);
+    assert!(table.as_str().unwrap().starts_with("demo-agent 1.1-1: 5 go; waves of 1,"), "{table}");
+    assert!(fleet.current().iter().all(|(_, release)| release == "1.0-1"), "a plan changes nothing");
+
+    fleet.members[1].minion.end();
+    let words = ["sidle.rollout", "*", "1.1-1", "name=r1", "canary=1", "percents=[50, 100]"];
+    // Its runner dies in mid-wave; another one goes on with what is on record, and no host is ordered twice.
+    let mut driver = fleet.command(&[&words[..], &QUICK].concat()).process_group(0).spawn().unwrap();
+    let record = fleet.master.place().cache.join("sidle/rollouts/r1.json");
+    eventually(120, "the canary is done, and others are on their way", || {
+        let text = std::fs::read_to_string(&record).unwrap_or_default();
+        let record: Value = serde_json::from_str(&text).unwrap_or_default();
+        let states: Vec<&Value> = record["hosts"].as_object().iter().flat_map(|hosts| hosts.values()).collect();
+        let has = |state: &str| states.iter().any(|host| host["state"] == state);
+        if has("done") && has("ordered") { Ok(()) } else { Err(text) }
+    });
+    let second = fleet.runner(&["sidle.resume", "r1"]);
+    assert!(second["error"].as_str().unwrap().contains("is driven by process"), "{second}");
+    let group = rustix::process::Pid::from_raw(i32::try_from(driver.id()).unwrap()).unwrap();
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    driver.wait().unwrap();
+    let done = fleet.runner(&["sidle.resume", "r1"]);
+    assert_eq!((&done["status"], &done["counts"]), (&json!("late"), &json!({"done": 4, "offline": 1})), "{done}");
+    for member in &fleet.members {
+        let history = member.host.sidle(&["--json", "history", DEMO]).json();
+        assert!(history["switches"].as_array().unwrap().len() <= 2, "ordered twice: {history}");
+    }
+    let behind: Vec<_> = fleet.current().into_iter().filter(|(_, release)| release != "1.1-1").collect();
+    assert_eq!(behind, [("red2", "1.0-1".to_owned())]);
+
+    fleet.members[1].minion.start_again();
+    eventually(START_SECONDS, "it answers again", || match fleet.master.call_within("10", "red2", &["test.ping"]) {
+        answer if answer.contains("True") => Ok(()),
+        answer => Err(answer),
+    });
+    // As a reactor on its start event says.
+    let done = &fleet.runner(&["sidle.take_up", "red2"])["r1"];
+    assert_eq!((&done["status"], &done["counts"]), (&json!("ended"), &json!({"done": 5})), "{done}");
+    assert!(fleet.current().iter().all(|(_, release)| release == "1.1-1"));
+    let shown = fleet.runner(&["sidle.plan", "*", "1.1-1"]);
+    assert!(shown.as_str().unwrap().starts_with("demo-agent 1.1-1: 5 there; waves of nobody"), "{shown}");
+}
+
+#[test]
+fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
+    let fleet = Fleet::new(|family| family == "Suse");
+    let words = ["sidle.rollout", "*", "1.1-1", "name=r1", "canary=2", "budget=0"];
+    let halted = fleet.runner(&[&words[..], &QUICK].concat());
+    assert_eq!(halted["status"], "halted", "{halted}");
+    assert_eq!(halted["counts"], json!({"done": 1, "failed": 1, "waiting": 3}), "{halted}");
+    assert!(
+        halted["why"].as_str().unwrap().starts_with("wave 1: 1 of 2 hosts went wrong, 0 may (0); the last:"),
+        "{halted}"
+    );
+    let moved: Vec<_> = fleet.current().into_iter().filter(|(_, release)| release == "1.1-1").collect();
+    assert!(moved.len() == 1 && moved[0].0.starts_with("red"), "{moved:?}");
+
+    // What is bad for a host stays so: it is refused, and the others go on once a person has accepted that.
+    let done = fleet.runner(&["sidle.resume", "r1"]);
+    assert_eq!(done["status"], "halted", "the other one of that family: {done}");
+    let done = fleet.runner(&["sidle.resume", "r1"]);
+    assert_eq!((&done["status"], &done["counts"]), (&json!("ended"), &json!({"done": 3, "failed": 2})), "{done}");
+    assert!(fleet.current().iter().all(|(id, release)| (release == "1.1-1") == id.starts_with("red")));
+    let plan = fleet.runner(&["sidle.plan", "suse*", "1.1-1"]);
+    assert!(plan.as_str().unwrap().contains("1.1-1 is marked as bad here"), "{plan}");
+    let listed = fleet.runner(&["sidle.rollouts"]);
+    assert_eq!(listed["r1"]["status"], "ended", "{listed}");
+}
