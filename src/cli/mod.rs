@@ -12,6 +12,7 @@ pub mod manual;
 pub mod mirror;
 mod own;
 pub mod pack;
+pub mod rollout;
 mod setup;
 pub mod supervise;
 mod switches;
@@ -105,6 +106,9 @@ enum Verb {
     Hold(hold::HoldArguments),
     /// End a hold
     Unhold(hold::UnholdArguments),
+    /// Claim an instance for a rollout of a fleet, or end the claim
+    #[command(subcommand)]
+    Rollout(rollout::RolloutVerb),
     /// Compare the files of a release with the signed manifest
     Verify(host::VerifyArguments),
     /// Repair damaged files of installed releases: from other releases, a bundle file or the repository
@@ -302,6 +306,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Cancel(arguments) => switches::cancel::cancel(context, &arguments),
         Verb::Hold(arguments) => hold::hold(context, &arguments),
         Verb::Unhold(arguments) => hold::unhold(context, &arguments),
+        Verb::Rollout(verb) => rollout::rollout(context, &verb),
         Verb::Verify(arguments) => host::verify(context, &arguments),
         Verb::Repair(arguments) => host::repair(context, &arguments),
         Verb::Scrub(arguments) => host::scrub(context, &arguments),

@@ -40,6 +40,7 @@ mod policy;
 mod remedies;
 pub mod repair;
 pub mod repository;
+mod rollout;
 mod schema;
 mod settings;
 mod setup;

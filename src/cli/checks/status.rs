@@ -14,9 +14,10 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
 use crate::store::{self, Store};
 use crate::supervise::status::SupervisorStatus;
+use crate::switch::journal::claim::Claim;
 use crate::switch::journal::files::{FilesError, InstanceFiles};
 use crate::switch::journal::hold::Hold;
-use crate::switch::{Entry, History, Journal, Phase};
+use crate::switch::{Entry, Journal, Phase};
 use crate::version::Release;
 use clap::Args;
 use jiff::Timestamp;
@@ -114,6 +115,7 @@ struct InstanceStatus {
     current: Option<Release>,
     supervisor: Option<SupervisorStatus>,
     hold: Option<Hold>,
+    claim: Option<Claim>,
     host_changes: HostChanges,
     trees: Trees,
     last: Option<Entry>,
@@ -149,21 +151,13 @@ impl InstanceStatus {
             let hint = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
             unread.push(format!("{error}{hint}"));
         };
-        let journal = match files.journal() {
-            Ok(journal) => journal,
-            Err(error) => {
-                told(error);
-                files.journal_of_current()?
-            }
-        };
-        let hold = files.hold().unwrap_or_else(|error| {
+        let journal = files.journal().or_else(|error| {
             told(error);
-            None
-        });
-        let history = files.history().unwrap_or_else(|error| {
-            told(error);
-            History::default()
-        });
+            files.journal_of_current()
+        })?;
+        let hold = files.hold().map_err(&mut told).unwrap_or_default();
+        let claim = files.claimed().map_err(&mut told).unwrap_or_default();
+        let history = files.history().map_err(&mut told).unwrap_or_default();
         // The releases that a boot and a rollback would start.
         let looked: BTreeSet<&Release> =
             current.iter().chain(&journal.previous).filter(|release| installed.contains(release)).collect();
@@ -179,6 +173,7 @@ impl InstanceStatus {
             supervisor: SupervisorStatus::read(&context.layout, instance)?,
             host_changes: if unread.is_empty() { HostChanges::read(&files, &store)? } else { HostChanges::default() },
             hold: hold.filter(|hold| hold.is_on(now)),
+            claim: claim.filter(|claim| claim.is_on(now)),
             last: history.entries().last().cloned(),
             unread,
             now,
@@ -204,6 +199,9 @@ impl InstanceStatus {
         ];
         if let Some(hold) = &self.hold {
             lines.push(format!("  held       {hold}"));
+        }
+        if let Some(claim) = &self.claim {
+            lines.push(format!("  rollout    {claim}"));
         }
         lines.extend(trees);
         let unwatched = self.supervisor.as_ref().and_then(|status| status.unwatched.as_ref());
@@ -296,6 +294,7 @@ impl InstanceStatus {
             "installed": self.installed,
             "supervisor": self.supervisor,
             "hold": self.hold,
+            "rollout": self.claim,
             "unread": self.unread,
             "trees": self.trees.value(),
             "host_changes": self.host_changes.lines,

@@ -7,6 +7,7 @@ use crate::adoption::running_agent;
 use crate::cli::dry_run::DryRun;
 use crate::cli::follow::{follow, words};
 use crate::cli::reach::{Reached, reach, reach_after_a_commit};
+use crate::cli::rollout::OrderOptions;
 use crate::cli::timing::Timing;
 use crate::cli::{Context, Ended, adopting, agents, instance_of};
 use crate::failure::{Class, Report, moment};
@@ -72,9 +73,16 @@ pub struct Terms {
     force: bool,
     #[command(flatten)]
     timing: Timing,
+    #[command(flatten)]
+    order: OrderOptions,
 }
 
 impl Terms {
+    /// Claims the instance for the rollout that gives the order, if one does.
+    pub fn claim(&self, context: &Context, files: &InstanceFiles) -> Result<(), Report> {
+        self.order.claim(files, context.effect == Effect::DryRun)
+    }
+
     /// The named instance, if any.
     pub fn instance(&self) -> Option<&InstanceName> {
         self.instance.as_ref()
@@ -156,6 +164,7 @@ fn newest(context: &Context, package: &PackageName) -> Result<Release, Report> {
 pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ended, Report> {
     let instance = instance_of(&arguments.package, arguments.terms.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
+    arguments.terms.claim(context, &files)?;
     let mut journal = files.journal()?;
     if arguments.package.is_sidle() {
         let current = Store::new(&context.layout, &arguments.package).current(&instance)?;
@@ -246,6 +255,7 @@ fn restart_if_changed(
 ) -> Result<Ended, Report> {
     let files = InstanceFiles::new(&context.layout, instance, package);
     let settings = crate::config::Settings::read(&context.layout)?;
+    terms.claim(context, &files)?;
     let before = files.journal()?.live;
     let command = command(&settings, instance, terms, Purpose::Restart, to)?;
     if context.effect == Effect::DryRun {
@@ -283,6 +293,7 @@ fn begin(
     let settings = crate::config::Settings::read(&context.layout)?;
     let instance = instance_of(package, terms.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, package);
+    terms.claim(context, &files)?;
     if context.effect == Effect::DryRun {
         return show(context, &files, command(&settings, &instance, terms, purpose, to)?, (Vec::new(), Value::Null));
     }

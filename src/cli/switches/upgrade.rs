@@ -74,6 +74,7 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
         context.output.result(format!("{instance} has {release} already, and there is no newer release"), value);
         return Ok(Ended::As(Class::NothingToDo));
     }
+    arguments.terms.claim(context, &InstanceFiles::new(&context.layout, &instance, &package))?;
     if context.effect == Effect::DryRun {
         return show(context, &instance, &installed, &arguments.terms);
     }

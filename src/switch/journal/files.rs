@@ -1,6 +1,6 @@
-//! The files of an instance: the journal, the history, the verdicts on releases, the host fingerprints, the hold.
+//! The files of an instance: the journal, the history, the verdicts on releases, the host fingerprints, the hold, the claim.
 
-use crate::failure::Class;
+use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::OsError;
@@ -8,6 +8,7 @@ use crate::os::dir::Dir;
 use crate::os::lock::{Holder, LOCK, Lock, LockFile};
 use crate::saved::SavedError;
 use crate::store::{Store, StoreError};
+use crate::switch::journal::claim::{CLAIM_LENGTH_MAXIMUM, CLAIM_NAME, Claim, RolloutId};
 use crate::switch::journal::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
 use crate::switch::journal::hold::{HOLD_LENGTH_MAXIMUM, HOLD_NAME, Hold};
 use crate::switch::journal::host_fingerprints::{
@@ -19,6 +20,8 @@ use crate::switch::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
 use std::fmt;
 use std::path::PathBuf;
 
+/// Held while a claim is compared and written.
+const CLAIM_LOCK: &str = "rollout.lock";
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
@@ -236,6 +239,51 @@ impl InstanceFiles {
         directory.remove_file(HOLD_NAME)?;
         directory.sync()?;
         Ok(there)
+    }
+
+    /// Reads the claim of a rollout, expired or not.
+    pub fn claimed(&self) -> Result<Option<Claim>, FilesError> {
+        let hint = |error: &SavedError| error.hint("move the file away: the next order of a rollout writes it again");
+        self.read(CLAIM_NAME, CLAIM_LENGTH_MAXIMUM, Claim::parse, hint)
+    }
+
+    /// Claims the instance for a rollout; gives the claim as it is then. A dry run only checks. Refuses another rollout and an older epoch, and while
+    /// another command changes the claim.
+    pub fn claim(&self, wanted: Claim, is_dry_run: bool) -> Result<Claim, Report> {
+        let _lock = self.claim_lock(is_dry_run)?;
+        let claim = wanted.after(self.claimed()?.as_ref(), &self.instance, &self.package)?;
+        if !is_dry_run {
+            self.directory_to_write()?.write_atomic(CLAIM_NAME, &claim.to_bytes(), FILE_MODE)?;
+        }
+        Ok(claim)
+    }
+
+    /// Ends the claim of this rollout; false: there was none. Refuses the claim of another rollout. A dry run only checks.
+    pub fn end_claim(&self, id: &RolloutId, is_dry_run: bool) -> Result<bool, Report> {
+        let _lock = self.claim_lock(is_dry_run)?;
+        let Some(claim) = self.claimed()? else { return Ok(false) };
+        if claim.id != *id {
+            let message = format!("cannot take {} out of rollout {id}: it belongs to rollout {claim}", self.instance);
+            return Err(Report::of(Class::Conflict, message).hint("name that rollout"));
+        }
+        if !is_dry_run {
+            let directory = self.directory_to_write()?;
+            directory.remove_file(CLAIM_NAME)?;
+            directory.sync()?;
+        }
+        Ok(true)
+    }
+
+    fn claim_lock(&self, is_dry_run: bool) -> Result<Option<Lock>, Report> {
+        if is_dry_run {
+            return Ok(None);
+        }
+        let directory = self.directory_to_write()?;
+        let lock = LockFile::new(&directory, CLAIM_LOCK).try_exclusive()?;
+        let locked = || {
+            Report::of(Class::Locked, format!("cannot change the rollout of {}: another command does", self.instance))
+        };
+        lock.map(Some).ok_or_else(|| locked().hint("repeat the command"))
     }
 
     /// Writes the verdicts, whole or not at all.

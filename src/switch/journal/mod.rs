@@ -1,5 +1,6 @@
 //! The journal of an instance: its live switch, its proven and its previous release, as JSON. Pure: [`files`] reads and writes the file.
 
+pub mod claim;
 pub mod files;
 pub mod history;
 pub mod hold;

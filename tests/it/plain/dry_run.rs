@@ -100,8 +100,11 @@ impl Scene {
     }
 
     fn dry(&mut self, words: &[&str], code: i32) -> Value {
-        let name =
-            if ["repo", "key", "trust"].contains(&words[0]) { words[..2].join(" ") } else { words[0].to_owned() };
+        let name = if ["repo", "key", "rollout", "trust"].contains(&words[0]) {
+            words[..2].join(" ")
+        } else {
+            words[0].to_owned()
+        };
         let before = if self.supervisor.is_some() { self.at_rest() } else { self.now() };
         let told = self.host.sidle(&[words, &["--dry-run"]].concat());
         assert_eq!(told.code, Some(code), "{words:?}: {told:?}");
@@ -200,6 +203,9 @@ fn host_verbs(scene: &mut Scene) {
     scene.refused(&["switch", DEMO, "1.0-1"]);
     scene.refused(&["upgrade", DEMO]);
     scene.both(&["unhold", DEMO], 0, &["/lifted"]);
+    scene.both(&["rollout", "claim", DEMO, "r1", "--epoch", "1"], 0, &["/instance", "/rollout/id"]);
+    scene.refused(&["switch", DEMO, "1.0-1", "--rollout", "r2", "--epoch", "1"]);
+    scene.both(&["rollout", "release", DEMO, "r1"], 0, &["/released"]);
     scene.host.sidle(&["remove", DEMO, "1.3-1"]).ok();
 
     // Nobody supervises: the request would wait.
@@ -296,6 +302,9 @@ fn a_dry_run_of_each_verb_changes_no_file_and_ends_as_the_real_run_would() {
         (&["hold", DEMO, "--until", "2001-01-01"], 2, ""),
         (&["hold", "demo-agnet"], 1, ""),
         (&["unhold", DEMO], 3, "is not held"),
+        (&["rollout", "claim", DEMO, "r1", "--epoch", "1"], 0, "would belong to rollout r1 (epoch 1)"),
+        (&["rollout", "claim", DEMO, "a/b", "--epoch", "1"], 2, ""),
+        (&["rollout", "release", DEMO, "r1"], 3, "does not belong to rollout r1"),
         (&["cancel", DEMO], 0, "would be cancelled"),
         (&["trust", "pin", text(&root), "--fingerprint", &fingerprint], 3, "trusted already"),
         (&["trust", "pin", text(&root), "--fingerprint", &wrong], 7, ""),

@@ -17,9 +17,13 @@ fn verbs(above: &[&str]) -> BTreeSet<String> {
     let prefix = above.concat();
     names
         .iter()
-        .flat_map(
-            |name| if ["key", "repo", "trust"].contains(name) { verbs(&[name]) } else { [own(&prefix, name)].into() },
-        )
+        .flat_map(|name| {
+            if ["key", "repo", "rollout", "trust"].contains(name) {
+                verbs(&[name])
+            } else {
+                [own(&prefix, name)].into()
+            }
+        })
         .collect()
 }
 
@@ -187,6 +191,10 @@ fn host_verbs(author: &Author, old: &Path, new: &Path) {
     ran(&["history", DEMO], 0);
     ran(&["history", DEMO, "--id", "2"], 0);
     ran(&["history", DEMO, "--id", "99"], 1);
+    ran(&["rollout", "claim", DEMO, "r1", "--epoch", "1"], 0);
+    ran(&["switch", DEMO, "1.1-1", "--rollout", "r2", "--epoch", "1"], 12);
+    ran(&["status", DEMO], 0);
+    ran(&["rollout", "release", DEMO, "r1"], 0);
     ran(&["hold", DEMO, "--reason", "an audit", "--all"], 0);
     ran(&["switch", DEMO, "1.1-1"], 10);
     ran(&["list"], 0);

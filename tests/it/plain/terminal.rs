@@ -94,8 +94,13 @@ fn times_are_of_the_hosts_zone_for_people_and_utc_for_programs() {
 #[test]
 fn progress_shows_bytes_on_a_terminal_alone() {
     let (host, author) = two_releases();
-    let big =
-        author.release_with("2.0", |tree| fs::write(tree.join("share/demo-agent/big"), vec![7; 3 << 20]).unwrap());
+    // Not to be compressed: what is shown is the size, whatever the rate.
+    let noise = |state: &mut u32, _| {
+        *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        Some((*state >> 24) as u8)
+    };
+    let content: Vec<u8> = (0..3 << 20).scan(1_u32, noise).collect();
+    let big = author.release_with("2.0", |tree| fs::write(tree.join("share/demo-agent/big"), content).unwrap());
     let shown = at(&host, 100, &["install", text(&big)], &[]);
     assert!(shown.contains("installing") && shown.contains("MiB/"), "{shown:?}");
     let scrub = at(&host, 100, &["scrub", DEMO], &[]);

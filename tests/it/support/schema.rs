@@ -12,7 +12,7 @@ pub const PUBLISHED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/d
 const WITH_VALUE: [&str; 2] = ["--root", "--config"];
 
 /// Verbs with verbs of their own.
-const FAMILIES: [&str; 3] = ["key", "repo", "trust"];
+const FAMILIES: [&str; 4] = ["key", "repo", "rollout", "trust"];
 
 /// Hidden verbs print for nobody's programs; what `run` runs prints what it likes.
 const WITHOUT: [&str; 4] = ["manual", "may-start", "test-flip", "run"];

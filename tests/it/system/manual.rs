@@ -41,7 +41,7 @@ fn every_man_page_renders_without_a_warning_and_has_the_usual_sections() {
 fn shells_take_the_completions() {
     let directory = tempfile::tempdir().unwrap();
     written(directory.path(), "completions");
-    let complete = "source ./sidle; COMP_WORDS=(sidle ro); COMP_CWORD=1; COMPREPLY=(); _sidle sidle ro sidle; echo \"${COMPREPLY[@]}\"";
+    let complete = "source ./sidle; COMP_WORDS=(sidle rollb); COMP_CWORD=1; COMPREPLY=(); _sidle sidle rollb sidle; echo \"${COMPREPLY[@]}\"";
     let shell = |program: &str, arguments: &[&str]| {
         Command::new(program).args(arguments).current_dir(directory.path()).output()
     };
@@ -49,7 +49,10 @@ fn shells_take_the_completions() {
     assert_eq!(String::from_utf8_lossy(&bash.stdout).trim(), "rollback", "{bash:?}");
     let others: [(&str, &[&str]); 2] = [
         ("zsh", &["-f", "-c", "autoload -U compinit && compinit -D && source ./_sidle"]),
-        ("fish", &["--no-config", "-c", "source ./sidle.fish; complete -C 'sidle ro' | string match -q 'rollback*'"]),
+        (
+            "fish",
+            &["--no-config", "-c", "source ./sidle.fish; complete -C 'sidle rollb' | string match -q 'rollback*'"],
+        ),
     ];
     for (program, arguments) in others {
         // Few hosts have them; those that do are asked.

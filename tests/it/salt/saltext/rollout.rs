@@ -158,6 +158,14 @@ fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     let moved: Vec<_> = fleet.current().into_iter().filter(|(_, release)| release == "1.1-1").collect();
     assert!(moved.len() == 1 && moved[0].0.starts_with("red"), "{moved:?}");
 
+    // The minions themselves refuse another rollout, while this one is not over.
+    let second = fleet.runner(&[&["sidle.rollout", "*", "1.1-1", "name=r2"][..], &QUICK].concat());
+    let words = second["error"].as_str().unwrap();
+    assert!(
+        words.contains("3 minions belong to another one") && words.contains("it belongs to rollout r1"),
+        "{second}"
+    );
+
     // What is bad for a host stays so: it is refused, and the others go on once a person has accepted that.
     let done = fleet.runner(&["sidle.resume", "r1"]);
     assert_eq!(done["status"], "halted", "the other one of that family: {done}");
@@ -166,6 +174,7 @@ fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     assert!(fleet.current().iter().all(|(id, release)| (release == "1.1-1") == id.starts_with("red")));
     let plan = fleet.runner(&["sidle.plan", "suse*", "1.1-1"]);
     assert!(plan.as_str().unwrap().contains("1.1-1 is marked as bad here"), "{plan}");
+    assert!(fleet.members.iter().all(|member| member.host.status()["rollout"].is_null()), "the claims are over");
     let listed = fleet.runner(&["sidle.rollouts"]);
     assert_eq!(listed["r1"]["status"], "ended", "{listed}");
 }

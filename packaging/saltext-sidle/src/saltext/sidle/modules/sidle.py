@@ -37,6 +37,7 @@ SUCCESSES = (0, 3, 4)
 #: What the verbs take that begin a switch, beside what their functions name.
 SWITCH_OPTIONS = (
     "instance", "mode", "deadline", "reason", "force", "at_window", "outside_window", "splay", "force_place",
+    "rollout", "epoch",
 )  # fmt: skip
 
 #: The exit code of sidle for settings that it cannot read.
@@ -250,8 +251,8 @@ def switch(package=None, release=None, wait=False, test=None, **options):
         Wait for the end of the switch. A switch of the minion that runs this job never waits: it goes on after the job
 
     options
-        ``instance``, ``mode`` (overlap, idle, now), ``deadline``, ``reason``, ``force``, ``at_window``, ``outside_window``, ``splay``: as the
-        options of ``sidle switch``
+        ``instance``, ``mode`` (overlap, idle, now), ``deadline``, ``reason``, ``force``, ``at_window``, ``outside_window``, ``splay``,
+        ``rollout``, ``epoch``: as the options of ``sidle switch``
 
     .. code-block:: bash
 
@@ -357,6 +358,30 @@ def unhold(package=None, instance=None, test=None):
         salt 'db*' sidle.unhold
     """
     return _run("unhold", [_package(package)], instance=instance, dry_run=_dry(test))
+
+
+def claim(rollout, epoch, package=None, instance=None, lasting=None, test=None):
+    """
+    Claims an instance for a rollout: orders of another rollout, and of an older epoch, are refused (code 12). The runner does this.
+
+    .. code-block:: bash
+
+        salt web17 sidle.claim r1 epoch=1
+    """
+    return _run(
+        "rollout claim", [_package(package), rollout], epoch=epoch, instance=instance, for_=lasting, dry_run=_dry(test)
+    )
+
+
+def release(rollout, package=None, instance=None, test=None):
+    """
+    Ends the claim of a rollout.
+
+    .. code-block:: bash
+
+        salt web17 sidle.release r1
+    """
+    return _run("rollout release", [_package(package), rollout], instance=instance, dry_run=_dry(test))
 
 
 def verify(package=None, release=None, full=None):

@@ -222,6 +222,10 @@ def rollout(
     except (planning.PlanError, machine.RolloutError) as error:
         return _error(str(error))
     record.update(source=source, splay=splay)
+    taken = [f"{each}: {answer['error']['message']}" for each, answer in _claim(record).items() if _is_taken(answer)]
+    if taken:
+        _release(record, list(record["hosts"]))
+        return _error(f"cannot begin rollout {name}: {len(taken)} minions belong to another one\n" + "\n".join(taken))
     return _drive(record)
 
 
@@ -288,6 +292,7 @@ def abort(name, reason="aborted by a person"):
             record = _read(name)
             _abort(machine.Rollout(record))
             _write(record)
+            _release(record, list(record["hosts"]))
     except _Driven:
         return f"rollout {name} will be aborted by the runner that drives it, within seconds"
     except machine.RolloutError as error:
@@ -327,6 +332,24 @@ def show(name):
     except machine.RolloutError as error:
         return _error(str(error))
     return {**_summary(record), "failures": list(record["failures"].values()), "hosts": record["hosts"]}
+
+
+def _claim(record):
+    """
+    Claims the minions that are to be switched, with the driver's epoch: each one refuses other rollouts then, and drivers of older epochs. One that does
+    not hear of it is claimed by its order.
+    """
+    ids = [each for each, host in record["hosts"].items() if host["state"] in (machine.WAITING, machine.ORDERED)]
+    return _ask(ids, "sidle.claim", [], kwarg={"rollout": record["id"], "epoch": record["epoch"], "package": record["package"]})
+
+
+def _is_taken(answer):
+    return isinstance(answer, dict) and answer.get("error", {}).get("class") == "conflict"
+
+
+def _release(record, ids):
+    # What belongs to another rollout refuses, and nothing else is asked: claims end by themselves, too.
+    _ask(ids, "sidle.release", [], kwarg={"rollout": record["id"], "package": record["package"]})
 
 
 class _Driven(machine.RolloutError):
@@ -375,6 +398,9 @@ def _driven(record):
     if os.path.exists(_path(record["id"])):
         record["epoch"] = max(record["epoch"], _read(record["id"])["epoch"]) + 1
     _write(record)
+    fenced = [answer["error"]["message"] for answer in _claim(record).values() if _is_taken(answer)]
+    if fenced:
+        return _error(f"cannot drive rollout {record['id']}: {len(fenced)} minions refuse, the first: {fenced[0]}")
     looked = 0.0
     while record["status"] in (machine.RUNNING, machine.LATE) or own.flying:
         _abort(own)
@@ -398,7 +424,10 @@ def _driven(record):
         if record["status"] in (machine.RUNNING, machine.LATE) or own.flying:
             time.sleep(TICK_SECONDS)
     if record["status"] == machine.HALTED:
+        # The minions stay claimed: the rollout goes on after `sidle.resume`.
         __context__["retcode"] = 1
+    else:
+        _release(record, [each for each, host in record["hosts"].items() if host["state"] != machine.OFFLINE])
     return _summary(record)
 
 
@@ -414,6 +443,7 @@ def _order(record, ids):
     found = {}
     reason = f"rollout {record['id']}"
     switch = {"package": record["package"], "release": record["release"], "splay": record["splay"], "reason": reason}
+    switch.update(rollout=record["id"], epoch=record["epoch"])
     lacking = [each for each in ids if hosts[each].get("lacks")]
     if lacking:
         # First into the store, then the order: a release that cannot be installed refuses the host.
