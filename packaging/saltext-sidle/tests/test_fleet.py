@@ -133,6 +133,17 @@ class Rollouts(unittest.TestCase):
         self.ends(rollout, 130, again, number=2)
         self.assertEqual(rollout.counts(), {"done": 40})
 
+    def test_what_a_person_accepted_counts_no_more(self):
+        rollout = self.begin({f"h{number:03}": host() for number in range(40)}, {"canary": 0, "percents": [100]}, budget=1, family_budget="100%")
+        hosts = self.order(rollout, 0)
+        self.ends(rollout, 20, hosts[:2], "rolled-back")
+        self.assertEqual(rollout.record["status"], "halted")
+        rollout.resume()
+        self.ends(rollout, 21, hosts[2:3], "rolled-back")
+        self.assertEqual(rollout.record["status"], "running")
+        self.ends(rollout, 22, hosts[3:4], "rolled-back")
+        self.assertEqual(rollout.record["status"], "halted")
+
     def test_a_family_has_its_own_budget(self):
         facts = {f"r{number:02}": host() for number in range(90)} | {f"s{number:02}": host("Suse") for number in range(10)}
         rollout = self.begin(facts, {"canary": 0, "percents": [100]}, at_once=100, budget="50%", family_budget="20%")

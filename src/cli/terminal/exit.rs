@@ -64,7 +64,7 @@ pub const CODES: [Code; 13] = [
     ),
     documented(
         Class::Conflict,
-        "conflict: another switch is under way, the release is in use, or a minion runs that sidle did not start",
+        "conflict: another switch is under way, the release is in use, the host belongs to another rollout, or a minion runs that sidle did not start",
         "`sidle status`; the message names the other switch or process",
     ),
 ];

@@ -162,9 +162,11 @@ fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     let second = fleet.runner(&[&["sidle.rollout", "*", "1.1-1", "name=r2"][..], &QUICK].concat());
     let words = second["error"].as_str().unwrap();
     assert!(
-        words.contains("3 minions belong to another one") && words.contains("it belongs to rollout r1"),
+        words.contains("cannot drive rollout r2: 3 minions refuse it") && words.contains("it belongs to rollout r1"),
         "{second}"
     );
+
+    assert!(fleet.runner(&["sidle.rollouts"]).get("r2").is_none(), "what did not begin left no record");
 
     // What is bad for a host stays so: it is refused, and the others go on once a person has accepted that.
     let done = fleet.runner(&["sidle.resume", "r1"]);

@@ -20,8 +20,8 @@ Events, with the prefix of each beacon (``salt/beacon/<id>/sidle/``):
 
 Each event has ``instance``, ``package`` and ``release``; that of a switch its ``switch`` (number), ``purpose``, ``from``, ``cause`` and ``text``.
 
-What was told is kept in the minion's cache: a restarted minion, and the new process after a switch, tells nothing twice, and what happened
-meanwhile is told late. The first run only remembers.
+The beacon keeps in the minion's cache what it has sent. So a restarted minion, and the new process after a switch, send no event again; what happened
+while no minion ran is sent when the minion is back. The first run of the beacon sends nothing.
 """
 
 import json

@@ -1,9 +1,9 @@
 """
 The machine of a rollout: which hosts are ordered to switch next, and when it halts.
 
-It is told what was seen, says what to do next, and is one value that can be saved as JSON. Its driver saves it *before* it acts: a driver that dies
-in between finds hosts that were ordered in the record, though they may not have heard of it; they are asked first, and ordered again if they
-know nothing.
+The driver (the runner, or the simulator) reports what hosts answered, and asks for the next orders. All that a rollout knows is one record, which the
+driver saves as JSON *before* it sends the orders. If the driver dies after that, the record names hosts as ordered that never got their order: the next
+driver asks these hosts for their status, and orders them again if they have begun no switch.
 
 A host counts as done when a job of its own returned with the new release: events are hints to ask sooner.
 """

@@ -48,7 +48,7 @@ ABSENT = 127
 
 
 def __virtual__():
-    # Also where sidle is still missing: a state may install it, and a missing program is told in words.
+    # Without the program, too: a state may install it later in the same run. Until then each function returns an error that says so.
     return __virtualname__
 
 

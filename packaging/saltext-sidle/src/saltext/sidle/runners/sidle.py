@@ -222,10 +222,6 @@ def rollout(
     except (planning.PlanError, machine.RolloutError) as error:
         return _error(str(error))
     record.update(source=source, splay=splay)
-    taken = [f"{each}: {answer['error']['message']}" for each, answer in _claim(record).items() if _is_taken(answer)]
-    if taken:
-        _release(record, list(record["hosts"]))
-        return _error(f"cannot begin rollout {name}: {len(taken)} minions belong to another one\n" + "\n".join(taken))
     return _drive(record)
 
 
@@ -394,13 +390,17 @@ def _drive(record):
 
 def _driven(record):
     own = machine.Rollout(record)
-    # Each driver has its own epoch, so that one on another master, with an older copy of the record, is known by it.
-    if os.path.exists(_path(record["id"])):
+    is_new = not os.path.exists(_path(record["id"]))
+    if not is_new:
+        # Each driver has an epoch of its own: the minions refuse a driver on another master that has an older copy of the record.
         record["epoch"] = max(record["epoch"], _read(record["id"])["epoch"]) + 1
+    refusals = [f"{each}: {answer['error']['message']}" for each, answer in _claim(record).items() if _is_taken(answer)]
+    if refusals:
+        # The record stays as it was: what does not begin here leaves nothing behind.
+        if is_new:
+            _release(record, list(record["hosts"]))
+        return _error("\n".join([f"cannot drive rollout {record['id']}: {len(refusals)} minions refuse it", *refusals]))
     _write(record)
-    fenced = [answer["error"]["message"] for answer in _claim(record).values() if _is_taken(answer)]
-    if fenced:
-        return _error(f"cannot drive rollout {record['id']}: {len(fenced)} minions refuse, the first: {fenced[0]}")
     looked = 0.0
     while record["status"] in (machine.RUNNING, machine.LATE) or own.flying:
         _abort(own)
