@@ -86,7 +86,7 @@ class Rollouts(unittest.TestCase):
         return machine.Rollout(machine.new("r1", plan, 0, soak_seconds=10, **settings))
 
     def order(self, rollout, now):
-        orders, _ = rollout.next(now)
+        orders = rollout.next(now).switch
         for each in orders:
             rollout.ordered(now, each, {"switch": 1, "pending": True})
         return orders
@@ -176,17 +176,19 @@ class Rollouts(unittest.TestCase):
 
     def test_a_driver_that_died_after_its_save_asks_before_it_orders_again(self):
         rollout = self.begin({"h1": host(), "h2": host()}, {"canary": 2})
-        orders, _ = rollout.next(0)
+        orders = rollout.next(0).switch
         # Nobody heard of the orders: it died. Another one goes on with what was saved.
         rollout = machine.Rollout(json.loads(json.dumps(rollout.record)))
-        orders_again, ask = rollout.next(20)
-        self.assertEqual((orders_again, sorted(ask)), ([], sorted(orders)))
-        for each in ask:
-            rollout.saw(20, each, status())
-        self.assertEqual(rollout.next(21)[0], [])
-        for each in ask:
-            rollout.saw(130, each, status())
-        self.assertEqual(sorted(rollout.next(131)[0]), sorted(orders))
+        # Hours later: nobody was silent while nobody asked.
+        now = 7200
+        rollout.go_on(now)
+        again = rollout.next(now)
+        self.assertEqual((again.switch, sorted(again.ask)), ([], sorted(orders)))
+        self.assertEqual(rollout.counts(), {"ordered": 2})
+        rollout.saw(now, "h1", status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
+        rollout.saw(now, "h2", status())
+        self.assertEqual(rollout.next(now + 1).switch, ["h2"])
+        self.assertEqual(rollout.counts(), {"done": 1, "ordered": 1})
 
     def test_who_does_not_answer_is_lost_and_who_knows_nothing_is_ordered_three_times(self):
         rollout = self.begin({"h1": host(), "h2": host()}, {"canary": 2}, budget=2, family_budget=2)
@@ -212,6 +214,72 @@ class Rollouts(unittest.TestCase):
         self.ends(rollout, 90, ["h2"])
         self.order(rollout, 91)
         self.assertEqual(rollout.record["status"], "ended")
+
+    def test_what_lacks_the_release_installs_first_within_a_budget_of_its_own(self):
+        facts = {f"h{number}": host(status=status(installed=[OLD])) for number in range(6)}
+        rollout = self.begin(facts, {"canary": 0, "percents": [100]}, install_at_once=2, budget="50%", family_budget="50%")
+        first = rollout.next(0)
+        self.assertEqual((len(first.install), first.switch), (2, []))
+        self.assertEqual(rollout.next(1).install, [])
+        one, other = first.install
+        rollout.installed(5, one, {"code": 0})
+        second = rollout.next(5)
+        self.assertEqual((second.switch, len(second.install)), ([one], 1))
+        # Its answer was lost: its status says it.
+        rollout.saw(20, other, status())
+        self.assertEqual(rollout.next(20).switch, [other])
+        # A source that is away is tried again, what the host refuses is not.
+        third = second.install[0]
+        rollout.installed(21, third, {"error": {"class": "failed", "message": "cannot reach the mirror"}})
+        self.assertEqual(rollout.record["hosts"][third]["state"], "waiting")
+        fourth = next(each for each in rollout.next(22).install)
+        rollout.installed(23, fourth, {"error": {"class": "no-space", "message": "cannot install: 3 GB are missing"}})
+        self.assertEqual(rollout.record["hosts"][fourth]["state"], "refused")
+        rollout.installed(24, fourth, {"code": 0})
+        self.assertEqual(rollout.record["hosts"][fourth]["state"], "refused", "what has ended has ended")
+
+    def test_time_without_a_master_is_no_silence_of_the_hosts(self):
+        rollout = self.begin({"h1": host()}, patience_seconds=100)
+        self.order(rollout, 0)
+        rollout.was_blind(5000)
+        rollout.next(5050)
+        self.assertEqual(rollout.counts(), {"ordered": 1})
+        rollout.next(5100)
+        self.assertEqual(rollout.counts(), {"lost": 1})
+
+    def test_a_wave_goes_back_to_what_each_host_ran_before(self):
+        facts = {"h1": host(), "h2": host(status=status("3006.9-1")), "h3": host(), "h4": host()}
+        rollout = self.begin(facts, {"canary": ["h1", "h2"], "percents": [100]}, budget=4, family_budget=4)
+        self.ends(rollout, 20, self.order(rollout, 0))
+        self.assertEqual(len(self.order(rollout, 21)), 0)
+        self.ends(rollout, 50, self.order(rollout, 40)[:1])
+        back = machine.Rollout(machine.back("b1", rollout.record, 0, 60))
+        self.assertEqual(sorted(back.next(60).switch), ["h1", "h2"])
+        self.assertEqual({each: one["to"] for each, one in back.record["hosts"].items()}, {"h1": OLD, "h2": "3006.9-1"})
+        # What its status says of the way there is not the end of the way back.
+        back.saw(61, "h2", status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
+        back.saw(90, "h1", status(OLD, last={"id": 2, "to": OLD, "result": "committed", "failure": None}))
+        back.saw(90, "h2", status("3006.9-1", last={"id": 2, "to": "3006.9-1", "result": "committed", "failure": None}))
+        back.next(91)
+        self.assertEqual((back.record["status"], back.counts()), ("ended", {"done": 2}))
+        self.assertEqual(len(machine.back("b2", rollout.record, None, 60)["hosts"]), 3)
+        with self.assertRaises(machine.RolloutError):
+            machine.back("b3", back.record | {"hosts": {}}, None, 60)
+
+    def test_a_person_pauses_and_resumes(self):
+        rollout = self.begin({f"h{number}": host() for number in range(4)}, {"canary": 0, "percents": [100]}, at_once=1)
+        hosts = self.order(rollout, 0)
+        rollout.pause("the office is empty")
+        self.ends(rollout, 20, hosts)
+        self.assertEqual(self.order(rollout, 21), [])
+        rollout.resume()
+        self.assertEqual(len(self.order(rollout, 22)), 1)
+
+    def test_a_failed_host_is_forced_when_a_person_wants_it_again(self):
+        rollout = self.begin({"h1": host()}, budget=0)
+        self.ends(rollout, 20, self.order(rollout, 0), "rolled-back")
+        rollout.resume(again=True)
+        self.assertTrue(rollout.record["hosts"]["h1"]["force"])
 
     def test_wrong_settings_are_errors(self):
         for wrong in ({"budget": "2 hosts"}, {"budget": "200%"}, {"at_once": 0}, {"atonce": 3}, {"patience_seconds": "long"}):

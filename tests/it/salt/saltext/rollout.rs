@@ -158,8 +158,12 @@ fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     let moved: Vec<_> = fleet.current().into_iter().filter(|(_, release)| release == "1.1-1").collect();
     assert!(moved.len() == 1 && moved[0].0.starts_with("red"), "{moved:?}");
 
+    // What it found bad is known to the next rollout.
+    let other = ["sidle.rollout", "*", "1.1-1", "name=r2"];
+    let second = fleet.runner(&other);
+    assert!(second["error"].as_str().unwrap().contains("rollout r1 found it bad:"), "{second}");
     // The minions themselves refuse another rollout, while this one is not over.
-    let second = fleet.runner(&[&["sidle.rollout", "*", "1.1-1", "name=r2"][..], &QUICK].concat());
+    let second = fleet.runner(&[&other[..], &["despite_failures=True"], &QUICK].concat());
     let words = second["error"].as_str().unwrap();
     assert!(
         words.contains("cannot drive rollout r2: 3 minions refuse it") && words.contains("it belongs to rollout r1"),

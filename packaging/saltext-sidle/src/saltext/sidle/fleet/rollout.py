@@ -1,17 +1,24 @@
 """
-The machine of a rollout: which hosts are ordered to switch next, and when it halts.
+The machine of a rollout: which hosts install and switch next, and when it halts.
 
-The driver (the runner, or the simulator) reports what hosts answered, and asks for the next orders. All that a rollout knows is one record, which the
+The driver (see `driver`, or the simulator) reports what hosts answered, and asks for the next orders. All that a rollout knows is one record, which the
 driver saves as JSON *before* it sends the orders. If the driver dies after that, the record names hosts as ordered that never got their order: the next
-driver asks these hosts for their status, and orders them again if they have begun no switch.
+driver asks these hosts for their status, and orders them again if they have begun nothing.
 
-A host counts as done when a job of its own returned with the new release: events are hints to ask sooner.
+A host that lacks the release installs it first, and waits for its turn to switch then. A host counts as done when a job of its own returned with the new
+release: events are hints to ask sooner.
 """
 
 import re
+from typing import NamedTuple
 
 #: What a host is in a rollout.
-WAITING, ORDERED, DONE, REFUSED, FAILED, LOST, OFFLINE = "waiting", "ordered", "done", "refused", "failed", "lost", "offline"
+WAITING, INSTALLING, ORDERED, DONE, REFUSED, FAILED, LOST, OFFLINE = (
+    "waiting", "installing", "ordered", "done", "refused", "failed", "lost", "offline",
+)  # fmt: skip
+
+#: States in which an order is on its way.
+FLYING_STATES = (INSTALLING, ORDERED)
 
 #: States that count against a budget.
 BAD_STATES = (REFUSED, FAILED, LOST)
@@ -26,15 +33,37 @@ ORDERS_MAX = 3
 FAILURES_MAX = 100
 
 
+#: Which way a rollout goes: to a release, or back to what each host ran before.
+SWITCH, ROLLBACK = "switch", "rollback"
+
+#: Classes of errors that another order, or another one's command, explains: the status says how it goes on.
+EXPLAINED = ("nothing-to-do", "pending", "locked")
+
+
 class RolloutError(ValueError):
     """What was asked is not possible now: the message names why."""
 
 
+class Orders(NamedTuple):
+    """What the driver has to do now: ids that install, ids that switch, ids to ask for their status."""
+
+    install: "list[str]"
+    switch: "list[str]"
+    ask: "list[str]"
+
+    def __bool__(self):
+        return bool(self.install or self.switch or self.ask)
+
+
 DEFAULTS = {
-    # How many hosts may be on their way at once: each costs its masters a sign-in, a pillar and proofs.
+    # How many hosts may switch at once: each costs its masters a sign-in, a pillar and proofs.
     "at_once": 50,
-    # How many hosts are ordered in a minute, at most.
+    # How many hosts are ordered to switch in a minute, at most.
     "per_minute": 100,
+    # How many hosts may install at once: they share what the source can serve.
+    "install_at_once": 20,
+    # After so long without the release an installing host is ordered again.
+    "install_seconds": 900,
     # So many hosts of a wave may be refused, fail or be lost from sight: a number, or percent of the wave.
     "budget": "2%",
     # The same of one family of operating systems, of all its hosts.
@@ -69,26 +98,57 @@ def signature(family, phase, text):
 
 def new(rollout_id, plan, now, **settings):
     """The record of a rollout of this plan, before its first step."""
-    unknown = sorted(set(settings) - set(DEFAULTS))
-    if unknown:
-        raise RolloutError(f"no setting is called {', '.join(unknown)}: there are {', '.join(DEFAULTS)}")
-    settings = {**DEFAULTS, **settings}
-    for name in ("budget", "family_budget"):
-        allowance(settings[name], 1)
-    for name in set(DEFAULTS) - {"budget", "family_budget"}:
-        if not isinstance(settings[name], (int, float)) or settings[name] < (0 if name == "soak_seconds" else 1):
-            raise RolloutError(f"cannot take {name}={settings[name]}: a number of at least 1")
+    settings = _checked({**DEFAULTS, **settings})
     hosts = {}
     for number, wave in enumerate(plan.waves):
         for each in wave:
             host = plan.hosts[each]
             hosts[each] = {
-                "wave": number, "family": host.family, "from": host.running, "before": host.last_switch, "lacks": host.lacks,
+                "wave": number, "family": host.family, "from": host.running, "to": plan.release, "before": host.last_switch, "lacks": host.lacks,
                 "state": OFFLINE if host.verdict == "offline" else WAITING,
             }  # fmt: skip
+    return _record(rollout_id, SWITCH, plan.package, plan.release, settings, now, hosts, len(plan.waves))
+
+
+def back(rollout_id, former, wave, now, **settings):
+    """
+    The record of a rollout that takes hosts of a former one (its record) back to the release that each of them ran before.
+
+    `wave`: the wave to take back, counted from 0; None: all hosts that are done. Raises `RolloutError` where none can go back.
+    """
+    done = {each: host for each, host in former["hosts"].items() if host["state"] == DONE and wave in (None, host["wave"])}
+    hosts = {
+        each: {
+            "wave": 0, "family": host["family"], "from": host["to"], "to": host["from"], "before": host["before"], "lacks": False, "state": WAITING,
+        }
+        for each, host in done.items()
+        if host["from"]
+    }  # fmt: skip
+    if not hosts:
+        which = "no wave" if wave is None else f"wave {wave + 1}"
+        raise RolloutError(f"cannot take back {which} of rollout {former['id']}: none of its hosts is done, and ran another release before")
+    settings = _checked({**former["settings"], "soak_seconds": 0, **settings})
+    record = _record(rollout_id, ROLLBACK, former["package"], former["release"], settings, now, hosts, 1)
+    record["of"] = former["id"]
+    return record
+
+
+def _checked(settings):
+    unknown = sorted(set(settings) - set(DEFAULTS))
+    if unknown:
+        raise RolloutError(f"no setting is called {', '.join(unknown)}: there are {', '.join(DEFAULTS)}")
+    for name in ("budget", "family_budget"):
+        allowance(settings[name], 1)
+    for name in set(DEFAULTS) - {"budget", "family_budget"}:
+        if not isinstance(settings[name], (int, float)) or settings[name] < (0 if name == "soak_seconds" else 1):
+            raise RolloutError(f"cannot take {name}={settings[name]}: a number of at least 1")
+    return settings
+
+
+def _record(rollout_id, purpose, package, release, settings, now, hosts, waves):
     return {
-        "schema": 1, "id": rollout_id, "epoch": 1, "package": plan.package, "release": plan.release,
-        "settings": settings, "begun": now, "status": RUNNING, "why": None, "wave": 0, "waves": len(plan.waves), "soaking_since": None,
+        "schema": 1, "id": rollout_id, "status": RUNNING, "epoch": 1, "purpose": purpose, "package": package, "release": release,
+        "settings": settings, "begun": now, "why": None, "wave": 0, "waves": waves, "soaking_since": None,
         "accepted": {}, "failures": {}, "hosts": hosts,
     }  # fmt: skip
 
@@ -98,61 +158,92 @@ class Rollout:
 
     def __init__(self, record):
         if record.get("schema") != 1:
-            raise RolloutError(f"cannot read a record of schema {record.get('schema')}: a newer saltext-sidle wrote it")
+            raise RolloutError(f"cannot read a record of schema {record.get('schema')}: another version of saltext-sidle wrote it")
         self.record = record
         self.settings = record["settings"]
         hosts = record["hosts"]
+        # Of each wave: the hosts that wait for their turn to switch, and those that have to install first; the next one is the last.
         self._waiting = [[] for _ in range(max(1, record["waves"]))]
+        self._lacking = [[] for _ in range(max(1, record["waves"]))]
         self._open = [0] * max(1, record["waves"])
         self._sizes = [0] * max(1, record["waves"])
         self._families = {}
         self._wrong = {}
         self.flying = {}
+        self._installing = 0
         self._recent = []
         for each, host in hosts.items():
             self._sizes[host["wave"]] += 1
             self._families[host["family"]] = self._families.get(host["family"], 0) + 1
-            if host["state"] in (WAITING, ORDERED):
+            if host["state"] in (WAITING, *FLYING_STATES):
                 self._open[host["wave"]] += 1
             if host["state"] == WAITING:
-                self._waiting[host["wave"]].append(each)
-            elif host["state"] == ORDERED:
+                self._queue(host).append(each)
+            elif host["state"] in FLYING_STATES:
                 self.flying[each] = host
-                self._recent.append(host["ordered"])
+                self._installing += host["state"] == INSTALLING
+                if host["state"] == ORDERED:
+                    self._recent.append(host["ordered"])
             elif host["state"] in BAD_STATES:
                 self._count_wrong(host)
-        for queue in self._waiting:
+        for queue in (*self._waiting, *self._lacking):
             queue.reverse()
         self._recent.sort()
+
+    def _queue(self, host):
+        return (self._lacking if host["lacks"] else self._waiting)[host["wave"]]
 
     # --- what to do next -------------------------------------------------------------------------------------------
 
     def next(self, now):
-        """
-        The ids to order now, and the ids to ask how they are. Those to be ordered are on record already when this returns.
-        """
+        """The orders to give now, and the hosts to ask. What is ordered is on record already when this returns."""
         self._advance(now)
         ask = [each for each, host in self.flying.items() if now - host["asked"] >= self.settings["ask_seconds"]]
         for each in ask:
             self.flying[each]["asked"] = now
-        return self._orders(now), ask
+        install, switch = self._orders(now)
+        return Orders(install, switch, ask)
 
     def _orders(self, now):
+        install, switch = [], []
         if self.record["status"] not in (RUNNING, LATE):
-            return []
+            return install, switch
         self._recent = [at for at in self._recent if now - at < 60]
-        room = min(self.settings["at_once"] - len(self.flying), self.settings["per_minute"] - len(self._recent))
-        ordered = []
+        switching = len(self.flying) - self._installing
+        room = min(self.settings["at_once"] - switching, self.settings["per_minute"] - len(self._recent))
+        install_room = self.settings["install_at_once"] - self._installing
         # What came late to an earlier wave goes first.
-        for queue in self._waiting[: self.record["wave"] + 1]:
-            while queue and len(ordered) < room:
-                each = queue.pop()
-                host = self.record["hosts"][each]
-                host.update(state=ORDERED, ordered=now, asked=now, answered=now, orders=host.get("orders", 0) + 1)
-                self.flying[each] = host
-                self._recent.append(now)
-                ordered.append(each)
-        return ordered
+        waves = slice(self.record["wave"] + 1)
+        for orders, limit, queues, state in (
+            (install, install_room, self._lacking[waves], INSTALLING),
+            (switch, room, self._waiting[waves], ORDERED),
+        ):
+            for queue in queues:
+                while queue and len(orders) < limit:
+                    orders.append(queue.pop())
+                    self._order(orders[-1], now, state)
+        return install, switch
+
+    def _order(self, each, now, state):
+        host = self.record["hosts"][each]
+        host.update(state=state, ordered=now, asked=now, answered=now, orders=host.get("orders", 0) + 1)
+        self.flying[each] = host
+        if state == INSTALLING:
+            self._installing += 1
+        else:
+            self._recent.append(now)
+
+    def _land(self, each):
+        host = self.flying.pop(each)
+        self._installing -= host["state"] == INSTALLING
+        return host
+
+    def _wait_again(self, each, at_once=False):
+        """It is ordered again: as the next one, or after those that wait."""
+        host = self._land(each)
+        host["state"] = WAITING
+        queue = self._queue(host)
+        queue.insert(len(queue) if at_once else 0, each)
 
     def _advance(self, now):
         for each, host in list(self.flying.items()):
@@ -161,7 +252,7 @@ class Rollout:
         record, wave = self.record, self.record["wave"]
         if record["status"] == LATE:
             offline = any(host["state"] == OFFLINE for host in record["hosts"].values())
-            if not self.flying and not any(self._waiting) and (not offline or now - record["begun"] > self.settings["late_seconds"]):
+            if not self.flying and not any(self._waiting) and not any(self._lacking) and (not offline or now - record["begun"] > self.settings["late_seconds"]):
                 record["status"] = ENDED
             return
         if record["status"] != RUNNING or any(self._open[: wave + 1]):
@@ -183,19 +274,57 @@ class Rollout:
             record["status"] = LATE
             self._advance(now)
 
+    # --- time in which nobody could see anything -----------------------------------------------------------------------
+
+    def go_on(self, now):
+        """Another driver begins: hosts on their way are asked at once, and nobody was silent while nobody asked."""
+        for host in self.flying.values():
+            host.update(answered=now, asked=0)
+        if self.record["soaking_since"] is not None:
+            self.record["soaking_since"] = now
+
+    def was_blind(self, seconds):
+        """For so long no job could be published: this was no silence of the hosts, and no soak."""
+        for host in self.flying.values():
+            for key in ("ordered", "answered"):
+                host[key] += seconds
+        if self.record["soaking_since"] is not None:
+            self.record["soaking_since"] += seconds
+
     # --- what was seen ---------------------------------------------------------------------------------------------
 
-    def ordered(self, now, each, answer):
-        """What a host answered to its order: what `sidle.switch` returns."""
+    def installed(self, now, each, answer):
+        """What a host answered to its order to install: what `sidle.install` returns."""
         host = self.flying.get(each)
-        if host is None:
+        if host is None or host["state"] != INSTALLING:
+            return
+        host["answered"] = now
+        error = answer.get("error")
+        if error is None or error["class"] == "nothing-to-do":
+            self._has(each, host)
+        elif error["class"] in EXPLAINED:
+            return
+        elif error["class"] == "failed" and host["orders"] < ORDERS_MAX:
+            # A source that is away may come back.
+            self._wait_again(each)
+        else:
+            self._end(each, REFUSED, now, error["class"], error["message"], "install")
+
+    def _has(self, each, host):
+        host.update(lacks=False, orders=0)
+        self._wait_again(each, at_once=True)
+
+    def ordered(self, now, each, answer):
+        """What a host answered to its order to switch: what `sidle.switch` or `sidle.rollback` returns."""
+        host = self.flying.get(each)
+        if host is None or host["state"] != ORDERED:
             return
         host["answered"] = now
         error = answer.get("error")
         if error is None:
             return
         # Another order of this rollout was first, or the release is current: the status says so.
-        if error["class"] in ("nothing-to-do", "pending", "locked") or (error["class"] == "conflict" and host["orders"] > 1):
+        if error["class"] in EXPLAINED or (error["class"] == "conflict" and host["orders"] > 1):
             return
         self._end(each, REFUSED, now, error["class"], error["message"])
 
@@ -209,6 +338,12 @@ class Rollout:
                 self.came_back(each)
             return
         host["answered"] = now
+        if host["state"] == INSTALLING:
+            if host["to"] in status.get("installed", ()):
+                self._has(each, host)
+            else:
+                self._order_again(each, now, self.settings["install_seconds"], "the release is not installed there")
+            return
         live, last = status.get("switch"), status.get("last")
         if live:
             if live["phase"] == "stranded":
@@ -217,16 +352,27 @@ class Rollout:
         is_new = last is not None and last["id"] > host["before"]
         if is_new and last["result"] != "committed":
             self._fail(each, now, last)
-        elif status.get("current") == self.record["release"]:
+        elif status.get("current") == host["to"]:
+            # What comes after this rollout is judged by its own switch.
+            host["before"] = last["id"] if last else 0
             self._end(each, DONE, now)
-        elif now - host["ordered"] >= self.settings["order_seconds"]:
-            # It knows nothing of the order.
-            if host["orders"] >= ORDERS_MAX:
-                self._end(each, LOST, now, "lost", f"ordered {host['orders']} times, and it began no switch")
-                return
-            del self.flying[each]
-            host["state"] = WAITING
-            self._waiting[host["wave"]].append(each)
+        else:
+            self._order_again(each, now, self.settings["order_seconds"], "it began no switch")
+
+    def _order_again(self, each, now, seconds, why):
+        """It knows nothing of its order, after this time."""
+        host = self.flying[each]
+        if now - host["ordered"] < seconds:
+            return
+        if host["orders"] >= ORDERS_MAX:
+            self._end(each, LOST, now, "lost", f"ordered {host['orders']} times, and {why}")
+        else:
+            self._wait_again(each, at_once=True)
+
+    def hint(self, each):
+        """An event says that something has happened there: it is asked next."""
+        if each in self.flying:
+            self.flying[each]["asked"] = 0
 
     def came_back(self, each):
         """A host that was offline is there again: it goes with the wave under way, or with its own."""
@@ -235,7 +381,7 @@ class Rollout:
             return
         host["state"] = WAITING
         self._open[host["wave"]] += 1
-        self._waiting[host["wave"]].insert(0, each)
+        self._queue(host).insert(0, each)
 
     def _fail(self, each, now, switch):
         # Another try is judged by its own switch.
@@ -245,7 +391,7 @@ class Rollout:
         self._end(each, REFUSED if is_refused else FAILED, now, failure["cause"], failure["text"], failure["phase"])
 
     def _end(self, each, state, now, cause=None, text=None, phase="order"):
-        host = self.flying.pop(each)
+        host = self._land(each)
         host.update(state=state, ended=now)
         self._open[host["wave"]] -= 1
         if state == DONE:
@@ -297,6 +443,9 @@ class Rollout:
         if again:
             for host in self.record["hosts"].values():
                 if host["state"] in BAD_STATES:
+                    # A release that failed there is marked as bad: whoever says so tries it all the same.
+                    if host["state"] == FAILED:
+                        host["force"] = True
                     for key in ("ordered", "ended", "cause", "text", "orders"):
                         host.pop(key, None)
                     host["state"] = WAITING
@@ -304,6 +453,12 @@ class Rollout:
         self.record.update(status=RUNNING, why=None)
         self.__init__(self.record)
         self.record["accepted"] = dict(self._wrong)
+
+    def pause(self, why):
+        """Orders nobody until somebody resumes it; what is on its way ends by itself."""
+        if self.record["status"] not in (RUNNING, LATE):
+            raise RolloutError(f"cannot pause rollout {self.record['id']}: it is {self.record['status']}")
+        self._halt(why)
 
     def abort(self, why):
         """Orders nobody any more; what is on its way ends by itself."""

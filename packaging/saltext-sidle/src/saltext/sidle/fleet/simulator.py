@@ -41,8 +41,9 @@ class World:
     offline: float = 0.02
     #: Hosts that answer only every other time.
     flapping: float = 0.01
-    #: The master dies so often during the rollout.
+    #: The master dies so often during the rollout, with the driver, and is away for so long each time.
     deaths: int = 1
+    outage_seconds: float = 1800
     splay_seconds: float = 60
     #: What a host fetches, and how fast each host's link and all of them together are, bytes and bytes a second. 0 bytes: staged before.
     bundle_bytes: float = 0
@@ -75,11 +76,13 @@ class Fleet:
         self.hosts, self.happens, self.serial = {}, [], 0
         self.fetching = 0
         self.signins, self.twice = [], 0
+        #: Answers that are on their way to the master, and hosts that are back.
+        self.answers, self.back = [], []
         names, weights = list(FAMILIES), list(FAMILIES.values())
         for number in range(world.hosts):
             family = self.random.choices(names, weights)[0]
             self.hosts[f"host{number:06}"] = {
-                "family": family, "current": OLD, "live": None, "last": None, "number": 0,
+                "family": family, "current": OLD, "live": None, "last": None, "number": 0, "installed": [OLD] if world.bundle_bytes else [OLD, NEW],
                 "fails": self.random.random() < world.failing.get(family, 0),
                 "online": self.random.random() >= world.offline, "flaps": self.random.random() < world.flapping,
             }  # fmt: skip
@@ -93,8 +96,9 @@ class Fleet:
             each: {
                 "family": host["family"], "unseen_days": 0 if host["online"] else 1, "releases": [],
                 "status": {
-                    "instance": PACKAGE, "current": OLD, "installed": [OLD, NEW], "supervisor": {}, "hold": None, "switch": None, "last": None,
-                } | {"supervisor": {"version": "1"}},
+                    "instance": PACKAGE, "current": OLD, "installed": list(host["installed"]), "supervisor": {"version": "1"}, "hold": None,
+                    "switch": None, "last": None,
+                },
             }
             for each, host in self.hosts.items()
         }  # fmt: skip
@@ -105,36 +109,45 @@ class Fleet:
             getattr(self, "_" + what)(each)
         self.now = now
 
+    def install(self, each):
+        """A host hears of its order to install; it answers when it has fetched the release."""
+        host = self.hosts[each]
+        if self._hears(host) and NEW not in host["installed"]:
+            self.fetching += 1
+            seconds = self.world.bundle_bytes / min(self.world.link_bytes, self.world.served_bytes / self.fetching)
+            self.at(seconds, "fetched", each)
+
     def order(self, each):
-        """A host hears of its order; gives its answer, None if nobody hears it."""
+        """A host hears of its order to switch; gives its answer, None if nobody hears it."""
         host = self.hosts[each]
         if not self._hears(host):
             return None
         if host["live"]:
-            return {"error": {"class": "conflict", "message": "a switch is under way"}}
+            return {"error": {"class": "conflict", "message": "a switch is in progress"}}
         if host["current"] == NEW:
             self.twice += 1
             return {"error": {"class": "nothing-to-do", "message": "it is current"}}
         host["number"] += 1
         host["live"] = {"id": host["number"], "to": NEW, "phase": "scheduled", "failure": None}
-        seconds = self.random.uniform(0, self.world.splay_seconds)
-        if self.world.bundle_bytes:
-            self.fetching += 1
-            seconds += self.world.bundle_bytes / min(self.world.link_bytes, self.world.served_bytes / self.fetching)
-        self.at(seconds, "starts", each)
+        self.at(self.random.uniform(0, self.world.splay_seconds), "starts", each)
         return {"switch": host["number"], "pending": True}
 
     def status(self, each):
         """What a host says of itself, None if nobody hears it."""
         host = self.hosts[each]
-        return {"current": host["current"], "switch": host["live"], "last": host["last"]} if self._hears(host) else None
+        if not self._hears(host):
+            return None
+        return {"current": host["current"], "installed": host["installed"], "switch": host["live"], "last": host["last"]}
 
     def _hears(self, host):
         return host["online"] and not (host["flaps"] and self.random.random() < 0.5)
 
+    def _fetched(self, each):
+        self.fetching -= 1
+        self.hosts[each]["installed"].append(NEW)
+        self.answers.append(each)
+
     def _starts(self, each):
-        if self.world.bundle_bytes:
-            self.fetching -= 1
         host = self.hosts[each]
         host["live"]["phase"] = "proving"
         self.signins.append(self.now)
@@ -159,7 +172,6 @@ def run(world, wanted=None, **settings):
     wanted = wanted or planning.Wanted(PACKAGE, NEW, canary=6, seed=str(world.seed))
     plan = planning.make(fleet.facts(), wanted)
     rollout = machine.Rollout(machine.new("simulated", plan, 0.0, order_seconds=world.splay_seconds + 60, **settings))
-    fleet.back = []
     for each, host in fleet.hosts.items():
         if not host["online"]:
             fleet.at(fleet.random.uniform(600, 86400), "returns", each)
@@ -171,27 +183,41 @@ def run(world, wanted=None, **settings):
         fleet.run_to(now)
         for each in fleet.back:
             rollout.came_back(each)
+        for each in fleet.answers:
+            rollout.installed(now, each, {"code": 0})
         fleet.back.clear()
-        orders, ask = rollout.next(now)
-        most = max(most, len(rollout.flying))
+        fleet.answers.clear()
+        orders = rollout.next(now)
+        most = max(most, sum(host["state"] == machine.ORDERED for host in rollout.flying.values()))
         dies = bool(deaths) and now >= deaths[0]
-        for each in orders:
-            # It dies with half of its orders sent, and without an answer to any of them.
-            if dies and fleet.random.random() < 0.5:
-                continue
-            answer = fleet.order(each)
-            if answer is not None and not dies:
-                rollout.ordered(now, each, answer)
+        _send(fleet, rollout, orders, now, dies)
         if dies:
             deaths.pop(0)
+            # What is answered meanwhile, nobody hears.
+            now += world.outage_seconds
+            fleet.run_to(now)
+            fleet.answers.clear()
             rollout = machine.Rollout(json.loads(json.dumps(rollout.record)))
-        else:
-            for each in ask:
-                status = fleet.status(each)
-                if status is not None:
-                    rollout.saw(now, each, status)
+            rollout.go_on(now)
         now = _later(now, world, fleet, rollout)
     return _result(fleet, rollout, now, most)
+
+
+def _send(fleet, rollout, orders, now, dies):
+    for each in orders.install:
+        if not dies:
+            fleet.install(each)
+    for each in orders.switch:
+        # It dies with half of its orders sent, and without an answer to any of them.
+        if dies and fleet.random.random() < 0.5:
+            continue
+        answer = fleet.order(each)
+        if answer is not None and not dies:
+            rollout.ordered(now, each, answer)
+    for each in [] if dies else orders.ask:
+        status = fleet.status(each)
+        if status is not None:
+            rollout.saw(now, each, status)
 
 
 def _later(now, world, fleet, rollout):
@@ -238,7 +264,7 @@ def table():
     yield "|---|---|---|---|---|---|---|"
     for hosts, splay, at_once, link, bundle in TABLE:
         world = World(hosts=hosts, splay_seconds=splay, link_bytes=link, bundle_bytes=bundle, offline=0, deaths=0, flapping=0)
-        done = run(world, at_once=at_once, per_minute=at_once, soak_seconds=600)
+        done = run(world, at_once=at_once, per_minute=at_once, install_at_once=at_once, install_seconds=7200, soak_seconds=600)
         size = f"{bundle / 1e6:.0f} MB" if bundle else "staged"
         hours = f"{done.seconds / 3600:.1f} h"
         yield f"| {hosts} | {splay} s | {at_once} | {link / 1e6:g} MB/s | {size} | {hours} | {done.most_signins_minute} |"

@@ -9,7 +9,7 @@ Runner for ``sidle``: plans and drives rollouts over many minions, by jobs.
     salt-run sidle.resume web-3007.17-1-20261124-0912
 
 A rollout is one file below ``rollouts`` (see below), which is written before each step. A runner that dies is followed by ``sidle.resume``, on this master
-or on another one that has the file.
+or on another one that has the file; ``sidle.go_on`` in the master's schedule does that by itself.
 
 Configuration of the master, all optional:
 
@@ -24,35 +24,31 @@ Configuration of the master, all optional:
 Copied instead of installed, this file needs the directory ``fleet`` of the extension two directories above it, as in the source.
 """
 
-import contextlib
-import fcntl
-import json
 import os
 import sys
 import time
 
-import salt.client
 import salt.utils.minions
 import salt.version
 
 try:
+    from saltext.sidle.fleet import driver
     from saltext.sidle.fleet import plan as planning
     from saltext.sidle.fleet import rollout as machine
+    from saltext.sidle.fleet.bus import Away, Bus
+    from saltext.sidle.fleet.records import Driven, Records
 except ImportError:
     # `runner_dirs` names this directory in a copy of the extension.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
+    from saltext.sidle.fleet import driver
     from saltext.sidle.fleet import plan as planning
     from saltext.sidle.fleet import rollout as machine
+    from saltext.sidle.fleet.bus import Away, Bus
+    from saltext.sidle.fleet.records import Driven, Records
 
 __virtualname__ = "sidle"
 
-#: How often a rollout looks.
-TICK_SECONDS = 2
-
 DAY_SECONDS = 86400
-
-#: How often offline minions of a rollout under way are asked whether they are back: one job for all of them.
-OFFLINE_SECONDS = 60
 
 #: What a host says of itself for a plan; grains come beside them.
 QUESTIONS = ("sidle.status", "sidle.list", "sidle.rehearse", "grains.item")
@@ -101,7 +97,7 @@ def plan(tgt, release, tgt_type="glob", package=None, canary=1, percents=None, b
     """
     try:
         made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed="")
-    except planning.PlanError as error:
+    except (planning.PlanError, Away) as error:
         return _error(str(error))
     return _table(made) if format == "table" else _data(made)
 
@@ -134,7 +130,7 @@ def _facts(ids, wanted):
             **{name: value for name, value in own.items() if value != ""},
             "family": own.get("os_family") or "unknown",
             "unseen_days": 0,
-            "status": _instance(status, wanted.package),
+            "status": driver.instance(status, wanted.package),
             "releases": [one for one in (releases or {}).get("releases", []) if one["package"] == wanted.package] if isinstance(releases, dict) else [],
             "rehearsal": rehearsal if isinstance(rehearsal, dict) else None,
         }
@@ -144,12 +140,6 @@ def _facts(ids, wanted):
     for each in set(ids) - set(facts):
         facts[each] = {"family": "unknown", "unseen_days": _unseen_days(each), "status": None}
     return facts
-
-
-def _instance(status, package):
-    if not isinstance(status, dict):
-        return None
-    return next((each for each in status.get("instances", []) if each["instance"] == package), None)
 
 
 def _unseen_days(minion):
@@ -188,23 +178,38 @@ def _data(made):
 
 
 def rollout(
-    tgt, release, tgt_type="glob", package=None, canary=1, percents=None, by=None, order=None, source=None, splay="60s", name=None, **settings
-):
+    tgt, release, tgt_type="glob", package=None, canary=1, percents=None, by=None, order=None, source=None, install_rate=None, splay="60s",
+    at_window=None, name=None, despite_failures=False, test=False, **settings
+):  # fmt: skip
     """
     Plans, and switches the minions wave by wave, until all have ended, or until too much goes wrong. Returns then; ``salt-run --async`` returns at once.
 
     source
-        Where minions that lack the release take it from: ``salt://sidle/salt-minion-3007.17.sidle`` [default: their repository]
+        Where minions that lack the release install it from: a bundle (``salt://sidle/salt-minion-3007.17.sidle``), a repository on the master's file
+        server (``salt://sidle/repo``) or elsewhere (``https://…``); a list has one for each wave, and the last one for all later waves [default: the
+        repository of each minion]
+
+    install_rate
+        With a repository on the file server: so many bytes a second all minions together take from it, at most
 
     splay
         Each minion waits a random time of at most this long
 
+    at_window
+        A minion outside its maintenance window waits for the next window; without this, it is refused
+
     name
         The rollout's name [default: of package, release and time]
 
+    despite_failures
+        Begin even if another rollout of this master found the release bad
+
+    test
+        Only show the plan
+
     settings
-        ``at_once``, ``per_minute``, ``budget``, ``family_budget``, ``soak_seconds``, ``patience_seconds``, ``order_seconds``, ``ask_seconds``,
-        ``late_seconds``: docs/fleets.md
+        ``at_once``, ``per_minute``, ``install_at_once``, ``install_seconds``, ``budget``, ``family_budget``, ``soak_seconds``, ``patience_seconds``,
+        ``order_seconds``, ``ask_seconds``, ``late_seconds``: docs/fleets.md
 
     .. code-block:: bash
 
@@ -213,39 +218,97 @@ def rollout(
     settings = {key: value for key, value in settings.items() if not key.startswith("__")}
     name = name or f"{package or _option('package', 'salt-minion')}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     try:
-        if os.path.exists(_path(name)):
-            return _error(f"cannot begin rollout {name}: there is one of this name")
+        if _records().has(name):
+            return _error(f"cannot begin rollout {name}: there is a rollout of this name")
         made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed=name)
+        known = None if despite_failures else _known_failure(made.package, made.release)
+        if known:
+            return _error(known)
+        if test:
+            return _table(made)
         if not made.waves:
             return _error(f"cannot begin a rollout: nobody goes\n{_table(made)}")
         record = machine.new(name, made, time.time(), **settings)
-    except (planning.PlanError, machine.RolloutError) as error:
+    except (planning.PlanError, machine.RolloutError, Away) as error:
         return _error(str(error))
-    record.update(source=source, splay=splay)
+    record.update(source=source, install_rate=install_rate, splay=splay, at_window=at_window)
     return _drive(record)
 
 
-def resume(name, again=False):
+def resume(name, again=False, take_over=False):
     """
     Goes on with a rollout: after a halt (what went wrong until now is accepted then, and counts no more), after its runner or its master has died, or
     for minions that were offline.
 
     again
-        Minions that were refused, failed or were lost are tried once more
+        Minions that were refused, failed or were lost are tried once more, also where the release is marked as bad
+
+    take_over
+        This record is older than what the minions know: go on with it all the same. Make sure first that no other master drives the rollout
 
     .. code-block:: bash
 
         salt-run sidle.resume salt-minion-3007.17-1-20261124-091200 again=True
     """
     try:
-        record = _read(name)
+        record = _records().read(name)
         own = machine.Rollout(record)
         if record["status"] == machine.HALTED:
             own.resume(again)
         elif record["status"] not in (machine.RUNNING, machine.LATE):
             return _error(f"cannot resume rollout {name}: it is {record['status']}")
-    except machine.RolloutError as error:
+        if take_over:
+            record["epoch"] = max([record["epoch"], *_epochs(record)])
+    except (machine.RolloutError, Away) as error:
         return _error(str(error))
+    return _drive(record)
+
+
+def _epochs(record):
+    """The epochs of this rollout that its minions know."""
+    for answer in _ask(list(record["hosts"]), "sidle.status", []).values():
+        claim = (driver.instance(answer, record["package"]) or {}).get("rollout")
+        if claim and claim["id"] == record["id"]:
+            yield claim["epoch"]
+
+
+def rollback(name, wave=None, test=False, **settings):
+    """
+    Takes the minions of a rollout back to the release that each of them ran before, as a rollout of its own, named ``NAME-back``. The rollout is aborted
+    first; a runner that drives it has to be aborted before.
+
+    wave
+        Only the minions of this wave: 1 is the first one [default: all that are done]
+
+    test
+        Only show which minions go back
+
+    settings
+        As those of ``sidle.rollout`` [default: those of the rollout, and no soak time]
+
+    .. code-block:: bash
+
+        salt-run sidle.rollback salt-minion-3007.17-1-20261124-091200 wave=2
+    """
+    settings = {key: value for key, value in settings.items() if not key.startswith("__")}
+    records = _records()
+    try:
+        with records.driving(name):
+            former = records.read(name)
+            number = 1 + sum(each.startswith(f"{name}-back") for each in records.names())
+            suffix = "back" if number == 1 else f"back-{number}"
+            record = machine.back(f"{name}-{suffix}", former, None if wave is None else int(wave) - 1, time.time(), **settings)
+            if test:
+                return {each: f"{host['from']} -> {host['to']}" for each, host in record["hosts"].items()}
+            if former["status"] not in (machine.ENDED, machine.ABORTED):
+                machine.Rollout(former).abort("taken back")
+                former["epoch"] += 1
+                records.write(former)
+            with _bus() as bus:
+                driver.release(bus, former, list(former["hosts"]))
+    except (machine.RolloutError, Away) as error:
+        return _error(str(error))
+    record.update(splay=former.get("splay") or "60s", at_window=former.get("at_window"))
     return _drive(record)
 
 
@@ -261,37 +324,81 @@ def take_up(minion):
           runner.sidle.take_up:
             - minion: {{ data['id'] }}
     """
-    found = {}
-    for name, summary in rollouts().items():
-        if summary.get("status") != machine.LATE:
-            continue
-        record = _read(name)
-        if record["hosts"].get(minion, {}).get("state") == machine.OFFLINE:
+    records, found = _records(), {}
+    for name in records.names():
+        record = records.read(name)
+        if record["status"] == machine.LATE and record["hosts"].get(minion, {}).get("state") == machine.OFFLINE:
             found[name] = _drive(record)
     return found
 
 
+def go_on():
+    """
+    Goes on with each rollout that nobody drives: after the death of its runner, or of this master. For the master's schedule. A halted rollout waits for a
+    person.
+
+    .. code-block:: yaml
+
+        # /etc/salt/master.d/schedule.conf
+        schedule:
+          sidle:
+            function: sidle.go_on
+            minutes: 5
+    """
+    records, found = _records(), {}
+    for name in records.names():
+        record = records.read(name)
+        if record["status"] == machine.RUNNING:
+            try:
+                found[name] = _summary(_driven(record))
+            except Driven:
+                continue
+            except (machine.RolloutError, Away) as error:
+                found[name] = {"error": str(error)}
+    return found
+
+
+def pause(name, reason="paused by a person"):
+    """
+    Orders no minion until ``sidle.resume``; switches in progress end by themselves.
+
+    .. code-block:: bash
+
+        salt-run sidle.pause salt-minion-3007.17-1-20261124-091200
+    """
+    return _say(name, "pause", reason)
+
+
 def abort(name, reason="aborted by a person"):
     """
-    Orders no minion any more; switches under way end by themselves.
+    Ends a rollout: no minion is ordered any more; switches in progress end by themselves.
 
     .. code-block:: bash
 
         salt-run sidle.abort salt-minion-3007.17-1-20261124-091200
     """
+    return _say(name, "abort", reason)
+
+
+def _say(name, act, reason):
+    """To the driver, or where nobody drives, into the record."""
+    records = _records()
     try:
-        record = _read(name)
-        machine.Rollout(record).abort(reason)
-        with open(_path(name, "abort"), "w", encoding="utf-8") as file:
-            file.write(reason)
-        with _driving(name):
-            record = _read(name)
-            _abort(machine.Rollout(record))
-            _write(record)
-            _release(record, list(record["hosts"]))
-    except _Driven:
-        return f"rollout {name} will be aborted by the runner that drives it, within seconds"
-    except machine.RolloutError as error:
+        record = records.read(name)
+        getattr(machine.Rollout(record), act)(reason)
+        records.ask_driver(name, act, reason)
+        with records.driving(name):
+            record = records.read(name)
+            own, word = machine.Rollout(record), records.word(name)
+            if word:
+                driver.obey(own, *word)
+            records.write(record)
+            if record["status"] == machine.ABORTED:
+                with _bus() as bus:
+                    driver.release(bus, record, list(record["hosts"]))
+    except Driven:
+        return f"the runner that drives rollout {name} hears of it within seconds"
+    except (machine.RolloutError, Away) as error:
         return _error(str(error))
     return _summary(record)
 
@@ -304,12 +411,10 @@ def rollouts():
 
         salt-run sidle.rollouts
     """
-    place = _place()
-    names = sorted(entry[: -len(".json")] for entry in os.listdir(place) if entry.endswith(".json")) if os.path.isdir(place) else []
-    found = {}
-    for name in names:
+    records, found = _records(), {}
+    for name in records.names():
         try:
-            found[name] = _summary(_read(name))
+            found[name] = _summary(records.read(name))
         except machine.RolloutError as error:
             found[name] = {"error": str(error)}
     return found
@@ -324,210 +429,69 @@ def show(name):
         salt-run sidle.show salt-minion-3007.17-1-20261124-091200
     """
     try:
-        record = _read(name)
+        record = _records().read(name)
     except machine.RolloutError as error:
         return _error(str(error))
     return {**_summary(record), "failures": list(record["failures"].values()), "hosts": record["hosts"]}
 
 
-def _claim(record):
-    """
-    Claims the minions that are to be switched, with the driver's epoch: each one refuses other rollouts then, and drivers of older epochs. One that does
-    not hear of it is claimed by its order.
-    """
-    ids = [each for each, host in record["hosts"].items() if host["state"] in (machine.WAITING, machine.ORDERED)]
-    return _ask(ids, "sidle.claim", [], kwarg={"rollout": record["id"], "epoch": record["epoch"], "package": record["package"]})
-
-
-def _is_taken(answer):
-    return isinstance(answer, dict) and answer.get("error", {}).get("class") == "conflict"
-
-
-def _release(record, ids):
-    # What belongs to another rollout refuses, and nothing else is asked: claims end by themselves, too.
-    _ask(ids, "sidle.release", [], kwarg={"rollout": record["id"], "package": record["package"]})
-
-
-class _Driven(machine.RolloutError):
-    """Another runner of this master drives the rollout."""
-
-
-@contextlib.contextmanager
-def _driving(name):
-    """One runner of a master drives a rollout; the lock goes with its process."""
-    os.makedirs(_place(), mode=0o700, exist_ok=True)
-    with open(_path(name, "lock"), "a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise _Driven(f"rollout {name} is driven by process {file.read().strip() or '?'} of this master: `salt-run sidle.show {name}`") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-def _abort(own):
-    """Takes up what a person has said meanwhile."""
-    path = _path(own.record["id"], "abort")
-    try:
-        with open(path, encoding="utf-8") as file:
-            reason = file.read()
-    except FileNotFoundError:
-        return
-    own.abort(reason)
-    os.remove(path)
+def _known_failure(package, release):
+    """What another rollout of this master knows against the release: what is bad for a host there is not tried here before a person has looked."""
+    records = _records()
+    for name in records.names():
+        record = records.read(name)
+        if (record["package"], record["release"], record["purpose"]) != (package, release, machine.SWITCH):
+            continue
+        for failure in record["failures"].values():
+            if failure["cause"] == "release" and not failure["accepted"]:
+                return (
+                    f"cannot begin a rollout of {release}: rollout {name} found it bad: {failure['text']} (on {', '.join(failure['hosts'])}); "
+                    "despite_failures=True begins all the same"
+                )
+    return None
 
 
 def _drive(record):
     try:
-        with _driving(record["id"]):
-            return _driven(record)
-    except machine.RolloutError as error:
+        record = _driven(record)
+    except (machine.RolloutError, Away) as error:
         return _error(str(error))
-
-
-def _driven(record):
-    own = machine.Rollout(record)
-    is_new = not os.path.exists(_path(record["id"]))
-    if not is_new:
-        # Each driver has an epoch of its own: the minions refuse a driver on another master that has an older copy of the record.
-        record["epoch"] = max(record["epoch"], _read(record["id"])["epoch"]) + 1
-    refusals = [f"{each}: {answer['error']['message']}" for each, answer in _claim(record).items() if _is_taken(answer)]
-    if refusals:
-        # The record stays as it was: what does not begin here leaves nothing behind.
-        if is_new:
-            _release(record, list(record["hosts"]))
-        return _error("\n".join([f"cannot drive rollout {record['id']}: {len(refusals)} minions refuse it", *refusals]))
-    _write(record)
-    looked = 0.0
-    while record["status"] in (machine.RUNNING, machine.LATE) or own.flying:
-        _abort(own)
-        if _read(record["id"])["epoch"] != record["epoch"]:
-            return _error(f"rollout {record['id']} goes on at another master: `salt-run sidle.show {record['id']}`")
-        if time.time() - looked > OFFLINE_SECONDS and record["status"] in (machine.RUNNING, machine.LATE):
-            looked = time.time()
-            _look_for_offline(own)
-        orders, ask = own.next(time.time())
-        # First on record, then done.
-        _write(record)
-        for each, answer in _order(record, orders).items():
-            own.ordered(time.time(), each, answer)
-        for each, status in _statuses(ask, record["package"]).items():
-            own.saw(time.time(), each, status)
-        _write(record)
-        counts = own.counts()
-        if record["status"] == machine.LATE and set(counts) & {machine.OFFLINE} and not set(counts) & {machine.ORDERED, machine.WAITING}:
-            # Nobody waits for hosts that may be gone: `sidle.resume` and `sidle.take_up` take them up.
-            break
-        if record["status"] in (machine.RUNNING, machine.LATE) or own.flying:
-            time.sleep(TICK_SECONDS)
     if record["status"] == machine.HALTED:
-        # The minions stay claimed: the rollout goes on after `sidle.resume`.
         __context__["retcode"] = 1
-    else:
-        _release(record, [each for each, host in record["hosts"].items() if host["state"] != machine.OFFLINE])
     return _summary(record)
 
 
-def _look_for_offline(own):
-    offline = [each for each, host in own.record["hosts"].items() if host["state"] == machine.OFFLINE]
-    for each in _statuses(offline, own.record["package"]):
-        own.came_back(each)
+def _driven(record):
+    records = _records()
+    with records.driving(record["id"]), _bus() as bus:
+        return driver.drive(record, bus, records)
 
 
-def _order(record, ids):
-    """Orders the switch; gives what each one answered."""
-    hosts = record["hosts"]
-    found = {}
-    reason = f"rollout {record['id']}"
-    switch = {"package": record["package"], "release": record["release"], "splay": record["splay"], "reason": reason}
-    switch.update(rollout=record["id"], epoch=record["epoch"])
-    lacking = [each for each in ids if hosts[each].get("lacks")]
-    if lacking:
-        # First into the store, then the order: a release that cannot be installed refuses the host.
-        source = record["source"] or f"{record['package']}@{record['release']}"
-        install = {"source": source, **({"release": record["release"]} if record["source"] else {})}
-        for each, answer in _ask(lacking, "sidle.install", [], kwarg=install, seconds=record["settings"]["patience_seconds"]).items():
-            if not isinstance(answer, dict) or "error" in answer:
-                found[each] = _answer(answer)
-            else:
-                hosts[each]["lacks"] = False
-    ready = [each for each in ids if not hosts[each].get("lacks")]
-    for each, answer in _ask(ready, "sidle.switch", [], kwarg=switch).items():
-        found[each] = _answer(answer)
-    return found
+def _bus():
+    return Bus(__opts__, _option("chunk", 200))
 
 
-def _answer(answer):
-    if isinstance(answer, dict) and "code" in answer:
-        return {"error": {"class": "nothing-to-do", "message": "nothing to do"}} if answer["code"] == 3 else answer
-    return {"error": {"class": "failed", "message": f"the minion answered: {answer}"}}
-
-
-def _statuses(ids, package):
-    answers = _ask(ids, "sidle.status", [])
-    found = {each: _instance(answer, package) for each, answer in answers.items()}
-    return {each: status for each, status in found.items() if status}
-
-
-def _ask(ids, function, arguments, kwarg=None, seconds=None):
-    """
-    Jobs to these minions, by lists of ids in chunks: a target of a job is never a nodegroup, which masters read differently. Gives what those answered
-    that have answered in time.
-    """
-    found = {}
-    chunk, seconds = _option("chunk", 200), seconds or _option("answer_seconds", 20)
+def _ask(ids, function, arguments, kwarg=None):
+    """What those minions answer that answer in time."""
     if not ids:
-        return found
-    with salt.client.LocalClient(mopts=__opts__) as client:
-        for begun in range(0, len(ids), chunk):
-            some = ids[begun : begun + chunk]
-            told = client.cmd(some, function, arguments, timeout=seconds, tgt_type="list", kwarg=kwarg or {})
-            # False: it did not answer.
-            found.update({each: answer for each, answer in told.items() if answer is not False})
-    return found
+        return {}
+    with _bus() as bus:
+        return bus.ask(list(ids), function, arguments, kwarg, _option("answer_seconds", 20))
 
 
-def _place():
-    return _option("rollouts", os.path.join(__opts__["cachedir"], "sidle", "rollouts"))
-
-
-def _path(name, kind="json"):
-    if not name or "/" in name or name.startswith("."):
-        raise machine.RolloutError(f"cannot use {name!r} as the name of a rollout")
-    return os.path.join(_place(), f"{name}.{kind}")
-
-
-def _read(name):
-    path = _path(name)
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except FileNotFoundError:
-        raise machine.RolloutError(f"cannot find rollout {name}: `salt-run sidle.rollouts` lists them") from None
-    except ValueError as error:
-        raise machine.RolloutError(f"cannot read {path}: {error}") from None
-
-
-def _write(record):
-    path = _path(record["id"])
-    os.makedirs(_place(), mode=0o700, exist_ok=True)
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(record, file, separators=(",", ":"))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".new", path)
+def _records():
+    place = _option("rollouts", os.path.join(__opts__["cachedir"], "sidle", "rollouts"))
+    return Records(place, os.path.join(__opts__["sock_dir"], "sidle"))
 
 
 def _summary(record):
-    counts = machine.Rollout(record).counts()
+    own = machine.Rollout(record)
     return {
         "rollout": record["id"],
+        "purpose": record["purpose"],
         "release": record["release"],
         "status": record["status"],
         "why": record["why"],
         "wave": f"{record['wave'] + 1} of {record['waves']}",
-        "counts": counts,
+        "counts": own.counts(),
     }

@@ -1,0 +1,122 @@
+"""
+The records of rollouts: one file each, below one directory, which other masters may have a copy of.
+
+A record is replaced as a whole. What belongs to this master alone (who drives a rollout, and what a person asks of that driver) lies elsewhere, so that a
+copy of the directory with `rsync --delete` takes nothing away from a driver. A driver keeps its record in memory: a file that is lost, or that became an
+older copy, is written anew; a file with a newer epoch is another driver's, and ends this one.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+
+from . import rollout as machine
+
+
+class Driven(machine.RolloutError):
+    """Another runner of this master drives the rollout."""
+
+
+class Superseded(machine.RolloutError):
+    """Another driver goes on with the rollout."""
+
+
+class Records:
+    """The records below `place`; `own` is a directory that only this master uses."""
+
+    def __init__(self, place, own):
+        self.place, self._own = place, own
+
+    def names(self):
+        """The names of all rollouts."""
+        if not os.path.isdir(self.place):
+            return []
+        return sorted(entry[: -len(".json")] for entry in os.listdir(self.place) if entry.endswith(".json"))
+
+    def has(self, name):
+        """Whether there is a record of this name."""
+        return os.path.exists(self._path(name))
+
+    def read(self, name):
+        """The record. Raises `RolloutError`."""
+        path = self._path(name)
+        try:
+            with open(path, encoding="utf-8") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            raise machine.RolloutError(f"cannot find rollout {name}: `salt-run sidle.rollouts` lists them") from None
+        except ValueError as error:
+            raise machine.RolloutError(f"cannot read {path}: {error}") from None
+
+    def write(self, record):
+        """Replaces the file; it is on the disk when this returns. Raises `Superseded` where the file is a newer driver's."""
+        path, text = self._path(record["id"]), json.dumps(record, separators=(",", ":"))
+        os.makedirs(self.place, mode=0o700, exist_ok=True)
+        there = self._epoch(path, text)
+        if there is True:
+            return
+        if there > record["epoch"]:
+            raise Superseded(f"rollout {record['id']} goes on elsewhere, with epoch {there}: `salt-run sidle.show {record['id']}`")
+        # Hidden, and of this process: a copy of the directory has no halves.
+        new = os.path.join(self.place, f".{record['id']}.{os.getpid()}")
+        with open(new, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+        directory = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    @staticmethod
+    def _epoch(path, text):
+        """True: the file has this text; else the epoch of the file, 0 where there is none, or half of one."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                there = file.read()
+            return there == text or json.loads(there)["epoch"]
+        except (FileNotFoundError, ValueError, KeyError):
+            return 0
+
+    @contextlib.contextmanager
+    def driving(self, name):
+        """One runner of a master drives a rollout; the lock goes with its process. Raises `Driven`."""
+        os.makedirs(self._own, mode=0o700, exist_ok=True)
+        with open(self._path(name, "lock"), "a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                who = file.read().strip() or "?"
+                raise Driven(f"rollout {name} is driven by process {who} of this master: `salt-run sidle.show {name}`") from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def ask_driver(self, name, act, reason):
+        """Leaves word for the driver: `pause` or `abort`."""
+        os.makedirs(self._own, mode=0o700, exist_ok=True)
+        new = self._path(name, "new")
+        with open(new, "w", encoding="utf-8") as file:
+            json.dump([act, reason], file)
+        os.replace(new, self._path(name, "word"))
+
+    def word(self, name):
+        """The word that was left for the driver, once: `(act, reason)`, or None."""
+        path = self._path(name, "word")
+        try:
+            with open(path, encoding="utf-8") as file:
+                act, reason = json.load(file)
+        except FileNotFoundError:
+            return None
+        os.remove(path)
+        return act, reason
+
+    def _path(self, name, kind="json"):
+        if not name or "/" in name or name.startswith("."):
+            raise machine.RolloutError(f"cannot use {name!r} as the name of a rollout")
+        return os.path.join(self.place if kind == "json" else self._own, f"{name}.{kind}")
