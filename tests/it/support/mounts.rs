@@ -117,6 +117,17 @@ impl Mounted {
         if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
     }
 
+    /// At a directory that is there already: what lies in `lower`, which nothing changes; changes go into a directory below `place`.
+    pub fn overlay_at(point: &Path, lower: &Path, place: &Path) -> Self {
+        let (upper, work) = (place.join("upper"), place.join("work"));
+        for each in [&upper, &work] {
+            std::fs::create_dir(each).unwrap();
+        }
+        let options = format!("lowerdir={},upperdir={},workdir={}", text(lower), text(&upper), text(&work));
+        run("mount", &["-t", "overlay", "-o", &options, "sidle-test", text(point)]);
+        Self { point: point.to_owned(), _directory: None }
+    }
+
     /// `from` once more, at this mount.
     pub fn bind(from: &Path) -> Self {
         Self::new(&|_| ["--bind", text(from)].map(str::to_owned).to_vec())

@@ -4,6 +4,7 @@ use super::eventually;
 use super::leftovers;
 use super::ports::Ports;
 use super::programs::Programs;
+use serde_json::Value;
 use sidle::agent::{Activity, Agent as _, AgentSettings, Health, Subject};
 use sidle::os::proc_fs;
 use sidle::os::process::{self, Identity, SignalNumber};
@@ -174,6 +175,27 @@ impl Master {
     /// Another master, with keys of its own.
     pub fn start_at(other: &Self, address: &'static str) -> Self {
         Self::with_keys(&other.tree, (true, ""), address, Arc::new(Ports::take()), None)
+    }
+
+    /// The same with more lines of its configuration.
+    pub fn start_twin_with(&self, address: &'static str, options: &str) -> Self {
+        Self::with_keys(&self.tree, (true, options), address, Arc::new(Ports::take()), Some(&self.keys()))
+    }
+
+    /// `salt-run` on this master with these words, in JSON.
+    pub fn salt_run(&self, words: &[&str]) -> Command {
+        let place = self.place();
+        let enter = "import sys\nsys.argv[0] = 'salt-run'\nimport salt.scripts\nsalt.scripts.salt_run()\n";
+        let mut command = Command::new(&place.python);
+        command.args(["-E", "-s", "-B", "-c", enter, "-c"]).arg(place.configuration.parent().unwrap());
+        command.args(["--out", "json", "-l", "error"]).args(words).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+    }
+
+    /// What a function of a runner gives.
+    pub fn runner(&self, words: &[&str]) -> Value {
+        let output = self.salt_run(words).stderr(Stdio::piped()).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     }
 
     fn keys(&self) -> PathBuf {

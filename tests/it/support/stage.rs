@@ -245,6 +245,11 @@ impl Host {
         Self { directory }
     }
 
+    /// A root that lies in this directory.
+    pub fn of(directory: TempDir) -> Self {
+        Self { directory }
+    }
+
     /// The root itself.
     pub fn root(&self) -> PathBuf {
         self.directory.path().to_owned()

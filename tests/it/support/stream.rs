@@ -84,6 +84,16 @@ impl Marks {
         )
     }
 
+    /// Lines of a minion's configuration: its masters and the marking modules, and nothing that runs by itself.
+    pub fn quiet_configuration(&self, masters: &[&Master]) -> String {
+        let names: Vec<String> =
+            masters.iter().map(|each| format!("{}:{}", each.address, each.request_port())).collect();
+        let directory = self.inside.display();
+        format!(
+            "master: {names:?}\nenable_fqdns_grains: False\nmodule_dirs: [{directory}/modules]\nmark_file: {directory}/marks\nmine_enabled: False\n"
+        )
+    }
+
     /// Has the guards of this gate tell what they do with each job. Their log lies outside of the gate, which may be small, full or away.
     pub fn watch(&mut self, gate: &Path) {
         let log = self.directory.path().join("jobs");
@@ -93,6 +103,11 @@ impl Marks {
         fs::create_dir_all(gate).unwrap();
         symlink(&log, gate.join("joblog")).unwrap();
         self.gate = Some(gate.to_owned());
+    }
+
+    /// The minion's directory of execution modules.
+    pub fn modules(&self) -> PathBuf {
+        self.directory.path().join("modules")
     }
 
     fn file(&self) -> PathBuf {
@@ -271,24 +286,45 @@ impl Stream {
     }
 
     /// Publishes no more, waits for what is still to come, and says what became of the jobs.
-    pub fn end(mut self) -> Report {
+    pub fn end(self) -> Report {
+        let (minion, marks, gate) = (self.minion.clone(), self.marks.clone(), self.gate.clone());
+        self.end_of(|stream, until| vec![stream.report_of(&minion, &marks, gate.as_deref(), until)]).remove(0)
+    }
+
+    /// The same of a stream to many minions: a report of each of these, by its id.
+    pub fn end_each(self, minions: &[(&str, &Marks)]) -> Vec<Report> {
+        self.end_of(|stream, until| stream.each(minions, until))
+    }
+
+    /// What became of the jobs until now at each of these minions.
+    pub fn look_at_each(&self, minions: &[(&str, &Marks)]) -> Vec<Report> {
+        self.each(minions, now())
+    }
+
+    fn each(&self, minions: &[(&str, &Marks)], until: f64) -> Vec<Report> {
+        let of = |(minion, marks): &(&str, &Marks)| self.report_of(minion, &marks.file(), marks.gate.as_deref(), until);
+        minions.iter().map(of).collect()
+    }
+
+    fn end_of(mut self, report: impl Fn(&Self, f64) -> Vec<Report>) -> Vec<Report> {
         self.stop();
         let until = now();
         let mut patience = Instant::now() + Duration::from_secs(SETTLE_SECONDS);
         let mut before = 0;
         loop {
-            let report = self.report(until);
-            if report.is_whole() {
+            let reports = report(&self, until);
+            if reports.iter().all(Report::is_whole) {
                 // The last jobs could still be run a second time.
                 std::thread::sleep(DOUBLED_BY);
-                return self.report(until);
+                return report(&self, until);
             }
             if Instant::now() > patience {
-                return report;
+                return reports;
             }
             // As many times as there are jobs at most: each has one answer.
-            if report.returned > before {
-                before = report.returned;
+            let returned = reports.iter().map(|report| report.returned).sum();
+            if returned > before {
+                before = returned;
                 patience = Instant::now() + Duration::from_secs(SETTLE_SECONDS);
             }
             std::thread::sleep(Duration::from_millis(500));
@@ -302,10 +338,14 @@ impl Stream {
     }
 
     fn report(&self, until: f64) -> Report {
+        self.report_of(&self.minion, &self.marks, self.gate.as_deref(), until)
+    }
+
+    fn report_of(&self, minion: &str, marks: &Path, gate: Option<&Path>, until: f64) -> Report {
         let master = |(number, place): (usize, &MasterPlace)| json!({"cache": place.cache, "published": self.log("published", number), "events": self.log("events", number), "batches": self.log("batches", number)});
         let masters: Vec<Value> = self.masters.iter().enumerate().map(master).collect();
         let options = json!({
-            "masters": masters, "marks": self.marks, "gate": self.gate, "minion": self.minion, "since": self.since, "until": until,
+            "masters": masters, "marks": marks, "gate": gate, "minion": minion, "since": self.since, "until": until,
         });
         let output = program(&self.masters[0], "report", &options).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -6,7 +6,6 @@ use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::stage::{Author, DEMO, Host, SIDLE, Supervisor, text};
 use serde_json::{Value, json};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
 
 /// The minions, with the family that each one says it is of.
 const MINIONS: [(&str, &str); 5] =
@@ -64,20 +63,9 @@ impl Fleet {
         fleet
     }
 
-    /// `salt-run` with these words.
-    fn command(&self, words: &[&str]) -> Command {
-        let place = self.master.place();
-        let enter = "import sys\nsys.argv[0] = 'salt-run'\nimport salt.scripts\nsalt.scripts.salt_run()\n";
-        let mut command = Command::new(&place.python);
-        command.args(["-E", "-s", "-B", "-c", enter, "-c"]).arg(place.configuration.parent().unwrap());
-        command.args(["--out", "json", "-l", "error"]).args(words).stdin(Stdio::null()).stdout(Stdio::piped());
-        command
-    }
-
     /// What a function of the runner gives.
     fn runner(&self, words: &[&str]) -> Value {
-        let output = self.command(words).stderr(Stdio::piped()).output().unwrap();
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+        self.master.runner(words)
     }
 
     fn current(&self) -> Vec<(&str, String)> {
@@ -108,7 +96,7 @@ fn a_fleet_goes_by_waves_and_an_offline_minion_when_it_is_back() {
     fleet.members[1].minion.end();
     let words = ["sidle.rollout", "*", "1.1-1", "name=r1", "canary=1", "percents=[50, 100]"];
     // Its runner dies in mid-wave; another one goes on with what is on record, and no host is ordered twice.
-    let mut driver = fleet.command(&[&words[..], &QUICK].concat()).process_group(0).spawn().unwrap();
+    let mut driver = fleet.master.salt_run(&[&words[..], &QUICK].concat()).process_group(0).spawn().unwrap();
     let record = fleet.master.place().cache.join("sidle/rollouts/r1.json");
     eventually(120, "the canary is done, and others are on their way", || {
         let text = std::fs::read_to_string(&record).unwrap_or_default();

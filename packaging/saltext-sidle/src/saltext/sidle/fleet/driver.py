@@ -7,6 +7,7 @@ Events tell sooner what happened (a host that starts, a switch that ended); only
 import time
 
 from . import bus as buses
+from . import jobs
 from . import rollout as machine
 
 #: How often orders are given, seconds. Returns are heard all the time.
@@ -48,7 +49,7 @@ class _Driver:
             answers = claim(self._bus, record, ids)
         except buses.Away as error:
             raise machine.RolloutError(f"cannot drive rollout {record['id']}: {error}") from None
-        refusals = [f"{each}: {answer['error']['message']}" for each, answer in sorted(answers.items()) if _is_taken(answer)]
+        refusals = [f"{each}: {answer['error']['message']}" for each, answer in sorted(answers.items()) if jobs.is_taken(answer)]
         if refusals:
             # The record stays as it was: what does not begin here leaves nothing behind.
             if is_new:
@@ -113,11 +114,11 @@ class _Driver:
     def _take(self, kind, each, answer):
         now = self._now()
         if kind == "install":
-            self._own.installed(now, each, _answer(answer))
+            self._own.installed(now, each, jobs.answer(answer))
         elif kind == "switch":
-            self._own.ordered(now, each, _answer(answer))
+            self._own.ordered(now, each, jobs.answer(answer))
         elif kind == "status":
-            status = instance(answer, self._record["package"])
+            status = jobs.instance(answer, self._record["package"])
             if status:
                 self._own.saw(now, each, status)
 
@@ -129,18 +130,10 @@ class _Driver:
     # --- what is sent ----------------------------------------------------------------------------------------------
 
     def _send(self, orders):
-        record = self._record
         self._bus.publish(orders.ask, "sidle.status", kind="status")
-        for source, ids in _by(orders.install, lambda each: source_of(record, record["hosts"][each]["wave"])).items():
-            self._bus.publish(ids, "sidle.install", kwarg=_install(record, source), kind="install")
-        hosts = record["hosts"]
-        for (release_, force), ids in _by(orders.switch, lambda each: (hosts[each]["to"], hosts[each].get("force", False))).items():
-            order = {
-                "package": record["package"], "release": release_, "splay": record["splay"], "reason": f"rollout {record['id']}",
-                "rollout": record["id"], "epoch": record["epoch"],
-            }  # fmt: skip
-            order.update({"force": True} if force else {}, **({"at_window": True} if record.get("at_window") else {}))
-            self._bus.publish(ids, f"sidle.{record['purpose']}", kwarg=order, kind="switch")
+        for kind, some in (("install", orders.install), ("switch", orders.switch)):
+            for job, ids in jobs.of(self._record, kind, some):
+                self._bus.publish(ids, job.function, kwarg=job.kwarg, kind=kind)
 
     def _look_for_offline(self):
         if time.monotonic() - self._looked < OFFLINE_SECONDS or self._record["status"] not in (machine.RUNNING, machine.LATE):
@@ -180,47 +173,3 @@ def obey(own, act, reason):
         own.abort(reason)
     elif own.record["status"] in (machine.RUNNING, machine.LATE):
         own.pause(reason)
-
-
-def instance(status, package):
-    """What `sidle.status` says of the default instance of a package; None: nothing."""
-    if not isinstance(status, dict):
-        return None
-    return next((each for each in status.get("instances", []) if each["instance"] == package), None)
-
-
-def source_of(record, wave):
-    """Where the hosts of a wave install from: one source for all, or one for each wave, of which the last one goes for all that come later."""
-    source = record.get("source")
-    return source[min(wave, len(source) - 1)] if isinstance(source, list) else source
-
-
-def _install(record, source):
-    named = f"{record['package']}@{record['release']}"
-    if not source:
-        order = {"source": named}
-    elif str(source).endswith(".sidle"):
-        order = {"source": source, "release": record["release"]}
-    else:
-        order = {"source": named, "repository": source}
-    rate = record.get("install_rate")
-    if rate and str(source).startswith("salt://"):
-        order["rate"] = max(1, int(rate / record["settings"]["install_at_once"]))
-    return order
-
-
-def _by(ids, key):
-    groups = {}
-    for each in ids:
-        groups.setdefault(key(each), []).append(each)
-    return groups
-
-
-def _is_taken(answer):
-    return isinstance(answer, dict) and answer.get("error", {}).get("class") == "conflict"
-
-
-def _answer(answer):
-    if isinstance(answer, dict) and "code" in answer:
-        return {"error": {"class": "nothing-to-do", "message": "nothing to do"}} if answer["code"] == 3 else answer
-    return {"error": {"class": "failed", "message": f"the minion answered: {answer}"}}

@@ -32,7 +32,7 @@ import salt.utils.minions
 import salt.version
 
 try:
-    from saltext.sidle.fleet import driver
+    from saltext.sidle.fleet import driver, jobs
     from saltext.sidle.fleet import plan as planning
     from saltext.sidle.fleet import rollout as machine
     from saltext.sidle.fleet.bus import Away, Bus
@@ -40,7 +40,7 @@ try:
 except ImportError:
     # `runner_dirs` names this directory in a copy of the extension.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
-    from saltext.sidle.fleet import driver
+    from saltext.sidle.fleet import driver, jobs
     from saltext.sidle.fleet import plan as planning
     from saltext.sidle.fleet import rollout as machine
     from saltext.sidle.fleet.bus import Away, Bus
@@ -130,7 +130,7 @@ def _facts(ids, wanted):
             **{name: value for name, value in own.items() if value != ""},
             "family": own.get("os_family") or "unknown",
             "unseen_days": 0,
-            "status": driver.instance(status, wanted.package),
+            "status": jobs.instance(status, wanted.package),
             "releases": [one for one in (releases or {}).get("releases", []) if one["package"] == wanted.package] if isinstance(releases, dict) else [],
             "rehearsal": rehearsal if isinstance(rehearsal, dict) else None,
         }
@@ -267,7 +267,7 @@ def resume(name, again=False, take_over=False):
 def _epochs(record):
     """The epochs of this rollout that its minions know."""
     for answer in _ask(list(record["hosts"]), "sidle.status", []).values():
-        claim = (driver.instance(answer, record["package"]) or {}).get("rollout")
+        claim = (jobs.instance(answer, record["package"]) or {}).get("rollout")
         if claim and claim["id"] == record["id"]:
             yield claim["epoch"]
 

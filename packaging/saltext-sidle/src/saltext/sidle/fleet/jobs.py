@@ -1,0 +1,76 @@
+"""The jobs of a rollout: what is ordered from each host, and what its answer means."""
+
+from typing import NamedTuple
+
+#: The exit code of sidle where there is nothing to do.
+NOTHING_TO_DO = 3
+
+
+class Job(NamedTuple):
+    """One job for some hosts."""
+
+    function: str
+    kwarg: dict
+
+
+def of(record, kind, ids):
+    """The jobs that install on these hosts, or switch them: `(job, ids)`. Hosts whose job is the same have one."""
+    make = install if kind == "install" else switch
+    groups = {}
+    for each in ids:
+        job = make(record, record["hosts"][each])
+        groups.setdefault((job.function, tuple(sorted(job.kwarg.items()))), (job, []))[1].append(each)
+    return list(groups.values())
+
+
+def install(record, host):
+    """What installs the release on a host: a bundle, or a repository; the host's own repository where the rollout names none."""
+    source, named = source_of(record, host["wave"]), f"{record['package']}@{record['release']}"
+    if not source:
+        return Job("sidle.install", {"source": named})
+    if source.endswith(".sidle"):
+        return Job("sidle.install", {"source": source, "release": record["release"]})
+    kwarg = {"source": named, "repository": source}
+    if record.get("install_rate") and source.startswith("salt://"):
+        # What all of them may take, shared by as many as install at once.
+        kwarg["rate"] = max(1, int(record["install_rate"] / record["settings"]["install_at_once"]))
+    return Job("sidle.install", kwarg)
+
+
+def switch(record, host):
+    """What switches a host, or takes it back."""
+    kwarg = {
+        "package": record["package"], "release": host["to"], "splay": record["splay"], "reason": f"rollout {record['id']}",
+        "rollout": record["id"], "epoch": record["epoch"],
+    }  # fmt: skip
+    for name, is_on in (("force", host.get("force")), ("at_window", record.get("at_window"))):
+        if is_on:
+            kwarg[name] = True
+    return Job(f"sidle.{record['purpose']}", kwarg)
+
+
+def source_of(record, wave):
+    """Where the hosts of a wave install from: one source for all, or one for each wave, of which the last one serves all later waves."""
+    source = record.get("source")
+    return source[min(wave, len(source) - 1)] if isinstance(source, list) and source else source or None
+
+
+def instance(status, package):
+    """What `sidle.status` says of the default instance of a package; None: nothing."""
+    if not isinstance(status, dict):
+        return None
+    return next((each for each in status.get("instances", []) if each["instance"] == package), None)
+
+
+def is_taken(told):
+    """Whether a host refuses a claim: it belongs to another rollout, or obeys a newer driver."""
+    return isinstance(told, dict) and (told.get("error") or {}).get("class") == "conflict"
+
+
+def answer(told):
+    """What a host has answered to its order, as the machine takes it: also what Salt itself answers."""
+    if not isinstance(told, dict) or "code" not in told:
+        return {"error": {"class": "failed", "message": f"the minion answered: {told}"}}
+    if told["code"] == NOTHING_TO_DO and "error" not in told:
+        return {"error": {"class": "nothing-to-do", "message": "nothing to do"}}
+    return told

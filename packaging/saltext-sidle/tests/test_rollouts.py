@@ -1,0 +1,95 @@
+"""The records of rollouts and their jobs. Run by `scripts/lint`; needs no Salt."""
+
+import os
+import shutil
+import tempfile
+import unittest
+
+from saltext.sidle.fleet import jobs, records
+from saltext.sidle.fleet import rollout as machine
+
+
+def record(**more):
+    host = {"wave": 0, "to": "2-1", "state": "waiting"}
+    return {
+        "id": "r1", "epoch": 1, "status": "running", "purpose": "switch", "package": "salt-minion", "release": "2-1", "splay": "1m",
+        "settings": {"install_at_once": 20}, "hosts": {"h1": host, "h2": {**host, "wave": 1}, "h3": {**host, "wave": 4}}, **more,
+    }  # fmt: skip
+
+
+class Records(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.place)
+        self.records = self.of("here")
+
+    def of(self, own):
+        return records.Records(os.path.join(self.place, "records"), os.path.join(self.place, own))
+
+    def test_a_copy_that_deletes_takes_nothing_away_from_a_driver(self):
+        with self.records.driving("r1"):
+            self.records.write(record(epoch=3))
+            shutil.rmtree(self.records.place)
+            self.records.write(record(epoch=3))
+            self.assertEqual(self.records.read("r1")["epoch"], 3)
+            # An older copy, or half of one, is replaced.
+            for text in ('{"id":"r1","epoch":2}', '{"id":"r', ""):
+                with open(os.path.join(self.records.place, "r1.json"), "w", encoding="utf-8") as file:
+                    file.write(text)
+                self.records.write(record(epoch=3))
+                self.assertEqual(self.records.read("r1"), record(epoch=3))
+            with self.assertRaises(records.Driven):
+                with self.of("here").driving("r1"):
+                    pass
+        self.assertEqual(os.listdir(self.records.place), ["r1.json"])
+
+    def test_a_driver_ends_where_another_one_goes_on(self):
+        self.records.write(record(epoch=3))
+        self.of("elsewhere").write(record(epoch=4))
+        with self.assertRaises(records.Superseded):
+            self.records.write(record(epoch=3))
+        self.assertEqual(self.records.read("r1")["epoch"], 4)
+
+    def test_the_driver_hears_a_word_once(self):
+        self.assertIsNone(self.records.word("r1"))
+        self.records.ask_driver("r1", "pause", "lunch")
+        self.assertEqual(self.records.word("r1"), ("pause", "lunch"))
+        self.assertIsNone(self.records.word("r1"))
+
+    def test_names_lead_nowhere_else(self):
+        for wrong in ("", "../r1", "a/b", ".r1"):
+            with self.subTest(wrong), self.assertRaises(machine.RolloutError):
+                self.records.read(wrong)
+        self.records.write(record())
+        self.assertEqual(self.records.names(), ["r1"])
+
+
+class Jobs(unittest.TestCase):
+    def test_each_wave_has_its_source(self):
+        def installs(**more):
+            return [(job.kwarg, ids) for job, ids in jobs.of(record(**more), "install", ["h1", "h2", "h3"])]
+
+        every = ["h1", "h2", "h3"]
+        named = {"source": "salt-minion@2-1"}
+        self.assertEqual(installs(), [(named, every)])
+        self.assertEqual(installs(source="salt://s/m.sidle"), [({"source": "salt://s/m.sidle", "release": "2-1"}, every)])
+        mixed = installs(source=["salt://s/repo", "https://m/repo"], install_rate=4_000_000)
+        repositories = [{**named, "repository": "salt://s/repo", "rate": 200_000}, {**named, "repository": "https://m/repo"}]
+        self.assertEqual(mixed, [(repositories[0], ["h1"]), (repositories[1], ["h2", "h3"])])
+
+    def test_a_host_that_is_forced_has_an_order_of_its_own(self):
+        of = record(purpose="rollback", at_window=True)
+        of["hosts"]["h2"]["force"] = True
+        (first, ids), (second, others) = jobs.of(of, "switch", ["h1", "h2", "h3"])
+        self.assertEqual((first.function, ids, others), ("sidle.rollback", ["h1", "h3"], ["h2"]))
+        self.assertEqual(second.kwarg, {**first.kwarg, "force": True})
+        self.assertEqual((first.kwarg["rollout"], first.kwarg["epoch"], first.kwarg["at_window"]), ("r1", 1, True))
+
+    def test_what_salt_itself_answers_is_a_failure(self):
+        self.assertEqual(jobs.answer("'sidle' is not available.")["error"]["class"], "failed")
+        self.assertEqual(jobs.answer({"code": 3})["error"]["class"], "nothing-to-do")
+        self.assertEqual(jobs.answer({"code": 4, "switch": 1}), {"code": 4, "switch": 1})
+
+
+if __name__ == "__main__":
+    unittest.main()

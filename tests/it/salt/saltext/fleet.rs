@@ -1,0 +1,306 @@
+//! A rollout over sixteen real minions of two hot masters, with a stream of jobs to all of them: each is switched by sidle to another release of Salt.
+
+use super::source;
+use crate::support::eventually;
+use crate::support::leftovers;
+use crate::support::minions;
+use crate::support::mounts::Mounted;
+use crate::support::salt::{Master, tree};
+use crate::support::scene::MASTER;
+use crate::support::stage::{Host, SALT, SIDLE, Supervisor, text};
+use crate::support::stream::{Marks, Plan, Report, Stream};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// How many of each family, and from which release they come.
+const FAMILIES: [(&str, &str, usize); 3] = [("RedHat", "3006.30", 8), ("Debian", "3007.17", 4), ("Suse", "3006.30", 4)];
+
+/// Where all of them go.
+const TARGET: &str = "3008.5-1";
+
+/// So many start, or install, at the same time.
+const AT_ONCE: usize = 4;
+
+/// What starts beside others takes its time.
+const SETTINGS: &str = "start_timeout = \"120s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\njob_splay = \"0s\"\n";
+
+/// For sixteen minions on two cores.
+const PATIENCE_SECONDS: u64 = 300;
+
+/// A beacon that ends the new release's process, as a library does that is missing on one family only: nothing sees it before it runs.
+const MORTAL: &str = "import os
+import signal
+
+import salt.version
+
+
+def validate(config):
+    return True, ''
+
+
+def beacon(config):
+    if salt.version.__version__.startswith('3008'):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return []
+";
+
+/// One host of the fleet. The fields go in this order: what runs on the root, what is mounted there, the root.
+struct Member {
+    id: String,
+    family: &'static str,
+    from: String,
+    marks: Marks,
+    supervisor: Option<Supervisor>,
+    _root: Mounted,
+    _changes: TempDir,
+    host: Host,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if let Some(supervisor) = self.supervisor.as_mut() {
+            supervisor.abandon();
+        }
+        leftovers::kill(&self.host.root());
+    }
+}
+
+impl Member {
+    /// A host whose root is the template's, with what it changes itself; its minion is not started.
+    fn new(template: &Host, masters: &[&Master], (id, family, version): (String, &'static str, &str)) -> Self {
+        let host = Host::of(tempfile::Builder::new().prefix("host").tempdir().unwrap());
+        let changes = tempfile::Builder::new().prefix("changes").tempdir().unwrap();
+        let root = Mounted::overlay_at(&host.root(), &template.root(), changes.path());
+        let mut marks = Marks::new();
+        fs::copy(source().join("src/saltext/sidle/modules/sidle.py"), marks.modules().join("sidle.py")).unwrap();
+        marks.watch(&host.path("run/sidle").join(SALT).join("gate"));
+        let configuration = format!(
+            "id: {id}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\ngrains: {{os_family: {family}}}\nsidle: {{program: {SIDLE}, root: {}}}\n{}",
+            text(&host.root()),
+            text(&host.root()),
+            marks.quiet_configuration(masters),
+        );
+        fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
+        fs::write(host.path("etc/salt/minion"), configuration).unwrap();
+        if family == "Suse" {
+            let beacons = host.path("var/cache/salt/minion/extmods/beacons");
+            fs::create_dir_all(&beacons).unwrap();
+            fs::write(beacons.join("mortal.py"), MORTAL).unwrap();
+            fs::write(host.path("etc/salt/minion.d/mortal.conf"), "beacons: {mortal: [{interval: 1}]}\n").unwrap();
+        }
+        Self { id, family, from: format!("{version}-1"), marks, supervisor: None, _root: root, _changes: changes, host }
+    }
+
+    fn start(&mut self) {
+        self.supervisor = Some(self.host.supervise_instance(SALT));
+        if self.current().is_empty() {
+            self.host.sidle(&["switch", SALT, &self.from, "--mode", "idle"]).ok();
+        }
+    }
+
+    fn stop(&mut self) {
+        assert_eq!(self.supervisor.take().expect("it runs").end(), Some(0));
+    }
+
+    fn status(&self) -> Value {
+        self.host.sidle(&["--json", "status", SALT]).json()["instances"][0].clone()
+    }
+
+    /// The current release; empty: none.
+    fn current(&self) -> String {
+        let target = fs::read_link(self.host.path("opt/sidle").join(SALT).join("current")).unwrap_or_default();
+        target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+struct Fleet {
+    members: Vec<Member>,
+    masters: [Master; 2],
+    _template: Host,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let author = minions::author();
+        let template = Host::new(&author);
+        fs::write(template.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
+        for release in ["3006.30", "3007.17", "3008.5"] {
+            template.install(&author.salt(release)).ok();
+        }
+        let runners = source().join("src/saltext/sidle/runners");
+        let options = format!("runner_dirs: [{}]\n", text(&runners));
+        let first = Master::start_with(&tree(MASTER), true, &options);
+        let second = first.start_twin_with("127.0.0.2", &options);
+        let masters = [first, second];
+        let wanted = FAMILIES.iter().flat_map(|(family, version, count)| {
+            (1..=*count).map(move |number| (format!("{}{number}", family.to_lowercase()), *family, *version))
+        });
+        let mut members: Vec<Member> =
+            wanted.map(|wanted| Member::new(&template, &[&masters[0], &masters[1]], wanted)).collect();
+        for some in members.chunks_mut(AT_ONCE) {
+            std::thread::scope(|scope| some.iter_mut().for_each(|member| drop(scope.spawn(|| member.start()))));
+        }
+        let fleet = Self { members, masters, _template: template };
+        for master in &fleet.masters {
+            fleet.all_answer(master);
+        }
+        fleet
+    }
+
+    fn all_answer(&self, master: &Master) {
+        eventually(PATIENCE_SECONDS, "all minions answer", || {
+            let said = master.call_within("15", "*", &["test.ping"]);
+            let missing: Vec<&str> = self.ids(|member| !said.contains(&format!("{}: True", member.id)));
+            if missing.is_empty() { Ok(()) } else { Err(format!("{missing:?}: {said}")) }
+        });
+    }
+
+    fn ids(&self, is_one: impl Fn(&Member) -> bool) -> Vec<&str> {
+        self.members.iter().filter(|member| is_one(member)).map(|member| member.id.as_str()).collect()
+    }
+
+    fn member(&mut self, id: &str) -> &mut Member {
+        self.members.iter_mut().find(|member| member.id == id).unwrap()
+    }
+
+    fn streamed(&self, without: &str) -> Vec<(&str, &Marks)> {
+        self.members.iter().filter(|member| member.id != without).map(|each| (each.id.as_str(), &each.marks)).collect()
+    }
+}
+
+/// Fast enough for a test.
+const QUICK: [&str; 6] = ["splay=0s", "soak_seconds=1", "ask_seconds=3", "order_seconds=60", "at_once=4", "budget=0"];
+
+/// Who is in this state, of a rollout's record.
+fn in_state(record: &Value, state: &str) -> Vec<String> {
+    let hosts = record["hosts"].as_object().into_iter().flatten();
+    hosts.filter(|(_, host)| host["state"] == state).map(|(id, _)| id.clone()).collect()
+}
+
+fn record_of(master: &Master, name: &str) -> Value {
+    let path = master.place().cache.join("sidle/rollouts").join(format!("{name}.json"));
+    serde_json::from_str(&fs::read_to_string(path).unwrap_or_default()).unwrap_or_default()
+}
+
+/// The directory of the records, as a copy that deletes makes it.
+fn copy_records(from: &Master, to: &Master) {
+    let place = |master: &Master| master.place().cache.join("sidle");
+    let _ = fs::remove_dir_all(place(to));
+    let copied = Command::new("cp").arg("-a").arg(place(from)).arg(place(to)).status().unwrap();
+    assert!(copied.success());
+}
+
+fn assert_lossless(reports: &[Report], minions: &[(&str, &Marks)], what: &str) {
+    println!("{}", Report::titles());
+    let mut wrong = Vec::new();
+    for (report, (id, _)) in reports.iter().zip(minions) {
+        println!("{}", report.row(&format!("{what}: {id}")));
+        wrong.extend(report.verdict().err().map(|why| format!("{id}: {why}")));
+        wrong.extend((report.doubled() > 0).then(|| format!("{id}: doubled {report:#?}")));
+    }
+    assert!(wrong.is_empty(), "{what}:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn sixteen_minions_of_two_masters_go_by_waves_and_lose_no_job() {
+    let mut fleet = Fleet::new();
+    let absent = "redhat8";
+    fleet.member(absent).stop();
+
+    // A plan, and a dry run of the rollout, change nothing.
+    let words = ["sidle.rollout", "*", TARGET, "name=r1", "canary=3", "percents=[40, 70, 100]"];
+    let shown = fleet.masters[0].runner(&[&words[..], &["test=True"]].concat());
+    assert!(shown.as_str().unwrap_or_default().contains("15 go, 1 offline"), "{shown}");
+    assert!(fleet.members.iter().all(|member| member.current() == member.from && member.status()["rollout"].is_null()));
+
+    let minions = fleet.streamed(absent);
+    let first = Stream::begin("*", &fleet.members[0].marks, &[&fleet.masters[0]], &Plan::short(0.1));
+    let second = Stream::begin("*", &fleet.members[0].marks, &[&fleet.masters[1]], &Plan::short(0.1));
+
+    // One family fails: the rollout halts with the canaries, and what went well stays.
+    let halted = fleet.masters[0].runner(&[&words[..], &QUICK].concat());
+    assert_eq!(
+        (&halted["status"], &halted["counts"]),
+        (&json!("halted"), &json!({"done": 2, "failed": 1, "offline": 1, "waiting": 12})),
+        "{halted}"
+    );
+    let record = record_of(&fleet.masters[0], "r1");
+    let failed = in_state(&record, "failed");
+    assert!(failed[0].starts_with("suse"), "{record}");
+    let moved = fleet.ids(|member| member.current() == TARGET);
+    assert_eq!(moved, in_state(&record, "done"));
+    assert!(moved.iter().all(|id| !id.starts_with("suse")));
+
+    // Another rollout is refused by the hosts, who belong to this one.
+    let other = ["sidle.rollout", "*", TARGET, "name=r2", "despite_failures=True"];
+    let refused = fleet.masters[1].runner(&[&other[..], &QUICK].concat());
+    let why = refused["error"].as_str().unwrap_or_default();
+    assert!(why.contains("cannot drive rollout r2") && why.contains("belongs to rollout r1"), "{refused}");
+
+    // What was wrong is mended, and the rollout goes on; its master dies with it in the middle of a wave.
+    for member in fleet.members.iter().filter(|member| member.family == "Suse") {
+        fs::remove_file(member.host.path("etc/salt/minion.d/mortal.conf")).unwrap();
+    }
+    let mut driver = fleet.masters[0].salt_run(&["sidle.resume", "r1", "again=True"]).process_group(0).spawn().unwrap();
+    eventually(PATIENCE_SECONDS, "the second wave is in progress", || {
+        let record = record_of(&fleet.masters[0], "r1");
+        let is_so = record["wave"] == 1 && !in_state(&record, "ordered").is_empty();
+        if is_so { Ok(()) } else { Err(record.to_string()) }
+    });
+    let mut first = first;
+    first.stop();
+    eventually(PATIENCE_SECONDS, "the first master has the returns of its jobs", || {
+        let waits = first.look_at_each(&minions).iter().any(|report| !report.is_whole());
+        if waits { Err(format!("{:#?}", first.look_at_each(&minions)[0])) } else { Ok(()) }
+    });
+    let report = first.look_at_each(&minions);
+    assert_lossless(&report, &minions, "first master");
+    drop(first);
+    drop(minions);
+    let group = rustix::process::Pid::from_raw(i32::try_from(driver.id()).unwrap()).unwrap();
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    driver.wait().unwrap();
+    copy_records(&fleet.masters[0], &fleet.masters[1]);
+    fleet.masters[0].kill();
+
+    let done = fleet.masters[1].runner(&["sidle.resume", "r1"]);
+    assert_eq!(
+        (&done["status"], &done["counts"]),
+        (&json!("late"), &json!({"done": 15, "offline": 1})),
+        "{done}\n{}",
+        record_of(&fleet.masters[1], "r1")
+    );
+    let behind = fleet.ids(|member| member.current() != TARGET);
+    assert_eq!(behind, [absent]);
+    for member in &fleet.members {
+        let history = member.host.sidle(&["--json", "history", SALT]).json();
+        let tried = history["switches"].as_array().unwrap().iter().filter(|each| each["to"] == TARGET).count();
+        assert!(tried <= if failed.contains(&member.id) { 2 } else { 1 }, "{}: ordered twice: {history}", member.id);
+    }
+
+    // A minion that was away goes when it is back.
+    fleet.member(absent).start();
+    eventually(PATIENCE_SECONDS, "it answers again", || {
+        match fleet.masters[1].call_within("10", absent, &["test.ping"]) {
+            answer if answer.contains("True") => Ok(()),
+            answer => Err(answer),
+        }
+    });
+    let done = &fleet.masters[1].runner(&["sidle.take_up", absent])["r1"];
+    assert_eq!((&done["status"], &done["counts"]), (&json!("ended"), &json!({"done": 16})), "{done}");
+
+    // The first wave goes back to what each of its hosts ran before.
+    let back = fleet.masters[1].runner(&["sidle.rollback", "r1", "wave=1"]);
+    assert_eq!((&back["status"], &back["counts"]), (&json!("ended"), &json!({"done": 3})), "{back}");
+    let returned = fleet.ids(|member| member.current() == member.from);
+    assert_eq!(returned, in_state(&record_of(&fleet.masters[1], "r1-back"), "done"));
+
+    let minions = fleet.streamed(absent);
+    assert_lossless(&second.end_each(&minions), &minions, "second master");
+    // All of them hear both masters.
+    fleet.masters[0].start_again();
+    fleet.all_answer(&fleet.masters[0]);
+}
