@@ -38,9 +38,8 @@ class Records(unittest.TestCase):
                     file.write(text)
                 self.records.write(record(epoch=3))
                 self.assertEqual(self.records.read("r1"), record(epoch=3))
-            with self.assertRaises(records.Driven):
-                with self.of("here").driving("r1"):
-                    pass
+            with self.assertRaises(records.Driven), self.of("here").driving("r1"):
+                pass
         self.assertEqual(os.listdir(self.records.place), ["r1.json"])
 
     def test_a_driver_ends_where_another_one_goes_on(self):
