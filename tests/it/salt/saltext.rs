@@ -80,24 +80,35 @@ impl Caller {
     }
 }
 
-/// The wheel, built once from a copy: a build writes into its source.
-fn wheel(place: &Path) -> PathBuf {
-    let run = |command: &mut Command| {
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    };
-    run(Command::new("cp").arg("-a").arg(source()).arg(place.join("source")));
-    run(Command::new("python3").args(["-m", "venv"]).arg(place.join("venv")));
-    let mut pip = Command::new(place.join("venv/bin/pip"));
-    run(pip.args(["wheel", "--quiet", "--no-deps", "--wheel-dir"]).arg(place).arg(place.join("source")));
-    let found = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
-    found.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "whl")).expect("a wheel")
+/// What is given away of the extension: the wheel, and the archive for a file root.
+struct GivenAway(TempDir);
+
+impl GivenAway {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/saltext");
+        let output = Command::new(script).arg(place.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Self(place)
+    }
+
+    fn wheel(&self) -> PathBuf {
+        let found = fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
+        found.into_iter().find(|path| path.extension().is_some_and(|end| end == "whl")).expect("a wheel")
+    }
+
+    /// Unpacks the archive into a file root.
+    fn unpack(&self, files: &Path) {
+        let archive = self.0.path().join("saltext-sidle-sync.zip");
+        let unpacked = Command::new("python3").args(["-m", "zipfile", "-e"]).arg(archive).arg(files).status().unwrap();
+        assert!(unpacked.success());
+    }
 }
 
 #[test]
 fn the_extension_loads_on_each_salt_as_a_wheel_and_by_sync() {
-    let place = tempfile::tempdir().unwrap();
-    let wheel = wheel(place.path());
+    let given_away = GivenAway::new();
+    let wheel = given_away.wheel();
     for salt in SALTS {
         let author = Author::new();
         let host = Host::new(&author);
@@ -110,7 +121,7 @@ fn the_extension_loads_on_each_salt_as_a_wheel_and_by_sync() {
                 let output = pip.output().unwrap();
                 assert!(output.status.success(), "{output:?}");
             } else {
-                copy_into(&caller.files());
+                given_away.unpack(&caller.files());
                 let (synced, code) = caller.call(&["saltutil.sync_all"]);
                 assert_eq!((code, &synced["modules"]), (0, &json!(["modules.sidle"])), "{salt}: {synced}");
             }

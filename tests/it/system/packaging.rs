@@ -26,6 +26,21 @@ fn lintian_and_rpmlint_find_no_error_in_the_packages() {
 }
 
 #[test]
+fn the_salt_extension_is_given_away_with_its_sums_and_built_the_same_each_time() {
+    let sums = fs::read_to_string(release_file("zip").with_file_name("SHA256SUMS")).unwrap();
+    let again = tempfile::tempdir().unwrap();
+    said(Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/saltext")).arg(again.path()));
+    let found: Vec<_> = fs::read_dir(again.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    for path in found {
+        let (name, sum) =
+            (text(Path::new(path.file_name().unwrap())).to_owned(), said(Command::new("sha256sum").arg(&path)));
+        let listed = format!("{}  {name}", sum.split_whitespace().next().unwrap());
+        assert!(sums.lines().any(|line| line == listed), "{listed} is not in {sums}");
+    }
+}
+
+#[test]
 fn systemd_finds_nothing_wrong_with_the_units() {
     let directory = tempfile::tempdir().unwrap();
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd");

@@ -1,6 +1,6 @@
 //! A rollout over real minions: Salt's own bus, jobs and runner; each minion's host has a demonstration agent under sidle.
 
-use super::{copy_into, source};
+use super::GivenAway;
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::stage::{Author, DEMO, Host, SIDLE, Supervisor, text};
@@ -30,11 +30,11 @@ impl Fleet {
         let (old, good) = (author.release("1.0", "good"), author.release("1.1", "good"));
         let other = Author::new();
         let (other_old, failing) = (other.release("1.0", "good"), other.release("1.1", "crash"));
-        let runners = source().join("src/saltext/sidle/runners");
-        let options = format!("runner_dirs: [{}]\nsidle:\n  package: {DEMO}\n  answer_seconds: 20\n", text(&runners));
+        let options = format!("sidle:\n  package: {DEMO}\n  answer_seconds: 20\n");
         let tree = tree("3007.17");
         let master = Master::start_with(&tree, true, &options);
-        copy_into(&master.files());
+        // As a site without pip brings it to its master and minions.
+        GivenAway::new().unpack(&master.files());
         let members = MINIONS.map(|(id, family)| {
             let host = Host::new(if bad(family) { &other } else { &author });
             let releases = if bad(family) { [&other_old, &failing] } else { [&old, &good] };
@@ -54,6 +54,8 @@ impl Fleet {
             Member { _supervisor: supervisor, minion: Minion::start(&tree, id, &own), host }
         });
         let fleet = Self { members: members.into(), master, _author: author };
+        let synced = fleet.runner(&["saltutil.sync_all"]);
+        assert_eq!(synced["runners"], json!(["runners.sidle"]), "{synced}");
         eventually(START_SECONDS, "all minions answer", || {
             let said = fleet.master.call_within("10", "*", &["saltutil.sync_all"]);
             let all =
