@@ -1,17 +1,12 @@
 """The plan of a rollout: for each host whether it goes, and in which wave; and if not, why not."""
 
 import hashlib
-import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
-#: A minion that was not seen for so long is listed, and not waited for: the host is most likely gone.
-GONE_DAYS = 90
+from .verdicts import GO, OFFLINE, VERDICTS, HostPlan, is_salt, judge, sign_in_of
 
-#: What a host is in a plan. Only `GO` and `OFFLINE` hosts are in waves: the others need a person, or nothing.
-GO, THERE, REFUSED, OFFLINE, GONE = "go", "there", "refused", "offline", "gone"
-
-#: Marks of a release that keep a host from trying it again.
-FAILED_MARKS = ("bad", "declined")
+#: The form of a plan that was written down.
+SCHEMA = 1
 
 
 class PlanError(ValueError):
@@ -34,6 +29,12 @@ class Wanted:
     order: "list[str]" = field(default_factory=list)
     #: Mixed into the order of the hosts: another rollout begins with other hosts.
     seed: str = ""
+    #: The version of the sign-in of the release, where a packager has changed it; None: as Salt published it.
+    sign_in: "int | None" = None
+
+    def signs_in(self):
+        """The version of the sign-in with which the release comes to its masters."""
+        return sign_in_of(self.release) if self.sign_in is None else self.sign_in
 
     def check(self):
         """Raises `PlanError` for what makes no waves."""
@@ -47,25 +48,6 @@ class Wanted:
 
 
 @dataclass
-class HostPlan:
-    """One host of a plan."""
-
-    id: str
-    verdict: str
-    #: Each reason for the verdict, as an administrator reads it.
-    why: "list[str]"
-    #: What is good to know, and keeps nobody.
-    notes: "list[str]"
-    running: "str | None" = None
-    family: str = "unknown"
-    #: The number of its last switch: what ends later is of the rollout.
-    last_switch: int = 0
-    #: The release has to be installed there.
-    lacks: bool = False
-    wave: "int | None" = None
-
-
-@dataclass
 class Plan:
     """The hosts by id, and the ids of each wave."""
 
@@ -73,86 +55,26 @@ class Plan:
     release: str
     hosts: "dict[str, HostPlan]"
     waves: "list[list[str]]"
+    #: What was mixed into the order of the hosts.
+    seed: str = ""
+    #: What is about the fleet, and not about one host.
+    notes: "list[str]" = field(default_factory=list)
+    #: Targets that would not reach all of their minions: `groups.Group`, as values.
+    groups: "list[dict]" = field(default_factory=list)
 
     def count(self, verdict):
         """How many hosts have this verdict."""
         return sum(host.verdict == verdict for host in self.hosts.values())
 
-
-def version_key(version):
-    """Orders versions of Salt: 3006.9 < 3006.30 < 3007.1."""
-    return [int(number) for number in re.findall(r"\d+", version.split("-")[0])]
-
-
-def judge(host_id, facts, wanted, masters):
-    """
-    What becomes of one host. `facts`: what is known of it, with the keys
-
-    - `status`: what `sidle.status` says of the instance; None: the host has no sidle, or nothing of the package
-    - `releases`: what `sidle.list` says; `rehearsal`: what `sidle.rehearse` says, None where it was not asked
-    - `family`, `unseen_days` (0: it answers), and whatever `Wanted.by` names
-
-    `masters`: the version of each master that the host listens to.
-    """
-    status, family = facts.get("status"), facts.get("family") or "unknown"
-    plan = HostPlan(host_id, GO, [], [], status.get("current") if status else None, family)
-    unseen = facts.get("unseen_days", 0)
-    if unseen >= GONE_DAYS:
-        plan.verdict, plan.why = GONE, [f"not seen for {unseen} days"]
-        return plan
-    if unseen:
-        plan.verdict, plan.why = OFFLINE, ["it does not answer: it goes when it comes back"]
-        return plan
-    if status is None:
-        plan.verdict, plan.why = REFUSED, [f"it has no {wanted.package} under sidle: `sidle setup`, then `sidle adopt`"]
-        return plan
-    if status.get("current") == wanted.release and not status.get("switch"):
-        plan.verdict, plan.why = THERE, [f"{wanted.release} is current"]
-        return plan
-    plan.last_switch = (status.get("last") or {"id": 0})["id"]
-    plan.lacks = wanted.release not in status.get("installed", [])
-    plan.why += _refusals(facts, wanted, masters)
-    plan.notes += _notes(facts, wanted)
-    if plan.why:
-        plan.verdict = REFUSED
-    return plan
-
-
-def _refusals(facts, wanted, masters):
-    status, rehearsal = facts["status"], facts.get("rehearsal")
-    hold, live = status.get("hold"), status.get("switch")
-    if hold:
-        yield f"held by {hold['by']}" + (f": {hold['reason']}" if hold["reason"] else "")
-    if live and live["to"] != wanted.release:
-        yield f"switch {live['id']} to {live['to']} is under way, in phase {live['phase']}"
-    if not status.get("supervisor"):
-        yield "no supervisor runs: `systemctl start sidle@" + status["instance"] + "`"
-    for release in facts.get("releases", []):
-        if release["release"] != wanted.release:
-            continue
-        for mark in release["marks"]:
-            if mark["mark"] in FAILED_MARKS:
-                yield f"{wanted.release} is marked as {mark['mark']} here" + (f": {mark['reason']}" if mark.get("reason") else "")
-    if rehearsal and "error" in rehearsal and rehearsal["error"]["class"] != "nothing-to-do":
-        yield rehearsal["error"]["message"]
-    for master, version in sorted(masters.items()):
-        if version and version_key(version) < version_key(wanted.release):
-            yield f"its master {master} runs {version}, which is older than {wanted.release}: upgrade the master first"
-
-
-def _notes(facts, wanted):
-    status, rehearsal = facts["status"], facts.get("rehearsal") or {}
-    if status.get("current") is None:
-        yield "no release has worked here: there is no way back by sidle"
-    if wanted.release not in status.get("installed", []):
-        yield f"{wanted.release} has to be installed"
-    yield from rehearsal.get("notes", [])
+    def words(self):
+        """How many hosts have which verdict, in words."""
+        return ", ".join(f"{self.count(verdict)} {verdict}" for verdict in VERDICTS if self.count(verdict)) or "no host"
 
 
 def make(facts, wanted, masters=None):
     """
-    The plan for these hosts. `facts`: what is known of each host, by its id; `masters`: the masters of each host with their versions, by its id.
-    Raises `PlanError`.
+    The plan for these hosts. `facts`: what is known of each host, by its id; `masters`: the masters of each host (`verdicts.Master` by name), by its
+    id. Raises `PlanError`.
     """
     wanted.check()
     masters = masters or {}
@@ -163,7 +85,56 @@ def make(facts, wanted, masters=None):
     for number, wave in enumerate(waves):
         for each in wave:
             hosts[each].wave = number
-    return Plan(wanted.package, wanted.release, hosts, waves)
+    return Plan(wanted.package, wanted.release, hosts, waves, wanted.seed, list(_order_of_masters(hosts, wanted, masters)))
+
+
+def _order_of_masters(hosts, wanted, masters):
+    """Relax, upgrade, tighten: what to set at the masters before and after, if sign-ins of several versions meet there."""
+    if not is_salt(wanted.package):
+        return
+    names = {}
+    for each, own in masters.items():
+        for name, master in own.items():
+            names.setdefault((name, master), []).append(each)
+    signs_in = wanted.signs_in()
+    for (name, master), ids in sorted(names.items(), key=lambda pair: pair[0][0]):
+        minimum = master.minimum_auth
+        if minimum is None:
+            continue
+        older = {each: sign_in_of(hosts[each].running) for each in ids if hosts[each].running and hosts[each].wave is not None}
+        locked = [version for version in older.values() if version < minimum]
+        if locked:
+            yield (
+                f"{len(locked)} minions cannot sign in at master {name} again: its minimum_auth_version is {minimum}, their releases sign in with "
+                f"an older version. Relax it (minimum_auth_version: {min(locked)}), upgrade, then tighten it"
+            )
+        elif minimum < signs_in:
+            behind = sum(version < signs_in for version in older.values())
+            back = f"; for {behind} minions that closes the way back" if behind else ""
+            yield f"after the rollout tighten master {name}: minimum_auth_version: {signs_in} (it is {minimum}){back}"
+
+
+def write(plan):
+    """A plan as values, to be kept as JSON: `read` gives the same plan, with the same waves."""
+    hosts = {each: {key: value for key, value in asdict(host).items() if key != "id"} for each, host in plan.hosts.items()}
+    return {"schema": SCHEMA, **{each.name: getattr(plan, each.name) for each in fields(plan)}, "hosts": hosts}
+
+
+def read(values):
+    """The plan that `write` gave. Raises `PlanError` for what is no plan, or of another schema, or not in itself consistent."""
+    if not isinstance(values, dict) or values.get("schema") != SCHEMA:
+        found = values.get("schema") if isinstance(values, dict) else type(values).__name__
+        raise PlanError(f"cannot read the plan: its schema is {found}, not {SCHEMA}: plan again with this version of the extension")
+    try:
+        hosts = {each: HostPlan(id=each, **host) for each, host in values["hosts"].items()}
+        plan = Plan(**{each.name: values[each.name] for each in fields(Plan) if each.name != "hosts"}, hosts=hosts)
+        in_waves = [(each, number) for number, wave in enumerate(plan.waves) for each in wave]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PlanError(f"cannot read the plan: {type(error).__name__}: {error}") from None
+    going = sorted((each, host.wave) for each, host in hosts.items() if host.verdict in (GO, OFFLINE))
+    if sorted(in_waves) != going:
+        raise PlanError("cannot read the plan: its waves are not the hosts that go")
+    return plan
 
 
 def _waves(going, hosts, facts, wanted):

@@ -20,38 +20,36 @@ Configuration of the master, all optional:
       package: salt-minion
       chunk: 200                               # so many minions are asked by one job
       answer_seconds: 20                       # and so long they are waited for
+      masters:                                 # what this master cannot know of the minions' other masters
+        m2.example: {version: 3007.17, minimum_auth_version: 3}
 
 Copied instead of installed, this file needs the directory ``fleet`` of the extension two directories above it, as in the source.
 """
 
+import json
 import os
 import sys
+import tempfile
 import time
 
-import salt.utils.minions
-import salt.version
-
 try:
-    from saltext.sidle.fleet import driver, jobs
+    from saltext.sidle.fleet import asking, driver, jobs, page
     from saltext.sidle.fleet import plan as planning
     from saltext.sidle.fleet import rollout as machine
+    from saltext.sidle.fleet import table as tables
     from saltext.sidle.fleet.bus import Away, Bus
     from saltext.sidle.fleet.records import Driven, Records
 except ImportError:
     # `runner_dirs` names this directory in a copy of the extension.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
-    from saltext.sidle.fleet import driver, jobs
+    from saltext.sidle.fleet import asking, driver, jobs, page
     from saltext.sidle.fleet import plan as planning
     from saltext.sidle.fleet import rollout as machine
+    from saltext.sidle.fleet import table as tables
     from saltext.sidle.fleet.bus import Away, Bus
     from saltext.sidle.fleet.records import Driven, Records
 
 __virtualname__ = "sidle"
-
-DAY_SECONDS = 86400
-
-#: What a host says of itself for a plan; grains come beside them.
-QUESTIONS = ("sidle.status", "sidle.list", "sidle.rehearse", "grains.item")
 
 
 def __virtual__():
@@ -70,10 +68,13 @@ def _error(message):
 # --- the plan ----------------------------------------------------------------------------------------------------------
 
 
-def plan(tgt, release, tgt_type="glob", package=None, canary=1, percents=None, by=None, order=None, format="table"):
+def plan(
+    tgt, release, tgt_type="glob", package=None, canary=1, percents=None, by=None, order=None, format="table", source=None, name="", groups=None,
+    verbose=None, file=None, sign_in=None
+):  # fmt: skip
     """
-    What a rollout would do: for each minion whether it goes, in which wave, and if not, why not. Changes nothing; each minion that has the release
-    rehearses it.
+    What a rollout would do: for each minion whether it goes, in which wave, and if not, why not. Changes nothing: each minion makes the dry run of
+    the switch, and of the install if it lacks the release.
 
     tgt, tgt_type
         As for a job. The target is resolved to ids, once
@@ -87,91 +88,76 @@ def plan(tgt, release, tgt_type="glob", package=None, canary=1, percents=None, b
     by, order
         A grain by whose values the waves go instead, and their order
 
+    source
+        Where minions that lack the release take it from, as for ``sidle.rollout`` [default: their repository]
+
+    name
+        The name of the rollout: the same name gives the same waves, as long as the same minions go
+
+    groups
+        Nodegroups or compound targets, a list, or ``True`` for all nodegroups of this master: which minions they would not reach. Each costs a job
+
     format
-        ``table`` or ``data``
+        ``table``, ``data``, or ``html``: one page without other files
+
+    verbose
+        A line for each minion in the table [default: for up to 20 minions]
+
+    file
+        Write it there instead; ``data`` is written as JSON. ``html`` needs it
+
+    sign_in
+        The version of the sign-in of the release, if a packager has changed it
 
     .. code-block:: bash
 
         salt-run sidle.plan 'web*' 3007.17-1
         salt-run sidle.plan 'G@os:Debian' 3007.17-1 tgt_type=compound by=site order='[lab, east]'
+        salt-run sidle.plan '*' 3007.17-1 groups=True format=html file=/root/plan.html
     """
+    if format not in ("table", "data", "html") or (format == "html" and not file):
+        return _error(f"cannot give the plan as {format}: formats are table, data and html; html needs a file, as in file=/root/plan.html")
     try:
-        made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed="")
+        made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, str(name), source, groups, sign_in)
     except (planning.PlanError, Away) as error:
         return _error(str(error))
-    return _table(made) if format == "table" else _data(made)
-
-
-def _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed):
-    package = package or _option("package", "salt-minion")
-    wanted = planning.Wanted(package, str(release), canary, percents or [10, 50, 100], by, order or [], seed)
-    wanted.check()
-    ids = _resolve(tgt, tgt_type)
-    if not ids:
-        raise planning.PlanError(f"cannot plan: no accepted key matches {tgt} ({tgt_type})")
-    facts = _facts(ids, wanted)
-    version = salt.version.__version__
-    return planning.make(facts, wanted, {each: {"this one": version} for each in ids} if package.endswith("salt-minion") else {})
-
-
-def _resolve(tgt, tgt_type):
-    found = salt.utils.minions.CkMinions(__opts__).check_minions(tgt, tgt_type)
-    return sorted(found["minions"])
-
-
-def _facts(ids, wanted):
-    grains = ["os_family", *([wanted.by] if wanted.by else [])]
-    arguments = [[], [], [wanted.package, wanted.release], grains]
-    facts = {}
-    for each, answers in _ask(ids, list(QUESTIONS), arguments).items():
-        status, releases, rehearsal, own = (answers.get(question) if isinstance(answers, dict) else None for question in QUESTIONS)
-        own = own if isinstance(own, dict) else {}
-        facts[each] = {
-            **{name: value for name, value in own.items() if value != ""},
-            "family": own.get("os_family") or "unknown",
-            "unseen_days": 0,
-            "status": jobs.instance(status, wanted.package),
-            "releases": [one for one in (releases or {}).get("releases", []) if one["package"] == wanted.package] if isinstance(releases, dict) else [],
-            "rehearsal": rehearsal if isinstance(rehearsal, dict) else None,
-        }
-        # Only what is installed can be rehearsed: that it is not is known already.
-        if facts[each]["status"] and wanted.release not in facts[each]["status"]["installed"]:
-            facts[each]["rehearsal"] = None
-    for each in set(ids) - set(facts):
-        facts[each] = {"family": "unknown", "unseen_days": _unseen_days(each), "status": None}
-    return facts
-
-
-def _unseen_days(minion):
-    """Days since the master has last cached something of it; 1 at least, for one that does not answer."""
+    if not file:
+        return tables.table(made, verbose) if format == "table" else planning.write(made)
+    if format == "html":
+        text = page.render(made, f"{tgt} ({tgt_type})", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))
+    else:
+        text = tables.table(made, verbose) if format == "table" else json.dumps(planning.write(made), indent=1)
     try:
-        seen = os.stat(os.path.join(__opts__["cachedir"], "minions", minion, "data.p")).st_mtime
-    except OSError:
-        return 1
-    return max(1, int((time.time() - seen) // DAY_SECONDS))
+        _write_text(file, text + "\n")
+    except OSError as error:
+        return _error(f"cannot write {file}: {error.strerror}")
+    return f"{made.package} {made.release}: {made.words()}; written to {file}"
 
 
-def _table(made):
-    rows = [("minion", "runs", "wave", "what becomes of it")]
-    for each, host in sorted(made.hosts.items(), key=lambda pair: (pair[1].wave is None, pair[1].wave, pair[0])):
-        wave = "" if host.wave is None else ("canary" if host.wave == 0 and len(made.waves) > 1 else str(host.wave + 1))
-        rows.append((each, host.running or "-", wave, "; ".join([host.verdict, *host.why, *host.notes])))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = ["  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]) for row in rows]
-    words = ", ".join(f"{made.count(verdict)} {verdict}" for verdict in ("go", "offline", "there", "refused", "gone") if made.count(verdict))
-    return "\n".join([f"{made.package} {made.release}: {words}; waves of {', '.join(str(len(wave)) for wave in made.waves) or 'nobody'}", "", *lines])
+#: The source of a release where nobody is asked whether there is room for it.
+UNASKED = "salt://"
 
 
-def _data(made):
-    return {
-        "package": made.package,
-        "release": made.release,
-        "waves": made.waves,
-        "hosts": {
-            each: {"verdict": host.verdict, "why": host.why, "notes": host.notes, "running": host.running, "family": host.family, "wave": host.wave}
-            for each, host in made.hosts.items()
-        },
-    }
+def _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed, source=UNASKED, groups=None, sign_in=None):
+    package = package or _option("package", "salt-minion")
+    wanted = planning.Wanted(package, str(release), canary, percents or [10, 50, 100], by, order or [], seed, sign_in)
+    return asking.planned(asking.Asking(__opts__, _ask), wanted, (tgt, tgt_type), source, groups)
+
+
+def _write_text(path, text):
+    """A file is whole, or as it was."""
+    directory, name = os.path.split(os.path.abspath(path))
+    descriptor, new = tempfile.mkstemp(prefix=f".{name}.", dir=directory)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(new, 0o644)
+        os.replace(new, path)
+    except BaseException:
+        os.unlink(new)
+        raise
 
 
 # --- rollouts ----------------------------------------------------------------------------------------------------------
@@ -225,9 +211,9 @@ def rollout(
         if known:
             return _error(known)
         if test:
-            return _table(made)
+            return tables.table(made)
         if not made.waves:
-            return _error(f"cannot begin a rollout: nobody goes\n{_table(made)}")
+            return _error(f"cannot begin a rollout: nobody goes\n{tables.table(made)}")
         record = machine.new(name, made, time.time(), **settings)
     except (planning.PlanError, machine.RolloutError, Away) as error:
         return _error(str(error))

@@ -1,0 +1,221 @@
+"""What a plan has to know, asked of the minions and of this master. Used by the runner, which gives Salt's configuration and its way to send jobs."""
+
+import os
+import socket
+import time
+
+import salt.cache
+import salt.client
+import salt.utils.minions
+import salt.utils.network
+import salt.version
+
+from . import groups, plan
+from .verdicts import Master, is_salt
+
+DAY_SECONDS = 86400
+
+#: What a host says of itself for a plan; grains come beside them.
+QUESTIONS = ("sidle.status", "sidle.list", "sidle.rehearse", "config.get", "grains.item")
+
+#: Targets for which the master looks into its cache of grains and pillars.
+CACHED_TARGETS = ("grain", "grain_pcre", "pillar", "pillar_pcre", "pillar_exact", "compound", "compound_pillar_exact", "ipcidr", "nodegroup", "range")
+
+#: The dry run of an install fetches metadata and a manifest: so many times longer than an answer it may take.
+INSTALL_ANSWERS = 3
+
+#: A bundle would have to be copied to each host before its room can be judged.
+UNCHECKED = "not checked: room and platform, since the release comes as a bundle from the master"
+
+
+def resolve(opts, tgt, tgt_type):
+    """
+    The ids of a target, and those of which is not known whether they match: the master has nothing of them in its cache. Salt counts these as
+    matching; a rollout must not.
+    """
+    minions = salt.utils.minions.CkMinions(opts)
+    found = sorted(set(minions.check_minions(tgt, tgt_type, greedy=False)["minions"]))
+    if tgt_type not in CACHED_TARGETS:
+        return found, []
+    return found, sorted(set(minions.check_minions(tgt, tgt_type, greedy=True)["minions"]) - set(found))
+
+
+class Asking:
+    """One plan's questions. `ask(ids, function, arguments, kwarg=None, seconds=None)`: sends jobs, and gives who has answered what."""
+
+    def __init__(self, opts, ask):
+        self.opts, self.ask = opts, ask
+        self.cache = salt.cache.factory(opts)
+        self._addresses, self._own = None, {}
+
+    # --- hosts -----------------------------------------------------------------------------------------------------
+
+    def facts(self, ids, wanted, source=None):
+        """What is known of each host, for `plan.make`; and its masters."""
+        names = list(dict.fromkeys(["os_family", "saltversion", *([wanted.by] if wanted.by else [])]))
+        arguments = [[], [], [wanted.package, wanted.release], ["master"], names]
+        facts, masters = {}, {}
+        for each, answers in self.ask(ids, list(QUESTIONS), arguments).items():
+            answers = answers if isinstance(answers, dict) else {}
+            facts[each] = of_answers(answers, wanted)
+            masters[each] = self.masters(answers.get("config.get"))
+        for each in set(ids) - set(facts):
+            facts[each] = self._silent(each, names)
+            masters[each] = self.masters(None)
+        self._ask_installs(facts, wanted, source)
+        return facts, masters if is_salt(wanted.package) else {}
+
+    def _ask_installs(self, facts, wanted, source):
+        """Whether those that lack the release have room for it, and whether it is there for their platform."""
+        lacking = [each for each, known in facts.items() if known.get("status") and wanted.release not in known["status"].get("installed", [])]
+        if source and source.startswith("salt://"):
+            for each in lacking:
+                facts[each]["unchecked"] = UNCHECKED
+            return
+        kwarg = {"source": source or f"{wanted.package}@{wanted.release}", "test": True}
+        seconds = INSTALL_ANSWERS * (self.opts.get("sidle") or {}).get("answer_seconds", 20)
+        for each, answer in self.ask(lacking, "sidle.upgrade", [], kwarg=kwarg, seconds=seconds).items():
+            facts[each]["install"] = answer if isinstance(answer, dict) else None
+
+    def _silent(self, minion, names):
+        """What the master has in its cache of a minion that does not answer."""
+        bank = f"minions/{minion}"
+        grains = (self.cache.fetch(bank, "data") or {}).get("grains") or {}
+        return {
+            **{name: grains[name] for name in names if grains.get(name)},
+            "family": grains.get("os_family") or "unknown",
+            "runs": grains.get("saltversion"),
+            "unseen_days": self._unseen_days(minion, bank),
+            "status": None,
+        }
+
+    def _unseen_days(self, minion, bank):
+        """Days since the master has last cached something of it; 1 at least, for one that does not answer."""
+        try:
+            seen = self.cache.updated(bank, "data") or os.stat(os.path.join(self.opts["cachedir"], "minions", minion, "data.p")).st_mtime
+        except OSError:
+            return 1
+        return max(1, int((time.time() - seen) // DAY_SECONDS))
+
+    # --- masters ---------------------------------------------------------------------------------------------------
+
+    def masters(self, named):
+        """
+        The masters of a minion, by the names that it has for them. This master knows itself; of the others it knows what its configuration says:
+        `sidle: {masters: {NAME: {version: 3007.17, minimum_auth_version: 3}}}`.
+        """
+        names = [str(name) for name in (named if isinstance(named, list) else [named]) if name]
+        told = (self.opts.get("sidle") or {}).get("masters") or {}
+        found, unknown = {}, []
+        for name in names:
+            own = told.get(name)
+            if own:
+                found[name] = Master(str(own["version"]) if own.get("version") else None, own.get("minimum_auth_version"))
+            elif self._is_own(name):
+                found[name] = self.this()
+            else:
+                unknown.append(name)
+        if self.this() not in found.values():
+            # It answers this master, whatever it calls it.
+            found[unknown.pop() if len(unknown) == 1 and not found else self.opts.get("id", "this one")] = self.this()
+        return {**found, **{name: Master() for name in unknown}}
+
+    def this(self):
+        """This master."""
+        return Master(salt.version.__version__, int(self.opts.get("minimum_auth_version") or 0))
+
+    def _is_own(self, name):
+        if name not in self._own:
+            if self._addresses is None:
+                own = salt.utils.network.ip_addrs(include_loopback=True) + salt.utils.network.ip_addrs6(include_loopback=True)
+                self._addresses = {*own, self.opts.get("interface")} - {None, "0.0.0.0", "::"}
+            host = name.rsplit(":", 1)[0] if name.count(":") == 1 else name.strip("[]")
+            try:
+                addresses = {each[4][0] for each in socket.getaddrinfo(host, None)}
+            except OSError:
+                addresses = set()
+            # Each address of the loopback network is this host's.
+            self._own[name] = bool(addresses & self._addresses) or any(each.startswith("127.") for each in addresses)
+        return self._own[name]
+
+    # --- groups ----------------------------------------------------------------------------------------------------
+
+    def groups(self, names):
+        """Whom each of these targets would not reach: nodegroups by their names, other targets as compound ones. `True`: all nodegroups."""
+        own = self.opts.get("nodegroups") or {}
+        names = sorted(own) if names is True else [names] if isinstance(names, str) else list(names or [])
+        kinds = {name: "nodegroup" if name in own else "compound" for name in names}
+        expected = {name: resolve(self.opts, name, kind)[0] for name, kind in kinds.items()}
+        versions = self._versions(sorted(set().union(*expected.values()))) if expected else {}
+        found = []
+        for name, kind in kinds.items():
+            answered = set(self._answers(name, kind))
+            lost = [each for each in expected[name] if each in versions and each not in answered]
+            # A minion that is busy just now is not deaf: only what still answers to its id counts.
+            still = self._versions(lost)
+            known = {each: version for each, version in versions.items() if each in still or each not in lost}
+            found.append(groups.reach(name, expected[name], answered, known))
+        return found
+
+    def _versions(self, ids):
+        answers = self.ask(ids, "grains.item", ["saltversion"])
+        return {each: str(answer.get("saltversion") or "unknown") for each, answer in answers.items() if isinstance(answer, dict)}
+
+    def _answers(self, name, kind):
+        seconds = (self.opts.get("sidle") or {}).get("answer_seconds", 20)
+        with salt.client.LocalClient(mopts=self.opts) as client:
+            told = client.cmd(name, "test.ping", timeout=seconds, tgt_type=kind)
+        return [each for each, answer in told.items() if answer is True]
+
+
+def of_answers(answers, wanted):
+    """What a host has said, as `verdicts.judge` wants it."""
+    status, releases, rehearsal, _, own = (answers.get(question) for question in QUESTIONS)
+    own = own if isinstance(own, dict) else {}
+    instance = of_instance(status, wanted.package)
+    # Only what is installed can be rehearsed: that it is not is known already.
+    is_installed = instance and wanted.release in instance["installed"]
+    listed = releases.get("releases", []) if isinstance(releases, dict) else []
+    return {
+        **{name: value for name, value in own.items() if value != ""},
+        "family": own.get("os_family") or "unknown",
+        "runs": own.get("saltversion"),
+        "unseen_days": 0,
+        "status": instance,
+        "trouble": _trouble(status),
+        "releases": [one for one in listed if one["package"] == wanted.package],
+        "rehearsal": rehearsal if is_installed and isinstance(rehearsal, dict) else None,
+    }
+
+
+def of_instance(status, package):
+    """The package's own instance, in the answer of `sidle.status`; None: there is none."""
+    if not isinstance(status, dict):
+        return None
+    return next((each for each in status.get("instances", []) if each["instance"] == package), None)
+
+
+def _trouble(status):
+    """Why there is no status; None: the host has nothing of the package."""
+    if isinstance(status, dict):
+        return (status.get("error") or {}).get("message")
+    if isinstance(status, str) and "is not available" in status:
+        return "it lacks this extension: `saltutil.sync_all`, then plan again"
+    return f"sidle.status answered: {status}" if status else None
+
+
+def planned(asking, wanted, target, source=None, group_names=None):
+    """The plan, by asking. `target`: a target and its type. Raises `plan.PlanError`."""
+    wanted.check()
+    ids, unknown = resolve(asking.opts, *target)
+    if unknown and not ids:
+        raise plan.PlanError(f"cannot plan: the master has no grains of {len(unknown)} minions in its cache: `salt '*' saltutil.refresh_pillar`")
+    if not ids:
+        raise plan.PlanError(f"cannot plan: no accepted key matches {target[0]} ({target[1]})")
+    facts, masters = asking.facts(ids, wanted, source)
+    made = plan.make(facts, wanted, masters)
+    if unknown:
+        made.notes.append(f"not in the plan, since the master has no grains of them in its cache: {groups.some(unknown)}")
+    made.groups = [vars(group) for group in asking.groups(group_names)]
+    return made
+
