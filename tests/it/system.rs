@@ -21,6 +21,7 @@ mod old_kernels;
 mod online;
 mod overlap;
 mod packaging;
+mod plan_page;
 mod power;
 mod provision;
 mod python_tuf;

@@ -30,7 +30,8 @@ impl Fleet {
         let (old, good) = (author.release("1.0", "good"), author.release("1.1", "good"));
         let other = Author::new();
         let (other_old, failing) = (other.release("1.0", "good"), other.release("1.1", "crash"));
-        let options = format!("sidle:\n  package: {DEMO}\n  answer_seconds: 20\n");
+        let options =
+            format!("nodegroups: {{reds: 'G@os_family:RedHat'}}\nsidle:\n  package: {DEMO}\n  answer_seconds: 20\n");
         let tree = tree("3007.17");
         let master = Master::start_with(&tree, true, &options);
         // As a site without pip brings it to its master and minions.
@@ -76,6 +77,38 @@ impl Fleet {
     }
 }
 
+/// The master that minions listen to; a target that misses one of them; a page and a file, from which the same waves are read.
+fn plan_says_what_it_knows(fleet: &Fleet) {
+    // The master's cache says of a minion what the minion does not say of itself.
+    let cached = "{grains: {os_family: RedHat, os: Other}}";
+    fleet.runner(&["cache.store", "minions/suse2", "data", cached]);
+    let place = tempfile::tempdir().unwrap();
+    let (page, saved) = (place.path().join("plan.html"), place.path().join("plan.json"));
+    let words = ["sidle.plan", "nodegroup", "1.1-1", "name=r1", "canary=1", "percents=[50, 100]"];
+    let words = [&words[..], &["tgt_type=glob", "format=data"]].concat();
+    let nobody = fleet.runner(&words);
+    assert!(nobody["error"].as_str().unwrap().contains("no accepted key matches nodegroup (glob)"), "{nobody}");
+    let words =
+        ["sidle.plan", "*", "1.1-1", "name=r1", "canary=1", "percents=[50, 100]", "groups=[reds]", "format=data"];
+    let plan = fleet.runner(&[&words[..], &[&format!("file={}", text(&saved))]].concat());
+    assert!(plan.as_str().unwrap().starts_with("demo-agent 1.1-1: 5 go; written to "), "{plan}");
+    let plan: Value = serde_json::from_str(&std::fs::read_to_string(&saved).unwrap()).unwrap();
+    let master = &plan["masters"].as_array().unwrap()[..];
+    assert_eq!(master.len(), 1, "{plan}");
+    assert_eq!((&master[0]["version"], &master[0]["minimum_auth"]), (&json!("3007.17"), &json!(3)), "{plan}");
+    assert_eq!((&master[0]["name"], &master[0]["hosts"]), (&json!(fleet.master.address), &json!(5)), "{plan}");
+    let group = &plan["groups"][0];
+    assert_eq!((&group["name"], &group["expected"]), (&json!("reds"), &json!(4)), "{plan}");
+    assert_eq!((&group["lost"], &group["deaf"]), (&json!({"3007.17": ["suse2"]}), &json!([])), "{plan}");
+
+    let said = fleet.runner(&["sidle.plan", "*", "1.1-1", "format=html"]);
+    assert!(said["error"].as_str().unwrap().contains("html needs a file"), "{said}");
+    fleet.runner(&["sidle.plan", "*", "1.1-1", "name=r1", "format=html", &format!("file={}", text(&page))]);
+    let written = std::fs::read_to_string(&page).unwrap();
+    assert!(MINIONS.iter().all(|(id, _)| written.contains(&format!("<th scope=\"row\">{id}</th>"))), "{written}");
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 2, "nothing else is left there");
+}
+
 /// Fast enough for a test.
 const QUICK: [&str; 4] = ["splay=0s", "soak_seconds=1", "ask_seconds=1", "order_seconds=15"];
 
@@ -91,6 +124,7 @@ fn a_fleet_goes_by_waves_and_an_offline_minion_when_it_is_back() {
         canaries.iter().any(|id| id.starts_with("red")) && canaries.iter().any(|id| id.starts_with("suse")),
         "{plan}"
     );
+    plan_says_what_it_knows(&fleet);
     let table = fleet.runner(&["sidle.plan", "*", "1.1-1"]);
     assert!(table.as_str().unwrap().starts_with("demo-agent 1.1-1: 5 go; waves of 1,"), "{table}");
     assert!(fleet.current().iter().all(|(_, release)| release == "1.0-1"), "a plan changes nothing");

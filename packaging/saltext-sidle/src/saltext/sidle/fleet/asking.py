@@ -11,7 +11,7 @@ import salt.utils.network
 import salt.version
 
 from . import groups, plan
-from .verdicts import Master, is_salt
+from .verdicts import Master
 
 DAY_SECONDS = 86400
 
@@ -63,7 +63,7 @@ class Asking:
             facts[each] = self._silent(each, names)
             masters[each] = self.masters(None)
         self._ask_installs(facts, wanted, source)
-        return facts, masters if is_salt(wanted.package) else {}
+        return facts, masters
 
     def _ask_installs(self, facts, wanted, source):
         """Whether those that lack the release have room for it, and whether it is there for their platform."""

@@ -11,7 +11,7 @@ POLICY = "default-src 'none'; style-src 'nonce-plan'; script-src 'nonce-plan'; b
 #: What the verdicts mean, as columns of numbers at the top.
 MEANINGS = {
     "refused": "need a person first",
-    "go": "go",
+    "go": "in the waves below",
     "offline": "go when they come back",
     "gone": "nobody waits for them",
     "there": "have it already",
@@ -31,8 +31,7 @@ h1{font-size:1.5rem;margin:0 0 .25rem;overflow-wrap:anywhere}h2{font-size:1.1rem
 .counts b{display:block;font-size:1.5rem;line-height:1.2;font-variant-numeric:tabular-nums}
 .notes{margin:.5rem 0;padding:.5rem .9rem .5rem 2rem;border:1px solid var(--line);border-left:.3rem solid var(--offline);border-radius:.4rem}
 .notes li{margin:.2rem 0;overflow-wrap:anywhere}
-.bar{display:flex;height:.8rem;border-radius:.4rem;overflow:hidden;background:var(--plate);gap:2px;margin:.5rem 0}
-.bar i{background:var(--go);min-width:3px}
+.bar{display:block;width:100%;height:.8rem;margin:.5rem 0;fill:var(--go)}
 .find{display:flex;flex-wrap:wrap;gap:.6rem;align-items:end;margin:.5rem 0}
 label{color:var(--soft);font-size:.85rem}input,select,button{display:block;font:inherit;color:inherit;background:var(--plate);border:1px solid var(--line);
 border-radius:.4rem;padding:.35rem .6rem}input{width:min(24rem,80vw)}
@@ -41,9 +40,10 @@ th,td{text-align:left;vertical-align:top;padding:.4rem .6rem;border-bottom:1px s
 thead th{position:sticky;top:0;background:var(--back);white-space:nowrap;border-bottom:2px solid var(--line)}
 thead button{border:0;background:none;padding:0;font-weight:inherit;cursor:pointer}
 thead th[aria-sort=ascending] button::after{content:" \\2191"}thead th[aria-sort=descending] button::after{content:" \\2193"}
-tbody th{font-weight:600;overflow-wrap:anywhere}td:last-child{overflow-wrap:anywhere}td p{margin:0 0 .15rem}
+tbody th{font-weight:600}.hosts tbody th{overflow-wrap:break-word;max-width:22rem}.hosts td:nth-child(-n+5){white-space:nowrap}
+td:last-child{overflow-wrap:anywhere}td p{margin:0 0 .15rem}
 .hosts tbody tr:hover{background:var(--plate)}
-.waves{width:auto}.waves td,.waves th{font-variant-numeric:tabular-nums}.waves td:nth-child(n+2){text-align:right}
+.waves{width:auto}.waves td,.waves th{font-variant-numeric:tabular-nums}.waves td:nth-child(-n+3){text-align:right}
 .v{font-weight:600;white-space:nowrap}
 .v::before{content:"";display:inline-block;width:.6em;height:.6em;border-radius:50%;margin-right:.4em;background:currentColor}
 .go{color:var(--go)}.refused{color:var(--refused)}.offline{color:var(--offline)}.gone{color:var(--gone)}.there{color:var(--there)}
@@ -123,6 +123,7 @@ def render(plan, target, made):
         *_counts(plan),
         *_notes("Before and after", plan.notes),
         *_notes("Targets that do not reach all of their minions", [line for values in plan.groups for line in Group(**values).lines()]),
+        *_masters(plan),
         "</header>\n<main>",
         *_waves(plan),
         *_hosts(plan),
@@ -145,13 +146,23 @@ def _notes(title, lines):
         yield "</ul>"
 
 
+def _masters(plan):
+    if plan.masters:
+        heads = "".join(f'<th scope="col">{head}</th>' for head in ("master", "version", "minimum_auth_version", "hosts"))
+        yield f'<h2>Masters</h2>\n<table class="waves">\n<thead><tr>{heads}</tr></thead>\n<tbody>'
+        for each in plan.masters:
+            told = [text("not known" if each[key] is None else each[key]) for key in ("version", "minimum_auth", "hosts")]
+            yield f'<tr><th scope="row">{text(each["name"])}</th><td>{"</td><td>".join(told)}</td></tr>'
+        yield "</tbody>\n</table>"
+
+
 def _waves(plan):
     yield "<h2>Waves</h2>"
     if not plan.waves:
         yield "<p>No wave: nobody goes.</p>"
         return
     going = sum(map(len, plan.waves))
-    yield '<div class="bar" aria-hidden="true">' + "".join(f'<i data-share="{len(wave) / going:.4f}"></i>' for wave in plan.waves) + "</div>"
+    yield _bar([len(wave) for wave in plan.waves])
     yield '<table class="waves">\n<thead><tr><th scope="col">wave</th><th scope="col">hosts</th><th scope="col">by then</th><th scope="col">families</th></tr></thead>\n<tbody>'
     done = 0
     for wave in plan.waves:
@@ -161,8 +172,19 @@ def _waves(plan):
             families[plan.hosts[each].family] = families.get(plan.hosts[each].family, 0) + 1
         told = ", ".join(f"{name} {count}" for name, count in sorted(families.items(), key=lambda pair: (-pair[1], pair[0])))
         name = wave_name(plan, plan.hosts[wave[0]])
-        yield f'<tr><th scope="row">{name}</th><td>{len(wave)}</td><td>{100 * done // going} %</td><td>{text(told)}</td></tr>'
+        share = f"{100 * done / going:.1f}".removesuffix(".0")
+        yield f'<tr><th scope="row">{name}</th><td>{len(wave)}</td><td>{share} %</td><td>{text(told)}</td></tr>'
     yield "</tbody>\n</table>"
+
+
+def _bar(sizes):
+    """The waves beside each other, each as wide as it has hosts; the smallest can still be seen."""
+    parts, begun = [], 0.0
+    for size in sizes:
+        width = max(4.0, 1000 * size / sum(sizes))
+        parts.append(f'<rect x="{begun:.1f}" width="{width:.1f}" height="8"/>')
+        begun += width + 3
+    return f'<svg class="bar" viewBox="0 0 {begun - 3:.1f} 8" preserveAspectRatio="none" aria-hidden="true">{"".join(parts)}</svg>'
 
 
 def _choice(name, label, values):

@@ -61,6 +61,8 @@ class Plan:
     notes: "list[str]" = field(default_factory=list)
     #: Targets that would not reach all of their minions: `groups.Group`, as values.
     groups: "list[dict]" = field(default_factory=list)
+    #: The masters, each with `name`, `version`, `minimum_auth` and how many `hosts` listen to it.
+    masters: "list[dict]" = field(default_factory=list)
 
     def count(self, verdict):
         """How many hosts have this verdict."""
@@ -85,33 +87,33 @@ def make(facts, wanted, masters=None):
     for number, wave in enumerate(waves):
         for each in wave:
             hosts[each].wave = number
-    return Plan(wanted.package, wanted.release, hosts, waves, wanted.seed, list(_order_of_masters(hosts, wanted, masters)))
-
-
-def _order_of_masters(hosts, wanted, masters):
-    """Relax, upgrade, tighten: what to set at the masters before and after, if sign-ins of several versions meet there."""
-    if not is_salt(wanted.package):
-        return
-    names = {}
+    by_master = {}
     for each, own in masters.items():
-        for name, master in own.items():
-            names.setdefault((name, master), []).append(each)
-    signs_in = wanted.signs_in()
-    for (name, master), ids in sorted(names.items(), key=lambda pair: pair[0][0]):
-        minimum = master.minimum_auth
-        if minimum is None:
-            continue
-        older = {each: sign_in_of(hosts[each].running) for each in ids if hosts[each].running and hosts[each].wave is not None}
-        locked = [version for version in older.values() if version < minimum]
-        if locked:
-            yield (
-                f"{len(locked)} minions cannot sign in at master {name} again: its minimum_auth_version is {minimum}, their releases sign in with "
-                f"an older version. Relax it (minimum_auth_version: {min(locked)}), upgrade, then tighten it"
-            )
-        elif minimum < signs_in:
-            behind = sum(version < signs_in for version in older.values())
-            back = f"; for {behind} minions that closes the way back" if behind else ""
-            yield f"after the rollout tighten master {name}: minimum_auth_version: {signs_in} (it is {minimum}){back}"
+        for pair in own.items():
+            by_master.setdefault(pair, []).append(each)
+    plan = Plan(wanted.package, wanted.release, hosts, waves, wanted.seed)
+    for (name, master), ids in sorted(by_master.items(), key=lambda pair: pair[0][0]):
+        plan.masters.append({"name": name, **asdict(master), "hosts": len(ids)})
+        plan.notes += _order_of_master(hosts, wanted, name, master, ids)
+    return plan
+
+
+def _order_of_master(hosts, wanted, name, master, ids):
+    """Relax, upgrade, tighten: what to set at a master before and after, if sign-ins of several versions meet there."""
+    minimum, signs_in = master.minimum_auth, wanted.signs_in()
+    if minimum is None or not is_salt(wanted.package):
+        return
+    found = [sign_in_of(hosts[each].running) for each in ids if hosts[each].running and hosts[each].wave is not None]
+    locked = [version for version in found if version < minimum]
+    if locked:
+        yield (
+            f"{len(locked)} minions cannot sign in at master {name} again: its minimum_auth_version is {minimum}, their releases sign in with "
+            f"an older version. Relax it (minimum_auth_version: {min(locked)}), upgrade, then tighten it"
+        )
+    elif minimum < signs_in:
+        behind = sum(version < signs_in for version in found)
+        back = f"; for {behind} minions that closes the way back" if behind else ""
+        yield f"after the rollout tighten master {name}: minimum_auth_version: {signs_in} (it is {minimum}){back}"
 
 
 def write(plan):
@@ -128,11 +130,11 @@ def read(values):
     try:
         hosts = {each: HostPlan(id=each, **host) for each, host in values["hosts"].items()}
         plan = Plan(**{each.name: values[each.name] for each in fields(Plan) if each.name != "hosts"}, hosts=hosts)
-        in_waves = [(each, number) for number, wave in enumerate(plan.waves) for each in wave]
+        in_waves = sorted((each, number) for number, wave in enumerate(plan.waves) for each in wave)
+        going = sorted((each, host.wave) for each, host in hosts.items() if host.verdict in (GO, OFFLINE))
     except (KeyError, TypeError, AttributeError) as error:
         raise PlanError(f"cannot read the plan: {type(error).__name__}: {error}") from None
-    going = sorted((each, host.wave) for each, host in hosts.items() if host.verdict in (GO, OFFLINE))
-    if sorted(in_waves) != going:
+    if in_waves != going or any(host.verdict not in VERDICTS for host in hosts.values()):
         raise PlanError("cannot read the plan: its waves are not the hosts that go")
     return plan
 

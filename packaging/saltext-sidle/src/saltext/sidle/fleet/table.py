@@ -19,6 +19,9 @@ def table(plan, verbose=None):
     """The plan as text; `verbose`: each host has its line [default: for small plans]."""
     lines = [f"{plan.package} {plan.release}: {plan.words()}; waves of {', '.join(str(len(wave)) for wave in plan.waves) or 'nobody'}"]
     lines += [f"  {note}" for note in plan.notes]
+    for each in plan.masters:
+        version, minimum = ("not known" if each[key] is None else each[key] for key in ("version", "minimum_auth"))
+        lines.append(f"  master {each['name']}: version {version}, minimum_auth_version {minimum}, {each['hosts']} minions")
     for values in plan.groups:
         lines += [f"  {line}" for line in Group(**values).lines(NAMES)]
     lines.append("")

@@ -51,6 +51,8 @@ class HostPlan:
     #: The release has to be installed there.
     lacks: bool = False
     wave: "int | None" = None
+    #: The masters that it listens to, by the names that it has for them.
+    masters: "list[str]" = field(default_factory=list)
 
     def becomes(self, verdict, reasons):
         """This host with its verdict, and the reasons for it: pairs of a kind and a text."""
@@ -93,7 +95,7 @@ def judge(host_id, facts, wanted, masters):
     """
     status, unseen = facts.get("status"), facts.get("unseen_days", 0)
     running = status.get("current") if status else facts.get("runs")
-    plan = HostPlan(host_id, GO, running=running, family=facts.get("family") or "unknown")
+    plan = HostPlan(host_id, GO, running=running, family=facts.get("family") or "unknown", masters=sorted(masters))
     if unseen >= GONE_DAYS:
         return plan.becomes(GONE, [("gone", f"not seen for {unseen} days")])
     if unseen:
