@@ -6,6 +6,7 @@ import unittest
 from saltext.sidle.fleet import plan as planning
 from saltext.sidle.fleet import rollout as machine
 from saltext.sidle.fleet import simulator
+from saltext.sidle.fleet.verdicts import Master
 
 NEW, OLD = "3007.17-1", "3006.30-1"
 
@@ -43,8 +44,8 @@ class Plans(unittest.TestCase):
             (host(status=status(switch=live)), {}, "refused", "switch 7 to 3008.5-1 is under way, in phase probation"),
             (host(releases=marked), {}, "refused", "marked as bad here: the agent ended"),
             (host(rehearsal={"error": {"class": "failed", "message": "the module x is missing"}}), {}, "refused", "the module x is missing"),
-            (host(), {"m1": "3006.30"}, "refused", "its master m1 runs 3006.30, which is older than 3007.17-1"),
-            (host(), {"m1": "3007.17", "m2": "3008.5"}, "go", ""),
+            (host(), {"m1": Master("3006.30")}, "refused", "its master m1 runs 3006.30, which is older than 3007.17-1"),
+            (host(), {"m1": Master("3007.17"), "m2": Master("3008.5")}, "go", ""),
             (host(unseen_days=3), {}, "offline", "it goes when it comes back"),
             (host(unseen_days=90), {}, "gone", "not seen for 90 days"),
         ]

@@ -263,8 +263,8 @@ def switch(package=None, release=None, wait=False, test=None, **options):
 
 def rehearse(package=None, release=None, **options):
     """
-    What a switch to this release would do: the checks and refusals of the real one, and the release loads this host's configuration, isolated
-    and without a master. Changes nothing.
+    What a switch to this release would do: the checks and refusals of the real one, before the new release loads this host's configuration.
+    Changes nothing.
 
     .. code-block:: bash
 
