@@ -247,7 +247,7 @@ class Pages(unittest.TestCase):
         self.assertNotIn("img", found.tags)
         self.assertEqual(found.tags.count("script"), 1)
         self.assertFalse([name for name, _ in found.attributes if name.startswith("on")])
-        self.assertEqual(set(name for name, _ in found.attributes) - set(name for name, _ in plain.attributes), set())
+        self.assertEqual({name for name, _ in found.attributes} - {name for name, _ in plain.attributes}, set())
         self.assertGreaterEqual(found.texts.count(evil), 4)
         self.assertIn(("data-family", evil), found.attributes)
 

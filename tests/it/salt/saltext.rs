@@ -280,3 +280,67 @@ fn its_states_bring_a_host_where_it_should_be_once_and_show_it_first() {
     assert_eq!(caller.apply(&free, false)[0].1["changes"]["old"], "year's end");
     untouched(&caller.apply(&free, false));
 }
+
+/// What a master has in its cache of minions: with grains, written as this Salt writes them; without; and without a key.
+const CACHED: &str = r#"
+import json, os, sys, time
+import salt.cache, salt.config, salt.version
+from saltext.sidle.fleet import asking
+from saltext.sidle.fleet import plan as planning
+
+opts = salt.config.master_config(None)
+opts.update(cachedir=sys.argv[1], pki_dir=sys.argv[1] + "/pki", id="m_master", interface="127.0.0.9", minimum_auth_version=3)
+opts["sidle"] = {"masters": {"m2.example": {"version": 3006.9, "minimum_auth_version": 2}}}
+cache = salt.cache.factory(opts)
+for each, family in (("red", "RedHat"), ("suse", "Suse"), ("deleted", "RedHat")):
+    grains = {"os_family": family, "saltversion": "3006.9", "site": "lab"}
+    if salt.version.__saltstack_version__.major >= 3008:
+        cache.store("grains", each, grains)
+    else:
+        cache.store(f"minions/{each}", "data", {"grains": grains})
+for each in ("red", "suse", "new"):
+    os.makedirs(opts["pki_dir"] + "/minions", exist_ok=True)
+    open(f"{opts['pki_dir']}/minions/{each}", "w").close()
+sent = []
+own = asking.Asking(opts, lambda ids, function, arguments, **more: sent.append((ids, function)) or {})
+wanted = planning.Wanted("salt-minion", "3007.17-1", canary=0, percents=[100], by="site")
+plan = asking.planned(own, wanted, ("G@os_family:RedHat or L@suse", "compound"))
+print(json.dumps({
+    "compound": asking.resolve(opts, "G@os_family:RedHat", "compound"), "glob": asking.resolve(opts, "*", "glob"),
+    "plan": planning.write(plan), "masters": {name: vars(each) for name, each in own.masters(["127.0.0.1", "m2.example", "m3.invalid"]).items()},
+    "alone": list(own.masters("salt.invalid")), "sent": sent[0],
+}))
+"#;
+
+#[test]
+fn a_plan_knows_of_silent_minions_what_the_master_of_each_salt_has_cached() {
+    for salt in SALTS {
+        let place = tempfile::tempdir().unwrap();
+        let mut python = Command::new(tree(salt).join("bin/python3"));
+        python.args(["-B", "-c", CACHED, text(place.path())]).env("PYTHONPATH", source().join("src"));
+        let output = python.output().unwrap();
+        let said: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{salt}: {error}: {output:?}"));
+        // What is not known does not match, nor does a minion without a key.
+        assert_eq!(said["compound"], json!([["red"], ["new"]]), "{salt}: {said}");
+        assert_eq!(said["glob"], json!([["new", "red", "suse"], []]), "{salt}: {said}");
+        let (plan, suse) = (&said["plan"], &said["plan"]["hosts"]["suse"]);
+        assert_eq!(plan["waves"], json!([["red", "suse"]]), "by the site in the cache, {salt}: {said}");
+        assert_eq!(
+            (&suse["verdict"], &suse["family"], &suse["running"]),
+            (&json!("offline"), &json!("Suse"), &json!("3006.9")),
+            "{salt}: {said}"
+        );
+        let notes = plan["notes"].to_string();
+        assert!(notes.contains("Relax it (minimum_auth_version: 2)") && notes.contains("of them in its cache: new"));
+        let masters = &said["masters"];
+        assert_eq!(
+            (&masters["127.0.0.1"]["version"], &masters["127.0.0.1"]["minimum_auth"]),
+            (&json!(salt), &json!(3))
+        );
+        assert_eq!(masters["m2.example"], json!({"version": "3006.9", "minimum_auth": 2}), "{salt}: {said}");
+        assert_eq!(masters["m3.invalid"], json!({"version": null, "minimum_auth": null}), "{salt}: {said}");
+        assert_eq!(said["alone"], json!(["salt.invalid"]), "it answers this master, {salt}: {said}");
+        assert_eq!(said["sent"][0], json!(["red", "suse"]), "jobs go by ids, {salt}: {said}");
+    }
+}

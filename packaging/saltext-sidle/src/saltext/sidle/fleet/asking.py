@@ -1,11 +1,12 @@
 """What a plan has to know, asked of the minions and of this master. Used by the runner, which gives Salt's configuration and its way to send jobs."""
 
-import os
+import re
 import socket
 import time
 
 import salt.cache
 import salt.client
+import salt.exceptions
 import salt.utils.minions
 import salt.utils.network
 import salt.version
@@ -30,14 +31,17 @@ UNCHECKED = "not checked: room and platform, since the release comes as a bundle
 
 def resolve(opts, tgt, tgt_type):
     """
-    The ids of a target, and those of which is not known whether they match: the master has nothing of them in its cache. Salt counts these as
-    matching; a rollout must not.
+    The accepted ids of a target; and those of which nobody knows whether they match, since the master has no grains of them in its cache. Some
+    releases of Salt count these as matching; a rollout must not.
     """
     minions = salt.utils.minions.CkMinions(opts)
-    found = sorted(set(minions.check_minions(tgt, tgt_type, greedy=False)["minions"]))
-    if tgt_type not in CACHED_TARGETS:
-        return found, []
-    return found, sorted(set(minions.check_minions(tgt, tgt_type, greedy=True)["minions"]) - set(found))
+    found = set(minions.check_minions(tgt, tgt_type, greedy=False)["minions"])
+    if tgt_type not in CACHED_TARGETS or (tgt_type == "compound" and not re.search(r"\b[GPIJSRN]@", str(tgt))):
+        return sorted(found), []
+    accepted = set(minions.check_minions("*", "glob")["minions"])
+    cache = salt.cache.factory(opts)
+    # Salt keeps what it knows of minions whose keys are gone.
+    return sorted(found & accepted), sorted(accepted - found - set(cache.list("grains")) - set(cache.list("minions")))
 
 
 class Asking:
@@ -79,23 +83,27 @@ class Asking:
 
     def _silent(self, minion, names):
         """What the master has in its cache of a minion that does not answer."""
-        bank = f"minions/{minion}"
-        grains = (self.cache.fetch(bank, "data") or {}).get("grains") or {}
+        grains, seen = self._cached(minion)
         return {
             **{name: grains[name] for name in names if grains.get(name)},
             "family": grains.get("os_family") or "unknown",
             "runs": grains.get("saltversion"),
-            "unseen_days": self._unseen_days(minion, bank),
+            # 1 at least: it does not answer.
+            "unseen_days": max(1, int((time.time() - seen) // DAY_SECONDS)) if seen else 1,
             "status": None,
         }
 
-    def _unseen_days(self, minion, bank):
-        """Days since the master has last cached something of it; 1 at least, for one that does not answer."""
-        try:
-            seen = self.cache.updated(bank, "data") or os.stat(os.path.join(self.opts["cachedir"], "minions", minion, "data.p")).st_mtime
-        except OSError:
-            return 1
-        return max(1, int((time.time() - seen) // DAY_SECONDS))
+    def _cached(self, minion):
+        """Its grains, and when the master has cached them."""
+        # From 3008 on grains have a bank of their own.
+        for bank, key in (("grains", minion), (f"minions/{minion}", "data")):
+            try:
+                found = self.cache.fetch(bank, key)
+            except salt.exceptions.SaltCacheError:
+                continue
+            if found:
+                return (found if bank == "grains" else found.get("grains") or {}), self.cache.updated(bank, key)
+        return {}, None
 
     # --- masters ---------------------------------------------------------------------------------------------------
 
