@@ -11,7 +11,7 @@ import salt.utils.minions
 import salt.utils.network
 import salt.version
 
-from . import groups, plan
+from . import groups, jobs, plan
 from .verdicts import Master
 
 DAY_SECONDS = 86400
@@ -25,8 +25,8 @@ CACHED_TARGETS = ("grain", "grain_pcre", "pillar", "pillar_pcre", "pillar_exact"
 #: The dry run of an install fetches metadata and a manifest: so many times longer than an answer it may take.
 INSTALL_ANSWERS = 3
 
-#: A bundle would have to be copied to each host before its room can be judged.
-UNCHECKED = "not checked: room and platform, since the release comes as a bundle from the master"
+#: A bundle would have to be copied to each host before its room can be judged; and the file server is the master's own.
+UNCHECKED = "not checked: room and platform, since the release comes from the master's file server"
 
 
 def resolve(opts, tgt, tgt_type):
@@ -45,19 +45,24 @@ def resolve(opts, tgt, tgt_type):
 
 
 class Asking:
-    """One plan's questions. `ask(ids, function, arguments, kwarg=None, seconds=None)`: sends jobs, and gives who has answered what."""
+    """
+    One plan's questions. `ask(ids, function, arguments, kwarg=None, seconds=None)`: sends jobs, and gives who has answered what. `source` and
+    `at_window`: those of the rollout.
+    """
 
-    def __init__(self, opts, ask):
+    def __init__(self, opts, ask, source=None, at_window=None):
         self.opts, self.ask = opts, ask
+        self.source = source[0] if isinstance(source, list) and source else source or None
+        self.timing = [{"__kwarg__": True, "at_window": True}] if at_window else []
         self.cache = salt.cache.factory(opts)
         self._addresses, self._own = None, {}
 
     # --- hosts -----------------------------------------------------------------------------------------------------
 
-    def facts(self, ids, wanted, source=None):
+    def facts(self, ids, wanted):
         """What is known of each host, for `plan.make`; and its masters."""
         names = list(dict.fromkeys(["os_family", "saltversion", *([wanted.by] if wanted.by else [])]))
-        arguments = [[], [], [wanted.package, wanted.release], ["master"], names]
+        arguments = [[], [], [wanted.package, wanted.release, *self.timing], ["master"], names]
         facts, masters = {}, {}
         for each, answers in self.ask(ids, list(QUESTIONS), arguments).items():
             answers = answers if isinstance(answers, dict) else {}
@@ -66,20 +71,26 @@ class Asking:
         for each in set(ids) - set(facts):
             facts[each] = self._silent(each, names)
             masters[each] = self.masters(None)
-        self._ask_installs(facts, wanted, source)
+        self._ask_installs(facts, wanted)
         return facts, masters
 
-    def _ask_installs(self, facts, wanted, source):
+    def _ask_installs(self, facts, wanted):
         """Whether those that lack the release have room for it, and whether it is there for their platform."""
         lacking = [each for each, known in facts.items() if known.get("status") and wanted.release not in known["status"].get("installed", [])]
-        if source and source.startswith("salt://"):
+        if self.source and self.source.startswith("salt://"):
             for each in lacking:
                 facts[each]["unchecked"] = UNCHECKED
             return
-        kwarg = {"source": source or f"{wanted.package}@{wanted.release}", "test": True}
         seconds = INSTALL_ANSWERS * (self.opts.get("sidle") or {}).get("answer_seconds", 20)
-        for each, answer in self.ask(lacking, "sidle.upgrade", [], kwarg=kwarg, seconds=seconds).items():
+        for each, answer in self.ask(lacking, *self._dry_run(wanted), seconds=seconds).items():
             facts[each]["install"] = answer if isinstance(answer, dict) else None
+
+    def _dry_run(self, wanted):
+        """The dry run of what a rollout does to a host that lacks the release. An upgrade looks at holds and windows, too."""
+        named = f"{wanted.package}@{wanted.release}"
+        if self.source and not self.source.endswith(".sidle"):
+            return "sidle.install", [], {"source": named, "repository": self.source, "test": True}
+        return "sidle.upgrade", [*self.timing], {"source": self.source or named, "test": True}
 
     def _silent(self, minion, names):
         """What the master has in its cache of a minion that does not answer."""
@@ -180,7 +191,7 @@ def of_answers(answers, wanted):
     """What a host has said, as `verdicts.judge` wants it."""
     status, releases, rehearsal, _, own = (answers.get(question) for question in QUESTIONS)
     own = own if isinstance(own, dict) else {}
-    instance = of_instance(status, wanted.package)
+    instance = jobs.instance(status, wanted.package)
     # Only what is installed can be rehearsed: that it is not is known already.
     is_installed = instance and wanted.release in instance["installed"]
     listed = releases.get("releases", []) if isinstance(releases, dict) else []
@@ -196,13 +207,6 @@ def of_answers(answers, wanted):
     }
 
 
-def of_instance(status, package):
-    """The package's own instance, in the answer of `sidle.status`; None: there is none."""
-    if not isinstance(status, dict):
-        return None
-    return next((each for each in status.get("instances", []) if each["instance"] == package), None)
-
-
 def _trouble(status):
     """Why there is no status; None: the host has nothing of the package."""
     if isinstance(status, dict):
@@ -212,7 +216,7 @@ def _trouble(status):
     return f"sidle.status answered: {status}" if status else None
 
 
-def planned(asking, wanted, target, source=None, group_names=None):
+def planned(asking, wanted, target, group_names=None):
     """The plan, by asking. `target`: a target and its type. Raises `plan.PlanError`."""
     wanted.check()
     ids, unknown = resolve(asking.opts, *target)
@@ -220,7 +224,7 @@ def planned(asking, wanted, target, source=None, group_names=None):
         raise plan.PlanError(f"cannot plan: the master has no grains of {len(unknown)} minions in its cache: `salt '*' saltutil.refresh_pillar`")
     if not ids:
         raise plan.PlanError(f"cannot plan: no accepted key matches {target[0]} ({target[1]})")
-    facts, masters = asking.facts(ids, wanted, source)
+    facts, masters = asking.facts(ids, wanted)
     made = plan.make(facts, wanted, masters)
     if unknown:
         made.notes.append(f"not in the plan, since the master has no grains of them in its cache: {groups.some(unknown)}")

@@ -69,8 +69,8 @@ def _error(message):
 
 
 def plan(
-    tgt, release, tgt_type="glob", package=None, canary=1, percents=None, by=None, order=None, format="table", source=None, name="", groups=None,
-    verbose=None, file=None, sign_in=None
+    tgt, release, tgt_type="glob", package=None, canary=1, percents=None, by=None, order=None, format="table", source=None, at_window=None,
+    name="", groups=None, verbose=None, file=None, sign_in=None
 ):  # fmt: skip
     """
     What a rollout would do: for each minion whether it goes, in which wave, and if not, why not. Changes nothing: each minion makes the dry run of
@@ -88,8 +88,8 @@ def plan(
     by, order
         A grain by whose values the waves go instead, and their order
 
-    source
-        Where minions that lack the release take it from, as for ``sidle.rollout`` [default: their repository]
+    source, at_window
+        As for ``sidle.rollout``. From ``salt://`` nothing is fetched: room and platform are not checked then
 
     name
         The name of the rollout: the same name gives the same waves, as long as the same minions go
@@ -118,7 +118,7 @@ def plan(
     if format not in ("table", "data", "html") or (format == "html" and not file):
         return _error(f"cannot give the plan as {format}: formats are table, data and html; html needs a file, as in file=/root/plan.html")
     try:
-        made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, str(name), source, groups, sign_in)
+        made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, str(name), source, at_window, groups, sign_in)
     except (planning.PlanError, Away) as error:
         return _error(str(error))
     if not file:
@@ -134,14 +134,10 @@ def plan(
     return f"{made.package} {made.release}: {made.words()}; written to {file}"
 
 
-#: The source of a release where nobody is asked whether there is room for it.
-UNASKED = "salt://"
-
-
-def _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed, source=UNASKED, groups=None, sign_in=None):
+def _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed, source=None, at_window=None, groups=None, sign_in=None):
     package = package or _option("package", "salt-minion")
     wanted = planning.Wanted(package, str(release), canary, percents or [10, 50, 100], by, order or [], seed, sign_in)
-    return asking.planned(asking.Asking(__opts__, _ask), wanted, (tgt, tgt_type), source, groups)
+    return asking.planned(asking.Asking(__opts__, _ask, source, at_window), wanted, (tgt, tgt_type), groups)
 
 
 def _write_text(path, text):
@@ -206,7 +202,7 @@ def rollout(
     try:
         if _records().has(name):
             return _error(f"cannot begin rollout {name}: there is a rollout of this name")
-        made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed=name)
+        made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, name, source, at_window)
         known = None if despite_failures else _known_failure(made.package, made.release)
         if known:
             return _error(known)
@@ -457,12 +453,12 @@ def _bus():
     return Bus(__opts__, _option("chunk", 200))
 
 
-def _ask(ids, function, arguments, kwarg=None):
+def _ask(ids, function, arguments, kwarg=None, seconds=None):
     """What those minions answer that answer in time."""
     if not ids:
         return {}
     with _bus() as bus:
-        return bus.ask(list(ids), function, arguments, kwarg, _option("answer_seconds", 20))
+        return bus.ask(list(ids), function, arguments, kwarg, seconds or _option("answer_seconds", 20))
 
 
 def _records():
