@@ -289,7 +289,7 @@ from saltext.sidle.fleet import asking
 from saltext.sidle.fleet import plan as planning
 
 opts = salt.config.master_config(None)
-opts.update(cachedir=sys.argv[1], pki_dir=sys.argv[1] + "/pki", id="m_master", interface="127.0.0.9", minimum_auth_version=3)
+opts.update(cachedir=sys.argv[1], pki_dir=sys.argv[1] + "/pki", id="m_master", interface="127.0.0.1", minimum_auth_version=3)
 opts["sidle"] = {"masters": {"m2.example": {"version": 3006.9, "minimum_auth_version": 2}}}
 cache = salt.cache.factory(opts)
 for each, family in (("red", "RedHat"), ("suse", "Suse"), ("deleted", "RedHat")):
@@ -307,8 +307,9 @@ wanted = planning.Wanted("salt-minion", "3007.17-1", canary=0, percents=[100], b
 plan = asking.planned(own, wanted, ("G@os_family:RedHat or L@suse", "compound"))
 print(json.dumps({
     "compound": asking.resolve(opts, "G@os_family:RedHat", "compound"), "glob": asking.resolve(opts, "*", "glob"),
-    "plan": planning.write(plan), "masters": {name: vars(each) for name, each in own.masters(["127.0.0.1", "m2.example", "m3.invalid"]).items()},
+    "plan": planning.write(plan), "masters": {name: vars(each) for name, each in own.masters(["127.0.0.1", "m2.example", "127.0.0.2"]).items()},
     "alone": list(own.masters("salt.invalid")), "sent": sent[0],
+    "dry": [asking.Asking(opts, None, source)._dry_run(wanted) for source in (None, "/srv/salt-minion.sidle", ["https://mirror", "x"])],
 }))
 "#;
 
@@ -339,8 +340,15 @@ fn a_plan_knows_of_silent_minions_what_the_master_of_each_salt_has_cached() {
             (&json!(salt), &json!(3))
         );
         assert_eq!(masters["m2.example"], json!({"version": "3006.9", "minimum_auth": 2}), "{salt}: {said}");
-        assert_eq!(masters["m3.invalid"], json!({"version": null, "minimum_auth": null}), "{salt}: {said}");
+        assert_eq!(masters["127.0.0.2"], json!({"version": null, "minimum_auth": null}), "{salt}: {said}");
         assert_eq!(said["alone"], json!(["salt.invalid"]), "it answers this master, {salt}: {said}");
         assert_eq!(said["sent"][0], json!(["red", "suse"]), "jobs go by ids, {salt}: {said}");
+        let named = "salt-minion@3007.17-1";
+        let dry = json!([
+            ["sidle.upgrade", [], {"source": named, "test": true}],
+            ["sidle.upgrade", [], {"source": "/srv/salt-minion.sidle", "test": true}],
+            ["sidle.install", [], {"source": named, "repository": "https://mirror", "test": true}],
+        ]);
+        assert_eq!(said["dry"], dry, "{salt}");
     }
 }

@@ -145,17 +145,24 @@ class Asking:
 
     def _is_own(self, name):
         if name not in self._own:
-            if self._addresses is None:
-                own = salt.utils.network.ip_addrs(include_loopback=True) + salt.utils.network.ip_addrs6(include_loopback=True)
-                self._addresses = {*own, self.opts.get("interface")} - {None, "0.0.0.0", "::"}
             host = name.rsplit(":", 1)[0] if name.count(":") == 1 else name.strip("[]")
             try:
                 addresses = {each[4][0] for each in socket.getaddrinfo(host, None)}
             except OSError:
                 addresses = set()
-            # Each address of the loopback network is this host's.
-            self._own[name] = bool(addresses & self._addresses) or any(each.startswith("127.") for each in addresses)
+            self._own[name] = bool(addresses & self._own_addresses())
         return self._own[name]
+
+    def _own_addresses(self):
+        """Where this master listens: two masters may share a host."""
+        if self._addresses is None:
+            interface = self.opts.get("interface")
+            if interface in (None, "0.0.0.0", "::"):
+                own = salt.utils.network.ip_addrs(include_loopback=True) + salt.utils.network.ip_addrs6(include_loopback=True)
+                self._addresses = set(own)
+            else:
+                self._addresses = {interface}
+        return self._addresses
 
     # --- groups ----------------------------------------------------------------------------------------------------
 
