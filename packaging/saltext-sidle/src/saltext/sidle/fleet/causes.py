@@ -349,7 +349,7 @@ def _was_stopped(e):
 
 
 def _before_reconnect(e):
-    if e.answers and e.job and e.master_since and not e.received and 0 <= e.job.published - e.master_since < RECONNECT_SECONDS:
+    if e.answers and e.job and e.master_since and not e.received and not e.started_later and 0 <= e.job.published - e.master_since < RECONNECT_SECONDS:
         return (
             f"The job was published {span(e.job.published - e.master_since)} after the start of this master, before {e.minion} had connected again.",
             _again(e),

@@ -54,10 +54,14 @@ def collect(opts, minion, jid=None, seconds=15, rollouts=()):
     found.keep_seconds = opts.get("keep_jobs_seconds", opts.get("keep_jobs", 24) * 3600)
     found.master_since = _started(opts.get("pidfile"))
     _keys(opts, found)
-    cache = salt.minion.MasterMinion(opts, states=False, rend=False).returners
-    found.jid = jid or _newest_without_return(opts, cache, minion)
-    if found.jid:
-        _job(opts, cache, found)
+    own = salt.minion.MasterMinion(opts, states=False, rend=False)
+    try:
+        found.jid = jid or _newest_without_return(opts, own.returners, minion)
+        if found.jid:
+            _job(opts, own.returners, found)
+    finally:
+        # 3006 has nothing to close here.
+        getattr(own, "destroy", lambda: None)()
     _seen(opts, found)
     found.log = list(_refusals(opts, minion))
     found.rollouts = [_rollout(record, minion) for record in rollouts if minion in record["hosts"]]
@@ -147,9 +151,7 @@ def _newest_without_return(opts, cache, minion):
 
 def _local_jobs(opts, minion):
     """The jobs of the local job cache, the newest first: id, and whether the minion has returned."""
-    place = os.path.join(opts["cachedir"], "jobs")
-    paths = [os.path.join(top.path, name) for top in _directories(place) for name in os.listdir(top.path)]
-    for _, path in heapq.nlargest(JOBS_SEARCHED, ((_modified(os.path.join(path, "jid")) or 0, path) for path in paths)):
+    for path in _newest(os.path.join(opts["cachedir"], "jobs")):
         try:
             with open(os.path.join(path, "jid"), encoding="utf-8") as file:
                 yield file.read().strip(), os.path.exists(os.path.join(path, minion, "return.p"))
@@ -158,11 +160,14 @@ def _local_jobs(opts, minion):
             continue
 
 
-def _directories(place):
+def _newest(place):
+    """The directories of the newest jobs, the newest first."""
     try:
-        return [entry for entry in os.scandir(place) if entry.is_dir()]
+        tops = [entry.path for entry in os.scandir(place) if entry.is_dir()]
     except FileNotFoundError:
         return []
+    paths = (os.path.join(top, name) for top in tops for name in os.listdir(top))
+    return [path for _, path in heapq.nlargest(JOBS_SEARCHED, ((_modified(os.path.join(path, "jid")) or 0, path) for path in paths))]
 
 
 def _jobs(cache, name, minion):
@@ -181,7 +186,7 @@ def _seen(opts, found):
     signs = [(store.updated(bank, key), "its grains or pillar came") for bank, key in (("grains", minion), ("pillar", minion), (f"minions/{minion}", "data"))]
     signs.append((_modified(os.path.join(opts["cachedir"], "sessions", minion)), "it signed in"))
     jobs = os.path.join(opts["cachedir"], "jobs")
-    for _, path in heapq.nlargest(JOBS_SEARCHED, ((_modified(path) or 0, path) for path in _job_paths(jobs))):
+    for path in _newest(jobs):
         at = _modified(os.path.join(path, minion, "return.p"))
         if at:
             signs.append((at, "it returned a job"))
@@ -192,10 +197,6 @@ def _seen(opts, found):
     grains = grains or {}
     found.version = grains.get("saltversion")
     _connection(opts, found, grains)
-
-
-def _job_paths(place):
-    return [os.path.join(top.path, name) for top in _directories(place) for name in os.listdir(top.path)]
 
 
 def _connection(opts, found, grains):

@@ -558,8 +558,8 @@ def _claimed(jid):
     if any(os.path.exists(os.path.join(gate, "claims", name)) for name in names):
         return True
     try:
-        # A directory made since then (a boot, the first start below sidle) tells nothing of the time before: `roles` is made with it.
-        since = min(os.stat(entry.path).st_ctime for entry in os.scandir(os.path.join(gate, "claims")))
+        # Only claims from before show that claims were made then, and are still there.
+        since = min(entry.stat().st_mtime for entry in os.scandir(os.path.join(gate, "claims")))
     except (OSError, ValueError):
         return None
     published = _published(jid)
@@ -627,4 +627,5 @@ def _switch(switch):
 
 
 def _seconds(text):
-    return datetime.datetime.fromisoformat(re.sub(r"(\.\d{1,6})\d*|Z$", lambda found: (found[1] or "").ljust(7, "0") if found[1] else "+00:00", text)).timestamp()
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return datetime.datetime.strptime(f"{whole}+0000", "%Y-%m-%dT%H:%M:%S%z").timestamp() + float(f"0.{fraction or 0}")
