@@ -112,7 +112,11 @@ CASES = {
         (answering({"claimed": False, "started": THEN + 60}), "was not connected when the job was published"),
         (answering({**DETAILED, "started": THEN + 60}), "started later, 2026-09-21 14:14:20 UTC"),
     ],
-    "master-just-started": [(answering(master_since=THEN - 4), "published 4 s after the start of this master")],
+    "not-yet-connected": [
+        (answering(master_since=THEN - 4), "published 4 s after the start of this master, most likely before"),
+        (answering({"claimed": False, "started": THEN - 9}, accepted_since=THEN - 2), "published 2 s after the acceptance of its key, before"),
+        (answering({"started": THEN - 9}), "published 9 s after the start of its minion"),
+    ],
     "restarted": [
         (answering({"started": THEN + 60}), "missed the job, or the job died"),
         (answering({"started": THEN + 60}, master_since=THEN - 4), "missed the job, or the job died"),

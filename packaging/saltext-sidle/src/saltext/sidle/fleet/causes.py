@@ -3,12 +3,12 @@
 import re
 from dataclasses import dataclass
 
-from saltext.sidle.fleet.evidence import CLOCK_SECONDS, EXPIRED, OTHER_KEY, TOO_MANY, TOO_OLD, UNSIGNED, span, speaks_3, time_of, when
+from saltext.sidle.fleet.evidence import EXPIRED, OTHER_KEY, TOO_MANY, TOO_OLD, UNSIGNED, span, speaks_3, time_of, when
 
 #: A minion that was not seen for so long is most likely gone.
 GONE_SECONDS = 90 * 86400
 
-#: A publication misses minions that have not connected again after the master's start; they try every 1 to 10 s, and a busy master lets them wait.
+#: A publication misses minions that have not connected yet; they try every 1 to 10 s, and a busy master lets them wait.
 RECONNECT_SECONDS = 30
 
 #: A return that is sent while the master is down is tried again for about so long.
@@ -348,13 +348,18 @@ def _was_stopped(e):
     return None
 
 
-def _before_reconnect(e):
-    if e.answers and e.job and e.master_since and not e.received and not e.started_later and 0 <= e.job.published - e.master_since < RECONNECT_SECONDS:
-        return (
-            f"The job was published {span(e.job.published - e.master_since)} after the start of this master, before {e.minion} had connected again.",
-            _again(e),
-        )
-    return None
+def _not_yet_connected(e):
+    if not e.answers or not e.job or e.received or e.started_later:
+        return None
+    begun = ((e.master_since, "the start of this master"), (e.since, "the start of its minion"), (e.accepted_since, "the acceptance of its key"))
+    recent = [(at, what) for at, what in begun if at and 0 <= e.job.published - at < RECONNECT_SECONDS]
+    if not recent:
+        return None
+    at, what = max(recent)
+    return (
+        f"The job was published {span(e.job.published - at)} after {what}, {'most likely ' if e.received is None else ''}before {e.minion} had connected.",
+        _again(e),
+    )
 
 
 def _restarted(e):
@@ -427,7 +432,7 @@ CAUSES = (
     Cause("return-lost", "it returned, but the master has no return", _return_lost),
     Cause("ended-silently", "it received the job, which runs no more and sent no return", _ended_silently),
     Cause("was-stopped", "its minion did not run when the job was published", _was_stopped),
-    Cause("master-just-started", "published before it had connected again to a master that was just started", _before_reconnect),
+    Cause("not-yet-connected", "published seconds after the start of the master or of its minion, or the acceptance of its key", _not_yet_connected),
     Cause("restarted", "its minion was started after the job was published", _restarted),
     Cause("not-received", "it ran, but was not connected when the job was published", _not_received),
     Cause("nothing-missing", "no job in the job cache lacks its return", _nothing_missing),
@@ -435,4 +440,4 @@ CAUSES = (
 )
 
 #: The causes for which more evidence would tell more.
-UNCERTAIN = ("offline", "ended-silently", "restarted", "return-lost", "undecided")
+UNCERTAIN = ("offline", "ended-silently", "not-yet-connected", "restarted", "return-lost", "undecided")
