@@ -3,6 +3,7 @@
 mod fleet;
 mod job;
 mod rollout;
+mod why;
 
 use crate::support::salt::tree;
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text, two_releases};

@@ -17,13 +17,14 @@ from .verdicts import Master
 DAY_SECONDS = 86400
 
 #: What a host says of itself for a plan; grains come beside them.
-QUESTIONS = ("sidle.status", "sidle.list", "sidle.rehearse", "config.get", "grains.item")
+QUESTIONS = ("sidle.status", "sidle.list", "config.get", "grains.item")
 
 #: Targets for which the master looks into its cache of grains and pillars.
 CACHED_TARGETS = ("grain", "grain_pcre", "pillar", "pillar_pcre", "pillar_exact", "compound", "compound_pillar_exact", "ipcidr", "nodegroup", "range")
 
-#: The dry run of an install fetches metadata and a manifest: so many times longer than an answer it may take.
-INSTALL_ANSWERS = 3
+#: The dry run of a switch starts the release, the one of an install fetches metadata: so many times longer than an answer they may take. Only those
+#: are asked that have just answered.
+DRY_RUN_ANSWERS = 9
 
 #: A bundle would have to be copied to each host before its room can be judged; and the file server is the master's own.
 UNCHECKED = "not checked: room and platform, since the release comes from the master's file server"
@@ -62,7 +63,7 @@ class Asking:
     def facts(self, ids, wanted):
         """What is known of each host, for `plan.make`; and its masters."""
         names = list(dict.fromkeys(["os_family", "saltversion", *([wanted.by] if wanted.by else [])]))
-        arguments = [[], [], [wanted.package, wanted.release, *self.timing], ["master"], names]
+        arguments = [[], [], ["master"], names]
         facts, masters = {}, {}
         for each, answers in self.ask(ids, list(QUESTIONS), arguments).items():
             answers = answers if isinstance(answers, dict) else {}
@@ -71,8 +72,25 @@ class Asking:
         for each in set(ids) - set(facts):
             facts[each] = self._silent(each, names)
             masters[each] = self.masters(None)
+        self._ask_rehearsals(facts, wanted)
         self._ask_installs(facts, wanted)
         return facts, masters
+
+    def _dry_run_seconds(self):
+        return DRY_RUN_ANSWERS * (self.opts.get("sidle") or {}).get("answer_seconds", 20)
+
+    def _ask_rehearsals(self, facts, wanted):
+        """What a switch would say on those that have the release, and run another one."""
+
+        def is_asked(status):
+            return status and wanted.release in status.get("installed", []) and (status["current"] != wanted.release or status["switch"])
+
+        asked = [each for each, known in facts.items() if is_asked(known.get("status"))]
+        answers = self.ask(asked, "sidle.rehearse", [wanted.package, wanted.release, *self.timing], seconds=self._dry_run_seconds())
+        for each in asked:
+            answer = answers.get(each, f"no answer within {self._dry_run_seconds()} s")
+            silent = {"error": {"class": "failed", "message": f"the rehearsal said nothing: {answer}"}}
+            facts[each]["rehearsal"] = answer if isinstance(answer, dict) else silent
 
     def _ask_installs(self, facts, wanted):
         """Whether those that lack the release have room for it, and whether it is there for their platform."""
@@ -81,8 +99,7 @@ class Asking:
             for each in lacking:
                 facts[each]["unchecked"] = UNCHECKED
             return
-        seconds = INSTALL_ANSWERS * (self.opts.get("sidle") or {}).get("answer_seconds", 20)
-        for each, answer in self.ask(lacking, *self._dry_run(wanted), seconds=seconds).items():
+        for each, answer in self.ask(lacking, *self._dry_run(wanted), seconds=self._dry_run_seconds()).items():
             facts[each]["install"] = answer if isinstance(answer, dict) else None
 
     def _dry_run(self, wanted):
@@ -196,11 +213,9 @@ class Asking:
 
 def of_answers(answers, wanted):
     """What a host has said, as `verdicts.judge` wants it."""
-    status, releases, rehearsal, _, own = (answers.get(question) for question in QUESTIONS)
+    status, releases, _, own = (answers.get(question) for question in QUESTIONS)
     own = own if isinstance(own, dict) else {}
     instance = jobs.instance(status, wanted.package)
-    # Only what is installed can be rehearsed: that it is not is known already.
-    is_installed = instance and wanted.release in instance["installed"]
     listed = releases.get("releases", []) if isinstance(releases, dict) else []
     return {
         **{name: value for name, value in own.items() if value != ""},
@@ -210,7 +225,7 @@ def of_answers(answers, wanted):
         "status": instance,
         "trouble": _trouble(status),
         "releases": [one for one in listed if one["package"] == wanted.package],
-        "rehearsal": rehearsal if is_installed and isinstance(rehearsal, dict) else None,
+        "rehearsal": None,
     }
 
 

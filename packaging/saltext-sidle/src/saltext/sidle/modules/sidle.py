@@ -20,9 +20,14 @@ Configuration of the minion, all optional:
       package: salt-minion       # what the functions are about if no package is named
 """
 
+import datetime
+import glob
+import hashlib
 import json
 import os
+import re
 import shutil
+import time
 
 __virtualname__ = "sidle"
 
@@ -45,6 +50,21 @@ UNREADABLE = 2
 
 #: The exit code of a shell that finds no such program.
 ABSENT = 127
+
+#: What the minion's log says of each job: 3006.30, 3007.17, 3008.5.
+LOGGED = ("Executing command", "Returning information for job", "failed to return the job")
+
+#: So much of the end of the log is read.
+LOG_BYTES = 4 << 20
+
+#: A claim of a job is deleted after an hour.
+CLAIM_SECONDS = 3600
+
+#: Where Salt keeps queued jobs, by its releases.
+QUEUES = ("queues/*/*_queue", "*_queue")
+
+#: Between these phases of a switch no process hears jobs, unless its mode is overlap.
+DOWN, UP = "stopping", ("probation", "rolled_back", "committed")
 
 
 def __virtual__():
@@ -482,3 +502,130 @@ def check_settings(content):
         os.remove(path)
     return answer["error"]["message"].replace(path, "the settings") if answer["code"] == UNREADABLE else None
 
+
+
+def job(jid=None):
+    """
+    What this host knows of a job: whether the minion has received it, runs it, has queued it, or has returned it; and the switches since then. Reads
+    only. The runner's function ``sidle.why`` asks this.
+
+    .. code-block:: bash
+
+        salt web17 sidle.job 20261124091200123456
+    """
+    jid, masters = str(jid or ""), __opts__.get("master_list") or __opts__.get("master")
+    known = {
+        "now": time.time(),
+        "started": _started(os.getpid() if __opts__.get("multiprocessing") is False else os.getppid()),
+        "master": __opts__.get("master"),
+        "masters": masters if isinstance(masters, list) else [masters],
+        "cache_jobs": bool(__opts__.get("cache_jobs")),
+        **_logged(jid),
+        **_switches(),
+    }
+    if re.fullmatch(r"[\w.-]+", jid):
+        cache = __opts__["cachedir"]
+        known["claimed"] = _claimed(jid)
+        known["stale"] = _stale(os.path.join(cache, "proc", jid))
+        known["cached"] = os.path.exists(os.path.join(cache, "minion_jobs", jid, "return.p"))
+        queued = (glob.glob(os.path.join(cache, queue, f"queued_*_{jid}.p")) for queue in QUEUES)
+        known["queued"] = next((paths[0] for paths in queued if paths), None)
+    return known
+
+
+def _started(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        with open("/proc/stat", encoding="ascii") as file:
+            boot = next(int(line.split()[1]) for line in file if line.startswith("btime"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+    return boot + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _published(jid):
+    try:
+        return datetime.datetime.strptime(jid[:20] + "+0000", "%Y%m%d%H%M%S%f%z").timestamp()
+    except ValueError:
+        return None
+
+
+def _claimed(jid):
+    """Whether a process has claimed the job; None: that is not known, or no longer."""
+    gate = os.path.join(_option("root", "/"), "run/sidle", _package(None), "gate")
+    names = (hashlib.sha256(f"{peer}\n{jid}".encode()).hexdigest()[:32] for peer in ("any", __opts__.get("master_uri")))
+    if any(os.path.exists(os.path.join(gate, "claims", name)) for name in names):
+        return True
+    try:
+        # Only claims from before show that claims were made then, and are still there.
+        since = min(entry.stat().st_mtime for entry in os.scandir(os.path.join(gate, "claims")))
+    except (OSError, ValueError):
+        return None
+    published = _published(jid)
+    return False if published and since < published and time.time() - published < CLAIM_SECONDS else None
+
+
+def _stale(path):
+    """The process of the job, if it is gone, and has left its file behind."""
+    import salt.payload
+
+    try:
+        with open(path, "rb") as file:
+            pid = salt.payload.loads(file.read())["pid"]
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+    return None if os.path.exists(f"/proc/{pid}") else pid
+
+
+def _logged(jid):
+    """What the minion's log says of the job, since when it tells anything, and whether it names each job."""
+    level = str(__opts__.get("log_level_logfile") or __opts__.get("log_level") or "warning")
+    known = {"log": [], "log_since": None, "returned_at": None, "log_is_detailed": level in ("info", "profile", "debug", "trace", "garbage", "all")}
+    try:
+        with open(__opts__.get("log_file") or os.devnull, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return known
+    times = (_logged_at(line) for line in lines)
+    known["log_since"] = next((at for at in times if at), None)
+    if jid:
+        found = [line for line in lines if jid in line and any(words in line for words in LOGGED)]
+        known["log"] = [line[:200] for line in found[-5:]]
+        known["returned_at"] = next((_logged_at(line) for line in found if LOGGED[1] in line), None)
+    return known
+
+
+def _logged_at(line):
+    try:
+        return datetime.datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S").timestamp()
+    except ValueError:
+        return None
+
+
+def _switches():
+    """The last switches with their downtimes, and how the last process that ended by itself ended."""
+    if _program() is None:
+        return {}
+    past, now = _run("history", [_package(None)]), _run("status", [_package(None)])
+    # What is asked here has an answer, also where there is none of this package.
+    __context__.pop("retcode", None)
+    found = next(iter(now.get("instances", [])), {})
+    return {"switches": [_switch(each) for each in past.get("switches", [])[-5:]], "ended": (found.get("supervisor") or {}).get("ended")}
+
+
+def _switch(switch):
+    known = {name: switch[name] for name in ("id", "purpose", "to", "mode", "result")}
+    if switch["outage_milliseconds"]:
+        went = next((step["at"] for step in switch["story"] if step["to"] == DOWN), None)
+        down = _seconds(went or switch["requested_at"])
+        up = next((step["at"] for step in switch["story"] if step["to"] in UP), None)
+        known["down"] = down
+        known["up"] = max(down + switch["outage_milliseconds"] / 1000, _seconds(up) if went and up else 0)
+    return known
+
+
+def _seconds(text):
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return datetime.datetime.strptime(f"{whole}+0000", "%Y-%m-%dT%H:%M:%S%z").timestamp() + float(f"0.{fraction or 0}")

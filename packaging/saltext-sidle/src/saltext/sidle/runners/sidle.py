@@ -417,6 +417,39 @@ def show(name):
     return {**_summary(record), "failures": list(record["failures"].values()), "hosts": record["hosts"]}
 
 
+def why(minion, jid=None, format="text"):
+    """
+    Why a minion did not return: one cause with its evidence and its remedy, or which evidence is missing. Asks the minion; changes nothing.
+
+    jid
+        The job [default: the newest one that this minion should have answered, and did not]
+
+    format
+        ``text`` or ``data``
+
+    .. code-block:: bash
+
+        salt-run sidle.why web17
+        salt-run sidle.why web17 20261124091200123456
+    """
+    from saltext.sidle.fleet import collect
+    from saltext.sidle.fleet import why as reasons
+
+    minion, known = str(minion), []
+    if "/" in minion or minion.startswith("."):
+        return _error(f"cannot look for {minion!r}: this is no id of a minion")
+    records = _records()
+    for name in records.names():
+        try:
+            known.append(records.read(name))
+        except machine.RolloutError:
+            # `sidle.rollouts` says what is wrong with it.
+            continue
+    found = collect.collect(__opts__, minion, str(jid) if jid else None, _option("answer_seconds", 15), known)
+    answer = reasons.answer(found)
+    return reasons.render(answer) if format == "text" else dict(vars(answer), minion=minion, jid=found.jid)
+
+
 def _known_failure(package, release):
     """What another rollout of this master knows against the release: what is bad for a host there is not tried here before a person has looked."""
     records = _records()

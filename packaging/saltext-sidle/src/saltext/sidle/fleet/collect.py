@@ -1,0 +1,302 @@
+"""What this master knows of a minion and of a job, and what the minion itself says."""
+
+import heapq
+import os
+import re
+import socket
+import time
+
+from saltext.sidle.fleet import evidence as facts
+
+#: So many of the newest jobs are searched for one that lacks the minion's return: each one costs a look at two files.
+JOBS_SEARCHED = 20_000
+
+#: So much of the end of the master's log is read.
+LOG_BYTES = 4 << 20
+
+#: A return is shown as far as this.
+SHOWN_CHARACTERS = 300
+
+#: The functions of a minion that evaluate a target, by the type of the target.
+MATCHERS = {
+    "glob": "match.glob", "pcre": "match.pcre", "list": "match.list", "grain": "match.grain", "grain_pcre": "match.grain_pcre",
+    "pillar": "match.pillar", "pillar_pcre": "match.pillar_pcre", "ipcidr": "match.ipcidr", "compound": "match.compound", "data": "match.data",
+}  # fmt: skip
+
+#: Asked by this module itself, and by every command that waits: nobody misses their returns.
+OWN_QUESTIONS = ("saltutil.find_job", "sidle.job")
+
+#: What refusals look like in the master's log: 3006.30, 3007.17, 3008.5.
+REFUSALS = {
+    facts.TOO_OLD: "Rejected authentication attempt",
+    facts.TOO_MANY: "Too many minions connected",
+    facts.EXPIRED: "with expired ttl",
+    facts.UNSIGNED: "signature",
+    facts.OTHER_KEY: "did not match|token did not validate|key could not be read",
+}
+
+#: The lists of `salt-key -L`.
+KEYS = {"minions": "accepted", "minions_pre": "pending", "minions_rejected": "rejected", "minions_denied": "denied"}
+
+
+def collect(opts, minion, jid=None, seconds=15, rollouts=()):
+    """
+    The evidence. Without a job: the newest one that the minion should have answered, and did not. Asks the minion, if its key is accepted and its return
+    is not there; waits `seconds` for the answer. `rollouts`: the records of this master's rollouts.
+    """
+    import salt.minion
+    import salt.version
+
+    found = facts.Evidence(minion, time.time(), master_version=salt.version.__version__)
+    found.minimum_auth, found.max_minions = opts.get("minimum_auth_version", 0), opts.get("max_minions", 0)
+    found.patience = opts.get("timeout", 5) + opts.get("gather_job_timeout", 10)
+    # Before 3006 the setting was in hours.
+    found.keep_seconds = opts.get("keep_jobs_seconds", opts.get("keep_jobs", 24) * 3600)
+    found.master_since = _started(opts.get("pidfile"))
+    _keys(opts, found)
+    own = salt.minion.MasterMinion(opts, states=False, rend=False)
+    try:
+        found.jid = jid or _newest_without_return(opts, own.returners, minion)
+        if found.jid:
+            _job(opts, own.returners, found)
+    finally:
+        # 3006 has nothing to close here.
+        getattr(own, "destroy", lambda: None)()
+    _seen(opts, found)
+    found.log = list(_refusals(opts, minion))
+    found.rollouts = [_rollout(record, minion) for record in rollouts if minion in record["hosts"]]
+    if "accepted" in found.keys and not found.ret:
+        _ask(opts, found, seconds)
+    return found
+
+
+def _keys(opts, found):
+    import salt.key
+
+    lists = salt.key.Key(opts).list_keys()
+    found.keys = frozenset(state for name, state in KEYS.items() if found.minion in lists.get(name, ()))
+    found.accepted_since = _modified(os.path.join(opts["pki_dir"], "minions", found.minion)) if "accepted" in found.keys else None
+
+
+def _modified(path):
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None
+
+
+def _started(pidfile):
+    """When the process of a pid file was started."""
+    try:
+        with open(pidfile, encoding="ascii") as file:
+            pid = int(file.read())
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        with open("/proc/stat", encoding="ascii") as file:
+            boot = next(int(line.split()[1]) for line in file if line.startswith("btime"))
+    except (OSError, TypeError, ValueError, IndexError, StopIteration):
+        return None
+    return boot + ticks / os.sysconf("SC_CLK_TCK")
+
+
+# --- the job cache -------------------------------------------------------------------------------------------------------
+
+
+def _cache_name(opts):
+    return opts.get("ext_job_cache") or opts.get("master_job_cache", "local_cache")
+
+
+def _job(opts, cache, found):
+    import salt.utils.jid
+    import salt.utils.minions
+
+    name = _cache_name(opts)
+    load = cache[f"{name}.get_load"](found.jid) or {}
+    returns = cache[f"{name}.get_jid"](found.jid) or {}
+    if not load.get("fun"):
+        return
+    directory = salt.utils.jid.jid_dir(found.jid, os.path.join(opts["cachedir"], "jobs"), opts["hash_type"])
+    kept = directory if name == "local_cache" else os.devnull
+    published = facts.time_of(found.jid) or _modified(os.path.join(kept, ".load.p")) or found.now
+    fun, tgt, kind = load["fun"], load.get("tgt", ""), load.get("tgt_type", "glob")
+    expected = load.get("Minions")
+    found.job = facts.Job(
+        ", ".join(fun) if isinstance(fun, list) else fun, tgt if isinstance(tgt, str) else ", ".join(tgt), kind, load.get("user", "?"), published,
+        list(expected) if expected is not None else None, sorted(returns),
+    )  # fmt: skip
+    if found.minion in returns:
+        found.ret = _return(returns[found.minion], _modified(os.path.join(kept, found.minion, "return.p")))
+    elif expected is not None and found.minion not in expected:
+        matched = salt.utils.minions.CkMinions(opts).check_minions(tgt, kind)
+        found.matched_now = found.minion in matched["minions"]
+
+
+def _return(told, at):
+    said = told.get("return") if isinstance(told, dict) else told
+    failed = isinstance(told, dict) and (bool(told.get("retcode")) or told.get("success") is False)
+    return facts.Return(at, failed, " ".join(str(said).split())[:SHOWN_CHARACTERS])
+
+
+def _newest_without_return(opts, cache, minion):
+    name = _cache_name(opts)
+    for jid, has_returned in _local_jobs(opts, minion) if name == "local_cache" else _jobs(cache, name, minion):
+        if has_returned:
+            continue
+        load = cache[f"{name}.get_load"](jid) or {}
+        asked = load.get("fun") or []
+        if minion in load.get("Minions", ()) and not set(OWN_QUESTIONS) & set([asked] if isinstance(asked, str) else asked):
+            return jid
+    return None
+
+
+def _local_jobs(opts, minion):
+    """The jobs of the local job cache, the newest first: id, and whether the minion has returned."""
+    for path in _newest(os.path.join(opts["cachedir"], "jobs")):
+        try:
+            with open(os.path.join(path, "jid"), encoding="utf-8") as file:
+                yield file.read().strip(), os.path.exists(os.path.join(path, minion, "return.p"))
+        except OSError:
+            # Deleted meanwhile: it was too old.
+            continue
+
+
+def _newest(place):
+    """The directories of the newest jobs, the newest first."""
+    try:
+        tops = [entry.path for entry in os.scandir(place) if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+    paths = (os.path.join(top, name) for top in tops for name in os.listdir(top))
+    return [path for _, path in heapq.nlargest(JOBS_SEARCHED, ((_modified(os.path.join(path, "jid")) or 0, path) for path in paths))]
+
+
+def _jobs(cache, name, minion):
+    for jid in sorted(cache[f"{name}.get_jids"]() or (), reverse=True)[:JOBS_SEARCHED]:
+        yield jid, minion in (cache[f"{name}.get_jid"](jid) or {})
+
+
+# --- signs of life -------------------------------------------------------------------------------------------------------
+
+
+def _seen(opts, found):
+    import salt.cache
+    import salt.utils.minions
+
+    minion, store = found.minion, salt.cache.factory(opts)
+    signs = [(store.updated(bank, key), "its grains or pillar came") for bank, key in (("grains", minion), ("pillar", minion), (f"minions/{minion}", "data"))]
+    signs.append((_modified(os.path.join(opts["cachedir"], "sessions", minion)), "it signed in"))
+    jobs = os.path.join(opts["cachedir"], "jobs")
+    for path in _newest(jobs):
+        at = _modified(os.path.join(path, minion, "return.p"))
+        if at:
+            signs.append((at, "it returned a job"))
+            break
+    signs = [(at, how) for at, how in signs if at]
+    found.seen, found.seen_how = max(signs, default=(None, ""))
+    _, grains, _ = salt.utils.minions.get_minion_data(minion, opts)
+    grains = grains or {}
+    found.version = grains.get("saltversion")
+    _connection(opts, found, grains)
+
+
+def _connection(opts, found, grains):
+    """By the addresses that the minion says it has: an address translation between the two hides it."""
+    import salt.utils.network
+
+    # Each host has these.
+    own = {each for each in [*grains.get("ipv4", ()), *grains.get("ipv6", ())] if each not in ("127.0.0.1", "::1")}
+    if not own:
+        found.connection = "the master has no addresses of it"
+        return
+    peers = salt.utils.network.local_port_tcp(int(opts["publish_port"]))
+    if peers & {"127.0.0.1", "::1"}:
+        # A minion on this host.
+        peers |= set(salt.utils.network.ip_addrs()) | set(salt.utils.network.ip_addrs6())
+    there = sorted(own & peers)
+    others = _others(opts, found.minion, set(there)) if there else []
+    if others:
+        found.connection = f"a connection comes from {there[0]}, which {others[0]} has, too"
+    else:
+        found.connected = bool(there)
+        found.connection = f"connected from {there[0]}" if there else f"no connection comes from {', '.join(sorted(own))}"
+
+
+def _others(opts, minion, addresses):
+    """Other minions with one of these addresses."""
+    import salt.key
+    import salt.utils.minions
+
+    for each in salt.key.Key(opts).list_keys().get("minions", ()):
+        _, grains, _ = salt.utils.minions.get_minion_data(each, opts)
+        if each != minion and addresses & {*(grains or {}).get("ipv4", ()), *(grains or {}).get("ipv6", ())}:
+            return [each]
+    return []
+
+
+def _refusals(opts, minion):
+    """Refusals of this minion in the master's log."""
+    try:
+        with open(opts.get("log_file") or os.devnull, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        # A log that goes elsewhere (file:///dev/log) is read there.
+        return
+    named = re.compile(rf"(?<![\w.-]){re.escape(minion)}(?![\w-]|\.\w)")
+    for line in lines:
+        for kind, words in REFUSALS.items():
+            if named.search(line) and re.search(words, line):
+                yield kind, facts.time_of_line(line), line[:SHOWN_CHARACTERS]
+
+
+def _rollout(record, minion):
+    host = record["hosts"][minion]
+    return f"{record['id']} to {record['release']}, {record['status']}: {minion} is {host['state']}" + (f": {host['text']}" if host.get("text") else "")
+
+
+# --- what the minion says ------------------------------------------------------------------------------------------------
+
+
+def _ask(opts, found, seconds):
+    import salt.client
+    import salt.exceptions
+
+    questions = {"test.version": [], "sidle.job": [found.jid]}
+    # After `sidle.job`: it deletes what a dead process left behind.
+    if found.jid:
+        questions["saltutil.find_job"] = [found.jid]
+    matcher = MATCHERS.get(found.job.tgt_type) if found.job else None
+    if matcher:
+        questions[matcher] = [found.job.tgt]
+    found.now = time.time()
+    try:
+        with salt.client.LocalClient(mopts=opts) as client:
+            told = client.cmd([found.minion], list(questions), list(questions.values()), timeout=seconds, tgt_type="list").get(found.minion)
+    except (salt.exceptions.SaltClientError, salt.exceptions.SaltReqTimeoutError):
+        found.master_is_up = False
+        return
+    found.master_is_up = bool(told) or _listens(opts)
+    found.answers = isinstance(told, dict)
+    if not found.answers:
+        return
+    found.version = told.get("test.version") or found.version
+    found.running = told.get("saltutil.find_job") if isinstance(told.get("saltutil.find_job"), dict) else None
+    own = told.get("sidle.job")
+    if isinstance(own, dict):
+        found.own = own
+    else:
+        found.own_lack = f"it has no function sidle.job of this release ({' '.join(str(own).split())[:SHOWN_CHARACTERS]}): `salt {found.minion} saltutil.sync_modules`"
+    matched = told.get(matcher) if matcher else None
+    if isinstance(matched, bool):
+        found.matches = matched
+    elif matcher:
+        found.match_error = " ".join(str(matched).split())[-SHOWN_CHARACTERS:]
+
+
+def _listens(opts):
+    address = opts.get("interface") or "127.0.0.1"
+    try:
+        with socket.create_connection(("127.0.0.1" if address in ("0.0.0.0", "::") else address, int(opts["ret_port"])), timeout=5):
+            return True
+    except OSError:
+        return False

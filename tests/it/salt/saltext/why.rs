@@ -1,0 +1,151 @@
+//! Why a minion did not return: the runner's answers below a real master, with minions in each kind of trouble.
+
+use super::{copy_into, source};
+use crate::support::eventually;
+use crate::support::salt::{Master, Minion, START_SECONDS, tree};
+use crate::support::stage::text;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Commands wait for four seconds here: two, and two more for a minion that does not say that it works on the job.
+const OPTIONS: &str = "timeout: 2\ngather_job_timeout: 2\nsidle: {answer_seconds: 8}\n";
+
+struct Fleet {
+    master: Master,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let runners = source().join("src/saltext/sidle/runners");
+        let master =
+            Master::start_with(&tree("3007.17"), false, &format!("runner_dirs: [{}]\n{OPTIONS}", text(&runners)));
+        copy_into(&master.files());
+        Self { master }
+    }
+
+    /// A minion with an address of its own: the master tells connections apart by it.
+    fn minion(&self, id: &str, address: &str, level: &str) -> Minion {
+        let own = format!(
+            "master: {}\nmaster_port: {}\npublish_port: {}\nsource_address: {address}\n\
+             grains: {{ipv4: [{address}], ipv6: []}}\nlog_level_logfile: {level}\n",
+            self.master.address,
+            self.master.request_port(),
+            self.master.publish_port(),
+        );
+        Minion::start(&tree("3007.17"), id, &own)
+    }
+
+    fn keys(&self) -> PathBuf {
+        self.master.place().configuration.ancestors().nth(2).unwrap().join("keys")
+    }
+
+    fn answers(&self, id: &str) {
+        eventually(START_SECONDS, "the minion answers", || match self.master.call_within("10", id, &["test.ping"]) {
+            answer if answer.contains("True") => Ok(()),
+            answer => Err(answer),
+        });
+    }
+
+    /// Publishes a job and gives its id.
+    fn publish(&self, target: &str, words: &[&str]) -> String {
+        let before = self.jobs();
+        self.master.publish(target, words);
+        let new: Vec<String> = self.jobs().into_iter().filter(|jid| !before.contains(jid)).collect();
+        let [jid] = &new[..] else { panic!("{new:?}") };
+        jid.clone()
+    }
+
+    fn jobs(&self) -> Vec<String> {
+        let entries = |path: &Path| -> Vec<PathBuf> {
+            fs::read_dir(path).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+        };
+        let jobs = entries(&self.master.place().cache.join("jobs")).into_iter().flat_map(|top| entries(&top));
+        jobs.filter_map(|job| fs::read_to_string(job.join("jid")).ok()).collect()
+    }
+
+    fn has_returned(&self, id: &str, jid: &str) -> bool {
+        let said = self.runner(&["jobs.lookup_jid", jid]);
+        said.get(id).is_some()
+    }
+
+    /// What the runner answers, as data.
+    fn why(&self, words: &[&str]) -> Value {
+        self.runner(&[&["sidle.why"], words, &["format=data"]].concat())
+    }
+
+    fn runner(&self, words: &[&str]) -> Value {
+        let place = self.master.place();
+        let enter = "import sys\nsys.argv[0] = 'salt-run'\nimport salt.scripts\nsalt.scripts.salt_run()\n";
+        let mut command = Command::new(&place.python);
+        command.args(["-E", "-s", "-B", "-c", enter, "-c"]).arg(place.configuration.parent().unwrap());
+        let output = command.args(["--out", "json", "-l", "error"]).args(words).stdin(Stdio::null()).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    }
+
+    fn assert_cause(&self, words: &[&str], cause: &str, said: &str) {
+        let told = self.why(words);
+        assert_eq!(told["cause"], cause, "{told:#}");
+        assert!(told["text"].as_str().unwrap().contains(said), "{told:#}");
+    }
+}
+
+#[test]
+fn each_minion_that_did_not_return_has_its_cause_and_a_remedy() {
+    let fleet = Fleet::new();
+    let mut web1 = fleet.minion("web1", "127.0.0.11", "info");
+    let mut web2 = fleet.minion("web2", "127.0.0.12", "warning");
+    fleet.master.accept("web1");
+    eventually(START_SECONDS, "the second key waits", || match fleet.why(&["web2"]) {
+        told if told["cause"] == "key-pending" => Ok(()),
+        told => Err(told.to_string()),
+    });
+    let (waiting, rejected) = (fleet.keys().join("minions_pre/web2"), fleet.keys().join("minions_rejected/web2"));
+    fs::rename(&waiting, &rejected).unwrap();
+    fleet.assert_cause(&["web2"], "key-rejected", "rejects the key of web2");
+    fs::rename(&rejected, fleet.keys().join("minions/web2")).unwrap();
+    fleet.assert_cause(&["web3"], "no-key", "has no key of web3");
+    for (id, minion) in [("web1", &web1), ("web2", &web2)] {
+        // What is published before is missed.
+        minion.healthy();
+        fleet.answers(id);
+        let synced = fleet.master.call(id, &["saltutil.sync_modules"]);
+        assert!(synced.contains("modules.sidle"), "{synced}");
+    }
+    fleet.assert_cause(&["web1"], "nothing-missing", "has returned each job");
+    fleet.assert_cause(&["web1", "20200101000000000000"], "job-expired", "keeps jobs for 24 hours");
+    fleet.assert_cause(&["web1", "deploy-42"], "job-unknown", "knows no job deploy-42");
+
+    let slow = fleet.publish("web1", &["test.sleep", "12"]);
+    fleet.assert_cause(&["web1"], "running", "still runs the job, in process");
+    fleet.assert_cause(&["web2", &slow], "not-targeted", "its target web1 (glob) does not match it");
+    let wrong = fleet.publish("web1", &["no.such_function"]);
+    eventually(30, "it has returned", || if fleet.has_returned("web1", &wrong) { Ok(()) } else { Err(wrong.clone()) });
+    fleet.assert_cause(&["web1", &wrong], "function-missing", "has no function no.such_function");
+    let other = fleet.publish("web2", &["test.ping"]);
+    eventually(30, "it has returned", || if fleet.has_returned("web2", &other) { Ok(()) } else { Err(other.clone()) });
+    fleet.assert_cause(&["web2", &other], "returned", "web2 did return.");
+    eventually(60, "it has returned", || if fleet.has_returned("web1", &slow) { Ok(()) } else { Err(slow.clone()) });
+    fleet.assert_cause(&["web1", &slow], "returned-late", "after the job was published");
+
+    let killed = fleet.publish("web1", &["test.sleep", "600"]);
+    web1.busy_with("test.sleep");
+    web1.end();
+    web2.end();
+    let missed = fleet.publish("*", &["test.ping"]);
+    fleet.assert_cause(&["web1"], "offline", "web1 is offline; it was last seen");
+    web1.start_again();
+    web2.start_again();
+    fleet.answers("web1");
+    fleet.answers("web2");
+    fleet.assert_cause(&["web1", &killed], "died", "its process ended before the job was done");
+    fleet.assert_cause(&["web1"], "was-stopped", "was not connected when the job was published");
+    // The log of the other one does not name jobs: what would decide is named.
+    let unsure = fleet.why(&["web2", &missed]);
+    assert_eq!(unsure["cause"], "restarted", "{unsure:#}");
+    assert!(unsure["missing"].to_string().contains("log_level_logfile: info"), "{unsure:#}");
+    let shown = fleet.runner(&["sidle.why", "web1", &missed]);
+    let lines: Vec<&str> = shown.as_str().unwrap().lines().collect();
+    assert!(lines[0].starts_with("web1 was not connected") && lines.contains(&"Remedy:"), "{shown}");
+}
