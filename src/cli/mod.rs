@@ -14,6 +14,7 @@ mod own;
 pub mod pack;
 pub mod rollout;
 mod setup;
+mod setup_file;
 pub mod supervise;
 mod switches;
 mod terminal;

@@ -2,10 +2,10 @@
 
 use super::adopt::{AdoptArguments, adopt};
 use super::facts::Facts;
-use super::host::install_by;
+use super::host::{install_by, refuse_talk_with_people};
 use super::output::Output;
 use super::wanted::Wanted;
-use super::{Context, Ended, instance_of, trust, usage};
+use super::{Context, Ended, instance_of, setup_file, trust, usage};
 use crate::acquire::Acquired;
 use crate::adoption::record::{Adoption, Stage};
 use crate::config::Settings;
@@ -23,12 +23,6 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// The settings file that this verb writes.
-const OWN_FILE: &str = "10-repository.toml";
-/// Its first line: a file without it is the administrator's.
-const MARK: &str = "# Written by `sidle setup`, which replaces this file. Put other settings into other files.";
-/// Largest such file read: a URL and a path.
-const OWN_FILE_BYTES_MAXIMUM: u64 = 64 * 1024;
 /// The version of the root that a new host fetches: later roots are found from it.
 const FIRST_ROOT: u64 = 1;
 const PACKAGE: &str = "salt-minion";
@@ -36,7 +30,7 @@ const PACKAGE: &str = "salt-minion";
 /// `sidle setup --repository URL --fingerprint SHA256`
 #[derive(Debug, Args)]
 pub struct SetupArguments {
-    /// The repository: https://…, http://… or file:///…
+    /// The repository: https://…, http://…, file:///…, or `stdio:`, the program that started sidle (with --json; not written into the settings)
     #[arg(long, value_name = "URL")]
     repository: String,
     /// SHA-256 of the repository's 1.root.json: get it from the repository's owner, by another way than the repository
@@ -119,10 +113,11 @@ pub fn setup(context: &Context, arguments: &SetupArguments) -> Result<Ended, Rep
 impl<'a> Setup<'a> {
     fn new(context: &'a Context, arguments: &'a SetupArguments) -> Result<Self, Report> {
         let location: Location = arguments.repository.parse()?;
+        refuse_talk_with_people(context, std::slice::from_ref(&location))?;
         let ca = match (&arguments.ca, &location) {
-            (Some(_), Location::Directory(_)) => {
+            (Some(_), Location::Directory(_) | Location::Stdio) => {
                 return Err(usage(
-                    format!("cannot use --ca with {location}: a directory has no certificate"),
+                    format!("cannot use --ca with {location}: no server is asked, so there is no certificate"),
                     "leave out --ca, or name the repository by https://",
                 ));
             }
@@ -164,15 +159,15 @@ impl<'a> Setup<'a> {
         )))
     }
 
-    /// Whether the settings name the repository; an error if they name another, in a file that is not of this verb.
+    /// Whether the settings stay as they are, since they name the repository, or since it is no place to come back to; an error if they name another, in a file that is not of this verb.
     fn is_named(&self) -> Result<bool, Report> {
         let settings = Settings::read(&self.context.layout)?;
-        if self.is_named_by(&settings)? {
+        if self.is_for_once() || self.is_named_by(&settings)? {
             return Ok(true);
         }
         let path = self.own_path();
-        let own = file::read_if_exists(&path, OWN_FILE_BYTES_MAXIMUM)?;
-        let is_ours = own.as_ref().map(|bytes| is_own(bytes));
+        let own = file::read_if_exists(&path, setup_file::BYTES_MAXIMUM)?;
+        let is_ours = own.as_ref().map(|bytes| setup_file::is_own(bytes));
         match is_ours {
             Some(true) => Ok(false),
             None if !settings.names_a_repository() => Ok(false),
@@ -192,6 +187,11 @@ impl<'a> Setup<'a> {
         }
     }
 
+    /// Whether the repository is no place to come back to.
+    fn is_for_once(&self) -> bool {
+        self.location == Location::Stdio
+    }
+
     fn is_named_by(&self, settings: &Settings) -> Result<bool, Report> {
         if !settings.names_a_repository() {
             return Ok(false);
@@ -202,7 +202,7 @@ impl<'a> Setup<'a> {
     }
 
     fn own_path(&self) -> PathBuf {
-        self.context.layout.settings().join("conf.d").join(OWN_FILE)
+        self.context.layout.settings().join("conf.d").join(setup_file::NAME)
     }
 
     /// The repository: as the settings name it, or as the command line does.
@@ -255,6 +255,10 @@ impl<'a> Setup<'a> {
 
     fn settings(&mut self, is_named: bool) -> Result<(), Report> {
         let location = self.location.clone();
+        if self.is_for_once() {
+            self.note(Step::Settings, format!("they stay as they are: {location} is for this command alone"), false);
+            return Ok(());
+        }
         if is_named {
             self.note(Step::Settings, format!("the settings name {location} already"), false);
             return Ok(());
@@ -262,25 +266,19 @@ impl<'a> Setup<'a> {
         let path = self.own_path();
         if self.effect == Effect::Apply {
             let directory = Dir::open_or_create(&self.context.layout.settings().join("conf.d"), 0o755)?;
-            directory.write_atomic(OWN_FILE, self.own_content().as_bytes(), 0o644)?;
+            let content = setup_file::content(&self.arguments.repository, self.ca.as_deref());
+            directory.write_atomic(setup_file::NAME, content.as_bytes(), 0o644)?;
             directory.sync()?;
             if !self.is_named_by(&Settings::read(&self.context.layout)?)? {
+                let own = setup_file::NAME;
                 let message =
-                    format!("cannot name {location} in the settings: a file after {OWN_FILE} names another repository");
+                    format!("cannot name {location} in the settings: a file after {own} names another repository");
                 let hint = format!("remove `url` or `mirrors` from the later files in {}", directory.path().display());
                 return Err(Report::of(Class::Conflict, message).hint(hint));
             }
         }
         self.step(Step::Settings, "wrote", "would write", &format!("{} with {location}", path.display()));
         Ok(())
-    }
-
-    fn own_content(&self) -> String {
-        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-        let url = quoted(&self.arguments.repository);
-        let ca =
-            self.ca.as_ref().map_or_else(String::new, |ca| format!("ca_file = {}\n", quoted(&ca.to_string_lossy())));
-        format!("{MARK}\n[repository]\nurl = {url}\n{ca}")
     }
 
     /// Installs the release. None: a dry run of a host that does not trust the repository yet, and so cannot know its releases.
@@ -389,12 +387,4 @@ impl<'a> Setup<'a> {
             None => Ended::As(Class::NothingToDo),
         })
     }
-}
-
-/// Whether this verb wrote the file, and nobody has added to it.
-fn is_own(bytes: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(bytes);
-    let own = |line: &str| ["[repository]", "url = ", "ca_file = "].iter().any(|begin| line.starts_with(begin));
-    let mut lines = text.lines();
-    lines.next() == Some(MARK) && lines.all(own)
 }

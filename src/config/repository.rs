@@ -176,6 +176,14 @@ impl RepositoryFragment {
         let access = match &location {
             Location::Http(_) => Access { ca_files, authorities, client_certificate, token_file, netrc },
             Location::Directory(_) => Access::default(),
+            Location::Stdio => {
+                let reason = "it is the program that starts a command: settings can't name it";
+                return Err(FetchError::Settings {
+                    subject: "`stdio:` in [repository]".to_owned(),
+                    reason: reason.to_owned(),
+                    hint: Some("leave it out; `--repository stdio:` names it for one command".to_owned()),
+                });
+            }
         };
         Ok(Mirror { location, access })
     }
@@ -212,7 +220,7 @@ fn proxy(text: &str) -> Result<Proxy, FetchError> {
     // A proxy is no mirror, but its URL has the same secrets in it.
     match text.replacen("socks5h://", "http://", 1).parse() {
         Ok(Location::Http(_)) => {}
-        Ok(Location::Directory(_)) | Err(_) => return Err(wrong()),
+        Ok(Location::Directory(_) | Location::Stdio) | Err(_) => return Err(wrong()),
     }
     Ok(Proxy::Through(text.parse().map_err(|_| wrong())?))
 }
@@ -278,6 +286,7 @@ mod tests {
             ("url = \"https://a\"\nclient_key = \"/k\"", "belong together"),
             ("url = \"https://a\"\nproxy = \"http://me:geheim@p\"", "user or password"),
             ("url = \"https://a\"\nproxy = \"/dev/null\"", "none of"),
+            ("mirrors = [\"https://a\", \"stdio:\"]", "settings can't name it"),
         ] {
             let report = read(text).settings().unwrap_err();
             assert!(report.to_string().contains(said) && !report.to_string().contains("geheim"), "{report}");

@@ -1,6 +1,7 @@
 //! Why a file cannot be fetched, mirror by mirror.
 
 use super::fault::Fault;
+use super::location::STANDARD_INPUT;
 use crate::bundle::unpack::SourceError;
 use crate::failure::{Class, moment};
 use crate::os::OsError;
@@ -133,6 +134,9 @@ impl FetchError {
                 Class::Integrity => "tell the owners of these mirrors; a proxy may change files, too",
                 _ if failures.iter().all(|failure| failure.mirror.starts_with("file:")) => {
                     "check the path, and that the stick or share is mounted: a repository's directory has metadata/timestamp.json"
+                }
+                _ if failures.iter().all(|failure| failure.mirror == STANDARD_INPUT) => {
+                    "look at the program that started sidle and answers it, then run it again: fetched files are kept"
                 }
                 _ if failures.iter().all(|failure| failure.blame == Blame::WrongAnswer) => {
                     "check the URL: a repository has metadata/timestamp.json below it; a proxy may answer for it"

@@ -184,7 +184,7 @@ impl<'f, 'a> Frames<'f, 'a> {
         }
         let mirrors = &mut self.fetcher.mirrors;
         let known = self.validators.get(&mirror).filter(|_| mirrors.validators(mirror) == Validators::Used).cloned();
-        let ask = Ask { range: Some(range.clone()), if_range: known.clone(), ..Ask::default() };
+        let ask = Ask { if_range: known.clone(), ..Ask::part(range.clone()) };
         let reply = mirrors.ask(mirror, &self.payload.path, ask)?;
         let validator = reply.validator.clone();
         let Some(reply) = reply.part(&range, self.payload.length)? else {
@@ -206,7 +206,7 @@ impl<'f, 'a> Frames<'f, 'a> {
     fn open_frame_file(&mut self, mirror: usize, frame: &Frame) -> Result<Option<Open>, Fault> {
         let path = self.payload.path.beside("frames", &format!("{}.zst", frame.sha256));
         let mirrors = &mut self.fetcher.mirrors;
-        match mirrors.ask(mirror, &path, Ask::default()) {
+        match mirrors.ask(mirror, &path, Ask::whole(frame.length)) {
             Ok(reply) => {
                 let stream = mirrors.stream(reply.exactly(frame.length)?);
                 let (position, end) = (frame.offset, frame.offset + frame.length);
@@ -222,7 +222,8 @@ impl<'f, 'a> Frames<'f, 'a> {
 
     fn open_whole(&mut self, mirror: usize) -> Result<Option<Open>, Fault> {
         let mirrors = &mut self.fetcher.mirrors;
-        let reply = mirrors.ask(mirror, &self.payload.path, Ask::default())?.exactly(self.payload.length)?;
+        let reply =
+            mirrors.ask(mirror, &self.payload.path, Ask::whole(self.payload.length))?.exactly(self.payload.length)?;
         debug_assert_eq!(reply.span, Span::Whole, "no part was asked for");
         if let Some(validator) = reply.validator.clone() {
             self.validators.entry(mirror).or_insert(validator);

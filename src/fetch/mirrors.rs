@@ -9,6 +9,7 @@ use super::notice::{Instead, Notice};
 use super::pace;
 use super::reply::{Ask, Coding, Presence, Reply};
 use super::settings::{DownloadSettings, Patience};
+use super::stdio::Stdio;
 use super::stream::{Meter, Stream};
 use super::transport::{Http, Reactor};
 use crate::os::{clock, random};
@@ -41,6 +42,7 @@ struct Mirror {
 enum Place {
     Http(Box<Http>),
     Directory(PathBuf),
+    Stdio(Stdio),
 }
 
 /// How a mirror gives parts of a payload. Cheaper ways come first.
@@ -98,13 +100,14 @@ impl<'a> Mirrors<'a> {
         let all = settings.mirrors.iter().map(|mirror| {
             let place = match &mirror.location {
                 Location::Directory(path) => Place::Directory(path.clone()),
+                Location::Stdio => Place::Stdio(Stdio::default()),
                 Location::Http(url) => {
                     let client = Http::new(url, &mirror.access, &settings.proxy, &settings.patience, reactor.clone())?;
                     Place::Http(Box::new(client))
                 }
             };
             Ok(Mirror {
-                name: mirror.location.to_string(),
+                name: mirror.location.name(),
                 place,
                 failures: 0,
                 not_before: Duration::ZERO,
@@ -267,6 +270,7 @@ impl<'a> Mirrors<'a> {
         match &self.all[index].place {
             Place::Http(http) => http.get(path, &ask),
             Place::Directory(root) => directory::get(root, path, &ask),
+            Place::Stdio(stdio) => stdio.get(path, &ask),
         }
     }
 
@@ -274,7 +278,7 @@ impl<'a> Mirrors<'a> {
     pub(super) fn presence(&self, index: usize, path: &FilePath) -> Result<Presence, Fault> {
         match &self.all[index].place {
             Place::Http(http) => http.presence(path, self.meter.patience()?),
-            Place::Directory(_) => Ok(Presence::Possible),
+            Place::Directory(_) | Place::Stdio(_) => Ok(Presence::Possible),
         }
     }
 
@@ -285,7 +289,7 @@ impl<'a> Mirrors<'a> {
 
     /// A whole file of at most `maximum` bytes.
     pub(super) fn small_file(&mut self, index: usize, path: &FilePath, maximum: u64) -> Result<Vec<u8>, Fault> {
-        let reply = self.ask(index, path, Ask { coding: path.coding(), ..Ask::default() })?;
+        let reply = self.ask(index, path, Ask { coding: path.coding(), ..Ask::whole(maximum) })?;
         if reply.coding == Coding::Gzip {
             let reply = reply.at_most(inflate::compressed_maximum(maximum))?;
             let (mut bytes, mut stream) = (Vec::new(), self.stream(reply));

@@ -1,8 +1,8 @@
-//! Fetches the files of a TUF repository from its mirrors, over HTTP(S) or from a directory, and returns only signed bytes.
+//! Fetches the files of a TUF repository from its mirrors, over HTTP(S), from a directory or from who started this program, and returns only signed bytes.
 //!
 //! ```text
 //! settings location credentials   places of the mirrors, and credentials
-//! transport directory reply       one request, one answer: HTTP (the one file that names reqwest), or a directory
+//! transport directory stdio reply   one request, one answer: HTTP (the one file that names reqwest), a directory, or who started this program
 //! stream pace inflate             bodies: bounded, neither too fast nor too slow, and decompressed
 //! mirrors fault                   the next mirror to ask, and the consequences of a failure
 //! fetcher metadata frames plan mirror   metadata, small targets, frames of a payload, whole repositories
@@ -28,7 +28,7 @@ pub mod pace;
 mod plan;
 pub mod settings;
 
-use http::{credentials, directory, fault, inflate, location, reply, stream, transport};
+use http::{credentials, directory, fault, inflate, location, reply, stdio, stream, transport};
 
 pub use error::{Blame, FetchError, MirrorFailure};
 pub use fetcher::Fetcher;

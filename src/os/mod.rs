@@ -15,7 +15,9 @@ pub mod socket;
 pub mod terminal;
 pub mod units;
 
-pub use processes::{children, environment, filter, memory, proc_fs, process, signals, standard_error, thread};
+pub use processes::{
+    children, environment, filter, memory, proc_fs, process, signals, standard_error, standard_streams, thread,
+};
 
 use files::file_stat;
 pub use files::{attributes, dir, file, lock, mounts, place, space, walk, watch};

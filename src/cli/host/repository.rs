@@ -1,8 +1,8 @@
 //! The repository on the command line: its options, its warnings and its progress. `acquire` does the work.
 
 use crate::acquire::{Acquired, Request, acquire};
-use crate::cli::Context;
 use crate::cli::wanted::Wanted;
+use crate::cli::{Context, usage};
 use crate::config::Settings;
 use crate::failure::Report;
 use crate::fetch::{Fetcher, Location, Notice};
@@ -15,7 +15,7 @@ use clap::Args;
 /// From where to fetch, and how.
 #[derive(Debug, Clone, Default, Args)]
 pub struct FetchArguments {
-    /// Fetch from this URL instead of the configured repository; repeat the option for mirrors, which are asked in this order
+    /// Fetch from this URL instead of the configured repository; repeat the option for mirrors, which are asked in this order. `stdio:` asks the program that started sidle (with --json)
     #[arg(long, value_name = "URL")]
     repository: Vec<Location>,
     /// Ask even mirrors that served wrong bytes of this release before
@@ -110,11 +110,25 @@ pub fn open<'a>(
     arguments: &FetchArguments,
     tell: &'a dyn Fn(&Notice),
 ) -> Result<Fetcher<'a>, Report> {
-    let settings = Settings::read(&context.layout)?;
     let named = &arguments.repository;
+    refuse_talk_with_people(context, named)?;
+    let settings = Settings::read(&context.layout)?;
     let settings = if named.is_empty() { settings.repository() } else { settings.repository_at(named) }?;
     let cache = Place::open_or_create(&context.layout.cache(), 0o700, context.effect)?;
     Ok(Fetcher::new(&settings, &cache, tell)?)
+}
+
+/// Refuses `stdio:` where standard output is for people, and a second `stdio:`: there is one program at the other end.
+pub fn refuse_talk_with_people(context: &Context, places: &[Location]) -> Result<(), Report> {
+    match places.iter().filter(|place| **place == Location::Stdio).count() {
+        0 => Ok(()),
+        _ if !context.output.is_json() => Err(usage(
+            "cannot fetch from stdio: without --json: standard output is for people then",
+            "add --json; docs/formats.md says what is asked, and how to answer",
+        )),
+        1 => Ok(()),
+        _ => Err(usage("cannot fetch from stdio: twice", "name stdio: once")),
+    }
 }
 
 /// Whether the command line or the settings name a repository.

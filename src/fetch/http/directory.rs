@@ -2,7 +2,7 @@
 
 use crate::fetch::fault::Fault;
 use crate::fetch::location::FilePath;
-use crate::fetch::reply::{Ask, Body, Coding, Reply, Span};
+use crate::fetch::reply::{Ask, Body, Coding, Reply, Span, Wanted};
 use crate::os::OsError;
 use crate::os::dir::{Dir, FileKind};
 use std::fs::File;
@@ -23,12 +23,12 @@ pub(in crate::fetch) fn get(root: &Path, path: &FilePath, ask: &Ask) -> Result<R
         return Err(Fault::Refused { reason: format!("{path} is no regular file there") });
     }
     let mut file = directory.open_file(name).map_err(|error| fault(&error))?;
-    let (span, remaining) = match &ask.range {
-        None => (Span::Whole, stat.size),
-        Some(range) if range.end > stat.size => {
+    let (span, remaining) = match &ask.wanted {
+        Wanted::Whole { .. } => (Span::Whole, stat.size),
+        Wanted::Part(range) if range.end > stat.size => {
             return Err(Fault::wrong(format!("{path} has {} bytes there, which is too few", stat.size)));
         }
-        Some(range) => {
+        Wanted::Part(range) => {
             file.seek(SeekFrom::Start(range.start)).map_err(|error| unreadable(&error))?;
             (Span::Part { range: range.clone(), total: stat.size }, range.end - range.start)
         }

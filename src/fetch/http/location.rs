@@ -15,7 +15,14 @@ pub enum Location {
     Http(Url),
     /// `file:///…`: a directory, such as a stick or an NFS mount.
     Directory(PathBuf),
+    /// `stdio:`: the program that started this one, which answers over standard input and standard output.
+    Stdio,
 }
+
+/// The location of a repository behind standard input and standard output.
+const STDIO: &str = "stdio:";
+/// Its name in messages.
+pub(in crate::fetch) const STANDARD_INPUT: &str = "standard input";
 
 impl FromStr for Location {
     type Err = FetchError;
@@ -27,6 +34,9 @@ impl FromStr for Location {
             reason: reason.to_owned(),
             hint: hint.map(str::to_owned),
         };
+        if text == STDIO {
+            return Ok(Self::Stdio);
+        }
         let url = Url::parse(text).map_err(|error| refuse(&format!("its URL can't be read: {error}"), None))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refuse(
@@ -50,6 +60,16 @@ impl FromStr for Location {
     }
 }
 
+impl Location {
+    /// The mirror's name in messages.
+    pub(in crate::fetch) fn name(&self) -> String {
+        match self {
+            Self::Stdio => STANDARD_INPUT.to_owned(),
+            Self::Http(_) | Self::Directory(_) => self.to_string(),
+        }
+    }
+}
+
 /// A URL without what stands before the host's `@`.
 fn without_secrets(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
@@ -65,6 +85,7 @@ impl fmt::Display for Location {
         match self {
             Self::Http(url) => formatter.write_str(url.as_str().trim_end_matches('/')),
             Self::Directory(path) => write!(formatter, "file://{}", path.display()),
+            Self::Stdio => formatter.write_str(STDIO),
         }
     }
 }
@@ -162,5 +183,7 @@ mod tests {
         let printed = |text: &str| text.parse::<Location>().unwrap().to_string();
         assert_eq!(printed("https://repo.example/a/"), "https://repo.example/a");
         assert_eq!(printed("file:///mnt/a%20b"), "file:///mnt/a b");
+        assert_eq!(printed("stdio:"), "stdio:");
+        assert!(["stdio:/", "stdio://", "stdio:x"].iter().all(|bad| bad.parse::<Location>().is_err()));
     }
 }

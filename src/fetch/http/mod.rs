@@ -6,5 +6,6 @@ pub(in crate::fetch) mod fault;
 pub(in crate::fetch) mod inflate;
 pub(in crate::fetch) mod location;
 pub(in crate::fetch) mod reply;
+pub(in crate::fetch) mod stdio;
 pub(in crate::fetch) mod stream;
 pub(in crate::fetch) mod transport;

@@ -1,20 +1,45 @@
-//! A request and its answer, for HTTP and directories alike.
+//! A request and its answer, alike for every kind of mirror.
 
 use crate::fetch::fault::Fault;
 use std::ops::Range;
 use std::time::Duration;
 
 /// A request, without the file's path.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(in crate::fetch) struct Ask {
-    /// Only these bytes.
-    pub(in crate::fetch) range: Option<Range<u64>>,
+    /// The whole file, or a part of it.
+    pub(in crate::fetch) wanted: Wanted,
     /// Only if the file still has this strong validator.
     pub(in crate::fetch) if_range: Option<String>,
     /// The accepted coding of the body.
     pub(in crate::fetch) coding: Coding,
     /// Time limit until the answer begins.
     pub(in crate::fetch) patience: Duration,
+}
+
+/// How much of a file is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::fetch) enum Wanted {
+    /// All of it; longer files are of no use.
+    Whole { bytes_maximum: u64 },
+    /// These bytes.
+    Part(Range<u64>),
+}
+
+impl Ask {
+    /// A request for a whole file of at most `bytes_maximum` bytes.
+    pub(in crate::fetch) fn whole(bytes_maximum: u64) -> Self {
+        Self::of(Wanted::Whole { bytes_maximum })
+    }
+
+    /// A request for a part of a file.
+    pub(in crate::fetch) fn part(range: Range<u64>) -> Self {
+        Self::of(Wanted::Part(range))
+    }
+
+    fn of(wanted: Wanted) -> Self {
+        Self { wanted, if_range: None, coding: Coding::Identity, patience: Duration::ZERO }
+    }
 }
 
 /// An answer with a body.

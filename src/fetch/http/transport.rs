@@ -5,7 +5,7 @@ use crate::fetch::error::FetchError;
 use crate::fetch::fault::Fault;
 use crate::fetch::location::FilePath;
 use crate::fetch::pace;
-use crate::fetch::reply::{self, Ask, Body, Coding, Presence, Reply, Span};
+use crate::fetch::reply::{self, Ask, Body, Coding, Presence, Reply, Span, Wanted};
 use crate::fetch::settings::{Access, Authorities, Patience, Proxy};
 use crate::os::clock;
 use reqwest::header::{
@@ -112,7 +112,7 @@ impl Http {
     /// Asks whether there is a file, without the page that comes with a 404. Only "no" counts: a server that refuses the question (403, 405,
     /// 501 …) may have the file.
     pub(in crate::fetch) fn presence(&self, path: &FilePath, patience: Duration) -> Result<Presence, Fault> {
-        let response = self.follow(&Method::HEAD, path, &Ask { coding: path.coding(), patience, ..Ask::default() })?;
+        let response = self.follow(&Method::HEAD, path, &Ask { coding: path.coding(), patience, ..Ask::whole(0) })?;
         match response.status() {
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Presence::Absent),
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Err(refusal(&response)),
@@ -147,7 +147,7 @@ impl Http {
             Some(Login::Basic { user, password }) => request.basic_auth(user, Some(password)),
             None => request,
         };
-        if let Some(range) = &ask.range {
+        if let Wanted::Part(range) = &ask.wanted {
             request = request.header(RANGE, format!("bytes={}-{}", range.start, range.end - 1));
         }
         if let Some(validator) = &ask.if_range {
@@ -164,7 +164,7 @@ impl Http {
         let header = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
         let span = match response.status() {
             StatusCode::OK => Span::Whole,
-            StatusCode::PARTIAL_CONTENT if ask.range.is_some() => header(CONTENT_RANGE)
+            StatusCode::PARTIAL_CONTENT if matches!(ask.wanted, Wanted::Part(_)) => header(CONTENT_RANGE)
                 .and_then(reply::content_range)
                 .ok_or_else(|| Fault::wrong("it gives a part and doesn't say which"))?,
             _ => return Err(refusal(&response)),

@@ -9,4 +9,5 @@ pub mod proc_fs;
 pub mod process;
 pub mod signals;
 pub mod standard_error;
+pub mod standard_streams;
 pub mod thread;
