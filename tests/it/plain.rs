@@ -45,6 +45,7 @@ mod schema;
 mod settings;
 mod setup;
 mod signing;
+mod stdio;
 mod strangers;
 pub mod survival;
 mod switching;

@@ -30,7 +30,7 @@ pub(in crate::fetch) fn get(root: &Path, path: &FilePath, ask: &Ask) -> Result<R
         }
         Wanted::Part(range) => {
             file.seek(SeekFrom::Start(range.start)).map_err(|error| unreadable(&error))?;
-            (Span::Part { range: range.clone(), total: stat.size }, range.end - range.start)
+            (Span::Part { range: range.clone(), total: Some(stat.size) }, range.end - range.start)
         }
     };
     let body = Box::new(FileBody { file, remaining });

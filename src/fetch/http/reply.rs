@@ -80,7 +80,11 @@ pub(in crate::fetch) enum Presence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::fetch) enum Span {
     Whole,
-    Part { range: Range<u64>, total: u64 },
+    /// These bytes; `total`: the size of the whole file, where the mirror says it.
+    Part {
+        range: Range<u64>,
+        total: Option<u64>,
+    },
 }
 
 /// The bytes of an answer.
@@ -116,7 +120,7 @@ impl Reply {
             );
             return Err(Fault::wrong(text));
         }
-        if *total != signed {
+        if let Some(total) = total.filter(|total| *total != signed) {
             return Err(Fault::wrong(format!("it gives a part of {total} bytes where the file has {signed}")));
         }
         self.exactly(asked.end - asked.start).map(Some)
@@ -132,7 +136,7 @@ pub(in crate::fetch) fn content_range(value: &str) -> Option<Span> {
         if plain { text.parse::<u64>().ok() } else { None }
     };
     let (start, end, total) = (number(first)?, number(last)?.checked_add(1)?, number(total)?);
-    (start < end && end <= total).then_some(Span::Part { range: start..end, total })
+    (start < end && end <= total).then_some(Span::Part { range: start..end, total: Some(total) })
 }
 
 #[cfg(test)]
@@ -141,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_content_range_is_read_strictly() {
-        assert_eq!(content_range("bytes 0-9/100"), Some(Span::Part { range: 0..10, total: 100 }));
+        assert_eq!(content_range("bytes 0-9/100"), Some(Span::Part { range: 0..10, total: Some(100) }));
         for bad in [
             "bytes 0-9/*",
             "bytes */100",

@@ -44,10 +44,19 @@ struct Header {
     error: Option<String>,
 }
 
-/// Bytes that come: how many, and the size of their file.
+/// Bytes that come, and the size of their file, where it is known.
 struct Announced {
     bytes: u64,
-    total: u64,
+    total: Option<u64>,
+}
+
+/// How an answer of no bytes is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoBytes {
+    /// The file ends there: its size was not told.
+    End,
+    /// The answer is wrong: there are more.
+    Wrong,
 }
 
 impl Stdio {
@@ -60,22 +69,23 @@ impl Stdio {
         };
         let mut peer = self.peer.borrow_mut();
         let Announced { bytes, total } = peer.ask(&request, ask.patience)?;
-        let (range, span) = match &ask.wanted {
-            Wanted::Whole { .. } => (0..total, Span::Whole),
-            Wanted::Part(range) => (range.clone(), Span::Part { range: range.clone(), total }),
+        let (range, span, length) = match (&ask.wanted, total) {
+            (Wanted::Part(range), total) => {
+                // Without the size nothing is compared with it; every frame is hashed.
+                let span = Span::Part { range: range.clone(), total };
+                (range.clone(), span, Some(range.end - range.start))
+            }
+            (Wanted::Whole { bytes_maximum }, Some(total)) if total > *bytes_maximum => {
+                let text = format!("it announces {total} bytes, at most {bytes_maximum} are allowed");
+                return Err(peer.end(Fault::wrong(text)));
+            }
+            (Wanted::Whole { .. }, Some(total)) => (0..total, Span::Whole, Some(total)),
+            (Wanted::Whole { bytes_maximum }, None) => (0..*bytes_maximum, Span::Whole, None),
         };
-        let length = range.end - range.start;
-        if let Wanted::Whole { bytes_maximum } = ask.wanted
-            && length > bytes_maximum
-        {
-            return Err(
-                peer.end(Fault::wrong(format!("it announces {length} bytes, at most {bytes_maximum} are allowed")))
-            );
-        }
-        peer.expect(bytes, length)?;
-        let left = range.start + bytes..range.end;
-        let body = StdioBody { peer: Rc::clone(&self.peer), path, left };
-        Ok(Reply { span, length: Some(length), coding: Coding::Identity, validator: None, body: Box::new(body) })
+        let no_bytes = if length.is_none() { NoBytes::End } else { NoBytes::Wrong };
+        let left = peer.expect(bytes, &range, no_bytes)?;
+        let body = StdioBody { peer: Rc::clone(&self.peer), path, left, no_bytes };
+        Ok(Reply { span, length, coding: Coding::Identity, validator: None, body: Box::new(body) })
     }
 }
 
@@ -90,6 +100,7 @@ struct StdioBody {
     path: String,
     /// What no answer has announced yet.
     left: Range<u64>,
+    no_bytes: NoBytes,
 }
 
 impl Body for StdioBody {
@@ -100,8 +111,10 @@ impl Body for StdioBody {
                 return Ok(None);
             }
             let announced = peer.ask(&part(&self.path, &self.left), patience)?;
-            peer.expect(announced.bytes, self.left.end - self.left.start)?;
-            self.left.start += announced.bytes;
+            self.left = peer.expect(announced.bytes, &self.left, self.no_bytes)?;
+            if announced.bytes == 0 {
+                return Ok(None);
+            }
         }
         peer.receive(patience).map(Some)
     }
@@ -125,29 +138,28 @@ impl Peer {
         let header = serde_json::from_slice::<Header>(&line)
             .map_err(|error| self.end(Fault::wrong(format!("the line before its answer can't be read: {error}"))))?;
         match header {
-            Header { bytes: Some(bytes), total: Some(total), absent: None, error: None } => {
-                Ok(Announced { bytes, total })
-            }
+            Header { bytes: Some(bytes), total, absent: None, error: None } => Ok(Announced { bytes, total }),
             Header { bytes: None, total: None, absent: Some(true), error: None } => Err(Fault::NotFound),
             Header { bytes: None, total: None, absent: None, error: Some(reason) } => {
                 Err(Fault::temporary(reason.chars().take(ERROR_CHARACTERS_MAXIMUM).collect::<String>()))
             }
-            _ => Err(self.end(Fault::wrong(
-                "the line before its answer says neither `bytes` and `total`, nor `absent`, nor `error`",
-            ))),
+            _ => {
+                Err(self.end(Fault::wrong("the line before its answer says not one of `bytes`, `absent` and `error`")))
+            }
         }
     }
 
-    /// Takes note of announced bytes, where `most` were asked for: more are refused before one of them is read, and none is no answer.
-    fn expect(&mut self, bytes: u64, most: u64) -> Result<(), Fault> {
+    /// Takes note of announced bytes, where these were asked for; gives those that no answer has announced. More are refused before one is read.
+    fn expect(&mut self, bytes: u64, asked: &Range<u64>, no_bytes: NoBytes) -> Result<Range<u64>, Fault> {
+        let most = asked.end - asked.start;
         if bytes > most {
             return Err(self.end(Fault::wrong(format!("it announces {bytes} bytes where {most} were asked for"))));
         }
-        if bytes == 0 && most > 0 {
+        if bytes == 0 && most > 0 && no_bytes == NoBytes::Wrong {
             return Err(self.end(Fault::wrong(format!("it announces no bytes where {most} were asked for"))));
         }
         self.owed = bytes;
-        Ok(())
+        Ok(if bytes == 0 { asked.end..asked.end } else { asked.start + bytes..asked.end })
     }
 
     /// The next of the bytes that are owed.

@@ -1,5 +1,6 @@
 //! What several tests stand on.
 
+pub mod answers;
 pub mod boot;
 pub mod evidence;
 pub mod inside;

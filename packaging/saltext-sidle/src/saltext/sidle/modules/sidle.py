@@ -18,6 +18,7 @@ Configuration of the minion, all optional:
       program: /usr/bin/sidle    # default: found in PATH, /usr/bin or /usr/local/bin
       root: /                    # as ``sidle --root``
       package: salt-minion       # what the functions are about if no package is named
+      rate: 2M                   # most bytes a second that this host takes of a repository on the file server (salt://)
 """
 
 import datetime
@@ -27,7 +28,13 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import threading
 import time
+
+import salt.exceptions
+import salt.fileclient
+import salt.utils.url
 
 __virtualname__ = "sidle"
 
@@ -65,6 +72,18 @@ QUEUES = ("queues/*/*_queue", "*_queue")
 
 #: Between these phases of a switch no process hears jobs, unless its mode is overlap.
 DOWN, UP = "stopping", ("probation", "rolled_back", "committed")
+
+#: What stands for the file server on sidle's command line: it asks this module for the files.
+STDIO = "stdio:"
+
+#: Least rate, bytes a second: at less the chunks of the file server take longer than sidle waits.
+RATE_MINIMUM = 64 << 10
+
+#: How often the master is asked for a chunk, and how many seconds it has for each answer: sidle waits 30 s for the two of them.
+TRIES, TRY_SECONDS = 2, 12
+
+#: Most bytes of sidle's messages that are kept.
+MESSAGES_MAXIMUM = 64 << 10
 
 
 def __virtual__():
@@ -106,7 +125,128 @@ def _failed(message, hint, code=1, kind="failed"):
     return _told({"code": code, "error": {"class": kind, "code": code, "message": message, "hint": hint}})
 
 
-def _run(verb, operands=(), given=None, **options):
+def _rate(text):
+    """Bytes a second of ``2M``, ``500K`` or a number; None: no limit."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]+)([KMG]?)(?:i?B)?", str(text).strip())
+    rate = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]] if found else 0
+    if rate < RATE_MINIMUM:
+        raise ValueError(f"cannot use the rate {text}: it is no number of bytes a second, or less than 64K")
+    return rate
+
+
+def _places(repository, rate):
+    """The repositories as sidle's command line names them, the one of them that is on the file server, and its rate."""
+    named = [repository] if isinstance(repository, str) else list(repository or [])
+    served = [place for place in named if place.startswith("salt://")]
+    if len(served) > 1:
+        raise ValueError(f"cannot use {' and '.join(served)}: only one repository may be on the file server")
+    if rate is not None and not served:
+        raise ValueError("cannot use rate: no repository is on the file server (salt://)")
+    rate = _rate(_option("rate") if rate is None else rate) if served else None
+    return [STDIO if place in served else place for place in named], next(iter(served), None), rate
+
+
+class _Files:
+    """
+    Files below a directory of the file server, chunk by chunk as the server gives them. Nothing is written to the minion's cache. Works for the
+    master and for ``file_client: local``, and for each kind of file server.
+    """
+
+    def __init__(self, place):
+        path, saltenv = salt.utils.url.parse(place)
+        self.directory = path.strip("/")
+        self.saltenv = saltenv or __opts__.get("saltenv") or "base"
+        self.client = salt.fileclient.get_file_client(__opts__)
+
+    def chunk(self, name, begin):
+        """The bytes from ``begin`` on, as many as the server gives at once; None without such a file."""
+        path = f"{self.directory}/{name}".lstrip("/")
+        load = {"cmd": "_serve_file", "path": path, "saltenv": self.saltenv, "loc": begin}
+        answer = self.client.channel.send(load, tries=TRIES, timeout=TRY_SECONDS, raw=True)
+        if not isinstance(answer, dict):
+            raise salt.exceptions.SaltClientError(f"the file server refuses {path}")
+        answer = salt.fileclient.decode_dict_keys_to_str(answer)
+        # An empty file, and the end of a file, still have a name.
+        return answer["data"] or b"" if answer.get("dest") else None
+
+    def close(self):
+        destroy = getattr(self.client, "destroy", None)
+        if destroy:
+            destroy()
+
+
+def _answer(request, files, rate, pipe):
+    """Answers one request of sidle (docs/formats.md: a repository over standard input and output)."""
+    begin = request.get("from", 0)
+    try:
+        data = files.chunk(request["ask"], begin)
+    except (salt.exceptions.SaltException, OSError) as error:
+        pipe.write(json.dumps({"error": str(error) or type(error).__name__}).encode() + b"\n")
+        return
+    if data is None:
+        pipe.write(b'{"absent":true}\n')
+        return
+    wanted = data[: request.get("to", request.get("maximum", 0)) - begin]
+    pipe.write(json.dumps({"bytes": len(wanted)}).encode() + b"\n")
+    # A second's worth at a time: a slow rate must not look like silence.
+    step = rate or len(wanted) or 1
+    for at in range(0, len(wanted), step):
+        piece = wanted[at : at + step]
+        pipe.write(piece)
+        pipe.flush()
+        if rate:
+            time.sleep(len(piece) / rate)
+    if rate:
+        # The master has sent these, too.
+        time.sleep((len(data) - len(wanted)) / rate)
+
+
+def _collect(stream, into):
+    for line in stream:
+        if sum(map(len, into)) < MESSAGES_MAXIMUM:
+            into.append(line)
+
+
+def _carry(command, place, rate):
+    """Runs sidle, and answers its requests from the file server; returns what ``cmd.run_all`` returns."""
+    said, messages = b"", []
+    files = _Files(place)
+    # The pipe's end is its leash: if this job is killed, standard input ends, and sidle with it.
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    reader = threading.Thread(target=_collect, args=(process.stderr, messages), daemon=True)
+    reader.start()
+    try:
+        for line in process.stdout:
+            request = json.loads(line) if line.startswith(b"{") else {}
+            if "ask" not in request:
+                said = line
+                continue
+            try:
+                _answer(request, files, rate, process.stdin)
+                process.stdin.flush()
+            except BrokenPipeError:
+                # It needs no more; its last line says why.
+                continue
+        process.wait()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        files.close()
+        reader.join()
+        process.stdout.close()
+        process.stderr.close()
+        try:
+            process.stdin.close()
+        except BrokenPipeError:
+            pass
+    code = process.returncode
+    return {"stdout": said.decode(), "stderr": b"".join(messages).decode(errors="replace"), "retcode": code}
+
+
+def _run(verb, operands=(), given=None, repository=None, rate=None, **options):
     """What the program says; ``given`` is what a caller gave by name."""
     # Salt adds names of its own.
     given = {name: value for name, value in (given or {}).items() if not name.startswith("__")}
@@ -124,8 +264,15 @@ def _run(verb, operands=(), given=None, **options):
     root = _option("root", "/")
     if root != "/":
         command.append(f"--root={root}")
+    try:
+        options["repository"], served, rate = _places(repository, rate)
+    except ValueError as error:
+        return _failed(str(error), "`salt MINION sys.doc sidle.install` shows the forms", 2, "usage")
     command += [*verb.split(), *_words({**options, **given}), "--", *(str(operand) for operand in operands if operand is not None)]
-    ran = __salt__["cmd.run_all"](command, python_shell=False, ignore_retcode=True, output_loglevel="quiet")
+    if served:
+        ran = _carry(command, served, rate)
+    else:
+        ran = __salt__["cmd.run_all"](command, python_shell=False, ignore_retcode=True, output_loglevel="quiet")
     try:
         answer = json.loads(ran["stdout"])
     except ValueError:
@@ -217,7 +364,7 @@ def doctor(package=None, instance=None):
     return _run("doctor", [package], instance=instance)
 
 
-def install(source=None, release=None, repository=None, force_place=None, test=None):
+def install(source=None, release=None, repository=None, rate=None, refetch=None, force_place=None, test=None):
     """
     Installs a release beside those that are there; the running release stays as it is.
 
@@ -230,11 +377,21 @@ def install(source=None, release=None, repository=None, force_place=None, test=N
         The release, if there are several [default: the newest that fits this host]
 
     repository
-        A URL, or a list of URLs, instead of the configured repository
+        A URL, or a list of URLs, instead of the configured repository; they are asked in this order. ``salt://sidle/repo`` (with
+        ``?saltenv=…``, where it is not the minion's) is a directory of the file server that ``sidle mirror`` wrote: only missing parts are
+        fetched, and nothing is written to the minion's cache. One of a list may be on the file server
+
+    rate
+        The most bytes a second that this host takes of a repository on the file server: ``2M``, ``500K`` [default: ``sidle: {rate: …}`` in the
+        minion's configuration, or no limit]
+
+    refetch
+        Ask even repositories that served wrong bytes of this release before
 
     .. code-block:: bash
 
         salt '*' sidle.install
+        salt '*' sidle.install salt-minion@3007.17-1 repository=salt://sidle/repo rate=2M
         salt '*' sidle.install salt://sidle/salt-minion-3007.17.sidle
     """
     source = source or _package(None)
@@ -251,6 +408,8 @@ def install(source=None, release=None, repository=None, force_place=None, test=N
         [cached or source],
         release=release,
         repository=repository,
+        rate=rate,
+        refetch=refetch,
         force_place=force_place,
         dry_run=_dry(test),
     )
@@ -293,18 +452,22 @@ def rehearse(package=None, release=None, **options):
     return _run("switch", [_package(package), release], options, dry_run=True)
 
 
-def upgrade(source=None, wait=False, test=None, **options):
+def upgrade(source=None, repository=None, rate=None, refetch=None, wait=False, test=None, **options):
     """
     Installs a release and switches to it.
 
     source
         A package of the repository, or a bundle file on this host [default: the package]
 
+    repository, rate, refetch
+        As for ``sidle.install``
+
     .. code-block:: bash
 
         salt '*' sidle.upgrade salt-minion@3007.17-1 splay=10m
     """
-    return _moving("upgrade", [source or _package(None)], wait, test, options)
+    more = {"repository": repository, "rate": rate, "refetch": refetch}
+    return _moving("upgrade", [source or _package(None)], wait, test, options, **more)
 
 
 def rollback(package=None, release=None, wait=False, test=None, **options):

@@ -60,7 +60,7 @@ def _instance(package, instance):
     return next((each for each in status["instances"] if each["instance"] == wanted), {}), None
 
 
-def installed(name, release, source=None, repository=None):
+def installed(name, release, source=None, repository=None, rate=None):
     """
     The release is installed. What runs stays as it is.
 
@@ -74,7 +74,10 @@ def installed(name, release, source=None, repository=None):
         A bundle on this host or ``salt://…`` [default: the repository]
 
     repository
-        A URL, or a list of URLs, instead of the configured repository
+        A URL, or a list of URLs, instead of the configured repository; ``salt://sidle/repo`` is a repository on the file server
+
+    rate
+        The most bytes a second that this host takes of a repository on the file server: ``2M``
     """
     there = __salt__["sidle.list"]()
     if "error" in there:
@@ -84,7 +87,7 @@ def installed(name, release, source=None, repository=None):
         return _answer(name, comment=f"{name} {release} is installed")
     changes = {"old": releases, "new": sorted([*releases, release])}
     wanted = {"source": source, "release": release} if source else {"source": f"{name}@{release}"}
-    answer = __salt__["sidle.install"](repository=repository, test=__opts__["test"], **wanted)
+    answer = __salt__["sidle.install"](repository=repository, rate=rate, test=__opts__["test"], **wanted)
     if "error" in answer:
         return _failed(name, answer)
     if __opts__["test"]:
