@@ -1,5 +1,6 @@
 //! The Salt extension (`packaging/saltext-sidle`): on each Salt, as a wheel and copied into a file root; and below a real master.
 
+mod carry;
 mod fleet;
 mod job;
 mod rollout;

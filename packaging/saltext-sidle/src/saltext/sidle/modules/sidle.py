@@ -279,6 +279,11 @@ def _run(verb, operands=(), given=None, repository=None, rate=None, **options):
         said = (ran["stderr"] or ran["stdout"]).strip()
         return _failed(said or f"sidle {verb} said nothing", None, ran["retcode"] or 1)
     answer.pop("schema", None)
+    error = answer.get("error")
+    if served and error and "standard input: " in error["message"]:
+        # Sidle knows this module by its pipe alone.
+        error["message"] = error["message"].replace("standard input: ", f"{served}: ", 1)
+        error["hint"] = f"`salt-run fileserver.file_list` on the master has to list metadata/timestamp.json below {served}; fetched parts are kept"
     return _told({"code": ran["retcode"], **answer})
 
 
