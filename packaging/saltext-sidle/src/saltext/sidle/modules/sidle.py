@@ -18,6 +18,7 @@ Configuration of the minion, all optional:
       program: /usr/bin/sidle    # default: found in PATH, /usr/bin or /usr/local/bin
       root: /                    # as ``sidle --root``
       package: salt-minion       # what the functions are about if no package is named
+      repository: salt://sidle/repo    # what install and upgrade take releases from, if not from the settings of sidle
       rate: 2M                   # most bytes a second that this host takes of a repository on the file server (salt://)
 """
 
@@ -34,6 +35,7 @@ import time
 
 import salt.exceptions
 import salt.fileclient
+import salt.utils.stringutils
 import salt.utils.url
 
 __virtualname__ = "sidle"
@@ -168,8 +170,8 @@ class _Files:
         if not isinstance(answer, dict):
             raise salt.exceptions.SaltClientError(f"the file server refuses {path}")
         answer = salt.fileclient.decode_dict_keys_to_str(answer)
-        # An empty file, and the end of a file, still have a name.
-        return answer["data"] or b"" if answer.get("dest") else None
+        # An empty file, and the end of a file, still have a name. gitfs gives text as text.
+        return salt.utils.stringutils.to_bytes(answer["data"] or b"") if answer.get("dest") else None
 
     def close(self):
         destroy = getattr(self.client, "destroy", None)
@@ -382,9 +384,10 @@ def install(source=None, release=None, repository=None, rate=None, refetch=None,
         The release, if there are several [default: the newest that fits this host]
 
     repository
-        A URL, or a list of URLs, instead of the configured repository; they are asked in this order. ``salt://sidle/repo`` (with
-        ``?saltenv=…``, where it is not the minion's) is a directory of the file server that ``sidle mirror`` wrote: only missing parts are
-        fetched, and nothing is written to the minion's cache. One of a list may be on the file server
+        A URL, or a list of URLs, which are asked in this order. ``salt://sidle/repo`` (with ``?saltenv=…``, where it is not the minion's) is a
+        directory of the file server that ``sidle mirror`` wrote: only missing parts are fetched, and nothing is written to the minion's cache.
+        One of a list may be on the file server [default: ``sidle: {repository: …}`` in the minion's configuration or pillar, else the settings
+        of sidle]
 
     rate
         The most bytes a second that this host takes of a repository on the file server: ``2M``, ``500K`` [default: ``sidle: {rate: …}`` in the
@@ -412,7 +415,7 @@ def install(source=None, release=None, repository=None, rate=None, refetch=None,
         "install",
         [cached or source],
         release=release,
-        repository=repository,
+        repository=None if cached else repository or _option("repository"),
         rate=rate,
         refetch=refetch,
         force_place=force_place,
@@ -471,7 +474,7 @@ def upgrade(source=None, repository=None, rate=None, refetch=None, wait=False, t
 
         salt '*' sidle.upgrade salt-minion@3007.17-1 splay=10m
     """
-    more = {"repository": repository, "rate": rate, "refetch": refetch}
+    more = {"repository": repository or _option("repository"), "rate": rate, "refetch": refetch}
     return _moving("upgrade", [source or _package(None)], wait, test, options, **more)
 
 

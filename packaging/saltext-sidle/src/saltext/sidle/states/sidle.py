@@ -74,7 +74,7 @@ def installed(name, release, source=None, repository=None, rate=None):
         A bundle on this host or ``salt://…`` [default: the repository]
 
     repository
-        A URL, or a list of URLs, instead of the configured repository; ``salt://sidle/repo`` is a repository on the file server
+        A URL, or a list of URLs, as for the function ``sidle.install``; ``salt://sidle/repo`` is a repository on the file server
 
     rate
         The most bytes a second that this host takes of a repository on the file server: ``2M``
