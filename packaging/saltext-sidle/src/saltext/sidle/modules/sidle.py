@@ -78,8 +78,8 @@ DOWN, UP = "stopping", ("probation", "rolled_back", "committed")
 #: What stands for the file server on sidle's command line: it asks this module for the files.
 STDIO = "stdio:"
 
-#: Least rate, bytes a second: at less the chunks of the file server take longer than sidle waits.
-RATE_MINIMUM = 64 << 10
+#: Least rate, bytes a second: at less the chunks of the file server (256 KiB) take longer than sidle waits.
+RATE_MINIMUM = 16 << 10
 
 #: How often the master is asked for a chunk, and how many seconds it has for each answer: sidle waits 30 s for the two of them.
 TRIES, TRY_SECONDS = 2, 12
@@ -133,9 +133,9 @@ def _rate(text):
         return None
     found = re.fullmatch(r"([0-9]+)([KMG]?)(?:i?B)?", str(text).strip())
     rate = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]] if found else 0
-    if rate < RATE_MINIMUM:
-        raise ValueError(f"cannot use the rate {text}: it is no number of bytes a second, or less than 64K")
-    return rate
+    if not rate:
+        raise ValueError(f"cannot use the rate {text}: it is no number of bytes a second, as 2M or 500K")
+    return max(rate, RATE_MINIMUM)
 
 
 def _places(repository, rate):
@@ -390,8 +390,8 @@ def install(source=None, release=None, repository=None, rate=None, refetch=None,
         of sidle]
 
     rate
-        The most bytes a second that this host takes of a repository on the file server: ``2M``, ``500K`` [default: ``sidle: {rate: …}`` in the
-        minion's configuration, or no limit]
+        The most bytes a second that this host takes of a repository on the file server: ``2M``, ``500K``; less than ``16K`` counts as
+        ``16K`` [default: ``sidle: {rate: …}`` in the minion's configuration, or no limit]
 
     refetch
         Ask even repositories that served wrong bytes of this release before
