@@ -86,14 +86,16 @@ fn after_a_cut_the_next_run_asks_for_the_rest() {
     assert!(first > 27 << 20 && again < first * 2 / 3, "{again} bytes of {first} were asked for again");
 }
 
+/// What is answered to a request for a part of the payload, of these bytes: the line, and bytes behind it.
+type Lie = Box<dyn Fn(&[u8]) -> (String, Vec<u8>)>;
+
 #[test]
 fn hostile_answers_are_refused_with_their_reason() {
     let author = Author::new();
     author.release("1.0", "good");
     let repository = author.repository();
     let settings = "[repository]\nstall_timeout = \"1s\"\n";
-    // What is answered to the request for a part of the payload: the line, the bytes, the reason, the exit code.
-    type Lie = Box<dyn Fn(&[u8]) -> (String, Vec<u8>)>;
+    // With the reason, and the exit code.
     let size = |bytes: &[u8]| bytes.len();
     let lies: [(Lie, &str, i32); 8] = [
         (Box::new(move |bytes| (json!({"bytes": size(bytes) + 1}).to_string(), bytes.to_vec())), "announces", 1),

@@ -32,7 +32,7 @@ pub fn answering(
         let line = line.unwrap();
         let value: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         if value.get("ask").is_none() {
-            said.push_str(&format!("{line}\n"));
+            said.extend([line.as_str(), "\n"]);
             continue;
         }
         asked.push(value);
