@@ -310,7 +310,8 @@ plan = asking.planned(own, wanted, ("G@os_family:RedHat or L@suse", "compound"))
 print(json.dumps({
     "compound": asking.resolve(opts, "G@os_family:RedHat", "compound"), "glob": asking.resolve(opts, "*", "glob"),
     "plan": planning.write(plan), "masters": {name: vars(each) for name, each in own.masters(["127.0.0.1", "m2.example", "127.0.0.2"]).items()},
-    "alone": list(own.masters("salt.invalid")), "sent": sent[0],
+    "several": asking.masters_of({"supervisor": {"agent": {"reaches": ["m1", "m2"]}}}, "m1", "salt-minion"),
+    "one": asking.masters_of({"supervisor": {"agent": None}}, "m1", "salt-minion"), "alone": list(own.masters("salt.invalid")), "sent": sent[0],
     "dry": [asking.Asking(opts, None, source)._dry_run(wanted) for source in (None, "/srv/salt-minion.sidle", ["https://mirror", "x"])],
 }))
 "#;
@@ -345,6 +346,7 @@ fn a_plan_knows_of_silent_minions_what_the_master_of_each_salt_has_cached() {
         assert_eq!(masters["127.0.0.2"], json!({"version": null, "minimum_auth": null}), "{salt}: {said}");
         assert_eq!(said["alone"], json!(["salt.invalid"]), "it answers this master, {salt}: {said}");
         assert_eq!(said["sent"][0], json!(["red", "suse"]), "jobs go by ids, {salt}: {said}");
+        assert_eq!((&said["several"], &said["one"]), (&json!(["m1", "m2"]), &json!("m1")), "{salt}");
         let named = "salt-minion@3007.17-1";
         let dry = json!([
             ["sidle.upgrade", [], {"source": named, "test": true}],

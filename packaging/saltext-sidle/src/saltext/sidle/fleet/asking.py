@@ -12,7 +12,7 @@ import salt.utils.network
 import salt.version
 
 from . import groups, jobs, plan
-from .verdicts import Master
+from .verdicts import Master, is_salt
 
 DAY_SECONDS = 86400
 
@@ -68,7 +68,7 @@ class Asking:
         for each, answers in self.ask(ids, list(QUESTIONS), arguments).items():
             answers = answers if isinstance(answers, dict) else {}
             facts[each] = of_answers(answers, wanted)
-            masters[each] = self.masters(answers.get("config.get"))
+            masters[each] = self.masters(masters_of(facts[each]["status"], answers.get("config.get"), wanted.package))
         for each in set(ids) - set(facts):
             facts[each] = self._silent(each, names)
             masters[each] = self.masters(None)
@@ -209,6 +209,16 @@ class Asking:
         with salt.client.LocalClient(mopts=self.opts) as client:
             told = client.cmd(name, "test.ping", timeout=seconds, tgt_type=kind)
         return [each for each, answer in told.items() if answer is True]
+
+
+def masters_of(status, named, package):
+    """
+    The names of a host's masters. A job of a minion with several masters sees the one that it came from (`named`); the supervisor of a minion knows
+    all that it reaches.
+    """
+    agent = ((status or {}).get("supervisor") or {}).get("agent") or {}
+    reached = agent.get("reaches") or [] if is_salt(package) else []
+    return reached if len(reached) > 1 else named
 
 
 def of_answers(answers, wanted):
