@@ -56,7 +56,7 @@ class Asking:
         self.source = source[0] if isinstance(source, list) and source else source or None
         self.timing = [{"__kwarg__": True, "at_window": True}] if at_window else []
         self.cache = salt.cache.factory(opts)
-        self._addresses, self._own = None, {}
+        self._addresses, self._own, self._names = None, {}, []
 
     # --- hosts -----------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,8 @@ class Asking:
             masters[each] = self.masters(masters_of(facts[each]["status"], answers.get("config.get"), wanted.package))
         for each in set(ids) - set(facts):
             facts[each] = self._silent(each, names)
-            masters[each] = self.masters(None)
+            # By the name that the others have for this master.
+            masters[each] = {name: self.this() for name in self._names[:1]} or self.masters(None)
         self._ask_rehearsals(facts, wanted)
         self._ask_installs(facts, wanted)
         return facts, masters
@@ -151,6 +152,7 @@ class Asking:
                 found[name] = self.this()
             else:
                 unknown.append(name)
+        self._names += [name for name, master in found.items() if master == self.this() and name not in self._names]
         if self.this() not in found.values():
             # It answers this master, whatever it calls it.
             found[unknown.pop() if len(unknown) == 1 and not found else self.opts.get("id", "this one")] = self.this()
