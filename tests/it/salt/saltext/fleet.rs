@@ -131,7 +131,7 @@ impl Fleet {
             template.install(&author.salt(release)).ok();
         }
         let runners = source().join("src/saltext/sidle/runners");
-        let options = format!("runner_dirs: [{}]\n", text(&runners));
+        let options = format!("runner_dirs: [{}]\nsidle: {{answer_seconds: {PATIENCE_SECONDS}}}\n", text(&runners));
         let first = Master::start_with(&tree(MASTER), true, &options);
         let second = first.start_twin_with("127.0.0.2", &options);
         let masters = [first, second];

@@ -2,6 +2,7 @@
 Jobs of a fleet on the master's own bus: published to lists of ids, and their returns as they come. Nothing here waits for a host that is silent.
 """
 
+import math
 import time
 
 import salt.client
@@ -17,6 +18,10 @@ PUBLISH_SECONDS = 10
 #: While so many asked hosts have not answered, the next chunk waits, for at most `NEXT_SECONDS`: all hosts at once would storm the master.
 UNANSWERED_MAX = 400
 NEXT_SECONDS = 3
+
+#: Once so many of the asked hosts have answered, the others have as long again as these took, and `GRACE_SECONDS`: the rest of a fleet is offline.
+MOST = 0.9
+GRACE_SECONDS = 5
 
 #: Of jobs so many are known: what returns later is late, and its host is asked again.
 JOBS_MAX = 20_000
@@ -110,10 +115,11 @@ class Bus:
         return self._jobs[words[2]], words[4], data.get("return")
 
     def ask(self, ids, function, arguments=(), kwarg=None, seconds=20):
-        """The answers of those that answer within `seconds` of the last chunk. Raises `Away`."""
+        """The answers of those that answer within `seconds` of the last chunk, or as soon as most others do. Raises `Away`."""
         found, asked, kind = {}, 0, object()
-        last = time.monotonic()
-        while asked < len(ids) or (len(found) < len(ids) and time.monotonic() - last < seconds):
+        begun = last = time.monotonic()
+        end = float("inf")
+        while asked < len(ids) or (len(found) < len(ids) and time.monotonic() < min(end, last + seconds)):
             is_slow = asked - len(found) >= UNANSWERED_MAX and time.monotonic() - last < NEXT_SECONDS
             if asked < len(ids) and not is_slow:
                 self._publish(ids[asked : asked + self._chunk], function, arguments, kwarg, kind)
@@ -122,4 +128,7 @@ class Bus:
                 answer = self.returned(tag, data)
                 if answer is not None and answer[0] is kind:
                     found[answer[1]] = answer[2]
+                    if len(found) == math.ceil(MOST * len(ids)):
+                        now = time.monotonic()
+                        end = now + (now - begun) + GRACE_SECONDS
         return found
