@@ -1,7 +1,6 @@
 //! A rollout over sixteen real minions of two hot masters, with a stream of jobs to all of them: each is switched by sidle to another release of Salt.
 
 use super::source;
-use crate::support::eventually;
 use crate::support::leftovers;
 use crate::support::minions;
 use crate::support::mounts::Mounted;
@@ -9,6 +8,7 @@ use crate::support::salt::{Master, tree};
 use crate::support::scene::MASTER;
 use crate::support::stage::{Host, SALT, SIDLE, Supervisor, text};
 use crate::support::stream::{Marks, Plan, Report, Stream};
+use crate::support::{come_first, eventually};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -25,7 +25,7 @@ const TARGET: &str = "3008.5-1";
 const AT_ONCE: usize = 4;
 
 /// What starts beside others takes its time.
-const SETTINGS: &str = "start_timeout = \"120s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\njob_splay = \"0s\"\n";
+const SETTINGS: &str = "rehearsal_timeout = \"300s\"\nstart_timeout = \"120s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\njob_splay = \"0s\"\n";
 
 /// For sixteen minions on two cores.
 const PATIENCE_SECONDS: u64 = 300;
@@ -206,6 +206,8 @@ fn assert_lossless(reports: &[Report], minions: &[(&str, &Marks)], what: &str) {
 
 #[test]
 fn sixteen_minions_of_two_masters_go_by_waves_and_lose_no_job() {
+    // Each of them takes a processor for seconds.
+    come_first();
     let mut fleet = Fleet::new();
     let absent = "redhat8";
     fleet.member(absent).stop();
