@@ -109,7 +109,7 @@ impl Root {
             Kind::WithLibraries => {
                 script += "mount -t tmpfs none $0/over\nmkdir $0/over/upper $0/over/work\n\
                            mount -t overlay -o lowerdir=/usr,upperdir=$0/over/upper,workdir=$0/over/work none $0/usr\n\
-                           for name in lib lib64; do ln -s usr/$name $0/$name; done\n";
+                           for name in lib lib64 bin/bash; do ln -s /usr/$name $0/$name; done\n";
             }
             Kind::Good | Kind::OtherKey | Kind::Breaks(_) => {}
         }
