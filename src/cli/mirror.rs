@@ -88,7 +88,7 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
 }
 
 /// All metadata of the repository: every root, of which the pinned one is the pinned one, and what the newest leads to.
-fn metadata(fetcher: &mut Fetcher<'_>, pin: &Pin, now: Timestamp) -> Result<MetadataFiles, Report> {
+pub(super) fn metadata(fetcher: &mut Fetcher<'_>, pin: &Pin, now: Timestamp) -> Result<MetadataFiles, Report> {
     let is_pinned = |bytes: &[u8]| crate::digest::Digest::of(bytes) == pin.fingerprint;
     let pinned = fetcher.root(pin.version, &is_pinned)?;
     let refreshed = fetcher.refresh_everything(&Floor::new(pinned.clone()), now);

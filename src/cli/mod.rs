@@ -12,6 +12,7 @@ pub mod manual;
 pub mod mirror;
 mod own;
 pub mod pack;
+pub mod push;
 pub mod rollout;
 mod setup;
 mod setup_file;
@@ -146,6 +147,8 @@ enum Verb {
     /// Manage a repository of signed releases
     #[command(subcommand)]
     Repo(author::RepoVerb),
+    /// Bring sidle and a release to hosts over ssh: set them up, take over their agents, or call Salt without an agent
+    Push(Box<push::PushArguments>),
     /// Copy a repository into a directory: verified, and only missing files
     Mirror(mirror::MirrorArguments),
     /// Write releases of a repository into one bundle file, for hosts without a network
@@ -242,6 +245,7 @@ impl Verb {
                 | Self::Upgrade(_)
                 | Self::Trust(_)
                 | Self::Pack(_)
+                | Self::Push(_)
                 | Self::Inspect(_)
                 | Self::Key(_)
                 | Self::Repo(_)
@@ -324,6 +328,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Inspect(arguments) => author::inspect(context, &arguments),
         Verb::Key(verb) => author::key(context, &verb),
         Verb::Repo(verb) => author::repo(context, &verb),
+        Verb::Push(arguments) => push::push(context, &arguments),
         Verb::Mirror(arguments) => mirror::mirror(context, &arguments),
         Verb::Export(arguments) => author::export(context, &arguments),
         Verb::Manual(arguments) => manual::manual(context, &arguments),

@@ -16,7 +16,8 @@ pub mod terminal;
 pub mod units;
 
 pub use processes::{
-    children, environment, filter, memory, proc_fs, process, signals, standard_error, standard_streams, thread,
+    children, dialogue, environment, filter, memory, proc_fs, process, signals, standard_error, standard_streams,
+    thread,
 };
 
 use files::file_stat;

@@ -1,6 +1,7 @@
 //! The Salt minion as an agent: its jobs, its masters, its own processes.
 
 pub mod adoption;
+pub mod agentless;
 pub mod beside;
 pub mod caller;
 pub mod config;
@@ -14,6 +15,7 @@ pub mod masters;
 pub mod names;
 pub mod queues;
 pub mod rehearsal;
+pub mod roster;
 pub mod title;
 pub mod yaml;
 

@@ -9,6 +9,7 @@ mod handover;
 mod lazy;
 mod minion;
 mod packages;
+mod push;
 mod quickstart;
 mod rehearsal;
 mod salt_ssh;

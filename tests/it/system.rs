@@ -24,6 +24,7 @@ mod packaging;
 mod plan_page;
 mod power;
 mod provision;
+mod push;
 mod python_tuf;
 mod readers;
 mod repair;

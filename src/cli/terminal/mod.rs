@@ -6,6 +6,7 @@ pub mod input;
 pub mod log;
 pub mod output;
 pub mod plain;
+pub mod rows;
 mod screen;
 mod times;
 pub mod tone;

@@ -81,12 +81,16 @@ impl Output {
 
     /// A bar of bytes on a terminal; invisible elsewhere.
     pub fn bar(&self, what: &'static str) -> ProgressBar {
-        let visible = !self.json && !self.quiet && std::io::stderr().is_terminal();
-        let bar = if visible { ProgressBar::no_length() } else { ProgressBar::hidden() };
+        let bar = if self.is_redrawn() { ProgressBar::no_length() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{msg} {bar:20} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
             bar.set_style(style);
         }
         bar.with_message(what)
+    }
+
+    /// Whether progress is redrawn: standard error is a terminal, and a person reads it.
+    pub fn is_redrawn(&self) -> bool {
+        !self.json && !self.quiet && std::io::stderr().is_terminal()
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod children;
 mod clone;
+pub mod dialogue;
 pub mod environment;
 pub mod filter;
 pub mod memory;

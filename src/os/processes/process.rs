@@ -152,7 +152,7 @@ impl Program {
         self
     }
 
-    fn command(&self, input: Input) -> Command {
+    pub(super) fn command(&self, input: Input) -> Command {
         // Not the arguments and the environment: they may hold secrets.
         debug!(program = %self.path.display(), "a program is started");
         let mut command = Command::new(&self.path);

@@ -73,6 +73,7 @@ fn every_verb_prints_json_as_its_schema_says() {
     let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
     host_verbs(&author, &old, &new);
     author_verbs(&author);
+    push(&author);
 
     // These have no result: `run` becomes its program, a supervisor works until it is ended, and nothing here is a distribution's package.
     let without = ["run", "supervise", "adopt", "unadopt"].map(str::to_owned);
@@ -82,6 +83,14 @@ fn every_verb_prints_json_as_its_schema_says() {
         BTreeSet::from(without),
         "every other verb was run"
     );
+}
+
+/// A push to a port where nobody listens.
+fn push(author: &Author) {
+    let url = format!("file://{}", text(&author.repository()));
+    let from = ["--json", "push", "--repository", &url, "--fingerprint", &author.fingerprint()];
+    let failed = Host::bare().sidle(&[&from[..], &["127.0.0.1", "-p", "1"]].concat());
+    assert_eq!(failed.code, Some(1), "{failed:?}");
 }
 
 /// The verbs of an author, on a repository with a release.

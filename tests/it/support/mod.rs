@@ -17,6 +17,7 @@ pub mod release;
 pub mod releases;
 pub mod replay;
 pub mod repositories;
+pub mod roots;
 pub mod salt;
 pub mod scene;
 pub mod schema;

@@ -1,0 +1,340 @@
+//! The steps on one host. Each looks first, and may be repeated: a host keeps what it has.
+
+use super::complaint::{BROKEN, of_silence, report};
+use super::probe::{self, PROGRAM, Probe};
+use super::program::StaticProgram;
+use super::source::Request;
+use super::ssh::line;
+use super::{Action, Call, Destination, Event, Outcome, Push, Step, files};
+use crate::failure::{Class, Report};
+use crate::os::dialogue::Dialogue;
+use crate::os::place::Effect;
+use crate::os::process::Program;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest line of a host.
+const LINE_BYTES_MAXIMUM: usize = 1 << 20;
+/// Longest output of a command that is kept.
+const OUTPUT_BYTES_MAXIMUM: usize = 16 << 20;
+/// Most requests of a host for files. Stops a host that asks for ever.
+const REQUESTS_MAXIMUM: u32 = 100_000;
+/// Most lines before the probe's last one. Stops a host that greets for ever.
+const GREETING_LINES_MAXIMUM: u32 = 10_000;
+/// Room that must be left where the program goes, KiB.
+const ROOM_KIB: u64 = 1024;
+
+/// Performs the steps on one host.
+pub(super) fn visit(push: &Push, number: usize, to: &Destination, tell: &(dyn Fn(Event) + Sync)) -> Outcome {
+    let outcome =
+        Outcome { step: Step::Wait, bytes_sent: 0, did: Vec::new(), release: None, output: None, failure: None };
+    let socket = push.sockets.join(number.to_string());
+    let mut visit = Visit { push, number, to, tell, socket, outcome };
+    let performed = visit.perform();
+    visit.outcome.failure = performed.err();
+    visit.outcome
+}
+
+struct Visit<'v> {
+    push: &'v Push,
+    number: usize,
+    to: &'v Destination,
+    tell: &'v (dyn Fn(Event) + Sync),
+    socket: PathBuf,
+    outcome: Outcome,
+}
+
+/// How a command on the host ended.
+struct Ended {
+    output: Vec<u8>,
+    code: Option<i32>,
+    errors: String,
+}
+
+impl Visit<'_> {
+    fn perform(&mut self) -> Result<(), Report> {
+        let (connection, probe) = self.connect()?;
+        let done = self.with(&probe);
+        // The connection is the first session's: it ends after the others.
+        if done.is_ok() {
+            drop(connection.end())
+        } else {
+            drop(connection)
+        }
+        done
+    }
+
+    fn with(&mut self, probe: &Probe) -> Result<(), Report> {
+        let is_there = self.program(probe)?;
+        let path = if is_there { probe.path() } else { PROGRAM };
+        if !is_there && self.push.effect == Effect::DryRun {
+            let release =
+                self.push.release.as_ref().map_or_else(|| "the newest release".to_owned(), ToString::to_string);
+            self.outcome.did.push(format!("would install {release} of {}", self.push.package));
+            return Ok(());
+        }
+        self.setup(path)?;
+        if let Some(url) = &self.push.configure {
+            self.settings(path, url)?;
+        }
+        match &self.push.action {
+            Action::Call(call) => self.call(path, call),
+            Action::Install | Action::Adopt => Ok(()),
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        self.outcome.step = step;
+        (self.tell)(Event { host: self.number, step, bytes_sent: self.outcome.bytes_sent });
+    }
+
+    /// Connects, and looks. The session stays: its connection is the one of all the others.
+    fn connect(&mut self) -> Result<(Dialogue, Probe), Report> {
+        self.step(Step::Connect);
+        let attempted = format!("connect to {}", self.to.name);
+        let ssh = &self.push.ssh;
+        let connect = self.to.connect_seconds.map_or(ssh.connect, Duration::from_secs);
+        // To connect is one wait, to sign in another.
+        let patience = connect.saturating_mul(3);
+        let mut dialogue = ssh.first(self.to, &self.socket, &line(self.to, &["sh", "-s"])).converse(patience)?;
+        let part = probe::part(&self.part_digest());
+        let mut probe = Probe { user: u32::MAX, ..Probe::default() };
+        let mut failed = dialogue.say(probe::script(&part).as_bytes(), &mut |_| {}).err();
+        for _ in 0..GREETING_LINES_MAXIMUM {
+            if failed.is_some() {
+                break;
+            }
+            match dialogue.line(LINE_BYTES_MAXIMUM) {
+                Ok(Some(line)) if probe.take(&String::from_utf8_lossy(&line)) => {
+                    return self.is_root(&probe).map(|()| (dialogue, probe));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let end = dialogue.end()?;
+                    return Err(report(&attempted, end.code, &end.errors));
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        let said = dialogue.complaint();
+        Err(match failed {
+            Some(error) => of_silence(&attempted, &error, patience.as_secs(), &said),
+            None => report(&attempted, Some(1), "the host prints without end"),
+        })
+    }
+
+    fn is_root(&self, probe: &Probe) -> Result<(), Report> {
+        if probe.user == 0 {
+            return Ok(());
+        }
+        let message =
+            format!("cannot install on {}: the commands run as user {}, not as root", self.to.name, probe.user);
+        Err(Report::of(Class::Failed, message).hint("push as root, or with --sudo"))
+    }
+
+    /// The digest in the name of the arriving program. Before the machine is known it is that of this machine's; another's is asked for later.
+    fn part_digest(&self) -> String {
+        let of = |machine: &str| self.push.programs.of(machine).map(|program| program.digest.to_string());
+        of(&crate::os::host::architecture()).unwrap_or_else(|_| "0".repeat(64))
+    }
+
+    /// Brings the program. True: it was there already.
+    fn program(&mut self, probe: &Probe) -> Result<bool, Report> {
+        if probe.has(&self.push.own) {
+            return Ok(true);
+        }
+        self.step(Step::Program);
+        if let (Some(owner), Some((path, _))) = (&probe.owner, &probe.program) {
+            let message =
+                format!("cannot replace {path} on {}: it is older, and belongs to a package of {owner}", self.to.name);
+            return Err(
+                Report::of(Class::Conflict, message).hint("upgrade the package `sidle` on the host, then push again")
+            );
+        }
+        let program = self.push.programs.of(&probe.machine)?;
+        let size = program.bytes.len() as u64;
+        let needed = size.saturating_sub(probe.part_bytes).div_ceil(1024) + ROOM_KIB;
+        if let Some(free) = probe.free_kib.filter(|free| *free < needed) {
+            let message = format!(
+                "cannot bring the program to {}: /usr/bin needs {needed} KiB, and {free} KiB are free",
+                self.to.name
+            );
+            return Err(
+                Report::of(Class::NoSpace, message).hint("free space there, then run the same `sidle push` again")
+            );
+        }
+        if self.push.effect == Effect::DryRun {
+            self.outcome.did.push(format!("would bring the program ({size} bytes) to {PROGRAM}"));
+            return Ok(false);
+        }
+        self.bring(probe, program)?;
+        self.outcome.did.push(format!("brought the program to {PROGRAM}"));
+        Ok(false)
+    }
+
+    fn bring(&mut self, probe: &Probe, program: &StaticProgram) -> Result<(), Report> {
+        let attempted = format!("bring the program to {}", self.to.name);
+        let digest = program.digest.to_string();
+        let part = probe::part(&digest);
+        let is_of_this = part == probe::part(&self.part_digest());
+        let there = usize::try_from(probe.part_bytes).unwrap_or(usize::MAX);
+        // More bytes than there are, or bytes that nobody has counted, are not the beginning of these.
+        let (rest, into) = match program.bytes.get(there..) {
+            Some(rest) if is_of_this && there > 0 => (rest, ">>"),
+            Some(_) | None => (&program.bytes[..], ">"),
+        };
+        let script = format!("umask 077; exec cat {into}{part}");
+        let ended = self.run(&attempted, &["sh", "-c", &script], rest)?;
+        ended.must(&attempted)?;
+        let script = files::script(&part, &digest);
+        self.run(&attempted, &["sh", "-s"], script.as_bytes())?.must(&attempted)
+    }
+
+    fn setup_words<'w>(&'w self, path: &'w str, repository: &'w str) -> Vec<String> {
+        let fingerprint = self.push.fingerprint.to_string();
+        let words = [path, "--json", "setup", "--repository", repository, "--fingerprint", &fingerprint, "--package"];
+        words.into_iter().chain([self.push.package.as_str()]).map(str::to_owned).collect()
+    }
+
+    /// `sidle setup` on the host, which asks for what it lacks.
+    fn setup(&mut self, path: &str) -> Result<(), Report> {
+        self.step(Step::Setup);
+        let attempted = format!("set up {}", self.to.name);
+        let mut words = self.setup_words(path, "stdio:");
+        if let Some(release) = &self.push.release {
+            words.extend(["--release".to_owned(), release.to_string()]);
+        }
+        if self.push.action == Action::Adopt {
+            words.push("--adopt".to_owned());
+        }
+        if self.push.effect == Effect::DryRun {
+            words.push("--dry-run".to_owned());
+        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut dialogue = self.session(&words).converse(self.push.patience)?;
+        let result = self.serve(&attempted, &mut dialogue)?;
+        let end = dialogue.end()?;
+        self.take_result(&attempted, result.as_deref(), end.code, &end.errors)
+    }
+
+    /// Answers requests until the result comes.
+    fn serve(&mut self, attempted: &str, dialogue: &mut Dialogue) -> Result<Option<Vec<u8>>, Report> {
+        let seconds = self.push.patience.as_secs();
+        for _ in 0..REQUESTS_MAXIMUM {
+            let line = dialogue.line(LINE_BYTES_MAXIMUM);
+            let line = line.map_err(|error| of_silence(attempted, &error, seconds, &dialogue.complaint()))?;
+            let Some(line) = line else { return Ok(None) };
+            let Some(request) = Request::parse(&line) else { return Ok(Some(line)) };
+            let answer = self.push.source.answer(&request).encoded();
+            let said = dialogue.say(&answer, &mut |count| self.sent(count));
+            // A reader that has gone says why by its exit code.
+            said.map_err(|error| of_silence(attempted, &error, seconds, &dialogue.complaint()))?;
+        }
+        Err(Report::of(Class::Failed, format!("cannot {attempted}: it asks for files without end")))
+    }
+
+    fn sent(&mut self, count: u64) {
+        self.outcome.bytes_sent = self.outcome.bytes_sent.saturating_add(count);
+        (self.tell)(Event { host: self.number, step: self.outcome.step, bytes_sent: self.outcome.bytes_sent });
+    }
+
+    /// What `sidle setup --json` printed.
+    fn take_result(
+        &mut self,
+        attempted: &str,
+        line: Option<&[u8]>,
+        code: Option<i32>,
+        errors: &str,
+    ) -> Result<(), Report> {
+        let result = line.and_then(|line| serde_json::from_slice::<Value>(line).ok());
+        let Some(result) = result.filter(Value::is_object) else { return Err(report(attempted, code, errors)) };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        if let Some(error) = result.get("error") {
+            let class = serde_json::from_value(error["class"].clone()).unwrap_or(Class::Failed);
+            let failed = Report::of(class, format!("cannot {attempted}"));
+            let failed = text(&error["message"]).map_or(failed.clone(), |message| failed.because(message));
+            return Err(match text(&error["hint"]) {
+                Some(hint) => failed.hint(hint),
+                None => failed,
+            });
+        }
+        let steps = result["steps"].as_array().into_iter().flatten();
+        self.outcome.did.extend(steps.filter(|step| step["changed"] == true).filter_map(|step| text(&step["text"])));
+        self.outcome.release = text(&result["release"]).or_else(|| self.outcome.release.take());
+        match code.and_then(self.push.class) {
+            None if code == Some(0) => Ok(()),
+            Some(Class::NothingToDo) => Ok(()),
+            class => {
+                let package = &self.push.package;
+                let message = format!("cannot {attempted}: it ended with exit code {}", code.unwrap_or(-1));
+                Err(Report::of(class.unwrap_or(Class::Failed), message)
+                    .hint(format!("look there: `sidle status {package}`, `sidle history {package}`")))
+            }
+        }
+    }
+
+    /// Names the repository in the host's own settings; the host asks it, so that it is known to be there.
+    fn settings(&mut self, path: &str, url: &str) -> Result<(), Report> {
+        self.step(Step::Settings);
+        let attempted = format!("name {url} in the settings of {}", self.to.name);
+        if self.push.effect == Effect::DryRun {
+            self.outcome.did.push(format!("would name {url} in the settings"));
+            return Ok(());
+        }
+        let mut words = self.setup_words(path, url);
+        words.extend(self.outcome.release.iter().flat_map(|release| ["--release".to_owned(), release.clone()]));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let ended = self.run(&attempted, &words, b"")?;
+        self.take_result(&attempted, Some(&ended.output), ended.code, &ended.errors)
+    }
+
+    /// Runs a command of the release.
+    fn call(&mut self, path: &str, call: &Call) -> Result<(), Report> {
+        self.step(Step::Call);
+        let attempted = format!("run {} on {}", call.command, self.to.name);
+        if self.push.effect == Effect::DryRun {
+            self.outcome.did.push(format!("would run {} {}", call.command, call.arguments.join(" ")));
+            return Ok(());
+        }
+        self.run(&attempted, &["sh", "-s"], call.prepare.as_bytes())?.must(&attempted)?;
+        let release = self.outcome.release.clone().unwrap_or_default();
+        let package = self.push.package.to_string();
+        let mut words = vec!["env"];
+        words.extend(call.variables.iter().map(String::as_str));
+        words.extend([path, "run", &package, "--release", &release, &call.command, "--"]);
+        words.extend(call.arguments.iter().map(String::as_str));
+        let ended = self.run(&attempted, &words, b"")?;
+        self.outcome.output = Some(String::from_utf8_lossy(&ended.output).into_owned());
+        let failed = ended.must(&attempted);
+        if ended.code == Some(BROKEN) {
+            return failed;
+        }
+        failed.map_err(|report| {
+            report.hint("read what it printed; the release stays installed, and no minion was started")
+        })
+    }
+
+    fn session(&self, words: &[&str]) -> Program {
+        self.push.ssh.next(self.to, &self.socket, &line(self.to, words))
+    }
+
+    /// Runs a command on the host with this input.
+    fn run(&mut self, attempted: &str, words: &[&str], input: &[u8]) -> Result<Ended, Report> {
+        let (seconds, mut dialogue) = (self.push.patience.as_secs(), self.session(words).converse(self.push.patience)?);
+        // A reader that has gone says why by its exit code.
+        let said = dialogue.say(input, &mut |count| self.sent(count)).and_then(|_| {
+            dialogue.hush();
+            dialogue.rest(OUTPUT_BYTES_MAXIMUM)
+        });
+        let output = said.map_err(|error| of_silence(attempted, &error, seconds, &dialogue.complaint()))?;
+        let end = dialogue.end()?;
+        Ok(Ended { output, code: end.code, errors: end.errors })
+    }
+}
+
+impl Ended {
+    fn must(&self, attempted: &str) -> Result<(), Report> {
+        if self.code == Some(0) { Ok(()) } else { Err(report(attempted, self.code, &self.errors)) }
+    }
+}

@@ -1,0 +1,197 @@
+//! Hosts behind a real sshd on loopback: each has a root of its own with busybox in it, a host key and a port, and nothing of sidle.
+
+use super::eventually;
+use super::ports::Ports;
+use super::ssh::done;
+use super::stage::text;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tempfile::TempDir;
+
+/// What is special about a host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Good,
+    /// It has another key than the one that is known of it.
+    OtherKey,
+    /// Its root is mounted read-only.
+    ReadOnly,
+    /// The first connection breaks after so many bytes have come.
+    Breaks(u64),
+    /// It has this machine's libraries: for programs that need a C library.
+    WithLibraries,
+}
+
+/// A host.
+pub struct Root {
+    pub name: String,
+    directory: PathBuf,
+    child: Child,
+    _ports: Ports,
+    _line: Option<Line>,
+}
+
+/// Hosts, and what ssh needs to know of them.
+pub struct Roots {
+    directory: TempDir,
+    pub hosts: Vec<Root>,
+}
+
+impl Roots {
+    pub fn new(kinds: &[Kind]) -> Self {
+        // Where sshd, unless a service manager made it, drops its rights.
+        fs::create_dir_all("/run/sshd").unwrap();
+        let directory = tempfile::Builder::new().prefix("roots").tempdir().unwrap();
+        let here = directory.path();
+        key(&here.join("user"));
+        let hosts: Vec<Root> =
+            kinds.iter().enumerate().map(|(number, kind)| Root::start(here, &format!("r{number}"), *kind)).collect();
+        let (mut config, mut known) = (String::new(), String::new());
+        for host in &hosts {
+            let port = host._line.as_ref().map_or(host._ports.first(), |line| line.port);
+            writeln!(
+                config,
+                "Host {name}\n  HostName 127.0.0.1\n  Port {port}\n  HostKeyAlias {name}\n  User root\n  IdentityFile {here}/user\n  \
+                 IdentitiesOnly yes\n  UserKnownHostsFile {here}/known\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking no",
+                name = host.name,
+                here = text(here),
+            )
+            .unwrap();
+            let of = fs::read_to_string(host.directory.join("known.pub")).unwrap();
+            write!(known, "{} {of}", host.name).unwrap();
+        }
+        fs::write(here.join("config"), config).unwrap();
+        fs::write(here.join("known"), known).unwrap();
+        Self { directory, hosts }
+    }
+
+    /// ssh's configuration with all hosts.
+    pub fn config(&self) -> PathBuf {
+        self.directory.path().join("config")
+    }
+}
+
+impl Root {
+    fn start(around: &Path, name: &str, kind: Kind) -> Self {
+        let directory = around.join(name);
+        let root = directory.join("root");
+        for below in ["bin", "usr/bin", "usr/sbin", "dev", "proc", "tmp", "var/tmp", "etc", "root", "over"] {
+            fs::create_dir_all(root.join(below)).unwrap();
+        }
+        fs::copy("/bin/busybox", root.join("bin/busybox")).expect("apt-get install busybox-static");
+        done(Command::new("chroot").arg(&root).args(["/bin/busybox", "--install", "-s", "/bin"]), "coreutils");
+        fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
+        fs::write(root.join("etc/group"), "root:x:0:\n").unwrap();
+        key(&directory.join("host"));
+        let known = if kind == Kind::OtherKey { "other" } else { "host" };
+        if kind == Kind::OtherKey {
+            key(&directory.join("other"));
+        }
+        fs::copy(directory.join(known).with_extension("pub"), directory.join("known.pub")).unwrap();
+        let ports = Ports::take();
+        let (port, here) = (ports.first(), text(&directory));
+        let enter = format!("exec chroot {here}/root /bin/sh -c \"$SSH_ORIGINAL_COMMAND\"");
+        let settings = format!(
+            "ListenAddress 127.0.0.1:{port}\nHostKey {here}/host\nPidFile none\nAuthorizedKeysFile {user}\nStrictModes no\nUsePAM no\n\
+             PermitRootLogin yes\nForceCommand {enter}\n",
+            user = text(&around.join("user.pub")),
+        );
+        fs::write(directory.join("sshd_config"), settings).unwrap();
+        let mut script = String::from("set -e\nmount --rbind /proc $0/proc\nmount --rbind /dev $0/dev\n");
+        match kind {
+            Kind::ReadOnly => script += "mount --bind $0 $0\nmount -o remount,bind,ro $0\n",
+            Kind::WithLibraries => {
+                script += "mount -t tmpfs none $0/over\nmkdir $0/over/upper $0/over/work\n\
+                           mount -t overlay -o lowerdir=/usr,upperdir=$0/over/upper,workdir=$0/over/work none $0/usr\n\
+                           for name in lib lib64 bin/bash; do ln -s /usr/$name $0/$name; done\n";
+            }
+            Kind::Good | Kind::OtherKey | Kind::Breaks(_) => {}
+        }
+        writeln!(script, "exec /usr/sbin/sshd -D -f {here}/sshd_config -E {here}/sshd.log").unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]).arg(&root);
+        let child = command.stdin(Stdio::null()).spawn().expect("unshare starts");
+        eventually(20, "sshd listens: apt-get install openssh-server", || {
+            TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(|error| error.to_string())
+        });
+        let line = match kind {
+            Kind::Breaks(bytes) => Some(Line::new(port, bytes)),
+            Kind::Good | Kind::OtherKey | Kind::ReadOnly | Kind::WithLibraries => None,
+        };
+        Self { name: name.to_owned(), directory, child, _ports: ports, _line: line }
+    }
+
+    /// A path of the host.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.directory.join("root").join(path)
+    }
+
+    /// Whether somebody has signed in.
+    pub fn was_entered(&self) -> bool {
+        fs::read_to_string(self.directory.join("sshd.log")).unwrap().contains("Accepted publickey")
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn key(path: &Path) {
+    done(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path), "openssh-client");
+}
+
+/// A line to a server that breaks once: after so many bytes to the server.
+struct Line {
+    port: u16,
+    ended: Arc<AtomicBool>,
+}
+
+impl Line {
+    fn new(server: u16, bytes: u64) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let ended = Arc::new(AtomicBool::new(false));
+        let (end, left) = (Arc::clone(&ended), Arc::new(AtomicU64::new(bytes)));
+        std::thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                if end.load(Ordering::SeqCst) {
+                    return;
+                }
+                let Ok(far) = TcpStream::connect(("127.0.0.1", server)) else { return };
+                let budget = left.swap(u64::MAX, Ordering::SeqCst);
+                let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                std::thread::spawn(move || copy(&near, &far, budget));
+                std::thread::spawn(move || copy(&far_too, &near_too, u64::MAX));
+            }
+        });
+        Self { port, ended }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+fn copy(mut from: &TcpStream, mut to: &TcpStream, mut left: u64) {
+    let mut buffer = vec![0; 64 << 10];
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        match from.read(&mut buffer[..most]) {
+            Ok(count) if count > 0 && to.write_all(&buffer[..count]).is_ok() => left -= count as u64,
+            _ => break,
+        }
+    }
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}
