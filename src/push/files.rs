@@ -55,12 +55,14 @@ pub fn script(part: &str, digest: &str) -> String {
          fapolicyd-cli --update >/dev/null 2>&1 || :\nfi\n"
     );
     // It ends with its own exit.
-    let _ = write!(script, "({POSTINSTALL}) </dev/null >&2\n");
+    let _ = writeln!(script, "({POSTINSTALL}) </dev/null >&2");
     script
 }
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
+
     use super::*;
 
     #[test]

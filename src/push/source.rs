@@ -217,6 +217,8 @@ pub fn check_fingerprint(source: &Source, fingerprint: &crate::digest::Digest, p
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
+
     use super::*;
 
     fn ask(source: &Source, text: &str) -> Answer {

@@ -58,9 +58,9 @@ impl Visit<'_> {
         let done = self.with(&probe);
         // The connection is the first session's: it ends after the others.
         if done.is_ok() {
-            drop(connection.end())
+            drop(connection.end());
         } else {
-            drop(connection)
+            drop(connection);
         }
         done
     }

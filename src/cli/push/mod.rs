@@ -35,7 +35,7 @@ pub struct PushArguments {
     /// Push to the hosts of this roster of salt-ssh, too (plain YAML)
     #[arg(long, value_name = "FILE")]
     roster: Option<PathBuf>,
-    /// The repository, as this host reaches it: https://…, file:///DIR, or a bundle file
+    /// The repository, as this host reaches it: `https://…`, `file:///DIR`, or a bundle file
     #[arg(long, value_name = "URL|FILE")]
     repository: String,
     /// SHA-256 of the repository's 1.root.json
@@ -95,7 +95,7 @@ struct SshArguments {
     /// For ssh: the port
     #[arg(short = 'p', value_name = "PORT")]
     port: Option<u16>,
-    /// For ssh: another option, as in ssh_config(5)
+    /// For ssh: another option, as in `ssh_config(5)`
     #[arg(short = 'o', value_name = "OPTION")]
     option: Vec<String>,
 }

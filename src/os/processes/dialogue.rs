@@ -207,7 +207,7 @@ impl Drop for Dialogue {
 /// Reads what is there; a stream that has ended is closed.
 fn read_into<R: Read>(stream: &mut Option<R>, into: &mut VecDeque<u8>) {
     let Some(open) = stream else { return };
-    let mut buffer = [0; CHUNK_BYTES];
+    let mut buffer = vec![0; CHUNK_BYTES];
     match open.read(&mut buffer) {
         Ok(count) if count > 0 => into.extend(&buffer[..count]),
         Err(error) if is_not_ready(&error) => {}

@@ -33,8 +33,8 @@ pub struct Root {
     pub name: String,
     directory: PathBuf,
     child: Child,
-    _ports: Ports,
-    _line: Option<Line>,
+    ports: Ports,
+    line: Option<Line>,
 }
 
 /// Hosts, and what ssh needs to know of them.
@@ -54,7 +54,7 @@ impl Roots {
             kinds.iter().enumerate().map(|(number, kind)| Root::start(here, &format!("r{number}"), *kind)).collect();
         let (mut config, mut known) = (String::new(), String::new());
         for host in &hosts {
-            let port = host._line.as_ref().map_or(host._ports.first(), |line| line.port);
+            let port = host.line.as_ref().map_or(host.ports.first(), |line| line.port);
             writeln!(
                 config,
                 "Host {name}\n  HostName 127.0.0.1\n  Port {port}\n  HostKeyAlias {name}\n  User root\n  IdentityFile {here}/user\n  \
@@ -124,7 +124,7 @@ impl Root {
             Kind::Breaks(bytes) => Some(Line::new(port, bytes)),
             Kind::Good | Kind::OtherKey | Kind::ReadOnly | Kind::WithLibraries => None,
         };
-        Self { name: name.to_owned(), directory, child, _ports: ports, _line: line }
+        Self { name: name.to_owned(), directory, child, ports, line }
     }
 
     /// A path of the host.
