@@ -6,6 +6,7 @@ mod job;
 mod rollout;
 mod why;
 
+use crate::support::fleet::extension as source;
 use crate::support::salt::tree;
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text, two_releases};
 use serde_json::{Value, json};
@@ -20,10 +21,6 @@ const SALTS: [&str; 3] = ["3006.30", "3007.17", "3008.5"];
 /// Where a file root has what lies in the extension's directories.
 const SYNCED: [(&str, &str); 4] =
     [("modules", "_modules"), ("states", "_states"), ("grains", "_grains"), ("beacons", "_beacons")];
-
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/saltext-sidle")
-}
 
 /// Copies the extension into a file root, as a site without pip on its minions does.
 fn copy_into(files: &Path) {

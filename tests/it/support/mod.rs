@@ -3,6 +3,7 @@
 pub mod answers;
 pub mod boot;
 pub mod evidence;
+pub mod fleet;
 pub mod inside;
 pub mod kernels;
 pub mod leftovers;

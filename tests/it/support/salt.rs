@@ -386,6 +386,12 @@ impl Minion {
         self.process = Some(Tree::start(&mut command, &self.root.path().join("out")));
     }
 
+    /// The same on another tree, as after a package's upgrade.
+    pub fn upgrade(&mut self, tree: &Path) {
+        tree.clone_into(&mut self.tree);
+        self.start_again();
+    }
+
     /// Ends it as a service manager does that speaks to the first process only: SIGTERM, and after `seconds` SIGKILL.
     pub fn terminate(&mut self, seconds: u64) {
         let child = &mut self.process.as_mut().expect("it was started").child;

@@ -1,19 +1,16 @@
 //! A rollout over real minions of two hot masters, with a stream of jobs to all of them: each is switched by sidle to another release of Salt.
 
-use super::source;
-use crate::support::leftovers;
+use crate::support::fleet::{self, Member, extension};
 use crate::support::minions;
-use crate::support::mounts::Mounted;
 use crate::support::salt::{Master, tree};
 use crate::support::scene::MASTER;
-use crate::support::stage::{Host, SALT, SIDLE, Supervisor, text};
+use crate::support::stage::{Host, SALT, text};
 use crate::support::stream::{Marks, Plan, Report, Stream};
 use crate::support::{come_first, eventually};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use tempfile::TempDir;
 
 /// How many of eight minions are of each family, and from which release they come.
 const FAMILIES: [(&str, &str, usize); 3] = [("RedHat", "3006.30", 4), ("Debian", "3007.17", 2), ("Suse", "3006.30", 2)];
@@ -23,9 +20,6 @@ const EIGHTS_VARIABLE: &str = "SIDLE_FLEET_EIGHTS";
 
 /// Where all of them go.
 const TARGET: &str = "3008.5-1";
-
-/// So many start, or install, at the same time.
-const AT_ONCE: usize = 4;
 
 /// What starts beside others takes its time.
 const SETTINGS: &str = "rehearsal_timeout = \"300s\"\nstart_timeout = \"120s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\njob_splay = \"0s\"\n";
@@ -50,73 +44,11 @@ def beacon(config):
     return []
 ";
 
-/// One host of the fleet. The fields go in this order: what runs on the root, what is mounted there, the root.
-struct Member {
-    id: String,
-    family: &'static str,
-    from: String,
-    marks: Marks,
-    supervisor: Option<Supervisor>,
-    _root: Mounted,
-    _changes: TempDir,
-    host: Host,
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        if let Some(supervisor) = self.supervisor.as_mut() {
-            supervisor.abandon();
-        }
-        leftovers::kill(&self.host.root());
-    }
-}
-
-impl Member {
-    /// A host whose root is the template's, with what it changes itself; its minion is not started.
-    fn new(template: &Host, masters: &[&Master], (id, family, version): (String, &'static str, &str)) -> Self {
-        let host = Host::of(tempfile::Builder::new().prefix("host").tempdir().unwrap());
-        let changes = tempfile::Builder::new().prefix("changes").tempdir().unwrap();
-        let root = Mounted::overlay_at(&host.root(), &template.root(), changes.path());
-        let mut marks = Marks::new();
-        fs::copy(source().join("src/saltext/sidle/modules/sidle.py"), marks.modules().join("sidle.py")).unwrap();
-        marks.watch(&host.path("run/sidle").join(SALT).join("gate"));
-        let configuration = format!(
-            "id: {id}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\ngrains: {{os_family: {family}}}\nsidle: {{program: {SIDLE}, root: {}}}\n{}",
-            text(&host.root()),
-            text(&host.root()),
-            marks.quiet_configuration(masters),
-        );
-        fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
-        fs::write(host.path("etc/salt/minion"), configuration).unwrap();
-        if family == "Suse" {
-            let beacons = host.path("var/cache/salt/minion/extmods/beacons");
-            fs::create_dir_all(&beacons).unwrap();
-            fs::write(beacons.join("mortal.py"), MORTAL).unwrap();
-            fs::write(host.path("etc/salt/minion.d/mortal.conf"), "beacons: {mortal: [{interval: 1}]}\n").unwrap();
-        }
-        Self { id, family, from: format!("{version}-1"), marks, supervisor: None, _root: root, _changes: changes, host }
-    }
-
-    fn start(&mut self) {
-        self.supervisor = Some(self.host.supervise_instance(SALT));
-        if self.current().is_empty() {
-            self.host.sidle(&["switch", SALT, &self.from, "--mode", "idle"]).ok();
-        }
-    }
-
-    fn stop(&mut self) {
-        assert_eq!(self.supervisor.take().expect("it runs").end(), Some(0));
-    }
-
-    fn status(&self) -> Value {
-        self.host.sidle(&["--json", "status", SALT]).json()["instances"][0].clone()
-    }
-
-    /// The current release; empty: none.
-    fn current(&self) -> String {
-        let target = fs::read_link(self.host.path("opt/sidle").join(SALT).join("current")).unwrap_or_default();
-        target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-    }
+fn add_mortal(host: &Host) {
+    let beacons = host.path("var/cache/salt/minion/extmods/beacons");
+    fs::create_dir_all(&beacons).unwrap();
+    fs::write(beacons.join("mortal.py"), MORTAL).unwrap();
+    fs::write(host.path("etc/salt/minion.d/mortal.conf"), "beacons: {mortal: [{interval: 1}]}\n").unwrap();
 }
 
 struct Fleet {
@@ -133,7 +65,7 @@ impl Fleet {
         for release in ["3006.30", "3007.17", "3008.5"] {
             template.install(&author.salt(release)).ok();
         }
-        let runners = source().join("src/saltext/sidle/runners");
+        let runners = extension().join("src/saltext/sidle/runners");
         let options = format!("runner_dirs: [{}]\nsidle: {{answer_seconds: {PATIENCE_SECONDS}}}\n", text(&runners));
         let first = Master::start_with(&tree(MASTER), true, &options);
         let second = first.start_twin_with("127.0.0.2", &options);
@@ -144,9 +76,10 @@ impl Fleet {
         });
         let mut members: Vec<Member> =
             wanted.map(|wanted| Member::new(&template, &[&masters[0], &masters[1]], wanted)).collect();
-        for some in members.chunks_mut(AT_ONCE) {
-            std::thread::scope(|scope| some.iter_mut().for_each(|member| drop(scope.spawn(|| member.start()))));
+        for member in members.iter().filter(|member| member.family == "Suse") {
+            add_mortal(&member.host);
         }
+        fleet::start(&mut members);
         let fleet = Self { members, masters, _template: template };
         for master in &fleet.masters {
             fleet.all_answer(master);

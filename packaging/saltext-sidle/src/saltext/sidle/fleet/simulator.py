@@ -166,9 +166,9 @@ class Fleet:
         self.back.append(each)
 
 
-def run(world, wanted=None, **settings):
-    """Rolls the fleet, to the end or to the halt."""
-    fleet = Fleet(world)
+def run(world, wanted=None, fleet=None, **settings):
+    """Rolls the fleet, to the end or to the halt. `fleet`: one of this world that its owner watches."""
+    fleet = fleet or Fleet(world)
     wanted = wanted or planning.Wanted(PACKAGE, NEW, canary=6, seed=str(world.seed))
     plan = planning.make(fleet.facts(), wanted)
     rollout = machine.Rollout(machine.new("simulated", plan, 0.0, order_seconds=world.splay_seconds + 60, **settings))
