@@ -12,6 +12,7 @@ pub mod crash;
 mod delegations;
 pub mod doctor;
 mod documented;
+mod dry_rehearsal;
 mod dry_run;
 pub mod durability;
 mod escapes;

@@ -1,6 +1,7 @@
 //! The dry runs of switch, rollback, restart and upgrade: the supervisor says what a request would come to, or the files of the instance do.
 
 use crate::adoption::running_agent;
+use crate::cli::switches::rehearse::rehearse;
 use crate::cli::{Context, Ended, adopting};
 use crate::failure::{Class, Report};
 use crate::name::InstanceName;
@@ -118,6 +119,18 @@ pub(super) fn show(
     let purpose = command.request.purpose;
     let foresight = foresee(context, files, command, Tree::Installed)?;
     Ok(tell(context, files, purpose, &foresight, more))
+}
+
+/// A switch, with its rehearsal.
+pub(super) fn show_rehearsed(
+    context: &Context,
+    files: &InstanceFiles,
+    command: SwitchCommand,
+) -> Result<Ended, Report> {
+    let purpose = command.request.purpose;
+    let mut foresight = foresee(context, files, command, Tree::Installed)?;
+    let rehearsed = rehearse(context, files, &mut foresight.foreseen)?;
+    Ok(tell(context, files, purpose, &foresight, (Vec::new(), json!({"rehearsed": rehearsed}))))
 }
 
 /// A restart that is only wanted if the configuration has changed.

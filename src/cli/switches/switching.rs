@@ -1,7 +1,7 @@
 //! The commands switch, rollback, restart, cancel. They ask the supervisor, or write the request into the journal if no supervisor runs; then they
 //! follow the journal, which needs no socket.
 
-use super::foresight::{foresee, refuse_overlap_alone, show, show_if_changed, tell};
+use super::foresight::{foresee, refuse_overlap_alone, show, show_if_changed, show_rehearsed, tell};
 use super::own_release;
 use crate::adoption::running_agent;
 use crate::cli::dry_run::DryRun;
@@ -103,6 +103,9 @@ pub struct SwitchArguments {
     release: Option<Release>,
     #[command(flatten)]
     dry: DryRun,
+    /// With --dry-run: also load this host's configuration with the release, as a switch does before it begins; writes only below /run and lock files
+    #[arg(long, requires = "dry_run")]
+    rehearse: bool,
     #[command(flatten)]
     terms: Terms,
 }
@@ -110,7 +113,7 @@ pub struct SwitchArguments {
 impl SwitchArguments {
     /// A switch to this release.
     pub fn to(package: PackageName, release: Release, terms: Terms) -> Self {
-        Self { package, release: Some(release), dry: DryRun::default(), terms }
+        Self { package, release: Some(release), dry: DryRun::default(), rehearse: false, terms }
     }
 }
 
@@ -149,6 +152,13 @@ pub fn switch(context: &Context, arguments: &SwitchArguments) -> Result<Ended, R
         Some(release) => release.clone(),
         None => newest(context, &arguments.package)?,
     };
+    if arguments.rehearse && !arguments.package.is_sidle() {
+        let instance = instance_of(&arguments.package, arguments.terms.instance.as_ref());
+        let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
+        arguments.terms.claim(context, &files)?;
+        let settings = crate::config::Settings::read(&context.layout)?;
+        return show_rehearsed(context, &files, command(&settings, &instance, &arguments.terms, Purpose::Switch, to)?);
+    }
     begin(context, &arguments.package, &arguments.terms, Purpose::Switch, to)
 }
 

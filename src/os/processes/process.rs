@@ -187,6 +187,7 @@ impl Program {
         let bound = Rlimit { current: Some(file_bytes_max), maximum: Some(file_bytes_max) };
         let nice = rustix::process::getpriority_process(None).unwrap_or(0).max(NICE_ASIDE);
         let give_way = move || {
+            crate::os::signals::admit().map_err(io::Error::other)?;
             rustix::process::setpriority_process(None, nice)?;
             rustix::process::setrlimit(Resource::Fsize, bound).map_err(io::Error::from)
         };

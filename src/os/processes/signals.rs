@@ -17,6 +17,17 @@ pub fn admit() -> Result<()> {
     mask(libc::SIG_UNBLOCK)
 }
 
+/// Whether a held signal waits.
+#[expect(unsafe_code, reason = "rustix has no pending signals outside its runtime interface")]
+pub fn are_waiting() -> bool {
+    // SAFETY: a signal set is plain memory for which all zeroes is a valid value; the kernel fills it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigpending(&raw mut set) == 0
+            && ASKING.iter().any(|signal| libc::sigismember(&raw const set, *signal) == 1)
+    }
+}
+
 #[expect(unsafe_code, reason = "rustix has no signal masks outside its runtime interface")]
 fn mask(how: libc::c_int) -> Result<()> {
     // SAFETY: a signal set is plain memory for which all zeroes is a valid value, and `sigemptyset` sets it anew.

@@ -4,6 +4,7 @@ use crate::bundle::manifest::{Manifest, Service};
 use crate::os::clock::Moment;
 use crate::os::file;
 use crate::rehearsal::{Part, Rehearser, Scene};
+use crate::store::Store;
 use crate::store::host_fingerprint::HostFingerprint;
 use crate::switch::driver::error::DriveError;
 use crate::switch::driver::{Driver, Policy, Rehearsals};
@@ -13,7 +14,7 @@ use crate::switch::rehearsal::preparing::{Extras, Preparing};
 use crate::switch::rehearsal::rebuild::Workshop;
 use crate::switch::{Outcome, Purpose, Switch};
 use crate::version::Release;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl Driver {
     /// Rehearses the new release. A restart is only rehearsed if the host has changed since the release was proven: if the release no longer
@@ -44,7 +45,8 @@ impl Driver {
                 }
                 Preparing::of(self.again(rehearser, &manifest, processes, now)?)
             } else {
-                let scene = self.scene(live, &manifest, processes)?;
+                let configuration = processes.configuration(&manifest);
+                let scene = scene(&self.store, live.from.as_ref(), &manifest, configuration)?;
                 let run = self.files.layout().run(self.files.instance());
                 let state = self.files.layout().instance(self.files.instance());
                 let workshop = Workshop { state, wheels, longest: self.limits.rebuild };
@@ -104,27 +106,11 @@ impl Driver {
         now: Moment,
     ) -> Result<Rehearsing, DriveError> {
         let configuration = processes.configuration(manifest);
-        let part = self.part(manifest, &configuration)?;
+        let part = part(&self.store, manifest, &configuration)?;
         let run = self.files.layout().run(self.files.instance());
         let longest = self.limits.rehearsal;
         let scene = Scene { trial: part, former: None, config_directory: configuration };
         Ok(Rehearsing::start(rehearser, scene, Question::Still, &run, longest, now.since_boot)?)
-    }
-
-    fn scene(&self, live: &Switch, manifest: &Manifest, processes: &Processes) -> Result<Scene, DriveError> {
-        let config_directory = processes.configuration(manifest);
-        let former = match &live.from {
-            Some(from) => Some(self.part(&self.store.manifest(from)?, &config_directory)?),
-            None => None,
-        };
-        Ok(Scene { trial: self.part(manifest, &config_directory)?, former, config_directory })
-    }
-
-    fn part(&self, manifest: &Manifest, config_directory: &Path) -> Result<Part, DriveError> {
-        let environment = manifest.service.environment.iter();
-        let environment = environment.map(|(name, value)| (name.into(), Service::expanded(value, config_directory)));
-        let tree = file::canonical(self.store.tree(&manifest.release())?.path())?;
-        Ok(Part { tree, environment: environment.collect() })
     }
 
     /// Writes the fingerprint of the host on which the release was proven.
@@ -134,4 +120,22 @@ impl Driver {
         let fingerprints = self.files.host_fingerprints()?.with(release, fingerprint, |release| kept.contains(release));
         Ok(self.files.write_host_fingerprints(&self.lock, &fingerprints)?)
     }
+}
+
+/// The scene of a switch: the new release, and the current release (`from`) to compare with. The caller holds leases on both.
+pub fn scene(
+    store: &Store,
+    from: Option<&Release>,
+    manifest: &Manifest,
+    config_directory: PathBuf,
+) -> Result<Scene, DriveError> {
+    let former = from.map(|from| part(store, &store.manifest(from)?, &config_directory)).transpose()?;
+    Ok(Scene { trial: part(store, manifest, &config_directory)?, former, config_directory })
+}
+
+fn part(store: &Store, manifest: &Manifest, config_directory: &Path) -> Result<Part, DriveError> {
+    let environment = manifest.service.environment.iter();
+    let environment = environment.map(|(name, value)| (name.into(), Service::expanded(value, config_directory)));
+    let tree = file::canonical(store.tree(&manifest.release())?.path())?;
+    Ok(Part { tree, environment: environment.collect() })
 }

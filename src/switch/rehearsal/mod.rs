@@ -3,4 +3,5 @@
 pub mod performance;
 pub mod preparing;
 pub mod rebuild;
+pub mod room;
 mod workplace;

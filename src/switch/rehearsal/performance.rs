@@ -18,7 +18,7 @@ use std::time::Duration;
 pub const REHEARSAL_MAX: Duration = Duration::from_secs(120);
 
 /// The directory of a rehearsal in the instance's run directory.
-const DIRECTORY_NAME: &str = "rehearsal";
+pub(in crate::switch) const DIRECTORY_NAME: &str = "rehearsal";
 /// Longest output kept. A report of all functions has a quarter of a megabyte; a custom module may print without end.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 

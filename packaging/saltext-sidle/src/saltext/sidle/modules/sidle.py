@@ -57,6 +57,9 @@ SWITCH_OPTIONS = (
 #: The exit code of sidle for settings that it cannot read.
 UNREADABLE = 2
 
+#: The exit code of sidle for a command line that it does not know.
+USAGE = 2
+
 #: The exit code of a shell that finds no such program.
 ABSENT = 127
 
@@ -450,14 +453,28 @@ def switch(package=None, release=None, wait=False, test=None, **options):
 
 def rehearse(package=None, release=None, **options):
     """
-    What a switch to this release would do: the checks and refusals of the real one, before the new release loads this host's configuration.
-    Changes nothing.
+    What a switch to this release would do: the checks, the refusals and the rehearsal of the real one. The release loads this host's configuration
+    and modules beside the running minion, without a master; modules that would be lost are a refusal, or among the notes. Changes nothing.
 
     .. code-block:: bash
 
         salt '*' sidle.rehearse release=3007.17-1
     """
-    return _run("switch", [_package(package), release], options, dry_run=True)
+    operands = [_package(package), release]
+    before = __context__.get("retcode")
+    answer = _run("switch", operands, options, dry_run=True, rehearse=True)
+    error = answer.get("error")
+    if not error or answer["code"] != USAGE or "--rehearse" not in error["message"]:
+        return answer
+    # An older program has no such option. What it said of it is no result of this job.
+    if before is None:
+        __context__.pop("retcode", None)
+    else:
+        __context__["retcode"] = before
+    answer = _run("switch", operands, options, dry_run=True)
+    if "error" not in answer:
+        answer["notes"] = [*answer.get("notes", []), "not rehearsed: the program sidle is older than --rehearse; the switch rehearses"]
+    return answer
 
 
 def upgrade(source=None, repository=None, rate=None, refetch=None, wait=False, test=None, **options):
