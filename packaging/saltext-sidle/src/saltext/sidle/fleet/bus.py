@@ -2,7 +2,6 @@
 Jobs of a fleet on the master's own bus: published to lists of ids, and their returns as they come. Nothing here waits for a host that is silent.
 """
 
-import math
 import time
 
 import salt.client
@@ -21,7 +20,7 @@ NEXT_SECONDS = 3
 
 #: Once so many of the asked hosts have answered, the others have as long again as these took, and `GRACE_SECONDS`: the rest of a fleet is offline.
 MOST = 0.9
-GRACE_SECONDS = 5
+GRACE_SECONDS = 10
 
 #: Of jobs so many are known: what returns later is late, and its host is asked again.
 JOBS_MAX = 20_000
@@ -128,7 +127,7 @@ class Bus:
                 answer = self.returned(tag, data)
                 if answer is not None and answer[0] is kind:
                     found[answer[1]] = answer[2]
-                    if len(found) == math.ceil(MOST * len(ids)):
+                    if len(found) == max(1, int(MOST * len(ids))):
                         now = time.monotonic()
                         end = now + (now - begun) + GRACE_SECONDS
         return found
