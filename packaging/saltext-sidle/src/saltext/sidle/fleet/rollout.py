@@ -126,7 +126,7 @@ def back(rollout_id, former, wave, now, **settings):
     }  # fmt: skip
     if not hosts:
         which = "no wave" if wave is None else f"wave {wave + 1}"
-        raise RolloutError(f"cannot take back {which} of rollout {former['id']}: none of its hosts is done, and ran another release before")
+        raise RolloutError(f"cannot roll back {which} of rollout {former['id']}: none of its hosts is done, and ran another release before")
     settings = _checked({**former["settings"], "soak_seconds": 0, **settings})
     record = _record(rollout_id, ROLLBACK, former["package"], former["release"], settings, now, hosts, 1)
     record["of"] = former["id"]

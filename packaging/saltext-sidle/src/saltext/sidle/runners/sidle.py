@@ -283,7 +283,7 @@ def rollback(name, wave=None, test=False, **settings):
             if test:
                 return {each: f"{host['from']} -> {host['to']}" for each, host in record["hosts"].items()}
             if former["status"] not in (machine.ENDED, machine.ABORTED):
-                machine.Rollout(former).abort("taken back")
+                machine.Rollout(former).abort("rolled back by sidle.rollback")
                 former["epoch"] += 1
                 records.write(former)
             with _bus() as bus:
