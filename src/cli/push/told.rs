@@ -1,4 +1,4 @@
-//! What a push came to, host by host.
+//! The result of a push, for each host.
 
 use crate::cli::Context;
 use crate::cli::facts::{count, size};
