@@ -1,8 +1,10 @@
-//! `sidle setup --adopt` on a booted host with a packaged minion and no supervisor: under a stream of jobs, and as its dry runs announced it.
+//! `sidle setup --adopt` on a booted host with a packaged minion and no supervisor, on the host itself and by `sidle push`: under a stream of jobs, and
+//! as its dry runs announced it.
 
 use crate::support::boot::Machine;
 use crate::support::packages::{Kind, NEW, OLD, PackagedHost};
-use crate::support::stage::{SALT, text};
+use crate::support::roots::Roots;
+use crate::support::stage::{Host, SALT, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -51,8 +53,16 @@ fn setup_adopts_a_packaged_minion_on_a_booted_host_and_changes_what_its_dry_run_
 
     let stream = host.stream(RATE);
     stream.run(AROUND_SECONDS);
-    let (well, said) = machine.try_inside(&setup);
-    assert!(well && said.contains(&format!("started {SERVICE}.service")), "{said}\n{}", host.logs());
+    // From another host, which makes the same call there, and names the repository that the host reaches itself.
+    let (roots, pusher, repository) = (Roots::entered_by(&machine.enter()), Host::bare(), author.repository());
+    let (config, from) = (roots.config(), format!("file://{}", text(&repository)));
+    let options = ["--fingerprint", &fingerprint, "--release", &release, "--action", "adopt", "--configure", &url];
+    let push =
+        [&["--json", "push", "r0", "-F", text(&config), "--package", SALT, "--repository", &from], &options[..]];
+    let pushed = pusher.sidle(&push.concat());
+    assert!(pushed.code == Some(0), "{pushed:?}\n{}", host.logs());
+    let did = pushed.json()["hosts"][0]["did"].to_string();
+    assert!(did.contains(&format!("started {SERVICE}.service")) && did.contains("10-repository.toml"), "{did}");
     assert!(host.version().contains(NEW), "{}", host.logs());
     assert_eq!(host.state(), ["active", "enabled"]);
     let after = files(machine);

@@ -5,6 +5,7 @@ mod fleet;
 mod job;
 mod rollout;
 mod why;
+mod wrapper;
 
 use crate::support::fleet::extension as source;
 use crate::support::salt::tree;
@@ -133,6 +134,15 @@ fn the_extension_loads_on_each_salt_as_a_wheel_and_by_sync() {
             assert_eq!(grain, json!(["1.0-1"]), "{salt} {is_wheel}");
         }
     }
+}
+
+#[test]
+fn its_own_tests_pass_with_the_python_of_each_salt() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/saltext-test");
+    let output = Command::new(script).args(SALTS).env("SIDLE", SIDLE).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((said.matches(" passed").count(), said.contains("skipped")), (SALTS.len(), false), "{said}");
 }
 
 #[test]
@@ -309,7 +319,7 @@ print(json.dumps({
     "plan": planning.write(plan), "masters": {name: vars(each) for name, each in own.masters(["127.0.0.1", "m2.example", "127.0.0.2"]).items()},
     "several": asking.masters_of({"supervisor": {"agent": {"reaches": ["m1", "m2"]}}}, "m1", "salt-minion"),
     "one": asking.masters_of({"supervisor": {"agent": None}}, "m1", "salt-minion"), "alone": list(own.masters("salt.invalid")), "sent": sent[0],
-    "dry": [asking.Asking(opts, None, source)._dry_run(wanted) for source in (None, "/srv/salt-minion.sidle", ["https://mirror", "x"])],
+    "dry": [asking.Asking(opts, None, source)._dry_run(wanted) for source in (None, "salt://salt-minion.sidle", ["salt://repo", "x"])],
 }))
 "#;
 
@@ -347,8 +357,8 @@ fn a_plan_knows_of_silent_minions_what_the_master_of_each_salt_has_cached() {
         let named = "salt-minion@3007.17-1";
         let dry = json!([
             ["sidle.upgrade", [], {"source": named, "test": true}],
-            ["sidle.upgrade", [], {"source": "/srv/salt-minion.sidle", "test": true}],
-            ["sidle.install", [], {"source": named, "repository": "https://mirror", "test": true}],
+            ["sidle.upgrade", [], {"source": "salt://salt-minion.sidle", "test": true}],
+            ["sidle.upgrade", [], {"source": named, "repository": "salt://repo", "test": true}],
         ]);
         assert_eq!(said["dry"], dry, "{salt}");
     }

@@ -214,10 +214,16 @@ impl Machine {
         self.running.as_ref().expect("it is booted").init
     }
 
+    /// The words before a command that is to run inside.
+    pub fn enter(&self) -> String {
+        format!("nsenter --target {} --mount --uts --ipc --net --pid --cgroup --", self.init())
+    }
+
     fn entering(&self, words: &[&str]) -> Command {
-        let init = self.init().to_string();
-        let mut enter = command("nsenter");
-        enter.args(["--target", &init, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--"]).args(words);
+        let before = self.enter();
+        let mut before = before.split(' ');
+        let mut enter = command(before.next().expect("a program"));
+        enter.args(before).args(words);
         enter.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         enter
     }

@@ -30,6 +30,9 @@ pub mod stream;
 pub mod team;
 pub mod trees;
 
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The longest time between two looks.
@@ -48,6 +51,14 @@ pub fn eventually<T>(seconds: u64, what: &str, mut look: impl FnMut() -> Result<
         }
         pause = (pause * 5 / 4).min(PAUSE_MAXIMUM);
     }
+}
+
+/// `BusyBox` and all its programs in the bin directory of a root: Debian's static one, since there is no C library.
+pub fn install_busybox(root: &Path) {
+    fs::copy("/bin/busybox", root.join("bin/busybox")).expect("apt-get install busybox-static");
+    let mut install = Command::new("chroot");
+    install.arg(root).args(["/bin/busybox", "--install", "-s", "/bin"]);
+    ssh::done(&mut install, "busybox-static");
 }
 
 /// How much comes before other tests what has to have the machine for itself, and how much after them what needs all of it.

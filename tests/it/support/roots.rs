@@ -1,6 +1,6 @@
 //! Hosts behind a real sshd on loopback: each has a root of its own with busybox in it, a host key and a port, and nothing of sidle.
 
-use super::eventually;
+use super::{eventually, install_busybox};
 use super::ports::Ports;
 use super::ssh::done;
 use super::stage::text;
@@ -45,13 +45,27 @@ pub struct Roots {
 
 impl Roots {
     pub fn new(kinds: &[Kind]) -> Self {
+        Self::of(|here| {
+            let start = |(number, kind): (usize, &Kind)| Root::start(here, &format!("r{number}"), *kind);
+            kinds.iter().enumerate().map(start).collect()
+        })
+    }
+
+    /// One host, `r0`, which sessions enter by these words of a command.
+    pub fn entered_by(words: &str) -> Self {
+        Self::of(|here| {
+            fs::create_dir(here.join("r0")).unwrap();
+            vec![Root::serve(here, "r0", words, "")]
+        })
+    }
+
+    fn of(hosts: impl FnOnce(&Path) -> Vec<Root>) -> Self {
         // Where sshd, unless a service manager made it, drops its rights.
         fs::create_dir_all("/run/sshd").unwrap();
         let directory = tempfile::Builder::new().prefix("roots").tempdir().unwrap();
         let here = directory.path();
         key(&here.join("user"));
-        let hosts: Vec<Root> =
-            kinds.iter().enumerate().map(|(number, kind)| Root::start(here, &format!("r{number}"), *kind)).collect();
+        let hosts = hosts(here);
         let (mut config, mut known) = (String::new(), String::new());
         for host in &hosts {
             let port = host.line.as_ref().map_or(host.ports.first(), |line| line.port);
@@ -84,47 +98,51 @@ impl Root {
         for below in ["bin", "usr/bin", "usr/sbin", "dev", "proc", "tmp", "var/tmp", "etc", "root", "over"] {
             fs::create_dir_all(root.join(below)).unwrap();
         }
-        fs::copy("/bin/busybox", root.join("bin/busybox")).expect("apt-get install busybox-static");
-        done(Command::new("chroot").arg(&root).args(["/bin/busybox", "--install", "-s", "/bin"]), "coreutils");
+        install_busybox(&root);
         fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
         fs::write(root.join("etc/group"), "root:x:0:\n").unwrap();
-        key(&directory.join("host"));
-        let known = if kind == Kind::OtherKey { "other" } else { "host" };
-        if kind == Kind::OtherKey {
-            key(&directory.join("other"));
-        }
-        fs::copy(directory.join(known).with_extension("pub"), directory.join("known.pub")).unwrap();
-        let ports = Ports::take();
-        let (port, here) = (ports.first(), text(&directory));
-        let enter = format!("exec chroot {here}/root /bin/sh -c \"$SSH_ORIGINAL_COMMAND\"");
-        let settings = format!(
-            "ListenAddress 127.0.0.1:{port}\nHostKey {here}/host\nPidFile none\nAuthorizedKeysFile {user}\nStrictModes no\nUsePAM no\n\
-             PermitRootLogin yes\nForceCommand {enter}\n",
-            user = text(&around.join("user.pub")),
-        );
-        fs::write(directory.join("sshd_config"), settings).unwrap();
-        let mut script = String::from("set -e\nmount --rbind /proc $0/proc\nmount --rbind /dev $0/dev\n");
+        let mut before = String::from("mount --rbind /proc $0/proc\nmount --rbind /dev $0/dev\n");
         match kind {
-            Kind::ReadOnly => script += "mount --bind $0 $0\nmount -o remount,bind,ro $0\n",
+            Kind::ReadOnly => before += "mount --bind $0 $0\nmount -o remount,bind,ro $0\n",
             Kind::WithLibraries => {
-                script += "mount -t tmpfs none $0/over\nmkdir $0/over/upper $0/over/work\n\
+                before += "mount -t tmpfs none $0/over\nmkdir $0/over/upper $0/over/work\n\
                            mount -t overlay -o lowerdir=/usr,upperdir=$0/over/upper,workdir=$0/over/work none $0/usr\n\
                            for name in lib lib64 bin/bash; do ln -s /usr/$name $0/$name; done\n";
             }
             Kind::Good | Kind::OtherKey | Kind::Breaks(_) => {}
         }
-        writeln!(script, "exec /usr/sbin/sshd -D -f {here}/sshd_config -E {here}/sshd.log").unwrap();
+        let mut host = Self::serve(around, name, &format!("chroot {}", text(&root)), &before);
+        if kind == Kind::OtherKey {
+            key(&directory.join("other"));
+            fs::copy(directory.join("other.pub"), directory.join("known.pub")).unwrap();
+        }
+        if let Kind::Breaks(bytes) = kind {
+            host.line = Some(Line::new(host.ports.first(), bytes));
+        }
+        host
+    }
+
+    /// A server whose sessions enter the host by these words; it runs in a mount namespace of its own, after these lines of shell.
+    fn serve(around: &Path, name: &str, enter: &str, before: &str) -> Self {
+        let directory = around.join(name);
+        key(&directory.join("host"));
+        fs::copy(directory.join("host.pub"), directory.join("known.pub")).unwrap();
+        let ports = Ports::take();
+        let (port, here) = (ports.first(), text(&directory));
+        let settings = format!(
+            "ListenAddress 127.0.0.1:{port}\nHostKey {here}/host\nPidFile none\nAuthorizedKeysFile {user}\nStrictModes no\nUsePAM no\n\
+             PermitRootLogin yes\nForceCommand exec {enter} /bin/sh -c \"$SSH_ORIGINAL_COMMAND\"\n",
+            user = text(&around.join("user.pub")),
+        );
+        fs::write(directory.join("sshd_config"), settings).unwrap();
+        let script = format!("set -e\n{before}exec /usr/sbin/sshd -D -f {here}/sshd_config -E {here}/sshd.log");
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]).arg(&root);
+        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]).arg(directory.join("root"));
         let child = command.stdin(Stdio::null()).spawn().expect("unshare starts");
         eventually(20, "sshd listens: apt-get install openssh-server", || {
             TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(|error| error.to_string())
         });
-        let line = match kind {
-            Kind::Breaks(bytes) => Some(Line::new(port, bytes)),
-            Kind::Good | Kind::OtherKey | Kind::ReadOnly | Kind::WithLibraries => None,
-        };
-        Self { name: name.to_owned(), directory, child, ports, line }
+        Self { name: name.to_owned(), directory, child, ports, line: None }
     }
 
     /// A path of the host.

@@ -111,10 +111,15 @@ impl SaltSsh {
         let python = salt::packaged_tree(version).join("bin/python3");
         let ssh = Self { directory, python, _sshd: sshd };
         let here = text(ssh.directory.path());
+        // In the configuration, and not on the command line: a wrapper's own calls know nothing of that.
         let master = format!(
             "root_dir: {here}/master\npki_dir: {here}/master/pki\ncachedir: {here}/master/cache\nuser: root\n\
+             file_roots: {{base: [{here}/files]}}\nknown_hosts_file: {here}/known\n\
              log_file: {here}/log\nssh_log_file: {here}/ssh.log\nssh_run_pre_flight: True\n"
         );
+        let key = fs::read_to_string(ssh.path("host.pub")).unwrap();
+        fs::write(ssh.path("known"), format!("[127.0.0.1]:{port} {key}")).unwrap();
+        fs::create_dir(ssh.path("files")).unwrap();
         fs::create_dir(ssh.path("config")).unwrap();
         fs::write(ssh.path("config/master"), master).unwrap();
         let (thin, arguments) = match target {
@@ -139,6 +144,18 @@ impl SaltSsh {
         self.directory.path().join(path)
     }
 
+    /// The tree's Python.
+    pub fn python(&self) -> &Path {
+        &self.python
+    }
+
+    /// Adds lines to the host's entry in the roster.
+    pub fn about_host(&self, lines: &str) {
+        let path = self.path("roster");
+        let roster = fs::read_to_string(&path).unwrap();
+        fs::write(path, roster + lines).unwrap();
+    }
+
     /// What salt-ssh answers to `test.ping`.
     fn ping(&self, preflight: Preflight) -> Value {
         self.call(preflight, &["target", "test.ping"])
@@ -149,7 +166,8 @@ impl SaltSsh {
         let roster = if preflight == Preflight::Ours { "roster-ours" } else { "roster" };
         let mut command = Command::new("timeout");
         command.arg(CALL_SECONDS).arg(&self.python);
-        command.args(["-E", "-s", "-B", "-c", ENTER, "-i", "--no-host-keys", "--out=json", "-c"]);
+        command.env("SALT_EXTRAS_DIR", self.path("extras"));
+        command.args(["-E", "-s", "-B", "-c", ENTER, "--out=json", "-c"]);
         command.arg(self.path("config")).arg("--roster-file").arg(self.path(roster)).args(words);
         let output = command.stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);

@@ -1,9 +1,9 @@
 //! sidle's own packages as the tools of distributions judge them, its units as systemd does, and the apk in a root that has `BusyBox` alone.
 
+use crate::support::install_busybox;
 use crate::support::release::{release_file, selinux_package};
 use crate::support::stage::{Author, DEMO, text};
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -63,21 +63,12 @@ fn systemd_finds_nothing_wrong_with_the_units() {
     assert!(!verified.contains("sidle"), "{verified}");
 }
 
-/// A root with `BusyBox`, the C library that Debian's one needs, and nothing else.
+/// A root with `BusyBox` and nothing else.
 fn busybox(root: &Path) {
-    for library in said(Command::new("ldd").arg("/bin/busybox")).split_whitespace().filter(|word| word.starts_with('/'))
-    {
-        let place = root.join(library.trim_start_matches('/'));
-        fs::create_dir_all(place.parent().unwrap()).unwrap();
-        fs::copy(library, place).unwrap();
-    }
     for place in ["bin", "proc", "tmp", "opt", "var/lib", "run", "srv"] {
         fs::create_dir_all(root.join(place)).unwrap();
     }
-    fs::copy("/bin/busybox", root.join("bin/busybox")).unwrap();
-    for applet in ["sh", "tar", "gzip", "ls", "rm", "id", "sed", "cut", "mkdir"] {
-        symlink("busybox", root.join("bin").join(applet)).unwrap();
-    }
+    install_busybox(root);
 }
 
 /// apk itself is not in Debian: what it does with a package is done here by its format, step by step. Its archive is unpacked, and its scripts run.

@@ -1,5 +1,6 @@
 //! `sidle push` to hosts that have nothing: eight roots behind real sshds, two of them broken, two whose connection breaks in mid-transfer.
 
+use crate::support::mirrors::Handmade;
 use crate::support::release::static_program;
 use crate::support::repositories::snapshot_of;
 use crate::support::roots::{Kind, Root, Roots};
@@ -161,6 +162,21 @@ fn broken_hosts_are_named_the_others_are_set_up_and_the_same_command_goes_on() {
     let wrong = Pusher { fingerprint: "0".repeat(64), ..from_file };
     let refused = wrong.push(&["r0"]);
     assert_eq!(refused.code, Some(7), "{refused:?}");
+
+    // From a web server, through another host: this one keeps a copy, and says which release it found.
+    author.release("1.1", "good");
+    let files = author.repository();
+    let server = Handmade::new(move |asked, line| {
+        line.serve(asked, fs::read(files.join(asked.path.trim_start_matches('/'))).ok().as_deref());
+    });
+    let over_http = Pusher { repository: server.url(), fingerprint: author.fingerprint(), ..wrong };
+    let through = over_http.push(&["r1", "-J", "r6"]);
+    assert_eq!((through.code, &of(&through.json(), &hosts[1])["release"]), (Some(0), &"1.1-1".into()), "{through:?}");
+    let asked = server.heads().len();
+    let other = over_http.push(&["r7"]);
+    assert_eq!((other.code, &of(&other.json(), &hosts[7])["release"]), (Some(0), &"1.1-1".into()), "{other:?}");
+    let frames = server.heads()[asked..].iter().filter(|head| !head.contains("/metadata/")).count();
+    assert_eq!(frames, 0, "the copy is used again: {:?}", &server.heads()[asked..]);
 }
 
 /// For people the table has one row for each host, and the remedy of each failure.

@@ -182,6 +182,32 @@ class Kept(unittest.TestCase):
             with self.subTest(str(values)[:60]), self.assertRaises(planning.PlanError):
                 planning.read(values)
 
+    def test_the_waves_of_an_earlier_plan_are_kept_without_those_that_do_not_go_any_more(self):
+        old = self.plan(100, seed="r1")
+        facts = fleet(100)
+        canary, later = old.waves[0][0], old.waves[2][0]
+        gone = old.waves[1][0]
+        facts[canary]["status"]["hold"] = {"by": "ann", "reason": "", "until": None}
+        facts[later]["status"]["current"] = NEW
+        del facts[gone]
+        again = planning.make(facts, wanted(canary=0, percents=[100]))
+        made = planning.renewed(planning.read(planning.write(old)), again)
+        left_out = {canary, later, gone}
+        self.assertEqual(made.waves, [[each for each in wave if each not in left_out] for wave in old.waves])
+        self.assertTrue(all(made.hosts[each].wave == number for number, wave in enumerate(made.waves) for each in wave))
+        self.assertEqual([made.hosts[each].verdict for each in (canary, later)], ["refused", "there"])
+        self.assertIn("in the plan, but do not go any more", made.notes[-1])
+        self.assertEqual(planning.read(planning.write(made)), made)
+
+    def test_a_plan_whose_canaries_do_not_go_any_more_is_not_used(self):
+        old = self.plan()
+        facts = fleet(50)
+        for each in old.waves[0]:
+            facts[each]["status"]["hold"] = {"by": "ann", "reason": "", "until": None}
+        again = planning.make(facts, wanted(canary=0, percents=[100]))
+        with self.assertRaisesRegex(planning.PlanError, "nobody of its first wave goes any more .*held by ann.*plan again"):
+            planning.renewed(old, again)
+
     def test_ten_thousand_hosts_take_less_than_two_seconds(self):
         begun = time.process_time()
         plan = self.plan(10_000)

@@ -150,6 +150,14 @@ fn a_minion_takes_only_what_it_lacks_from_the_file_server_and_keeps_nothing_in_i
     let lacked = installed["lacking_bytes"].as_u64().unwrap();
     assert!(lacked > 27 * MIB && again < 20 * MIB, "{again} bytes came again of {lacked}");
 
+    // What a plan asks takes metadata alone.
+    let _supervisor = host.supervise();
+    let upgrade = ["sidle.upgrade", "demo-agent@1.1-1", "repository=salt://repo"];
+    let shown = call(&[&upgrade[..], &["test=True"]].concat());
+    let metadata = wire.taken();
+    assert_eq!((&shown["code"], &shown["dry_run"]), (&json!(0), &json!(true)), "{shown}");
+    assert!(metadata < MIB / 2 && !host.path("opt/sidle/demo-agent/versions/1.1-1").exists(), "{metadata}: {shown}");
+
     // The first of these repositories is nowhere; of the next release only what changed comes.
     let said = call(&["sidle.install", "demo-agent", "repository=['file:///nowhere', 'salt://repo']"]);
     let more = wire.taken();
@@ -161,6 +169,8 @@ fn a_minion_takes_only_what_it_lacks_from_the_file_server_and_keeps_nothing_in_i
     assert!(message.contains("salt://nothing: cannot find timestamp.json"), "{said}");
     let said = call(&["sidle.install", "demo-agent", "repository=salt://repo", "rate=fast"]);
     assert_eq!(said["code"], 2, "{said}");
+    let upgraded = call(&[&upgrade[..], &["splay=0s", "wait=True"]].concat());
+    assert_eq!((&upgraded["code"], &upgraded["to"]), (&json!(0), &json!("1.1-1")), "{upgraded}");
     let state = ["state.single", "sidle.installed", "name=demo-agent", "release=1.0-1", "repository=salt://repo"];
     assert!(call(&state).to_string().contains("1.0-1 is installed"));
     let cached = crate::support::repositories::snapshot_of(&minion.path("var/cache/salt/minion"));

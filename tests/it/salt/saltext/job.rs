@@ -57,6 +57,16 @@ fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once()
     let kept = scene.host.path("var/cache/salt/minion/sidle-beacon.json");
     eventually(60, "the beacon has looked", || if kept.exists() { Ok(()) } else { Err("not yet".to_owned()) });
 
+    // What a plan asks: the rehearsal of the switch, in a job of the running minion.
+    let lost = scene.host.path("var/cache/salt/minion/extmods/modules/site_vault.py");
+    fs::write(&lost, "import salt.utils.vault\n\n\ndef read():\n    return 1\n").unwrap();
+    let refused = call(&scene, &["sidle.rehearse", "release=3008.5-1"]);
+    let message = refused["error"]["message"].as_str().unwrap_or_else(|| panic!("{refused}"));
+    assert!(message.contains("the custom execution module site_vault") && message.contains("cannot be imported"));
+    fs::remove_file(lost).unwrap();
+    let rehearsed = call(&scene, &["sidle.rehearse", "release=3008.5-1"]);
+    assert_eq!((&rehearsed["code"], &rehearsed["rehearsed"]), (&json!(0), &json!(true)), "{rehearsed}");
+
     let stream = scene.stream(&Plan::short(1.0));
     let said = call(&scene, &["sidle.switch", "release=3008.5-1", "splay=0s"]);
     assert_eq!((&said["code"], &said["pending"]), (&json!(4), &json!(true)), "{said}");
@@ -82,6 +92,21 @@ fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once()
         own if own["current"] == "3006.30-1" => Ok(()),
         other => Err(other.to_string()),
     });
+
+    // What the master asks when a minion did not return: the host knows which jobs its minion took.
+    let (taken, other) = ("20991124213000000001", "20991124213000000002");
+    assert_eq!(call(&scene, &["test.ping", &format!("--jid={taken}")]), true);
+    let known = call(&scene, &["sidle.job", taken]);
+    assert_eq!(
+        (&known["claimed"], &known["stale"], &known["queued"]),
+        (&json!(true), &json!(null), &json!(null)),
+        "{known}"
+    );
+    assert!(known["log"].to_string().contains("Returning information for job"), "{known}");
+    let last = known["switches"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["mode"], &last["to"]), (&json!("overlap"), &json!("3006.30-1")), "{known}");
+    assert!(last.get("down").is_none(), "{known}");
+    assert_eq!(call(&scene, &["sidle.job", other])["claimed"], false);
 
     let events = stream.events();
     let report = stream.end();

@@ -26,8 +26,8 @@ CACHED_TARGETS = ("grain", "grain_pcre", "pillar", "pillar_pcre", "pillar_exact"
 #: are asked that have just answered.
 DRY_RUN_ANSWERS = 9
 
-#: A bundle would have to be copied to each host before its room can be judged; and the file server is the master's own.
-UNCHECKED = "not checked: room and platform, since the release comes from the master's file server"
+#: A bundle would have to be copied to each host before its room can be judged.
+UNCHECKED = "not checked: room and platform, since a bundle of the master's file server would have to be copied to the host first"
 
 
 def resolve(opts, tgt, tgt_type):
@@ -96,7 +96,7 @@ class Asking:
     def _ask_installs(self, facts, wanted):
         """Whether those that lack the release have room for it, and whether it is there for their platform."""
         lacking = [each for each, known in facts.items() if known.get("status") and wanted.release not in known["status"].get("installed", [])]
-        if self.source and self.source.startswith("salt://"):
+        if self.source and self.source.startswith("salt://") and is_bundle(self.source):
             for each in lacking:
                 facts[each]["unchecked"] = UNCHECKED
             return
@@ -105,10 +105,10 @@ class Asking:
 
     def _dry_run(self, wanted):
         """The dry run of what a rollout does to a host that lacks the release. An upgrade looks at holds and windows, too."""
-        named = f"{wanted.package}@{wanted.release}"
-        if self.source and not self.source.endswith(".sidle"):
-            return "sidle.install", [], {"source": named, "repository": self.source, "test": True}
-        return "sidle.upgrade", [*self.timing], {"source": self.source or named, "test": True}
+        kwarg = {"source": f"{wanted.package}@{wanted.release}", "test": True}
+        if self.source:
+            kwarg.update({"source": self.source} if is_bundle(self.source) else {"repository": self.source})
+        return "sidle.upgrade", [*self.timing], kwarg
 
     def _silent(self, minion, names):
         """What the master has in its cache of a minion that does not answer."""
@@ -213,6 +213,11 @@ class Asking:
         return [each for each, answer in told.items() if answer is True]
 
 
+def is_bundle(source):
+    """Whether a source is a bundle file, and no repository."""
+    return source.endswith(".sidle")
+
+
 def masters_of(status, named, package):
     """
     The names of a host's masters. A job of a minion with several masters sees the one that it came from (`named`); the supervisor of a minion knows
@@ -265,3 +270,10 @@ def planned(asking, wanted, target, group_names=None):
     made.groups = [vars(group) for group in asking.groups(group_names)]
     return made
 
+
+def planned_again(asking, old, sign_in=None):
+    """An earlier plan with its waves, for the minions that still go: they are asked again. Raises `plan.PlanError`."""
+    wanted = plan.Wanted(old.package, old.release, canary=0, percents=[100], seed=old.seed, sign_in=sign_in)
+    accepted, _ = resolve(asking.opts, "*", "glob")
+    facts, masters = asking.facts([each for wave in old.waves for each in wave if each in set(accepted)], wanted)
+    return plan.renewed(old, plan.make(facts, wanted, masters))

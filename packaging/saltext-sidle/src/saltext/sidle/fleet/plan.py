@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import asdict, dataclass, field, fields
 
+from .groups import some
 from .verdicts import GO, OFFLINE, VERDICTS, HostPlan, is_salt, judge, sign_in_of
 
 #: The form of a plan that was written down.
@@ -137,6 +138,27 @@ def read(values):
     if in_waves != going or any(host.verdict not in VERDICTS for host in hosts.values()):
         raise PlanError("cannot read the plan: its waves are not the hosts that go")
     return plan
+
+
+def renewed(old, now):
+    """
+    The waves of an earlier plan, for what is so today. `now`: a plan of today for the hosts of these waves. Hosts that do not go any more are in no
+    wave. Raises `PlanError` if the first wave is empty: then the next one, which is larger, would be the first to try the release.
+    """
+    going = {each for each, host in now.hosts.items() if host.wave is not None}
+    kept = [[each for each in wave if each in going] for wave in old.waves]
+    left_out = [each for wave in old.waves for each in wave if each not in going]
+    if old.waves and not kept[0]:
+        first = old.waves[0][0]
+        why = "; ".join(now.hosts[first].why) if first in now.hosts else "it has no accepted key"
+        raise PlanError(f"cannot use the plan: nobody of its first wave goes any more ({first}: {why}): plan again")
+    now.waves = [wave for wave in kept if wave]
+    for number, wave in enumerate(now.waves):
+        for each in wave:
+            now.hosts[each].wave = number
+    if left_out:
+        now.notes.append(f"in the plan, but do not go any more: {some(left_out)}")
+    return now
 
 
 def _waves(going, hosts, facts, wanted):

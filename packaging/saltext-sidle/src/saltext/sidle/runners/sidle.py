@@ -89,7 +89,7 @@ def plan(
         A grain by whose values the waves go instead, and their order
 
     source, at_window
-        As for ``sidle.rollout``. From ``salt://`` nothing is fetched: room and platform are not checked then
+        As for ``sidle.rollout``. Of a bundle on the file server (``salt://….sidle``) nothing is fetched: room and platform are not checked then
 
     name
         The name of the rollout: the same name gives the same waves, as long as the same minions go
@@ -140,6 +140,21 @@ def _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed, so
     return asking.planned(asking.Asking(__opts__, _ask, source, at_window), wanted, (tgt, tgt_type), groups)
 
 
+def _written_plan(path, tgt, release):
+    """The plan in a file. Raises `plan.PlanError`."""
+    if tgt is not None or release is not None:
+        raise planning.PlanError("cannot use a target or a release beside a plan: the plan has them")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return planning.read(json.load(file))
+    except OSError as error:
+        raise planning.PlanError(f"cannot read the plan {path}: {error.strerror}") from None
+    except ValueError as error:
+        if isinstance(error, planning.PlanError):
+            raise
+        raise planning.PlanError(f"cannot read the plan {path}: it is no JSON: `sidle.plan` writes it with format=data") from None
+
+
 def _write_text(path, text):
     """A file is whole, or as it was."""
     directory, name = os.path.split(os.path.abspath(path))
@@ -160,11 +175,15 @@ def _write_text(path, text):
 
 
 def rollout(
-    tgt, release, tgt_type="glob", package=None, canary=1, percents=None, by=None, order=None, source=None, install_rate=None, splay="60s",
-    at_window=None, name=None, despite_failures=False, test=False, **settings
+    tgt=None, release=None, tgt_type="glob", package=None, canary=1, percents=None, by=None, order=None, source=None, install_rate=None, splay="60s",
+    at_window=None, name=None, despite_failures=False, test=False, plan=None, sign_in=None, **settings
 ):  # fmt: skip
     """
     Plans, and switches the minions wave by wave, until all have ended, or until too much goes wrong. Returns then; ``salt-run --async`` returns at once.
+
+    plan
+        Instead of a target and a release: a file that ``sidle.plan`` wrote with ``format=data``. Its waves are rolled out. Each minion is asked again;
+        those that do not go any more are left out, and nobody is added
 
     source
         Where minions that lack the release install it from: a bundle (``salt://sidle/salt-minion-3007.17.sidle``), a repository on the master's file
@@ -189,6 +208,9 @@ def rollout(
     test
         Only show the plan
 
+    sign_in
+        As for ``sidle.plan``
+
     settings
         ``at_once``, ``per_minute``, ``install_at_once``, ``install_seconds``, ``budget``, ``family_budget``, ``soak_seconds``, ``patience_seconds``,
         ``order_seconds``, ``ask_seconds``, ``late_seconds``: docs/fleets.md
@@ -196,13 +218,21 @@ def rollout(
     .. code-block:: bash
 
         salt-run sidle.rollout 'web*' 3007.17-1 canary=2 budget=1% at_once=50
+        salt-run sidle.rollout plan=/root/november.json budget=1%
     """
     settings = {key: value for key, value in settings.items() if not key.startswith("__")}
-    name = name or f"{package or _option('package', 'salt-minion')}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     try:
+        old = _written_plan(plan, tgt, release) if plan else None
+        if not old and (tgt is None or release is None):
+            return _error("cannot begin a rollout of nothing: name a target and a release, or a plan, as in plan=/root/plan.json")
+        package, release = (old.package, old.release) if old else (package or _option("package", "salt-minion"), release)
+        name = name or f"{package}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
         if _records().has(name):
             return _error(f"cannot begin rollout {name}: there is a rollout of this name")
-        made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, name, source, at_window)
+        if old:
+            made = asking.planned_again(asking.Asking(__opts__, _ask, source, at_window), old, sign_in)
+        else:
+            made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, name, source, at_window, sign_in=sign_in)
         known = None if despite_failures else _known_failure(made.package, made.release)
         if known:
             return _error(known)

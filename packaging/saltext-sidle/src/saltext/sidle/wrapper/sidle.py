@@ -8,7 +8,8 @@ Wrapper of ``salt-ssh`` for ``sidle``: the execution module on hosts without a m
     salt-ssh web17 sidle.switch release=3007.17-1 wait=True
 
 ``salt-ssh`` brings the :py:mod:`execution module <saltext.sidle.modules.sidle>`, the state module and the grain to the host, and runs them there. The host
-needs the program ``sidle``, and no configuration: the roster's ``minion_opts`` may have what the minion's configuration has otherwise.
+needs the program ``sidle``, and no configuration: the roster's ``minion_opts`` may have what the minion's configuration has otherwise. ``salt-ssh`` keeps
+the grains of a host for five minutes, also the grain ``sidle``; ``minion_opts: {grains_cache: False}`` reads them at each call.
 
 This module has only the functions that may need a file of the master: what runs on the host cannot ask a master for one.
 """
