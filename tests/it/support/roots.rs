@@ -1,9 +1,9 @@
 //! Hosts behind a real sshd on loopback: each has a root of its own with busybox in it, a host key and a port, and nothing of sidle.
 
-use super::{eventually, install_busybox};
 use super::ports::Ports;
 use super::ssh::done;
 use super::stage::text;
+use super::{eventually, install_busybox};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
