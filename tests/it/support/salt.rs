@@ -308,10 +308,11 @@ impl Master {
         answers
     }
 
-    /// Publishes a job and waits for nothing.
-    pub fn publish(&self, minion: &str, arguments: &[&str]) {
-        let (status, said) = self.salt(&[&["--async", minion], arguments].concat());
-        assert_eq!(status, 0, "{said}");
+    /// Publishes a job and waits for nothing; gives its id.
+    pub fn publish(&self, target: &str, arguments: &[&str]) -> String {
+        let (status, said) = self.salt(&[&["--async", target], arguments].concat());
+        let jid = said.trim().rsplit(' ').next().filter(|word| word.len() == 20 && status == 0);
+        jid.unwrap_or_else(|| panic!("{status}: {said}")).to_owned()
     }
 
     fn salt(&self, arguments: &[&str]) -> (i32, String) {

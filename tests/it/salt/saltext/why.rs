@@ -6,7 +6,7 @@ use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::stage::text;
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Commands wait for four seconds here: two, and two more for a minion that does not say that it works on the job.
@@ -46,23 +46,6 @@ impl Fleet {
             answer if answer.contains("True") => Ok(()),
             answer => Err(answer),
         });
-    }
-
-    /// Publishes a job and gives its id.
-    fn publish(&self, target: &str, words: &[&str]) -> String {
-        let before = self.jobs();
-        self.master.publish(target, words);
-        let new: Vec<String> = self.jobs().into_iter().filter(|jid| !before.contains(jid)).collect();
-        let [jid] = &new[..] else { panic!("{new:?}") };
-        jid.clone()
-    }
-
-    fn jobs(&self) -> Vec<String> {
-        let entries = |path: &Path| -> Vec<PathBuf> {
-            fs::read_dir(path).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
-        };
-        let jobs = entries(&self.master.place().cache.join("jobs")).into_iter().flat_map(|top| entries(&top));
-        jobs.filter_map(|job| fs::read_to_string(job.join("jid")).ok()).collect()
     }
 
     fn has_returned(&self, id: &str, jid: &str) -> bool {
@@ -117,23 +100,23 @@ fn each_minion_that_did_not_return_has_its_cause_and_a_remedy() {
     fleet.assert_cause(&["web1", "20200101000000000000"], "job-expired", "keeps jobs for 24 hours");
     fleet.assert_cause(&["web1", "deploy-42"], "job-unknown", "knows no job deploy-42");
 
-    let slow = fleet.publish("web1", &["test.sleep", "12"]);
+    let slow = fleet.master.publish("web1", &["test.sleep", "12"]);
     fleet.assert_cause(&["web1"], "running", "still runs the job, in process");
     fleet.assert_cause(&["web2", &slow], "not-targeted", "its target web1 (glob) does not match it");
-    let wrong = fleet.publish("web1", &["no.such_function"]);
+    let wrong = fleet.master.publish("web1", &["no.such_function"]);
     eventually(30, "it has returned", || if fleet.has_returned("web1", &wrong) { Ok(()) } else { Err(wrong.clone()) });
     fleet.assert_cause(&["web1", &wrong], "function-missing", "has no function no.such_function");
-    let other = fleet.publish("web2", &["test.ping"]);
+    let other = fleet.master.publish("web2", &["test.ping"]);
     eventually(30, "it has returned", || if fleet.has_returned("web2", &other) { Ok(()) } else { Err(other.clone()) });
     fleet.assert_cause(&["web2", &other], "returned", "web2 did return.");
     eventually(60, "it has returned", || if fleet.has_returned("web1", &slow) { Ok(()) } else { Err(slow.clone()) });
     fleet.assert_cause(&["web1", &slow], "returned-late", "after the job was published");
 
-    let killed = fleet.publish("web1", &["test.sleep", "600"]);
+    let killed = fleet.master.publish("web1", &["test.sleep", "600"]);
     web1.busy_with("test.sleep");
     web1.end();
     web2.end();
-    let missed = fleet.publish("*", &["test.ping"]);
+    let missed = fleet.master.publish("*", &["test.ping"]);
     fleet.assert_cause(&["web1"], "offline", "web1 is offline; it was last seen");
     web1.start_again();
     web2.start_again();
