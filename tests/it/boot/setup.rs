@@ -54,11 +54,11 @@ fn setup_adopts_a_packaged_minion_on_a_booted_host_and_changes_what_its_dry_run_
     let stream = host.stream(RATE);
     stream.run(AROUND_SECONDS);
     // From another host, which makes the same call there, and names the repository that the host reaches itself.
-    let (roots, pusher, repository) = (Roots::entered_by(&machine.enter()), Host::bare(), author.repository());
+    let (roots, other_host, repository) = (Roots::entered_by(&machine.enter()), Host::bare(), author.repository());
     let (config, from) = (roots.config(), format!("file://{}", text(&repository)));
     let options = ["--fingerprint", &fingerprint, "--release", &release, "--action", "adopt", "--configure", &url];
     let push = [&["--json", "push", "r0", "-F", text(&config), "--package", SALT, "--repository", &from], &options[..]];
-    let pushed = pusher.sidle(&push.concat());
+    let pushed = other_host.sidle(&push.concat());
     assert!(pushed.code == Some(0), "{pushed:?}\n{}", host.logs());
     let did = pushed.json()["hosts"][0]["did"].to_string();
     assert!(did.contains(&format!("started {SERVICE}.service")) && did.contains("10-repository.toml"), "{did}");

@@ -202,8 +202,8 @@ fn real_minions_of_two_masters_go_by_waves_and_lose_no_job() {
         let is_so = record["wave"].as_u64() > Some(0) && !in_state(&record, "ordered").is_empty();
         if is_so { Ok(()) } else { Err(record.to_string()) }
     });
-    let driven = fleet.masters[0].runner(&["sidle.resume", "r1"]);
-    assert!(driven["error"].as_str().unwrap_or_default().contains("is driven by process"), "{driven}");
+    let other_runner = fleet.masters[0].runner(&["sidle.resume", "r1"]);
+    assert!(other_runner["error"].as_str().unwrap_or_default().contains("is driven by process"), "{other_runner}");
     let group = rustix::process::Pid::from_raw(i32::try_from(driver.id()).unwrap()).unwrap();
     rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
     driver.wait().unwrap();

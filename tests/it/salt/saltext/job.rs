@@ -58,12 +58,12 @@ fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once()
     eventually(60, "the beacon has looked", || if kept.exists() { Ok(()) } else { Err("not yet".to_owned()) });
 
     // What a plan asks: the rehearsal of the switch, in a job of the running minion.
-    let lost = scene.host.path("var/cache/salt/minion/extmods/modules/site_vault.py");
-    fs::write(&lost, "import salt.utils.vault\n\n\ndef read():\n    return 1\n").unwrap();
+    let needs_more = scene.host.path("var/cache/salt/minion/extmods/modules/site_vault.py");
+    fs::write(&needs_more, "import salt.utils.vault\n\n\ndef read():\n    return 1\n").unwrap();
     let refused = call(&scene, &["sidle.rehearse", "release=3008.5-1"]);
     let message = refused["error"]["message"].as_str().unwrap_or_else(|| panic!("{refused}"));
     assert!(message.contains("the custom execution module site_vault") && message.contains("cannot be imported"));
-    fs::remove_file(lost).unwrap();
+    fs::remove_file(needs_more).unwrap();
     let rehearsed = call(&scene, &["sidle.rehearse", "release=3008.5-1"]);
     assert_eq!((&rehearsed["code"], &rehearsed["rehearsed"]), (&json!(0), &json!(true)), "{rehearsed}");
 
