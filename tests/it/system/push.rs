@@ -1,6 +1,7 @@
 //! `sidle push` to hosts that have nothing: eight roots behind real sshds, two of them broken, two whose connection breaks in mid-transfer.
 
 use crate::support::mirrors::Handmade;
+use crate::support::pty::sidle_at;
 use crate::support::release::static_program;
 use crate::support::repositories::snapshot_of;
 use crate::support::roots::{Kind, Root, Roots};
@@ -8,7 +9,6 @@ use crate::support::stage::{Author, DEMO, Host, Ran, text};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
@@ -179,30 +179,25 @@ fn broken_hosts_are_named_the_others_are_set_up_and_the_same_command_goes_on() {
     assert_eq!(frames, 0, "the copy is used again: {:?}", &server.heads()[asked..]);
 }
 
-/// For people the table has one row for each host, and the remedy of each failure.
+/// For people each host has a line, and each failure its remedy; a terminal shows where each host is.
 #[test]
 fn a_person_reads_what_each_host_came_to() {
     let author = Author::new();
     author.release("1.0", "good");
-    let roots = Roots::new(&[Kind::OtherKey]);
+    let roots = Roots::new(&[Kind::OtherKey, Kind::Good]);
     let host = Host::bare();
-    let (config, url) = (roots.config(), format!("file://{}", text(&author.repository())));
-    let words = [
-        "push",
-        "r0",
-        "-F",
-        text(&config),
-        "--package",
-        DEMO,
-        "--repository",
-        &url,
-        "--fingerprint",
-        &author.fingerprint(),
-    ];
-    let ran = host.sidle(&words);
+    let (config, url, program) = (roots.config(), format!("file://{}", text(&author.repository())), static_program());
+    let fingerprint = author.fingerprint();
+    let options = ["--package", DEMO, "--repository", &url, "--fingerprint", &fingerprint, "--program", text(&program)];
+    let push = |names: &[&'static str]| [&["push", "-F", text(&config)], names, &options[..]].concat();
+    let ran = host.sidle(&push(&["r0"]));
     assert_eq!(ran.code, Some(7), "{ran:?}");
     for expected in ["r0: connect", "r0: failed", "the host key has changed", "ssh-keygen -R", "1 host, 1 failed"] {
         assert!(ran.stdout.contains(expected), "{expected:?} is not in {ran:?}");
     }
-    assert!(Path::new(&config).is_file());
+    let root = host.root();
+    let shown = sidle_at(80, &[&["--root", text(&root)], &push(&["r0", "r1"])[..]].concat(), &[]);
+    for expected in ["r1  setup  ", "1 of 2 hosts ended", "2 hosts, 1 failed"] {
+        assert!(shown.contains(expected), "{expected:?} is not in {shown}");
+    }
 }

@@ -210,11 +210,102 @@ class Rollouts(unittest.TestCase):
         self.order(rollout, 21)
         self.order(rollout, 40)
         self.assertEqual(rollout.record["status"], "late")
+        # An event is no status: it is asked first.
         rollout.came_back("h2")
-        self.assertEqual(self.order(rollout, 50), ["h2"])
-        self.ends(rollout, 90, ["h2"])
+        orders = rollout.next(50)
+        self.assertEqual((orders.switch, orders.ask), ([], ["h2"]))
+        # Its old switch is not judged, and what it lacks it installs.
+        old = {"id": 7, "to": NEW, "result": "rolled-back", "failure": {"phase": "probation", "cause": "release", "text": "an old story"}}
+        rollout.saw(51, "h2", status(installed=[OLD], last=old))
+        self.assertEqual(rollout.next(52).install, ["h2"])
+        rollout.installed(60, "h2", {"code": 0})
+        self.assertEqual(self.order(rollout, 61), ["h2"])
+        rollout.saw(70, "h2", status(last=old))
+        self.assertEqual(rollout.counts(), {"done": 1, "ordered": 1})
+        self.ends(rollout, 90, ["h2"], number=8)
         self.order(rollout, 91)
         self.assertEqual(rollout.record["status"], "ended")
+        self.assertEqual(machine.back("b1", rollout.record, None, 99)["hosts"]["h2"]["to"], OLD)
+
+    def late(self, **more):
+        offline = host(unseen_days=2, status=None, runs="3006.30")
+        rollout = self.begin({"h1": host(), "h2": offline}, {"canary": 0, "percents": [100]}, **more)
+        self.ends(rollout, 20, self.order(rollout, 0))
+        self.order(rollout, 21)
+        self.order(rollout, 40)
+        self.assertEqual((rollout.record["status"], rollout.counts()), ("late", {"done": 1, "offline": 1}))
+        return rollout
+
+    def test_a_host_that_came_back_otherwise_is_left_out(self):
+        rollout = self.late()
+        # While another rollout has it, it is left alone.
+        rollout.saw(45, "h2", status(rollout={"id": "r2", "epoch": 1}))
+        self.assertEqual((rollout.next(46).switch, rollout.counts()), ([], {"done": 1, "offline": 1}))
+        rollout.saw(50, "h2", status("3008.5-1"))
+        self.assertEqual(rollout.next(51).switch, [])
+        self.assertEqual((rollout.record["status"], rollout.counts()), ("ended", {"done": 1, "left out": 1}))
+        self.assertIn("it came back with 3008.5-1, and ran 3006.30", rollout.record["hosts"]["h2"]["text"])
+        # With the release already: nothing is ordered, and it does not go back with the others.
+        rollout = self.late()
+        rollout.saw(50, "h2", status(NEW))
+        self.assertEqual((rollout.next(51).switch, rollout.counts()), ([], {"done": 2}))
+        self.assertEqual(list(machine.back("b1", rollout.record, None, 60)["hosts"]), ["h1"])
+
+    def test_after_its_time_an_offline_host_is_not_taken_up(self):
+        rollout = self.late(late_seconds=1000)
+        rollout.saw(2000, "h2", status())
+        self.assertEqual((rollout.next(2001).switch, rollout.record["status"]), ([], "ended"))
+
+    def test_no_wave_begins_while_nobody_runs_the_release(self):
+        facts = {f"h{number}": host() for number in range(9)} | {"c": host()}
+        plan = planning.make(facts, wanted(canary=["c"], percents=[50, 100]))
+        plan.hosts["c"].verdict = "offline"
+        rollout = machine.Rollout(machine.new("r1", plan, 0, soak_seconds=10))
+        self.order(rollout, 0)
+        self.assertEqual(self.order(rollout, 20), [])
+        self.assertEqual(rollout.record["why"], f"nobody runs {NEW} yet: no host of wave 1 is done")
+        # Unless a person accepts that.
+        rollout.resume()
+        self.order(rollout, 21)
+        self.assertEqual(len(self.order(rollout, 40)), 4)
+
+    def test_a_conflict_is_judged_by_the_status(self):
+        conflict = {"error": {"class": "conflict", "message": "switch 1 is proving"}}
+        others = status(switch={"id": 1, "to": "3008.5-1", "phase": "proving"})
+        claimed = status(rollout={"id": "r2", "epoch": 1})
+        newer = status(rollout={"id": "r1", "epoch": 5})
+        for seen in (others, claimed, newer):
+            with self.subTest(seen):
+                rollout = self.begin({"h1": host()}, budget=1, family_budget=1)
+                rollout.ordered(101, *rollout.next(100).switch, conflict)
+                self.assertEqual(rollout.next(102).ask, ["h1"])
+                rollout.saw(103, "h1", seen)
+                self.assertEqual(rollout.counts(), {"refused": 1})
+        # An order that this record does not know, as after the loss of the newest copy.
+        rollout = self.begin({"h1": host()})
+        rollout.ordered(1, *rollout.next(0).switch, conflict)
+        rollout.saw(3, "h1", status(switch={"id": 1, "to": NEW, "phase": "proving"}, rollout={"id": "r1", "epoch": 1}))
+        self.assertEqual(rollout.counts(), {"ordered": 1})
+        self.ends(rollout, 60, ["h1"])
+        self.assertEqual(rollout.counts(), {"done": 1})
+
+    def test_an_old_process_that_finishes_its_jobs_is_not_waited_for(self):
+        rollout = self.begin({"h1": host()})
+        self.order(rollout, 0)
+        retiring = status(NEW, switch={"id": 1, "to": NEW, "phase": "retiring"})
+        rollout.saw(60, "h1", retiring)
+        self.assertEqual(rollout.counts(), {"ordered": 1})
+        rollout.saw(200, "h1", retiring)
+        self.assertEqual(rollout.counts(), {"done": 1})
+
+    def test_who_waits_for_a_window_takes_no_other_hosts_place(self):
+        rollout = self.begin({f"h{number}": host() for number in range(9)}, {"canary": 0, "percents": [100]}, at_once=3)
+        rollout.record["at_window"] = True
+        first = self.order(rollout, 0)
+        self.assertEqual(self.order(rollout, 1), [])
+        for each in first[:2]:
+            rollout.saw(2, each, status(switch={"id": 1, "to": NEW, "phase": "scheduled"}))
+        self.assertEqual(len(self.order(rollout, 3)), 2)
 
     def test_what_lacks_the_release_installs_first_within_a_budget_of_its_own(self):
         facts = {f"h{number}": host(status=status(installed=[OLD])) for number in range(6)}
@@ -232,11 +323,16 @@ class Rollouts(unittest.TestCase):
         # A source that is away is tried again, what the host refuses is not.
         third = second.install[0]
         rollout.installed(21, third, {"error": {"class": "failed", "message": "cannot reach the mirror"}})
-        self.assertEqual(rollout.record["hosts"][third]["state"], "waiting")
-        fourth = next(each for each in rollout.next(22).install)
-        rollout.installed(23, fourth, {"error": {"class": "no-space", "message": "cannot install: 3 GB are missing"}})
+        self.assertEqual(rollout.next(22).install, [])
+        rollout.saw(60, third, status(installed=[OLD]))
+        self.assertEqual(rollout.next(61).install, [])
+        rollout.saw(200, third, status(installed=[OLD]))
+        self.assertEqual((rollout.next(201).install, rollout.record["hosts"][third]["orders"]), ([third], 2))
+        rollout.installed(202, third, {"code": 0})
+        fourth = next(each for each in rollout.next(203).install)
+        rollout.installed(204, fourth, {"error": {"class": "no-space", "message": "cannot install: 3 GB are missing"}})
         self.assertEqual(rollout.record["hosts"][fourth]["state"], "refused")
-        rollout.installed(24, fourth, {"code": 0})
+        rollout.installed(205, fourth, {"code": 0})
         self.assertEqual(rollout.record["hosts"][fourth]["state"], "refused", "what has ended has ended")
 
     def test_time_without_a_master_is_no_silence_of_the_hosts(self):

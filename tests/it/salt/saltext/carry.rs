@@ -164,6 +164,17 @@ fn a_minion_takes_only_what_it_lacks_from_the_file_server_and_keeps_nothing_in_i
     assert_eq!((&said["code"], &said["release"]), (&json!(0), &json!("1.1-1")), "{said}");
     assert!(more < MIB / 2, "{more} bytes came for {said}");
 
+    // What both releases have lost comes from there again, and nothing else.
+    for version in ["1.0-1", "1.1-1"] {
+        fs::write(host.path("opt/sidle/demo-agent/versions").join(version).join("share/large1"), "damaged").unwrap();
+    }
+    wire.taken();
+    let repaired = call(&["sidle.repair", "full=True", "repository=salt://repo"]);
+    let again = wire.taken();
+    assert_eq!(repaired["code"], 0, "{repaired}");
+    assert!(again > 9 * MIB && again < 20 * MIB, "{again} bytes came for {repaired}");
+    assert_eq!(call(&["sidle.verify", "full=True"])["code"], 0);
+
     let said = call(&["sidle.install", "demo-agent", "repository=salt://nothing"]);
     let message = said["error"]["message"].as_str().unwrap();
     assert!(message.contains("salt://nothing: cannot find timestamp.json"), "{said}");

@@ -8,6 +8,8 @@ import salt.client
 import salt.exceptions
 import salt.utils.event
 
+from .jobs import Away
+
 #: A job goes to so many ids, unless the configuration says otherwise.
 CHUNK = 200
 
@@ -24,10 +26,6 @@ GRACE_SECONDS = 10
 
 #: Of jobs so many are known: what returns later is late, and its host is asked again.
 JOBS_MAX = 20_000
-
-
-class Away(Exception):
-    """The master takes no jobs now."""
 
 
 class Bus:

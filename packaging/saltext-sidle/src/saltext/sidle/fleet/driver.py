@@ -6,7 +6,6 @@ Events tell sooner what happened (a host that starts, a switch that ended); only
 
 import time
 
-from . import bus as buses
 from . import jobs
 from . import rollout as machine
 
@@ -15,6 +14,15 @@ TICK_SECONDS = 2
 
 #: How often offline minions of a rollout in progress are asked whether they are back: one job for all of them.
 OFFLINE_SECONDS = 60
+
+#: A job is published so often at least, also while nothing is due: a master that is away is known to be.
+PROBE_SECONDS = 20
+
+#: After a halt or an abort the driver stays for so long, to hear of what is on its way.
+REST_SECONDS = 300
+
+#: So long the answers to the end of a claim are waited for: another claim may follow.
+RELEASE_SECONDS = 10
 
 #: Of the hosts that refuse a driver so many are named.
 REFUSALS_SHOWN = 5
@@ -35,44 +43,69 @@ class _Driver:
         self._record, self._bus, self._records, self._now = record, bus, records, now
         self._own = machine.Rollout(record)
         self._looked = 0.0
-        #: Since when no job can be published; None: they can.
-        self._blind_since = None
+        #: When a job was last published, and since when none can be; None: they can.
+        self._published, self._blind_since = now(), None
+        #: Since when nothing is ordered any more.
+        self._resting_since = None
+        #: Whose claims end with this driver.
+        self._claimed = set(record["hosts"])
 
     def begin(self):
         """Takes the rollout over from whoever drove it, on record and at the hosts."""
         record, is_new = self._record, not self._records.has(self._record["id"])
-        if not is_new:
+        if is_new:
+            # Whatever happens from now on, there is a record that can be resumed or aborted.
+            record.update(status=machine.HALTED, why="its runner ended before it began")
+            self._records.write(record)
+            record.update(status=machine.RUNNING, why=None)
+        else:
             # Each driver has an epoch of its own: hosts refuse a driver on another master that has an older copy of the record.
             record["epoch"] = max(record["epoch"], self._records.read(record["id"])["epoch"]) + 1
         ids = [each for each, host in record["hosts"].items() if host["state"] in (machine.WAITING, *machine.FLYING_STATES)]
         try:
-            answers = claim(self._bus, record, ids)
-        except buses.Away as error:
+            refusals = self._refusals(ids)
+            # The end of a former claim may have been on its way.
+            refusals = refusals and self._refusals(list(refusals))
+        except jobs.Away as error:
             raise machine.RolloutError(f"cannot drive rollout {record['id']}: {error}") from None
-        refusals = [f"{each}: {answer['error']['message']}" for each, answer in sorted(answers.items()) if jobs.is_taken(answer)]
         if refusals:
             # The record stays as it was: what does not begin here leaves nothing behind.
             if is_new:
                 release(self._bus, record, ids)
+                self._records.remove(record["id"])
             more = [f"and {len(refusals) - REFUSALS_SHOWN} more"] if len(refusals) > REFUSALS_SHOWN else []
-            lines = [f"cannot drive rollout {record['id']}: {len(refusals)} minions refuse it", *refusals[:REFUSALS_SHOWN], *more]
-            raise machine.RolloutError("\n".join(lines))
+            lines = [f"{each}: {message}" for each, message in sorted(refusals.items())][:REFUSALS_SHOWN]
+            raise machine.RolloutError("\n".join([f"cannot drive rollout {record['id']}: {len(refusals)} minions refuse it", *lines, *more]))
         if not is_new:
             self._own.go_on(self._now())
         if record["status"] == machine.LATE:
-            # Who is back is what there is to do.
-            for each in self._bus.ask(self._offline(), "sidle.status"):
-                self._own.came_back(each)
+            self._claimed = set(ids)
+            self._take_up_late()
         self._records.write(record)
+
+    def _refusals(self, ids):
+        """Which of these hosts refuse this driver, and what they say."""
+        answers = claim(self._bus, self._record, ids)
+        return {each: answer["error"]["message"] for each, answer in answers.items() if jobs.is_taken(answer)}
+
+    def _take_up_late(self):
+        """After the last wave who is back is what there is to do."""
+        if not self._own.is_too_late(self._now()):
+            for each, answer in self._bus.ask(self._offline(), "sidle.status").items():
+                self._take("status", each, answer)
+        self._own.end_if_over(self._now())
 
     def goes_on(self):
         """Whether there is something to order, or to wait for."""
-        if self._own.flying:
+        status = self._record["status"]
+        if status == machine.RUNNING:
             return True
-        if self._record["status"] == machine.LATE:
+        if status == machine.LATE:
             # Nobody waits for hosts that may be gone: `sidle.resume` and `sidle.take_up` take them up.
-            return machine.WAITING in self._own.counts()
-        return self._record["status"] == machine.RUNNING
+            return bool(self._own.flying) or machine.WAITING in self._own.counts()
+        # What is on its way ends by itself; the next driver asks what became of it.
+        self._resting_since = self._resting_since or self._now()
+        return bool(self._own.flying) and self._now() - self._resting_since < REST_SECONDS
 
     def step(self):
         """Hears what comes within a tick, then gives orders."""
@@ -81,21 +114,26 @@ class _Driver:
             for tag, data in self._bus.events(rest):
                 self._hear(tag, data)
         self._obey()
+        if not self._sees():
+            return
         orders = self._own.next(self._now())
+        self._claimed.update(orders.install, orders.switch)
         # First on record, then done.
         self._records.write(self._record)
         try:
-            self._send(orders)
+            if self._send(orders):
+                self._published = self._now()
             self._look_for_offline()
-            self._blind_since = None
-        except buses.Away:
+        except jobs.Away:
             self._is_blind()
 
     def end(self):
         """Ends the claims of a rollout that is over; a halted one keeps them, since it goes on after `sidle.resume`."""
+        self._obey()
         self._records.write(self._record)
         if self._record["status"] != machine.HALTED:
-            release(self._bus, self._record, [each for each, host in self._record["hosts"].items() if host["state"] != machine.OFFLINE])
+            hosts = self._record["hosts"]
+            release(self._bus, self._record, [each for each in hosts if each in self._claimed and hosts[each]["state"] != machine.OFFLINE])
 
     # --- what is heard ---------------------------------------------------------------------------------------------
 
@@ -130,10 +168,12 @@ class _Driver:
     # --- what is sent ----------------------------------------------------------------------------------------------
 
     def _send(self, orders):
+        """Whether there was anything to send."""
         self._bus.publish(orders.ask, "sidle.status", kind="status")
         for kind, some in (("install", orders.install), ("switch", orders.switch)):
             for job, ids in jobs.of(self._record, kind, some):
                 self._bus.publish(ids, job.function, kwarg=job.kwarg, kind=kind)
+        return bool(orders)
 
     def _look_for_offline(self):
         if time.monotonic() - self._looked < OFFLINE_SECONDS or self._record["status"] not in (machine.RUNNING, machine.LATE):
@@ -144,10 +184,26 @@ class _Driver:
     def _offline(self):
         return [each for each, host in self._record["hosts"].items() if host["state"] == machine.OFFLINE]
 
-    def _is_blind(self):
-        now = self._now()
+    def _sees(self):
+        """Whether the master takes jobs. While it does not, nobody is silent, and no time passes for the rollout."""
+        if self._blind_since is None and self._now() - self._published < PROBE_SECONDS:
+            return True
+        some = next(iter(self._own.flying), None) or next(iter(self._record["hosts"]))
+        try:
+            self._bus.publish([some], "sidle.status", kind="status")
+        except jobs.Away:
+            self._is_blind()
+            return False
+        self._published = self._now()
         if self._blind_since is not None:
-            self._own.was_blind(max(0.0, now - self._blind_since))
+            self._own.was_blind(self._published - self._blind_since)
+            self._blind_since = None
+        return True
+
+    def _is_blind(self):
+        """Since the last job that was published."""
+        now, since = self._now(), self._published if self._blind_since is None else self._blind_since
+        self._own.was_blind(max(0.0, now - since))
         self._blind_since = now
 
 
@@ -160,15 +216,24 @@ def claim(bus, record, ids):
 
 
 def release(bus, record, ids):
-    """Ends the claims. What belongs to another rollout refuses, and a host that does not hear of it ends its claim by itself."""
+    """
+    Ends the claims; after an abort, also the switches that wait for their windows. What belongs to another rollout refuses, and a host that does not hear
+    of it ends its claim by itself.
+    """
+    hosts = record["hosts"]
+    scheduled = [each for each in ids if hosts[each]["state"] == machine.ORDERED and hosts[each].get("has_to_wait")]
     try:
-        bus.publish(ids, "sidle.release", kwarg={"rollout": record["id"], "package": record["package"]})
-    except buses.Away:
+        if record["status"] == machine.ABORTED:
+            bus.publish(scheduled, "sidle.cancel", kwarg={"package": record["package"]})
+        bus.ask(ids, "sidle.release", kwarg={"rollout": record["id"], "package": record["package"]}, seconds=RELEASE_SECONDS)
+    except jobs.Away:
         pass
 
 
 def obey(own, act, reason):
     """What a person said to the driver."""
+    if own.record["status"] in (machine.ENDED, machine.ABORTED):
+        return
     if act == "abort":
         own.abort(reason)
     elif own.record["status"] in (machine.RUNNING, machine.LATE):

@@ -1,9 +1,16 @@
 """The jobs of a rollout: what is ordered from each host, and what its answer means."""
 
+import re
 from typing import NamedTuple
+
+from .rollout import RolloutError
 
 #: The exit code of sidle where there is nothing to do.
 NOTHING_TO_DO = 3
+
+
+class Away(Exception):
+    """The master takes no jobs now."""
 
 
 class Job(NamedTuple):
@@ -33,8 +40,16 @@ def install(record, host):
     kwarg = {"source": named, "repository": source}
     if record.get("install_rate") and source.startswith("salt://"):
         # What all of them may take, shared by as many as install at once.
-        kwarg["rate"] = max(1, int(record["install_rate"] / record["settings"]["install_at_once"]))
+        kwarg["rate"] = max(1, int(bytes_of(record["install_rate"]) / record["settings"]["install_at_once"]))
     return Job("sidle.install", kwarg)
+
+
+def bytes_of(text):
+    """The bytes of `40M`, `500K` or a number. Raises `RolloutError`."""
+    found = re.fullmatch(r"([0-9]+)([KMG]?)(?:i?B)?", str(text).strip())
+    if not found or not int(found[1]):
+        raise RolloutError(f"cannot use install_rate={text}: it is no number of bytes a second, as 40M or 500K")
+    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
 
 
 def switch(record, host):

@@ -41,8 +41,11 @@ class Wanted:
         """Raises `PlanError` for what makes no waves."""
         if not self.release:
             raise PlanError("cannot plan without a release: name it, as in release=3007.17-1")
-        if isinstance(self.canary, int) and self.canary < 0:
-            raise PlanError(f"cannot begin with {self.canary} hosts: canary is a number of hosts, or a list of ids")
+        if not isinstance(self.canary, (int, list)) or (isinstance(self.canary, int) and self.canary < 0):
+            raise PlanError(f"cannot begin with {self.canary}: canary is a number of hosts, or a list of ids, as in [web1, web2]")
+        for name in ("percents", "order"):
+            if not isinstance(getattr(self, name), list):
+                raise PlanError(f"cannot use {name}={getattr(self, name)}: it is a list")
         rising = all(low < high for low, high in zip(self.percents, self.percents[1:], strict=False))
         if not self.by and (not self.percents or self.percents[-1] != 100 or self.percents[0] < 1 or not rising):
             raise PlanError(f"cannot make waves of {self.percents}: percents rise, and end with 100, as in [10, 50, 100]")
@@ -148,10 +151,10 @@ def renewed(old, now):
     going = {each for each, host in now.hosts.items() if host.wave is not None}
     kept = [[each for each in wave if each in going] for wave in old.waves]
     left_out = [each for wave in old.waves for each in wave if each not in going]
-    if old.waves and not kept[0]:
+    if old.waves and not any(now.hosts[each].verdict == GO for each in kept[0]):
         first = old.waves[0][0]
         why = "; ".join(now.hosts[first].why) if first in now.hosts else "it has no accepted key"
-        raise PlanError(f"cannot use the plan: nobody of its first wave goes any more ({first}: {why}): plan again")
+        raise PlanError(f"cannot use the plan: nobody of its first wave goes now ({first}: {why}): plan again")
     now.waves = [wave for wave in kept if wave]
     for number, wave in enumerate(now.waves):
         for each in wave:
@@ -186,6 +189,8 @@ def _canaries(going, hosts, wanted):
         unknown = sorted(set(wanted.canary) - set(going))
         if unknown:
             raise PlanError(f"cannot begin with {', '.join(unknown)}: not among the hosts that go")
+        if wanted.canary and not set(wanted.canary) & set(online):
+            raise PlanError(f"cannot begin with {', '.join(wanted.canary)}: none of them answers")
         return list(wanted.canary)
     # One host of each family after the other: what fails on a family shall fail here.
     families = {}

@@ -71,6 +71,10 @@ class Records:
         finally:
             os.close(directory)
 
+    def remove(self, name):
+        """Removes the record of a rollout that has not begun."""
+        os.remove(self._path(name))
+
     @staticmethod
     def _epoch(path, text):
         """True: the file has this text; else the epoch of the file, 0 where there is none, or half of one."""

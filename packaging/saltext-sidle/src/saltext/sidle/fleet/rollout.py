@@ -12,9 +12,9 @@ release: events are hints to ask sooner.
 import re
 from typing import NamedTuple
 
-#: What a host is in a rollout.
-WAITING, INSTALLING, ORDERED, DONE, REFUSED, FAILED, LOST, OFFLINE = (
-    "waiting", "installing", "ordered", "done", "refused", "failed", "lost", "offline",
+#: What a host is in a rollout. Left out is a host that came back with another release than the one from which it was to go.
+WAITING, INSTALLING, ORDERED, DONE, REFUSED, FAILED, LOST, OFFLINE, LEFT_OUT = (
+    "waiting", "installing", "ordered", "done", "refused", "failed", "lost", "offline", "left out",
 )  # fmt: skip
 
 #: States in which an order is on its way.
@@ -23,11 +23,17 @@ FLYING_STATES = (INSTALLING, ORDERED)
 #: States that count against a budget.
 BAD_STATES = (REFUSED, FAILED, LOST)
 
+#: States in which nobody knows what the host runs.
+UNSURE_STATES = (*FLYING_STATES, LOST)
+
 #: What a rollout is: it goes on; all waves are through, and offline hosts are taken up when they come back; the rest speaks for itself.
 RUNNING, LATE, HALTED, ABORTED, ENDED = "running", "late", "halted", "aborted", "ended"
 
 #: How often a host is ordered that knows nothing of the order: the order, or its answer, may get lost with a master.
 ORDERS_MAX = 3
+
+#: What an answer to one order says of the host, for as long as this order is on its way.
+OF_ONE_ORDER = ("complaint", "has_to_wait", "retiring_since")
 
 #: Of different failures so many are remembered: a fleet in which each host fails for a reason of its own needs a person long before.
 FAILURES_MAX = 100
@@ -90,6 +96,11 @@ def allowance(budget, hosts):
     return hosts * int(match[1]) // 100 if match[2] else int(match[1])
 
 
+def version(release):
+    """The version of a release: a minion that does not answer is known by its grain, which has no more."""
+    return release.rsplit("-", 1)[0]
+
+
 def signature(family, phase, text):
     """What tells one failure from another: numbers, paths and hosts differ where the reason is the same."""
     plain = re.sub(r"0x[0-9a-f]+|/[^\s:;,)]+|\d+", "…", text or "")
@@ -149,7 +160,7 @@ def _record(rollout_id, purpose, package, release, settings, now, hosts, waves):
     return {
         "schema": 1, "id": rollout_id, "status": RUNNING, "epoch": 1, "purpose": purpose, "package": package, "release": release,
         "settings": settings, "begun": now, "why": None, "wave": 0, "waves": waves, "soaking_since": None,
-        "accepted": {}, "failures": {}, "hosts": hosts,
+        "accepted": {}, "failures": {}, "untried": [], "hosts": hosts,
     }  # fmt: skip
 
 
@@ -172,6 +183,9 @@ class Rollout:
         self.flying = {}
         self._installing = 0
         self._recent = []
+        self._done = 0
+        #: Offline hosts that were heard of: their status decides.
+        self._back = []
         for each, host in hosts.items():
             self._sizes[host["wave"]] += 1
             self._families[host["family"]] = self._families.get(host["family"], 0) + 1
@@ -186,6 +200,7 @@ class Rollout:
                     self._recent.append(host["ordered"])
             elif host["state"] in BAD_STATES:
                 self._count_wrong(host)
+            self._done += host["state"] == DONE
         for queue in (*self._waiting, *self._lacking):
             queue.reverse()
         self._recent.sort()
@@ -201,15 +216,16 @@ class Rollout:
         ask = [each for each, host in self.flying.items() if now - host["asked"] >= self.settings["ask_seconds"]]
         for each in ask:
             self.flying[each]["asked"] = now
+        back, self._back = self._back, []
         install, switch = self._orders(now)
-        return Orders(install, switch, ask)
+        return Orders(install, switch, [*ask, *back])
 
     def _orders(self, now):
         install, switch = [], []
         if self.record["status"] not in (RUNNING, LATE):
             return install, switch
         self._recent = [at for at in self._recent if now - at < 60]
-        switching = len(self.flying) - self._installing
+        switching = sum(host["state"] == ORDERED and not host.get("has_to_wait") for host in self.flying.values())
         room = min(self.settings["at_once"] - switching, self.settings["per_minute"] - len(self._recent))
         install_room = self.settings["install_at_once"] - self._installing
         # What came late to an earlier wave goes first.
@@ -227,6 +243,8 @@ class Rollout:
     def _order(self, each, now, state):
         host = self.record["hosts"][each]
         host.update(state=state, ordered=now, asked=now, answered=now, orders=host.get("orders", 0) + 1)
+        for name in OF_ONE_ORDER:
+            host.pop(name, None)
         self.flying[each] = host
         if state == INSTALLING:
             self._installing += 1
@@ -251,9 +269,7 @@ class Rollout:
                 self._end(each, LOST, now, "lost", f"no answer for {int(now - host['answered'])} s")
         record, wave = self.record, self.record["wave"]
         if record["status"] == LATE:
-            offline = any(host["state"] == OFFLINE for host in record["hosts"].values())
-            if not self.flying and not any(self._waiting) and not any(self._lacking) and (not offline or now - record["begun"] > self.settings["late_seconds"]):
-                record["status"] = ENDED
+            self.end_if_over(now)
             return
         if record["status"] != RUNNING or any(self._open[: wave + 1]):
             record["soaking_since"] = None
@@ -267,12 +283,25 @@ class Rollout:
             first = fresh[0]
             self._halt(f"wave {wave + 1} found {record['release']} bad: {first['text']} (first on {first['hosts'][0]})")
             return
+        if wave + 1 < record["waves"] and not self._done and wave not in record["untried"]:
+            self._halt(f"nobody runs {record['release']} yet: no host of wave {wave + 1} is done")
+            return
         record["soaking_since"] = None
         if wave + 1 < record["waves"]:
             record["wave"] = wave + 1
         else:
             record["status"] = LATE
-            self._advance(now)
+            self.end_if_over(now)
+
+    def end_if_over(self, now):
+        """After the last wave: offline hosts are waited for, but not for ever."""
+        is_idle = not self.flying and not any(self._waiting) and not any(self._lacking)
+        if is_idle and (self.is_too_late(now) or not any(host["state"] == OFFLINE for host in self.record["hosts"].values())):
+            self.record["status"] = ENDED
+
+    def is_too_late(self, now):
+        """Whether offline hosts are not taken up any more."""
+        return now - self.record["begun"] > self.settings["late_seconds"]
 
     # --- time in which nobody could see anything -----------------------------------------------------------------------
 
@@ -305,8 +334,8 @@ class Rollout:
         elif error["class"] in EXPLAINED:
             return
         elif error["class"] == "failed" and host["orders"] < ORDERS_MAX:
-            # A source that is away may come back.
-            self._wait_again(each)
+            # A source that is away may come back: it is ordered again after a while.
+            host["complaint"] = error["message"]
         else:
             self._end(each, REFUSED, now, error["class"], error["message"], "install")
 
@@ -323,8 +352,11 @@ class Rollout:
         error = answer.get("error")
         if error is None:
             return
-        # Another order of this rollout was first, or the release is current: the status says so.
-        if error["class"] in EXPLAINED or (error["class"] == "conflict" and host["orders"] > 1):
+        # Another order of this rollout was first, also one that this record does not know; or the release is current: the status says so.
+        if error["class"] in EXPLAINED:
+            return
+        if error["class"] == "conflict":
+            host.update(complaint=error["message"], asked=0)
             return
         self._end(each, REFUSED, now, error["class"], error["message"])
 
@@ -333,21 +365,32 @@ class Rollout:
         host = self.record["hosts"].get(each)
         if host is None:
             return
+        live, last = status.get("switch"), status.get("last")
         if each not in self.flying:
             if host["state"] == OFFLINE:
-                self.came_back(each)
+                self._take_up(each, now, status)
+            elif host["state"] == LOST and not live and status.get("current") == host["to"]:
+                host["state"] = DONE
+                self._done += 1
             return
         host["answered"] = now
         if host["state"] == INSTALLING:
             if host["to"] in status.get("installed", ()):
                 self._has(each, host)
             else:
-                self._order_again(each, now, self.settings["install_seconds"], "the release is not installed there")
+                name = "order_seconds" if host.get("complaint") else "install_seconds"
+                self._order_again(each, now, self.settings[name], "the release is not installed there")
             return
-        live, last = status.get("switch"), status.get("last")
+        if host.get("complaint") and self._is_of_another(status, host):
+            self._end(each, REFUSED, now, "conflict", host["complaint"])
+            return
         if live:
+            # Until its window opens it takes no other host's place.
+            host["has_to_wait"] = bool(self.record.get("at_window")) and live["phase"] == "scheduled"
             if live["phase"] == "stranded":
                 self._fail(each, now, live)
+            elif live["phase"] == "retiring" and live["to"] == status.get("current") == host["to"]:
+                self._retires(each, now, live)
             return
         is_new = last is not None and last["id"] > host["before"]
         if is_new and last["result"] != "committed":
@@ -359,13 +402,20 @@ class Rollout:
         else:
             self._order_again(each, now, self.settings["order_seconds"], "it began no switch")
 
+    def _retires(self, each, now, live):
+        """The release is current there, and the old process finishes its jobs: nobody waits for the longest of them."""
+        host = self.flying[each]
+        if now - host.setdefault("retiring_since", now) >= self.settings["order_seconds"]:
+            host["before"] = live["id"]
+            self._end(each, DONE, now)
+
     def _order_again(self, each, now, seconds, why):
         """It knows nothing of its order, after this time."""
         host = self.flying[each]
         if now - host["ordered"] < seconds:
             return
         if host["orders"] >= ORDERS_MAX:
-            self._end(each, LOST, now, "lost", f"ordered {host['orders']} times, and {why}")
+            self._end(each, LOST, now, "lost", f"ordered {host['orders']} times, and {host.get('complaint') or why}")
         else:
             self._wait_again(each, at_once=True)
 
@@ -375,13 +425,34 @@ class Rollout:
             self.flying[each]["asked"] = 0
 
     def came_back(self, each):
-        """A host that was offline is there again: it goes with the wave under way, or with its own."""
+        """A host that was offline is heard of: it is asked, and its status decides."""
         host = self.record["hosts"].get(each)
-        if host is None or host["state"] != OFFLINE:
+        if host is not None and host["state"] == OFFLINE:
+            self._back.append(each)
+
+    def _take_up(self, each, now, status):
+        """A host that was offline is there again: it goes with the wave under way, or with its own; what the plan knew of it was old."""
+        host, current, last = self.record["hosts"][each], status.get("current"), status.get("last")
+        if self.is_too_late(now) or self._is_of_another(status, host):
             return
-        host["state"] = WAITING
+        if current == host["to"] and not status.get("switch"):
+            # Not by this rollout, so that it does not go back with it.
+            host.update({"state": DONE, "ended": now, "from": None})
+            self._done += 1
+            return
+        if host["from"] and current and version(current) != version(host["from"]):
+            text = f"it came back with {current}, and ran {host['from']} when this was planned"
+            host.update(state=LEFT_OUT, ended=now, text=text)
+            return
+        host.update({"from": current, "before": last["id"] if last else 0, "lacks": host["to"] not in status.get("installed", ()), "state": WAITING})
         self._open[host["wave"]] += 1
         self._queue(host).insert(0, each)
+
+    def _is_of_another(self, status, host):
+        """Whether a host does what somebody else has ordered, or belongs to somebody else."""
+        live, claim = status.get("switch"), status.get("rollout")
+        is_claimed = claim and (claim["id"] != self.record["id"] or claim["epoch"] > self.record["epoch"])
+        return bool(is_claimed or (live and live["to"] != host["to"]))
 
     def _fail(self, each, now, switch):
         # Another try is judged by its own switch.
@@ -395,6 +466,7 @@ class Rollout:
         host.update(state=state, ended=now)
         self._open[host["wave"]] -= 1
         if state == DONE:
+            self._done += 1
             return
         host.update(cause=cause, text=text)
         key = signature(host["family"], phase, text)
@@ -440,6 +512,7 @@ class Rollout:
             raise RolloutError(f"cannot resume rollout {self.record['id']}: it is {self.record['status']}")
         for failure in self.record["failures"].values():
             failure["accepted"] = True
+        self.record["untried"].append(self.record["wave"])
         if again:
             for host in self.record["hosts"].values():
                 if host["state"] in BAD_STATES:

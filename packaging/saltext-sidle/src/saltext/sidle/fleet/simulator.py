@@ -127,6 +127,8 @@ class Fleet:
         if host["current"] == NEW:
             self.twice += 1
             return {"error": {"class": "nothing-to-do", "message": "it is current"}}
+        if NEW not in host["installed"]:
+            return {"error": {"class": "failed", "message": f"{NEW} is not installed"}}
         host["number"] += 1
         host["live"] = {"id": host["number"], "to": NEW, "phase": "scheduled", "failure": None}
         self.at(self.random.uniform(0, self.world.splay_seconds), "starts", each)
@@ -181,11 +183,12 @@ def run(world, wanted=None, fleet=None, **settings):
         if now > END_SECONDS:
             break
         fleet.run_to(now)
+        # As the driver does every minute: who did not answer is asked again.
+        fleet.back = [each for each in fleet.back if rollout.record["hosts"].get(each, {}).get("state") == machine.OFFLINE]
         for each in fleet.back:
             rollout.came_back(each)
         for each in fleet.answers:
             rollout.installed(now, each, {"code": 0})
-        fleet.back.clear()
         fleet.answers.clear()
         orders = rollout.next(now)
         most = max(most, sum(host["state"] == machine.ORDERED for host in rollout.flying.values()))

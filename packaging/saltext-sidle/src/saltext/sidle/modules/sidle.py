@@ -606,16 +606,33 @@ def verify(package=None, release=None, full=None):
     return _run("verify", [_package(package), release], full=full)
 
 
-def repair(package=None, release=None, full=None, source=None, offline=None, test=None):
+def repair(package=None, release=None, full=None, source=None, offline=None, repository=None, rate=None, refetch=None, test=None):
     """
     Repairs damaged files: from other releases, a bundle file (source) or the repository.
+
+    offline
+        Fetch nothing
+
+    repository, rate, refetch
+        As for ``sidle.install``
 
     .. code-block:: bash
 
         salt '*' sidle.repair
+        salt '*' sidle.repair full=True repository=salt://sidle/repo
     """
+    if source is None and not offline:
+        repository = repository or _option("repository")
     return _run(
-        "repair", [_package(package), release], full=full, from_=source, offline=offline, dry_run=_dry(test)
+        "repair",
+        [_package(package), release],
+        full=full,
+        from_=source,
+        offline=offline,
+        repository=repository,
+        rate=rate,
+        refetch=refetch,
+        dry_run=_dry(test),
     )
 
 

@@ -27,6 +27,7 @@ Copied instead of installed, this file needs the directory ``fleet`` of the exte
 """
 
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -51,6 +52,8 @@ except ImportError:
 
 __virtualname__ = "sidle"
 
+log = logging.getLogger(__name__)
+
 
 def __virtual__():
     return __virtualname__
@@ -61,8 +64,13 @@ def _option(name, default):
 
 
 def _error(message):
+    return _failed({"error": message})
+
+
+def _failed(answer):
+    """The exit code of `salt-run` comes from here; the context has that of a state."""
     __context__["retcode"] = 1
-    return {"error": message}
+    return {**answer, "retcode": 1}
 
 
 # --- the plan ----------------------------------------------------------------------------------------------------------
@@ -191,7 +199,7 @@ def rollout(
         repository of each minion]
 
     install_rate
-        With a repository on the file server: so many bytes a second all minions together take from it, at most
+        With a repository on the file server: so many bytes a second all minions together take from it, at most: ``40M``
 
     splay
         Each minion waits a random time of at most this long
@@ -226,7 +234,7 @@ def rollout(
         if not old and (tgt is None or release is None):
             return _error("cannot begin a rollout of nothing: name a target and a release, or a plan, as in plan=/root/plan.json")
         package, release = (old.package, old.release) if old else (package or _option("package", "salt-minion"), release)
-        name = name or f"{package}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+        name = str(name or "") or f"{package}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
         if _records().has(name):
             return _error(f"cannot begin rollout {name}: there is a rollout of this name")
         if old:
@@ -241,6 +249,8 @@ def rollout(
         if not made.waves:
             return _error(f"cannot begin a rollout: nobody goes\n{tables.table(made)}")
         record = machine.new(name, made, time.time(), **settings)
+        if install_rate is not None:
+            jobs.bytes_of(install_rate)
     except (planning.PlanError, machine.RolloutError, Away) as error:
         return _error(str(error))
     record.update(source=source, install_rate=install_rate, splay=splay, at_window=at_window)
@@ -262,18 +272,19 @@ def resume(name, again=False, take_over=False):
 
         salt-run sidle.resume salt-minion-3007.17-1-20261124-091200 again=True
     """
-    try:
-        record = _records().read(name)
-        own = machine.Rollout(record)
+    def prepare(record):
         if record["status"] == machine.HALTED:
-            own.resume(again)
+            machine.Rollout(record).resume(again)
         elif record["status"] not in (machine.RUNNING, machine.LATE):
-            return _error(f"cannot resume rollout {name}: it is {record['status']}")
+            raise machine.RolloutError(f"cannot resume rollout {name}: it is {record['status']}")
         if take_over:
             record["epoch"] = max([record["epoch"], *_epochs(record)])
+        return True
+
+    try:
+        return _driven(str(name), prepare, is_resumed=True)
     except (machine.RolloutError, Away) as error:
         return _error(str(error))
-    return _drive(record)
 
 
 def _epochs(record):
@@ -303,25 +314,43 @@ def rollback(name, wave=None, test=False, **settings):
         salt-run sidle.rollback salt-minion-3007.17-1-20261124-091200 wave=2
     """
     settings = {key: value for key, value in settings.items() if not key.startswith("__")}
-    records = _records()
+    records, name = _records(), str(name)
     try:
         with records.driving(name):
             former = records.read(name)
+            _ask_unsure(former)
             number = 1 + sum(each.startswith(f"{name}-back") for each in records.names())
             suffix = "back" if number == 1 else f"back-{number}"
-            record = machine.back(f"{name}-{suffix}", former, None if wave is None else int(wave) - 1, time.time(), **settings)
+            only = None if wave is None else int(wave) - 1
+            record = machine.back(f"{name}-{suffix}", former, only, time.time(), **settings)
+            stay = {
+                each: host["state"] for each, host in former["hosts"].items() if host["state"] in machine.UNSURE_STATES and only in (None, host["wave"])
+            }  # fmt: skip
             if test:
-                return {each: f"{host['from']} -> {host['to']}" for each, host in record["hosts"].items()}
+                return {each: f"{host['from']} -> {host['to']}" for each, host in record["hosts"].items()} | {
+                    each: f"stays as it is: {state}" for each, state in stay.items()
+                }
             if former["status"] not in (machine.ENDED, machine.ABORTED):
                 machine.Rollout(former).abort("rolled back by sidle.rollback")
-                former["epoch"] += 1
-                records.write(former)
+            former["epoch"] += 1
+            records.write(former)
             with _bus() as bus:
                 driver.release(bus, former, list(former["hosts"]))
     except (machine.RolloutError, Away) as error:
         return _error(str(error))
     record.update(splay=former.get("splay") or "60s", at_window=former.get("at_window"))
-    return _drive(record)
+    answer = _drive(record)
+    # Nobody knows what these run.
+    return {**answer, "not_taken_back": stay} if stay else answer
+
+
+def _ask_unsure(record):
+    """What became of those that had an order, or were lost from sight."""
+    own, unsure = machine.Rollout(record), [each for each, host in record["hosts"].items() if host["state"] in machine.UNSURE_STATES]
+    for each, answer in _ask(unsure, "sidle.status", []).items():
+        status = jobs.instance(answer, record["package"])
+        if status:
+            own.saw(time.time(), each, status)
 
 
 def take_up(minion):
@@ -336,12 +365,11 @@ def take_up(minion):
           runner.sidle.take_up:
             - minion: {{ data['id'] }}
     """
-    records, found = _records(), {}
-    for name in records.names():
-        record = records.read(name)
-        if record["status"] == machine.LATE and record["hosts"].get(minion, {}).get("state") == machine.OFFLINE:
-            found[name] = _drive(record)
-    return found
+    def is_awaited(record):
+        return record["status"] == machine.LATE and record["hosts"].get(minion, {}).get("state") == machine.OFFLINE
+
+    minion = str(minion)
+    return _driven_all(is_awaited)
 
 
 def go_on():
@@ -356,18 +384,14 @@ def go_on():
           sidle:
             function: sidle.go_on
             minutes: 5
+            maxrunning: 10
     """
-    records, found = _records(), {}
-    for name in records.names():
-        record = records.read(name)
-        if record["status"] == machine.RUNNING:
-            try:
-                found[name] = _summary(_driven(record))
-            except Driven:
-                continue
-            except (machine.RolloutError, Away) as error:
-                found[name] = {"error": str(error)}
-    return found
+    def has_work(record):
+        in_progress = (machine.WAITING, *machine.FLYING_STATES)
+        is_late = record["status"] == machine.LATE and any(host["state"] in in_progress for host in record["hosts"].values())
+        return is_late or record["status"] == machine.RUNNING
+
+    return _driven_all(has_work)
 
 
 def pause(name, reason="paused by a person"):
@@ -383,7 +407,7 @@ def pause(name, reason="paused by a person"):
 
 def abort(name, reason="aborted by a person"):
     """
-    Ends a rollout: no minion is ordered any more; switches in progress end by themselves.
+    Ends a rollout: no minion is ordered any more; switches in progress end by themselves, and those that wait for a maintenance window are cancelled.
 
     .. code-block:: bash
 
@@ -394,7 +418,7 @@ def abort(name, reason="aborted by a person"):
 
 def _say(name, act, reason):
     """To the driver, or where nobody drives, into the record."""
-    records = _records()
+    records, name = _records(), str(name)
     try:
         record = records.read(name)
         getattr(machine.Rollout(record), act)(reason)
@@ -441,7 +465,7 @@ def show(name):
         salt-run sidle.show salt-minion-3007.17-1-20261124-091200
     """
     try:
-        record = _records().read(name)
+        record = _records().read(str(name))
     except machine.RolloutError as error:
         return _error(str(error))
     return {**_summary(record), "failures": list(record["failures"].values()), "hosts": record["hosts"]}
@@ -497,19 +521,50 @@ def _known_failure(package, release):
 
 
 def _drive(record):
+    """A new rollout."""
+    records = _records()
     try:
-        record = _driven(record)
+        with records.driving(record["id"]), _bus() as bus:
+            return _came_to(driver.drive(record, bus, records))
     except (machine.RolloutError, Away) as error:
         return _error(str(error))
-    if record["status"] == machine.HALTED:
-        __context__["retcode"] = 1
-    return _summary(record)
 
 
-def _driven(record):
+def _driven(name, prepare, is_resumed=False):
+    """Drives a rollout that is on record, if `prepare` says so; read when nobody else can change it any more."""
     records = _records()
-    with records.driving(record["id"]), _bus() as bus:
-        return driver.drive(record, bus, records)
+    with records.driving(name), _bus() as bus:
+        record, word = records.read(name), records.word(name)
+        if word and (word[0] == "abort" or not is_resumed):
+            # Said to a driver that has not heard it.
+            driver.obey(machine.Rollout(record), *word)
+            records.write(record)
+            if record["status"] == machine.ABORTED:
+                driver.release(bus, record, list(record["hosts"]))
+        if prepare(record):
+            driver.drive(record, bus, records)
+        return _came_to(record)
+
+
+def _driven_all(has_work):
+    """Drives each rollout that has work and no driver."""
+    records, found = _records(), {}
+    for name in records.names():
+        try:
+            if not has_work(records.read(name)):
+                continue
+            found[name] = _driven(name, has_work)
+        except Driven:
+            continue
+        except Exception as error:  # pylint: disable=broad-except
+            # One that cannot be driven must not keep the others.
+            log.exception("rollout %s", name)
+            found[name] = _error(f"cannot drive rollout {name}: {error}")
+    return found
+
+
+def _came_to(record):
+    return (_failed if record["status"] in (machine.HALTED, machine.ABORTED) else dict)(_summary(record))
 
 
 def _bus():

@@ -1,0 +1,163 @@
+"""The driver with a bus that exists only as values. Run by `scripts/lint`; needs no Salt."""
+
+import os
+import shutil
+import tempfile
+import unittest
+from unittest import mock
+
+from saltext.sidle.fleet import driver, jobs, records
+from saltext.sidle.fleet import plan as planning
+from saltext.sidle.fleet import rollout as machine
+
+NEW, OLD = "3007.17-1", "3006.30-1"
+
+
+def status(current=OLD, **more):
+    return {
+        "instance": "salt-minion", "current": current, "installed": [OLD, NEW], "supervisor": {"version": "1"}, "hold": None, "switch": None,
+        "last": None, **more,
+    }  # fmt: skip
+
+
+def plan(**hosts):
+    facts = {each: {"family": "RedHat", "unseen_days": 0, "releases": [], "status": status(), **more} for each, more in hosts.items()}
+    return planning.make(facts, planning.Wanted("salt-minion", NEW, canary=1, percents=[100]))
+
+
+class Bus:
+    """What was sent; `away`: no job can be published. `says`: what each function's asked hosts answer."""
+
+    def __init__(self, **says):
+        self.sent, self.away, self.says = [], False, says
+
+    def publish(self, ids, function, arguments=(), kwarg=None, kind=None):
+        if self.away and ids:
+            raise jobs.Away("the master takes no jobs")
+        if ids:
+            self.sent.append((function, sorted(ids)))
+
+    def ask(self, ids, function, arguments=(), kwarg=None, seconds=20):
+        self.publish(ids, function)
+        return {each: answer for each, answer in self.says.get(function.rpartition(".")[2], {}).items() if each in ids}
+
+    def events(self, _seconds):
+        return iter(())
+
+    def returned(self, *_):
+        return None
+
+    def of(self, function):
+        return [ids for name, ids in self.sent if name == function]
+
+
+class Drivers(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, place)
+        self.records = records.Records(os.path.join(place, "records"), os.path.join(place, "own"))
+        self.now = 0.0
+        ticks = mock.patch.object(driver, "TICK_SECONDS", 0)
+        ticks.start()
+        self.addCleanup(ticks.stop)
+
+    def record(self, made, **settings):
+        return {**machine.new("r1", made, 0.0, **settings), "splay": "60s"}
+
+    def driver(self, record, bus):
+        return driver._Driver(record, bus, self.records, lambda: self.now)
+
+    def step(self, own, seconds):
+        for _ in range(seconds // 2):
+            self.now += 2
+            own.step()
+
+    def test_while_the_master_is_away_nobody_is_silent_and_no_soak_passes(self):
+        bus = Bus()
+        own = self.driver(self.record(plan(a={}, b={}), soak_seconds=100, patience_seconds=300), bus)
+        own.begin()
+        self.step(own, 20)
+        canary = bus.of("sidle.switch")[0]
+        bus.away = True
+        self.step(own, 3000)
+        self.assertEqual(own._own.counts(), {"ordered": 1, "waiting": 1})
+        bus.away = False
+        self.step(own, 20)
+        own._own.saw(self.now, canary[0], status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
+        self.step(own, 30)
+        bus.away = True
+        self.step(own, 3000)
+        self.assertEqual(own._own.counts(), {"done": 1, "waiting": 1})
+        bus.away = False
+        self.step(own, 20)
+        self.assertEqual(len(bus.of("sidle.switch")), 1, "most of its soak is to come")
+        self.step(own, 120)
+        self.assertEqual(len(bus.of("sidle.switch")), 2)
+
+    def test_what_has_not_begun_leaves_a_record_only_if_nobody_could_say_why(self):
+        bus = Bus()
+        bus.away = True
+        own = self.driver(self.record(plan(a={})), bus)
+        with self.assertRaises(machine.RolloutError):
+            own.begin()
+        self.assertEqual(self.records.read("r1")["status"], "halted")
+        self.records.remove("r1")
+        taken = {"code": 12, "error": {"class": "conflict", "message": "it belongs to rollout r0"}}
+        bus = Bus(claim={"a": taken})
+        with self.assertRaisesRegex(machine.RolloutError, "a: it belongs to rollout r0"):
+            self.driver(self.record(plan(a={}, b={})), bus).begin()
+        self.assertFalse(self.records.has("r1"))
+        self.assertEqual((bus.of("sidle.claim"), bus.of("sidle.release")), ([["a", "b"], ["a"]], [["a", "b"]]), "asked twice")
+
+    def test_a_late_host_costs_no_job_to_the_others(self):
+        record = self.record(plan(a={}, b={}, z={"unseen_days": 2}))
+        for each in "ab":
+            record["hosts"][each].update(state="done")
+        record.update(status="late", wave=record["waves"] - 1)
+        self.records.write(record)
+        bus = Bus(status={"z": {"code": 0, "instances": [status()]}})
+        own = self.driver(record, bus)
+        own.begin()
+        self.step(own, 2)
+        self.assertEqual(bus.of("sidle.switch"), [["z"]])
+        own._own.saw(self.now, "z", status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
+        self.step(own, 2)
+        self.assertFalse(own.goes_on())
+        own.end()
+        self.assertEqual((record["status"], bus.of("sidle.release")), ("ended", [["z"]]))
+
+    def test_a_halt_waits_for_what_is_on_its_way_but_not_for_ever(self):
+        own = self.driver(self.record(plan(a={}, b={})), Bus())
+        own.begin()
+        self.step(own, 20)
+        self.records.ask_driver("r1", "abort", "a wrong release")
+        self.step(own, 2)
+        self.assertTrue(own.goes_on())
+        self.step(own, driver.REST_SECONDS + 2)
+        self.assertFalse(own.goes_on())
+        self.assertEqual(own._own.counts(), {"ordered": 1, "waiting": 1})
+
+    def test_an_abort_cancels_what_waits_for_a_window(self):
+        bus = Bus()
+        own = self.driver({**self.record(plan(a={}, b={})), "at_window": True}, bus)
+        own.begin()
+        self.step(own, 20)
+        canary = bus.of("sidle.switch")[0]
+        own._own.saw(self.now, canary[0], status(switch={"id": 1, "to": NEW, "phase": "scheduled"}))
+        self.records.ask_driver("r1", "abort", "a wrong release")
+        self.step(own, 2)
+        own.end()
+        self.assertEqual((bus.of("sidle.cancel"), bus.of("sidle.release")), ([canary], [["a", "b"]]))
+
+    def test_a_word_that_comes_last_is_heard(self):
+        bus = Bus()
+        record = self.record(plan(a={}))
+        own = self.driver(record, bus)
+        own.begin()
+        self.records.ask_driver("r1", "abort", "a wrong release")
+        own.end()
+        self.assertEqual((record["status"], bus.of("sidle.release")), ("aborted", [["a"]]))
+
+
+if __name__ == "__main__":
+    unittest.main()
