@@ -37,13 +37,14 @@ impl Ssh {
     pub fn check(&self) -> Result<(), Report> {
         for option in &self.options {
             let (key, value) = parts(option);
-            let is_loose = |value: &str| ["no", "off"].contains(&value);
+            // `no`, `off` and `false` accept a changed key; so may what a later ssh understands.
+            let is_strict = |value: &str| ["yes", "true", "ask", "accept-new"].contains(&value);
             let refuse = |reason: &str| {
                 Err(Report::of(Class::Usage, format!("cannot pass -o {option:?} to ssh: {reason}"))
                     .hint("leave it out; `-o StrictHostKeyChecking=accept-new` accepts the keys of new hosts, and of no others"))
             };
             match key.as_str() {
-                "stricthostkeychecking" if is_loose(&value) => {
+                "stricthostkeychecking" if !is_strict(&value) => {
                     return refuse("a host whose key has changed would be accepted");
                 }
                 "controlmaster"
@@ -127,7 +128,8 @@ pub fn line(to: &Destination, words: &[&str]) -> String {
 fn parts(option: &str) -> (String, String) {
     let text = option.trim();
     let end = text.find(|c: char| c.is_whitespace() || c == '=').unwrap_or(text.len());
-    let value = text[end..].trim_start_matches(|c: char| c.is_whitespace() || c == '=').trim().trim_matches('"');
+    let value =
+        text[end..].trim_start_matches(|c: char| c.is_whitespace() || c == '=').trim().trim_matches(['"', '\'']);
     (text[..end].to_ascii_lowercase(), value.to_ascii_lowercase())
 }
 
@@ -155,6 +157,8 @@ mod tests {
             "stricthostkeychecking no",
             " StrictHostKeyChecking = \"off\"",
             "STRICTHOSTKEYCHECKING=NO",
+            "StrictHostKeyChecking=false",
+            "StrictHostKeyChecking='no'",
             "ControlPath=none",
             "BatchMode=no",
             "RemoteCommand=id",

@@ -225,7 +225,13 @@ impl Visit<'_> {
             let line = dialogue.line(LINE_BYTES_MAXIMUM);
             let line = line.map_err(|error| of_silence(attempted, &error, seconds, &dialogue.complaint()))?;
             let Some(line) = line else { return Ok(None) };
-            let Some(request) = Request::parse(&line) else { return Ok(Some(line)) };
+            let Some(request) = Request::parse(&line) else {
+                if line.starts_with(b"{") {
+                    return Ok(Some(line));
+                }
+                // A greeting of the shell.
+                continue;
+            };
             let answer = self.push.source.answer(&request).encoded();
             let said = dialogue.say(&answer, &mut |count| self.sent(count));
             // A reader that has gone says why by its exit code.
@@ -286,7 +292,9 @@ impl Visit<'_> {
         words.extend(self.outcome.release.iter().flat_map(|release| ["--release".to_owned(), release.clone()]));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let ended = self.run(&attempted, &words, b"")?;
-        self.take_result(&attempted, Some(&ended.output), ended.code, &ended.errors)
+        // After greetings of the shell.
+        let result = ended.output.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
+        self.take_result(&attempted, result, ended.code, &ended.errors)
     }
 
     /// Runs a command of the release.

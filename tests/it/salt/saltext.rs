@@ -273,6 +273,11 @@ fn its_states_bring_a_host_where_it_should_be_once_and_show_it_first() {
         "there": {"sidle.installed": [{"name": DEMO}, {"release": "1.2-1"}, {"source": bundle("1.2")}]},
         "now": {"sidle.current": [{"name": DEMO}, {"release": "1.2-1"}, {"wait": true}, {"require": [{"sidle": "there"}]}]},
     });
+    let shown = caller.apply(&both, true);
+    assert!(
+        shown.iter().all(|(_, state)| state["result"].is_null()),
+        "what is not there yet may be so soon: {shown:?}"
+    );
     let failed = caller.apply(&both, false);
     assert_eq!((&failed[0].1["result"], &failed[1].1["result"]), (&json!(true), &json!(false)), "{failed:?}");
     assert_eq!(host.current().as_deref(), Some("1.0-1"));
@@ -285,6 +290,8 @@ fn its_states_bring_a_host_where_it_should_be_once_and_show_it_first() {
     assert!(caller.apply(&held, true)[0].1["result"].is_null());
     assert_eq!(caller.apply(&held, false)[0].1["changes"]["new"]["reason"], "year's end");
     untouched(&caller.apply(&held, false));
+    let over = json!({"kept": {"sidle.held": [{"name": DEMO}, {"reason": "last year"}, {"until": "2020-01-01"}]}});
+    untouched(&caller.apply(&over, false));
     let free = json!({"free": {"sidle.unheld": [{"name": DEMO}]}});
     assert_eq!(caller.apply(&free, false)[0].1["changes"]["old"], "year's end");
     untouched(&caller.apply(&free, false));

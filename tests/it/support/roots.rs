@@ -22,6 +22,8 @@ pub enum Kind {
     OtherKey,
     /// Its root is mounted read-only.
     ReadOnly,
+    /// Its shell greets whoever comes.
+    Greets,
     /// The first connection breaks after so many bytes have come.
     Breaks(u64),
     /// It has this machine's libraries: for programs that need a C library.
@@ -109,9 +111,13 @@ impl Root {
                            mount -t overlay -o lowerdir=/usr,upperdir=$0/over/upper,workdir=$0/over/work none $0/usr\n\
                            for name in lib lib64 bin/bash; do ln -s /usr/$name $0/$name; done\n";
             }
-            Kind::Good | Kind::OtherKey | Kind::Breaks(_) => {}
+            Kind::Good | Kind::OtherKey | Kind::Greets | Kind::Breaks(_) => {}
         }
-        let mut host = Self::serve(around, name, &format!("chroot {}", text(&root)), &before);
+        let mut enter = format!("chroot {}", text(&root));
+        if kind == Kind::Greets {
+            enter = format!("sh -c 'echo Welcome; exec \"$@\"' sh {enter}");
+        }
+        let mut host = Self::serve(around, name, &enter, &before);
         if kind == Kind::OtherKey {
             key(&directory.join("other"));
             fs::copy(directory.join("other.pub"), directory.join("known.pub")).unwrap();

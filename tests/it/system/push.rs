@@ -84,7 +84,7 @@ fn broken_hosts_are_named_the_others_are_set_up_and_the_same_command_goes_on() {
     heavy(&author, "1.0", 32 << 20);
     let roots = Roots::new(&[
         Kind::Good,
-        Kind::Good,
+        Kind::Greets,
         Kind::OtherKey,
         Kind::ReadOnly,
         Kind::Breaks(5 * MIB),

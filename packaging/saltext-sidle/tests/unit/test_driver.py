@@ -149,6 +149,19 @@ class Drivers(unittest.TestCase):
         own.end()
         self.assertEqual((bus.of("sidle.cancel"), bus.of("sidle.release")), ([canary], [["a", "b"]]))
 
+    def test_a_host_that_answers_nonsense_ends_no_rollout(self):
+        own = self.driver(self.record(plan(a={}, b={})), Bus())
+        own.begin()
+        self.step(own, 4)
+        canary = next(iter(own._own.flying))
+        nonsense = [{"code": 1, "error": "boom"}, {"code": 1, "error": {"message": "x"}}, {"instances": 5}, {"instances": [{}]}, None, "no", [1]]
+        with self.assertLogs(driver.log, "WARNING"):
+            for answer in nonsense[:4]:
+                own._take("switch" if "code" in answer else "status", canary, answer)
+        for answer in nonsense[4:]:
+            own._take("status", canary, answer)
+        self.assertEqual(own._own.counts(), {"ordered": 1, "waiting": 1})
+
     def test_a_word_that_comes_last_is_heard(self):
         bus = Bus()
         record = self.record(plan(a={}))

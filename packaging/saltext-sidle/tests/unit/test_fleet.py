@@ -269,6 +269,16 @@ class Rollouts(unittest.TestCase):
         self.order(rollout, 21)
         self.assertEqual(len(self.order(rollout, 40)), 4)
 
+    def test_a_person_who_goes_on_too_early_has_accepted_nothing(self):
+        rollout = self.begin({"c": host(), "a": host(), "b": host()}, {"canary": ["c"], "percents": [100]}, budget=1, family_budget=1)
+        self.order(rollout, 0)
+        rollout.pause("lunch")
+        rollout.resume()
+        self.ends(rollout, 20, ["c"], "refused", cause="host")
+        self.order(rollout, 21)
+        self.assertEqual(self.order(rollout, 40), [])
+        self.assertIn("nobody runs", rollout.record["why"])
+
     def test_a_conflict_is_judged_by_the_status(self):
         conflict = {"error": {"class": "conflict", "message": "switch 1 is proving"}}
         others = status(switch={"id": 1, "to": "3008.5-1", "phase": "proving"})

@@ -56,7 +56,7 @@ class Records(unittest.TestCase):
         self.assertIsNone(self.records.word("r1"))
 
     def test_names_lead_nowhere_else(self):
-        for wrong in ("", "../r1", "a/b", ".r1"):
+        for wrong in ("", "../r1", "a/b", ".r1", "Nov 2026", "r" * 129):
             with self.subTest(wrong), self.assertRaises(machine.RolloutError):
                 self.records.read(wrong)
         self.records.write(record())

@@ -57,11 +57,18 @@ SENT = "[INFO] Returning information for job: " + JID
 TIMED_OUT = "[WARNING] The minion failed to return the job information for job " + JID
 ENDED = {"at": "2026-09-21T14:14:00Z", "release": "3007.17-1", "pid": 9, "how": "was killed", "unfinished": [{"id": JID, "what": "state.apply", "pid": 10}]}
 
+#: The minion's process was started beside the one before.
+HANDED_OVER = {"started": THEN + 60, "switches": [switch(mode="overlap", down=None, begun=THEN + 50, ended=THEN + 90)]}
+
 #: For each cause what leads to it, and words of the answer.
 CASES = {
     "function-missing": [(returned(failed=True, said="'web.up' is not available."), "has no function state.apply")],
+    "failed": [
+        (returned(failed=True, said="[Rendering SLS failed]"), "the job failed there"),
+        (returned(failed=True, after=90, said="The named service nginx is not available"), "the job failed there"),
+        (returned(failed=True, said="Passed invalid arguments to test.ping: ping() takes 0 arguments"), "the job failed there"),
+    ],
     "returned-late": [(returned(after=90), "90 s after the job was published")],
-    "failed": [(returned(failed=True, said="[Rendering SLS failed]"), "the job failed there")],
     "returned": [(returned(), "web17 did return.")],
     "key-rejected": [(found(keys=frozenset({"rejected"})), "rejects the key")],
     "key-pending": [(found(keys=frozenset({"pending"}), jid=None, job=None), "waits for a person")],
@@ -107,7 +114,11 @@ CASES = {
         # The return was sent long before the master was started again: it was not lost by that.
         (answering({"cached": True, "returned_at": THEN + 1}, master_since=THEN + 500), "but this master does not have it"),
     ],
-    "ended-silently": [(answering({"claimed": True}), "does not run it any more")],
+    "ended-silently": [
+        (answering({"claimed": True}), "does not run it any more"),
+        (answering({"claimed": True, "started": THEN + 60}), "does not run it any more"),
+        (answering({"claimed": True, **HANDED_OVER}), "does not run it any more"),
+    ],
     "was-stopped": [
         (answering({"claimed": False, "started": THEN + 60}), "was not connected when the job was published"),
         (answering({**DETAILED, "started": THEN + 60}), "started later, 2026-09-21 14:14:20 UTC"),
@@ -121,7 +132,11 @@ CASES = {
         (answering({"started": THEN + 60}), "missed the job, or the job died"),
         (answering({"started": THEN + 60}, master_since=THEN - 4), "missed the job, or the job died"),
     ],
-    "not-received": [(answering({"claimed": False}), "although its minion ran"), (answering(DETAILED), "although its minion ran")],
+    "not-received": [
+        (answering({"claimed": False}), "although its minion ran"),
+        (answering(DETAILED), "although its minion ran"),
+        (answering({"claimed": False, **HANDED_OVER}), "although its minion ran"),
+    ],
     "nothing-missing": [(answering(jid=None, job=None), "has returned each job")],
     "undecided": [(answering(), "cannot be told"), (found(answers=True, own_lack="it has no function sidle.job"), "cannot be told")],
 }
@@ -160,6 +175,7 @@ class Causes(unittest.TestCase):
         now = switch(mode="now", down=THEN + 60, up=THEN + 63)
         done = answering({"claimed": True, "log": [EXECUTED, SENT], "returned_at": THEN + 5, "switches": [now]})
         self.assertEqual(why.answer(done).cause, "return-lost")
+        self.assertEqual(why.answer(answering({"cached": True, "switches": [now]})).cause, "return-lost")
 
     def test_versions_that_sign_in_with_protocol_3(self):
         for version, is_so in {"2015.5.3": False, "3006.11": False, "3006.12": True, "3007.3": False, "3007.17": True, "3008.0": True, "?": True}.items():

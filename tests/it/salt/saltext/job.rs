@@ -76,6 +76,13 @@ fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once()
         other => Err(other.to_string()),
     });
 
+    // The master finds targets by its own copy.
+    let cached = || scene.master().runner(&["cache.grains", ID])[ID]["sidle"]["instances"]["salt-minion"].clone();
+    eventually(60, "the master knows of the new release", || match cached() {
+        known if known["current"] == "3008.5-1" && known["phase"].is_null() => Ok(()),
+        other => Err(other.to_string()),
+    });
+
     // In the middle of a highstate, and back to the older release.
     let shown = call(&scene, &["state.apply", "middle", "test=True"]);
     let of = |states: &Value, id: &str| {

@@ -59,6 +59,8 @@ def beacon(config):
     _keep(seen)
     if any(event["tag"] not in ("staged", "damaged") for event in events):
         __salt__["event.fire"]({"notify": False}, "module_refresh")
+        # Tells the master, if the grains differ: it finds targets by what it has in its cache.
+        __salt__["event.fire"]({}, "grains_refresh")
     return events
 
 

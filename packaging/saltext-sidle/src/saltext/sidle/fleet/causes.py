@@ -29,7 +29,8 @@ def _again(e):
 
 
 def _function_missing(e):
-    if e.ret and e.ret.failed and re.search(r"is not available|not found in|Passed invalid|__virtual__", e.ret.said):
+    # As the minion says it of the function itself: what runs there has errors of its own with such words.
+    if e.ret and e.ret.failed and re.match(r"'[\w.]+' (is not available|__virtual__ returned False)", e.ret.said):
         return (
             f"{e.minion} did return: it has no function {e.job.fun}.",
             f"`salt {e.minion} sys.list_functions` lists its functions; `salt {e.minion} saltutil.sync_all` brings it the modules of this master",
@@ -261,7 +262,7 @@ def _no_match(e):
 def _cut(e):
     switch = e.cutting if e.answers and e.received else None
     sent = e.own.get("returned_at")
-    if switch and not (sent and e.here(sent) < switch["down"]):
+    if switch and not e.own.get("cached") and not (sent and e.here(sent) < switch["down"]):
         return (
             f"Switch {switch['id']} in mode now ended the minion's process at {when(switch['down'])}, while the job ran: its return is lost.",
             f"look at what the job did on the host; {_again(e)}; next time without `mode=now`",
@@ -270,7 +271,7 @@ def _cut(e):
 
 
 def _died(e):
-    if not e.answers or not (e.unfinished or e.own.get("stale") or (e.received and e.started_later and not e.returned)):
+    if not e.answers or not (e.unfinished or e.own.get("stale") or (e.received and e.started_later and e.returned is False)):
         return None
     ended = e.unfinished
     how = f"process {ended.get('pid')} of {ended.get('release')} {ended.get('how')} at {ended.get('at')}" if ended else "its process is gone"
@@ -398,8 +399,8 @@ def _undecided(e):
 
 CAUSES = (
     Cause("function-missing", "it did return: the function is not there", _function_missing),
-    Cause("returned-late", "it did return, after the command had ended", _returned_late),
     Cause("failed", "it did return: the job failed there", _failed),
+    Cause("returned-late", "it did return, after the command had ended", _returned_late),
     Cause("returned", "it did return", _returned),
     Cause("key-rejected", "the master rejects its key", _rejected),
     Cause("key-pending", "its key waits to be accepted", _pending),

@@ -121,7 +121,7 @@ def _job(opts, cache, found):
     fun, tgt, kind = load["fun"], load.get("tgt", ""), load.get("tgt_type", "glob")
     expected = load.get("Minions")
     found.job = facts.Job(
-        ", ".join(fun) if isinstance(fun, list) else fun, tgt if isinstance(tgt, str) else ", ".join(tgt), kind, load.get("user", "?"), published,
+        ", ".join(fun) if isinstance(fun, list) else fun, tgt if isinstance(tgt, str) else ",".join(tgt), kind, load.get("user", "?"), published,
         list(expected) if expected is not None else None, sorted(returns),
     )  # fmt: skip
     if found.minion in returns:
@@ -268,13 +268,20 @@ def _ask(opts, found, seconds):
     matcher = MATCHERS.get(found.job.tgt_type) if found.job else None
     if matcher:
         questions[matcher] = [found.job.tgt]
-    found.now = time.time()
-    try:
-        with salt.client.LocalClient(mopts=opts) as client:
-            told = client.cmd([found.minion], list(questions), list(questions.values()), timeout=seconds, tgt_type="list").get(found.minion)
-    except (salt.exceptions.SaltClientError, salt.exceptions.SaltReqTimeoutError):
-        found.master_is_up = False
-        return
+    for is_last in (False, True):
+        found.now = time.time()
+        try:
+            with salt.client.LocalClient(mopts=opts) as client:
+                told = client.cmd([found.minion], list(questions), list(questions.values()), timeout=seconds, tgt_type="list").get(found.minion)
+            break
+        except (salt.exceptions.SaltClientError, salt.exceptions.SaltReqTimeoutError):
+            found.master_is_up = False
+            return
+        except OSError:
+            # The stream of the master's bus was closed.
+            if is_last:
+                found.master_is_up = _listens(opts)
+                return
     found.master_is_up = bool(told) or _listens(opts)
     found.answers = isinstance(told, dict)
     if not found.answers:

@@ -4,10 +4,13 @@ Drives a rollout on a master: takes the machine's orders, first on record and th
 Events tell sooner what happened (a host that starts, a switch that ended); only returns prove it.
 """
 
+import logging
 import time
 
 from . import jobs
 from . import rollout as machine
+
+log = logging.getLogger(__name__)
 
 #: How often orders are given, seconds. Returns are heard all the time.
 TICK_SECONDS = 2
@@ -150,6 +153,13 @@ class _Driver:
             self._own.hint(words[2])
 
     def _take(self, kind, each, answer):
+        try:
+            self._judge(kind, each, answer)
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
+            # One that answers nonsense must not end the rollout of all others: in time it is lost from sight.
+            log.warning("%s gave an answer that cannot be read (%s: %s): %.300s", each, type(error).__name__, error, answer)
+
+    def _judge(self, kind, each, answer):
         now = self._now()
         if kind == "install":
             self._own.installed(now, each, jobs.answer(answer))

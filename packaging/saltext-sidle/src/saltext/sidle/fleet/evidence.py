@@ -103,8 +103,15 @@ class Evidence:
 
     @property
     def started_later(self):
-        """The minion's process was started after the job was published."""
-        return bool(self.job and self.since and self.since > self.job.published)
+        """The minion's process was started after the job was published, and not beside the one before."""
+        return bool(self.job and self.since and self.since > self.job.published and not self._was_handed_over)
+
+    @property
+    def _was_handed_over(self):
+        """The minion's process was started by a switch without a downtime: the process before took jobs until then."""
+        spans = [(each.get("begun"), each.get("ended")) for each in self.own.get("switches", []) if each["result"] == "committed" and not each.get("down")]
+        # A process's start is known to a second or so.
+        return any(begun and ended and begun - 2 <= self.own["started"] <= ended + 2 for begun, ended in spans)
 
     def line(self, word):
         return next((line for line in self.own.get("log", []) if word in line), None)

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 
 from . import rollout as machine
 
@@ -121,6 +122,7 @@ class Records:
         return act, reason
 
     def _path(self, name, kind="json"):
-        if not name or "/" in name or name.startswith("."):
-            raise machine.RolloutError(f"cannot use {name!r} as the name of a rollout")
+        # As the hosts take it: they refuse other ids.
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", name):
+            raise machine.RolloutError(f"cannot use {name!r} as the name of a rollout: letters, digits, '.', '_' and '-', and no more than 128")
         return os.path.join(self.place if kind == "json" else self._own, f"{name}.{kind}")

@@ -512,7 +512,6 @@ class Rollout:
             raise RolloutError(f"cannot resume rollout {self.record['id']}: it is {self.record['status']}")
         for failure in self.record["failures"].values():
             failure["accepted"] = True
-        self.record["untried"].append(self.record["wave"])
         if again:
             for host in self.record["hosts"].values():
                 if host["state"] in BAD_STATES:
@@ -526,6 +525,9 @@ class Rollout:
         self.record.update(status=RUNNING, why=None)
         self.__init__(self.record)
         self.record["accepted"] = dict(self._wrong)
+        if not any(self._open[: self.record["wave"] + 1]):
+            # A person knows what became of this wave; of one that is on its way nobody does.
+            self.record["untried"].append(self.record["wave"])
 
     def pause(self, why):
         """Orders nobody until somebody resumes it; what is on its way ends by itself."""

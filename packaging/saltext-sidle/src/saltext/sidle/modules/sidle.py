@@ -778,7 +778,8 @@ def _stale(path):
     try:
         with open(path, "rb") as file:
             pid = salt.payload.loads(file.read())["pid"]
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, KeyError, TypeError, ValueError, salt.exceptions.SaltException):
+        # Empty, say, after a power cut.
         return None
     return None if os.path.exists(f"/proc/{pid}") else pid
 
@@ -822,6 +823,7 @@ def _switches():
 
 def _switch(switch):
     known = {name: switch[name] for name in ("id", "purpose", "to", "mode", "result")}
+    known["begun"], known["ended"] = _seconds(switch["requested_at"]), _seconds(switch["story"][-1]["at"] if switch["story"] else switch["requested_at"])
     if switch["outage_milliseconds"]:
         went = next((step["at"] for step in switch["story"] if step["to"] == DOWN), None)
         down = _seconds(went or switch["requested_at"])

@@ -114,7 +114,7 @@ def current(name, release, instance=None, mode=None, deadline=None, reason=None,
     if failure:
         return _failed(name, failure)
     running, live = own.get("current"), own.get("switch")
-    if live and live["to"] == release and live["purpose"] == "switch":
+    if live and live["to"] == release:
         return _answer(name, comment=f"switch {live['id']} to {release} is under way, in phase {live['phase']}")
     if running == release and not live:
         return _answer(name, comment=f"{release} is current")
@@ -130,6 +130,9 @@ def current(name, release, instance=None, mode=None, deadline=None, reason=None,
     if refused:
         why = f": {refused['reason']}" if refused.get("reason") else ""
         return _answer(name, False, f"{release} is marked as {refused['mark']} on this host{why}")
+    if __opts__["test"] and "error" not in there and not any((each["package"], each["release"]) == (name, release) for each in there["releases"]):
+        # A state before this one may install it.
+        return _answer(name, None, f"{name} would be switched to {release}, once it is installed", {"old": running, "new": release})
     options = {
         "instance": instance, "mode": mode, "deadline": deadline, "reason": reason, "splay": splay, "at_window": at_window,
     }  # fmt: skip
@@ -152,6 +155,9 @@ def current(name, release, instance=None, mode=None, deadline=None, reason=None,
 def held(name, reason="", instance=None, until=None, rollbacks_too=None):
     """
     The instance of this package is held at its release.
+
+    until
+        The end of the hold, as for the function ``sidle.hold``. After this time the state does nothing
     """
     own, failure = _instance(name, instance)
     if failure:
@@ -163,6 +169,8 @@ def held(name, reason="", instance=None, until=None, rollbacks_too=None):
         name, instance=instance, reason=reason or None, until=until, rollbacks_too=rollbacks_too, test=__opts__["test"]
     )
     if "error" in answer:
+        if until and answer["error"]["message"].endswith("that time is past"):
+            return _answer(name, comment=f"the hold has ended, {until}")
         return _failed(name, answer)
     told = {key: value for key, value in answer["hold"].items() if key not in ("at", "schema")}
     past = {key: value for key, value in (old or {}).items() if key not in ("at", "schema")}
