@@ -154,13 +154,15 @@ class Drivers(unittest.TestCase):
         own.begin()
         self.step(own, 4)
         canary = next(iter(own._own.flying))
-        nonsense = [{"code": 1, "error": "boom"}, {"code": 1, "error": {"message": "x"}}, {"instances": 5}, {"instances": [{}]}, None, "no", [1]]
-        with self.assertLogs(driver.log, "WARNING"):
-            for answer in nonsense[:4]:
-                own._take("switch" if "code" in answer else "status", canary, answer)
-        for answer in nonsense[4:]:
-            own._take("status", canary, answer)
-        self.assertEqual(own._own.counts(), {"ordered": 1, "waiting": 1})
+        live = {"instances": [{"instance": "salt-minion", "switch": {"to": NEW}}]}
+        last = {"instances": [{"instance": "salt-minion", "last": "yesterday"}]}
+        with self.assertLogs(driver.log, "WARNING") as told:
+            for answer in ({"instances": 5}, {"instances": [{}, 3]}, None, "no", [1], live, last):
+                own._take("status", canary, answer)
+        self.assertEqual((len(told.output), own._own.counts()), (2, {"ordered": 1, "waiting": 1}))
+        for answer in ({"code": 1, "error": "boom"}, {"code": 1, "error": {"message": "x"}}):
+            self.assertEqual(jobs.answer(answer)["error"]["class"], "failed")
+            self.assertFalse(jobs.is_taken(answer))
 
     def test_a_word_that_comes_last_is_heard(self):
         bus = Bus()

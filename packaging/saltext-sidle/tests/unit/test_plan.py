@@ -59,6 +59,12 @@ class Verdicts(unittest.TestCase):
                 self.assertEqual((found.verdict, found.kinds), ("refused", [kind]))
                 self.assertIn(words, found.why[0])
 
+    def test_an_answer_that_cannot_be_read_refuses_its_host_alone(self):
+        broken = [host(status={"current": OLD}, releases=[{"release": NEW}]), host(status=status(), releases=5), host(rehearsal={"error": "no"})]
+        for facts in broken:
+            plan = planning.make({"a": facts, "b": host()}, wanted())
+            self.assertEqual((plan.hosts["a"].verdict, plan.hosts["b"].verdict), ("refused", "go"))
+
     def test_a_dry_run_repeats_no_reason_that_the_status_has_named(self):
         held = status(hold={"by": "ann", "reason": "", "until": None}, installed=[OLD])
         found = judged(host(status=held, rehearsal=error("held", "salt-minion is held")))

@@ -233,7 +233,8 @@ def of_answers(answers, wanted):
     status, releases, _, own = (answers.get(question) for question in QUESTIONS)
     own = own if isinstance(own, dict) else {}
     instance = jobs.instance(status, wanted.package)
-    listed = releases.get("releases", []) if isinstance(releases, dict) else []
+    listed = releases.get("releases") if isinstance(releases, dict) else None
+    listed = listed if isinstance(listed, list) else []
     return {
         **{name: value for name, value in own.items() if value != ""},
         "family": own.get("os_family") or "unknown",
@@ -241,7 +242,7 @@ def of_answers(answers, wanted):
         "unseen_days": 0,
         "status": instance,
         "trouble": _trouble(status),
-        "releases": [one for one in listed if one["package"] == wanted.package],
+        "releases": [one for one in listed if isinstance(one, dict) and one.get("package") == wanted.package],
         "rehearsal": None,
     }
 

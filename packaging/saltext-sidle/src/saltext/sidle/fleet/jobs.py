@@ -72,19 +72,24 @@ def source_of(record, wave):
 
 def instance(status, package):
     """What `sidle.status` says of the default instance of a package; None: nothing."""
-    if not isinstance(status, dict):
+    listed = status.get("instances") if isinstance(status, dict) else None
+    if not isinstance(listed, list):
         return None
-    return next((each for each in status.get("instances", []) if each["instance"] == package), None)
+    return next((each for each in listed if isinstance(each, dict) and each.get("instance") == package), None)
 
 
 def is_taken(told):
     """Whether a host refuses a claim: it belongs to another rollout, or obeys a newer driver."""
-    return isinstance(told, dict) and (told.get("error") or {}).get("class") == "conflict"
+    return isinstance(told, dict) and _is_error(told.get("error")) and told["error"]["class"] == "conflict"
+
+
+def _is_error(told):
+    return isinstance(told, dict) and isinstance(told.get("class"), str) and isinstance(told.get("message"), str)
 
 
 def answer(told):
     """What a host has answered to its order, as the machine takes it: also what Salt itself answers."""
-    if not isinstance(told, dict) or "code" not in told:
+    if not isinstance(told, dict) or "code" not in told or ("error" in told and not _is_error(told["error"])):
         return {"error": {"class": "failed", "message": f"the minion answered: {told}"}}
     if told["code"] == NOTHING_TO_DO and "error" not in told:
         return {"error": {"class": "nothing-to-do", "message": "nothing to do"}}

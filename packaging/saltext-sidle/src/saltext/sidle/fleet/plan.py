@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import asdict, dataclass, field, fields
 
 from .groups import some
-from .verdicts import GO, OFFLINE, VERDICTS, HostPlan, is_salt, judge, sign_in_of
+from .verdicts import GO, OFFLINE, REFUSED, VERDICTS, HostPlan, is_salt, judge, sign_in_of
 
 #: The form of a plan that was written down.
 SCHEMA = 1
@@ -84,7 +84,7 @@ def make(facts, wanted, masters=None):
     """
     wanted.check()
     masters = masters or {}
-    hosts = {each: judge(each, known, wanted, masters.get(each, {})) for each, known in sorted(facts.items())}
+    hosts = {each: _judged(each, known, wanted, masters.get(each, {})) for each, known in sorted(facts.items())}
     going = [each for each, host in hosts.items() if host.verdict in (GO, OFFLINE)]
     going.sort(key=lambda each: hashlib.sha256(f"{wanted.seed} {each}".encode()).digest())
     waves = [wave for wave in _waves(going, hosts, facts, wanted) if wave]
@@ -100,6 +100,16 @@ def make(facts, wanted, masters=None):
         plan.masters.append({"name": name, **asdict(master), "hosts": len(ids)})
         plan.notes += _order_of_master(hosts, wanted, name, master, ids)
     return plan
+
+
+def _judged(each, known, wanted, masters):
+    try:
+        return judge(each, known, wanted, masters)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        # Another version of the module, or of the program; the others are planned all the same.
+        family = known.get("family") or "unknown"
+        why = f"its answers cannot be read ({type(error).__name__}: {error}): `salt {each} sidle.version`, `saltutil.sync_all`"
+        return HostPlan(each, REFUSED, family=family).becomes(REFUSED, [("no sidle", why)])
 
 
 def _order_of_master(hosts, wanted, name, master, ids):

@@ -349,8 +349,12 @@ def _ask_unsure(record):
     own, unsure = machine.Rollout(record), [each for each, host in record["hosts"].items() if host["state"] in machine.UNSURE_STATES]
     for each, answer in _ask(unsure, "sidle.status", []).items():
         status = jobs.instance(answer, record["package"])
-        if status:
+        if not status:
+            continue
+        try:
             own.saw(time.time(), each, status)
+        except (TypeError, KeyError, AttributeError) as error:
+            log.warning("%s gave an answer that cannot be read (%s): %.300s", each, error, answer)
 
 
 def take_up(minion):
