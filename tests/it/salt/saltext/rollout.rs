@@ -135,6 +135,8 @@ fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     assert_eq!((of("red"), of("suse")), (1, 1), "one of each family: {waves}");
     let halted = fleet.runner(&[&words[..], &QUICK].concat());
     assert_eq!(halted["status"], "halted", "{halted}");
+    let failed = fleet.master.salt_run(&["sidle.rollout", "plan=/nowhere.json"]).output().unwrap();
+    assert_eq!((failed.status.code(), &halted["retcode"]), (Some(1), &json!(1)), "for scripts: {failed:?}");
     assert_eq!(halted["counts"], json!({"done": 1, "failed": 1, "waiting": 3}), "{halted}");
     assert!(
         halted["why"].as_str().unwrap().starts_with("wave 1: 1 of 2 hosts went wrong, 0 may (0); the last:"),
