@@ -117,6 +117,15 @@ impl SaltMinion {
         Ok(None)
     }
 
+    /// The leader, and below it main, which is the first one there that is connected to a master; None: nobody is.
+    fn connected_chain(&self, config: &MinionConfig, leader: &Identity) -> Result<Option<Vec<Identity>>, AgentError> {
+        let subject = Subject::unguarded(leader);
+        let below = proc_fs::descendants(leader.pid)?;
+        let is_connected = |pid: &u32| !masters::health(config, *pid, subject, &self.names).proven().is_empty();
+        let main = below.iter().map(|process| process.pid).find(is_connected);
+        main.map_or(Ok(None), |main| Self::below(leader, main))
+    }
+
     fn main(config: &MinionConfig, subject: Subject<'_>) -> Result<u32, AgentError> {
         Ok(Self::chain(config, subject)?.last().map_or(subject.leader.pid, |main| main.pid))
     }
@@ -136,7 +145,12 @@ impl Agent for SaltMinion {
     /// After the kill, wait until both are gone (`Identity::is_gone`), not only dead: a new minion takes a zombie for a running instance and exits
     /// (`salt.utils.process.claim_mantle_of_responsibility`). Init reaps main after Salt's parent is dead; measured 1.5 s with a slow init.
     fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
-        Self::chain(&self.config()?, subject)
+        let config = self.config()?;
+        match Self::chain(&config, subject) {
+            // Beside another minion one without a guard has no pid file of its own.
+            Err(error) => self.connected_chain(&config, subject.leader)?.ok_or(error),
+            told => told,
+        }
     }
 
     fn activity(&self, subject: Subject<'_>) -> Activity {

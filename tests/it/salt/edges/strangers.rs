@@ -2,9 +2,11 @@
 //! says why, no job runs twice, and `idle` works.
 
 use super::{NEW, OLD, copied, last};
+use crate::support::eventually;
 use crate::support::salt::tree;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
+use sidle::os::proc_fs::{self, Process};
 use std::fs;
 use std::path::Path;
 
@@ -98,5 +100,15 @@ fn a_release_whose_guard_is_not_there_is_ended_as_soon_as_it_is_connected() {
     assert_eq!(tried.code, Some(5), "{tried:?}\n{}", scene.logs());
     let (last, why) = last(&scene);
     assert!(why.contains("while its guard sends no report: it would run every job a second time"), "{last}");
+    // Salt's own end of a process without its parent takes five seconds.
+    let is_of_it = |process: &Process| {
+        let words = proc_fs::command_line(process.pid).ok().flatten().unwrap_or_default();
+        process.is_alive() && words.iter().any(|word| word.contains("/versions/3007.97-1/"))
+    };
+    // Salt itself ends a process without its parent only after five seconds; a job of the minion may go on.
+    eventually(3, "nothing of it is left", || {
+        let left: Vec<Process> = proc_fs::all().unwrap().into_iter().filter(is_of_it).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    });
     assert!(scene.master().call(ID, &["test.version"]).contains(OLD));
 }
