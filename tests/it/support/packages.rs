@@ -163,7 +163,12 @@ impl PackagedHost {
 
     /// Begins a stream of jobs.
     pub fn stream(&self, rate: f64) -> Stream {
-        Stream::begin(ID, &self.marks, &[&self.master], &Plan::of(rate))
+        self.stream_of(&Plan::of(rate))
+    }
+
+    /// Begins this stream of jobs.
+    pub fn stream_of(&self, plan: &Plan) -> Stream {
+        Stream::begin(ID, &self.marks, &[&self.master], plan)
     }
 
     /// Lets sidle take the minion over.

@@ -67,7 +67,8 @@ fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once()
     let rehearsed = call(&scene, &["sidle.rehearse", "release=3008.5-1"]);
     assert_eq!((&rehearsed["code"], &rehearsed["rehearsed"]), (&json!(0), &json!(true)), "{rehearsed}");
 
-    let stream = scene.stream(&Plan::short(1.0));
+    // While a job of several functions runs, Salt fails to begin a state run.
+    let stream = scene.stream(&Plan { compound_every: 0, ..Plan::short(1.0) });
     let said = call(&scene, &["sidle.switch", "release=3008.5-1", "splay=0s"]);
     assert_eq!((&said["code"], &said["pending"]), (&json!(4), &json!(true)), "{said}");
     ends(&scene, "3008.5-1");

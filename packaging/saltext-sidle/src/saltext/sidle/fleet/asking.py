@@ -65,8 +65,7 @@ class Asking:
         names = list(dict.fromkeys(["os_family", "saltversion", *([wanted.by] if wanted.by else [])]))
         arguments = [[], [], ["master"], names]
         facts, masters = {}, {}
-        for each, answers in self.ask(ids, list(QUESTIONS), arguments).items():
-            answers = answers if isinstance(answers, dict) else {}
+        for each, answers in self._answered(ids, arguments).items():
             facts[each] = of_answers(answers, wanted)
             masters[each] = self.masters(masters_of(facts[each]["status"], answers.get("config.get"), wanted.package))
         for each in set(ids) - set(facts):
@@ -76,6 +75,19 @@ class Asking:
         self._ask_rehearsals(facts, wanted)
         self._ask_installs(facts, wanted)
         return facts, masters
+
+    def _answered(self, ids, arguments):
+        """
+        What each host that answers says to each question. One job for each: while a job of several functions runs, Salt fails to begin a state run
+        (`saltutil.is_running`, up to 3008.5 at least).
+        """
+        found, asked = {}, ids
+        for question, some in zip(QUESTIONS, arguments, strict=True):
+            for each, answer in self.ask(asked, question, some).items() if asked else ():
+                found.setdefault(each, {})[question] = answer
+            # Who is silent was waited for once.
+            asked = list(found)
+        return found
 
     def _dry_run_seconds(self):
         return DRY_RUN_ANSWERS * (self.opts.get("sidle") or {}).get("answer_seconds", 20)

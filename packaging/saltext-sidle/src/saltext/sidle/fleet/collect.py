@@ -258,10 +258,10 @@ def _rollout(record, minion):
 
 
 def _ask(opts, found, seconds):
-    import salt.client
     import salt.exceptions
 
-    questions = {"test.version": [], "sidle.job": [found.jid]}
+    # One job for each: while a job of several functions runs, Salt fails to begin a state run. The first one is known to be no user's.
+    questions = {"sidle.job": [found.jid], "test.version": []}
     # After `sidle.job`: it deletes what a dead process left behind.
     if found.jid:
         questions["saltutil.find_job"] = [found.jid]
@@ -271,8 +271,7 @@ def _ask(opts, found, seconds):
     for is_last in (False, True):
         found.now = time.time()
         try:
-            with salt.client.LocalClient(mopts=opts) as client:
-                told = client.cmd([found.minion], list(questions), list(questions.values()), timeout=seconds, tgt_type="list").get(found.minion)
+            told = _told(opts, found.minion, questions, seconds)
             break
         except (salt.exceptions.SaltClientError, salt.exceptions.SaltReqTimeoutError):
             found.master_is_up = False
@@ -283,7 +282,7 @@ def _ask(opts, found, seconds):
                 found.master_is_up = _listens(opts)
                 return
     found.master_is_up = bool(told) or _listens(opts)
-    found.answers = isinstance(told, dict)
+    found.answers = bool(told)
     if not found.answers:
         return
     found.version = told.get("test.version") or found.version
@@ -298,6 +297,22 @@ def _ask(opts, found, seconds):
         found.matches = matched
     elif matcher:
         found.match_error = " ".join(str(matched).split())[-SHOWN_CHARACTERS:]
+
+
+def _told(opts, minion, questions, seconds):
+    """Its answer to each question, up to the first one that it does not answer."""
+    import salt.client
+
+    told = {}
+    with salt.client.LocalClient(mopts=opts) as client:
+        for function, arguments in questions.items():
+            # Silence and the answer False are told apart only in the whole return.
+            answers = client.cmd([minion], function, arguments, timeout=seconds, tgt_type="list", full_return=True)
+            answer = answers.get(minion) if isinstance(answers, dict) else None
+            if not isinstance(answer, dict) or "ret" not in answer:
+                break
+            told[function] = answer["ret"]
+    return told
 
 
 def _listens(opts):
