@@ -81,6 +81,10 @@ class Drivers(unittest.TestCase):
         bus.away = True
         self.step(own, 3000)
         self.assertEqual(own._own.counts(), {"ordered": 1, "waiting": 1})
+        self.records.ask_driver("r1", "pause", "lunch")
+        self.step(own, 2)
+        self.assertEqual(self.records.read("r1")["status"], "halted", "a word is on record at once")
+        own._own.resume()
         bus.away = False
         self.step(own, 20)
         own._own.saw(self.now, canary[0], status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))

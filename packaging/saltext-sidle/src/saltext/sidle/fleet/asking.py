@@ -287,6 +287,6 @@ def planned(asking, wanted, target, group_names=None):
 def planned_again(asking, old, sign_in=None):
     """An earlier plan with its waves, for the minions that still go: they are asked again. Raises `plan.PlanError`."""
     wanted = plan.Wanted(old.package, old.release, canary=0, percents=[100], seed=old.seed, sign_in=sign_in)
-    accepted, _ = resolve(asking.opts, "*", "glob")
-    facts, masters = asking.facts([each for wave in old.waves for each in wave if each in set(accepted)], wanted)
+    accepted = set(resolve(asking.opts, "*", "glob")[0])
+    facts, masters = asking.facts([each for wave in old.waves for each in wave if each in accepted], wanted)
     return plan.renewed(old, plan.make(facts, wanted, masters))

@@ -118,6 +118,8 @@ class _Driver:
                 self._hear(tag, data)
         self._obey()
         if not self._sees():
+            # What a person has said is on record, also while the master is away.
+            self._records.write(self._record)
             return
         orders = self._own.next(self._now())
         self._claimed.update(orders.install, orders.switch)
@@ -231,7 +233,7 @@ def release(bus, record, ids):
     of it ends its claim by itself.
     """
     hosts = record["hosts"]
-    scheduled = [each for each in ids if hosts[each]["state"] == machine.ORDERED and hosts[each].get("has_to_wait")]
+    scheduled = [each for each in ids if hosts[each]["state"] == machine.ORDERED and hosts[each].get("scheduled")]
     try:
         if record["status"] == machine.ABORTED:
             bus.publish(scheduled, "sidle.cancel", kwarg={"package": record["package"]})

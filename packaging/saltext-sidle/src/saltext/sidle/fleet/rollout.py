@@ -33,7 +33,7 @@ RUNNING, LATE, HALTED, ABORTED, ENDED = "running", "late", "halted", "aborted", 
 ORDERS_MAX = 3
 
 #: What an answer to one order says of the host, for as long as this order is on its way.
-OF_ONE_ORDER = ("complaint", "has_to_wait", "retiring_since")
+OF_ONE_ORDER = ("complaint", "scheduled", "retiring_since")
 
 #: Of different failures so many are remembered: a fleet in which each host fails for a reason of its own needs a person long before.
 FAILURES_MAX = 100
@@ -225,7 +225,7 @@ class Rollout:
         if self.record["status"] not in (RUNNING, LATE):
             return install, switch
         self._recent = [at for at in self._recent if now - at < 60]
-        switching = sum(host["state"] == ORDERED and not host.get("has_to_wait") for host in self.flying.values())
+        switching = sum(host["state"] == ORDERED and not self._waits_for_window(host, now) for host in self.flying.values())
         room = min(self.settings["at_once"] - switching, self.settings["per_minute"] - len(self._recent))
         install_room = self.settings["install_at_once"] - self._installing
         # What came late to an earlier wave goes first.
@@ -239,6 +239,10 @@ class Rollout:
                     orders.append(queue.pop())
                     self._order(orders[-1], now, state)
         return install, switch
+
+    def _waits_for_window(self, host, now):
+        """A host that waits for its window takes no other host's place; one that waits for its splay does."""
+        return bool(host.get("scheduled")) and now - host["ordered"] >= self.settings["order_seconds"]
 
     def _order(self, each, now, state):
         host = self.record["hosts"][each]
@@ -385,8 +389,7 @@ class Rollout:
             self._end(each, REFUSED, now, "conflict", host["complaint"])
             return
         if live:
-            # Until its window opens it takes no other host's place.
-            host["has_to_wait"] = bool(self.record.get("at_window")) and live["phase"] == "scheduled"
+            host["scheduled"] = bool(self.record.get("at_window")) and live["phase"] == "scheduled"
             if live["phase"] == "stranded":
                 self._fail(each, now, live)
             elif live["phase"] == "retiring" and live["to"] == status.get("current") == host["to"]:

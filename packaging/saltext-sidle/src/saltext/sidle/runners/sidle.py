@@ -560,6 +560,8 @@ def _driven_all(has_work):
             found[name] = _driven(name, has_work)
         except Driven:
             continue
+        except (machine.RolloutError, Away) as error:
+            found[name] = _error(str(error))
         except Exception as error:  # pylint: disable=broad-except
             # One that cannot be driven must not keep the others.
             log.exception("rollout %s", name)
