@@ -166,6 +166,10 @@ fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     let done = fleet.runner(&["sidle.resume", "r1"]);
     assert_eq!((&done["status"], &done["counts"]), (&json!("ended"), &json!({"done": 3, "failed": 2})), "{done}");
     assert!(fleet.current().iter().all(|(id, release)| (release == "1.1-1") == id.starts_with("red")));
+    let back = fleet.runner(&["sidle.rollback", "r1", "test=True"]);
+    let way = "1.1-1 -> 1.0-1";
+    assert_eq!(back, json!({"red1": way, "red2": way, "red3": way}), "shown only");
+    assert!(fleet.current().iter().all(|(id, release)| (release == "1.1-1") == id.starts_with("red")));
     let plan = fleet.runner(&["sidle.plan", "suse*", "1.1-1"]);
     assert!(plan.as_str().unwrap().contains("1.1-1 is marked as bad here"), "{plan}");
     assert!(fleet.members.iter().all(|member| member.host.status()["rollout"].is_null()), "the claims are over");
