@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The wall clock.
@@ -53,9 +54,13 @@ pub fn zone(name: Option<&str>) -> Result<TimeZone> {
     }
 }
 
-/// The kernel's random identity of this boot.
+/// The kernel's random identity of this boot. Read once: no process outlives its boot, and each comparison of identities asks.
 pub fn boot_id() -> Result<String> {
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
     let path = Path::new("/proc/sys/kernel/random/boot_id");
     let text = std::fs::read_to_string(path).map_err(|source| OsError::new("read", path, source))?;
-    Ok(text.trim().to_owned())
+    Ok(KNOWN.get_or_init(|| text.trim().to_owned()).clone())
 }

@@ -3,7 +3,7 @@
 use crate::os::{OsError, Result, clock};
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -49,10 +49,26 @@ fn gone_is_none<T>(result: io::Result<T>, path: &Path) -> Result<Option<T>> {
     }
 }
 
+/// More than the line of any process: a name of 16 bytes and some fifty numbers.
+const STAT_BYTES: usize = 2048;
+/// Room for some 400 connections; a longer table takes more reads.
+const TABLE_BYTES: usize = 64 << 10;
+
+/// No table of sockets that a host can have is longer.
+const FILE_BYTES_MAXIMUM: u64 = 1 << 30;
+
+/// Reads a file of /proc without asking for its size, which is 0. A supervisor in the middle of a switch looks at every process several times a
+/// second, and the kernel walks through all sockets of the host for each read of their table.
+fn read_at_one_go<const BYTES: usize>(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(BYTES);
+    std::fs::File::open(path)?.take(FILE_BYTES_MAXIMUM).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// The process `pid`, if there is one.
 pub fn process(pid: u32) -> Result<Option<Process>> {
     let path = path_of(pid, "stat");
-    let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
+    let Some(bytes) = gone_is_none(read_at_one_go::<STAT_BYTES>(&path), &path)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes);
     let parsed = parse_stat(pid, &text);
     parsed.map(Some).ok_or_else(|| OsError::new("understand", &path, io::ErrorKind::InvalidData))
@@ -173,9 +189,9 @@ pub fn tcp_connections(pid: u32) -> Result<Option<Vec<TcpConnection>>> {
     for table in ["net/tcp", "net/tcp6"] {
         let path = path_of(pid, table);
         // A kernel without IPv6 has no second table.
-        let Some(text) = gone_is_none(std::fs::read_to_string(&path), &path)? else { continue };
+        let Some(bytes) = gone_is_none(read_at_one_go::<TABLE_BYTES>(&path), &path)? else { continue };
         found.extend(
-            text.lines().skip(1).filter_map(parse_tcp).filter(|connection| sockets.contains(&connection.inode)),
+            String::from_utf8_lossy(&bytes).lines().skip(1).filter_map(parse_tcp).filter(|connection| sockets.contains(&connection.inode)),
         );
     }
     Ok(Some(found))
