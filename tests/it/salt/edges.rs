@@ -13,7 +13,8 @@ use std::path::Path;
 use std::process::Command;
 
 const OLD: &str = "3006.30";
-const NEW: &str = "3007.17";
+const MIDDLE: &str = "3007.17";
+const NEW: &str = "3008.5";
 
 /// Copies a tree that is to be changed.
 fn copied(from: &Path, to: &Path) {

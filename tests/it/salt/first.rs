@@ -6,12 +6,12 @@ use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
 
 /// Jobs a second, few enough for a machine with other things to do.
-const RATE: f64 = 4.0;
+const RATE: f64 = 2.0;
 
 /// How many jobs one process has to have alone: so many that a guard is found out that loses each fiftieth. Beside another process its losses would be
 /// made up for.
 const ALONE_MINIMUM: u32 = 55;
-const ALONE_SECONDS: u64 = 16;
+const ALONE_SECONDS: u64 = 30;
 
 /// How long the stream goes on after each switch.
 const AROUND_SECONDS: u64 = 5;
@@ -20,7 +20,7 @@ const AROUND_SECONDS: u64 = 5;
 fn a_switch_to_the_next_long_term_release_and_the_way_back_lose_no_job_and_double_none() {
     let user = own_user();
     let [old, new] = LONG_TERM;
-    let scene = Scene::with(&Wanted { user: &user, ..Wanted::of(&LONG_TERM) });
+    let scene = Scene::with(&Wanted { user: &user, settings: "rehearsal = \"refuse\"\n", ..Wanted::of(&LONG_TERM) });
     let stream = scene.stream(&Plan::of(RATE));
     stream.run(ALONE_SECONDS);
     let alone = stream.look().published;

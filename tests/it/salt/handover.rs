@@ -16,15 +16,18 @@ mod phases;
 mod queues;
 mod supervisor;
 
-use crate::support::scene::{RATES, Scene};
+use crate::support::scene::Scene;
 use crate::support::stage::Ran;
 use crate::support::stream::{Plan, Stream};
 use crate::support::{come_first, eventually};
 use serde_json::Value;
 
 const OLD: &str = "3006.30";
-const NEW: &str = "3007.17";
-const NEWEST: &str = "3008.5";
+const MIDDLE: &str = "3007.17";
+const NEW: &str = "3008.5";
+
+/// Jobs a second, which the slowest release carries beside other tests.
+const RATE: f64 = 1.0;
 
 /// How long a stream goes on before and after what is done to the minion.
 const AROUND_SECONDS: u64 = 3;
@@ -90,17 +93,16 @@ fn announced(stream: &Stream, times: usize) {
 #[test]
 fn across_every_release_a_restart_and_the_way_back_no_job_is_lost_or_doubled_and_no_tick_is_missed() {
     come_first();
-    let mut scene = Scene::new(&[OLD, NEW, NEWEST]);
+    let mut scene = Scene::new(&[OLD, MIDDLE, NEW]);
     // What runs at a boot does run.
     scene.boot();
-    let (rate, _) = scene.calibrate(&RATES);
-    let stream = scene.stream(&Plan::of(rate));
+    let stream = scene.stream(&Plan::of(RATE));
     stream.run(AROUND_SECONDS);
-    let (new, newest, old) = (format!("{NEW}-1"), format!("{NEWEST}-1"), format!("{OLD}-1"));
+    let (middle, new, old) = (format!("{MIDDLE}-1"), format!("{NEW}-1"), format!("{OLD}-1"));
     let steps: [(&str, &[&str], &str); 4] = [
+        ("switch", &[&middle], MIDDLE),
         ("switch", &[&new], NEW),
-        ("switch", &[&newest], NEWEST),
-        ("restart", &[], NEWEST),
+        ("restart", &[], NEW),
         ("rollback", &[&old], OLD),
     ];
     for (number, (verb, arguments, expected)) in steps.iter().enumerate() {
@@ -119,5 +121,5 @@ fn across_every_release_a_restart_and_the_way_back_no_job_is_lost_or_doubled_and
     let once = (report.mine_updates, report.startup_states, report.ticks.on_start);
     assert_eq!(once, (0, 0, 0), "what belongs to a boot ran at a switch: {report:#?}");
     let releases: Vec<&str> = report.releases.keys().map(String::as_str).collect();
-    assert_eq!(releases, [OLD, NEW, NEWEST], "{:?}", report.releases);
+    assert_eq!(releases, [OLD, MIDDLE, NEW], "{:?}", report.releases);
 }

@@ -10,7 +10,7 @@ use crate::support::stream::Plan;
 /// Publications a second, each second one of which keeps main for a third of a second or more; and for how long: it is behind by about
 /// as much then as the test takes to find out.
 const RATE: f64 = 6.0;
-const SECONDS: u64 = 12;
+const SECONDS: u64 = 6;
 
 /// How long the switch may take: all of the backlog is read first.
 const PATIENCE_SECONDS: u64 = 900;

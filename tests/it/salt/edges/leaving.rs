@@ -1,6 +1,6 @@
 //! How the old process leaves: what its jobs have left running stays, and a job that never ends holds nobody up.
 
-use super::{NEW, OLD};
+use super::{MIDDLE, NEW, OLD};
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
@@ -35,7 +35,7 @@ fn begins(scene: &Scene, arguments: &[&str]) {
 
 fn what_is_left_in_the_background_survives(mode: &str) {
     // 3007 keeps the process of a job for half a minute after it has returned: the command is below it when the old process ends.
-    let scene = Scene::with(&Wanted::of(&[NEW, OLD]));
+    let scene = Scene::with(&Wanted::of(&[MIDDLE, OLD]));
     // No other test's: found by its arguments.
     let command = format!("sleep {}", 100_000 + std::process::id());
     scene.master().call(ID, &["cmd.run", &command, "bg=True"]);
@@ -97,7 +97,7 @@ fn a_job_that_never_ends_holds_up_neither_a_rollback_nor_the_next_switch() {
 #[test]
 fn after_its_time_a_switch_is_over_and_the_last_job_of_the_old_process_is_answered_all_the_same() {
     let scene = Scene::with(&Wanted { settings: "retire_timeout = \"2s\"\n", ..Wanted::of(&[OLD, NEW]) });
-    let stream = scene.stream(&Plan { once: Some((2, 90)), ..Plan::short(1.0) });
+    let stream = scene.stream(&Plan { once: Some((2, 60)), ..Plan::short(1.0) });
     stream.run(4);
     let ran = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap"]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());

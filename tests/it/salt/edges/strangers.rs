@@ -1,7 +1,7 @@
 //! Salt releases that the guard was not made for: the ways that it stands at are gone, or lead elsewhere. An overlap with them is refused or ended and
 //! says why, no job runs twice, and `idle` works.
 
-use super::{NEW, OLD, copied, last};
+use super::{MIDDLE, OLD, copied, last};
 use crate::support::eventually;
 use crate::support::salt::tree;
 use crate::support::scene::{ID, Scene, Wanted};
@@ -44,7 +44,7 @@ pub fn forget_compiled(source: &Path) {
 }
 
 fn changed(to: &Path, (good, bad): (&str, &str)) {
-    copied(&tree(NEW), to);
+    copied(&tree(MIDDLE), to);
     let path = to.join("lib/python3.11/site-packages/salt/minion.py");
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains(good), "Salt has another form: {good}");
@@ -79,7 +79,7 @@ fn a_salt_that_goes_round_the_guard_doubles_no_job_beside_another_and_idle_works
     // One of them, alone: it is as good as any.
     let ran = scene.switch(&["3007.91-1", "--mode", "idle", "--force"]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
-    assert!(scene.master().call(ID, &["test.version"]).contains(NEW));
+    assert!(scene.master().call(ID, &["test.version"]).contains(MIDDLE));
     let ran = scene.switch(&[&format!("{OLD}-1"), "--force"]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
     let (last, _) = last(&scene);
@@ -92,7 +92,7 @@ fn a_release_whose_guard_is_not_there_is_ended_as_soon_as_it_is_connected() {
     let scene = Scene::with(&Wanted { settings, ..Wanted::of(&[OLD]) });
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("tree");
-    copied(&tree(NEW), &copy);
+    copied(&tree(MIDDLE), &copy);
     let packages = copy.join("lib/python3.11/site-packages");
     fs::remove_file(packages.join("sidle_guard.pth")).unwrap();
     scene.host.install(&scene.author.salt_from("3007.97", &copy)).ok();

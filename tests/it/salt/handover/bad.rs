@@ -1,7 +1,7 @@
 //! Releases that do not come up, or do not stay: no job is left without an answer, and the host stays on what worked. Every other way to fail is
 //! the demonstration agent's (`plain::switching`); here are the two that need Salt: one that never comes up, and one that dies with jobs in its hands.
 
-use super::{AROUND_SECONDS, NEW, NEWEST, OLD, ended, version};
+use super::{AROUND_SECONDS, MIDDLE, NEW, OLD, ended, version};
 use crate::support::come_first;
 use crate::support::evidence::{Fate, Finding};
 use crate::support::salt::tree;
@@ -16,7 +16,7 @@ use std::process::Command;
 pub const BAD: &str = "3007.99";
 
 /// Jobs a second, and for how long there is no switch first: what answers are like then.
-const RATE: f64 = 2.0;
+const RATE: f64 = 1.0;
 const CONTROL_SECONDS: u64 = 10;
 
 /// How long a release may take to come up. One that hangs costs all of it.
@@ -29,7 +29,7 @@ const IN_HAND_MAXIMUM: usize = 4;
 pub fn install_bad(scene: &Scene) {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("tree");
-    let copied = Command::new("cp").args(["-a", text(&tree(NEW)), text(&copy)]).status().unwrap();
+    let copied = Command::new("cp").args(["-a", text(&tree(MIDDLE)), text(&copy)]).status().unwrap();
     assert!(copied.success());
     let program = copy.join("bin/salt-minion");
     let good = fs::read_to_string(&program).unwrap();
@@ -58,7 +58,7 @@ fn cannot_import(scene: &Scene, rate: f64, longest: f64) {
     let stream = scene.stream(&Plan::short(rate));
     stream.run(AROUND_SECONDS);
     for attempt in 1..=2 {
-        let asked = scene.switch(&[&format!("{NEWEST}-1"), "--mode", "overlap"]);
+        let asked = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap"]);
         assert_eq!(asked.code, Some(1), "{attempt}: {asked:?}");
         let (last, status) = (scene.history()[0].clone(), scene.status());
         assert_eq!(last["result"], "refused", "{attempt}: {last}");
@@ -82,8 +82,8 @@ fn assert_gap(report: &Report, what: &str, longest: f64) {
 #[test]
 fn a_release_that_fails_costs_no_answer_and_is_refused_the_second_time_if_it_died() {
     come_first();
-    let settings = format!("start_timeout = \"{START_SECONDS}s\"\n");
-    let scene = Scene::with(&Wanted { settings: &settings, ..Wanted::of(&[OLD, NEWEST]) });
+    let settings = format!("start_timeout = \"{START_SECONDS}s\"\nrehearsal = \"refuse\"\n");
+    let scene = Scene::with(&Wanted { settings: &settings, ..Wanted::of(&[OLD, NEW]) });
     install_bad(&scene);
     let stream = scene.stream(&Plan::short(RATE));
     stream.run(CONTROL_SECONDS);

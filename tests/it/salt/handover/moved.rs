@@ -1,6 +1,6 @@
 //! Masters that move, in the configuration, by their name's address, or to other keys: a restart takes each up, also of a minion that reaches nobody.
 
-use super::{AROUND_SECONDS, NEWEST, OLD};
+use super::{AROUND_SECONDS, NEW, OLD};
 use crate::support::salt::Master;
 use crate::support::scene::{Scene, Wanted};
 use crate::support::stream::Plan;
@@ -98,7 +98,7 @@ fn another_master_in_the_configuration_serves_after_a_restart_of_3006() {
 
 #[test]
 fn another_master_in_the_configuration_serves_after_a_restart_of_3008() {
-    by_configuration(NEWEST);
+    by_configuration(NEW);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_master_whose_name_moves_serves_after_a_restart_of_3006() {
 
 #[test]
 fn a_master_whose_name_moves_serves_after_a_restart_of_3008() {
-    by_name(NEWEST);
+    by_name(NEW);
 }
 
 /// A new host comes up while one of its masters is down. Plain Salt serves the other one.

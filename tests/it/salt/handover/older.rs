@@ -1,6 +1,6 @@
 //! The ways down: from what a newer release has left on the host, and to a release that the master no longer lets in.
 
-use super::{AROUND_SECONDS, NEWEST, OLD, overlap, version};
+use super::{AROUND_SECONDS, NEW, OLD, overlap, version};
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
 use std::fs;
@@ -27,11 +27,11 @@ fn call(scene: &Scene, arguments: &[&str]) -> String {
 
 #[test]
 fn the_way_down_is_open_after_a_highstate_and_costs_nothing_where_the_master_lets_the_older_release_not_in() {
-    let scene = Scene::idle(&Wanted { settings: SETTINGS, ..Wanted::of(&[OLD, NEWEST, LOCKED_OUT]) });
+    let scene = Scene::idle(&Wanted { settings: SETTINGS, ..Wanted::of(&[OLD, NEW, LOCKED_OUT]) });
     site(&scene);
     scene.run(OLD);
-    overlap(&scene, "switch", &[&format!("{NEWEST}-1")]);
-    assert!(version(&scene).contains(NEWEST));
+    overlap(&scene, "switch", &[&format!("{NEW}-1")]);
+    assert!(version(&scene).contains(NEW));
     let synced = call(&scene, &["saltutil.sync_all"]);
     assert!(synced.contains("modules.site") && synced.contains("grains.site"), "{synced}");
     let made = scene.host.path("made-by-highstate");

@@ -13,7 +13,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 
 /// Longer than what is done in it.
-const SETTINGS: &str = "probation = \"30s\"\n";
+const SETTINGS: &str = "probation = \"30s\"\nrehearsal = \"refuse\"\n";
 
 /// Fires an event through `salt-call` of the current release.
 fn fire(scene: &Scene, name: &str) {

@@ -1,6 +1,6 @@
 //! Jobs that wait in Salt's queues on disk. Its releases keep them in different places, and none takes over what another one has queued.
 
-use super::{NEWEST, OLD, ended_within, overlap, phase, reaches, version};
+use super::{NEW, OLD, ended_within, overlap, phase, reaches, version};
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::text;
@@ -98,10 +98,10 @@ fn states_that_wait_when_a_minion_is_ended_at_once_are_run_once_by_a_release_tha
 
 #[test]
 fn a_lock_that_a_minion_was_ended_with_keeps_no_state_waiting() {
-    let scene = Scene::with(&Wanted::of(&[OLD, NEWEST]));
+    let scene = Scene::with(&Wanted::of(&[OLD, NEW]));
     let lock = queues(&scene)[1].with_file_name("queue.lock");
     fs::create_dir_all(lock.parent().unwrap()).unwrap();
-    let asked = scene.switch(&[&format!("{NEWEST}-1"), "--mode", "now", "--no-wait"]);
+    let asked = scene.switch(&[&format!("{NEW}-1"), "--mode", "now", "--no-wait"]);
     assert_eq!(asked.code, Some(4), "{asked:?}");
     eventually(120, "the old process has ended", || match phase(&scene).as_deref() {
         Some("starting" | "proving" | "probation") => Ok(()),
@@ -119,15 +119,15 @@ fn a_lock_that_a_minion_was_ended_with_keeps_no_state_waiting() {
 
 #[test]
 fn states_that_wait_in_a_queue_which_both_releases_read_are_run_once_by_the_new_one() {
-    let scene = Scene::with(&Wanted::of(&[OLD, NEWEST]));
+    let scene = Scene::with(&Wanted::of(&[OLD, NEW]));
     let file = scene.host.path("both");
     publish_three(&scene, &file, &queues(&scene)[1]);
-    overlap(&scene, "switch", &[&format!("{NEWEST}-1")]);
+    overlap(&scene, "switch", &[&format!("{NEW}-1")]);
     let found = eventually(60, "all have run", || match fs::read_to_string(&file).unwrap_or_default() {
         found if found.lines().count() >= 3 => Ok(found),
         found => Err(found),
     });
-    let releases = [("first", OLD), ("second", NEWEST), ("third", NEWEST)];
+    let releases = [("first", OLD), ("second", NEW), ("third", NEW)];
     let is_so = |(line, (name, release)): (&str, &(&str, &str))| {
         line.starts_with(name) && line.contains(&format!("/{release}-1/"))
     };

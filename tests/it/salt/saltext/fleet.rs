@@ -22,7 +22,7 @@ const EIGHTS_VARIABLE: &str = "SIDLE_FLEET_EIGHTS";
 const TARGET: &str = "3008.5-1";
 
 /// What starts beside others takes its time.
-const SETTINGS: &str = "rehearsal_timeout = \"300s\"\nstart_timeout = \"120s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\njob_splay = \"0s\"\n";
+const SETTINGS: &str = "rehearsal_timeout = \"300s\"\nstart_timeout = \"120s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\njob_splay = \"0s\"\nrehearsal = \"off\"\n";
 
 /// For so many minions on two cores.
 const PATIENCE_SECONDS: u64 = 300;

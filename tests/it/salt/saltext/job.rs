@@ -27,7 +27,7 @@ fn call(scene: &Scene, words: &[&str]) -> Value {
 
 #[test]
 fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once() {
-    let scene = Scene::idle(&Wanted::of(&["3006.30", "3008.5"]));
+    let scene = Scene::idle(&Wanted { settings: "rehearsal = \"refuse\"\n", ..Wanted::of(&["3006.30", "3008.5"]) });
     // The program and the root of this host, and a beacon that looks often.
     let own = format!(
         "sidle:\n  program: {SIDLE}\n  root: {}\nbeacons:\n  sidle:\n    - interval: 2\n",
