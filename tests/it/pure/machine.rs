@@ -397,14 +397,17 @@ fn without_a_crash_a_good_release_is_committed_and_no_other() {
     }
 }
 
+/// The phases of a switch without a hitch.
+fn walk(mode: Mode, former: Former, trial: Trial) -> Vec<Phase> {
+    straight(World { purpose: Purpose::Switch, mode, former, trial, hitch: Hitch::None })
+}
+
 #[test]
 fn the_way_forth_and_the_way_back_are_the_documented_ones() {
     use Phase::{
-        Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Rehearsing, Reproving, Restarting,
-        Retiring, Retreating, Returning, RolledBack, Starting, Stopping, Stranded, Waiting,
+        Checking, Committed, Flipping, Freezing, Probation, Proving, Rehearsing, Reproving, Restarting, Retreating,
+        RolledBack, Starting, Stopping, Stranded, Waiting,
     };
-    let world = |mode, former, trial| World { purpose: Purpose::Switch, mode, former, trial, hitch: Hitch::None };
-    let walk = |mode, former, trial| straight(world(mode, former, trial));
     let (idle, now) = (Mode::Idle, Mode::Now);
     let proof = [Stopping, Starting, Proving, Probation, Flipping, Committed];
     assert_eq!(
@@ -440,6 +443,14 @@ fn the_way_forth_and_the_way_back_are_the_documented_ones() {
         walk(now, Former::BackAtSecondTry, Trial::CrashesAtStart),
         [Checking, Rehearsing, Stopping, Starting, Retreating, Restarting, Stranded, Restarting, Reproving, RolledBack]
     );
+}
+
+#[test]
+fn the_way_forth_and_the_way_back_in_overlap_are_the_documented_ones() {
+    use Phase::{
+        Checking, Committed, Flipping, Handing, Probation, Proving, Rehearsing, Reproving, Restarting, Retiring,
+        Retreating, Returning, RolledBack, Starting,
+    };
     let overlap = Mode::Overlap;
     let beside = [Checking, Rehearsing, Starting, Proving];
     let commit = [Probation, Flipping, Retiring, Committed];

@@ -64,7 +64,18 @@ fn builds_a_tree(suite: &str, minor: u32) {
     let cache = cache_of(&archive);
     let work = tempfile::tempdir().unwrap();
     let mut command = Command::new("timeout");
-    command.args(["500", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c"]);
+    command.args([
+        "500",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+    ]);
     command.args([ENTER, "sh", text(&archive), text(work.path()), PROJECT, text(&cache), STORY]);
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
