@@ -35,7 +35,7 @@ fn listed() -> BTreeSet<String> {
     let text = String::from_utf8(output.stdout).unwrap();
     let all: BTreeSet<String> =
         text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect();
-    assert!(all.len() > 500, "{}", all.len());
+    assert!(all.len() > 300, "{}", all.len());
     all
 }
 
@@ -80,6 +80,10 @@ fn every_filter_names_tests_that_exist() {
     assert_eq!(wrong, Vec::<String>::new(), ".config/nextest.toml: no test has such a name");
 }
 
+fn calls(text: &str) -> usize {
+    text.lines().filter(|line| line.trim() == "come_first();").count()
+}
+
 /// What measures the machine, or compares with it, disturbs another that does: nextest runs one of its group at a time.
 #[test]
 fn what_comes_first_comes_alone() {
@@ -96,7 +100,7 @@ fn what_comes_first_comes_alone() {
     let (listed, mut wrong, mut seen) = (listed(), Vec::new(), 0);
     for test in written() {
         assert!(listed.contains(&test.name), "{} is not in the list", test.name);
-        if test.body.contains("come_first(") {
+        if calls(&test.body) > 0 {
             seen += 1;
             for profile in ["default", "all"] {
                 if group(&test.name, profile).as_deref() != Some("first") {
@@ -106,11 +110,9 @@ fn what_comes_first_comes_alone() {
         }
     }
     assert!(seen > 3, "{seen}");
-    let calls: usize = source::files(&project().join("tests/it"), "rs")
-        .iter()
-        .map(|(_, text)| text.matches(" come_first();").count())
-        .sum();
-    assert_eq!(calls, seen, "only a test itself calls come_first: else nobody can tell which tests it is about");
+    let all = source::files(&project().join("tests/it"), "rs");
+    let all: usize = all.iter().map(|(_, text)| calls(text)).sum();
+    assert_eq!(all, seen, "only a test itself calls come_first: else nobody can tell which tests it is about");
     assert_eq!(wrong, Vec::<String>::new(), ".config/nextest.toml: not in group `first`");
 }
 
@@ -144,7 +146,7 @@ fn what_asserts_nothing_is_not_run_as_a_test_and_says_what_runs_it() {
 #[test]
 fn a_test_is_no_script() {
     let mut long: Vec<Test> = [written(), tests_below(&project().join("src"))].concat();
-    assert!(long.len() > 1000, "{}", long.len());
+    assert!(long.len() > 500, "{}", long.len());
     long.retain(|test| test.lines > LINES_MAXIMUM);
     let exceptions: BTreeSet<&str> = LONGER.iter().map(|(name, _)| *name).collect();
     let told: Vec<String> = long
@@ -164,12 +166,13 @@ fn the_reader_of_filters_and_tests_reads_them_as_they_are_meant() {
     assert!(reads("binary(it) & test(/^(a|b)::/) - test(=b::x)", "a::x"));
     assert!(!reads("binary(it) & test(/^(a|b)::/) - test(=b::x)", "b::x"));
     assert!(reads("not binary(it) | test(b::)", "a::b::x") && !reads("!(all() and test(~x))", "x"));
-    assert!(!reads("none() or test(/(a/b)$/)".replace("a/b", "a|b").as_str(), "c"));
+    assert!(!reads("none() or test(/(a|b)$/)", "c"));
     for broken in ["test(", "test(/a/) &", "(test(a)", "test(a) test(b)", "huh(a)"] {
         assert!(Filter::parse(broken).is_err(), "{broken}");
     }
     assert_eq!(alternatives("^a::(b|c(d|e))|f$"), ["^a::(b)", "^a::(c(d))", "^a::(c(e))", "f$"]);
     assert_eq!(alternatives(r"a\|b[(|)]c"), [r"a\|b[(|)]c"]);
+    assert_eq!(alternatives("(a|b)(c|d)"), ["(a)(c|d)", "(b)(c|d)", "(a|b)(c)", "(a|b)(d)"]);
 
     let text = "#[test]\n#[ignore = \"why\"]\nfn one() {\n    x();\n}\n\nmod system {\n    #[test]\n    fn two() {\n        y();\n        z();\n    }\n}\n";
     let found = source::tests_of(text, "a::b");

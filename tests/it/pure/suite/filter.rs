@@ -133,29 +133,37 @@ fn single(rest: &mut &str) -> Result<Filter, String> {
     }
 }
 
-/// An expression in parts, each with one choice of each of its alternatives that it names.
+/// An expression in parts: each has one choice of one of its alternatives, and the others as they are.
 pub fn alternatives(pattern: &str) -> Vec<String> {
-    for (start, end) in groups(pattern) {
-        let parts = choices(&pattern[start..end]);
-        if parts.len() > 1 {
-            let of = |part: &&str| alternatives(&format!("{}{part}{}", &pattern[..start], &pattern[end..]));
-            return parts.iter().flat_map(of).collect();
-        }
-    }
-    vec![pattern.to_owned()]
+    within(pattern, 0, pattern.len())
 }
 
-/// The insides of the whole and of all groups, the outer ones first.
+fn within(pattern: &str, start: usize, end: usize) -> Vec<String> {
+    let all = choices(&pattern[start..end]);
+    if all.len() > 1 {
+        let with = |choice: &&str| {
+            within(&format!("{}{choice}{}", &pattern[..start], &pattern[end..]), start, start + choice.len())
+        };
+        return all.iter().flat_map(with).collect();
+    }
+    let parts = groups(&pattern[start..end]).into_iter().map(|(from, to)| within(pattern, start + from, start + to));
+    let parts: Vec<String> = parts.flatten().filter(|part| part != pattern).collect();
+    if parts.is_empty() { vec![pattern.to_owned()] } else { parts }
+}
+
+/// The insides of the groups on the top level.
 fn groups(pattern: &str) -> Vec<(usize, usize)> {
-    let (mut open, mut found) = (Vec::new(), vec![(0, pattern.len())]);
+    let (mut open, mut found) = (Vec::new(), Vec::new());
     for (at, c) in special(pattern) {
         match c {
             '(' => open.push(at + 1),
-            ')' => found.extend(open.pop().map(|start: usize| (start, at))),
+            ')' => {
+                let start = open.pop();
+                found.extend(start.filter(|_| open.is_empty()).map(|start: usize| (start, at)));
+            }
             _ => {}
         }
     }
-    found[1..].sort_unstable();
     found
 }
 
