@@ -106,7 +106,7 @@ pub const SECTIONS: [Section; 4] = [
                 "`\"refuse\"`, `\"report\"`, `\"off\"`",
                 "`\"refuse\"`",
                 "a rehearsal is the preflight of a switch: the new release loads this host's configuration and modules without a master. If it \
-                 finds a problem: refuse the switch, or only report the problem. `\"off\"`: no rehearsal; the supervisor also stops its \
+                 finds a problem, or cannot be done: refuse the switch, or only report the reason. `\"off\"`: no rehearsal; the supervisor also stops its \
                  regular check whether the host's libraries changed (`host_look`)",
             ),
             key(

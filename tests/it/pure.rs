@@ -6,4 +6,5 @@ mod dependencies;
 mod documents;
 pub mod machine;
 mod rehearsal;
+mod suite;
 mod supervisor;

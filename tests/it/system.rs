@@ -26,6 +26,7 @@ mod power;
 mod provision;
 mod push;
 mod python_tuf;
+mod pythons;
 mod readers;
 mod repair;
 mod repository;

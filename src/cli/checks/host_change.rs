@@ -68,7 +68,7 @@ impl HostChanges {
         }
         let fails = |release: &Release| {
             let one = shifted.iter().find(|one| one.release == *release)?;
-            one.again.as_ref().filter(|again| !again.loads())
+            one.again.as_ref().filter(|again| again.fails())
         };
         let stands = |release: &&Release| {
             let one = shifted.iter().find(|one| one.release == **release);

@@ -45,6 +45,15 @@ pub(super) fn told(trial: &RehearsalReport, lost: &[&LoadedExtra]) -> Vec<String
     )]
 }
 
+/// The finding where the running release could not say what `salt-pip` has installed for it.
+pub(super) fn unknown(trial: &RehearsalReport) -> String {
+    format!(
+        "cannot tell which packages of salt-pip would vanish with Python {}: the running release did not list its own; correct that, or go \
+         without with `extras = \"report\"`",
+        trial.python
+    )
+}
+
 /// What would vanish with the trial, and where the trial would see it.
 pub(super) fn vanishing(lost: &[&LoadedExtra], trial: &RehearsalReport, former: &RehearsalReport) -> Option<Vanishing> {
     let from = PathBuf::from(&lost.first()?.directory);

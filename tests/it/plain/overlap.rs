@@ -87,6 +87,7 @@ fn what_cannot_overlap_is_said_before_and_done_when_idle_where_nothing_else_was_
     assert!(entry["notes"][0].as_str().unwrap().contains("has no guard"), "{entry}");
 }
 
+/// A guard beside a Salt that goes round it runs each job twice.
 #[test]
 fn a_version_that_the_guard_was_not_tried_with_is_switched_to_when_idle_and_history_says_why() {
     let author = Author::new();
@@ -102,6 +103,7 @@ fn a_version_that_the_guard_was_not_tried_with_is_switched_to_when_idle_and_hist
     assert!(entry["mode"] == "idle" && entry["notes"].to_string().contains("was tried with 9 only"), "{entry}");
 }
 
+/// To go back to a process that is dead would end the one that serves.
 #[test]
 fn an_old_process_that_dies_beside_the_new_one_leaves_the_new_one_alone() {
     let (host, _author) = two_releases();
@@ -122,6 +124,7 @@ fn an_old_process_that_dies_beside_the_new_one_leaves_the_new_one_alone() {
     assert!(host.last()["notes"][0].as_str().unwrap().contains("was lost"), "{}", host.last());
 }
 
+/// A guard that reads half of a file of roles would take the jobs of both, or of none.
 #[test]
 fn a_deleted_gate_is_made_again_and_a_truncated_roles_file_misleads_nobody() {
     let (host, _author) = two_releases();

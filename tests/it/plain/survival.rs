@@ -180,6 +180,7 @@ pub fn in_every_phase(mode: &str, killed: bool) {
     assert_eq!(zombies(&supervisor), Vec::<u32>::new());
 }
 
+/// A renewed supervisor that takes the switch for one that nobody drove goes back without a cause.
 #[test]
 fn a_supervisor_renewed_in_every_phase_of_an_overlap_ends_it() {
     in_every_phase("overlap", false);
@@ -190,6 +191,7 @@ fn a_supervisor_renewed_in_every_phase_of_a_switch_when_idle_ends_it() {
     in_every_phase("idle", false);
 }
 
+/// The next supervisor must not start a third process beside the two that live.
 #[test]
 fn a_supervisor_killed_in_every_phase_of_an_overlap_is_taken_over_from() {
     in_every_phase("overlap", true);
@@ -200,6 +202,7 @@ fn a_supervisor_killed_in_every_phase_of_a_switch_when_idle_is_taken_over_from()
     in_every_phase("idle", true);
 }
 
+/// A process that died between two looks was taken for one that the switch had ended: its unfinished jobs were not named.
 #[test]
 fn both_agents_killed_in_an_overlap_come_back_as_one_and_what_they_had_not_finished_is_named() {
     let (host, _author) = two_releases();
@@ -248,6 +251,7 @@ pub fn loop_crash(host: &Host) {
     }
 }
 
+/// A release that crashed after its commit was started again for ever, although the release before it worked.
 #[test]
 fn a_release_that_crashes_again_and_again_is_left_for_the_one_before() {
     let (host, _author) = two_releases();

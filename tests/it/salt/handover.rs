@@ -90,6 +90,7 @@ fn announced(stream: &Stream, times: usize) {
     });
 }
 
+/// Without the guard's claims a stream across these switches has jobs that both processes ran, and jobs that none did.
 #[test]
 fn across_every_release_a_restart_and_the_way_back_no_job_is_lost_or_doubled_and_no_tick_is_missed() {
     come_first();

@@ -206,7 +206,7 @@ fn a_rehearsal_names_what_salt_pip_installed_and_the_new_python_does_not_see() {
 
 /// What `pure::rehearsal` compares: the reports of these releases on `site`.
 #[test]
-#[ignore = "writes into the source tree"]
+#[ignore = "a recorder, which writes into the source tree: `scripts/bench reports` runs it"]
 fn record_reports() {
     let host = site();
     for version in [OLD, NEW] {

@@ -11,6 +11,7 @@ const DEAF: &str = "3007.98";
 /// In place of the subscription's end in main: nothing.
 const CHANGE: (&str, &str) = ("self.pub_channel.on_recv(self._handle_payload)", "pass");
 
+/// A connection is no subscription: a process that heard nothing had all proofs of a connection, and was committed.
 #[test]
 fn a_new_process_that_hears_nothing_is_never_committed_and_the_old_one_does_the_jobs() {
     let scene = Scene::with(&Wanted { settings: "probation = \"5s\"\nrehearsal = \"off\"\n", ..Wanted::of(&[OLD]) });

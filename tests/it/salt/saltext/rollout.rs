@@ -111,6 +111,23 @@ fn plan_says_what_it_knows(fleet: &Fleet) {
 /// Fast enough for a test.
 const QUICK: [&str; 4] = ["splay=0s", "soak_seconds=1", "ask_seconds=1", "order_seconds=15"];
 
+/// What r1 found bad is known to the next rollout, and its hosts belong to it.
+fn others_are_refused(fleet: &Fleet) {
+    let other = ["sidle.rollout", "*", "1.1-1", "name=r2"];
+    let second = fleet.runner(&other);
+    assert!(second["error"].as_str().unwrap().contains("rollout r1 found it bad:"), "{second}");
+    // While this one is not over, another rollout finds nobody; and its orders are refused by the minions themselves.
+    let second = fleet.runner(&[&other[..], &["despite_failures=True"], &QUICK].concat());
+    let words = second["error"].as_str().unwrap();
+    assert!(words.contains("nobody goes") && words.contains("it belongs to rollout r1"), "{second}");
+    let behind = fleet.current().into_iter().find(|(id, release)| release == "1.0-1" && id.starts_with("red")).unwrap();
+    let order = ["sidle.switch", "release=1.1-1", "rollout=r2", "epoch=1"];
+    let said = fleet.master.call(behind.0, &order);
+    assert!(said.contains("'conflict'") && said.contains("it belongs to rollout r1"), "{said}");
+
+    assert!(fleet.runner(&["sidle.rollouts"]).get("r2").is_none(), "what did not begin left no record");
+}
+
 #[test]
 fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     let fleet = Fleet::new(|family| family == "Suse");
@@ -145,20 +162,7 @@ fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     let moved: Vec<_> = fleet.current().into_iter().filter(|(_, release)| release == "1.1-1").collect();
     assert!(moved.len() == 1 && canaries.contains(&moved[0].0) && moved[0].0.starts_with("red"), "{moved:?}");
 
-    // What it found bad is known to the next rollout.
-    let other = ["sidle.rollout", "*", "1.1-1", "name=r2"];
-    let second = fleet.runner(&other);
-    assert!(second["error"].as_str().unwrap().contains("rollout r1 found it bad:"), "{second}");
-    // While this one is not over, another rollout finds nobody; and its orders are refused by the minions themselves.
-    let second = fleet.runner(&[&other[..], &["despite_failures=True"], &QUICK].concat());
-    let words = second["error"].as_str().unwrap();
-    assert!(words.contains("nobody goes") && words.contains("it belongs to rollout r1"), "{second}");
-    let behind = fleet.current().into_iter().find(|(id, release)| release == "1.0-1" && id.starts_with("red")).unwrap();
-    let order = ["sidle.switch", "release=1.1-1", "rollout=r2", "epoch=1"];
-    let said = fleet.master.call(behind.0, &order);
-    assert!(said.contains("'conflict'") && said.contains("it belongs to rollout r1"), "{said}");
-
-    assert!(fleet.runner(&["sidle.rollouts"]).get("r2").is_none(), "what did not begin left no record");
+    others_are_refused(&fleet);
 
     // What is bad for a host stays so: it is refused, and the others go on once a person has accepted that.
     let done = fleet.runner(&["sidle.resume", "r1"]);
