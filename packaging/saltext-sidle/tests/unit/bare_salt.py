@@ -17,9 +17,9 @@ def _jid_dir(jid, job_dir, hash_type):
     return os.path.join(job_dir, digest[:2], digest[2:])
 
 
-def _loads(data, encoding):
+def _loads(data):
     try:
-        return ast.literal_eval(data.decode(encoding))
+        return ast.literal_eval(data.decode())
     except (SyntaxError, ValueError) as error:
         raise SaltException(str(error)) from None
 
@@ -41,7 +41,7 @@ MODULES = {
     "salt": {},
     "salt.cache": {"factory": lambda _opts: NoCache()},
     "salt.client": {"LocalClient": None},
-    "salt.exceptions": {name: SaltException for name in ("SaltException", "SaltCacheError", "SaltClientError", "SaltReqTimeoutError")},
+    "salt.exceptions": dict.fromkeys(("SaltException", "SaltCacheError", "SaltClientError", "SaltReqTimeoutError"), SaltException),
     "salt.fileclient": {},
     "salt.payload": {"loads": _loads},
     "salt.utils": {},

@@ -19,7 +19,19 @@ from unittest import mock
 import bare_salt
 
 with bare_salt.importable():
-    from saltext.sidle.fleet import answers, asking, causes, collect, driver, evidence, masters, page, records, table, why
+    from saltext.sidle.fleet import (
+        answers,
+        asking,
+        causes,
+        collect,
+        driver,
+        evidence,
+        masters,
+        page,
+        records,
+        table,
+        why,
+    )
     from saltext.sidle.fleet import plan as planning
     from saltext.sidle.fleet import rollout as machine
 

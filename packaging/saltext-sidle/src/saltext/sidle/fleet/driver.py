@@ -102,7 +102,7 @@ class _Driver:
         """After the last wave who is back is what there is to do."""
         if not self._own.is_too_late(self._now()):
             for each, answer in self._bus.ask(self._offline(), "sidle.status", read=self._status).items():
-                take(self._own, self._now(), each, lambda answer=answer: self._judge("status", each, answer))
+                take(self._own, self._now(), each, partial(self._judge, "status", each, answer))
         self._own.end_if_over(self._now())
 
     def goes_on(self):

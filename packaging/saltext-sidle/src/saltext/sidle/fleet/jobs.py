@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from .rollout import RolloutError
 
+
 class Away(Exception):
     """The master takes no jobs now."""
 

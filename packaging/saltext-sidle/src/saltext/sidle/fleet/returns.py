@@ -59,7 +59,7 @@ class Returns:
 
 def _loaded(data):
     try:
-        return _answer(salt.payload.loads(data, encoding="utf-8"))
+        return _answer(salt.payload.loads(data))
     except (salt.exceptions.SaltException, ValueError, TypeError, RecursionError):
         return Unreadable("it cannot be decoded")
 

@@ -6,7 +6,6 @@ from saltext.sidle.fleet import answers
 from saltext.sidle.fleet.causes import CAUSES, UNCERTAIN
 from saltext.sidle.fleet.evidence import CLOCK_SECONDS, span, when
 
-
 #: A line of the answer is cut here: a target may be a list of thousands of minions.
 LINE_CHARACTERS = 1000
 
