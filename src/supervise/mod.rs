@@ -261,9 +261,8 @@ impl Supervisor {
         };
         if step == Step::Moved {
             self.health = None;
-            if self.driver.journal().live.is_none() {
-                self.check(now);
-            }
+            // At once: a status without the process that serves now would say that nothing runs.
+            self.check(now);
             self.report(now)?;
             return Ok(Duration::ZERO);
         }
