@@ -80,6 +80,8 @@ pub struct SuperviseSettings {
     pub keeping: Keeping,
     /// The commands of this program that the supervisor starts.
     pub commands: OwnCommands,
+    /// The digest of the settings files from which all this was read.
+    pub digest: String,
 }
 
 /// Runs an instance until a signal ends it.
