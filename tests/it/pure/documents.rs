@@ -276,3 +276,11 @@ fn every_finding_of_doctor_has_its_line() {
         assert!(page.contains(&format!("`{id}`")), "docs/operations.md has no line for the finding {id}");
     }
 }
+
+#[test]
+fn the_acceptance_test_looks_for_a_word_that_doctor_prints() {
+    use sidle::agent::examination::Severity;
+    let page = text("docs/acceptance.md");
+    let step = page.lines().find(|line| line.contains("`sidle doctor")).expect("a step runs doctor");
+    assert!(step.contains(&format!("no line that begins with `{}`", Severity::Error.word())), "{step}");
+}
