@@ -70,6 +70,7 @@ impl Adoption {
             class: Class::Failed,
             message: format!("cannot understand {}", path.display()),
             causes: vec![error.to_string()],
+            lines: Vec::new(),
             hint: error.hint(
                 "it says how to give the agent back to its package; docs/adopting.md lists what an adoption changes",
             ),

@@ -34,7 +34,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::standard_error::Reader;
-use crate::os::{OsError, clock, environment, file, memory};
+use crate::os::{OsError, clock, environment, file, memory, signals};
 use crate::store::collect::Effect;
 use crate::store::owners;
 use crate::switch::driver::log::seconds;
@@ -181,6 +181,8 @@ pub enum Ended {
 
 /// Parses the command line, performs the verb, prints, and returns the exit code.
 pub fn main() -> ExitCode {
+    // Before anything else: a HUP that comes before a supervisor can handle it must not end it.
+    let held = signals::hold();
     memory::keep_large_blocks_apart();
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
         let verb = matches.subcommand_name().unwrap_or_default().to_owned();
@@ -194,6 +196,8 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { exit::code(Class::Usage) } else { ExitCode::SUCCESS };
         }
     };
+    // A supervisor delivers them itself.
+    let held = if matches!(cli.verb, Verb::Supervise(_)) { held } else { signals::admit() };
     let output = Output::new(cli.common.json, cli.common.quiet, effect);
     log::install(cli.level(), cli.verb.reader());
     let began = clock::since_boot();
@@ -204,6 +208,7 @@ pub fn main() -> ExitCode {
         }
         let config = cli.common.config.as_deref().map(absolute).transpose()?;
         let context = Context { layout: Layout::new(&root).with_settings_file(config), output: output.clone(), effect };
+        held?;
         perform(cli.verb, &context)
     });
     let class = match &ended {

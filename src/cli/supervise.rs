@@ -35,6 +35,8 @@ impl SuperviseArguments {
 
 /// Runs an instance's agent until a signal ends it.
 pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<Ended, Report> {
+    // Before they are read: a change meanwhile counts as not read.
+    let digest = Settings::digest(&context.layout)?;
     let settings = Settings::read(&context.layout)?;
     let (package, configuration) = settings.instance(&context.layout, &arguments.instance)?;
     own_release::refuse(&package, "supervise")?;
@@ -66,6 +68,7 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         scrub_every: settings.scrub_every,
         keeping: Keeping { agents: agents::parts, restore: settings.restore_configuration },
         commands: own::COMMANDS,
+        digest: digest.to_string(),
     };
     run_supervisor(&context.layout, supervise, agents::parts)?;
     Ok(Ended::Well)

@@ -52,7 +52,7 @@ pub const RULES: [&str; 7] = [
     "A *window* is `\"Sat 22:00-04:00\"`; days may be left out (every day), or listed (`\"Mon..Fri 01:00-03:00\"`, `\"Sun,Wed 12:30-13:00\"`). A \
      window whose end is not after its start ends on the next day.",
     "Commands read the settings each time. The supervisor reads the settings when it starts, and again on SIGHUP: `systemctl kill -s HUP \
-     --kill-who=main sidle@NAME`.",
+     --kill-who=main sidle@NAME`. `sidle status` says when the files have changed since then.",
     "A second instance of a package: name it in `[instances.NAME]` with `package = \"salt-minion\"` and `config = \"/etc/salt-two\"`, enable \
      `sidle@NAME`, and add `--instance NAME` to each command that has this option.",
 ];

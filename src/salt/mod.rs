@@ -79,8 +79,9 @@ impl SaltMinion {
             return Err(AgentError::new(format!("cannot look at the minion: {leader} is gone")));
         }
         let path = &config.pid_file;
-        let cannot =
-            |cause: &str| AgentError::new(format!("cannot tell the minion's main process: {}{cause}", path.display()));
+        let waits = |cause: &str| {
+            AgentError::new(format!("waits for the minion to write its process number: {}{cause}", path.display()))
+        };
         if let Some(report) = subject.report {
             // Its own pid file has another name while two share the default one.
             let main = Identity::of(report.pid)?;
@@ -93,11 +94,9 @@ impl SaltMinion {
                 });
             }
         }
-        let main = pid_in(path)?.ok_or_else(|| cannot(" does not exist; the minion may not have started yet"))?;
+        let main = pid_in(path)?.ok_or_else(|| waits(" does not exist yet"))?;
         Self::below(leader, main)?.ok_or_else(|| {
-            cannot(&format!(
-                " names process {main}, which is not below {leader}: the file is left from an earlier minion, or another minion's"
-            ))
+            waits(&format!(" still names process {main}, of an earlier or another minion, and not one of {leader}'s"))
         })
     }
 

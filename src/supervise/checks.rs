@@ -86,7 +86,7 @@ impl Supervisor {
         let trouble = Some(troubles.join("; ")).filter(|text| !text.is_empty());
         let status = SupervisorStatus::new(self.own.clone(), agent, trouble, self.ended.clone());
         let status = status.with_unwatched(self.tree.unwatched().map(str::to_owned));
-        let status = status.with_finishing(self.processes.finishing());
+        let status = status.with_finishing(self.processes.finishing()).with_settings(self.settings.digest.clone());
         if self.written.as_ref() != Some(&status) {
             status.write(&self.directory)?;
             let words = match (&status.agent, &status.trouble) {

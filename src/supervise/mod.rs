@@ -80,6 +80,8 @@ pub struct SuperviseSettings {
     pub keeping: Keeping,
     /// The commands of this program that the supervisor starts.
     pub commands: OwnCommands,
+    /// The digest of the settings files from which all this was read.
+    pub digest: String,
 }
 
 /// Runs an instance until a signal ends it.
@@ -261,9 +263,8 @@ impl Supervisor {
         };
         if step == Step::Moved {
             self.health = None;
-            if self.driver.journal().live.is_none() {
-                self.check(now);
-            }
+            // At once: a status without the process that serves now would say that nothing runs.
+            self.check(now);
             self.report(now)?;
             return Ok(Duration::ZERO);
         }

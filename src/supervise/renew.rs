@@ -86,6 +86,7 @@ fn tried(layout: &Layout, check: &str) -> Result<Program, Report> {
         class: Class::Failed,
         message: format!("cannot renew the supervisor: {} does not work here", path.display()),
         causes,
+        lines: Vec::new(),
         hint: Some(format!("the supervisor goes on with its present program; try `{} --version`", path.display())),
     };
     let program = Program { arguments: process::own_arguments(), ..Program::new(&path) };

@@ -74,6 +74,9 @@ pub struct SupervisorStatus {
     /// Why the trees of running releases are polled; None: they are watched.
     #[serde(default)]
     pub unwatched: Option<String>,
+    /// The digest of the settings files that the supervisor has read; empty: an older supervisor does not say.
+    #[serde(default)]
+    pub settings_sha256: String,
     /// The supervisor's own version.
     #[serde(default)]
     pub version: String,
@@ -102,6 +105,7 @@ impl SupervisorStatus {
             ended,
             finishing: Vec::new(),
             unwatched: None,
+            settings_sha256: String::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
@@ -116,6 +120,12 @@ impl SupervisorStatus {
     #[must_use]
     pub fn with_unwatched(self, unwatched: Option<String>) -> Self {
         Self { unwatched, ..self }
+    }
+
+    /// Adds the digest of the settings files that were read.
+    #[must_use]
+    pub fn with_settings(self, settings_sha256: String) -> Self {
+        Self { settings_sha256, ..self }
     }
 
     /// Reads the last status, written by the previous supervisor or by this process before its renewal.

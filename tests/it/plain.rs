@@ -38,6 +38,7 @@ mod trust_store;
 
 mod generalize;
 mod policy;
+mod push;
 mod remedies;
 pub mod repair;
 pub mod repository;

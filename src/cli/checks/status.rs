@@ -162,6 +162,8 @@ impl InstanceStatus {
         let looked: BTreeSet<&Release> =
             current.iter().chain(&journal.previous).filter(|release| installed.contains(release)).collect();
         let trees = Trees::read(&store, looked)?;
+        let supervisor = SupervisorStatus::read(&context.layout, instance)?;
+        let host_changes = if unread.is_empty() { HostChanges::read(&files, &store)? } else { HostChanges::default() };
         Ok(Self {
             instance: instance.clone(),
             package: package.clone(),
@@ -170,8 +172,8 @@ impl InstanceStatus {
             installed,
             way_out: ways_out(context, &store, (package, instance), current.as_ref())?,
             current,
-            supervisor: SupervisorStatus::read(&context.layout, instance)?,
-            host_changes: if unread.is_empty() { HostChanges::read(&files, &store)? } else { HostChanges::default() },
+            host_changes: host_changes.with_settings(&context.layout, supervisor.as_ref()),
+            supervisor,
             hold: hold.filter(|hold| hold.is_on(now)),
             claim: claim.filter(|claim| claim.is_on(now)),
             last: history.entries().last().cloned(),

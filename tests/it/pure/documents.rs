@@ -304,3 +304,11 @@ fn every_finding_of_doctor_has_its_row() {
         assert!(ids.contains(&id), "`sidle doctor --find` does not explain the finding {id}");
     }
 }
+
+#[test]
+fn the_acceptance_test_looks_for_a_word_that_doctor_prints() {
+    use sidle::agent::examination::Severity;
+    let page = text("docs/acceptance.md");
+    let step = page.lines().find(|line| line.contains("`sidle doctor")).expect("a step runs doctor");
+    assert!(step.contains(&format!("no line that begins with `{}`", Severity::Error.word())), "{step}");
+}
