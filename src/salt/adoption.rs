@@ -26,9 +26,9 @@ macro_rules! guard_files {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 28] = guard_files!(
+pub const GUARD: [(&str, &str); 29] = guard_files!(
     "__init__" "attach" "channels" "claims" "damage" "decision" "events" "gate" "guard"
-    "handover" "handshakes" "hook" "joblog" "jobs" "masters" "missing" "owed" "paths"
+    "handover" "handshakes" "hook" "joblog" "jobs" "mantle" "masters" "missing" "owed" "paths"
     "proof" "queues" "quiet" "report" "roles" "shape" "singletons" "slot" "subscriptions" "wraps"
 );
 
