@@ -232,6 +232,12 @@ pub trait Agent: Send {
         Vec::new()
     }
 
+    /// The agents on this host that are this agent once more, for people: each does every job a second time. `own`: the first processes of the
+    /// instance; their descendants belong to it, too.
+    fn doubles(&self, _own: &[u32]) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The peers that a process started now could not find, and why: a name that does not resolve. A running process may still reach them.
     fn unfindable(&self) -> Vec<Peer> {
         Vec::new()

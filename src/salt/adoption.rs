@@ -26,10 +26,10 @@ macro_rules! guard_files {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 24] = guard_files!(
-    "__init__" "attach" "claims" "damage" "decision" "events" "gate" "guard" "handover"
-    "hook" "joblog" "jobs" "masters" "paths" "proof" "queues" "quiet" "report"
-    "roles" "shape" "singletons" "slot" "subscriptions" "wraps"
+pub const GUARD: [(&str, &str); 29] = guard_files!(
+    "__init__" "attach" "channels" "claims" "damage" "decision" "events" "gate" "guard"
+    "handover" "handshakes" "hook" "joblog" "jobs" "mantle" "masters" "missing" "owed" "paths"
+    "proof" "queues" "quiet" "report" "roles" "shape" "singletons" "slot" "subscriptions" "wraps"
 );
 
 const GRAIN: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/bundles/salt-minion/guard/sidle_adoption.py"));

@@ -187,6 +187,10 @@ impl Agent for SaltMinion {
         reached.into_iter().find(|names| !names.is_empty()).unwrap_or_default()
     }
 
+    fn doubles(&self, own: &[u32]) -> Vec<String> {
+        doctor::second::doubles(&self.settings.config_directory, own)
+    }
+
     fn unfindable(&self) -> Vec<Peer> {
         self.config().map_or_else(|_| Vec::new(), |config| masters::unfindable(&config, &self.names))
     }

@@ -26,6 +26,7 @@ impl Supervisor {
             self.health = None;
             return HEALTH_INTERVAL_SHORT;
         };
+        let doubles = self.processes.doubles(which, self.own.pid);
         let Some(record) = self.processes.of(which) else { return HEALTH_INTERVAL_SHORT };
         let status = AgentStatus {
             release: which.release().cloned(),
@@ -33,6 +34,7 @@ impl Supervisor {
             started_at: record.started_at,
             reaches: health.proven(),
             lacks: health.lacks(&[]),
+            doubles,
         };
         if status.lacks.is_none() && self.driver.journal().live.is_none() && !self.keeper.restart.is_loop() {
             self.trouble = None;

@@ -29,6 +29,9 @@ pub struct AgentStatus {
     pub reaches: Vec<String>,
     /// What it lacks to be healthy; None: nothing.
     pub lacks: Option<String>,
+    /// Agents on this host that are this one once more: each does every job a second time.
+    #[serde(default)]
+    pub doubles: Vec<String>,
 }
 
 /// The end of an agent that sidle did not end.

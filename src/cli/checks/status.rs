@@ -210,6 +210,11 @@ impl InstanceStatus {
         lines.extend(unwatched.map(|why| format!("             the running tree is {why}")));
         lines.extend(self.host_changes.lines.iter().map(|text| format!("  host       {text}")));
         lines.extend(self.host_changes.warnings.iter().map(|text| format!("  WARNING    {text}")));
+        let doubles =
+            self.supervisor.iter().filter_map(|status| status.agent.as_ref()).flat_map(|agent| &agent.doubles);
+        lines.extend(
+            doubles.map(|text| format!("  WARNING    {text}: every job runs twice; `sidle doctor` tells more")),
+        );
         lines.extend(self.unread.iter().map(|text| format!("  trouble    {text}")));
         if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
             lines.push(format!("  trouble    {trouble}"));

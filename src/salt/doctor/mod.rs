@@ -3,7 +3,7 @@
 mod explanations;
 mod key;
 mod ports;
-mod second;
+pub mod second;
 
 use super::config::{Masters, MinionConfig};
 use super::queues;

@@ -5,30 +5,33 @@ use super::super::config::MinionConfig;
 use super::super::title::Title;
 use crate::agent::adoption::Adopter as _;
 use crate::agent::examination::{Case, Group, Severity};
+use crate::os::OsError;
 use crate::os::proc_fs::{self, Process};
 use std::path::{Path, PathBuf};
 
+/// A minion that does not belong to the instance.
+struct Other {
+    /// Its first process, for people.
+    told: String,
+    same: Same,
+}
+
 /// Looks at all processes that can be seen.
 pub fn check(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
-    let all = match proc_fs::all() {
-        Ok(all) => all,
+    let found = match others(case.configuration, case.own) {
+        Ok(found) => found,
         Err(error) => return group.unknown("other minions", error, "run it where /proc is mounted"),
     };
-    let minions: Vec<&Process> = all.iter().filter(|process| process.is_alive() && is_minion(process.pid)).collect();
-    let is_one = |pid: u32| minions.iter().any(|process| process.pid == pid);
-    // Only the first process of each: Salt's jobs and its main have the same words in their titles.
-    let first = minions.iter().filter(|process| !is_one(process.parent) && !is_own(process.pid, case.own));
-    let mut others = 0;
-    for process in first {
-        let told = format!("process {} ({})", process.pid, proc_fs::title(process.pid));
-        match same(case.configuration, process.pid) {
+    let mut of_others = 0;
+    for Other { told, same } in found {
+        match same {
             Same::Yes(whom) => group.find(
                 Severity::Error,
                 "second-minion",
                 format!("{told} is a second {whom}, not run by sidle: every job runs twice"),
                 "end it, and disable the unit that starts it (`systemctl status PID` names it); `sidle adopt PACKAGE` takes it over",
             ),
-            Same::No => others += 1,
+            Same::No => of_others += 1,
             Same::Gone => {}
             Same::Unknown(reason) => {
                 let whether = format!("whether {told} is a second minion of this id");
@@ -38,10 +41,34 @@ pub fn check(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
         }
     }
     let id = config.id.as_deref().unwrap_or("of this host's name");
-    let others = if others > 0 { format!(" ({others} of other ids or masters)") } else { String::new() };
+    let others = if of_others > 0 { format!(" ({of_others} of other ids or masters)") } else { String::new() };
     if group.findings.is_empty() {
         group.good(format!("no second minion {id}{others}"));
     }
+}
+
+/// The minions on this host that are the minion of this configuration once more. What cannot be told is left to `sidle doctor`.
+pub fn doubles(configuration: &Path, own: &[u32]) -> Vec<String> {
+    let found = others(configuration, own).unwrap_or_default();
+    let named = found.into_iter().filter_map(|Other { told, same }| match same {
+        Same::Yes(whom) => Some(format!("{told} is a second {whom}")),
+        Same::No | Same::Gone | Same::Unknown(_) => None,
+    });
+    named.collect()
+}
+
+/// All minions whose processes are not among `own` and their descendants.
+fn others(configuration: &Path, own: &[u32]) -> Result<Vec<Other>, OsError> {
+    let all = proc_fs::all()?;
+    let minions: Vec<&Process> = all.iter().filter(|process| process.is_alive() && is_minion(process.pid)).collect();
+    let is_one = |pid: u32| minions.iter().any(|process| process.pid == pid);
+    // Only the first process of each: Salt's jobs and its main have the same words in their titles.
+    let first = minions.iter().filter(|process| !is_one(process.parent) && !is_own(process.pid, own));
+    let other = |process: &&Process| Other {
+        told: format!("process {} ({})", process.pid, proc_fs::title(process.pid)),
+        same: same(configuration, process.pid),
+    };
+    Ok(first.map(other).collect())
 }
 
 /// Salt's program, or Python that runs it; a job or an engine that outlived its minion takes no jobs.

@@ -283,6 +283,13 @@ impl Processes {
         self.usable_mut(which).map(|running| running.health(report.as_ref(), prove))
     }
 
+    /// The agents on this host that are this one once more, and that `supervisor` did not start.
+    pub fn doubles(&mut self, which: ProcessKind<'_>, supervisor: u32) -> Vec<String> {
+        let own: Vec<u32> = self.records().map(|record| record.leader.pid).chain([supervisor]).collect();
+        let observer = self.usable_mut(which).and_then(|running| running.observer().ok());
+        observer.map_or_else(Vec::new, |agent| agent.doubles(&own))
+    }
+
     /// The peers that a process started now could not find.
     pub fn unfindable(&mut self, which: ProcessKind<'_>) -> Vec<Peer> {
         let observer = self.usable_mut(which).and_then(|running| running.observer().ok());

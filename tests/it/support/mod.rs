@@ -14,6 +14,7 @@ pub mod packages;
 pub mod ports;
 pub mod programs;
 pub mod pty;
+pub mod relay;
 pub mod release;
 pub mod releases;
 pub mod replay;
