@@ -3,7 +3,8 @@
 use super::destination::{self, Destination};
 use super::quote::command;
 use crate::failure::{Class, Report};
-use crate::os::process::Program;
+use crate::os::environment::{Need, Passed};
+use crate::os::process::{Directory, Program};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -78,6 +79,9 @@ impl Ssh {
     fn session(&self, to: &Destination, socket: &Path, master: &str, line: &str) -> Program {
         let mut program = Program::new(&self.program).variable("SSH_ASKPASS_REQUIRE", "never");
         program.without = ["SSH_ASKPASS", "DISPLAY", "WAYLAND_DISPLAY"].map(Into::into).into();
+        // Options name files from where the person is.
+        program = program.working(Directory::Callers);
+        program = program.passing(Passed::default().with(Need::Network).with(Need::Keys));
         if let Some(file) = &self.configuration {
             program = program.argument("-F").argument(file);
         }

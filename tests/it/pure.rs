@@ -5,5 +5,6 @@ mod costs;
 mod dependencies;
 mod documents;
 pub mod machine;
+mod programs;
 mod rehearsal;
 mod supervisor;
