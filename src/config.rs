@@ -15,6 +15,7 @@ use crate::fetch;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
+use crate::os::environment::{Need, Passed};
 use crate::rehearsal::ExtrasPolicy;
 use crate::switch::Limits;
 use crate::switch::driver::Policy;
@@ -173,9 +174,10 @@ impl Settings {
         Ok(Self::from(fragment))
     }
 
-    /// The variables of the caller's environment that an instance's programs get although loaders and interpreters obey them.
-    pub fn pass_environment(&self, instance: &InstanceName) -> Vec<String> {
-        self.instances.get(instance).and_then(|fragment| fragment.pass_environment.clone()).unwrap_or_default()
+    /// The variables of the caller's environment that an instance's programs get.
+    pub fn passed(&self, instance: &InstanceName) -> Passed {
+        let named = self.instances.get(instance).and_then(|fragment| fragment.pass_environment.clone());
+        Passed::default().with(Need::Network).with_names(named.unwrap_or_default())
     }
 
     /// The package of an instance and its agent's configuration directory, where the settings name one. An instance that they don't name is

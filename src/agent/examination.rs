@@ -1,6 +1,7 @@
 //! The findings of an examination of a host, and the part of it that an agent brings.
 
 use crate::failure::Class;
+use crate::os::environment::Passed;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt;
@@ -105,6 +106,8 @@ pub struct Case<'a> {
     pub configuration: &'a Path,
     /// The real path of the current release's tree, and its service's environment; None: no whole current release.
     pub release: Option<(&'a Path, &'a [(OsString, OsString)])>,
+    /// The variables of this process that the release's programs get.
+    pub passed: &'a Passed,
     /// The instance's supervisor and the agents' first processes. Their descendants belong to the instance, too.
     pub own: &'a [u32],
     /// The peers that the running agent is proven to reach.

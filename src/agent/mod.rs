@@ -9,6 +9,7 @@ use crate::digest::Digest;
 use crate::failure::Class;
 pub use crate::name::AgentKind;
 use crate::os::OsError;
+use crate::os::environment::Passed;
 use crate::os::process::Identity;
 use crate::rehearsal::Rehearser;
 use serde::{Deserialize, Serialize};
@@ -139,12 +140,14 @@ pub struct AgentSettings {
     pub config_directory: PathBuf,
     /// The programs of the running release, by the names that its manifest gives them; empty: sidle did not start the agent.
     pub programs: BTreeMap<String, PathBuf>,
+    /// The variables of this process that these programs get.
+    pub passed: Passed,
 }
 
 impl AgentSettings {
     /// Settings for the agent configured in `config_directory`.
     pub fn new(config_directory: &Path) -> Self {
-        Self { config_directory: config_directory.to_owned(), programs: BTreeMap::new() }
+        Self { config_directory: config_directory.to_owned(), programs: BTreeMap::new(), passed: Passed::default() }
     }
 }
 

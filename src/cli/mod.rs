@@ -73,6 +73,9 @@ pub struct Common {
     /// Print errors only
     #[arg(long, short, global = true, help_heading = GLOBAL)]
     quiet: bool,
+    /// Pass these variables on to the programs that this command starts: names, or beginnings of names before a `*` [default: a short list, see `sidle(8)`]
+    #[arg(long, global = true, value_name = "NAME", value_delimiter = ',', help_heading = GLOBAL)]
+    pass_environment: Vec<String>,
     /// Log each detail to standard error
     #[arg(long, short, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
@@ -200,6 +203,7 @@ pub fn main() -> ExitCode {
     let held = if matches!(cli.verb, Verb::Supervise(_)) { held } else { signals::admit() };
     let output = Output::new(cli.common.json, cli.common.quiet, effect);
     log::install(cli.level(), cli.verb.reader());
+    environment::pass(cli.common.pass_environment.clone());
     let began = clock::since_boot();
     debug!(version = env!("CARGO_PKG_VERSION"), root = %cli.common.root.display(), "sidle {verb} begins");
     let ended = absolute(&cli.common.root).map_err(Report::from).and_then(|root| {

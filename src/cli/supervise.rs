@@ -6,6 +6,8 @@ use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
+use crate::os::environment::Passed;
+use crate::os::units;
 use crate::store::{self, Store};
 use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
 use crate::switch::driver::Rehearsals;
@@ -48,6 +50,8 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         let usable = files.journal().and_then(|_| files.history()).and_then(|_| files.verdicts());
         return Ok(usable.map(|_| Ended::Well)?);
     }
+    // What the service manager has set, root has set in the unit.
+    let passed = if units::is_service() { Passed::everything() } else { settings.passed(&arguments.instance) };
     let supervise = SuperviseSettings {
         instance: arguments.instance.clone(),
         package,
@@ -67,6 +71,7 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         host_look: settings.host_look,
         scrub_every: settings.scrub_every,
         keeping: Keeping { agents: agents::parts, restore: settings.restore_configuration },
+        passed,
         commands: own::COMMANDS,
         digest: digest.to_string(),
     };

@@ -233,8 +233,8 @@ pub const SECTIONS: [Section; 4] = [
                 "pass_environment",
                 "list of names",
                 "none",
-                "environment variables, such as `LD_LIBRARY_PATH`, that sidle passes to the release's programs. Without an entry here, sidle \
-                 removes variables that change how programs load code (`LD_*`, `PYTHON*`, …)",
+                "environment variables, such as `LD_LIBRARY_PATH` or `AWS_*`, that sidle passes to the release's programs. Without an entry here, \
+                 programs get a short list (docs/hosts.md, \"Programs of a release\"), and an agent also what its systemd unit sets",
             ),
         ],
     },

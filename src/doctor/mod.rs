@@ -128,10 +128,13 @@ fn agents_own(
         checked.status().map(|status| status.supervisor.pid).into_iter().chain(running.map(|agent| agent.leader.pid));
     let own: Vec<u32> = own.chain(recorded.iter().map(|leader| leader.pid)).collect();
     let reaches = running.map(|agent| agent.reaches.clone()).unwrap_or_default();
+    // Settings that cannot be read are a finding of their own.
+    let passed = Settings::read(checked.layout).map(|settings| settings.passed(checked.instance)).unwrap_or_default();
     examiner.examine(Case {
         root: checked.layout.root(),
         configuration,
         release: tree.as_deref().map(|tree| (tree, environment.as_slice())),
+        passed: &passed,
         own: &own,
         reaches: &reaches,
     })

@@ -5,7 +5,8 @@ use super::quote::command;
 use super::{complaint, host_keys};
 use crate::failure::Report;
 use crate::os::dialogue::Patience;
-use crate::os::process::Program;
+use crate::os::environment::{Need, Passed};
+use crate::os::process::{Directory, Program};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -80,6 +81,9 @@ impl Ssh {
         let strictness = host_keys::strictness(&self.options)?;
         let mut program = Program::new(&self.program).variable("SSH_ASKPASS_REQUIRE", "never");
         program.without = ["SSH_ASKPASS", "DISPLAY", "WAYLAND_DISPLAY"].map(Into::into).into();
+        // Options name files from where the person is.
+        program = program.working(Directory::Callers);
+        program = program.passing(Passed::default().with(Need::Network).with(Need::Keys));
         if let Some(file) = &self.configuration {
             program = program.argument("-F").argument(file);
         }

@@ -7,6 +7,7 @@ pub mod extras;
 
 pub use extras::ExtrasPolicy;
 
+use crate::os::environment::Passed;
 use crate::os::process::Program;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -111,6 +112,8 @@ pub struct Scene {
     pub former: Option<Part>,
     /// The agent's configuration directory.
     pub config_directory: PathBuf,
+    /// The variables of this process that the agent would get.
+    pub passed: Passed,
 }
 
 /// One of a scene's releases.

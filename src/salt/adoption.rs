@@ -7,9 +7,10 @@ use super::SaltMinion;
 use super::config::{Masters, MinionConfig};
 use crate::agent::adoption::{Adopter, RunningAgent};
 use crate::agent::{AgentError, Subject};
+use crate::os::again::Start;
 use crate::os::dir::Dir;
 use crate::os::process::{self, Identity};
-use crate::os::{OsError, clock, proc_fs, socket};
+use crate::os::{OsError, clock, ground, proc_fs, socket};
 use jiff::Zoned;
 use serde_json::json;
 use std::io::Write as _;
@@ -60,6 +61,10 @@ impl Adopter for SaltAdopter {
         format!("{package}.service")
     }
 
+    fn is_command(&self, name: &str) -> bool {
+        name.contains("salt-")
+    }
+
     fn other_names(&self, unit: &str) -> Vec<(&'static str, &'static str)> {
         UNITS.into_iter().filter(|(name, _)| *name != unit).collect()
     }
@@ -86,14 +91,11 @@ impl Adopter for SaltAdopter {
         let (Some(leader), Some(main)) = (Identity::of(leader)?, Identity::of(main)?) else {
             return Ok(None);
         };
-        let command = proc_fs::command_line(leader.pid)?.unwrap_or_default();
-        if !command.iter().any(|word| word.contains("salt-minion")) {
-            return Ok(None);
-        }
+        let Some(start) = Start::of(&leader)?.filter(|start| is_minion(&start.command)) else { return Ok(None) };
         // That main is below the leader, or this is no minion.
         SaltMinion::chain(&config, Subject::unguarded(&leader))?;
-        let configuration = configuration_of(&command);
-        Ok(Some(RunningAgent { leader, main, command, configuration, user: config.user }))
+        let configuration = configuration_of(&start.command);
+        Ok(Some(RunningAgent { leader, main, start, configuration, user: config.user }))
     }
 
     fn guard(&self, found: &RunningAgent, gate: &Path, copy: &Path) -> Result<(), AgentError> {
@@ -108,9 +110,9 @@ impl Adopter for SaltAdopter {
             "gate": gate, "guard": copy, "now": clock::since_boot().as_secs_f64(),
         });
         let text = GRAIN.replace("@ADOPTION@", &adoption.to_string().replace('\\', "\\\\"));
-        let extensions = Dir::open_or_create(&config.extension_directory, 0o755)?;
+        // The directory may be the minion's user's: his links lead where he has no rights.
+        let extensions = ground::open_or_create(&config.extension_directory, 0o755)?;
         let is_new = extensions.stat(GRAINS_NAME)?.is_none();
-        // Never through a link: the directory may be another user's.
         let grains = extensions.child_or_create(GRAINS_NAME, 0o755)?;
         let user = found.user.as_deref().and_then(process::user_number);
         if let Some(user) = user.filter(|user| is_new && *user != process::user()) {
@@ -133,7 +135,7 @@ impl Adopter for SaltAdopter {
     fn tidy(&self, configuration: &Path) -> Result<(), AgentError> {
         let config = MinionConfig::read(configuration)?;
         let path = config.extension_directory.join(GRAINS_NAME);
-        let Some(grains) = Dir::open_if_exists(&path)? else { return Ok(()) };
+        let Some(grains) = ground::open_if_exists(&path)? else { return Ok(()) };
         grains.remove_file(format!("{GRAIN_STEM}.py"))?;
         if let Some(compiled) = grains.child_if_exists("__pycache__")? {
             for name in compiled.names()? {
@@ -146,13 +148,17 @@ impl Adopter for SaltAdopter {
     }
 }
 
+fn is_minion(command: &[String]) -> bool {
+    command.iter().any(|word| word.contains("salt-minion"))
+}
+
 /// The highest process above `main` that is a minion, too.
 fn top(main: u32) -> Result<u32, OsError> {
     let mut top = main;
     for _ in 0..ABOVE_MAXIMUM {
         let Some(process) = proc_fs::process(top)? else { break };
         let command = proc_fs::command_line(process.parent)?.unwrap_or_default();
-        if process.parent <= 1 || !command.iter().any(|word| word.contains("salt-minion")) {
+        if process.parent <= 1 || !is_minion(&command) {
             break;
         }
         top = process.parent;
@@ -203,7 +209,11 @@ fn frame() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
+
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
     fn the_whole_guard_is_copied() {
@@ -225,6 +235,31 @@ mod tests {
         assert_eq!(of(&[job]), Path::new("/srv/etc"));
         let venv = "/usr/lib/venv-salt-minion/bin/python";
         assert_eq!(of(&[venv, "/usr/bin/venv-salt-minion"]), Path::new("/etc/venv-salt-minion"));
+    }
+
+    #[test]
+    fn the_guard_goes_through_no_link_of_the_minions_user() {
+        let root = tempfile::tempdir().unwrap();
+        let (configuration, cache, victim) =
+            (root.path().join("etc"), root.path().join("var/cache/salt/minion"), root.path().join("victim"));
+        for directory in [&configuration, &cache, &victim] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        fs::write(configuration.join("minion"), format!("root_dir: {}\n", root.path().display())).unwrap();
+        fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+        symlink(&victim, cache.join("extmods")).unwrap();
+        let own = Identity::own().unwrap();
+        let start = Start::of(&own).unwrap().unwrap();
+        let found =
+            RunningAgent { leader: own.clone(), main: own, start, configuration: configuration.clone(), user: None };
+        let given = |copy: &str| SaltAdopter.guard(&found, &root.path().join("gate"), &root.path().join(copy));
+        assert!(given("copy").unwrap_err().to_string().contains("it is a link"));
+        assert!(SaltAdopter.tidy(&configuration).unwrap_err().to_string().contains("it is a link"));
+        assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
+        // Without the link the guard is laid down, and nobody listens.
+        fs::remove_file(cache.join("extmods")).unwrap();
+        assert!(!given("copy").unwrap_err().to_string().contains("it is a link"));
+        assert!(cache.join("extmods/grains/sidle_adoption.py").exists());
     }
 
     #[test]

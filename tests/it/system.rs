@@ -23,6 +23,7 @@ mod overlap;
 mod packaging;
 mod plan_page;
 mod power;
+mod programs;
 mod provision;
 mod push;
 mod python_tuf;

@@ -45,7 +45,7 @@ pub(super) fn rehearse(context: &Context, files: &InstanceFiles, foreseen: &mut 
     };
     let (_, named) = settings.instance(&context.layout, files.instance())?;
     let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
-    let scene = scene(&store, foreseen.from.as_ref(), &manifest, directory)?;
+    let scene = scene(&store, foreseen.from.as_ref(), &manifest, directory, settings.passed(files.instance()))?;
     let room = Room::take(&context.layout.run(files.instance()))?;
     signals::hold()?;
     let longest = settings.limits.rehearsal;

@@ -76,7 +76,7 @@ impl Rehearser for SaltRehearser {
         let part = scene.part(role)?;
         let script = self.script(scene)?;
         // As the tree's own programs start: neither the caller's PYTHON* nor ~/.local, and nothing is written beside a source.
-        let mut program = Program::new(part.tree.join("bin/python3")).argument("-E").argument("-s").argument("-B");
+        let mut program = Program::python(part.tree.join("bin/python3"));
         program = program.argument(script).argument("-c").argument(&scene.config_directory);
         program = program.argument("--scratch").argument(scratch).argument("--seconds").argument(SECONDS_MAX);
         program.environment.clone_from(&part.environment);

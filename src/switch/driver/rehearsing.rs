@@ -2,6 +2,7 @@
 
 use crate::bundle::manifest::{Manifest, Service};
 use crate::os::clock::Moment;
+use crate::os::environment::Passed;
 use crate::os::file;
 use crate::rehearsal::{Part, Rehearsal, Rehearser, Scene};
 use crate::store::Store;
@@ -96,7 +97,7 @@ impl Driver {
             return Ok(Begun::Preparing(Preparing::of(self.again(rehearser, &manifest, processes, now)?)));
         }
         let configuration = processes.configuration(&manifest);
-        let scene = scene(&self.store, live.from.as_ref(), &manifest, configuration)?;
+        let scene = scene(&self.store, live.from.as_ref(), &manifest, configuration, processes.passed.clone())?;
         let run = self.files.layout().run(self.files.instance());
         let state = self.files.layout().instance(self.files.instance());
         let workshop = Workshop { state, wheels, longest: self.limits.rebuild };
@@ -139,7 +140,8 @@ impl Driver {
         let part = part(&self.store, manifest, &configuration)?;
         let run = self.files.layout().run(self.files.instance());
         let longest = self.limits.rehearsal;
-        let scene = Scene { trial: part, former: None, config_directory: configuration };
+        let scene =
+            Scene { trial: part, former: None, config_directory: configuration, passed: processes.passed.clone() };
         Ok(Rehearsing::start(rehearser, scene, Question::Still, &run, longest, now.since_boot)?)
     }
 
@@ -174,9 +176,10 @@ pub fn scene(
     from: Option<&Release>,
     manifest: &Manifest,
     config_directory: PathBuf,
+    passed: Passed,
 ) -> Result<Scene, DriveError> {
     let former = from.map(|from| part(store, &store.manifest(from)?, &config_directory)).transpose()?;
-    Ok(Scene { trial: part(store, manifest, &config_directory)?, former, config_directory })
+    Ok(Scene { trial: part(store, manifest, &config_directory)?, former, config_directory, passed })
 }
 
 fn part(store: &Store, manifest: &Manifest, config_directory: &Path) -> Result<Part, DriveError> {

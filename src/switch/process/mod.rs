@@ -17,6 +17,7 @@ use crate::digest::Digest;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
+use crate::os::environment::Passed;
 use crate::os::process::{self, Identity, Input, Priority};
 use crate::os::{OsError, children, clock, notify, proc_fs};
 use crate::switch::gate::gatekeeper::Gatekeeper;
@@ -75,6 +76,7 @@ pub struct Processes {
     registry: Registry,
     commands: OwnCommands,
     configuration: Option<PathBuf>,
+    pub(in crate::switch) passed: Passed,
     pub(in crate::switch) gate: Gatekeeper,
     pub(in crate::switch) running: Vec<Running>,
     pub(in crate::switch) ends: Ends,
@@ -89,6 +91,7 @@ impl Processes {
         registry: Registry,
         commands: OwnCommands,
         configuration: Option<PathBuf>,
+        passed: Passed,
     ) -> Self {
         Self {
             layout: layout.clone(),
@@ -97,6 +100,7 @@ impl Processes {
             registry,
             commands,
             configuration,
+            passed,
             gate: Gatekeeper::new(layout, instance),
             running: Vec::new(),
             ends: Ends::default(),
@@ -157,7 +161,11 @@ impl Processes {
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
         let tree = self.layout.versions(&self.package).join(manifest.release().to_string());
         let programs = manifest.commands.iter().map(|(name, path)| (name.clone(), tree.join(path.as_path()))).collect();
-        let settings = AgentSettings { config_directory: self.configuration(manifest), programs };
+        let settings = AgentSettings {
+            programs,
+            passed: self.passed.clone(),
+            ..AgentSettings::new(&self.configuration(manifest))
+        };
         self.observing(record, child, &manifest.agent, manifest.guard.is_some(), settings)
     }
 
@@ -197,15 +205,13 @@ impl Processes {
             ProcessKind::Foreign => return Ok(()),
         };
         let words = (self.commands.run)(&self.package, &self.instance, release);
-        let mut program = own_commands::program(&self.layout, words)?;
+        let mut program = own_commands::agent(&self.layout, self.commands, words, &self.passed)?;
         // A supervisor that was started by an agent's job must not pass on that agent's variables.
         program.without = [notify::NOTIFY_SOCKET, TRIAL_VARIABLE, GATE_VARIABLE, ROLE_VARIABLE].map(Into::into).into();
         if let Some(number) = trial_of {
-            program.without.retain(|name| name != TRIAL_VARIABLE);
             program = program.variable(TRIAL_VARIABLE, number.to_string());
         }
         if manifest.guard.is_some() {
-            program.without.retain(|name| name != GATE_VARIABLE && name != ROLE_VARIABLE);
             program = program.variable(GATE_VARIABLE, self.gate.path()).variable(ROLE_VARIABLE, role.to_string());
         }
         let mut child = program.start(Input::Pipe)?;

@@ -7,6 +7,7 @@ mod extras;
 use crate::support::salt::tree;
 use crate::support::trees::{contents, put};
 use sidle::os::clock;
+use sidle::os::environment::Passed;
 use sidle::rehearsal::{Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
 use sidle::salt::rehearsal::report::{How, RehearsalReport};
@@ -87,7 +88,7 @@ impl Host {
         let run = tempfile::tempdir().unwrap();
         let part = |version: &str| Part { tree: tree(version), environment: environment(version) };
         let scene =
-            Scene { trial: part(trial), former: former.map(part), config_directory: self.root.path().join("etc") };
+            Scene { trial: part(trial), former: former.map(part), config_directory: self.root.path().join("etc"), passed: Passed::default() };
         let rehearser = Box::leak(Box::new(SaltRehearser::with_script(&script())));
         let before = self.everything();
         let now = clock::since_boot();

@@ -134,6 +134,13 @@ impl Author {
         self.packed(version, "good", |recipe| recipe.replace("agent = \"demo\"", &format!("agent = \"{kind}\"")))
     }
 
+    /// The same with more in its tree.
+    pub fn of_agent_with(&self, kind: &str, version: &str, more: impl FnOnce(&Path)) -> PathBuf {
+        let tree = self.tree(version, "good");
+        more(&tree);
+        self.packed_from(version, &tree, |recipe| recipe.replace("agent = \"demo\"", &format!("agent = \"{kind}\"")))
+    }
+
     /// A good release whose rehearsal says this.
     pub fn refused(&self, version: &str, rehearsal: &str) -> PathBuf {
         let tree = self.tree(version, "good");
