@@ -337,6 +337,13 @@ class Hostile(unittest.TestCase):
         for told in (10**30, 10**5000, float("nan"), float("inf"), b"x", {}, [[]], ["x"] * 65):
             self.assertIsInstance(answers.taken(lambda told: answers.grains(told, ["site"]), {"site": told}), answers.Unreadable)
 
+    def test_lists_and_versions_have_limits(self):
+        self.assertEqual(len(answers.masters([f"m{number}" for number in range(16)])), 16)
+        self.assertIsInstance(answers.taken(answers.masters, [f"m{number}" for number in range(17)]), answers.Unreadable)
+        notes = answers.dry_run({"code": 0, "notes": ["x"] * 30})["notes"]
+        self.assertEqual((len(notes), notes[-1]), (21, "and 10 more notes"))
+        self.assertEqual([collect._version(told) for told in (b"3006", 3006, ["x"], "3006.30")], [None, None, None, "3006.30"])
+
     def test_a_text_is_cut_at_its_limit_with_a_mark(self):
         self.assertEqual(answers.text("a\n\t b"), "a b")
         for long in ("x" * 50_000_000, "x " * 500, " " * 10_000 + "x"):
