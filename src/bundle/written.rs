@@ -61,7 +61,6 @@ mod tests {
 
     #[derive(Debug, Default, Deserialize)]
     #[serde(default, deny_unknown_fields)]
-    #[expect(dead_code, reason = "only its errors are read")]
     struct Example {
         attempts: Option<u32>,
         mirrors: Vec<String>,

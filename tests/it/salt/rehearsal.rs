@@ -87,8 +87,12 @@ impl Host {
     ) -> Rehearsal {
         let run = tempfile::tempdir().unwrap();
         let part = |version: &str| Part { tree: tree(version), environment: environment(version) };
-        let scene =
-            Scene { trial: part(trial), former: former.map(part), config_directory: self.root.path().join("etc"), passed: Passed::default() };
+        let scene = Scene {
+            trial: part(trial),
+            former: former.map(part),
+            config_directory: self.root.path().join("etc"),
+            passed: Passed::default(),
+        };
         let rehearser = Box::leak(Box::new(SaltRehearser::with_script(&script())));
         let before = self.everything();
         let now = clock::since_boot();

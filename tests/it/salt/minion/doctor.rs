@@ -179,7 +179,10 @@ fn doctor_finds_nothing_on_a_host_whose_minion_is_well() {
         }
     });
     let warned = scene.verb("status", &[]).stdout;
-    assert!(warned.contains("is a second minion stream of master") && warned.contains("every job runs twice"), "{warned}");
+    assert!(
+        warned.contains("is a second minion stream of master") && warned.contains("every job runs twice"),
+        "{warned}"
+    );
     let metrics = scene.host.sidle(&["metrics"]).stdout;
     assert!(metrics.lines().any(|line| line.starts_with("sidle_second_agents{") && line.ends_with(" 1")), "{metrics}");
     drop(second);
