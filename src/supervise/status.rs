@@ -131,6 +131,13 @@ impl SupervisorStatus {
         Self { settings_sha256, ..self }
     }
 
+    /// What `sidle status` warns of.
+    pub fn warnings(&self) -> Vec<String> {
+        let doubles = self.agent.iter().flat_map(|agent| &agent.doubles);
+        let warned = |text: &String| format!("  WARNING    {text}: every job runs twice; `sidle doctor` tells more");
+        doubles.map(warned).collect()
+    }
+
     /// Reads the last status, written by the previous supervisor or by this process before its renewal.
     pub fn last(directory: &Dir) -> Option<Self> {
         let bytes = directory.read_if_exists(STATUS_NAME, STATUS_LENGTH_MAXIMUM).ok()??;

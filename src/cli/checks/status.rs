@@ -199,22 +199,14 @@ impl InstanceStatus {
             format!("  installed  {installed}"),
             format!("  running    {}", self.running()),
         ];
-        if let Some(hold) = &self.hold {
-            lines.push(format!("  held       {hold}"));
-        }
-        if let Some(claim) = &self.claim {
-            lines.push(format!("  rollout    {claim}"));
-        }
+        lines.extend(self.hold.iter().map(|hold| format!("  held       {hold}")));
+        lines.extend(self.claim.iter().map(|claim| format!("  rollout    {claim}")));
         lines.extend(trees);
         let unwatched = self.supervisor.as_ref().and_then(|status| status.unwatched.as_ref());
         lines.extend(unwatched.map(|why| format!("             the running tree is {why}")));
         lines.extend(self.host_changes.lines.iter().map(|text| format!("  host       {text}")));
         lines.extend(self.host_changes.warnings.iter().map(|text| format!("  WARNING    {text}")));
-        let doubles =
-            self.supervisor.iter().filter_map(|status| status.agent.as_ref()).flat_map(|agent| &agent.doubles);
-        lines.extend(
-            doubles.map(|text| format!("  WARNING    {text}: every job runs twice; `sidle doctor` tells more")),
-        );
+        lines.extend(self.supervisor.iter().flat_map(SupervisorStatus::warnings));
         lines.extend(self.unread.iter().map(|text| format!("  trouble    {text}")));
         if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
             lines.push(format!("  trouble    {trouble}"));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const RELEASES: [&str; 2] = ["3006.30", "3008.5"];
 const PROBATIONS: [&str; 3] = ["1s", "5s", "60s"];
-/// Later than a trial waits for a job, and sooner than ZeroMQ gives a handshake up.
+/// Later than a trial waits for a job, and sooner than a handshake is given up.
 const LATE: Duration = Duration::from_secs(8);
 /// A switch that takes longer than this is stuck.
 const STUCK_SECONDS: u64 = 900;

@@ -11,6 +11,11 @@ def when_done(done, act):
         act()
 
 
+def result_of(done):
+    """What one of Salt's futures that is done gives; None: nothing."""
+    return done.result() if hasattr(done, "exception") and done.exception() is None else None
+
+
 class ChannelWrappers:
     """A part of the wrappers: `guard` and `_plan` are those of the whole."""
 
@@ -41,19 +46,26 @@ class ChannelWrappers:
                 return await original(self, payload)
             address = begin(self)
             try:
-                return await original(self, payload)
+                decoded = await original(self, payload)
             finally:
                 guard.subscriptions.end(address)
+            guard.attempt("note a publication", lambda: guard.missing.receive(address, decoded))
+            return decoded
 
         def at_once(self, payload):
             if not guard.acts():
                 return original(self, payload)
             address = begin(self)
             done = None
+
+            def end():
+                guard.subscriptions.end(address)
+                guard.attempt("note a publication", lambda: guard.missing.receive(address, result_of(done)))
+
             try:
                 done = original(self, payload)
             finally:
-                when_done(done, lambda: guard.subscriptions.end(address))
+                when_done(done, end)
             return done
 
         return later if inspect.iscoroutinefunction(original) else at_once

@@ -13,6 +13,10 @@ from .decision import ORDERED
 DOUBT_SECONDS = 15.0
 # More are not needed to see that something is missing.
 MOST = 1000
+# Targets that name minions.
+BY_ID = ("glob", "list", "pcre")
+# Publications that are remembered: those of minutes.
+MOST_RECEIVED = 10000
 
 
 class Missing:
@@ -25,6 +29,16 @@ class Missing:
         # (address, jid): (since when it is missing, whether it came after the subscription)
         self._jobs = collections.OrderedDict()
         self._caught_up = {}
+        self._received = collections.OrderedDict()
+
+    def receive(self, address, payload):
+        """Note a publication that has come here. Its job may be none of this process's: two releases have other grains, and a target may name
+        one of them alone. What names the minion is for both."""
+        load = payload.get("load") if isinstance(payload, dict) else None
+        if isinstance(load, dict) and "jid" in load and load.get("tgt_type", "glob") not in BY_ID:
+            self._received[address, str(load["jid"])] = None
+            while len(self._received) > MOST_RECEIVED:
+                self._received.popitem(last=False)
 
     def look(self, role, reports):
         """Once a round; `reports`: those of the other processes that take jobs."""
@@ -37,7 +51,8 @@ class Missing:
             for peer in report.get("peers", ()):
                 self._note(report.get("leader"), peer, now)
         for address, jid in list(self._jobs):
-            if self.heard(address, jid) or self._is_explained(address, jid, self._jobs[address, jid][1], now):
+            came = (address, jid) in self._received or self.heard(address, jid)
+            if came or self._is_explained(address, jid, self._jobs[address, jid][1], now):
                 del self._jobs[address, jid]
 
     def _note(self, leader, peer, now):

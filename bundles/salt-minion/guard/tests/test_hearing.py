@@ -174,6 +174,14 @@ class MissingTest(unittest.TestCase):
         self.now += missing.DOUBT_SECONDS
         self.assertEqual(self.look([[late, False], ["deploy-42", False]]), (0, None, 0))
 
+    def test_a_job_that_is_for_the_other_release_alone_has_come_all_the_same(self):
+        self.assertEqual(self.look([["1", True]]), (1, 100.0, 0))
+        for nothing in (None, {}, {"load": "x"}, {"load": {}}, {"load": {"jid": "1", "tgt": "*"}}):
+            self.missing.receive("m", nothing)
+        self.assertEqual(self.look([["1", True]]), (1, 100.0, 0))
+        self.missing.receive("m", {"enc": "aes", "load": {"jid": "1", "tgt": "saltversion:3006.30", "tgt_type": "grain"}})
+        self.assertEqual(self.look([["1", True]]), (0, None, 0))
+
     def test_a_guard_of_an_older_release_names_what_is_certain(self):
         self.assertEqual(self.look(None, rescued=["1"]), (1, 100.0, 0))
 
