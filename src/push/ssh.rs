@@ -51,7 +51,7 @@ impl Ssh {
         let attempted = format!("ask ssh about {}", to.name);
         let patience = Patience::new(ANSWER_PATIENCE, ANSWER_PATIENCE);
         let mut dialogue =
-            self.options_of(to, socket, "yes", &["-G"])?.argument("--").argument(&to.host).converse(patience)?;
+            self.options_of(to, socket, "yes", &["-G", "-T"])?.argument("--").argument(&to.host).converse(patience)?;
         dialogue.close_input();
         let answer = dialogue.rest(ANSWER_BYTES_MAXIMUM).and_then(|answer| Ok((answer, dialogue.end()?)));
         let (answer, end) = answer.map_err(|error| complaint::of_broken(&attempted, &error, ANSWER_PATIENCE, ""))?;

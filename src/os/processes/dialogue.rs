@@ -307,7 +307,8 @@ mod tests {
             let ended = Program::new("/bin/sh").argument("-c").argument(script).converse(patience).unwrap().end();
             assert_eq!(ended.unwrap_err().kind(), ErrorKind::TimedOut, "{script}");
         }
-        for script in scripts {
+        // Who prints to its standard error alone has closed its output: there is no line to wait for.
+        for script in [scripts[0], scripts[2]] {
             let patience = Patience::new(Duration::from_secs(60), Duration::from_millis(200));
             let mut dialogue = Program::new("/bin/sh").argument("-c").argument(script).converse(patience).unwrap();
             let failed = std::iter::repeat_with(|| dialogue.line(1 << 20)).find_map(Result::err).unwrap();

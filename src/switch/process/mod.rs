@@ -122,7 +122,7 @@ impl Processes {
         for process in proc_fs::all()?.into_iter().filter(proc_fs::Process::is_alive) {
             let leader = Identity { boot_id: boot_id.clone(), pid: process.pid, start_time: process.start_time };
             if records.iter().all(|record| record.leader != leader) {
-                records.extend(self.self_declared(leader));
+                records.extend(Record::self_declared(leader, &self.layout, &self.instance));
             }
         }
         for record in records {
@@ -145,17 +145,6 @@ impl Processes {
             }
         }
         self.save()
-    }
-
-    /// Makes a record from the environment of a process, if it is a leader of this instance.
-    fn self_declared(&self, leader: Identity) -> Option<Record> {
-        let variable = |name| proc_fs::environment_variable(leader.pid, name).ok().flatten();
-        let is_leader = variable(LEADER_VARIABLE)? == leader.pid.to_string().as_str();
-        let is_ours =
-            variable(INSTANCE_VARIABLE)? == self.instance.as_str() && variable(ROOT_VARIABLE)? == *self.layout.root();
-        let release = variable(RELEASE_VARIABLE)?.to_str()?.parse().ok()?;
-        let trial_of = variable(TRIAL_VARIABLE).and_then(|number| number.to_str()?.parse().ok());
-        (is_leader && is_ours).then(|| Record::new(leader, release, trial_of, Origin::Boot))
     }
 
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {

@@ -39,7 +39,7 @@ fn every_test_with_a_measured_cost_or_a_reason_to_be_long_is_there() {
     let named = costs.iter().filter_map(|row| row[4].strip_prefix(PREFIX));
     assert_eq!(strangers(named.clone(), &tests), Vec::<&str>::new(), "scripts/test --record makes the table anew");
     // Real Salt and booted hosts are what a run takes its time for.
-    for tier in ["salt::", "boot::", "system::", "plain::"] {
+    for tier in ["salt::", "system::", "plain::"] {
         assert!(
             named.clone().filter(|name| name.starts_with(tier)).count() >= 10,
             "too few tests of {tier} have a cost"
