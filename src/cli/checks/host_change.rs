@@ -56,6 +56,7 @@ impl Shifted {
 
 impl HostChanges {
     /// Adds that the settings files are other ones than those that the supervisor has read. Who may not read them does not know.
+    #[must_use]
     pub fn with_settings(mut self, layout: &Layout, supervisor: Option<&SupervisorStatus>) -> Self {
         let known = supervisor.filter(|status| !status.settings_sha256.is_empty());
         if let (Some(status), Ok(now)) = (known, Settings::digest(layout)) {

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_way_to_a_private_directory_is_in_nobody_elses_hands() {
-        let stat = |uid, mode| FileStat { uid, mode, ..directory() };
+        let stat = |uid, mode| FileStat { mode, uid, ..directory() };
         for (is_last, good, stat) in [
             (true, true, stat(1000, 0o700)),
             (true, false, stat(0, 0o755)),
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn roots_own_group_and_a_users_own_group_may_write_and_nobody_else() {
-        let stat = |uid, gid, mode| FileStat { uid, gid, mode, ..directory() };
+        let stat = |uid, gid, mode| FileStat { mode, uid, gid, ..directory() };
         for (good, stat) in [
             (true, stat(0, 0, 0o755)),
             (true, stat(0, 0, 0o775)),

@@ -102,16 +102,16 @@ impl Driver {
             self.deaf_since.or(Some(now.since_boot))
         };
         let is_late = self.deaf_since.is_some_and(|since| now.since_boot.saturating_sub(since) >= LATENESS_MAXIMUM);
-        let named = |wanted: Hearing| {
+        let masters_with = |wanted: Hearing| {
             let names = hearings.iter().filter(|(_, hearing)| *hearing == wanted).map(|(name, _)| *name);
             let names: Vec<&str> = names.collect();
             Some(names.join(", ")).filter(|names| !names.is_empty())
         };
-        if let Some(names) = named(Hearing::Deaf) {
+        if let Some(names) = masters_with(Hearing::Deaf) {
             let why = format!("the new process receives no jobs from {names}: the old process had to take them");
             return Some(Outcome::Failed(why));
         }
-        let why = match named(Hearing::Missing) {
+        let why = match masters_with(Hearing::Missing) {
             Some(names) if is_late => {
                 let why = format!("the new process receives jobs from {names} late: the old process had to take them");
                 return Some(Outcome::Failed(why));

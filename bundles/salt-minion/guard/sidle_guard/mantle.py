@@ -43,6 +43,8 @@ def wrap(module, paths):
         default, holder = beside(paths.default_pidfile), None
         try:
             holder = module.check_mantle_of_responsibility(default)
+            if holder is not None and has_ended(holder):
+                holder = None
             if holder is not None and not paths.is_of_this_minion(holder):
                 log.error("sidle-guard: another minion runs as process %s, says %s: this one does not start", holder, default)
                 return False
@@ -58,14 +60,27 @@ def wrap(module, paths):
     module.claim_mantle_of_responsibility = claim
 
 
+def _stat(pid):
+    """The fields of a process after its name: state, parent and so on."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()
+
+
+def has_ended(pid):
+    """Whether a process only waits for its parent to take note of its end: to Salt it is still there."""
+    try:
+        return _stat(pid)[0] in ("Z", "X")
+    except (OSError, IndexError):
+        return False
+
+
 def ancestors(pid):
     """The process itself and those above it."""
     found = []
     while pid > 1 and len(found) < MOST_ANCESTORS:
         found.append(pid)
         try:
-            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-                pid = int(file.read().rpartition(")")[2].split()[1])
+            pid = int(_stat(pid)[1])
         except (OSError, ValueError, IndexError):
             break
     return found

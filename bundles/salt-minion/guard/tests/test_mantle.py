@@ -113,6 +113,14 @@ class MantleTest(unittest.TestCase):
         child.wait()
         self.assertEqual((self.process("active")[1], check(self.default)), (True, os.getpid()))
 
+    def test_a_process_whose_parent_has_not_taken_note_of_its_end_stops_nobody(self):
+        child = self.other()
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        # To Salt it is still there.
+        self.module.check_mantle_of_responsibility = lambda path: child.pid
+        self.assertEqual((self.process("active")[1], check(self.default)), (True, os.getpid()))
+
     def test_a_link_at_the_default_place_is_replaced_and_not_followed(self):
         victim = os.path.join(self.folder, "victim")
         pathlib.Path(victim).write_text("precious", encoding="utf-8")
