@@ -28,7 +28,7 @@ enum Ground {
 
 /// A rehearsal that was begun, or the outcome without one.
 enum Begun {
-    Preparing(Preparing),
+    Preparing(Box<Preparing>),
     Without(Outcome),
 }
 
@@ -48,11 +48,11 @@ impl Driver {
         let Some(wanted) = wanted else { return Ok(Outcome::Done) };
         let policy = wanted.policy;
         let begun = match self.preparing.take() {
-            Some(preparing) => Begun::Preparing(preparing),
+            Some(preparing) => Begun::Preparing(Box::new(preparing)),
             None => self.prepare(live, wanted, processes, now)?,
         };
         let mut preparing = match begun {
-            Begun::Preparing(preparing) => preparing,
+            Begun::Preparing(preparing) => *preparing,
             Begun::Without(outcome) => return Ok(outcome),
         };
         let Some(came) = preparing.poll(now.since_boot) else {
@@ -94,7 +94,7 @@ impl Driver {
             if self.ground(&live.request.to)? == Ground::Unchanged {
                 return Ok(Begun::Without(Outcome::Done));
             }
-            return Ok(Begun::Preparing(Preparing::of(self.again(rehearser, &manifest, processes, now)?)));
+            return Ok(Begun::Preparing(Box::new(Preparing::of(self.again(rehearser, &manifest, processes, now)?))));
         }
         let configuration = processes.configuration(&manifest);
         let scene = scene(&self.store, live.from.as_ref(), &manifest, configuration, processes.passed.clone())?;
@@ -103,7 +103,7 @@ impl Driver {
         let workshop = Workshop { state, wheels, longest: self.limits.rebuild };
         let extras = Extras { policy: extras, workshop };
         let preparing = Preparing::start(rehearser, scene, &run, extras, self.limits.rehearsal, now.since_boot)?;
-        Ok(Begun::Preparing(preparing))
+        Ok(Begun::Preparing(Box::new(preparing)))
     }
 
     fn ground(&self, release: &Release) -> Result<Ground, DriveError> {

@@ -118,17 +118,19 @@ fn single(rest: &mut &str) -> Result<Filter, String> {
     }
     let (word, after) = rest.split_once('(').ok_or_else(|| format!("no set at {rest}"))?;
     // An expression may have parentheses of its own; it ends with a slash.
-    let end = if after.starts_with('/') { after[1..].find("/)").map(|at| at + 2) } else { after.find(')') };
+    let end = match after.strip_prefix('/') {
+        Some(expression) => expression.find("/)").map(|at| at + 2),
+        None => after.find(')'),
+    };
     let end = end.ok_or_else(|| format!("no end of {rest}"))?;
     let (inside, after) = (&after[..end], after[end + 1..].trim_start());
     *rest = after;
     match word {
-        "all" => Ok(Filter::All),
-        "none" => Ok(Filter::None),
         "test" => Ok(Filter::Name(Matcher::parse(inside)?)),
+        "all" => Ok(Filter::All),
         // This program is the one that is asked about.
         "binary" if inside == "it" => Ok(Filter::All),
-        "binary" | "kind" | "platform" => Ok(Filter::None),
+        "none" | "binary" | "kind" | "platform" => Ok(Filter::None),
         _ => Err(format!("{word} is not known")),
     }
 }

@@ -152,7 +152,7 @@ impl Carried {
         let (enough, most) = (u128::from(4 * MIB), milliseconds * u128::from(4 * MIB + MIB / 2) / 1000);
         assert!(taken > enough && taken < most, "{taken} bytes in {milliseconds} ms");
         let job = programs(host).first().expect("it is under way").parent;
-        let job = rustix::process::Pid::from_raw(job.cast_signed()).unwrap();
+        let job = rustix::process::Pid::from_raw(i32::try_from(job).unwrap()).unwrap();
         rustix::process::kill_process(job, rustix::process::Signal::KILL).unwrap();
         eventually(20, "sidle has ended with the job", || match programs(host) {
             none if none.is_empty() => Ok(()),
