@@ -5,7 +5,7 @@ use crate::support::eventually;
 use crate::support::minions;
 use crate::support::salt::{Master, START_SECONDS, tree};
 use crate::support::scene::{ID, MASTER};
-use crate::support::ssh::{Preflight, SaltSsh};
+use crate::support::ssh::Preflight;
 use crate::support::stream::{Marks, Plan, Report, Stream};
 use std::collections::HashSet;
 use std::fs;
@@ -21,20 +21,19 @@ const DELETED: usize = 3;
 
 /// The host and its master. The fields go in this order: the minion before its master.
 struct Scene {
-    ssh: SaltSsh,
     marks: Marks,
     site: Site,
     master: Master,
-    releases: [String; 2],
+    releases: Vec<String>,
 }
 
 impl Scene {
-    /// A booted host with both releases, of which the first runs and answers; salt-ssh of this version has called it once.
-    fn new(suite: &'static str, versions: [&str; 2], salt: &str) -> Self {
+    /// A booted host with these releases, none of which runs.
+    fn new(suite: &'static str, versions: &[&str]) -> Self {
         let author = minions::author();
         let (master, bundles) = thread::scope(|scope| {
             let master = scope.spawn(|| Master::start(&tree(MASTER), true));
-            let bundles = versions.map(|version| author.salt(version));
+            let bundles: Vec<_> = versions.iter().map(|version| author.salt(version)).collect();
             (master.join().unwrap(), bundles)
         });
         let mut host = Site::new(suite, SALT, &author, &bundles);
@@ -43,14 +42,13 @@ impl Scene {
         let own = format!("id: {ID}\nuser: root\nlog_level_logfile: info\n{}", marks.configuration(&[&master]));
         fs::write(host.machine.path("etc/salt/minion"), own).unwrap();
         host.machine.boot();
-        let ssh = host.reached_by_salt_ssh(salt);
-        let scene = Self { ssh, marks, site: host, master, releases: versions.map(|version| format!("{version}-1")) };
-        thread::scope(|scope| {
-            scope.spawn(|| scene.ssh.answers(Preflight::None));
-            scene.switch(0);
-            scene.answers(0);
-        });
-        scene
+        Self { marks, site: host, master, releases: versions.iter().map(|version| format!("{version}-1")).collect() }
+    }
+
+    /// The first release runs, and answers its master.
+    fn begins(&self) {
+        self.switch(0);
+        self.answers(0);
     }
 
     fn switch(&self, release: usize) {
@@ -100,7 +98,7 @@ impl Scene {
 
     /// The release that doesn't run loses what the other one has, too; its stamp stays. That is noticed, and mended before its next start.
     fn what_was_cleaned_is_mended_before_its_next_start(&self, [running, other]: &[Vec<String>; 2]) {
-        let (site, [old, new]) = (&self.site, &self.releases);
+        let (site, old, new) = (&self.site, &self.releases[0], &self.releases[1]);
         let (alive, files) = (site.alive(), site.files(&site.forced(old)));
         let tree = site.forced(new);
         site.sh(&format!("echo {new} >{tree}/stamp"));
@@ -162,10 +160,15 @@ fn all_were_answered(report: &Report, damaged: &Range<f64>) {
 
 /// The whole story with the first release running at first, and salt-ssh of version `salt`.
 pub(super) fn replayed(suite: &'static str, versions: [&str; 2], salt: &str) {
-    let mut scene = Scene::new(suite, versions, salt);
+    let mut scene = Scene::new(suite, &versions);
+    let ssh = scene.site.reached_by_salt_ssh(salt);
+    thread::scope(|scope| {
+        scope.spawn(|| ssh.answers(Preflight::None));
+        scene.begins();
+    });
     let stream = scene.stream();
-    let releases = scene.releases.each_ref().map(String::as_str);
-    salt_ssh_is_fooled_and_a_store_at_its_place_is_not_touched(&scene.site, &scene.ssh, releases);
+    let releases = [0, 1].map(|release| scene.releases[release].as_str());
+    salt_ssh_is_fooled_and_a_store_at_its_place_is_not_touched(&scene.site, &ssh, releases);
     stream.end().assert_lossless("beside salt-ssh");
 
     scene.site.store_is_forced_below_var_tmp(releases[0]);
@@ -184,8 +187,9 @@ pub(super) fn replayed(suite: &'static str, versions: [&str; 2], salt: &str) {
 }
 
 /// Its master is gone, and the configuration names another one: nobody is reached until the service is restarted, as anybody would.
-pub fn moved(suite: &'static str, versions: [&str; 2], salt: &str) {
-    let mut scene = Scene::new(suite, versions, salt);
+pub fn moved(suite: &'static str, version: &str) {
+    let mut scene = Scene::new(suite, &[version]);
+    scene.begins();
     let other = scene.master.start_twin();
     let place = scene.site.machine.path("etc/salt/minion");
     let port = |master: &Master| format!("master_port: {}\n", master.request_port());
