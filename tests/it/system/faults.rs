@@ -29,10 +29,11 @@ const ERRORS: [(&str, &str); 6] = [
 /// How many faults of one command are tried.
 const SAMPLE: usize = 60;
 
-/// Runs a command below strace.
+/// Runs a command below strace, which stops it at these calls alone; where one is to fail, at no other.
 fn traced(host: &Host, arguments: &[&str], trace: &Path, inject: Option<&str>) -> Ran {
     let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-o", text(trace), "-e", &format!("trace={CALLS}")]);
+    let calls = inject.map_or(CALLS, call_of);
+    command.args(["-f", "--seccomp-bpf", "-qq", "-o", text(trace), "-e", &format!("trace={calls}")]);
     if let Some(inject) = inject {
         command.args(["-e", &format!("inject={inject}")]);
     }
@@ -43,6 +44,11 @@ fn traced(host: &Host, arguments: &[&str], trace: &Path, inject: Option<&str>) -
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
+}
+
+/// The call of a fault.
+fn call_of(fault: &str) -> &str {
+    fault.split_once(':').map_or(fault, |(call, _)| call)
 }
 
 /// How often the thread that makes most of a call makes it: strace counts for each thread.

@@ -1,7 +1,7 @@
 //! The same of a supervisor in the middle of a switch, under a stream of jobs: each is done once, a release that can't help it is not held bad, and
 //! the next switch gets there. Agents are not traced: theirs are the release's faults.
 
-use super::{CALLS, ERRORS, counts, is_thorough};
+use super::{CALLS, ERRORS, call_of, counts, is_thorough};
 use crate::plain::crash::{host_is_sound, in_parallel};
 use crate::support::eventually;
 use crate::support::stage::{DEMO, Host, Ran, Supervisor, text, two_releases};
@@ -36,7 +36,9 @@ struct Tracer(Child);
 
 impl Tracer {
     fn attach(supervisor: &Supervisor, trace: &Path, inject: Option<&str>) -> Self {
-        let calls: Vec<&str> = std::iter::once(CALLS).chain(OF_PROCESSES.map(|(call, _)| call)).collect();
+        let all: Vec<&str> = std::iter::once(CALLS).chain(OF_PROCESSES.map(|(call, _)| call)).collect();
+        // Where one call is to fail, no other has to be written down.
+        let calls = inject.map_or(all, |fault| vec![call_of(fault)]);
         let mut command = Command::new("strace");
         command.args(["-f", "-qq", "-b", "execve", "-o", text(trace), "-e", &format!("trace={}", calls.join(","))]);
         if let Some(inject) = inject {
@@ -81,8 +83,10 @@ struct Came {
     ran: Ran,
     history: String,
     verdicts: String,
-    /// The call that failed, and the one before.
+    /// The call that failed.
     failed: String,
+    /// No wake of its own failed.
+    is_awake: bool,
 }
 
 /// Switches under a stream of jobs and a tracer; then what must be so in any case is asserted.
@@ -112,7 +116,9 @@ fn switch(host: &Host, mode: &str, inject: Option<&str>) -> Came {
         over.store(true, Ordering::SeqCst);
         (ran, stream.join().unwrap())
     });
-    if injected(&host.path("trace")).contains(WAKES) {
+    let failed = injected(&host.path("trace"));
+    let is_awake = failed.iter().all(|line| !line.contains(WAKES));
+    if !is_awake {
         // One of its threads has panicked: it is about to end, or lives on without that thread.
         supervisor.kill();
     }
@@ -122,7 +128,8 @@ fn switch(host: &Host, mode: &str, inject: Option<&str>) -> Came {
     let came = Came {
         history: read("var/lib/sidle/instances/demo-agent/history") + &supervisor.log(),
         verdicts: read("var/lib/sidle/instances/demo-agent/verdicts"),
-        failed: injected(&host.path("trace")),
+        failed: failed.join(" | "),
+        is_awake,
         ran,
     };
     eventually(30, &format!("the switch ends after {what}"), || match host.status() {
@@ -142,12 +149,19 @@ fn switch(host: &Host, mode: &str, inject: Option<&str>) -> Came {
     came
 }
 
-/// The calls that were made to fail, with those before them.
-fn injected(trace: &Path) -> String {
+/// The calls that were made to fail, each with its arguments: they stand in an earlier line where another thread was faster.
+fn injected(trace: &Path) -> Vec<String> {
     let trace = fs::read_to_string(trace).unwrap_or_default();
     let lines: Vec<&str> = trace.lines().collect();
+    let thread = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
     let failed = (0..lines.len()).filter(|number| lines[*number].contains("(INJECTED)"));
-    failed.map(|number| lines[number.saturating_sub(3)..=number].join(" | ")).collect()
+    let whole = failed.map(|number| {
+        let line = lines[number];
+        let is_begin = |earlier: &&&str| earlier.contains("<unfinished ...>") && thread(earlier) == thread(line);
+        let begin = lines[..number].iter().rev().find(is_begin).filter(|_| line.contains(" resumed>"));
+        begin.map_or_else(|| line.to_owned(), |begin| format!("{begin} | {line}"))
+    });
+    whole.collect()
 }
 
 /// Calls of a switch from all over it, with an error for each.
@@ -176,7 +190,7 @@ fn verdict(fault: &str, came: &Came) -> Option<String> {
     if !came.verdicts.is_empty() && came.verdicts.contains("1.1-1") {
         return Some(format!("{fault}: held against the release: {} {told} {}", came.verdicts, came.failed));
     }
-    if came.failed.contains(WAKES) {
+    if !came.is_awake {
         return None;
     }
     if told.contains("panicked") {
