@@ -9,7 +9,6 @@ use crate::support::scene::{ID, MASTER};
 use crate::support::stage::{SALT, text};
 use crate::support::stream::{Marks, Plan, Stream};
 use std::fs;
-use std::process::Command;
 
 const RELEASES: [&str; 2] = ["3006.30", "3008.5"];
 /// From the suite of the trees' C library to the next one.
@@ -25,8 +24,7 @@ fn knows_the_next_suite(machine: &Machine) {
     fs::write(machine.path("etc/apt/sources.list"), sources).unwrap();
     fs::copy("/etc/resolv.conf", machine.path("etc/resolv.conf")).unwrap();
     let fetch = format!("apt-get -q update && {UPGRADE} --download-only");
-    let fetched = Command::new("chroot").arg(machine.path("")).args(["sh", "-ec", &fetch]).output().unwrap();
-    assert!(fetched.status.success(), "{fetched:?}");
+    machine.inside(&["sh", "-ec", &fetch]);
 }
 
 fn version(machine: &Machine, package: &str) -> String {
@@ -47,8 +45,8 @@ fn a_migration_of_the_distribution_costs_no_job_and_the_next_switch_works() {
     fs::create_dir_all(machine.path("etc/salt")).unwrap();
     let own = format!("id: {ID}\nuser: root\nlog_level_logfile: info\n{}", marks.configuration(&[&master]));
     fs::write(machine.path("etc/salt/minion"), own).unwrap();
-    knows_the_next_suite(&machine);
     machine.boot();
+    knows_the_next_suite(&machine);
     let [old, new] = RELEASES.map(|version| format!("{version}-1"));
     let answers = |machine: &Machine, version: &str| {
         machine.serves(&format!("{version}-1"));
