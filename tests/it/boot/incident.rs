@@ -43,8 +43,9 @@ impl Site {
     /// A host that has booted; its agent isn't there yet.
     fn new(suite: &'static str, package: &'static str, author: &Author, bundles: &[PathBuf]) -> Self {
         let machine = Machine::of(Made { suite, package, shares_network: true }, author, bundles);
-        // What is found is found by the watch and before a start, not by a scrub.
-        let settings = "probation = \"1s\"\nstart_timeout = \"60s\"\nstop_timeout = \"2s\"\nscrub_every = \"0s\"\n";
+        // What is found is found by the watch and before a start, not by a scrub or a rehearsal.
+        let settings =
+            "probation = \"1s\"\nstart_timeout = \"60s\"\nstop_timeout = \"2s\"\nscrub_every = \"0s\"\nrehearsal = \"off\"\n";
         fs::write(machine.path("etc/sidle/sidle.toml"), settings).unwrap();
         let age = if suite == "bullseye" { "2s" } else { "mM:30d" };
         fs::write(machine.path("etc/tmpfiles.d/tmp.conf"), format!("q /var/tmp 1777 root root {age}\n")).unwrap();
@@ -107,6 +108,13 @@ impl Site {
         self.sh(&format!("cd {}; xargs -d '\\n' rm </{LIST}", self.forced(release)));
     }
 
+    /// Whether these files of a release in the bad place are there: a look that costs nothing, before all of the release is hashed.
+    fn are_there(&self, release: &str, files: &[impl AsRef<str>]) -> Result<(), String> {
+        let tree = self.machine.path(self.forced(release).trim_start_matches('/'));
+        let missing = files.iter().map(AsRef::as_ref).find(|file| !tree.join(file).exists());
+        missing.map_or(Ok(()), |file| Err(format!("{file} is missing")))
+    }
+
     /// A month in which only these are used, and the cleaning at its end.
     fn month_passes(&self, used: &[impl AsRef<str>]) {
         self.list(used);
@@ -137,13 +145,16 @@ impl Site {
     }
 
     /// What was deleted of the release that runs is there again, by the watch alone, and the same process goes on.
-    fn was_mended_at_once(&self, release: &str, lost: usize, alive: &Alive) {
-        eventually(30, "the running tree is whole again", || self.is_whole(release));
+    fn was_mended_at_once(&self, release: &str, lost: &[impl AsRef<str>], alive: &Alive) {
+        eventually(30, "the running tree is whole again", || {
+            self.are_there(release, lost)?;
+            self.is_whole(release)
+        });
         eventually(20, "it is remembered", || {
             let incidents = self.incidents(release);
             let seen = incidents.iter().filter(|one| one["occasion"] == "watch" && one["left"] == 0);
             let mended: u64 = seen.filter_map(|one| one["mended"].as_u64()).sum();
-            if mended == lost as u64 { Ok(()) } else { Err(format!("{incidents:?}")) }
+            if mended == lost.len() as u64 { Ok(()) } else { Err(format!("{incidents:?}")) }
         });
         assert_eq!(self.alive(), *alive);
     }
@@ -153,6 +164,7 @@ impl Site {
         self.sh(&format!("kill -KILL {}", alive.supervisor));
         self.lose(release, lost);
         eventually(30, "another supervisor has mended the running tree", || {
+            self.are_there(release, lost)?;
             self.is_whole(release)?;
             self.machine.agent().map(drop).ok_or_else(|| "no agent".to_owned())
         });

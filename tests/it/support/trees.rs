@@ -10,13 +10,14 @@ use std::path::Path;
 /// Bytes that hardly compress, the same ones for the same seed.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
+    let mut bytes = vec![0; length];
+    for chunk in bytes.chunks_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state.to_le_bytes()[0]
-    };
-    std::iter::repeat_with(next).take(length).collect()
+        chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
+    }
+    bytes
 }
 
 /// A file with its mode; parents are made.

@@ -87,7 +87,7 @@ fn what_runs_is_mended_at_once(site: &Site, alive: &Alive) {
     assert!(lost.contains(&"./bin/demo-agent") && lost.contains(&"./lib/demo-agent/lazy/greeting"), "{lost:?}");
     site.lose("1.0-1", &lost);
     site.answers("while", "true", alive);
-    site.was_mended_at_once("1.0-1", lost.len(), alive);
+    site.was_mended_at_once("1.0-1", &lost, alive);
     site.answers("mended", "cat \"$DEMO_HOME/lib/demo-agent/lazy/greeting\"", alive);
 }
 

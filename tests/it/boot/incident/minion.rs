@@ -138,7 +138,7 @@ impl Scene {
             files.iter().enumerate().filter(|(n, _)| n % OF < DELETED).map(|(_, file)| file).collect();
         let from = stream.age();
         site.lose(running, &lost);
-        site.was_mended_at_once(running, lost.len(), &alive);
+        site.was_mended_at_once(running, &lost, &alive);
         let damaged = from..stream.age();
         // What no job needs meanwhile: nobody makes them wait.
         let some: Vec<&String> = files.iter().filter(|file| file.contains("/encodings/cp")).collect();
