@@ -1,8 +1,8 @@
 //! The findings of an examination of a host, and the part of it that an agent brings.
 
 use crate::failure::Class;
+use crate::rehearsal::Part;
 use serde::Serialize;
-use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
@@ -103,8 +103,10 @@ pub struct Case<'a> {
     pub root: &'a Path,
     /// Its configuration directory.
     pub configuration: &'a Path,
-    /// The real path of the current release's tree, and its service's environment; None: no whole current release.
-    pub release: Option<(&'a Path, &'a [(OsString, OsString)])>,
+    /// The current release, its tree by the real path; None: no whole current release.
+    pub release: Option<&'a Part>,
+    /// The instance's state directory.
+    pub state: &'a Path,
     /// The instance's supervisor and the agents' first processes. Their descendants belong to the instance, too.
     pub own: &'a [u32],
     /// The peers that the running agent is proven to reach.

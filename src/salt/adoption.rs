@@ -4,9 +4,10 @@
 //! releases read. What the grain does is in `sidle_adoption.py` and the guard's `attach.py`.
 
 use super::SaltMinion;
-use super::config::{Masters, MinionConfig};
+use super::options::asking::Asker;
+use super::options::{Masters, MinionConfig};
 use crate::agent::adoption::{Adopter, RunningAgent};
-use crate::agent::{AgentError, Subject};
+use crate::agent::{AgentError, AgentSettings, Subject};
 use crate::os::dir::Dir;
 use crate::os::process::{self, Identity};
 use crate::os::{OsError, clock, proc_fs, socket};
@@ -26,9 +27,9 @@ macro_rules! guard_files {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 24] = guard_files!(
+pub const GUARD: [(&str, &str); 25] = guard_files!(
     "__init__" "attach" "claims" "damage" "decision" "events" "gate" "guard" "handover"
-    "hook" "joblog" "jobs" "masters" "paths" "proof" "queues" "quiet" "report"
+    "hook" "joblog" "jobs" "masters" "options" "paths" "proof" "queues" "quiet" "report"
     "roles" "shape" "singletons" "slot" "subscriptions" "wraps"
 );
 
@@ -64,8 +65,8 @@ impl Adopter for SaltAdopter {
         UNITS.into_iter().filter(|(name, _)| *name != unit).collect()
     }
 
-    fn is_same(&self, ours: &Path, theirs: &Path) -> Result<Option<String>, AgentError> {
-        let (ours, theirs) = (MinionConfig::read(ours)?, MinionConfig::read(theirs)?);
+    fn is_same(&self, ours: &AgentSettings, theirs: &AgentSettings) -> Result<Option<String>, AgentError> {
+        let (ours, theirs) = (Asker::new(ours).last()?, Asker::new(theirs).present()?);
         let (Masters::Named(mine, _), Masters::Named(others, _)) = (&ours.masters, &theirs.masters) else {
             return Ok(None);
         };
@@ -76,8 +77,8 @@ impl Adopter for SaltAdopter {
         Ok(shared.filter(|_| same_id).map(|master| format!("{id} of master {}", master.name)))
     }
 
-    fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError> {
-        let config = MinionConfig::read(configuration)?;
+    fn find(&self, settings: &AgentSettings, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError> {
+        let config = Asker::new(settings).present()?;
         let Some(main) = super::pid_in(&config.pid_file)? else { return Ok(None) };
         let leader = match leader {
             Some(leader) => leader,
@@ -91,14 +92,20 @@ impl Adopter for SaltAdopter {
             return Ok(None);
         }
         // That main is below the leader, or this is no minion.
-        SaltMinion::chain(&config, Subject::unguarded(&leader))?;
+        SaltMinion::chain(Ok(&config), Subject::unguarded(&leader))?;
         let configuration = configuration_of(&command);
         Ok(Some(RunningAgent { leader, main, command, configuration, user: config.user }))
     }
 
-    fn guard(&self, found: &RunningAgent, gate: &Path, copy: &Path) -> Result<(), AgentError> {
-        let config = MinionConfig::read(&found.configuration)?;
-        self.tidy(&found.configuration)?;
+    fn guard(
+        &self,
+        settings: &AgentSettings,
+        found: &RunningAgent,
+        gate: &Path,
+        copy: &Path,
+    ) -> Result<(), AgentError> {
+        let config = Asker::new(settings).present()?;
+        tidy(&config)?;
         let package = Dir::open_or_create(&copy.join(PACKAGE_NAME), 0o755)?;
         for (name, text) in GUARD {
             package.write_atomic(name, text.as_bytes(), 0o644)?;
@@ -130,20 +137,24 @@ impl Adopter for SaltAdopter {
         )
     }
 
-    fn tidy(&self, configuration: &Path) -> Result<(), AgentError> {
-        let config = MinionConfig::read(configuration)?;
-        let path = config.extension_directory.join(GRAINS_NAME);
-        let Some(grains) = Dir::open_if_exists(&path)? else { return Ok(()) };
-        grains.remove_file(format!("{GRAIN_STEM}.py"))?;
-        if let Some(compiled) = grains.child_if_exists("__pycache__")? {
-            for name in compiled.names()? {
-                if name.to_string_lossy().starts_with(GRAIN_STEM) {
-                    compiled.remove_file(&name)?;
-                }
+    fn tidy(&self, settings: &AgentSettings) -> Result<(), AgentError> {
+        tidy(&Asker::new(settings).present()?)
+    }
+}
+
+/// Removes the grain.
+fn tidy(config: &MinionConfig) -> Result<(), AgentError> {
+    let path = config.extension_directory.join(GRAINS_NAME);
+    let Some(grains) = Dir::open_if_exists(&path)? else { return Ok(()) };
+    grains.remove_file(format!("{GRAIN_STEM}.py"))?;
+    if let Some(compiled) = grains.child_if_exists("__pycache__")? {
+        for name in compiled.names()? {
+            if name.to_string_lossy().starts_with(GRAIN_STEM) {
+                compiled.remove_file(&name)?;
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The highest process above `main` that is a minion, too.

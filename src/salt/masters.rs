@@ -7,8 +7,8 @@
 //! It does not prove that the master answers now: connections to a machine that vanished stay until TCP's keepalive gives up (Salt's default:
 //! 300 s idle, then the kernel's probes).
 
-use super::config::{Master, Masters, MinionConfig};
 use super::names::{ANSWER_AGE_MAXIMUM, FRESH_AGE_MAXIMUM, Names};
+use super::options::{Master, Masters, MinionConfig};
 use crate::agent::gate::GuardReport;
 use crate::agent::{Health, Need, Peer, Subject};
 use crate::os::proc_fs::{self, TcpConnection};
@@ -29,6 +29,7 @@ pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>, names: &Na
             with_round_trips(connected(&located, *need, main), subject)
         }
         Masters::None => alone(main, subject),
+        Masters::Unknown(reason) => Health::Unknown(reason.clone()),
     }
 }
 

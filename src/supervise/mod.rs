@@ -153,7 +153,6 @@ struct Supervisor {
     host_rehearsal: HostRehearsal,
     tree: TreeWatch,
     workers: Workers,
-    registry: Registry,
 }
 
 impl Supervisor {
@@ -206,7 +205,6 @@ impl Supervisor {
             host_rehearsal: HostRehearsal::default(),
             tree: TreeWatch::default(),
             workers: Workers::default(),
-            registry,
         })
     }
 

@@ -1,15 +1,16 @@
 //! A second minion of the same id and master on this host: started by a package's unit, by hand, or left over.
 
 use super::super::adoption::{SaltAdopter, configuration_of};
-use super::super::config::MinionConfig;
+use super::super::options::MinionConfig;
 use super::super::title::Title;
+use crate::agent::AgentSettings;
 use crate::agent::adoption::Adopter as _;
 use crate::agent::examination::{Case, Group, Severity};
 use crate::os::proc_fs::{self, Process};
 use std::path::{Path, PathBuf};
 
 /// Looks at all processes that can be seen.
-pub fn check(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
+pub fn check(group: &mut Group, case: Case<'_>, settings: &AgentSettings, config: &MinionConfig) {
     let all = match proc_fs::all() {
         Ok(all) => all,
         Err(error) => return group.unknown("other minions", error, "run it where /proc is mounted"),
@@ -21,7 +22,7 @@ pub fn check(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
     let mut others = 0;
     for process in first {
         let told = format!("process {} ({})", process.pid, proc_fs::title(process.pid));
-        match same(case.configuration, process.pid) {
+        match same(settings, process.pid) {
             Same::Yes(whom) => group.find(
                 Severity::Error,
                 "second-minion",
@@ -74,11 +75,13 @@ enum Same {
 }
 
 /// Whether it is the same minion, by the configuration that it was started with, as its own file system has it.
-fn same(ours: &Path, pid: u32) -> Same {
+fn same(ours: &AgentSettings, pid: u32) -> Same {
     let Some(command) = proc_fs::command_line(pid).ok().flatten() else { return Same::Gone };
     let theirs = configuration_of(&command);
-    let theirs = PathBuf::from(format!("/proc/{pid}/root")).join(theirs.strip_prefix("/").unwrap_or(&theirs));
-    match SaltAdopter.is_same(ours, &theirs) {
+    // Our Salt reads it: theirs may be a stranger's program.
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let theirs = root.join(theirs.strip_prefix("/").unwrap_or(&theirs));
+    match SaltAdopter.is_same(ours, &ours.about(theirs, Some(root))) {
         Ok(Some(whom)) => Same::Yes(whom),
         Ok(None) => Same::No,
         Err(_) if proc_fs::process(pid).ok().flatten().is_none_or(|process| !process.is_alive()) => Same::Gone,

@@ -129,9 +129,17 @@ impl Author {
         self.packed(version, "good", |recipe| recipe.replace(&own, &format!("package = \"{package}\"")))
     }
 
-    /// A good release that calls itself another kind of agent.
-    pub fn of_agent(&self, kind: &str, version: &str) -> PathBuf {
-        self.packed(version, "good", |recipe| recipe.replace("agent = \"demo\"", &format!("agent = \"{kind}\"")))
+    /// A release that calls itself a minion's. Its Python is none: whatever it is asked, it prints `answer` in the configuration directory.
+    pub fn posing_as_minion(&self, version: &str) -> PathBuf {
+        let packed = self.directory.path().join(format!("{DEMO}-{version}.sidle"));
+        if packed.exists() {
+            return packed;
+        }
+        let tree = self.tree(version, "good");
+        let python = tree.join("bin/python3");
+        fs::write(&python, "#!/bin/sh\ncat \"$5/answer\"\n").unwrap();
+        fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        self.packed_from(version, &tree, |recipe| recipe.replace("agent = \"demo\"", "agent = \"salt\""))
     }
 
     /// A good release whose rehearsal says this.
