@@ -6,7 +6,6 @@
 //! ```
 
 use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Job, Need, Peer, Subject};
-use crate::os::environment::{Own, obeyed};
 use crate::os::notify::NOTIFY_SOCKET;
 use crate::os::process::{Identity, Program, Said};
 use std::path::PathBuf;
@@ -33,8 +32,8 @@ impl CommandAgent {
     fn ask(&self, name: &str, leader: &Identity) -> Result<Said, String> {
         let path = self.settings.programs.get(name);
         let path = path.ok_or_else(|| format!("the release has no command `{name}` below [commands]"))?;
-        let mut program = Program::new(path).argument(&self.settings.config_directory).argument(leader.pid.to_string());
-        program.without = obeyed(Own::Included);
+        let mut program = Program::new(path).passing(self.settings.passed.clone());
+        program = program.argument(&self.settings.config_directory).argument(leader.pid.to_string());
         program.without.push(NOTIFY_SOCKET.into());
         let said = program.answer_within(ANSWER_MAX).map_err(|error| error.to_string())?;
         said.ok_or_else(|| format!("the command `{name}` did not end within {} s", ANSWER_MAX.as_secs()))

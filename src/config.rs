@@ -8,11 +8,14 @@ mod units;
 
 pub use units::duration;
 
+use crate::bundle::written;
+use crate::digest::{Digest, Hasher};
 use crate::failure::{Class, Report};
 use crate::fetch;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
+use crate::os::environment::{Need, Passed};
 use crate::rehearsal::ExtrasPolicy;
 use crate::switch::Limits;
 use crate::switch::driver::Policy;
@@ -31,8 +34,6 @@ use units::{Bytes, Text};
 
 /// Largest settings file read.
 const FILE_BYTES_MAXIMUM: u64 = 256 * 1024;
-/// Longest part of a wrong line that is told, characters.
-const LINE_SHOWN_MAXIMUM: usize = 120;
 /// Where an operator finds what can be set.
 const DOCUMENTED: &str = "`man sidle.toml` and docs/settings.md have each key";
 
@@ -156,6 +157,16 @@ impl Settings {
         Self::of(whole)
     }
 
+    /// The digest of all settings files: another one means other settings.
+    pub fn digest(layout: &Layout) -> Result<Digest, Report> {
+        let mut hasher = Hasher::new();
+        for (path, bytes) in files::texts(layout)? {
+            hasher.update(path.as_os_str().as_encoded_bytes());
+            hasher.update(Digest::of(&bytes).to_string().as_bytes());
+        }
+        Ok(hasher.finish())
+    }
+
     fn of(whole: Table) -> Result<Self, Report> {
         let fragment = Fragment::deserialize(whole).map_err(|error| {
             Report::of(Class::Usage, format!("the settings files don't fit together: {error}")).hint(DOCUMENTED)
@@ -163,9 +174,10 @@ impl Settings {
         Ok(Self::from(fragment))
     }
 
-    /// The variables of the caller's environment that an instance's programs get although loaders and interpreters obey them.
-    pub fn pass_environment(&self, instance: &InstanceName) -> Vec<String> {
-        self.instances.get(instance).and_then(|fragment| fragment.pass_environment.clone()).unwrap_or_default()
+    /// The variables of the caller's environment that an instance's programs get.
+    pub fn passed(&self, instance: &InstanceName) -> Passed {
+        let named = self.instances.get(instance).and_then(|fragment| fragment.pass_environment.clone());
+        Passed::default().with(Need::Network).with_names(named.unwrap_or_default())
     }
 
     /// The package of an instance and its agent's configuration directory, where the settings name one. An instance that they don't name is
@@ -232,9 +244,10 @@ fn parse(path: &Path, text: &str) -> Result<Fragment, Report> {
         class: Class::Usage,
         message: format!("cannot use the settings in {}", path.display()),
         causes: vec![why],
+        lines: Vec::new(),
         hint: Some(format!("correct or remove the line; {DOCUMENTED}")),
     };
-    let fragment: Fragment = toml::from_str(text).map_err(|error| refused(told(text, &error)))?;
+    let fragment: Fragment = toml::from_str(text).map_err(|error| refused(written::problem(text, &error)))?;
     for (key, path) in fragment.paths() {
         if path.is_relative() {
             return Err(refused(format!("{key}: {} is not absolute: begin it with /", path.display())));
@@ -248,17 +261,6 @@ fn add(whole: &mut Table, path: &Path, text: &str) -> Result<(), Report> {
     parse(path, text)?;
     merge(whole, text.parse().expect("it was parsed just now"));
     Ok(())
-}
-
-/// A parser's words for one line: which line, what stands there, as much of it as anybody reads, and what is wrong.
-fn told(text: &str, error: &toml::de::Error) -> String {
-    let what = error.message().trim().replace('\n', "; ");
-    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return what };
-    let number = before.matches('\n').count() + 1;
-    let line = text.lines().nth(number - 1).unwrap_or_default().trim();
-    let shown: String = line.chars().take(LINE_SHOWN_MAXIMUM).collect();
-    let cut = if shown.len() < line.len() { "…" } else { "" };
-    format!("line {number}, {shown}{cut}: {what}")
 }
 
 impl From<Fragment> for Settings {

@@ -42,14 +42,22 @@ pub struct Report {
     pub message: String,
     /// What that was caused by in turn, outermost first.
     pub causes: Vec<String>,
+    /// The lines of a list that belongs to the message. A terminal shows each on a line of its own, and escapes it by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
     /// A remedy that names a command, where there is one.
     pub hint: Option<String>,
 }
 
+/// The lines of a list, as the source of an error whose message ends with them. [`Report::new`] keeps them apart.
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct List(pub Vec<String>);
+
 impl Report {
     /// A report without causes or hint.
     pub fn of(class: Class, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), causes: Vec::new(), hint: None }
+        Self { class, message: message.into(), causes: Vec::new(), lines: Vec::new(), hint: None }
     }
 
     /// This report with a remedy.
@@ -68,25 +76,43 @@ impl Report {
 
     /// The report of an error, with the errors behind it.
     pub fn new(class: Class, error: &dyn std::error::Error, hint: Option<String>) -> Self {
-        let message = error.to_string();
+        let mut message = error.to_string();
         let mut causes: Vec<String> = Vec::new();
+        let mut lines = Vec::new();
         let mut source = error.source();
         while let Some(cause) = source {
             let text = cause.to_string();
+            if let Some(List(list)) = cause.downcast_ref::<List>() {
+                let tail = format!(": {text}");
+                for told in std::iter::once(&mut message).chain(&mut causes) {
+                    if let Some(head) = told.strip_suffix(&tail).map(str::to_owned) {
+                        *told = head;
+                        lines.clone_from(list);
+                    }
+                }
+                if !lines.is_empty() {
+                    break;
+                }
+            }
             // Some errors print their source themselves.
             if !message.contains(&text) && causes.iter().all(|known| !known.contains(&text)) {
                 causes.push(text);
             }
             source = cause.source();
         }
-        Self { class, message, causes, hint }
+        Self { class, message, causes, lines, hint }
+    }
+
+    /// What a person reads first: all but the list and the hint.
+    pub fn headline(&self) -> String {
+        [&self.message].into_iter().chain(&self.causes).cloned().collect::<Vec<_>>().join(": ")
     }
 }
 
 impl std::fmt::Display for Report {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.message)?;
-        self.causes.iter().try_for_each(|cause| write!(formatter, ": {cause}"))
+        formatter.write_str(&self.headline())?;
+        if self.lines.is_empty() { Ok(()) } else { write!(formatter, ": {}", self.lines.join("; ")) }
     }
 }
 

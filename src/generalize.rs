@@ -143,7 +143,8 @@ fn identity_of(layout: &Layout, registry: Registry, (name, package): &Named) -> 
         return Ok(Vec::new());
     };
     let manifest = store.manifest(&release)?;
-    let named = Settings::read(layout)?.instance(layout, name)?.1;
+    let settings = Settings::read(layout)?;
+    let (passed, named) = (settings.passed(name), settings.instance(layout, name)?.1);
     let configuration = named.unwrap_or_else(|| layout.on_host(Path::new(&manifest.service.config)));
     if Dir::open_if_exists(&configuration)?.is_none() {
         return Ok(Vec::new());
@@ -153,7 +154,8 @@ fn identity_of(layout: &Layout, registry: Registry, (name, package): &Named) -> 
     let part = Part::of(file::canonical(store.tree(&release)?.path())?, &manifest, &configuration);
     let image = Some(layout.root()).filter(|root| *root != Path::new("/")).map(Path::to_owned);
     // No answer is kept: what lies in the instance's state is removed.
-    let settings = AgentSettings { image, ..AgentSettings::new(&configuration).asking(part, Answers::Forgotten) };
+    let asking = AgentSettings::new(&configuration).asking(part, Answers::Forgotten);
+    let settings = AgentSettings { passed, image, ..asking };
     let agent = (registry(&manifest.agent)?.observer)(&settings)?;
     let IdentityPaths { keys, others } = agent.identity_files()?;
     let there = |paths: &[PathBuf]| {

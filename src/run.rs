@@ -1,17 +1,20 @@
 //! `run`: check, lease, exec. A release's programs start only this way: from the real versioned path, never through `current`.
 
+use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
 use crate::agent::{AgentSettings, Answers, Registry};
 use crate::bundle::manifest::{Manifest, Service};
 use crate::crash_point;
 use crate::failure::Class;
 use crate::loaded;
 use crate::name::InstanceName;
-use crate::os::environment::{self, Own};
-use crate::os::process::{Input, Program};
+use crate::os::environment::Passed;
+use crate::os::process::{Directory, Input, Program};
 use crate::os::{OsError, file};
 use crate::rehearsal::Part;
 use crate::store::{Store, StoreError};
-use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, START_WORD};
+use crate::switch::process::{
+    INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, START_WORD, TRIAL_VARIABLE,
+};
 use crate::version::Release;
 use std::ffi::OsString;
 use std::io::BufRead as _;
@@ -21,6 +24,12 @@ use std::path::{Path, PathBuf};
 /// `ProcessPayload(jid=…)`).
 const TITLE_ROOM_BYTES: usize = 1024;
 const TITLE_ROOM_VARIABLE: &str = "SIDLE_TITLE_ROOM";
+
+/// What a supervisor tells its agent.
+const OF_THE_SUPERVISOR: [&str; 3] = [GATE_VARIABLE, ROLE_VARIABLE, TRIAL_VARIABLE];
+/// What an agent is told here.
+const OF_THE_AGENT: [&str; 5] =
+    [INSTANCE_VARIABLE, ROOT_VARIABLE, RELEASE_VARIABLE, LEADER_VARIABLE, TITLE_ROOM_VARIABLE];
 
 /// The program to run.
 #[derive(Debug)]
@@ -35,21 +44,14 @@ pub struct RunRequest {
     pub arguments: Vec<OsString>,
     /// The agent's configuration directory; None: the one that the manifest names, below the root.
     pub configuration: Option<PathBuf>,
-    /// The passed variables among those that loaders and interpreters obey.
+    /// The variables of the caller that the program gets.
     pub passed: Passed,
+    /// Where a tool works; an agent works in `/`.
+    pub directory: Directory,
     /// Its role.
     pub role: RunRole,
     /// The known agents, which can name the configuration that they load.
     pub registry: Registry,
-}
-
-/// The passed variables of the caller, among those that could make a program load foreign code.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Passed {
-    /// All: they come from the unit of an adopted agent.
-    Everything,
-    /// These.
-    Named(Vec<String>),
 }
 
 /// The role of a program.
@@ -159,6 +161,7 @@ fn note_configuration(tree: &Path, manifest: &Manifest, request: &RunRequest, st
     let part = Part::of(tree.to_owned(), manifest, &configuration);
     let state = store.layout().instance(&request.instance);
     let settings = AgentSettings::new(&configuration).asking(part, Answers::Kept(state));
+    let settings = AgentSettings { passed: request.passed.clone(), ..settings };
     let agent = (request.registry)(&manifest.agent).and_then(|parts| (parts.observer)(&settings));
     let digest = agent.and_then(|agent| agent.configuration());
     let _ = note(digest.ok().flatten());
@@ -182,12 +185,16 @@ fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store
         let commands = manifest.commands.keys().cloned().collect();
         return Err(RunError::NoCommand { command, commands, release: manifest.release() });
     };
-    let mut program = Program { arguments, ..Program::new(tree.join(path.as_path())) };
+    let mut program = Program { arguments, ..Program::new(tree.join(path.as_path())) }.passing(request.passed.clone());
     for (name, value) in &manifest.service.environment {
         program = program.variable(name, Service::expanded(value, &configuration));
     }
-    program.without = withheld(request, &program);
-    if request.role == RunRole::Agent {
+    if request.role == RunRole::Tool {
+        program.directory = request.directory.clone();
+        // It is not the agent in whose job it may run.
+        program.without = [&OF_THE_SUPERVISOR[..], &OF_THE_AGENT].concat().into_iter().map(Into::into).collect();
+    } else {
+        program.passed = program.passed.with_names(OF_THE_SUPERVISOR.map(str::to_owned));
         program = program
             .variable(INSTANCE_VARIABLE, request.instance.as_str())
             .variable(ROOT_VARIABLE, store.layout().root())
@@ -196,17 +203,6 @@ fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store
             .variable(TITLE_ROOM_VARIABLE, "-".repeat(TITLE_ROOM_BYTES));
     }
     Ok(program)
-}
-
-/// The withheld variables. The release's own variables stay.
-fn withheld(request: &RunRequest, program: &Program) -> Vec<OsString> {
-    let own = if request.role == RunRole::Agent { Own::Excluded } else { Own::Included };
-    let Passed::Named(passed) = &request.passed else { return Vec::new() };
-    let mut names = environment::obeyed(own);
-    names.retain(|name| {
-        !passed.iter().any(|passed| **passed == **name) && !program.environment.iter().any(|(set, _)| set == name)
-    });
-    names
 }
 
 fn service(manifest: &Manifest, configuration: &Path, more: &[OsString]) -> (String, Vec<OsString>) {

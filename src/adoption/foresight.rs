@@ -77,7 +77,7 @@ impl AdoptionPlan<'_> {
         }
         let commands = layout.root().join(COMMANDS);
         let present = Dir::open_if_exists(&commands)?;
-        for program in self.manifest.commands.keys() {
+        for program in instance.replaced(&self.manifest)?.keys() {
             let path = commands.join(program);
             let exists = present.as_ref().map_or(Ok(None), |directory| directory.stat(program))?.is_some();
             if exists {

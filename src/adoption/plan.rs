@@ -11,7 +11,8 @@ use crate::agent::{AgentSettings, Answers};
 use crate::bundle::manifest::Manifest;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
-use crate::os::{clock, process};
+use crate::os::account::Rights;
+use crate::os::{again, clock, process};
 use crate::store::check::Depth;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
 use crate::supervise::status::SupervisorStatus;
@@ -63,7 +64,7 @@ pub fn resume(instance: &AdoptingInstance, is_dry_run: bool) -> Result<Earlier, 
         }
         (Stage::Begun, None, _) if is_dry_run => {}
         (Stage::Begun, None, Some(release)) => {
-            adoption.retire(instance, &instance.store().manifest(&release)?.commands)?;
+            adoption.retire(instance, &instance.replaced(&instance.store().manifest(&release)?)?)?;
             return Ok(Earlier::Completed(release));
         }
         (Stage::Begun, None, None) => adoption.undo(instance)?,
@@ -128,9 +129,20 @@ impl<'a> AdoptionPlan<'a> {
             let hint = format!("set `user: {is}` in its configuration, restart it, and try again");
             return cannot(format!("it runs as {is}, and a release would run as {meant}"), &hint);
         }
+        let start = &found.start;
+        if let (false, Err(why)) = (managed, again::program(&start.command, start.rights.as_ref())) {
+            let why = format!("sidle could not start {} again: {why}", start.command.join(" "));
+            let hint = format!("end process {}, then `sidle switch {package}` starts a release", found.leader.pid);
+            return cannot(why, &hint);
+        }
         let environment = Environment::read(instance.layout(), &unit)?;
         let mode = chosen.mode.unwrap_or(Mode::Overlap);
         Ok(Self { instance, to, manifest, configuration, settings, adopter, found, unit, managed, environment, mode })
+    }
+
+    /// The rights with which the agent is started again; None: its unit says that.
+    fn rights(&self) -> Option<Rights> {
+        self.found.start.rights.clone().filter(|_| !self.managed)
     }
 
     /// The agent's first process.
@@ -139,18 +151,21 @@ impl<'a> AdoptionPlan<'a> {
     }
 
     /// The steps, for a dry run.
-    pub fn steps(&self) -> Vec<String> {
+    pub fn steps(&self) -> Result<Vec<String>, Report> {
         let (layout, unit) = (self.instance.layout(), &self.unit);
         let mut steps = vec![format!(
             "process {} ({}) runs as {} with the configuration in {}, started by {}",
             self.found.leader.pid,
-            self.found.command.join(" "),
+            self.found.start.command.join(" "),
             self.found.user.as_deref().unwrap_or("root"),
             self.configuration.display(),
             if self.managed { unit } else { "no service manager" },
         )];
         if self.managed {
-            steps.push(format!("keep systemd from starting {unit} while the adoption runs (systemctl mask --runtime)"));
+            steps.push(format!(
+                "keep systemd from starting {unit} while the adoption runs (systemctl mask --runtime): a Salt state that wants it enabled \
+                 fails meanwhile, and starts nothing"
+            ));
         }
         steps.extend(self.environment.steps(layout, self.instance.name()));
         if self.mode == Mode::Overlap {
@@ -164,14 +179,16 @@ impl<'a> AdoptionPlan<'a> {
             "put a replacement unit in place of {unit} (/etc/systemd/system): stopping it stops nothing, restarting it loads a changed \
              configuration"
         ));
-        let programs: Vec<&str> = self.manifest.commands.keys().map(String::as_str).collect();
-        steps.push(format!(
-            "put commands for {} into /usr/local/sbin that lead to the running release",
-            programs.join(", ")
-        ));
+        let programs: Vec<String> = self.instance.replaced(&self.manifest)?.into_keys().collect();
+        if !programs.is_empty() {
+            steps.push(format!(
+                "put commands for {} into /usr/local/sbin that lead to the running release",
+                programs.join(", ")
+            ));
+        }
         let record = layout.adoption(self.instance.name());
         steps.push(format!("keep a record for `sidle unadopt` in {}", record.display()));
-        steps
+        Ok(steps)
     }
 
     /// Refuses an adoption without a supervisor, which would perform its switch.
@@ -188,8 +205,9 @@ impl<'a> AdoptionPlan<'a> {
     pub fn begin(&self) -> Result<(Adoption, Option<String>), Report> {
         let (layout, name) = (self.instance.layout(), self.instance.name());
         self.refuse_unsupervised()?;
-        let (unit, command) = (self.unit.clone(), self.found.command.clone());
-        let adoption = Adoption::new(self.manifest.agent.clone(), unit, self.managed, command);
+        let (unit, command) = (self.unit.clone(), self.found.start.command.clone());
+        let mut adoption = Adoption::new(self.manifest.agent.clone(), unit, self.managed, command);
+        adoption.rights = self.rights();
         adoption.write(layout, name)?;
         let warning = self.environment.carry(layout, name)?;
         Ok((adoption, warning))
@@ -221,7 +239,8 @@ impl<'a> AdoptionPlan<'a> {
             leader: self.found.leader.clone(),
             agent: self.manifest.agent.clone(),
             unit: self.managed.then(|| self.unit.clone()),
-            command: self.found.command.clone(),
+            command: self.found.start.command.clone(),
+            rights: self.rights(),
         };
         let command = Command::Adopt { switch: Box::new(command), adopted: Box::new(adopted) };
         match ask(layout, self.instance.name(), &command)? {
@@ -235,7 +254,7 @@ impl<'a> AdoptionPlan<'a> {
     pub fn finish(&self, adoption: &mut Adoption) -> Result<Vec<String>, Report> {
         let journal = self.instance.files.journal()?;
         if journal.proven.as_ref() == Some(&self.to) {
-            let warnings = adoption.retire(self.instance, &self.manifest.commands)?;
+            let warnings = adoption.retire(self.instance, &self.instance.replaced(&self.manifest)?)?;
             Gatekeeper::new(self.instance.layout(), self.instance.name()).forget(self.found.leader.pid)?;
             return Ok(warnings);
         }

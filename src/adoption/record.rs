@@ -8,6 +8,7 @@ use crate::bundle::path::BundlePath;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::InstanceName;
+use crate::os::account::{self, Rights};
 use crate::os::dir::Dir;
 use crate::os::{OsError, units};
 use crate::saved;
@@ -48,6 +49,9 @@ pub struct Adoption {
     pub managed: bool,
     /// The program and its arguments that started the agent.
     pub command: Vec<String>,
+    /// The rights with which it was started; None: systemd starts it, or they are not known for certain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rights: Option<Rights>,
     /// True if an administrator's own unit file was renamed.
     pub unit_kept: bool,
     /// The scripts in /usr/local/sbin that lead to the running release.
@@ -57,8 +61,8 @@ pub struct Adoption {
 impl Adoption {
     /// An adoption that has not changed anything yet.
     pub fn new(agent: AgentKind, unit: String, managed: bool, command: Vec<String>) -> Self {
-        let (stage, unit_kept, commands) = (Stage::Begun, false, Vec::new());
-        Self { schema: SCHEMA, stage, agent, unit, managed, command, unit_kept, commands }
+        let (stage, rights, unit_kept, commands) = (Stage::Begun, None, false, Vec::new());
+        Self { schema: SCHEMA, stage, agent, unit, managed, command, rights, unit_kept, commands }
     }
 
     /// Reads an instance's adoption; None: it was not adopted.
@@ -70,6 +74,7 @@ impl Adoption {
             class: Class::Failed,
             message: format!("cannot understand {}", path.display()),
             causes: vec![error.to_string()],
+            lines: Vec::new(),
             hint: error.hint(
                 "it says how to give the agent back to its package; docs/adopting.md lists what an adoption changes",
             ),
@@ -223,9 +228,19 @@ impl Adoption {
         lines.push(if self.managed {
             format!("systemctl daemon-reload && systemctl start {}", self.unit)
         } else {
-            self.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+            self.by_hand()
         });
         lines
+    }
+
+    /// The command line that starts an agent without a unit, for a shell of root.
+    fn by_hand(&self) -> String {
+        let command = self.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+        match &self.rights {
+            Some(rights) if rights.are_roots() => command,
+            Some(rights) => format!("runuser -u {} -- {command}", quoted(&account::user_name(rights.user))),
+            None => format!("# as the user that it ran as: {command}"),
+        }
     }
 }
 

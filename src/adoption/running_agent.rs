@@ -72,7 +72,7 @@ pub fn refuse(instance: &AdoptingInstance, to: &Release) -> Result<(), Report> {
         "cannot start {to}: process {pid} runs with the configuration in {configuration}, and both would run each job"
     );
     Err(Report::of(Class::Conflict, message)
-        .because(format!("sidle did not start {}", found.command.join(" ")))
+        .because(format!("sidle did not start {}", found.start.command.join(" ")))
         .hint(format!(
             "`sidle adopt {package} {to}` takes it over without losing a job; or end it first ({end}); --force does not help"
         )))

@@ -6,17 +6,16 @@
 use super::AdoptingInstance;
 use super::plan::no_answer;
 use super::record::Adoption;
-use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
 use crate::agent::{AgentSettings, Answers, Parts, Subject};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
 use crate::os::process::{self, Program};
-use crate::os::{clock, proc_fs, units};
+use crate::os::{again, clock, proc_fs, units};
 use crate::supervise::control::{Answer, Command, ask};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::driver::Driver;
-use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, described};
+use crate::switch::process::described;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
@@ -60,7 +59,13 @@ impl<'a> Return<'a> {
             return Err(Report::of(Class::Failed, format!("cannot unadopt {name}: {why}"))
                 .hint("install the package again; the running agent is not touched meanwhile"));
         }
-        Ok(Self { instance, adoption })
+        let back = Self { instance, adoption };
+        if let Err(why) = back.program() {
+            let message = format!("cannot unadopt {name}: sidle could not start the package's agent again: {why}");
+            return Err(Report::of(Class::Failed, message)
+                .hint(format!("end sidle's agent, undo its changes, and start the other by hand: {}", back.manual())));
+        }
+        Ok(back)
     }
 
     /// The steps, for a dry run.
@@ -179,14 +184,18 @@ impl<'a> Return<'a> {
         if self.adoption.managed {
             return Ok(units::start(&self.adoption.unit)?);
         }
-        let mut words = self.adoption.command.iter();
-        let mut program = Program::new(words.next().cloned().unwrap_or_default());
-        program.arguments = words.map(Into::into).collect();
-        // No instance of sidle's is to count it as its own.
-        let own = [GATE_VARIABLE, ROLE_VARIABLE, INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE];
-        program.without = own.map(Into::into).into();
-        program.start_detached()?;
+        if let Some(program) =
+            self.program().map_err(|why| Report::of(Class::Failed, format!("cannot start it: {why}")))?
+        {
+            program.start_detached()?;
+        }
         Ok(())
+    }
+
+    /// The program that starts the package's agent as it was started before; None: its unit does.
+    fn program(&self) -> Result<Option<Program>, String> {
+        let Adoption { managed, command, rights, .. } = &self.adoption;
+        if *managed { Ok(None) } else { again::program(command, rights.as_ref()).map(Some) }
     }
 
     /// Waits until the package's agent reaches its peers.

@@ -1,6 +1,7 @@
 //! Taking over an agent that sidle did not start: find it, and load its guard while it runs.
 
 use super::{AgentError, AgentSettings};
+use crate::os::again::Start;
 use crate::os::process::Identity;
 use jiff::Zoned;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,8 @@ pub struct RunningAgent {
     pub leader: Identity,
     /// The process that works: the leader or one below it.
     pub main: Identity,
-    /// The program and arguments of its first process.
-    pub command: Vec<String>,
+    /// How its first process was started.
+    pub start: Start,
     /// Its configuration directory.
     pub configuration: PathBuf,
     /// The user that it becomes after its start as root.
@@ -24,6 +25,9 @@ pub struct RunningAgent {
 pub trait Adopter: Sync {
     /// The unit that the package installs.
     fn unit(&self, package: &str) -> String;
+
+    /// True for a command of a release that a package's agent brings, too: other commands, such as a Python, have other owners on a host.
+    fn is_command(&self, name: &str) -> bool;
 
     /// Units of other packages that run an agent of this kind, each with its configuration directory.
     fn other_names(&self, unit: &str) -> Vec<(&'static str, &'static str)>;

@@ -1,6 +1,7 @@
 //! The findings of an examination of a host, and the part of it that an agent brings.
 
 use crate::failure::Class;
+use crate::os::environment::Passed;
 use crate::rehearsal::Part;
 use serde::Serialize;
 use std::fmt;
@@ -105,6 +106,8 @@ pub struct Case<'a> {
     pub configuration: &'a Path,
     /// The current release, its tree by the real path; None: no whole current release.
     pub release: Option<&'a Part>,
+    /// The variables of this process that the release's programs get.
+    pub passed: &'a Passed,
     /// The instance's state directory.
     pub state: &'a Path,
     /// The instance's supervisor and the agents' first processes. Their descendants belong to the instance, too.

@@ -164,7 +164,7 @@ pub struct GuardReport {
 }
 
 /// A guard's report of a peer.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[expect(missing_docs, reason = "docs/formats.md says what the fields of slots/PID.json mean")]
 pub struct ReportedPeer {
     pub name: String,
@@ -176,9 +176,48 @@ pub struct ReportedPeer {
     pub first: Option<String>,
     pub last: Option<String>,
     #[serde(default)]
+    pub subscribed: Subscription,
+    #[serde(default)]
     pub caught_up: bool,
     #[serde(default)]
     pub unheard: u64,
+    #[serde(default)]
+    pub unheard_since: Option<f64>,
+    #[serde(default)]
+    pub doubtful: u64,
+}
+
+/// What a guard says of its process's subscription to a peer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Option<u64>")]
+pub enum Subscription {
+    /// The peer has answered the handshake of the present connection: what it publishes comes here.
+    Stands,
+    /// It has not. The kernel makes a connection also to a peer that stands still.
+    Missing,
+    /// Nobody can tell: a transport without a handshake, a connection from before the guard, or a guard of an older release. The connection counts.
+    #[default]
+    NotReported,
+}
+
+impl From<Option<u64>> for Subscription {
+    /// From the number of the handshake; 0: none stands.
+    fn from(number: Option<u64>) -> Self {
+        match number {
+            Some(0) => Self::Missing,
+            Some(_) => Self::Stands,
+            None => Self::NotReported,
+        }
+    }
+}
+
+/// Since when a process misses jobs that the other process has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Unheard {
+    /// The oldest of them: seconds since boot.
+    Since(f64),
+    /// A guard of an older release, which says only how many.
+    NotReported,
 }
 
 impl GuardReport {
@@ -242,9 +281,16 @@ impl GuardReport {
         behind.map(|peer| peer.name.as_str()).collect()
     }
 
-    /// The peers whose jobs another process took because this process did not hear them.
-    pub fn deaf_to(&self) -> Vec<&str> {
-        self.peers.iter().filter(|peer| peer.unheard > 0).map(|peer| peer.name.as_str()).collect()
+    /// The peers whose jobs only another process has, although this process should have received them.
+    pub fn deaf_to(&self) -> Vec<(&str, Unheard)> {
+        let since = |peer: &ReportedPeer| peer.unheard_since.map_or(Unheard::NotReported, Unheard::Since);
+        let peers = self.peers.iter().filter(|peer| peer.unheard > 0);
+        peers.map(|peer| (peer.name.as_str(), since(peer))).collect()
+    }
+
+    /// The peers of which only another process has jobs that may be from before this process's subscription.
+    pub fn in_doubt_of(&self) -> Vec<&str> {
+        self.peers.iter().filter(|peer| peer.doubtful > 0).map(|peer| peer.name.as_str()).collect()
     }
 }
 
@@ -297,8 +343,23 @@ mod tests {
         assert_eq!(behind(nothing(), &not_there, 3), 1, "a peer that only this process reaches");
         assert_eq!(behind(serde_json::json!({"proven": 2}), &not_there, 3), 0, "a peer that is down");
         assert_eq!(behind(serde_json::json!({"proven": 2}), &not_there, 4), 1, "it has not had the time to answer");
-        assert_eq!(report(&serde_json::json!({"unheard": 2})).deaf_to(), ["m"]);
-        assert!(there.deaf_to().is_empty());
+        assert_eq!(report(&serde_json::json!({"unheard": 2})).deaf_to(), [("m", Unheard::NotReported)]);
+        let since = report(&serde_json::json!({"unheard": 2, "unheard_since": 7.5, "doubtful": 1}));
+        assert_eq!((since.deaf_to(), since.in_doubt_of()), (vec![("m", Unheard::Since(7.5))], vec!["m"]));
+        assert!(there.deaf_to().is_empty() && there.in_doubt_of().is_empty());
+    }
+
+    #[test]
+    fn a_guard_that_tells_nothing_of_a_subscription_says_neither_that_it_stands_nor_that_it_is_missing() {
+        let seen = |peer: serde_json::Value| report(&peer).peers[0].subscribed;
+        assert_eq!(seen(serde_json::json!({})), Subscription::NotReported, "an older release");
+        assert_eq!(
+            seen(serde_json::json!({"subscribed": null})),
+            Subscription::NotReported,
+            "a transport without a handshake"
+        );
+        assert_eq!(seen(serde_json::json!({"subscribed": 0})), Subscription::Missing);
+        assert_eq!(seen(serde_json::json!({"subscribed": 3})), Subscription::Stands);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::digest::Digest;
 use crate::failure::Class;
 pub use crate::name::AgentKind;
 use crate::os::OsError;
+use crate::os::environment::Passed;
 use crate::os::process::Identity;
 use crate::rehearsal::{Part, Rehearser};
 use serde::{Deserialize, Serialize};
@@ -139,6 +140,8 @@ pub struct AgentSettings {
     pub config_directory: PathBuf,
     /// The programs of the running release, by the names that its manifest gives them; empty: sidle did not start the agent.
     pub programs: BTreeMap<String, PathBuf>,
+    /// The variables of this process that these programs get.
+    pub passed: Passed,
     /// The release that can be asked what its agent makes of the configuration; None: there is none.
     pub release: Option<Part>,
     /// What becomes of its answers.
@@ -162,8 +165,9 @@ pub enum Answers {
 impl AgentSettings {
     /// Settings for the agent configured in `config_directory`.
     pub fn new(config_directory: &Path) -> Self {
+        let (config_directory, passed) = (config_directory.to_owned(), Passed::default());
         let (programs, release, answers, image) = (BTreeMap::new(), None, Answers::Forgotten, None);
-        Self { config_directory: config_directory.to_owned(), programs, release, answers, image }
+        Self { config_directory, programs, passed, release, answers, image }
     }
 
     /// The same release, asked once about another configuration directory; `image`: where that one means its paths.
@@ -269,6 +273,12 @@ pub trait Agent: Send {
 
     /// The peers that any process at or below the leader is connected to, for an agent that reports nothing and may share its files with another.
     fn connected(&self, _leader: &Identity) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The agents on this host that are this agent once more, for people: each does every job a second time. `own`: the first processes of the
+    /// instance; their descendants belong to it, too.
+    fn doubles(&self, _own: &[u32]) -> Vec<String> {
         Vec::new()
     }
 

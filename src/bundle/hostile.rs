@@ -186,8 +186,8 @@ fn huge_counts_are_refused_quickly_and_all_problems_are_counted() {
     let message = refused(|value| value["entries"] = vec![json!(["x", "d", 493]); ENTRIES_MAXIMUM + 1].into());
     assert!(message.contains("at most"), "{message}");
     let message = refused(|value| value["entries"] = vec![json!(["../x", "d", 493]); 1000].into());
-    assert!(message.lines().count() <= PROBLEMS_MAXIMUM + 3, "{message}");
-    assert!(message.contains("and 9"), "{message}");
+    assert!(message.matches("../x: ").count() <= PROBLEMS_MAXIMUM, "{message}");
+    assert!(message.contains(&format!("problems, of which the first {PROBLEMS_MAXIMUM} are: ")), "{message}");
     let bomb = zstd::bulk::compress(&vec![b' '; 65 << 20], 3).unwrap();
     assert!(decompress(&bomb).is_err());
 }

@@ -15,6 +15,7 @@ pub mod recipe;
 pub mod source;
 pub mod survey;
 pub mod unpack;
+pub mod written;
 
 pub use format::{compression, frames, limits, manifest, member, path, problems, ustar};
 use format::{judge, wire};

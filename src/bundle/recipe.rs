@@ -2,6 +2,7 @@
 
 use super::manifest::Guard;
 use super::path::BundlePath;
+use super::written;
 use crate::agent::AgentKind;
 use crate::failure::Class;
 use crate::name::PackageName;
@@ -60,8 +61,8 @@ pub struct Requires {
 #[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
     /// Not TOML, or with an unknown or missing field; the reader's words, with the line.
-    #[error("cannot read the recipe: {}", .0.to_string().trim_end())]
-    Toml(toml::de::Error),
+    #[error("cannot read the recipe: {0}")]
+    Toml(String),
     /// A schema that this sidle doesn't know.
     #[error("cannot read the recipe: it has schema {0}, this sidle reads {SCHEMA}")]
     Schema(u32),
@@ -86,7 +87,8 @@ impl RecipeError {
                 Some("write `command = [\"./build-tree\"]` or `tree = \"directory\"` below [build]".to_owned())
             }
             Self::Service(name) => Some(format!("add `{name} = \"bin/...\"` below [commands]")),
-            Self::Schema(_) | Self::Toml(_) => None,
+            Self::Toml(_) => Some("correct the line; docs/authors.md describes recipes".to_owned()),
+            Self::Schema(_) => Some("use a newer sidle, or write the recipe in this form".to_owned()),
         }
     }
 }
@@ -132,7 +134,7 @@ impl Recipe {
             Ok(document) => document,
             Err(error) => match toml::from_str::<Only>(text) {
                 Ok(Only { schema }) if schema != SCHEMA => return Err(RecipeError::Schema(schema)),
-                _ => return Err(RecipeError::Toml(error)),
+                _ => return Err(RecipeError::Toml(written::problem(text, &error))),
             },
         };
         if document.schema != SCHEMA {
@@ -202,6 +204,15 @@ mod tests {
         masters = "3006.0"
         overlap_memory_bytes = 268435456
     "#;
+
+    #[test]
+    fn a_recipe_that_cannot_be_read_is_told_in_one_line_with_a_remedy() {
+        let broken = GOOD.replace("config = \"/etc/salt\"", "config = \"/etc/salt");
+        let error = Recipe::parse(&broken).unwrap_err();
+        let message = error.to_string();
+        assert!(!message.contains('\n') && message.contains("line 11, config = \"/etc/salt: "), "{message}");
+        assert!(error.hint().is_some());
+    }
 
     #[test]
     fn a_recipe_says_all_or_is_refused() {

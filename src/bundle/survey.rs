@@ -30,7 +30,11 @@ pub enum PackError {
     Os(#[from] OsError),
     /// The tree or recipe holds what no host would accept.
     #[error("cannot pack {tree}: {problems}")]
-    Unsafe { tree: PathBuf, problems: Problems },
+    Unsafe {
+        tree: PathBuf,
+        #[source]
+        problems: Problems,
+    },
     /// A file was written to while it was packed.
     #[error("cannot pack {}: it was changed while it was packed", .0.display())]
     Changed(PathBuf),

@@ -101,7 +101,7 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
         if !arguments.starts_supervisor {
             plan.refuse_unsupervised()?;
         }
-        let (steps, foresight) = (plan.steps(), plan.foresight()?);
+        let (steps, foresight) = (plan.steps()?, plan.foresight()?);
         let lines: Vec<String> = steps.iter().cloned().chain(foresight.lines()).collect();
         let Foresight { changes, unchanged } = foresight;
         let value = json!({"steps": steps, "process": plan.process(), "changes": changes, "unchanged": unchanged});

@@ -115,6 +115,10 @@ fn moment(text: &str) -> Result<Timestamp, Report> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Ok(timestamp);
     }
+    if crate::config::duration(text).is_ok() {
+        let message = format!("cannot read {text:?} as a time: it is a length of time");
+        return Err(usage(message, format!("write `--for {text}` to hold for that long from now on")));
+    }
     let refused = || {
         usage(
             format!("cannot read {text:?} as a time"),
@@ -128,4 +132,23 @@ fn moment(text: &str) -> Result<Timestamp, Report> {
     // In a gap or a fold of the clock the later time: a hold must not end early.
     let ambiguous = clock::zone(None)?.to_ambiguous_timestamp(civil);
     ambiguous.later().map_err(|_| refused())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_of_time_in_place_of_a_time_is_told_its_option() {
+        for text in ["7d", "90m"] {
+            let refused = moment(text).unwrap_err();
+            assert_eq!(
+                refused.hint.as_deref().map(|hint| hint.contains(&format!("`--for {text}`"))),
+                Some(true),
+                "{refused:?}"
+            );
+        }
+        let refused = moment("soon").unwrap_err();
+        assert!(refused.hint.unwrap().contains("2026-12-24"));
+    }
 }

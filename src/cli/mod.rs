@@ -34,7 +34,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::standard_error::Reader;
-use crate::os::{OsError, clock, environment, file, memory};
+use crate::os::{OsError, clock, environment, file, memory, signals};
 use crate::store::collect::Effect;
 use crate::store::owners;
 use crate::switch::driver::log::seconds;
@@ -73,6 +73,9 @@ pub struct Common {
     /// Print errors only
     #[arg(long, short, global = true, help_heading = GLOBAL)]
     quiet: bool,
+    /// Pass these variables on to the programs that this command starts: names, or beginnings of names before a `*` [default: a short list, see `sidle(8)`]
+    #[arg(long, global = true, value_name = "NAME", value_delimiter = ',', help_heading = GLOBAL)]
+    pass_environment: Vec<String>,
     /// Log each detail to standard error
     #[arg(long, short, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
@@ -181,6 +184,8 @@ pub enum Ended {
 
 /// Parses the command line, performs the verb, prints, and returns the exit code.
 pub fn main() -> ExitCode {
+    // Before anything else: a HUP that comes before a supervisor can handle it must not end it.
+    let held = signals::hold();
     memory::keep_large_blocks_apart();
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
         let verb = matches.subcommand_name().unwrap_or_default().to_owned();
@@ -194,8 +199,11 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { exit::code(Class::Usage) } else { ExitCode::SUCCESS };
         }
     };
+    // A supervisor delivers them itself.
+    let held = if matches!(cli.verb, Verb::Supervise(_)) { held } else { signals::admit() };
     let output = Output::new(cli.common.json, cli.common.quiet, effect);
     log::install(cli.level(), cli.verb.reader());
+    environment::pass(cli.common.pass_environment.clone());
     let began = clock::since_boot();
     debug!(version = env!("CARGO_PKG_VERSION"), root = %cli.common.root.display(), "sidle {verb} begins");
     let ended = absolute(&cli.common.root).map_err(Report::from).and_then(|root| {
@@ -204,6 +212,7 @@ pub fn main() -> ExitCode {
         }
         let config = cli.common.config.as_deref().map(absolute).transpose()?;
         let context = Context { layout: Layout::new(&root).with_settings_file(config), output: output.clone(), effect };
+        held?;
         perform(cli.verb, &context)
     });
     let class = match &ended {

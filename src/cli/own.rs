@@ -7,6 +7,9 @@ use crate::switch::process::own_commands::OwnCommands;
 /// In the words of a process that becomes an agent later.
 const AWAIT_START: &str = "--await-start";
 
+/// After them: the agent gets all variables.
+const ALL_VARIABLES: &str = "--all-variables";
+
 /// The commands.
 pub const COMMANDS: OwnCommands = OwnCommands {
     run: |package, instance, release| {
@@ -20,6 +23,7 @@ pub const COMMANDS: OwnCommands = OwnCommands {
             AWAIT_START,
         ])
     },
+    all_variables: ALL_VARIABLES,
     is_run: |words| words.iter().any(|word| word == AWAIT_START),
     repair: |package, release| words(&["--quiet", "repair", package.as_str(), &release.to_string(), "--watch"]),
     scrub: |package| words(&["--quiet", "scrub", package.as_str()]),
@@ -43,8 +47,11 @@ mod tests {
     fn the_command_line_understands_its_own_words() {
         let (package, instance) = ("demo".parse().unwrap(), "demo-2".parse().unwrap());
         let release = "1.0-1".parse().unwrap();
+        let mut with_all = (COMMANDS.run)(&package, &instance, &release);
+        with_all.push(COMMANDS.all_variables.to_owned());
         let all = [
             (COMMANDS.run)(&package, &instance, &release),
+            with_all,
             (COMMANDS.repair)(&package, &release),
             (COMMANDS.scrub)(&package),
             words(&["supervise", "demo", COMMANDS.check]),

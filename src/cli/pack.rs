@@ -13,7 +13,8 @@ use crate::bundle::survey::survey;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::dir::Dir;
-use crate::os::process::Program;
+use crate::os::environment::{Need, Passed};
+use crate::os::process::{Directory, Program};
 use crate::os::{clock, environment, file, host};
 use crate::repository::{Added, PackedRelease, Repository, RepositoryError};
 use crate::store::collect::Effect;
@@ -288,7 +289,11 @@ fn tree(context: &Context, arguments: &PackArguments, plan: &PackPlan, work: &Wo
     };
     // A path is the recipe's own file; a bare name is looked for in PATH.
     let path = if program.contains('/') { plan.home.join(program) } else { PathBuf::from(program) };
+    let passed = Passed::default().with(Need::Network).with(Need::Build);
     let mut build = Program { arguments: words.iter().map(Into::into).collect(), ..Program::new(path) }
+        .passing(passed)
+        // The command names the recipe's own files from there.
+        .working(Directory::At(plan.home.clone()))
         .variable("SIDLE_VERSION", arguments.version.as_str())
         .variable("SIDLE_TREE", file::canonical(tree.path())?);
     if let Some(source) = &arguments.source {
@@ -298,7 +303,7 @@ fn tree(context: &Context, arguments: &PackArguments, plan: &PackPlan, work: &Wo
         build = build.variable("SOURCE_DATE_EPOCH", plan.epoch.to_string());
     }
     context.output.step(format!("building {}: {}", plan.name, command.join(" ")));
-    if build.run_in(&plan.home)? {
+    if build.run()? {
         return Ok(tree);
     }
     Err(Report::of(Class::Failed, format!("cannot build {}: {} failed", plan.name, command.join(" ")))

@@ -35,7 +35,7 @@ pub struct ClaimArguments {
     package: PackageName,
     /// The rollout
     id: RolloutId,
-    /// Counts the drivers of the rollout: a driver that takes over raises the number
+    /// Counts the drivers of the rollout: a driver that takes over raises the number by one; a number more than a million higher is refused
     #[arg(long, value_name = "NUMBER")]
     epoch: u64,
     /// Claim the instance for this long

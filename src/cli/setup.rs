@@ -74,11 +74,12 @@ impl Step {
 
     /// The error of a step, with the remedy that holds for every step: the same command again.
     fn failed(self, report: impl Into<Report>) -> Report {
-        let Report { class, message, mut causes, hint } = report.into();
+        let Report { class, message, mut causes, lines, hint } = report.into();
         causes.insert(0, message);
         let again = "then run the same `sidle setup` again: it goes on where it stopped";
         let hint = hint.map_or_else(|| format!("correct that, {again}"), |hint| format!("{hint}; {again}"));
-        Report { class, message: format!("cannot set up this host, step {}", self.name()), causes, hint: Some(hint) }
+        let message = format!("cannot set up this host, step {}", self.name());
+        Report { class, message, causes, lines, hint: Some(hint) }
     }
 }
 

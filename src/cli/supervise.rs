@@ -6,6 +6,8 @@ use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
+use crate::os::environment::Passed;
+use crate::os::units;
 use crate::store::{self, Store};
 use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
 use crate::switch::driver::Rehearsals;
@@ -35,6 +37,8 @@ impl SuperviseArguments {
 
 /// Runs an instance's agent until a signal ends it.
 pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<Ended, Report> {
+    // Before they are read: a change meanwhile counts as not read.
+    let digest = Settings::digest(&context.layout)?;
     let settings = Settings::read(&context.layout)?;
     let (package, configuration) = settings.instance(&context.layout, &arguments.instance)?;
     own_release::refuse(&package, "supervise")?;
@@ -46,6 +50,8 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         let usable = files.journal().and_then(|_| files.history()).and_then(|_| files.verdicts());
         return Ok(usable.map(|_| Ended::Well)?);
     }
+    // What the service manager has set, root has set in the unit.
+    let passed = if units::is_service() { Passed::everything() } else { settings.passed(&arguments.instance) };
     let supervise = SuperviseSettings {
         instance: arguments.instance.clone(),
         package,
@@ -65,7 +71,9 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         host_look: settings.host_look,
         scrub_every: settings.scrub_every,
         keeping: Keeping { agents: agents::parts, restore: settings.restore_configuration },
+        passed,
         commands: own::COMMANDS,
+        digest: digest.to_string(),
     };
     run_supervisor(&context.layout, supervise, agents::parts)?;
     Ok(Ended::Well)

@@ -52,7 +52,7 @@ pub const RULES: [&str; 7] = [
     "A *window* is `\"Sat 22:00-04:00\"`; days may be left out (every day), or listed (`\"Mon..Fri 01:00-03:00\"`, `\"Sun,Wed 12:30-13:00\"`). A \
      window whose end is not after its start ends on the next day.",
     "Commands read the settings each time. The supervisor reads the settings when it starts, and again on SIGHUP: `systemctl kill -s HUP \
-     --kill-who=main sidle@NAME`.",
+     --kill-who=main sidle@NAME`. `sidle status` says when the files have changed since then.",
     "A second instance of a package: name it in `[instances.NAME]` with `package = \"salt-minion\"` and `config = \"/etc/salt-two\"`, enable \
      `sidle@NAME`, and add `--instance NAME` to each command that has this option.",
 ];
@@ -106,7 +106,7 @@ pub const SECTIONS: [Section; 4] = [
                 "`\"refuse\"`, `\"report\"`, `\"off\"`",
                 "`\"refuse\"`",
                 "a rehearsal is the preflight of a switch: the new release loads this host's configuration and modules without a master. If it \
-                 finds a problem: refuse the switch, or only report the problem. `\"off\"`: no rehearsal; the supervisor also stops its \
+                 finds a problem, or cannot be done: refuse the switch, or only report the reason. `\"off\"`: no rehearsal; the supervisor also stops its \
                  regular check whether the host's libraries changed (`host_look`)",
             ),
             key(
@@ -233,8 +233,8 @@ pub const SECTIONS: [Section; 4] = [
                 "pass_environment",
                 "list of names",
                 "none",
-                "environment variables, such as `LD_LIBRARY_PATH`, that sidle passes to the release's programs. Without an entry here, sidle \
-                 removes variables that change how programs load code (`LD_*`, `PYTHON*`, …)",
+                "environment variables, such as `LD_LIBRARY_PATH` or `AWS_*`, that sidle passes to the release's programs. Without an entry here, \
+                 programs get a short list (docs/hosts.md, \"Programs of a release\"), and an agent also what its systemd unit sets",
             ),
         ],
     },

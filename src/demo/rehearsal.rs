@@ -1,7 +1,7 @@
 //! Rehearsing the demonstration agent: `share/demo-agent/rehearsal` in a release's tree says how that goes, and after it the host's own
 //! `rehearsal-RELEASE` in the configuration directory. Without the first nothing is rehearsed.
 //!
-//! Each line is `refuse: REASON`, `extra: TEXT`, `note: TEXT`, `hang` or `crash`.
+//! Each line is `refuse: REASON`, `unknown: REASON`, `extra: TEXT`, `note: TEXT`, `hang` or `crash`.
 
 use crate::os::file;
 use crate::os::process::Program;
@@ -48,12 +48,15 @@ impl Rehearser for DemoRehearser {
         let Some(trial) = trial else { return Rehearsal::default() };
         let before = former.map(lines).unwrap_or_default();
         let mut rehearsal = Rehearsal::default();
-        if let (Some(failure), true) = (&trial.failure, former.is_none_or(|former| former.failure.is_none())) {
-            rehearsal.blocking.push(format!("cannot rehearse: {failure}: {}", trial.errors));
+        if let Some(failure) = &trial.failure {
+            let why = format!("cannot rehearse: {failure}: {}", trial.errors);
+            let both = former.is_some_and(|former| former.failure.is_some());
+            if both { &mut rehearsal.unknown } else { &mut rehearsal.blocking }.push(why);
         }
         for line in lines(trial).into_iter().filter(|line| !before.contains(line)) {
             match line.split_once(": ") {
                 Some(("refuse", reason)) => rehearsal.blocking.push(reason.to_owned()),
+                Some(("unknown", reason)) => rehearsal.unknown.push(reason.to_owned()),
                 Some(("extra", text)) => rehearsal.extras.push(text.to_owned()),
                 Some(("note", text)) => rehearsal.notes.push(text.to_owned()),
                 _ => {}

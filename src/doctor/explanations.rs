@@ -135,9 +135,13 @@ pub fn with(own: &[Explanation]) -> Vec<Known> {
     all
 }
 
+/// The heading of the tables of findings: other tables of the page have rows of the same names.
+const HEADING: &str = "## What each doctor finding means";
+
 /// The meaning and the remedy in a finding's row of the page: ``| `id` | meaning | what to do |``.
 fn row(id: &str) -> Option<(&'static str, &'static str)> {
-    let cells = PAGE.lines().find_map(|line| line.strip_prefix("| `")?.strip_prefix(id)?.strip_prefix("` | "))?;
+    let mut findings = PAGE.lines().skip_while(|line| *line != HEADING);
+    let cells = findings.find_map(|line| line.strip_prefix("| `")?.strip_prefix(id)?.strip_prefix("` | "))?;
     cells.strip_suffix(" |")?.split_once(" | ")
 }
 

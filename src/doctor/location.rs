@@ -6,13 +6,10 @@ use crate::os::dir::Dir;
 use crate::os::mounts::{self, Mount};
 use crate::os::{OsError, attributes, file};
 use crate::store::Store;
-use crate::store::location::{Hazard, PlaceFacts};
+use crate::store::location::{self, Hazard, Keeping, PlaceFacts};
 use crate::store::protection::selinux::{Labels, Mode};
 use crate::store::tmpfiles::Fate;
 use std::path::{Path, PathBuf};
-
-/// File systems that a boot empties.
-const VOLATILE: [&str; 3] = ["tmpfs", "ramfs", "overlay"];
 
 /// Checks the directories of a package. `current`: another release needs about as much room.
 pub fn check(store: &Store, current: Option<&Manifest>) -> Group {
@@ -63,7 +60,7 @@ fn mount(group: &mut Group, path: &Path, found: &Mount, runs: bool) {
         let remedy = format!("`mount -o remount,exec {point}`, and correct /etc/fstab");
         group.find(Severity::Error, "no-exec", what, remedy);
     }
-    if VOLATILE.contains(&kind.as_str()) {
+    if location::keeping(found) != Keeping::Disk {
         let what = format!("{on}: releases may be gone after a boot (a live image, a container)");
         let remedy = "keep it on a disk, unless the host is meant to lose it at a boot";
         group.find(Severity::Note, "volatile-file-system", what, remedy);

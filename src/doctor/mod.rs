@@ -18,6 +18,7 @@ use crate::config::Settings;
 use crate::digest::Digest;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
+use crate::os::environment::Passed;
 use crate::os::{OsError, file};
 use crate::rehearsal::Part;
 use crate::store::{Store, owners};
@@ -126,10 +127,12 @@ fn agents_own(
         checked.status().map(|status| status.supervisor.pid).into_iter().chain(running.map(|agent| agent.leader.pid));
     let own: Vec<u32> = own.chain(recorded.iter().map(|leader| leader.pid)).collect();
     let reaches = running.map(|agent| agent.reaches.clone()).unwrap_or_default();
+    let passed = passed(checked);
     examiner.examine(Case {
         root: checked.layout.root(),
         configuration,
         release: release.as_ref(),
+        passed: &passed,
         state: &checked.layout.instance(checked.instance),
         own: &own,
         reaches: &reaches,
@@ -142,10 +145,15 @@ fn release(whole: &store::Current, configuration: &Path) -> Option<Part> {
     Some(Part::of(tree, &whole.manifest, configuration))
 }
 
+/// The variables that the agent's programs get. Settings that cannot be read are a finding of their own.
+fn passed(checked: &CheckedInstance<'_>) -> Passed {
+    Settings::read(checked.layout).map(|settings| settings.passed(checked.instance)).unwrap_or_default()
+}
+
 /// The digest of the configuration that the agent would load now; None: unknown.
 fn configuration_now(checked: &CheckedInstance<'_>, whole: &store::Current, configuration: &Path) -> Option<Digest> {
     let answers = Answers::Read(checked.layout.instance(checked.instance));
-    let settings =
-        AgentSettings { release: release(whole, configuration), answers, ..AgentSettings::new(configuration) };
+    let (passed, release) = (passed(checked), release(whole, configuration));
+    let settings = AgentSettings { passed, release, answers, ..AgentSettings::new(configuration) };
     ((checked.registry)(&whole.manifest.agent).ok()?.observer)(&settings).ok()?.configuration().ok()?
 }

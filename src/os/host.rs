@@ -15,29 +15,64 @@ pub fn parallelism() -> usize {
 
 /// Memory available without swapping, bytes: the host's, or the control groups' if that is less. None: unknown.
 pub fn memory_available() -> Option<u64> {
-    let text = file::read_if_exists(Path::new("/proc/meminfo"), 1 << 16).ok().flatten()?;
+    memory_available_below(Path::new("/"))
+}
+
+fn memory_available_below(root: &Path) -> Option<u64> {
+    let text = file::read_if_exists(&root.join("proc/meminfo"), 1 << 16).ok().flatten()?;
     let text = String::from_utf8_lossy(&text).into_owned();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let host = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.saturating_mul(1024);
-    Some(group_memory_left().map_or(host, |left| left.min(host)))
+    match group_memory_left(root) {
+        GroupMemory::Unlimited => Some(host),
+        GroupMemory::Left(bytes) => Some(bytes.min(host)),
+        GroupMemory::Unknown => None,
+    }
 }
 
-/// The memory that the control groups (version 2) of this process leave; None: no readable limit.
-fn group_memory_left() -> Option<u64> {
-    let number = |path: PathBuf| -> Option<u64> {
-        let bytes = file::read_if_exists(&path, 64).ok().flatten()?;
-        String::from_utf8_lossy(&bytes).trim().parse().ok()
+/// The memory that control groups (version 2) leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GroupMemory {
+    Unlimited,
+    Left(u64),
+    /// There is a limit, or may be one, and a file can't be read.
+    Unknown,
+}
+
+/// The memory that the control groups of this process leave.
+fn group_memory_left(root: &Path) -> GroupMemory {
+    let read = |path: PathBuf, most| file::read_if_exists(&path, most).map(|bytes| bytes.map(|bytes| text_of(&bytes)));
+    let own = match read(root.join("proc/self/cgroup"), 1 << 14) {
+        Ok(Some(own)) => own,
+        // A kernel without control groups.
+        Ok(None) => return GroupMemory::Unlimited,
+        Err(_) => return GroupMemory::Unknown,
     };
-    let own = file::read_if_exists(Path::new("/proc/self/cgroup"), 1 << 14).ok().flatten()?;
-    let own = String::from_utf8_lossy(&own).into_owned();
-    let group = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let group = Path::new("/sys/fs/cgroup").join(group.trim_start_matches('/'));
-    let around = group.ancestors().take_while(|path| path.starts_with("/sys/fs/cgroup"));
-    let left = around.filter_map(|path| {
-        let limit = number(path.join("memory.max"))?;
-        Some(limit.saturating_sub(number(path.join("memory.current"))?))
-    });
-    left.min()
+    let Some(group) = own.lines().find_map(|line| line.strip_prefix("0::")) else { return GroupMemory::Unlimited };
+    let all = root.join("sys/fs/cgroup");
+    let group = all.join(group.trim_start_matches('/'));
+    let mut left = GroupMemory::Unlimited;
+    for path in group.ancestors().take_while(|path| path.starts_with(&all)) {
+        let limit = match read(path.join("memory.max"), 64) {
+            // The first group has no such file, and a group whose parent does not limit memory has none.
+            Ok(None) => continue,
+            Ok(Some(limit)) if limit == "max" => continue,
+            Ok(Some(limit)) => limit.parse::<u64>().ok(),
+            Err(_) => None,
+        };
+        let used = read(path.join("memory.current"), 64).ok().flatten().and_then(|used| used.parse::<u64>().ok());
+        let (Some(limit), Some(used)) = (limit, used) else { return GroupMemory::Unknown };
+        let here = limit.saturating_sub(used);
+        left = match left {
+            GroupMemory::Left(least) => GroupMemory::Left(least.min(here)),
+            GroupMemory::Unlimited | GroupMemory::Unknown => GroupMemory::Left(here),
+        };
+    }
+    left
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
 /// Largest configuration file of the dynamic linker that is read.
@@ -76,4 +111,34 @@ pub fn kernel() -> (u32, u32) {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the tests make files")]
+
+    use super::*;
+
+    #[test]
+    fn memory_that_cannot_be_seen_is_unknown_and_not_free() {
+        let host = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = host.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let seen = || memory_available_below(host.path());
+        assert_eq!(seen(), None, "there is no /proc");
+        put("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    8 kB\n");
+        assert_eq!(seen(), Some(8192));
+        put("proc/self/cgroup", "0::/a/b\n");
+        assert_eq!(seen(), Some(8192), "no group limits it");
+        put("sys/fs/cgroup/a/memory.max", "max\n");
+        put("sys/fs/cgroup/a/b/memory.max", "5000\n");
+        assert_eq!(seen(), None, "a limit, and nobody knows how much of it is used");
+        put("sys/fs/cgroup/a/b/memory.current", "1000\n");
+        assert_eq!(seen(), Some(4000));
+        put("sys/fs/cgroup/a/memory.max", "nonsense\n");
+        assert_eq!(seen(), None);
+    }
 }

@@ -16,12 +16,12 @@ pub mod terminal;
 pub mod units;
 
 pub use processes::{
-    children, dialogue, environment, filter, memory, proc_fs, process, signals, standard_error, standard_streams,
-    thread,
+    account, again, children, dialogue, environment, filter, memory, proc_fs, process, signals, standard_error,
+    standard_streams, thread,
 };
 
 use files::file_stat;
-pub use files::{attributes, dir, file, lock, mounts, place, space, walk, watch};
+pub use files::{attributes, dir, file, ground, lock, mounts, place, space, walk, watch};
 
 use crate::failure::Class;
 use std::io;

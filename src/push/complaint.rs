@@ -3,11 +3,14 @@
 use crate::failure::{Class, Report};
 use crate::os::OsError;
 use std::io::ErrorKind;
+use std::time::Duration;
 
 /// The exit code with which ssh says that the connection failed, not the command.
 pub const BROKEN: i32 = 255;
 /// The exit code with which a shell says that there is no such command.
 const NO_COMMAND: i32 = 127;
+/// Longest text of a line of a host in a message.
+const LINE_CHARACTERS_MAXIMUM: usize = 200;
 
 /// The report of a failed step.
 pub fn report(attempted: &str, code: Option<i32>, errors: &str) -> Report {
@@ -61,14 +64,69 @@ pub fn report(attempted: &str, code: Option<i32>, errors: &str) -> Report {
     of(Class::Failed, "correct that on the host, then run the same `sidle push` again: it goes on where it stopped")
 }
 
-/// The report of a conversation that ended by silence or in disorder.
-pub fn of_silence(attempted: &str, error: &OsError, seconds: u64, complaint: &str) -> Report {
+/// The report of a conversation that ended by silence of this time, or in disorder.
+pub fn of_broken(attempted: &str, error: &OsError, silence: Duration, errors: &str) -> Report {
     if error.kind() == ErrorKind::TimedOut {
-        let said = if complaint.is_empty() { String::new() } else { format!("; it said: {}", last_line(complaint)) };
-        return Report::of(Class::Failed, format!("cannot {attempted}: no byte came or went for {seconds} s{said}"))
-            .hint("look at the host; --patience sets this time; then run the same `sidle push` again: it goes on where it stopped");
+        return late(attempted, &format!("no byte came or went for {} s", silence.as_secs()), "--patience", errors);
     }
     Report::of(error.class(), format!("cannot {attempted}: {error}"))
+}
+
+/// The report of a host that is not done when the time for it is over.
+pub fn of_total(attempted: &str, total: Duration, errors: &str) -> Report {
+    late(attempted, &format!("the host is not done after {} s", total.as_secs()), "--total-timeout", errors)
+}
+
+/// The report of a program that has said all, and does not end.
+pub fn of_endless(attempted: &str, silence: Duration, errors: &str) -> Report {
+    late(
+        attempted,
+        &format!("it did not end within {} s after its last answer", silence.as_secs()),
+        "--patience",
+        errors,
+    )
+}
+
+fn late(attempted: &str, reason: &str, option: &str, errors: &str) -> Report {
+    let said = if errors.is_empty() { String::new() } else { format!("; it said: {}", last_line(errors)) };
+    Report::of(Class::Failed, format!("cannot {attempted}: {reason}{said}")).hint(format!(
+        "look at the host; {option} sets this time; then run the same `sidle push` again: it goes on where it stopped"
+    ))
+}
+
+/// The report of a host that printed this, and no result.
+pub fn of_no_result(attempted: &str, code: Option<i32>, errors: &str, printed: &Printed) -> Report {
+    if code != Some(0) || !errors.is_empty() || printed.bytes == 0 {
+        return report(attempted, code, errors);
+    }
+    let last: String = printed.last.chars().take(LINE_CHARACTERS_MAXIMUM).collect();
+    let cut = if last.len() < printed.last.len() { "…" } else { "" };
+    let message = format!(
+        "cannot {attempted}: it ended with exit code 0, without a result of sidle; of {} bytes that it printed the last line is: {last}{cut}",
+        printed.bytes
+    );
+    Report::of(Class::Failed, message)
+        .hint("look at what the user's shell on the host prints and starts: `ssh HOST sidle --version`")
+}
+
+/// What a host printed besides requests and a result.
+#[derive(Debug, Default)]
+pub struct Printed {
+    /// Bytes of all lines.
+    pub bytes: usize,
+    /// The last line that is not empty.
+    pub last: String,
+}
+
+impl Printed {
+    /// Takes a line.
+    pub fn take(&mut self, line: &[u8]) {
+        self.bytes = self.bytes.saturating_add(line.len() + 1);
+        let text = String::from_utf8_lossy(line);
+        if !text.trim().is_empty() {
+            text.trim().clone_into(&mut self.last);
+        }
+    }
 }
 
 fn reason(errors: &str, code: Option<i32>) -> String {
@@ -76,6 +134,7 @@ fn reason(errors: &str, code: Option<i32>) -> String {
     match (line.is_empty(), code) {
         (false, _) => line.to_owned(),
         (true, Some(BROKEN)) => "the connection broke".to_owned(),
+        (true, Some(0)) => "it ended with exit code 0, and printed no result".to_owned(),
         (true, Some(code)) => format!("it ended with exit code {code}, and said nothing"),
         (true, None) => "it was killed".to_owned(),
     }
@@ -93,6 +152,21 @@ fn last_line(errors: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_that_prints_garbage_is_not_silent() {
+        let mut printed = Printed::default();
+        let garbage = "x".repeat(200_000);
+        printed.take(garbage.as_bytes());
+        printed.take(b"");
+        let report = of_no_result("set up x", Some(0), "", &printed);
+        let said = "of 200002 bytes that it printed the last line is: xxx";
+        assert!(report.message.contains(said) && report.message.len() < 400 && report.hint.is_some(), "{report}");
+        let silent = of_no_result("set up x", Some(0), "", &Printed::default());
+        assert!(silent.message.ends_with("printed no result"), "{silent}");
+        let failed = of_no_result("set up x", Some(127), "sh: sidle: not found", &printed);
+        assert!(failed.message.ends_with("not found"), "{failed}");
+    }
 
     #[test]
     fn each_complaint_has_its_class_and_its_remedy() {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! destination ssh quote   whom, and the command lines; names are checked, words are quoted
+//! host_keys               whether ssh checks the host's key, whatever its options and configuration say
 //! probe program files     what a host lacks; the static program and what comes with it
 //! source                  answers of a repository to `sidle setup --repository stdio:` on the host: only missing frames go over the wire
 //! visit                   the steps on one host, each of which may be repeated
@@ -13,6 +14,7 @@
 pub mod complaint;
 pub mod destination;
 mod files;
+mod host_keys;
 pub mod probe;
 pub mod program;
 pub mod quote;
@@ -61,6 +63,8 @@ pub struct Push {
     pub configure: Option<String>,
     /// The longest silence of a host.
     pub patience: Duration,
+    /// The time for a host in all.
+    pub total: Duration,
     /// Whether hosts are changed.
     pub effect: Effect,
     /// What an exit code of sidle on the host means.

@@ -14,8 +14,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// Most bytes of one answer: a host that asks for more asks again.
-const ANSWER_BYTES_MAXIMUM: u64 = 8 << 20;
+/// Most bytes of one answer: a host that asks for more asks again (docs/formats.md). They are in memory, for each host that is served at a time.
+const ANSWER_BYTES_MAXIMUM: u64 = 2 << 20;
 
 /// A repository, held by this host.
 #[derive(Debug)]
@@ -67,16 +67,12 @@ impl Request {
 }
 
 impl Answer {
-    /// The answer as it is sent.
-    pub fn encoded(self) -> Vec<u8> {
+    /// The answer as it is sent: a line, then bytes.
+    pub fn encoded(self) -> (String, Vec<u8>) {
         match self {
-            Self::Bytes { bytes, total } => {
-                let mut all = format!("{{\"bytes\":{},\"total\":{total}}}\n", bytes.len()).into_bytes();
-                all.extend(bytes);
-                all
-            }
-            Self::Absent => b"{\"absent\":true}\n".to_vec(),
-            Self::Refused(reason) => format!("{}\n", serde_json::json!({"error": reason})).into_bytes(),
+            Self::Bytes { bytes, total } => (format!("{{\"bytes\":{},\"total\":{total}}}\n", bytes.len()), bytes),
+            Self::Absent => ("{\"absent\":true}\n".to_owned(), Vec::new()),
+            Self::Refused(reason) => (format!("{}\n", serde_json::json!({"error": reason})), Vec::new()),
         }
     }
 }
@@ -172,7 +168,7 @@ fn bytes_of(request: &Request, total: u64, read: impl FnOnce(Range<u64>) -> io::
     let refused = |reason: &str| Ok(Answer::Refused(reason.to_owned()));
     let part = match (request.maximum, request.from, request.to) {
         (Some(maximum), None, None) if total > maximum => return refused("the file is larger than you allow"),
-        (Some(_), None, None) => 0..total,
+        (Some(_), None, None) => 0..total.min(ANSWER_BYTES_MAXIMUM),
         (None, Some(from), Some(to)) if from < to && to <= total => from..to.min(from + ANSWER_BYTES_MAXIMUM),
         (None, Some(_), Some(_)) => return refused("the file has no such bytes"),
         _ => return refused("the request has neither `maximum` nor `from` and `to`"),
@@ -223,6 +219,23 @@ mod tests {
 
     fn ask(source: &Source, text: &str) -> Answer {
         source.answer(&Request::parse(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn no_answer_is_larger_than_a_part_of_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("targets")).unwrap();
+        let total = 3 * ANSWER_BYTES_MAXIMUM;
+        std::fs::File::create(directory.path().join("targets/x")).unwrap().set_len(total).unwrap();
+        let source = Source::Directory(Dir::open(directory.path()).unwrap());
+        for request in [
+            format!(r#"{{"ask":"targets/x","maximum":{total}}}"#),
+            format!(r#"{{"ask":"targets/x","from":0,"to":{total}}}"#),
+            format!(r#"{{"ask":"targets/x","from":5,"to":{total}}}"#),
+        ] {
+            let Answer::Bytes { bytes, total: told } = ask(&source, &request) else { panic!("{request}") };
+            assert_eq!((bytes.len() as u64, told), (ANSWER_BYTES_MAXIMUM, total), "{request}");
+        }
     }
 
     #[test]

@@ -2,14 +2,20 @@
 
 use super::destination::{self, Destination};
 use super::quote::command;
-use crate::failure::{Class, Report};
-use crate::os::process::Program;
+use super::{complaint, host_keys};
+use crate::failure::Report;
+use crate::os::dialogue::Patience;
+use crate::os::environment::{Need, Passed};
+use crate::os::process::{Directory, Program};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Seconds between two questions to a host that is silent, and how many go unanswered before the connection counts as broken.
 const ALIVE_SECONDS: u32 = 15;
 const ALIVE_COUNT: u32 = 4;
+/// Bounds of ssh's answer to `ssh -G`. Its configuration may run commands (`Match exec`), but no host is asked.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_BYTES_MAXIMUM: usize = 1 << 20;
 
 /// The options that all hosts have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,58 +39,61 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    /// Refuses options with which a changed host key would be accepted, or which are the push's own.
+    /// Refuses options that are not known to be harmless.
     pub fn check(&self) -> Result<(), Report> {
-        for option in &self.options {
-            let (key, value) = parts(option);
-            // `no`, `off` and `false` accept a changed key; so may what a later ssh understands.
-            let is_strict = |value: &str| ["yes", "true", "ask", "accept-new"].contains(&value);
-            let refuse = |reason: &str| {
-                Err(Report::of(Class::Usage, format!("cannot pass -o {option:?} to ssh: {reason}"))
-                    .hint("leave it out; `-o StrictHostKeyChecking=accept-new` accepts the keys of new hosts, and of no others"))
-            };
-            match key.as_str() {
-                "stricthostkeychecking" if !is_strict(&value) => {
-                    return refuse("a host whose key has changed would be accepted");
-                }
-                "controlmaster"
-                | "controlpath"
-                | "controlpersist"
-                | "batchmode"
-                | "remotecommand"
-                | "requesttty"
-                | "sessiontype"
-                | "stdinnull"
-                | "forkafterauthentication" => {
-                    return refuse("this option is set by `sidle push`");
-                }
-                _ => {}
-            }
-        }
+        host_keys::strictness(&self.options)?;
         self.user.as_deref().map_or(Ok(()), |user| destination::check("the user", user))?;
         self.jump.as_deref().map_or(Ok(()), |jump| destination::check("the jump host", jump))
     }
 
+    /// Asks ssh what it would do with this host, and refuses a host whose key it would not check.
+    pub fn require_checked_key(&self, to: &Destination, socket: &Path) -> Result<(), Report> {
+        let attempted = format!("ask ssh about {}", to.name);
+        let patience = Patience::new(ANSWER_PATIENCE, ANSWER_PATIENCE);
+        let mut dialogue =
+            self.options_of(to, socket, "yes", &["-G", "-T"])?.argument("--").argument(&to.host).converse(patience)?;
+        dialogue.close_input();
+        let answer = dialogue.rest(ANSWER_BYTES_MAXIMUM).and_then(|answer| Ok((answer, dialogue.end()?)));
+        let (answer, end) = answer.map_err(|error| complaint::of_broken(&attempted, &error, ANSWER_PATIENCE, ""))?;
+        if end.code != Some(0) {
+            let hint = "correct ssh's options and configuration: `ssh -G HOST` says the same";
+            return Err(complaint::report(&attempted, end.code, &end.errors).hint(hint));
+        }
+        host_keys::judge(&to.name, &String::from_utf8_lossy(&answer))
+    }
+
     /// The first session of a host: `line` is run there, and other sessions share its connection through `socket`.
-    pub fn first(&self, to: &Destination, socket: &Path, line: &str) -> Program {
+    pub fn first(&self, to: &Destination, socket: &Path, line: &str) -> Result<Program, Report> {
         self.session(to, socket, "yes", line)
     }
 
     /// A session that shares the connection of the first one.
-    pub fn next(&self, to: &Destination, socket: &Path, line: &str) -> Program {
+    pub fn next(&self, to: &Destination, socket: &Path, line: &str) -> Result<Program, Report> {
         self.session(to, socket, "no", line)
     }
 
-    fn session(&self, to: &Destination, socket: &Path, master: &str, line: &str) -> Program {
+    fn session(&self, to: &Destination, socket: &Path, master: &str, line: &str) -> Result<Program, Report> {
+        Ok(self.options_of(to, socket, master, &["-T"])?.argument("--").argument(&to.host).argument(line))
+    }
+
+    /// ssh with all options for this host.
+    fn options_of(&self, to: &Destination, socket: &Path, master: &str, first: &[&str]) -> Result<Program, Report> {
+        let strictness = host_keys::strictness(&self.options)?;
         let mut program = Program::new(&self.program).variable("SSH_ASKPASS_REQUIRE", "never");
         program.without = ["SSH_ASKPASS", "DISPLAY", "WAYLAND_DISPLAY"].map(Into::into).into();
+        // Options name files from where the person is.
+        program = program.working(Directory::Callers);
+        program = program.passing(Passed::default().with(Need::Network).with(Need::Keys));
         if let Some(file) = &self.configuration {
             program = program.argument("-F").argument(file);
         }
         let connect = to.connect_seconds.unwrap_or_else(|| self.connect.as_secs().max(1));
         // ssh takes the first value of an option.
         let own = [
-            "-T".to_owned(),
+            // Also where ssh's configuration says `no`: a changed key is never accepted, and nobody is there to be asked.
+            format!("-oStrictHostKeyChecking={strictness}"),
+            "-oNoHostAuthenticationForLocalhost=no".to_owned(),
+            "-oVerifyHostKeyDNS=no".to_owned(),
             "-oBatchMode=yes".to_owned(),
             format!("-oControlMaster={master}"),
             format!("-oControlPath={}", socket.display()),
@@ -92,14 +101,13 @@ impl Ssh {
             "-oRemoteCommand=none".to_owned(),
         ];
         let defaults = [
-            // Also where ssh's configuration says `no`: a changed key is never accepted, and nobody is there to be asked.
-            "-oStrictHostKeyChecking=yes".to_owned(),
             format!("-oConnectTimeout={connect}"),
             format!("-oServerAliveInterval={ALIVE_SECONDS}"),
             format!("-oServerAliveCountMax={ALIVE_COUNT}"),
         ];
         let given = self.options.iter().flat_map(|option| ["-o".to_owned(), option.clone()]);
-        for argument in own.into_iter().chain(given).chain(defaults) {
+        let first = first.iter().map(|word| (*word).to_owned());
+        for argument in first.chain(own).chain(given).chain(defaults) {
             program = program.argument(argument);
         }
         if let Some(jump) = &self.jump {
@@ -114,7 +122,7 @@ impl Ssh {
         if let Some(port) = to.port.or(self.port) {
             program = program.argument("-p").argument(port.to_string());
         }
-        program.argument("--").argument(&to.host).argument(line)
+        Ok(program)
     }
 }
 
@@ -124,18 +132,10 @@ pub fn line(to: &Destination, words: &[&str]) -> String {
     command(sudo.iter().chain(words).copied())
 }
 
-/// An option of ssh and its value, as ssh reads them: `Key=value`, `Key value`.
-fn parts(option: &str) -> (String, String) {
-    let text = option.trim();
-    let end = text.find(|c: char| c.is_whitespace() || c == '=').unwrap_or(text.len());
-    let value =
-        text[end..].trim_start_matches(|c: char| c.is_whitespace() || c == '=').trim().trim_matches(['"', '\'']);
-    (text[..end].to_ascii_lowercase(), value.to_ascii_lowercase())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Class;
 
     fn ssh(options: &[&str]) -> Ssh {
         Ssh {
@@ -151,21 +151,17 @@ mod tests {
     }
 
     #[test]
-    fn no_option_accepts_a_changed_host_key() {
-        for bad in [
-            "StrictHostKeyChecking=no",
-            "stricthostkeychecking no",
-            " StrictHostKeyChecking = \"off\"",
-            "STRICTHOSTKEYCHECKING=NO",
-            "StrictHostKeyChecking=false",
-            "StrictHostKeyChecking='no'",
-            "ControlPath=none",
-            "BatchMode=no",
-            "RemoteCommand=id",
-        ] {
-            assert_eq!(ssh(&[bad]).check().unwrap_err().class, Class::Usage, "{bad}");
+    fn the_hosts_key_is_checked_whatever_is_given_and_configured() {
+        let to = Destination::of_word("web1").unwrap();
+        for (given, strict) in
+            [(&[][..], "yes"), (&["Compression=yes", "StrictHostKeyChecking accept-new"], "accept-new")]
+        {
+            let program = ssh(given).next(&to, Path::new("/run/sidle/push-1/0"), "true").unwrap();
+            let words: Vec<&str> = program.arguments.iter().filter_map(|word| word.to_str()).collect();
+            assert_eq!(words[..2], ["-T", &format!("-oStrictHostKeyChecking={strict}")], "ssh takes the first value");
         }
-        ssh(&["StrictHostKeyChecking=accept-new", "Compression=yes"]).check().unwrap();
+        assert!(ssh(&["=StrictHostKeyChecking=no"]).next(&to, Path::new("/x"), "true").is_err());
+        assert_eq!(ssh(&["=StrictHostKeyChecking=no"]).check().unwrap_err().class, Class::Usage);
     }
 
     #[test]
@@ -178,6 +174,7 @@ mod tests {
         };
         let program =
             ssh(&["ConnectTimeout=3"]).next(&to, Path::new("/run/sidle/push-1/0"), &line(&to, &["sh", "-c", "a b"]));
+        let program = program.unwrap();
         let words: Vec<String> = program.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         assert_eq!(words[words.len() - 3..], ["--", "web1", "sudo -n -- sh -c 'a b'"]);
         let place = |text: &str| words.iter().position(|word| word == text).unwrap();

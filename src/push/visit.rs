@@ -1,16 +1,18 @@
 //! The steps on one host. Each looks first, and may be repeated: a host keeps what it has.
 
-use super::complaint::{BROKEN, of_silence, report};
+use super::complaint::{self, BROKEN, Printed, report};
 use super::probe::{self, PROGRAM, Probe};
 use super::program::StaticProgram;
 use super::source::Request;
 use super::ssh::line;
 use super::{Action, Call, Destination, Event, Outcome, Push, Step, files};
 use crate::failure::{Class, Report};
-use crate::os::dialogue::Dialogue;
+use crate::os::OsError;
+use crate::os::dialogue::{Dialogue, End, Patience};
 use crate::os::place::Effect;
 use crate::os::process::Program;
 use serde_json::Value;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,7 +32,8 @@ pub(super) fn visit(push: &Push, number: usize, to: &Destination, tell: &(dyn Fn
     let outcome =
         Outcome { step: Step::Wait, bytes_sent: 0, did: Vec::new(), release: None, output: None, failure: None };
     let socket = push.sockets.join(number.to_string());
-    let mut visit = Visit { push, number, to, tell, socket, outcome };
+    let time = Patience::new(push.patience, push.total);
+    let mut visit = Visit { push, number, to, tell, socket, time, outcome };
     let performed = visit.perform();
     visit.outcome.failure = performed.err();
     visit.outcome
@@ -42,20 +45,21 @@ struct Visit<'v> {
     to: &'v Destination,
     tell: &'v (dyn Fn(Event) + Sync),
     socket: PathBuf,
+    /// The waits for this host, and its time in all.
+    time: Patience,
     outcome: Outcome,
 }
 
 /// How a command on the host ended.
 struct Ended {
     output: Vec<u8>,
-    code: Option<i32>,
-    errors: String,
+    end: End,
 }
 
 impl Visit<'_> {
     fn perform(&mut self) -> Result<(), Report> {
         let (connection, probe) = self.connect()?;
-        let done = self.with(&probe);
+        let done = self.run_steps(&probe);
         // The connection is the first session's: it ends after the others.
         if done.is_ok() {
             drop(connection.end());
@@ -65,7 +69,7 @@ impl Visit<'_> {
         done
     }
 
-    fn with(&mut self, probe: &Probe) -> Result<(), Report> {
+    fn run_steps(&mut self, probe: &Probe) -> Result<(), Report> {
         let is_there = self.program(probe)?;
         let path = if is_there { probe.path() } else { PROGRAM };
         if !is_there && self.push.effect == Effect::DryRun {
@@ -95,12 +99,13 @@ impl Visit<'_> {
         let attempted = format!("connect to {}", self.to.name);
         let ssh = &self.push.ssh;
         let connect = self.to.connect_seconds.map_or(ssh.connect, Duration::from_secs);
-        // To connect is one wait, to sign in another.
-        let patience = connect.saturating_mul(3);
-        let mut dialogue = ssh.first(self.to, &self.socket, &line(self.to, &["sh", "-s"])).converse(patience)?;
+        ssh.require_checked_key(self.to, &self.socket)?;
+        // Connecting and signing in are two waits.
+        let patience = Patience { silence: connect.saturating_mul(3), ..self.time };
+        let mut dialogue = ssh.first(self.to, &self.socket, &line(self.to, &["sh", "-s"]))?.converse(patience)?;
         let part = probe::part(&self.part_digest());
         let mut probe = Probe { user: u32::MAX, ..Probe::default() };
-        let mut failed = dialogue.say(probe::script(&part).as_bytes(), &mut |_| {}).err();
+        let mut failed = dialogue.say(probe::script(&part).as_bytes(), LINE_BYTES_MAXIMUM, &mut |_| {}).err();
         for _ in 0..GREETING_LINES_MAXIMUM {
             if failed.is_some() {
                 break;
@@ -111,15 +116,15 @@ impl Visit<'_> {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => {
-                    let end = dialogue.end()?;
+                    let end = self.end(&attempted, dialogue)?;
                     return Err(report(&attempted, end.code, &end.errors));
                 }
                 Err(error) => failed = Some(error),
             }
         }
-        let said = dialogue.complaint();
+        let said = dialogue.stderr_tail();
         Err(match failed {
-            Some(error) => of_silence(&attempted, &error, patience.as_secs(), &said),
+            Some(error) => self.broken(&attempted, &error, patience.silence, &said),
             None => report(&attempted, Some(1), "the host prints without end"),
         })
     }
@@ -186,9 +191,9 @@ impl Visit<'_> {
         };
         let script = format!("umask 077; exec cat {into}{part}");
         let ended = self.run(&attempted, &["sh", "-c", &script], rest)?;
-        ended.must(&attempted)?;
+        ended.require_success(&attempted)?;
         let script = files::script(&part, &digest);
-        self.run(&attempted, &["sh", "-s"], script.as_bytes())?.must(&attempted)
+        self.run(&attempted, &["sh", "-s"], script.as_bytes())?.require_success(&attempted)
     }
 
     fn setup_words<'w>(&'w self, path: &'w str, repository: &'w str) -> Vec<String> {
@@ -212,32 +217,41 @@ impl Visit<'_> {
             words.push("--dry-run".to_owned());
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let mut dialogue = self.session(&words).converse(self.push.patience)?;
-        let result = self.serve(&attempted, &mut dialogue)?;
-        let end = dialogue.end()?;
-        self.take_result(&attempted, result.as_deref(), end.code, &end.errors)
+        let mut dialogue = self.session(&words)?.converse(self.time)?;
+        let mut printed = Printed::default();
+        let result = self.serve(&attempted, &mut dialogue, &mut printed)?;
+        let end = self.end(&attempted, dialogue)?;
+        self.take_result(&attempted, result.as_deref(), &end, &printed)
     }
 
     /// Answers requests until the result comes.
-    fn serve(&mut self, attempted: &str, dialogue: &mut Dialogue) -> Result<Option<Vec<u8>>, Report> {
-        let seconds = self.push.patience.as_secs();
+    fn serve(
+        &mut self,
+        attempted: &str,
+        dialogue: &mut Dialogue,
+        printed: &mut Printed,
+    ) -> Result<Option<Vec<u8>>, Report> {
+        let silence = self.time.silence;
         for _ in 0..REQUESTS_MAXIMUM {
             let line = dialogue.line(LINE_BYTES_MAXIMUM);
-            let line = line.map_err(|error| of_silence(attempted, &error, seconds, &dialogue.complaint()))?;
+            let line = line.map_err(|error| self.broken(attempted, &error, silence, &dialogue.stderr_tail()))?;
             let Some(line) = line else { return Ok(None) };
             let Some(request) = Request::parse(&line) else {
                 if line.starts_with(b"{") {
                     return Ok(Some(line));
                 }
                 // A greeting of the shell.
+                printed.take(&line);
                 continue;
             };
-            let answer = self.push.source.answer(&request).encoded();
-            let said = dialogue.say(&answer, &mut |count| self.sent(count));
-            // A reader that has gone says why by its exit code.
-            said.map_err(|error| of_silence(attempted, &error, seconds, &dialogue.complaint()))?;
+            let (head, bytes) = self.push.source.answer(&request).encoded();
+            for part in [head.as_bytes(), &bytes] {
+                let said = dialogue.say(part, LINE_BYTES_MAXIMUM, &mut |count| self.sent(count));
+                // A reader that has gone says why by its exit code.
+                said.map_err(|error| self.broken(attempted, &error, silence, &dialogue.stderr_tail()))?;
+            }
         }
-        Err(Report::of(Class::Failed, format!("cannot {attempted}: it asks for files without end")))
+        Err(Report::of(Class::Failed, format!("cannot {attempted}: it asks for files, or prints, without end")))
     }
 
     fn sent(&mut self, count: u64) {
@@ -250,11 +264,14 @@ impl Visit<'_> {
         &mut self,
         attempted: &str,
         line: Option<&[u8]>,
-        code: Option<i32>,
-        errors: &str,
+        end: &End,
+        printed: &Printed,
     ) -> Result<(), Report> {
         let result = line.and_then(|line| serde_json::from_slice::<Value>(line).ok());
-        let Some(result) = result.filter(Value::is_object) else { return Err(report(attempted, code, errors)) };
+        let code = end.code;
+        let Some(result) = result.filter(Value::is_object) else {
+            return Err(complaint::of_no_result(attempted, code, &end.errors, printed));
+        };
         let text = |value: &Value| value.as_str().map(str::to_owned);
         if let Some(error) = result.get("error") {
             let class = serde_json::from_value(error["class"].clone()).unwrap_or(Class::Failed);
@@ -291,10 +308,12 @@ impl Visit<'_> {
         let mut words = self.setup_words(path, url);
         words.extend(self.outcome.release.iter().flat_map(|release| ["--release".to_owned(), release.clone()]));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let ended = self.run(&attempted, &words, b"")?;
+        let Ended { output, end } = self.run(&attempted, &words, b"")?;
         // After greetings of the shell.
-        let result = ended.output.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
-        self.take_result(&attempted, result, ended.code, &ended.errors)
+        let mut printed = Printed::default();
+        output.split(|byte| *byte == b'\n').for_each(|line| printed.take(line));
+        let result = output.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
+        self.take_result(&attempted, result, &end, &printed)
     }
 
     /// Runs a command of the release.
@@ -305,7 +324,7 @@ impl Visit<'_> {
             self.outcome.did.push(format!("would run {} {}", call.command, call.arguments.join(" ")));
             return Ok(());
         }
-        self.run(&attempted, &["sh", "-s"], call.prepare.as_bytes())?.must(&attempted)?;
+        self.run(&attempted, &["sh", "-s"], call.prepare.as_bytes())?.require_success(&attempted)?;
         let release = self.outcome.release.clone().unwrap_or_default();
         let package = self.push.package.to_string();
         let mut words = vec!["env"];
@@ -314,8 +333,8 @@ impl Visit<'_> {
         words.extend(call.arguments.iter().map(String::as_str));
         let ended = self.run(&attempted, &words, b"")?;
         self.outcome.output = Some(String::from_utf8_lossy(&ended.output).into_owned());
-        let failed = ended.must(&attempted);
-        if ended.code == Some(BROKEN) {
+        let failed = ended.require_success(&attempted);
+        if ended.end.code == Some(BROKEN) {
             return failed;
         }
         failed.map_err(|report| {
@@ -323,26 +342,43 @@ impl Visit<'_> {
         })
     }
 
-    fn session(&self, words: &[&str]) -> Program {
+    fn session(&self, words: &[&str]) -> Result<Program, Report> {
         self.push.ssh.next(self.to, &self.socket, &line(self.to, words))
     }
 
     /// Runs a command on the host with this input.
     fn run(&mut self, attempted: &str, words: &[&str], input: &[u8]) -> Result<Ended, Report> {
-        let (seconds, mut dialogue) = (self.push.patience.as_secs(), self.session(words).converse(self.push.patience)?);
+        let mut dialogue = self.session(words)?.converse(self.time)?;
         // A reader that has gone says why by its exit code.
-        let said = dialogue.say(input, &mut |count| self.sent(count)).and_then(|_| {
-            dialogue.hush();
+        let said = dialogue.say(input, OUTPUT_BYTES_MAXIMUM, &mut |count| self.sent(count)).and_then(|_| {
+            dialogue.close_input();
             dialogue.rest(OUTPUT_BYTES_MAXIMUM)
         });
-        let output = said.map_err(|error| of_silence(attempted, &error, seconds, &dialogue.complaint()))?;
-        let end = dialogue.end()?;
-        Ok(Ended { output, code: end.code, errors: end.errors })
+        let output =
+            said.map_err(|error| self.broken(attempted, &error, self.time.silence, &dialogue.stderr_tail()))?;
+        Ok(Ended { output, end: self.end(attempted, dialogue)? })
+    }
+
+    /// Waits for the end of a command that has answered.
+    fn end(&self, attempted: &str, dialogue: Dialogue) -> Result<End, Report> {
+        let errors = dialogue.stderr_tail();
+        dialogue.end().map_err(|error| match error.kind() {
+            ErrorKind::TimedOut if !self.time.is_over() => complaint::of_endless(attempted, self.time.silence, &errors),
+            _ => self.broken(attempted, &error, self.time.silence, &errors),
+        })
+    }
+
+    /// The report of a conversation that failed.
+    fn broken(&self, attempted: &str, error: &OsError, silence: Duration, errors: &str) -> Report {
+        if error.kind() == ErrorKind::TimedOut && self.time.is_over() {
+            return complaint::of_total(attempted, self.push.total, errors);
+        }
+        complaint::of_broken(attempted, error, silence, errors)
     }
 }
 
 impl Ended {
-    fn must(&self, attempted: &str) -> Result<(), Report> {
-        if self.code == Some(0) { Ok(()) } else { Err(report(attempted, self.code, &self.errors)) }
+    fn require_success(&self, attempted: &str) -> Result<(), Report> {
+        if self.end.code == Some(0) { Ok(()) } else { Err(report(attempted, self.end.code, &self.end.errors)) }
     }
 }

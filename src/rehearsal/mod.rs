@@ -8,6 +8,7 @@ pub mod extras;
 pub use extras::ExtrasPolicy;
 
 use crate::bundle::manifest::{Manifest, Service};
+use crate::os::environment::Passed;
 use crate::os::process::Program;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -20,6 +21,12 @@ pub struct Rehearsal {
     pub blocking: Vec<String>,
     /// Notes.
     pub notes: Vec<String>,
+    /// Why the rehearsal could not be done, or not be compared: reasons not to switch, too.
+    #[serde(default)]
+    pub unknown: Vec<String>,
+    /// Why nobody can tell which extras would vanish: the settings say whether that is a reason.
+    #[serde(default)]
+    pub unknown_extras: Option<String>,
     /// Extras of the former release that would vanish: the settings say whether they are reasons.
     #[serde(default)]
     pub extras: Vec<String>,
@@ -35,30 +42,50 @@ impl Rehearsal {
     /// This rehearsal with its extras among the reasons, or among the notes.
     #[must_use]
     pub fn weighed(mut self, policy: ExtrasPolicy) -> Self {
-        let extras = std::mem::take(&mut self.extras);
+        let (extras, unknown) = (std::mem::take(&mut self.extras), self.unknown_extras.take());
         match policy {
-            ExtrasPolicy::Refuse | ExtrasPolicy::Rebuild => self.blocking.extend(extras),
-            ExtrasPolicy::Report => self.notes.splice(..0, extras).for_each(drop),
+            ExtrasPolicy::Refuse | ExtrasPolicy::Rebuild => {
+                self.blocking.extend(extras);
+                self.unknown.extend(unknown);
+            }
+            ExtrasPolicy::Report => self.notes.splice(..0, extras.into_iter().chain(unknown)).for_each(drop),
         }
+        self
+    }
+
+    /// A rehearsal that was not done, for this reason: nothing is known about the release.
+    pub fn not_done(why: String) -> Self {
+        Self { unknown: vec![why], ..Self::default() }
+    }
+
+    /// This rehearsal of a release that is known to work on this host: what the rehearsal could not find out is a note.
+    #[must_use]
+    pub fn of_proven(mut self) -> Self {
+        let unknown = std::mem::take(&mut self.unknown);
+        self.notes.splice(..0, unknown).for_each(drop);
         self
     }
 
     /// True when there is a reason not to switch.
     pub fn refuses(&self) -> bool {
-        !self.blocking.is_empty()
+        self.reasons().next().is_some()
+    }
+
+    fn reasons(&self) -> impl Iterator<Item = &String> {
+        self.blocking.iter().chain(&self.unknown)
     }
 
     /// The reasons as one line, for a journal and for messages; None when nothing blocks.
     pub fn refusal(&self) -> Option<String> {
-        let first = self.blocking.first()?;
-        let more = self.blocking.len() - 1;
+        let first = self.reasons().next()?;
+        let more = self.reasons().count() - 1;
         Some(if more == 0 { first.clone() } else { format!("{first} (and {more} more)") })
     }
 
     /// The lines for the journal: the notes, and the reasons if they do not refuse.
     pub fn told(&self, refuses: bool) -> Vec<String> {
-        let reasons = if refuses { &[][..] } else { &self.blocking[..] };
-        let mut told: Vec<String> = reasons.iter().chain(&self.notes).cloned().collect();
+        let reasons = self.reasons().filter(|_| !refuses);
+        let mut told: Vec<String> = reasons.chain(&self.notes).cloned().collect();
         if told.len() > LINES_MAX {
             let more = told.len() - (LINES_MAX - 1);
             told.truncate(LINES_MAX - 1);
@@ -95,6 +122,8 @@ pub struct Scene {
     pub former: Option<Part>,
     /// The agent's configuration directory.
     pub config_directory: PathBuf,
+    /// The variables of this process that the agent would get.
+    pub passed: Passed,
 }
 
 /// One of a scene's releases.
@@ -130,7 +159,7 @@ pub struct Performance {
 /// How one kind of agent is rehearsed.
 pub trait Rehearser: Sync {
     /// The program that loads the scene's configuration with the release of `role`, and prints a report. It may write only below `scratch`, an empty
-    /// directory. None: this release can't be rehearsed, which is no failure.
+    /// directory. None: this release can't be rehearsed; the judge says what that means.
     fn program(&self, scene: &Scene, role: Role, scratch: &Path) -> Option<Program>;
 
     /// Judges the reports. None: that release was not rehearsed.
@@ -163,5 +192,20 @@ mod tests {
         let told = lost().weighed(ExtrasPolicy::Report);
         assert_eq!((told.refusal(), told.told(true)), (None, vec!["extra 0".to_owned(), "note 0".to_owned()]));
         assert!(Rehearsal::default().told(false).is_empty() && Rehearsal::default().refusal().is_none());
+    }
+
+    #[test]
+    fn what_a_rehearsal_could_not_find_out_refuses_unless_the_release_is_known_to_work() {
+        let blind = || Rehearsal::not_done("blind".to_owned());
+        assert_eq!((blind().refuses(), blind().refusal().as_deref()), (true, Some("blind")));
+        assert_eq!((blind().told(true), blind().told(false)), (Vec::new(), vec!["blind".to_owned()]));
+        let proven = blind().of_proven();
+        assert_eq!((proven.refuses(), proven.told(true)), (false, vec!["blind".to_owned()]));
+        let extras = || Rehearsal { unknown_extras: Some("no list".to_owned()), ..Rehearsal::default() };
+        for policy in [ExtrasPolicy::Refuse, ExtrasPolicy::Rebuild] {
+            assert_eq!(extras().weighed(policy).refusal().as_deref(), Some("no list"));
+        }
+        let told = extras().weighed(ExtrasPolicy::Report);
+        assert_eq!((told.refusal(), told.told(true)), (None, vec!["no list".to_owned()]));
     }
 }

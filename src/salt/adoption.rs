@@ -8,9 +8,10 @@ use super::options::asking::Asker;
 use super::options::{Masters, MinionConfig};
 use crate::agent::adoption::{Adopter, RunningAgent};
 use crate::agent::{AgentError, AgentSettings, Subject};
+use crate::os::again::Start;
 use crate::os::dir::Dir;
 use crate::os::process::{self, Identity};
-use crate::os::{OsError, clock, proc_fs, socket};
+use crate::os::{OsError, clock, ground, proc_fs, socket};
 use jiff::Zoned;
 use serde_json::json;
 use std::io::Write as _;
@@ -27,10 +28,11 @@ macro_rules! guard_files {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 25] = guard_files!(
-    "__init__" "attach" "claims" "damage" "decision" "events" "gate" "guard" "handover"
-    "hook" "joblog" "jobs" "masters" "options" "paths" "proof" "queues" "quiet" "report"
-    "roles" "shape" "singletons" "slot" "subscriptions" "wraps"
+pub const GUARD: [(&str, &str); 30] = guard_files!(
+    "__init__" "attach" "channels" "claims" "damage" "decision" "events" "gate" "guard"
+    "handover" "handshakes" "hook" "joblog" "jobs" "mantle" "masters" "missing" "options" "owed"
+    "paths" "proof" "queues" "quiet" "report" "roles" "shape" "singletons" "slot"
+    "subscriptions" "wraps"
 );
 
 const GRAIN: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/bundles/salt-minion/guard/sidle_adoption.py"));
@@ -61,20 +63,16 @@ impl Adopter for SaltAdopter {
         format!("{package}.service")
     }
 
+    fn is_command(&self, name: &str) -> bool {
+        name.contains("salt-")
+    }
+
     fn other_names(&self, unit: &str) -> Vec<(&'static str, &'static str)> {
         UNITS.into_iter().filter(|(name, _)| *name != unit).collect()
     }
 
     fn is_same(&self, ours: &AgentSettings, theirs: &AgentSettings) -> Result<Option<String>, AgentError> {
-        let (ours, theirs) = (Asker::new(ours).last()?, Asker::new(theirs).present()?);
-        let (Masters::Named(mine, _), Masters::Named(others, _)) = (&ours.masters, &theirs.masters) else {
-            return Ok(None);
-        };
-        let shared = mine.iter().find(|master| others.contains(master));
-        // One that has no id yet would make it of the host's name, as most have theirs.
-        let same_id = theirs.id.is_none() || ours.id.is_none() || ours.id == theirs.id;
-        let id = ours.id.or(theirs.id).map_or("the minion of this host".to_owned(), |id| format!("minion {id}"));
-        Ok(shared.filter(|_| same_id).map(|master| format!("{id} of master {}", master.name)))
+        Ok(shared_identity(&Asker::new(ours).last()?, &Asker::new(theirs).present()?))
     }
 
     fn find(&self, settings: &AgentSettings, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError> {
@@ -87,14 +85,11 @@ impl Adopter for SaltAdopter {
         let (Some(leader), Some(main)) = (Identity::of(leader)?, Identity::of(main)?) else {
             return Ok(None);
         };
-        let command = proc_fs::command_line(leader.pid)?.unwrap_or_default();
-        if !command.iter().any(|word| word.contains("salt-minion")) {
-            return Ok(None);
-        }
+        let Some(start) = Start::of(&leader)?.filter(|start| is_minion(&start.command)) else { return Ok(None) };
         // That main is below the leader, or this is no minion.
         SaltMinion::chain(Ok(&config), Subject::unguarded(&leader))?;
-        let configuration = configuration_of(&command);
-        Ok(Some(RunningAgent { leader, main, command, configuration, user: config.user }))
+        let configuration = configuration_of(&start.command);
+        Ok(Some(RunningAgent { leader, main, start, configuration, user: config.user }))
     }
 
     fn guard(
@@ -104,28 +99,7 @@ impl Adopter for SaltAdopter {
         gate: &Path,
         copy: &Path,
     ) -> Result<(), AgentError> {
-        let config = Asker::new(settings).present()?;
-        tidy(&config)?;
-        let package = Dir::open_or_create(&copy.join(PACKAGE_NAME), 0o755)?;
-        for (name, text) in GUARD {
-            package.write_atomic(name, text.as_bytes(), 0o644)?;
-        }
-        let adoption = json!({
-            "main": found.main.pid, "start_time": found.main.start_time, "leader": found.leader.pid,
-            "gate": gate, "guard": copy, "now": clock::since_boot().as_secs_f64(),
-        });
-        let text = GRAIN.replace("@ADOPTION@", &adoption.to_string().replace('\\', "\\\\"));
-        let extensions = Dir::open_or_create(&config.extension_directory, 0o755)?;
-        let is_new = extensions.stat(GRAINS_NAME)?.is_none();
-        // Never through a link: the directory may be another user's.
-        let grains = extensions.child_or_create(GRAINS_NAME, 0o755)?;
-        let user = found.user.as_deref().and_then(process::user_number);
-        if let Some(user) = user.filter(|user| is_new && *user != process::user()) {
-            // The minion itself writes there later.
-            grains.set_owner(user)?;
-        }
-        grains.write_atomic(format!("{GRAIN_STEM}.py"), text.as_bytes(), 0o644)?;
-        tell(&config)
+        lay_guard(&Asker::new(settings).present()?, found, gate, copy)
     }
 
     fn missed(&self, from: &Zoned, until: &Zoned) -> String {
@@ -142,10 +116,46 @@ impl Adopter for SaltAdopter {
     }
 }
 
+/// The minion that both are, in the operator's words; None: they are two minions.
+pub(super) fn shared_identity(ours: &MinionConfig, theirs: &MinionConfig) -> Option<String> {
+    let (Masters::Named(mine, _), Masters::Named(others, _)) = (&ours.masters, &theirs.masters) else { return None };
+    let shared = mine.iter().find(|master| others.contains(master));
+    // One that has no id yet would make it of the host's name, as most have theirs.
+    let same_id = theirs.id.is_none() || ours.id.is_none() || ours.id == theirs.id;
+    let id = ours.id.as_ref().or(theirs.id.as_ref());
+    let id = id.map_or("the minion of this host".to_owned(), |id| format!("minion {id}"));
+    shared.filter(|_| same_id).map(|master| format!("{id} of master {}", master.name))
+}
+
+/// Copies the guard, puts the grain where main finds it, and makes main load it.
+fn lay_guard(config: &MinionConfig, found: &RunningAgent, gate: &Path, copy: &Path) -> Result<(), AgentError> {
+    tidy(config)?;
+    let package = Dir::open_or_create(&copy.join(PACKAGE_NAME), 0o755)?;
+    for (name, text) in GUARD {
+        package.write_atomic(name, text.as_bytes(), 0o644)?;
+    }
+    let adoption = json!({
+        "main": found.main.pid, "start_time": found.main.start_time, "leader": found.leader.pid,
+        "gate": gate, "guard": copy, "now": clock::since_boot().as_secs_f64(),
+    });
+    let text = GRAIN.replace("@ADOPTION@", &adoption.to_string().replace('\\', "\\\\"));
+    // The directory may be the minion's user's: his links lead where he has no rights.
+    let extensions = ground::open_or_create(&config.extension_directory, 0o755)?;
+    let is_new = extensions.stat(GRAINS_NAME)?.is_none();
+    let grains = extensions.child_or_create(GRAINS_NAME, 0o755)?;
+    let user = found.user.as_deref().and_then(process::user_number);
+    if let Some(user) = user.filter(|user| is_new && *user != process::user()) {
+        // The minion itself writes there later.
+        grains.set_owner(user)?;
+    }
+    grains.write_atomic(format!("{GRAIN_STEM}.py"), text.as_bytes(), 0o644)?;
+    tell(config)
+}
+
 /// Removes the grain.
 fn tidy(config: &MinionConfig) -> Result<(), AgentError> {
     let path = config.extension_directory.join(GRAINS_NAME);
-    let Some(grains) = Dir::open_if_exists(&path)? else { return Ok(()) };
+    let Some(grains) = ground::open_if_exists(&path)? else { return Ok(()) };
     grains.remove_file(format!("{GRAIN_STEM}.py"))?;
     if let Some(compiled) = grains.child_if_exists("__pycache__")? {
         for name in compiled.names()? {
@@ -157,13 +167,17 @@ fn tidy(config: &MinionConfig) -> Result<(), AgentError> {
     Ok(())
 }
 
+fn is_minion(command: &[String]) -> bool {
+    command.iter().any(|word| word.contains("salt-minion"))
+}
+
 /// The highest process above `main` that is a minion, too.
 fn top(main: u32) -> Result<u32, OsError> {
     let mut top = main;
     for _ in 0..ABOVE_MAXIMUM {
         let Some(process) = proc_fs::process(top)? else { break };
         let command = proc_fs::command_line(process.parent)?.unwrap_or_default();
-        if process.parent <= 1 || !command.iter().any(|word| word.contains("salt-minion")) {
+        if process.parent <= 1 || !is_minion(&command) {
             break;
         }
         top = process.parent;
@@ -214,7 +228,11 @@ fn frame() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
+
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     #[test]
     fn the_whole_guard_is_copied() {
@@ -236,6 +254,34 @@ mod tests {
         assert_eq!(of(&[job]), Path::new("/srv/etc"));
         let venv = "/usr/lib/venv-salt-minion/bin/python";
         assert_eq!(of(&[venv, "/usr/bin/venv-salt-minion"]), Path::new("/etc/venv-salt-minion"));
+    }
+
+    #[test]
+    fn the_guard_goes_through_no_link_of_the_minions_user() {
+        let root = tempfile::tempdir().unwrap();
+        let (cache, victim) = (root.path().join("var/cache/salt/minion"), root.path().join("victim"));
+        for directory in [&cache, &victim] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let config = MinionConfig {
+            extension_directory: cache.join("extmods"),
+            socket_directory: root.path().join("run"),
+            ..super::super::options::answer::recorded().config().unwrap()
+        };
+        fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+        symlink(&victim, cache.join("extmods")).unwrap();
+        let own = Identity::own().unwrap();
+        let start = Start::of(&own).unwrap().unwrap();
+        let found =
+            RunningAgent { leader: own.clone(), main: own, start, configuration: "/etc/salt".into(), user: None };
+        let given = |copy: &str| lay_guard(&config, &found, &root.path().join("gate"), &root.path().join(copy));
+        assert!(given("copy").unwrap_err().to_string().contains("it is a link"));
+        assert!(tidy(&config).unwrap_err().to_string().contains("it is a link"));
+        assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
+        // Without the link the guard is laid down, and nobody listens.
+        fs::remove_file(cache.join("extmods")).unwrap();
+        assert!(!given("copy").unwrap_err().to_string().contains("it is a link"));
+        assert!(cache.join("extmods/grains/sidle_adoption.py").exists());
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! takes the port from the answer of `self.auth.authenticate()`. A minion whose key is not accepted has no such connection (`ss -tnp`). With a
 //! connection to the request server it proves: signed in, able to hear jobs and to return.
 //!
-//! It does not prove that the master answers now: connections to a machine that vanished stay until TCP's keepalive gives up (Salt's default:
-//! 300 s idle, then the kernel's probes).
+//! A connection is no subscription: the kernel makes it also to a publisher that stands still, or to a proxy without one. The guard reports the
+//! handshake of the subscriber's socket; a master whose publisher has not answered it is not reached.
+//!
+//! A connection does not prove that the master answers now either: connections to a machine that vanished stay until TCP's keepalive gives up
+//! (Salt's default: 300 s idle, then the kernel's probes).
 
 use super::names::{ANSWER_AGE_MAXIMUM, FRESH_AGE_MAXIMUM, Names};
 use super::options::{Master, Masters, MinionConfig};
-use crate::agent::gate::GuardReport;
+use crate::agent::gate::{GuardReport, Subscription};
 use crate::agent::{Health, Need, Peer, Subject};
 use crate::os::proc_fs::{self, TcpConnection};
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +29,7 @@ pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>, names: &Na
         Masters::Named(masters, need) => {
             let report = subject.report.filter(|report| report.pid == main);
             let located = masters.iter().map(|master| Located::of(master, report, names)).collect::<Vec<_>>();
-            with_round_trips(connected(&located, *need, main), subject)
+            with_round_trips(with_subscriptions(connected(&located, *need, main), report), subject)
         }
         Masters::None => alone(main, subject),
         Masters::Unknown(reason) => Health::Unknown(reason.clone()),
@@ -66,6 +69,21 @@ fn connected(located: &[Located], need: Need, main: u32) -> Health {
     };
     let peers = located.iter().map(|master| peer(master, located, &connections)).collect();
     Health::Known { peers, need }
+}
+
+/// This health, where a master is not proven while the guard says that its publisher has not answered the subscriber.
+fn with_subscriptions(health: Health, report: Option<&GuardReport>) -> Health {
+    let (Some(report), Health::Known { peers, need }) = (report, &health) else { return health };
+    let is_missing =
+        |name: &str| report.peers.iter().any(|said| said.name == name && said.subscribed == Subscription::Missing);
+    let checked = peers.iter().cloned().map(|peer| {
+        if !peer.proven || !is_missing(&peer.name) {
+            return peer;
+        }
+        let detail = format!("{}, but its publisher does not answer: not subscribed", peer.detail);
+        Peer { proven: false, detail, ..peer }
+    });
+    Health::Known { peers: checked.collect(), need: *need }
 }
 
 /// This health, where a master is proven only once it has answered the guard's round trip: connections outlive a master that hangs.
@@ -152,7 +170,7 @@ fn publishes(master: &Located, all: &[Located], connections: &[TcpConnection]) -
     ports.sort_unstable();
     ports.dedup();
     if let Some(configured) = master.master.publish_port {
-        let missing = format!("signed out: connected to port {}, not to {configured}", master.master.request_port);
+        let missing = format!("no connection to the publish port {configured}");
         return if ports.contains(&configured) { Ok(configured) } else { Err(missing) };
     }
     let custom = master.master.request_port.wrapping_sub(1);
@@ -259,6 +277,36 @@ mod tests {
         };
         assert_eq!(lacks(4), None);
         assert!(lacks(9).is_some_and(|why| why.contains("too busy") && !why.contains("0.019")));
+    }
+
+    #[test]
+    fn a_connection_to_a_publisher_that_does_not_answer_is_no_subscription() {
+        let leader = crate::os::process::Identity::of(std::process::id()).unwrap().unwrap();
+        let seen = |subscribed: &str| {
+            let report = report(
+                4,
+                &format!(
+                    r#"[{{"name": "m", "address": "tcp://127.0.0.1:4506", "proven": 4, "first": null, "last": null {subscribed}}}]"#
+                ),
+            );
+            let detail = "connected to ports 4506 and 4505".to_owned();
+            let peer = Peer { name: "m".to_owned(), proven: true, detail };
+            let health = with_subscriptions(Health::Known { peers: vec![peer], need: Need::All }, Some(&report));
+            with_round_trips(health, Subject { leader: &leader, report: Some(&report), prove: Some(4) }).lacks(&[])
+        };
+        assert_eq!(seen(r#", "subscribed": 1"#), None);
+        assert_eq!(seen(r#", "subscribed": null"#), None, "a transport without a handshake: the connection counts");
+        assert_eq!(seen(""), None, "a guard of an older release: the connection counts");
+        let why = seen(r#", "subscribed": 0"#).unwrap();
+        assert!(why.ends_with("but its publisher does not answer: not subscribed"), "{why}");
+    }
+
+    #[test]
+    fn only_what_is_so_is_said_of_a_missing_connection() {
+        let one = [master(4506, Some(7))];
+        let located: Vec<Located> = one.iter().map(|one| Located::of(one, None, &Names::default())).collect();
+        let seen = peer(&located[0], &located, &connected(&[4506]));
+        assert_eq!((seen.proven, seen.detail.as_str()), (false, "no connection to the publish port 7"));
     }
 
     #[test]

@@ -58,12 +58,14 @@ pub struct SaltMinion {
     settings: AgentSettings,
     asker: Asker,
     names: Names,
+    others: doctor::second::Others,
 }
 
 impl SaltMinion {
     /// An observer of the minion configured in `settings`.
     pub fn new(settings: &AgentSettings) -> Self {
-        Self { settings: settings.clone(), asker: Asker::new(settings), names: Names::default() }
+        let (names, others) = (Names::default(), doctor::second::Others::default());
+        Self { settings: settings.clone(), asker: Asker::new(settings), names, others }
     }
 
     /// The options of the process that runs, with the masters that the configuration names now: those a switch has to reach. While they cannot be
@@ -94,13 +96,12 @@ impl SaltMinion {
             }
         }
         let path = &config.map_err(Clone::clone)?.pid_file;
-        let cannot =
-            |cause: &str| AgentError::new(format!("cannot tell the minion's main process: {}{cause}", path.display()));
-        let main = pid_in(path)?.ok_or_else(|| cannot(" does not exist; the minion may not have started yet"))?;
+        let waits = |cause: &str| {
+            AgentError::new(format!("waits for the minion to write its process number: {}{cause}", path.display()))
+        };
+        let main = pid_in(path)?.ok_or_else(|| waits(" does not exist yet"))?;
         Self::below(leader, main)?.ok_or_else(|| {
-            cannot(&format!(
-                " names process {main}, which is not below {leader}: the file is left from an earlier minion, or another minion's"
-            ))
+            waits(&format!(" still names process {main}, of an earlier or another minion, and not one of {leader}'s"))
         })
     }
 
@@ -195,6 +196,10 @@ impl Agent for SaltMinion {
         let pids = below.iter().map(|process| process.pid).chain([leader.pid]);
         let reached = pids.map(|pid| masters::health(&config, pid, Subject::unguarded(leader), &self.names).proven());
         reached.into_iter().find(|names| !names.is_empty()).unwrap_or_default()
+    }
+
+    fn doubles(&self, own: &[u32]) -> Vec<String> {
+        self.asker.last().map_or_else(|_| Vec::new(), |config| self.others.doubles(&self.settings, &config, own))
     }
 
     fn unfindable(&self) -> Vec<Peer> {

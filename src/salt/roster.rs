@@ -1,6 +1,6 @@
 //! salt-ssh's flat roster: hosts by id, as `/etc/salt/roster` has them.
 
-use super::yaml::Value;
+use super::yaml::{Value, YamlError};
 use std::path::PathBuf;
 
 /// Keys that concern what salt-ssh copies to a host, and nothing that is brought here.
@@ -19,6 +19,9 @@ const OF_SALT_SSH: [&str; 13] = [
     "relenv",
     "wipe",
 ];
+
+/// Longest part of a wrong line that is shown.
+const LINE_CHARACTERS_MAX: usize = 120;
 
 /// A host of a roster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,7 +58,7 @@ pub fn parse(text: &str) -> Result<Roster, String> {
             "it is a template; only a plain (flat) roster can be read: write out what the template makes".to_owned()
         );
     }
-    let hosts = match Value::parse(text).map_err(|error| error.to_string())? {
+    let hosts = match Value::parse(text).map_err(|error| unreadable(text, &error))? {
         Value::Map(hosts) => hosts,
         Value::Null => Vec::new(),
         other => return Err(format!("it is {}, not a mapping of ids", other.kind())),
@@ -71,6 +74,13 @@ pub fn parse(text: &str) -> Result<Roster, String> {
         roster.hosts.push(entry);
     }
     Ok(roster)
+}
+
+/// The line that is no mapping of hosts, in words of rosters; the reader's own words come last.
+fn unreadable(text: &str, YamlError { line, cause }: &YamlError) -> String {
+    let shown: String =
+        text.lines().nth(line.saturating_sub(1)).unwrap_or_default().chars().take(LINE_CHARACTERS_MAX).collect();
+    format!("line {line}, {}: it is no YAML of hosts ({cause})", shown.trim())
 }
 
 fn entry(id: &str, pairs: Vec<(String, Value)>, ignored: &mut Vec<String>) -> Result<Entry, String> {
@@ -132,6 +142,8 @@ mod tests {
             ("- a", "not a mapping"),
             ("{% for i in x %}", "template"),
             ("a: [", "line"),
+            ("a: x\n  b: y", "it is no YAML of hosts ("),
+            ("a: {host: x\nb:\tc: d", "it is no YAML of hosts ("),
         ] {
             let error = parse(bad).unwrap_err();
             assert!(error.contains(words), "{bad}: {error}");

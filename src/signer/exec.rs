@@ -9,7 +9,9 @@
 //! shell reads it. Every answer is verified before use.
 
 use super::{SignerError, public_from_pem};
+use crate::os::environment::{Need, Passed};
 use crate::os::filter;
+use crate::os::process::{Directory, Program};
 use crate::trust::key::{SIGNATURE_BYTES, from_hex};
 use crate::trust::{PublicKey, SignError, Signer};
 use base64::Engine as _;
@@ -61,8 +63,10 @@ impl Signer for ExecSigner {
 fn ask(command: &str, task: &str, message: &[u8]) -> Result<Vec<u8>, String> {
     let mut words = command.split_whitespace();
     let program = words.next().ok_or("it names no program")?;
-    let words: Vec<&str> = words.collect();
-    let answer = filter::answer(program, &words, (TASK, task), message, PATIENCE, ANSWER_BYTES_MAXIMUM);
+    // Words may name files from where the person is.
+    let program = words.fold(Program::new(program), Program::argument).variable(TASK, task).working(Directory::Callers);
+    let passed = Passed::default().with(Need::Network).with(Need::Keys).with(Need::Person);
+    let answer = filter::answer(&program.passing(passed), message, PATIENCE, ANSWER_BYTES_MAXIMUM);
     match answer.map_err(|error| error.to_string())? {
         filter::Answer::Printed(bytes) => Ok(bytes),
         filter::Answer::Failed => Err("it failed; its own messages say why".to_owned()),

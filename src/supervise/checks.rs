@@ -26,6 +26,7 @@ impl Supervisor {
             self.health = None;
             return HEALTH_INTERVAL_SHORT;
         };
+        let doubles = self.processes.doubles(which, self.own.pid);
         let Some(record) = self.processes.of(which) else { return HEALTH_INTERVAL_SHORT };
         let status = AgentStatus {
             release: which.release().cloned(),
@@ -33,6 +34,7 @@ impl Supervisor {
             started_at: record.started_at,
             reaches: health.proven(),
             lacks: health.lacks(&[]),
+            doubles,
         };
         if status.lacks.is_none() && self.driver.journal().live.is_none() && !self.keeper.restart.is_loop() {
             self.trouble = None;
@@ -86,7 +88,7 @@ impl Supervisor {
         let trouble = Some(troubles.join("; ")).filter(|text| !text.is_empty());
         let status = SupervisorStatus::new(self.own.clone(), agent, trouble, self.ended.clone());
         let status = status.with_unwatched(self.tree.unwatched().map(str::to_owned));
-        let status = status.with_finishing(self.processes.finishing());
+        let status = status.with_finishing(self.processes.finishing()).with_settings(self.settings.digest.clone());
         if self.written.as_ref() != Some(&status) {
             status.write(&self.directory)?;
             let words = match (&status.agent, &status.trouble) {

@@ -130,10 +130,31 @@ fn obstacle(running: Option<ProcessKind<'_>>, processes: &Processes, to: &Manife
             }
         }
     }
-    let needed = to.space.overlap_memory_bytes;
-    let free = host::memory_available()?;
+    lack_of_memory(to.space.overlap_memory_bytes, host::memory_available()).map(Obstacle::Means)
+}
+
+/// Why there is too little memory for two processes; free memory that nobody can tell is too little.
+fn lack_of_memory(needed: u64, free: Option<u64>) -> Option<String> {
     let mebibytes = |bytes: u64| bytes / (1024 * 1024);
-    (free < needed).then(|| {
-        Obstacle::Means(format!("two processes need {} MiB more, {} MiB are free", mebibytes(needed), mebibytes(free)))
-    })
+    let more = format!("two processes need {} MiB more", mebibytes(needed));
+    match free {
+        _ if needed == 0 => None,
+        None => Some(format!("{more}, and /proc/meminfo or a control group does not tell how much is free")),
+        Some(free) => (free < needed).then(|| format!("{more}, {} MiB are free", mebibytes(free))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_nobody_can_tell_is_too_little_for_an_overlap() {
+        let mebibyte = 1024 * 1024;
+        assert_eq!(lack_of_memory(2 * mebibyte, Some(2 * mebibyte)), None);
+        let little = lack_of_memory(2 * mebibyte, Some(mebibyte)).unwrap();
+        assert_eq!(little, "two processes need 2 MiB more, 1 MiB are free");
+        assert!(lack_of_memory(2 * mebibyte, None).unwrap().contains("does not tell"));
+        assert_eq!(lack_of_memory(0, None), None, "the release says nothing of its need");
+    }
 }

@@ -148,6 +148,8 @@ impl Supervisor {
         let (instance, release, changes) = (&self.settings.instance, &again.release, again.changes.join("; "));
         if again.loads() {
             info!(%instance, changes, "the host has changed; {release} would come up again");
+        } else if !again.fails() {
+            warn!(%instance, changes, why = %again, "the host has changed; whether {release} would come up again is unknown");
         } else {
             error!(%instance, changes, why = %again, "the host has changed; {release} would not come up again");
         }

@@ -8,16 +8,13 @@ use crate::os::dir::Dir;
 use crate::os::environment;
 use crate::os::notify::NOTIFY_SOCKET;
 use crate::os::process::{Program, Said};
-use crate::os::{OsError, file, process};
+use crate::os::{OsError, process, units};
 use crate::switch::journal::kind::ProcessKind;
 use crate::switch::{Former, Side};
-use std::path::Path;
 use std::time::Duration;
 
 /// How long the service manager may take to answer; without an answer the stop counts as final.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// Longest list of control groups: one line for each hierarchy.
-const CONTROL_GROUPS_BYTES_MAXIMUM: u64 = 64 * 1024;
 
 /// The mark of a supervisor that was ended by a restart of the service.
 const RESTART_NAME: &str = "restart";
@@ -81,9 +78,7 @@ fn restarts() -> bool {
     if environment::variable(NOTIFY_SOCKET).is_none() {
         return false;
     }
-    let path = Path::new("/proc/self/cgroup");
-    let groups = file::read_if_exists(path, CONTROL_GROUPS_BYTES_MAXIMUM).ok().flatten().unwrap_or_default();
-    let Some(unit) = unit(&String::from_utf8_lossy(&groups)) else { return false };
+    let Some(unit) = units::own() else { return false };
     let main = systemctl(&["show", "--property=MainPID", &unit]).unwrap_or_default();
     if main.trim() != format!("MainPID={}", process::own_number()) {
         return false;
@@ -99,13 +94,6 @@ fn systemctl(arguments: &[&str]) -> Option<String> {
     }
 }
 
-/// Finds the service of a process in its control groups: the last part of a path that is the name of a service.
-fn unit(groups: &str) -> Option<String> {
-    let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    let mut names = paths.flat_map(|path| path.rsplit('/')).filter(|name| name.ends_with(".service"));
-    names.next().map(str::to_owned)
-}
-
 /// True if the table of jobs (`number unit type state`) has a restart of the unit.
 fn is_restarted(jobs: &str, unit: &str) -> bool {
     let mut jobs = jobs.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
@@ -115,17 +103,6 @@ fn is_restarted(jobs: &str, unit: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_unit_is_found_in_every_layout_of_control_groups() {
-        let unified = "0::/system.slice/system-sidle.slice/sidle@salt-minion.service\n";
-        let legacy =
-            "3:cpu,cpuacct:/\n1:name=systemd:/system.slice/system-sidle.slice/sidle@salt-minion.service\n0::/\n";
-        for groups in [unified, legacy] {
-            assert_eq!(unit(groups).as_deref(), Some("sidle@salt-minion.service"));
-        }
-        assert_eq!(unit("0::/user.slice/session-1.scope\n"), None);
-    }
 
     #[test]
     fn only_a_restart_of_the_unit_itself_is_one() {

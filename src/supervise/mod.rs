@@ -23,6 +23,7 @@ use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock::Moment;
 use crate::os::dir::Dir;
+use crate::os::environment::Passed;
 use crate::os::process::Identity;
 use crate::os::{OsError, children, notify, signals, socket};
 use crate::store::Store;
@@ -78,8 +79,12 @@ pub struct SuperviseSettings {
     pub scrub_every: Duration,
     /// Settings of the configuration snapshots.
     pub keeping: Keeping,
+    /// The variables of this process that the agent gets.
+    pub passed: Passed,
     /// The commands of this program that the supervisor starts.
     pub commands: OwnCommands,
+    /// The digest of the settings files from which all this was read.
+    pub digest: String,
 }
 
 /// Runs an instance until a signal ends it.
@@ -167,6 +172,7 @@ impl Supervisor {
             registry,
             settings.commands,
             settings.configuration.clone(),
+            settings.passed.clone(),
         );
         let store = Store::new(layout, &settings.package);
         processes.find(|release| store.manifest(release).ok())?;
@@ -259,9 +265,8 @@ impl Supervisor {
         };
         if step == Step::Moved {
             self.health = None;
-            if self.driver.journal().live.is_none() {
-                self.check(now);
-            }
+            // At once: a status without the process that serves now would say that nothing runs.
+            self.check(now);
             self.report(now)?;
             return Ok(Duration::ZERO);
         }

@@ -5,8 +5,9 @@ use super::events::{Event, Events};
 use crate::failure::{Class, Report};
 use crate::layout::{CURRENT, Layout};
 use crate::name::SIDLE;
+use crate::os::environment::Passed;
 use crate::os::file;
-use crate::os::process::{self, Input, Program, Said};
+use crate::os::process::{self, Directory, Input, Program, Said};
 use crate::os::signals;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,9 +87,12 @@ fn tried(layout: &Layout, check: &str) -> Result<Program, Report> {
         class: Class::Failed,
         message: format!("cannot renew the supervisor: {} does not work here", path.display()),
         causes,
+        lines: Vec::new(),
         hint: Some(format!("the supervisor goes on with its present program; try `{} --version`", path.display())),
     };
-    let program = Program { arguments: process::own_arguments(), ..Program::new(&path) };
+    // The words may name files from where this process works, and it is the same process afterwards.
+    let program = Program::new(&path).passing(Passed::everything()).working(Directory::Callers);
+    let program = Program { arguments: process::own_arguments(), ..program };
     let said = program.clone().argument(check).answer_within(CHECK_WAIT);
     match said {
         Ok(Some(Said { success: true, .. })) => Ok(program),

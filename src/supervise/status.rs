@@ -29,6 +29,9 @@ pub struct AgentStatus {
     pub reaches: Vec<String>,
     /// What it lacks to be healthy; None: nothing.
     pub lacks: Option<String>,
+    /// Agents on this host that are this one once more: each does every job a second time.
+    #[serde(default)]
+    pub doubles: Vec<String>,
 }
 
 /// The end of an agent that sidle did not end.
@@ -74,6 +77,9 @@ pub struct SupervisorStatus {
     /// Why the trees of running releases are polled; None: they are watched.
     #[serde(default)]
     pub unwatched: Option<String>,
+    /// The digest of the settings files that the supervisor has read; empty: an older supervisor does not say.
+    #[serde(default)]
+    pub settings_sha256: String,
     /// The supervisor's own version.
     #[serde(default)]
     pub version: String,
@@ -102,6 +108,7 @@ impl SupervisorStatus {
             ended,
             finishing: Vec::new(),
             unwatched: None,
+            settings_sha256: String::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
@@ -116,6 +123,19 @@ impl SupervisorStatus {
     #[must_use]
     pub fn with_unwatched(self, unwatched: Option<String>) -> Self {
         Self { unwatched, ..self }
+    }
+
+    /// Adds the digest of the settings files that were read.
+    #[must_use]
+    pub fn with_settings(self, settings_sha256: String) -> Self {
+        Self { settings_sha256, ..self }
+    }
+
+    /// What `sidle status` warns of.
+    pub fn warnings(&self) -> Vec<String> {
+        let doubles = self.agent.iter().flat_map(|agent| &agent.doubles);
+        let warned = |text: &String| format!("  WARNING    {text}: every job runs twice; `sidle doctor` tells more");
+        doubles.map(warned).collect()
     }
 
     /// Reads the last status, written by the previous supervisor or by this process before its renewal.

@@ -133,11 +133,10 @@ impl TrustError {
             Self::Unlisted { .. } => {
                 "ask the repository's owner to publish it (`sidle repo publish`) and to export it again (`sidle export`)"
             }
-            Self::TooLarge { .. }
-            | Self::Malformed { .. }
-            | Self::Unsigned { .. }
-            | Self::Mismatch { .. }
-            | Self::Minisign { .. } => {
+            Self::Malformed { .. } => {
+                "the file was damaged in transit, or its author wrote it so: get it again; if it is the same, tell the repository's owner"
+            }
+            Self::TooLarge { .. } | Self::Unsigned { .. } | Self::Mismatch { .. } | Self::Minisign { .. } => {
                 "the file was damaged or changed in transit: get it again from the repository's owner"
             }
             Self::UnsignedDelegated { .. }

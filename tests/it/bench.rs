@@ -1,6 +1,7 @@
 //! `scripts/bench handover`: one stream of jobs across each way to restart or replace a minion, as a table. `scripts/bench losses`: what is lost
 //! while nothing is done. No tests: they assert nothing.
 
+mod deaf;
 mod load;
 mod soak;
 

@@ -31,6 +31,7 @@ pub mod old_kernels;
 pub mod overlap;
 mod own_agent;
 mod own_release;
+pub mod programs;
 pub mod readers;
 pub mod rebuild;
 pub mod self_repair;
@@ -38,6 +39,7 @@ mod trust_store;
 
 mod generalize;
 mod policy;
+mod push;
 mod remedies;
 pub mod repair;
 pub mod repository;

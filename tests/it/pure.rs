@@ -5,5 +5,7 @@ mod costs;
 mod dependencies;
 mod documents;
 pub mod machine;
+mod programs;
 mod rehearsal;
+mod suite;
 mod supervisor;

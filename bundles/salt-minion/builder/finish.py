@@ -61,7 +61,11 @@ def compile_sources(tree, part=None):
     for number, worker in enumerate(workers):
         worker.stdin.write("\0".join(sources[number::COMPILERS]))
         worker.stdin.close()
-    failed = sorted(line for worker in workers for line in worker.stdout.read().splitlines())
+    failed = []
+    for worker in workers:
+        with worker.stdout as told:
+            failed += told.read().splitlines()
+    failed.sort()
     # A list, so that every worker is waited for.
     if any([worker.wait() for worker in workers]) or len(failed) > len(sources) // 10:  # noqa: C419
         raise Refusal("cannot compile the tree's modules", f"try {python[0]} by hand")

@@ -12,10 +12,18 @@ import subprocess
 
 from .process import Refusal, run, say
 
-# The minor versions of Python 3, best first. 3006 was made for 3.10 and has pins for 3.11;
-# 3007 and later were made for 3.10 and 3.11 or newer.
+# The minor versions of Python 3 with which a series of Salt has run for longest, best first. Every other one that is
+# here, and that the series has pins for, comes after them, the oldest first.
 PREFERENCE = {"3006": (10, 11), "3007": (11, 10), "3008": (11, 12, 10)}
 PREFERENCE_OF_LATER_VERSIONS = (11, 12, 10)
+# Salt's pins start here.
+OLDEST_MINOR = 10
+# The last series whose minion cannot run on later Pythons than this one, although it has pins for them.
+LAST_OF_OLD_LOOP = 3006
+NEWEST_MINOR_OF_OLD_LOOP = 13
+
+# Where Pythons lie beside pyenv's and those of PATH.
+PLACES = ["/usr/local/bin", "/usr/bin"]
 
 # Tests, windows, installers and headers: Salt's own bundle leaves them out as well.
 UNWANTED = {
@@ -40,6 +48,7 @@ libpython = {line.split()[-1] for line in open("/proc/self/maps") if "/libpython
 print(json.dumps({
     "implementation": sys.implementation.name,
     "minor": sys.version_info[1],
+    "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     "version": "%d.%d.%d" % sys.version_info[:3],
     "executable": os.path.realpath(sys.executable),
     "prefix": sys.base_prefix,
@@ -61,41 +70,99 @@ def find_library(name, _of_host=find_library):
 '''
 
 Python = collections.namedtuple(
-    "Python", "implementation minor version executable prefix stdlib extensions libpython"
+    "Python", "implementation minor free_threaded version executable prefix stdlib extensions libpython"
 )
 
 
 def find(salt_version, wanted):
-    """The interpreter to build from: the one that was asked for, or the best that is here."""
+    """Give the interpreters to build from, best first: the one that was asked for, or each that is here and fits."""
     if wanted:
-        python = describe(wanted)
-        if python is None or python.implementation != "cpython":
-            raise Refusal(f"cannot build from {wanted}: it is no CPython that runs here", "name another")
-        if python.minor < 10:
-            raise Refusal(f"cannot build from Python {python.version}: Salt's pins start at 3.10",
-                          "set SIDLE_PYTHON to a newer one, or leave it unset")
-        return python
-    minors = PREFERENCE.get(salt_version.split(".")[0], PREFERENCE_OF_LATER_VERSIONS)
-    for minor in minors:
-        for candidate in candidates(minor):
+        return [asked_for(salt_version, wanted)]
+    found, others = [], []
+    for minor in ordered(salt_version, minors_here()):
+        for candidate in programs(minor):
             python = describe(candidate)
-            if python and python.implementation == "cpython" and python.minor == minor:
-                say(f"building from Python {python.version}, {python.executable}")
-                return python
-    looked_for = " or ".join(f"3.{minor}" for minor in minors)
-    raise Refusal(f"cannot find CPython {looked_for} for Salt {salt_version}",
-                  "install one (python3 of the distribution, or by pyenv), or set SIDLE_PYTHON")
+            if python is None or python.implementation != "cpython" or python.minor != minor:
+                continue
+            reason = unfit(salt_version, python)
+            if reason:
+                others.append(reason)
+            else:
+                found.append(python)
+                break
+    if not found:
+        seen = f": {'; '.join(dict.fromkeys(others))}" if others else ""
+        raise Refusal(f"cannot find a CPython for Salt {salt_version}{seen}",
+                      f"install one, {fitting(salt_version)} (python3 of the distribution, or by pyenv), or set SIDLE_PYTHON")
+    return found
 
 
-def candidates(minor):
-    """Paths where CPython 3.<minor> usually lives, those that move best first."""
+def asked_for(salt_version, path):
+    """Give the interpreter at `path`, or say why it cannot be used."""
+    python = describe(path)
+    if python is None or python.implementation != "cpython":
+        raise Refusal(f"cannot build from {path}: it is no CPython that runs here", "name another")
+    reason = unfit(salt_version, python)
+    if reason:
+        raise Refusal(f"cannot build from {path}: {reason}",
+                      f"set SIDLE_PYTHON to another, {fitting(salt_version)}, or leave it unset")
+    return python
+
+
+def unfit(salt_version, python):
+    """Say why this Salt cannot run on this Python; None: nothing is known against it."""
+    name = f"Python {python.version}"
+    if python.minor < OLDEST_MINOR:
+        return f"{name} is too old: Salt's pins start at 3.{OLDEST_MINOR}"
+    if python.free_threaded:
+        return f"{name}, {python.executable}, is a free-threaded build, for which Salt's pins have no packages"
+    if is_of_old_loop(salt_version) and python.minor > NEWEST_MINOR_OF_OLD_LOOP:
+        return (f"Salt {salt_version} cannot run on {name}: its tornado wants an event loop that Python "
+                f"no longer makes by itself since 3.{NEWEST_MINOR_OF_OLD_LOOP + 1}, and the minion would never sign in")
+    return None
+
+
+def fitting(salt_version):
+    """The Pythons that may be used, in words."""
+    if is_of_old_loop(salt_version):
+        return f"3.{OLDEST_MINOR} to 3.{NEWEST_MINOR_OF_OLD_LOOP}"
+    return f"3.{OLDEST_MINOR} or newer"
+
+
+def series(salt_version):
+    """The part of a version that names its series: `3007`."""
+    return salt_version.split(".")[0]
+
+
+def is_of_old_loop(salt_version):
+    """Whether Salt brings its own, old tornado."""
+    number = re.match(r"\d+", series(salt_version))
+    return bool(number) and int(number.group()) <= LAST_OF_OLD_LOOP
+
+
+def ordered(salt_version, minors):
+    """Sort minor versions, best first."""
+    best = PREFERENCE.get(series(salt_version), PREFERENCE_OF_LATER_VERSIONS)
+    return [minor for minor in best if minor in minors] + sorted(set(minors) - set(best))
+
+
+def minors_here():
+    """Each minor version of Python 3 of which something is here, old ones left out."""
+    names = [os.path.basename(path) for path in programs("*")]
+    numbers = (re.fullmatch(r"python3\.(\d+)", name) for name in names)
+    return sorted({int(number.group(1)) for number in numbers if number and int(number.group(1)) >= OLDEST_MINOR})
+
+
+def programs(minor):
+    """Give the paths of `python3.<minor>`: pyenv's, the newest first, then those of the usual directories and of PATH."""
     pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
     newest_first = sorted(
         glob.glob(f"{glob.escape(pyenv)}/versions/3.{minor}.*/bin/python3.{minor}"),
         key=lambda path: [int(n) for n in re.findall(r"\d+", path)], reverse=True,
     )
-    others = [f"/usr/local/bin/python3.{minor}", f"/usr/bin/python3.{minor}", shutil.which(f"python3.{minor}")]
-    return [path for path in [*newest_first, *others] if path and os.path.exists(path)]
+    places = [*PLACES, *os.environ.get("PATH", os.defpath).split(":")]
+    others = [path for place in places if place for path in glob.glob(f"{glob.escape(place)}/python3.{minor}")]
+    return list(dict.fromkeys(path for path in [*newest_first, *others] if os.path.exists(path)))
 
 
 def describe(path):

@@ -6,10 +6,14 @@ import shutil
 import tarfile
 import zipfile
 
+from .interpreter import OLDEST_MINOR
 from .process import Refusal, run, say
 
 # timelib has no wheels and needs a compiler; Salt only uses it to read dates in free text.
 SKIPPED_PINS = {"timelib"}
+# Backports of what Python has had since 3.7. From this minor version on there are no wheels of them.
+BACKPORTS = {"contextvars", "immutables"}
+FIRST_MINOR_WITHOUT_BACKPORTS = 14
 # The list of root certificates: its pinned day is soon gone, and a newer one is never worse.
 LOOSENED_PINS = {"certifi"}
 # `salt-pip` needs a pip in the tree; Salt's pins do not name one.
@@ -18,13 +22,46 @@ ADDED_PINS = ["pip==24.3.1"]
 USELESS_FILES = ["**/*.exe", "test", "tests", "*/test", "*/tests"]
 
 
-def install(version, python, tree, toolbox):
-    """Install Salt `version` with the pins that its sdist carries for this Python."""
+def choose(version, pythons, toolbox):
+    """Give the first of the interpreters that Salt's sdist has pins for, and the sdist; the toolbox then works with it."""
+    toolbox.use(pythons[0].executable)
+    sdist = fetched(version, toolbox)
+    pinned = pinned_minors(sdist, version)
+    for python in pythons:
+        if python.minor in pinned:
+            say(f"building from Python {python.version}, {python.executable}")
+            toolbox.use(python.executable)
+            return python, sdist
+    there = " and ".join(python.version for python in pythons)
+    usable = ", ".join(f"3.{minor}" for minor in pinned)
+    raise Refusal(f"cannot install Salt {version} on Python {there}: it has no pins for it",
+                  f"install one of Python {usable}, or set SIDLE_PYTHON to one")
+
+
+def fetched(version, toolbox):
+    """Give the path of Salt's sdist, downloaded if it is not kept."""
     release = f"salt-{version}"
-    sdist = toolbox.kept(f"{release}-sdist", lambda into: download(version, into, toolbox)) / f"{release}.tar.gz"
+    return toolbox.kept(f"{release}-sdist", lambda into: download(version, into, toolbox)) / f"{release}.tar.gz"
+
+
+def pinned_minors(sdist, version):
+    """Give the minor versions of Python that the sdist has pins for, as sorted numbers, old ones left out."""
+    with tarfile.open(sdist) as archive:
+        names = "\n".join(archive.getnames())
+    found = re.findall(rf"^{re.escape(pins_directory(version))}/py3\.(\d+)/linux\.(?:lock|txt)$", names, re.MULTILINE)
+    return sorted({int(minor) for minor in found if int(minor) >= OLDEST_MINOR})
+
+
+def pins_directory(version):
+    """The directory of the pins in an sdist."""
+    return f"salt-{version}/requirements/static/pkg"
+
+
+def install(version, sdist, python, tree, toolbox):
+    """Install Salt `version` with the pins that its sdist carries for this Python."""
     pins = read_pins(sdist, version, python)
     wheels = toolbox.kept(
-        f"{release}-wheels-py3.{python.minor}", lambda into: make_wheels(sdist, pins, into, toolbox)
+        f"salt-{version}-wheels-py3.{python.minor}", lambda into: make_wheels(sdist, pins, into, toolbox)
     )
     site = site_directory(tree)
     for wheel in sorted(wheels.glob("*.whl")):
@@ -51,27 +88,26 @@ def download(version, into, toolbox):
 
 
 def read_pins(sdist, version, python):
-    """Salt's pins for this Python: `name==version` lines, adjusted as this file's top says."""
-    base = f"salt-{version}/requirements/static/pkg"
+    """Give Salt's pins for this Python, for which it has some: `name==version` lines, adjusted as this file's top says."""
+    base = pins_directory(version)
     with tarfile.open(sdist) as archive:
         names = set(archive.getnames())
-        for path in (f"{base}/py3.{python.minor}/linux.lock", f"{base}/py3.{python.minor}/linux.txt"):
-            if path in names:
-                text = archive.extractfile(path).read().decode("utf-8")
-                return [*adjusted(text.splitlines()), *ADDED_PINS]
-    pinned = sorted(set(re.findall(rf"{base}/py(3\.\d+)/linux\.", "\n".join(names))))
-    raise Refusal(f"cannot install Salt {version} on Python {python.version}: it has no pins for it",
-                  f"set SIDLE_PYTHON to one of Python {', '.join(pinned)}")
+        places = (f"{base}/py3.{python.minor}/linux.lock", f"{base}/py3.{python.minor}/linux.txt")
+        path = next(path for path in places if path in names)
+        with archive.extractfile(path) as file:
+            text = file.read().decode("utf-8")
+    return [*adjusted(text.splitlines(), python.minor), *ADDED_PINS]
 
 
-def adjusted(lines):
-    """The requirements in `lines`, without comments, skipped ones and loosened versions."""
+def adjusted(lines, minor):
+    """Give the requirements in `lines` for Python 3.<minor>, without comments, skipped ones and loosened versions."""
+    skipped = SKIPPED_PINS | (BACKPORTS if minor >= FIRST_MINOR_WITHOUT_BACKPORTS else set())
     for line in lines:
         pin = line.split(" #")[0].split(" --hash")[0].strip()
         if not pin or pin.startswith(("#", "-")):
             continue
         name = re.match(r"[A-Za-z0-9._-]+", pin).group().lower()
-        if name not in SKIPPED_PINS:
+        if name not in skipped:
             yield name if name in LOOSENED_PINS else pin
 
 

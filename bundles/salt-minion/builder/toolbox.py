@@ -28,6 +28,11 @@ class Toolbox:
         self.python = sys.executable
         self._directory = None
 
+    def use(self, python):
+        """Work with this interpreter from now on."""
+        if python != self.python:
+            self.python, self._directory = python, None
+
     def directory(self):
         """Where the tools are, as a directory for PYTHONPATH."""
         if self._directory is None:

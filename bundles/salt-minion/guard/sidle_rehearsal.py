@@ -41,6 +41,7 @@ import importlib.util
 import inspect
 import json
 import logging
+import multiprocessing
 import os
 import pwd
 import re
@@ -58,6 +59,7 @@ REASON_LENGTH_MAX = 400
 # From <linux/sched.h> and <linux/mount.h>.
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x80000
+SHARED_MEMORY = b"/dev/shm"
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 
 
@@ -85,7 +87,9 @@ def main():
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(arguments.seconds)
     give_way()
-    sealed = [] if arguments.unsealed else seal(scratch)
+    # As in the minion, whose guard does the same: since Python 3.14 the default is another.
+    multiprocessing.set_start_method("fork", force=True)
+    sealed = [] if arguments.unsealed else seal(scratch, directory)
     os.environ["TMPDIR"] = tempfile.tempdir = scratch
     os.chdir(scratch)
     report = {"schema": SCHEMA, "version": None, "python": "{}.{}.{}".format(*sys.version_info), "sealed": sealed}
@@ -117,7 +121,24 @@ def give_way():
         score.write("1000")
 
 
-def seal(scratch):
+def open_memory(mount, needed):
+    """Give semaphores, which are made in /dev/shm when modules are imported, a place; keep what is needed there visible."""
+    kept = {}
+    for path in needed:
+        path = os.path.realpath(path)
+        top = os.path.join(SHARED_MEMORY, *path.split(b"/")[3:4])
+        if path.startswith(SHARED_MEMORY + b"/") and top not in kept:
+            kept[top] = os.open(top, os.O_PATH)
+    is_new = mount(b"tmpfs", SHARED_MEMORY, b"tmpfs", 0)
+    for top, fd in kept.items():
+        if is_new:
+            os.mkdir(top)
+            if not mount(b"/proc/self/fd/%d" % fd, top, None, MS_BIND | MS_REC):
+                raise SystemExit(f"cannot rehearse: cannot keep {os.fsdecode(top)} visible")
+        os.close(fd)
+
+
+def seal(scratch, directory):
     """Make every file system but the scratch directory read-only, and cut the network; say what was done."""
     libc = ctypes.CDLL(None, use_errno=True)
     sealed = []
@@ -136,8 +157,7 @@ def seal(scratch):
         if mount(place, place, None, MS_BIND) and set_read_only(b"/", AT_RECURSIVE, True):
             if not set_read_only(place, 0, False):
                 raise SystemExit("cannot rehearse: the scratch directory stays read-only")
-            # Semaphores are made there when modules are imported.
-            mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0)
+            open_memory(mount, [place, *map(os.fsencode, (sys.prefix, __file__, directory))])
             sealed.append("files")
     if libc.unshare(CLONE_NEWNET) == 0:
         sealed.append("network")

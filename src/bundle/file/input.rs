@@ -12,9 +12,11 @@ pub(super) fn member_of(header: &[u8; 512]) -> Result<Option<(MemberName, u64)>,
         return Ok(None);
     }
     let unreadable = || garbled("the header of a member", "it is not the header of a bundle's member");
-    let (name, size) = ustar::announced(header).ok_or_else(unreadable)?;
-    let name: MemberName = name.parse().map_err(|_| unreadable())?;
-    if header_of(&name, size) == header { Ok(Some((name, size))) } else { Err(unreadable()) }
+    // What is damaged has another sum than it says.
+    let refused = || if ustar::has_right_sum(header) { BundleError::Repacked } else { unreadable() };
+    let (name, size) = ustar::announced(header).ok_or_else(refused)?;
+    let name: MemberName = name.parse().map_err(|_| refused())?;
+    if header_of(&name, size) == header { Ok(Some((name, size))) } else { Err(refused()) }
 }
 
 pub(super) fn read_hint(reader: &mut impl Read) -> Result<Vec<u8>, BundleError> {
@@ -82,6 +84,36 @@ pub(super) fn read_some(reader: &mut impl Read, buffer: &mut [u8]) -> Result<usi
         match reader.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result.map_err(|source| BundleError::Io { verb: "read", source }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> [u8; 512] {
+        header_of(&MemberName::Hint, 5).try_into().expect("a name without a pax record")
+    }
+
+    /// The sum of a header's bytes in its field, as each writer of tar makes it.
+    fn with_sum(mut header: [u8; 512]) -> [u8; 512] {
+        header[148..156].fill(b' ');
+        let sum: u32 = header.iter().copied().map(u32::from).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        header
+    }
+
+    #[test]
+    fn a_header_of_another_program_is_not_called_damaged() {
+        assert!(member_of(&header()).unwrap().is_some());
+        for place in [100, 110, 140, 265] {
+            let mut other = header();
+            other[place] = if other[place] == b'1' { b'2' } else { b'1' };
+            assert!(matches!(member_of(&other), Err(BundleError::Garbled { .. })), "byte {place}");
+            let repacked = member_of(&with_sum(other)).unwrap_err();
+            assert!(matches!(repacked, BundleError::Repacked), "byte {place}: {repacked}");
+            assert!(!repacked.hint().unwrap().contains("transit"), "{repacked:?}");
         }
     }
 }

@@ -35,6 +35,9 @@ pub enum BundleError {
     /// A member, or the place between members, has wrong bytes.
     #[error("cannot read the bundle: {member}: {what}")]
     Garbled { member: String, what: &'static str },
+    /// The header of a member is whole, but other than sidle writes it: another program has packed the same files.
+    #[error("cannot read the bundle: the header of a member is not damaged, but not as sidle writes it")]
+    Repacked,
     /// A member is larger than its kind may be, or there are too many.
     #[error("cannot read the bundle: {member} is larger than it may be")]
     TooLarge { member: String },
@@ -50,9 +53,11 @@ impl BundleError {
     /// What kind of failure this is.
     pub fn class(&self) -> Class {
         match self {
-            Self::NotABundle | Self::Truncated { .. } | Self::Garbled { .. } | Self::TooLarge { .. } => {
-                Class::Integrity
-            }
+            Self::NotABundle
+            | Self::Truncated { .. }
+            | Self::Garbled { .. }
+            | Self::Repacked
+            | Self::TooLarge { .. } => Class::Integrity,
             Self::Io { source, .. } if crate::os::is_no_space(source) => Class::NoSpace,
             Self::Io { .. } | Self::Misuse { .. } => Class::Failed,
         }
@@ -65,6 +70,10 @@ impl BundleError {
             Self::Truncated { .. } | Self::Garbled { .. } => {
                 Some("the file was damaged in transit: copy it again, and compare its size".to_owned())
             }
+            Self::Repacked => Some(
+                "another program, such as tar, has packed its files: copy the bundle file itself, as it was exported"
+                    .to_owned(),
+            ),
             Self::TooLarge { .. } | Self::Io { .. } | Self::Misuse { .. } => None,
         }
     }

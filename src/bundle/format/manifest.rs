@@ -233,7 +233,7 @@ pub enum ManifestError {
     Schema(u32),
     /// It describes a tree that no host may unpack.
     #[error("cannot accept the manifest: {0}")]
-    Unsafe(Problems),
+    Unsafe(#[source] Problems),
 }
 
 impl ManifestError {

@@ -167,6 +167,15 @@ pub fn announced(header: &[u8; 512]) -> Option<(String, u64)> {
     Some((name, size))
 }
 
+/// Whether a header block has the sum of its bytes that it says: a damaged one has not. The sum's own field counts as blanks (pax, "ustar
+/// Interchange Format").
+pub fn has_right_sum(header: &[u8; 512]) -> bool {
+    const FIELD: std::ops::Range<usize> = 148..156;
+    let bytes = header.iter().enumerate().map(|(at, byte)| if FIELD.contains(&at) { b' ' } else { *byte });
+    let sum: u32 = bytes.map(u32::from).sum();
+    Header::from_byte_slice(header).cksum().is_ok_and(|said| said == sum)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

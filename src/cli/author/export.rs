@@ -37,6 +37,7 @@ pub fn export(context: &Context, arguments: &ExportArguments) -> Result<Ended, R
             class: Class::Conflict,
             message: format!("cannot export into {}: the file exists already", arguments.output.display()),
             causes: Vec::new(),
+            lines: Vec::new(),
             hint: Some("name another file, or overwrite it with --force".to_owned()),
         });
     }
@@ -91,6 +92,7 @@ fn find(listed: &[Listed], wanted: &Wanted, repository: &Path) -> Result<Vec<Rel
         class: Class::Failed,
         message: format!("cannot export {asked}: {} does not have that release; {there}", repository.display()),
         causes: Vec::new(),
+        lines: Vec::new(),
         hint: Some(format!("`sidle repo add {} PACKED_DIR` adds a packed release", repository.display())),
     })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// The metrics, all gauges, and their help texts. Operators' dashboards know the names: a name never changes its meaning.
-const METRICS: [(&str, &str); 22] = [
+const METRICS: [(&str, &str); 23] = [
     ("sidle_build_info", "The version of sidle; always 1."),
     ("sidle_state_readable", "Whether journal, history, hold and verdicts of the instance can be read."),
     ("sidle_release_info", "The release that a boot starts, and the release that runs; always 1."),
@@ -13,6 +13,7 @@ const METRICS: [(&str, &str); 22] = [
     ("sidle_running_info", "The release that runs; always 1."),
     ("sidle_supervised", "Whether a supervisor runs."),
     ("sidle_healthy", "Whether the agent is healthy."),
+    ("sidle_second_agents", "Number of agents on this host that do every job of this one a second time."),
     ("sidle_instance_held", "Whether a hold is on."),
     ("sidle_instance_bad_releases", "Number of releases that failed on this host."),
     ("sidle_last_switch_result", "How the last switch ended, in the label; always 1."),

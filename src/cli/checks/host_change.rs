@@ -1,10 +1,13 @@
 //! What status and history tell of a host that has changed under the releases on it.
 
+use crate::config::Settings;
 use crate::failure::Report;
 use crate::failure::moment;
+use crate::layout::Layout;
 use crate::name::PackageName;
 use crate::store::Store;
 use crate::store::host_fingerprint::{self, HostFingerprint};
+use crate::supervise::status::SupervisorStatus;
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::journal::repeated::Rehearsed;
 use crate::version::Release;
@@ -12,7 +15,7 @@ use crate::version::Release;
 /// What a changed host means for the current and the previous release.
 #[derive(Debug, Default)]
 pub struct HostChanges {
-    /// One line for each release under which the host has changed.
+    /// One line for each release under which the host has changed, and one for settings that the supervisor has not read.
     pub lines: Vec<String>,
     /// What must not be missed: which of them would fail now, and what to do.
     pub warnings: Vec<String>,
@@ -52,6 +55,21 @@ impl Shifted {
 }
 
 impl HostChanges {
+    /// Adds that the settings files are other ones than those that the supervisor has read. Who may not read them does not know.
+    #[must_use]
+    pub fn with_settings(mut self, layout: &Layout, supervisor: Option<&SupervisorStatus>) -> Self {
+        let known = supervisor.filter(|status| !status.settings_sha256.is_empty());
+        if let (Some(status), Ok(now)) = (known, Settings::digest(layout)) {
+            if now.to_string() != status.settings_sha256 {
+                self.lines.push(format!(
+                    "the settings have changed since the supervisor read them: `kill -HUP {}` loads them, and leaves the agent running",
+                    status.supervisor.pid
+                ));
+            }
+        }
+        self
+    }
+
     /// Looks at the host, and reads what the supervisor has found out.
     pub fn read(files: &InstanceFiles, store: &Store) -> Result<Self, Report> {
         let (journal, fingerprints, again) = (files.journal()?, files.host_fingerprints()?, files.rehearsed_again()?);
@@ -68,7 +86,7 @@ impl HostChanges {
         }
         let fails = |release: &Release| {
             let one = shifted.iter().find(|one| one.release == *release)?;
-            one.again.as_ref().filter(|again| !again.loads())
+            one.again.as_ref().filter(|again| again.fails())
         };
         let stands = |release: &&Release| {
             let one = shifted.iter().find(|one| one.release == **release);

@@ -114,6 +114,7 @@ fn of_instance(files: &InstanceFiles, store: &Store, now: Timestamp, out: &mut V
     if let Some(status) = supervisor.iter().flatten().next() {
         let agent = status.agent.as_ref();
         out.push(Sample::new("sidle_healthy", &own, i64::from(agent.is_some_and(|agent| agent.lacks.is_none()))));
+        out.push(Sample::new("sidle_second_agents", &own, agent.map_or(0, |agent| agent.doubles.len())));
         out.push(Sample::new("sidle_retiring_processes", &own, status.finishing.len()));
     }
     if let Some(last) = history.as_ref().and_then(|history| history.entries().last()) {

@@ -162,6 +162,8 @@ impl InstanceStatus {
         let looked: BTreeSet<&Release> =
             current.iter().chain(&journal.previous).filter(|release| installed.contains(release)).collect();
         let trees = Trees::read(&store, looked)?;
+        let supervisor = SupervisorStatus::read(&context.layout, instance)?;
+        let host_changes = if unread.is_empty() { HostChanges::read(&files, &store)? } else { HostChanges::default() };
         Ok(Self {
             instance: instance.clone(),
             package: package.clone(),
@@ -170,8 +172,8 @@ impl InstanceStatus {
             installed,
             way_out: ways_out(context, &store, (package, instance), current.as_ref())?,
             current,
-            supervisor: SupervisorStatus::read(&context.layout, instance)?,
-            host_changes: if unread.is_empty() { HostChanges::read(&files, &store)? } else { HostChanges::default() },
+            host_changes: host_changes.with_settings(&context.layout, supervisor.as_ref()),
+            supervisor,
             hold: hold.filter(|hold| hold.is_on(now)),
             claim: claim.filter(|claim| claim.is_on(now)),
             last: history.entries().last().cloned(),
@@ -197,17 +199,14 @@ impl InstanceStatus {
             format!("  installed  {installed}"),
             format!("  running    {}", self.running()),
         ];
-        if let Some(hold) = &self.hold {
-            lines.push(format!("  held       {hold}"));
-        }
-        if let Some(claim) = &self.claim {
-            lines.push(format!("  rollout    {claim}"));
-        }
+        lines.extend(self.hold.iter().map(|hold| format!("  held       {hold}")));
+        lines.extend(self.claim.iter().map(|claim| format!("  rollout    {claim}")));
         lines.extend(trees);
         let unwatched = self.supervisor.as_ref().and_then(|status| status.unwatched.as_ref());
         lines.extend(unwatched.map(|why| format!("             the running tree is {why}")));
         lines.extend(self.host_changes.lines.iter().map(|text| format!("  host       {text}")));
         lines.extend(self.host_changes.warnings.iter().map(|text| format!("  WARNING    {text}")));
+        lines.extend(self.supervisor.iter().flat_map(SupervisorStatus::warnings));
         lines.extend(self.unread.iter().map(|text| format!("  trouble    {text}")));
         if let Some(trouble) = self.supervisor.as_ref().and_then(|status| status.trouble.as_ref()) {
             lines.push(format!("  trouble    {trouble}"));

@@ -5,8 +5,9 @@ use crate::cli::{Context, Ended, agents, instance_of};
 use crate::config::Settings;
 use crate::failure::Report;
 use crate::name::{InstanceName, PackageName};
-use crate::os::dir::Dir;
-use crate::run::{Passed, RunError, RunRequest, RunRole, run as become_program};
+use crate::os::environment::Passed;
+use crate::os::process::{self, Directory};
+use crate::run::{RunError, RunRequest, RunRole, run as become_program};
 use crate::store::{Store, StoreError};
 use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
@@ -29,6 +30,9 @@ pub struct RunArguments {
     /// Wait for the supervisor's word on standard input, then become the instance's agent
     #[arg(long, hide = true)]
     await_start: bool,
+    /// Give the agent all variables: the supervisor has them from its unit
+    #[arg(long, hide = true, requires = "await_start")]
+    all_variables: bool,
     /// Arguments of the command
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<OsString>,
@@ -44,8 +48,8 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
     let store = Store::new(&context.layout, &package);
     let current = store.current(&instance)?.filter(|_| arguments.release.is_none());
     let role = if arguments.await_start { RunRole::Agent } else { RunRole::Tool };
-    let is_adopted = role == RunRole::Agent && Dir::open_if_exists(&context.layout.adoption(&instance))?.is_some();
-    let passed = if is_adopted { Passed::Everything } else { Passed::Named(settings.pass_environment(&instance)) };
+    let passed = if arguments.all_variables { Passed::everything() } else { settings.passed(&instance) };
+    let directory = directory(context, arguments.command.as_deref().unwrap_or_default());
     let mut request = RunRequest {
         release: arguments.release,
         instance,
@@ -53,6 +57,7 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
         arguments: arguments.arguments,
         configuration,
         passed,
+        directory,
         role,
         registry: agents::parts,
     };
@@ -70,6 +75,22 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
     ));
     request.release = Some(previous);
     Err(become_program(&store, &request).into())
+}
+
+/// Where a command works: where the person is, since its arguments name files from there. Python and pip take their own modules from there, too: for
+/// root they work in `/` if another user could have put some there.
+fn directory(context: &Context, command: &str) -> Directory {
+    let takes_modules = command.contains("python") || command.contains("pip");
+    match process::foreign_directory().filter(|_| takes_modules) {
+        None => Directory::Callers,
+        Some(here) => {
+            context.output.warning(&format!(
+                "{command} works in /: other users can write to {}, and it would run their files as root; name files by whole paths",
+                here.display()
+            ));
+            Directory::Root
+        }
+    }
 }
 
 /// `sidle test-flip PACKAGE RELEASE`

@@ -46,8 +46,9 @@ const ENVIRONMENT: [Entry; 6] = [
         verbs: &["pack"],
     },
     Entry {
-        name: "LD_*, PYTHON*, PERL5*, RUBY*, BASH_ENV, MALLOC_*, SIDLE_*",
-        meaning: "Not passed on to programs of a release, unless the setting `pass_environment` names the variable.",
+        name: "PATH, HOME, TMPDIR, USER, LOGNAME, SUDO_*, LANG, LC_*, TERM, TZ, NO_COLOR, *_proxy",
+        meaning: "Passed on to programs of a release, if another user cannot have put files where the value points. Other variables are passed on only \
+                  if the setting `pass_environment` or `--pass-environment` names them.",
         verbs: &["run", "supervise"],
     },
 ];

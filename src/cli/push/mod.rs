@@ -1,5 +1,6 @@
 //! `sidle push`: sidle and a release for hosts that have nothing, over ssh.
 
+mod sockets;
 mod source;
 mod told;
 
@@ -9,19 +10,17 @@ use super::{Context, Ended, trust, usage};
 use crate::config;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
-use crate::os::dir::Dir;
-use crate::os::{environment, file, process};
+use crate::os::file;
 use crate::push::{self, Action, Call, Destination, Programs, Push, Ssh};
 use crate::salt::{agentless, roster};
 use crate::version::Release;
 use clap::{Args, ValueEnum};
+use sockets::Sockets;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Largest roster that is read: 10,000 hosts have some 2 MB.
 const ROSTER_BYTES_MAXIMUM: u64 = 64 << 20;
-/// Longest path of a socket, less what ssh adds to it while it binds it (`unix(7)`: 108).
-const SOCKET_BYTES_MAXIMUM: usize = 80;
 /// The defaults of `--patience`: a takeover may wait for running jobs as long as `switch_deadline` says.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 const PATIENCE_OF_ADOPT: Duration = Duration::from_secs(45 * 60);
@@ -68,6 +67,9 @@ pub struct PushArguments {
     /// Give a host up after a silence of this time [default: 10m; 45m with --action adopt]
     #[arg(long, value_name = "TIME", value_parser = config::duration)]
     patience: Option<Duration>,
+    /// Give a host up after this time in all, also if it still answers
+    #[arg(long, value_name = "TIME", default_value = "2h", value_parser = config::duration)]
+    total_timeout: Duration,
     #[command(flatten)]
     ssh: SshArguments,
     #[command(flatten)]
@@ -134,20 +136,22 @@ pub fn push(context: &Context, arguments: &PushArguments) -> Result<Ended, Repor
         action,
         configure: arguments.configure.clone(),
         patience: arguments.patience.unwrap_or(patience),
+        total: arguments.total_timeout,
         effect: context.effect,
         class: super::own::COMMANDS.class,
     };
     let rows = Rows::new(&context.output, hosts.len());
+    let width = told::width(&hosts);
     let outcomes = push::all(
         &push,
         &hosts,
         usize::from(arguments.parallel),
         &|event| rows.show(event.host, &hosts[event.host].name, event.step.name(), event.bytes_sent),
-        &|number, outcome| rows.end(number, &hosts[number].name, outcome.failure.is_none()),
+        &|number, outcome| rows.end(number, told::host(&hosts[number], outcome, width), outcome.failure.is_none()),
     );
     rows.clear();
     sockets.remove();
-    told::tell(context, &hosts, &outcomes);
+    told::sum(context, &hosts, &outcomes);
     Ok(push::worst(&outcomes).map_or(Ended::Well, Ended::As))
 }
 
@@ -206,7 +210,9 @@ fn hosts(context: &Context, arguments: &PushArguments) -> Result<Vec<Destination
 fn of_roster(context: &Context, path: &Path) -> Result<Vec<Destination>, Report> {
     let bytes = file::read(path, ROSTER_BYTES_MAXIMUM)?;
     let wrong = |reason: String| {
-        usage(format!("cannot use the roster {}: {reason}", path.display()), "see docs/fleets.md, \"Push\"")
+        let hint = "write `ID: HOST` for each host, or `ID:`, and below it, indented by blanks, `host: HOST`, `user: USER` and the like; \
+                    docs/fleets.md, \"Push\", has all keys";
+        usage(format!("cannot use the roster {}: {reason}", path.display()), hint)
     };
     let roster = roster::parse(&String::from_utf8_lossy(&bytes)).map_err(wrong)?;
     for ignored in &roster.ignored {
@@ -226,41 +232,4 @@ fn of_roster(context: &Context, path: &Path) -> Result<Vec<Destination>, Report>
         })
     };
     roster.hosts.into_iter().map(destination).collect()
-}
-
-/// The private directory of ssh's sockets. It is named after this process; that of an ended process is replaced.
-struct Sockets {
-    parent: Dir,
-    name: String,
-}
-
-impl Sockets {
-    fn make(context: &Context) -> Result<Self, Report> {
-        let parent = match environment::variable("XDG_RUNTIME_DIR") {
-            Some(runtime) => PathBuf::from(runtime).join("sidle"),
-            None => context.layout.runs(),
-        };
-        let parent = Dir::open_or_create(&parent, 0o755).map_err(|error| {
-            Report::from(error).hint("set XDG_RUNTIME_DIR to a directory of your own, outside /tmp, for ssh's sockets")
-        })?;
-        let name = format!("push-{}", process::own_number());
-        let made = Self { parent, name };
-        if made.path().as_os_str().len() > SOCKET_BYTES_MAXIMUM {
-            let message =
-                format!("cannot make sockets in {}: the path is too long for a socket", made.path().display());
-            return Err(usage(message, "set XDG_RUNTIME_DIR to a directory with a short path"));
-        }
-        made.parent.remove_tree(&made.name)?;
-        made.parent.make_dir(&made.name, 0o700)?;
-        Ok(made)
-    }
-
-    fn path(&self) -> PathBuf {
-        self.parent.path().join(&self.name)
-    }
-
-    /// What stays after a failure is replaced or gone with the next boot.
-    fn remove(self) {
-        let _ = self.parent.remove_tree(&self.name);
-    }
 }

@@ -1,8 +1,9 @@
-//! The result of a push, for each host.
+//! The result of a push: each host's as soon as it is there, then the sum.
 
 use crate::cli::Context;
 use crate::cli::facts::{count, size};
 use crate::cli::output::Lines;
+use crate::cli::plain::line;
 use crate::cli::terminal::exit;
 use crate::cli::tone::{Place, Tone, Toned};
 use crate::push::{Destination, Outcome};
@@ -10,26 +11,47 @@ use serde_json::{Value, json};
 
 const WORDS: &[Toned] = &[Toned("done", Place::Last, Tone::Good), Toned("failed", Place::Last, Tone::Bad)];
 
-/// Prints the table of hosts, and what commands printed.
-pub(super) fn tell(context: &Context, hosts: &[Destination], outcomes: &[Outcome]) {
-    let mut rows = Vec::new();
-    for (host, outcome) in hosts.iter().zip(outcomes) {
-        rows.push(vec![host.name.clone(), state(outcome).to_owned(), size(outcome.bytes_sent), words(outcome)]);
-        if let Some(hint) = outcome.failure.as_ref().and_then(|failure| failure.hint.clone()) {
-            rows.push(vec![String::new(), String::new(), "hint".to_owned(), hint]);
-        }
+/// Columns of the states and of the bytes.
+const STATE_WIDTH: usize = 9;
+const BYTES_WIDTH: usize = 10;
+
+/// Columns of the longest name.
+pub(super) fn width(hosts: &[Destination]) -> usize {
+    hosts.iter().map(|host| columns(&host.name)).max().unwrap_or(0)
+}
+
+/// The lines of a host: its row, its hint, and what its command printed. They are printed as soon as the host is done.
+pub(super) fn host(host: &Destination, outcome: &Outcome, width: usize) -> Lines {
+    let (state, bytes) = (state(outcome), size(outcome.bytes_sent));
+    let mut rows =
+        vec![vec![wide(&host.name, width), wide(state, STATE_WIDTH), wide(&bytes, BYTES_WIDTH), words(outcome)]];
+    if let Some(hint) = outcome.failure.as_ref().and_then(|failure| failure.hint.clone()) {
+        rows.push(vec![String::new(), String::new(), "hint".to_owned(), hint]);
     }
-    let mut lines = Lines::table(&rows);
-    for (host, outcome) in hosts.iter().zip(outcomes) {
-        if let Some(output) = &outcome.output {
-            lines = lines.and(format!("{}:", host.name));
-            lines = lines.and(output.lines().map(|line| format!("    {line}")).collect::<Vec<String>>());
-        }
-    }
+    let lines = Lines::table(&rows);
+    let lines = match &outcome.output {
+        Some(output) => lines.and(output.lines().map(|line| format!("    {line}")).collect::<Vec<String>>()),
+        None => lines,
+    };
+    lines.toned(WORDS)
+}
+
+/// Prints the sum for people, and all hosts in one document for programs.
+pub(super) fn sum(context: &Context, hosts: &[Destination], outcomes: &[Outcome]) {
     let failed = outcomes.iter().filter(|outcome| outcome.failure.is_some()).count();
     let sum = format!("{}, {failed} failed", count(outcomes.len(), "host"));
     let all: Vec<Value> = hosts.iter().zip(outcomes).map(|(host, outcome)| value(host, outcome)).collect();
-    context.output.result(lines.and(sum).toned(WORDS), json!({"hosts": all}));
+    context.output.result(sum, json!({"hosts": all}));
+}
+
+/// The columns of a text as it is printed.
+fn columns(text: &str) -> usize {
+    line(text).chars().count()
+}
+
+/// `text`, and blanks up to so many columns.
+fn wide(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
 }
 
 fn state(outcome: &Outcome) -> &'static str {

@@ -1,5 +1,7 @@
 //! Follows a switch in its journal, which needs no socket, and shows its result.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use crate::cli::Ended;
 use crate::cli::output::Output;
 use crate::failure::{Class, Report};
@@ -122,6 +124,38 @@ pub(in crate::cli) fn words(live: &Switch) -> String {
     format!("{} to {}: {}{waits}", live.request.purpose, live.request.to, live.phase.doing())
 }
 
+/// What was not done in time, before anything was stopped.
+fn late(phase: Option<Phase>) -> &'static str {
+    match phase {
+        Some(Phase::Scheduled) => "the maintenance window closed before the switch began",
+        Some(Phase::Checking) => "the files were not checked in time",
+        Some(Phase::Rehearsing) => "the rehearsal did not end in time",
+        Some(Phase::Freezing) => "the old process did not freeze in time",
+        Some(Phase::Waiting) => "still busy at the deadline",
+        Some(
+            Phase::Stopping
+            | Phase::Starting
+            | Phase::Proving
+            | Phase::Handing
+            | Phase::Probation
+            | Phase::Flipping
+            | Phase::Retiring
+            | Phase::Committed
+            | Phase::Returning
+            | Phase::Retreating
+            | Phase::Restarting
+            | Phase::Reproving
+            | Phase::Stranded
+            | Phase::RolledBack
+            | Phase::Refused
+            | Phase::Cancelled
+            | Phase::Expired
+            | Phase::Abandoned,
+        )
+        | None => "the time was over",
+    }
+}
+
 fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
     let outage = Duration::from_millis(entry.outage_milliseconds);
     let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
@@ -143,21 +177,56 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
             ),
             Some(Class::RolledBack),
         ),
-        Phase::Expired if entry.failure.as_ref().is_some_and(|failure| failure.phase == Phase::Scheduled) => (
-            format!(
-                "expired: the maintenance window closed before the switch began, nothing was changed{why}; current is {now}"
-            ),
-            Some(Class::Busy),
-        ),
-        Phase::Expired => (
-            format!("expired: still busy at the deadline, nothing was changed{why}; current is {now}"),
-            Some(Class::Busy),
-        ),
+        Phase::Expired => {
+            let late = late(entry.failure.as_ref().map(|failure| failure.phase));
+            (format!("expired: {late}, nothing was changed{why}; current is {now}"), Some(Class::Busy))
+        }
         Phase::Cancelled => (format!("cancelled, nothing was changed; current is {now}"), Some(Class::Failed)),
         Phase::Abandoned => (format!("abandoned{why}; current is {now}"), Some(Class::Failed)),
-        _ => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
+        Phase::Refused => (format!("refused, nothing was changed{why}; current is {now}"), Some(Class::Failed)),
+        // The history has ended switches alone.
+        Phase::Scheduled
+        | Phase::Checking
+        | Phase::Rehearsing
+        | Phase::Waiting
+        | Phase::Freezing
+        | Phase::Stopping
+        | Phase::Starting
+        | Phase::Proving
+        | Phase::Handing
+        | Phase::Probation
+        | Phase::Flipping
+        | Phase::Retiring
+        | Phase::Returning
+        | Phase::Retreating
+        | Phase::Restarting
+        | Phase::Reproving
+        | Phase::Stranded => {
+            (format!("ended while {}{why}; current is {now}", entry.result.doing()), Some(Class::Failed))
+        }
     };
     let notes = entry.notes.iter().map(|note| format!("note: {note}"));
     output.result(std::iter::once(text).chain(notes).collect::<Vec<_>>(), entry);
     class.map_or(Ended::Well, Ended::As)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only a switch that waited for jobs was busy; each phase that may expire says what was late.
+    #[test]
+    fn what_was_not_done_in_time_is_named() {
+        let expiring = Phase::ALL.iter().filter(|phase| phase.is_before_stop());
+        let mut words: Vec<&str> = expiring.map(|phase| late(Some(*phase))).collect();
+        assert!(!words.contains(&late(None)), "{words:?}");
+        assert_eq!(
+            (late(Some(Phase::Waiting)), late(Some(Phase::Rehearsing))),
+            ("still busy at the deadline", "the rehearsal did not end in time")
+        );
+        let all = words.len();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), all, "{words:?}");
+    }
 }

@@ -209,6 +209,7 @@ impl OwnRelease<'_> {
                 words.join(" ")
             ),
             causes: vec![cause],
+            lines: Vec::new(),
             hint: Some(format!("try it: `{} {}`", self.program.display(), words.join(" "))),
         })
     }

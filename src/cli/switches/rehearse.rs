@@ -45,7 +45,7 @@ pub(super) fn rehearse(context: &Context, files: &InstanceFiles, foreseen: &mut 
     };
     let (_, named) = settings.instance(&context.layout, files.instance())?;
     let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
-    let scene = scene(&store, foreseen.from.as_ref(), &manifest, directory)?;
+    let scene = scene(&store, foreseen.from.as_ref(), &manifest, directory, settings.passed(files.instance()))?;
     let room = Room::take(&context.layout.run(files.instance()))?;
     signals::hold()?;
     let longest = settings.limits.rehearsal;
@@ -54,25 +54,17 @@ pub(super) fn rehearse(context: &Context, files: &InstanceFiles, foreseen: &mut 
     drop((room, leases));
     // A signal that came meanwhile ends this command now.
     signals::admit()?;
-    match came? {
-        Ok(found) => {
-            let wants_rebuild = settings.extras == ExtrasPolicy::Rebuild && !found.extras.is_empty();
-            weigh(
-                foreseen,
-                found,
-                settings.rehearsal,
-                if wants_rebuild { ExtrasPolicy::Report } else { settings.extras },
-            )?;
-            if wants_rebuild {
-                foreseen.notes.push("the switch would rebuild the extra packages for the new release first".to_owned());
-            }
-            Ok(true)
-        }
-        Err(reason) => {
-            foreseen.notes.push(reason);
-            Ok(false)
-        }
+    let (found, was_rehearsed) = match came? {
+        Ok(found) => (found, true),
+        // The switch would refuse as well.
+        Err(reason) => (Rehearsal::not_done(reason), false),
+    };
+    let wants_rebuild = settings.extras == ExtrasPolicy::Rebuild && !found.extras.is_empty();
+    weigh(foreseen, found, settings.rehearsal, if wants_rebuild { ExtrasPolicy::Report } else { settings.extras })?;
+    if wants_rebuild {
+        foreseen.notes.push("the switch would rebuild the extra packages for the new release first".to_owned());
     }
+    Ok(was_rehearsed)
 }
 
 /// Waits for the end, or for a signal that asks this command to end.

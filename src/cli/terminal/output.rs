@@ -4,10 +4,11 @@
 use super::screen::Screen;
 use super::times::local;
 use crate::cli::exit;
-use crate::cli::plain::line;
+use crate::cli::plain::{line, plain};
 use crate::cli::tone::{Tone, Toned, is_coloured};
 use crate::failure::Report;
 use crate::store::collect::Effect;
+use clap::error::{ContextKind, ContextValue};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -73,7 +74,10 @@ impl Output {
             print_line(&json!({"schema": 1, "error": error}).to_string());
             return;
         }
-        let _ = writeln!(std::io::stderr(), "{} {}", label("sidle:", Tone::Bad), local(&line(&report.to_string())));
+        let _ = writeln!(std::io::stderr(), "{} {}", label("sidle:", Tone::Bad), local(&line(&report.headline())));
+        for listed in &report.lines {
+            let _ = writeln!(std::io::stderr(), "  {}", local(&line(listed)));
+        }
         if let Some(hint) = &report.hint {
             let _ = writeln!(std::io::stderr(), "  hint: {}", local(&line(hint)));
         }
@@ -180,10 +184,24 @@ impl From<Vec<String>> for Lines {
 pub fn refusal(error: &clap::Error) {
     let text = error.to_string();
     let lines = text.lines().map(line).collect::<Vec<_>>().join("\n");
+    let lines = whole_value(lines, error.get(ContextKind::InvalidValue));
     if lines == text.trim_end() {
         let _ = error.print();
     } else {
         let _ = writeln!(std::io::stderr(), "{lines}");
+    }
+}
+
+/// The text with all of the refused value: clap leaves out what a terminal does not show, so two different values would look the same.
+fn whole_value(text: String, value: Option<&ContextValue>) -> String {
+    let Some(ContextValue::String(value)) = value else { return text };
+    let parts =
+        text.split_once("invalid value '").and_then(|(before, rest)| Some((before, rest.split_once("' for '")?)));
+    match parts {
+        Some((before, (_, after))) if plain(value) != *value => {
+            format!("{before}invalid value '{}' for '{after}", plain(value))
+        }
+        Some(_) | None => text,
     }
 }
 
@@ -201,6 +219,16 @@ fn print_line(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_refused_values_are_shown_as_different_ones() {
+        let value = |text: &str| ContextValue::String(text.to_owned());
+        let said = || "error: invalid value '1' for '[RELEASE]': cannot read".to_owned();
+        let shown = whole_value(said(), Some(&value("1\u{7f}")));
+        assert_eq!(shown, "error: invalid value '1\\u{7f}' for '[RELEASE]': cannot read");
+        assert_eq!(whole_value(said(), Some(&value("1"))), said());
+        assert_eq!(whole_value("error: other".to_owned(), Some(&value("\u{7f}"))), "error: other");
+    }
 
     #[test]
     fn a_text_of_any_length_and_content_is_one_line_of_its_own() {

@@ -1,6 +1,6 @@
 //! Rows about work that goes on at several places: redrawn on a terminal, plain lines elsewhere.
 
-use super::output::Output;
+use super::output::{Lines, Output};
 use crate::cli::facts::{count, size};
 use crate::cli::plain::line;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -49,8 +49,8 @@ impl Rows {
         }
     }
 
-    /// The work at a place has ended.
-    pub fn end(&self, place: usize, name: &str, is_good: bool) {
+    /// The work at a place has ended with this result, which is printed now.
+    pub fn end(&self, place: usize, result: Lines, is_good: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ended += 1;
         state.failed += usize::from(!is_good);
@@ -65,8 +65,9 @@ impl Rows {
                 count(self.total, "host"),
                 state.failed
             ));
+            screen.suspend(|| self.output.step(result));
         } else {
-            self.output.step(format!("{name}: {}", if is_good { "done" } else { "failed" }));
+            self.output.step(result);
         }
     }
 

@@ -37,6 +37,13 @@ impl FromStr for Location {
         if text == STDIO {
             return Ok(Self::Stdio);
         }
+        if text.trim().is_empty() {
+            return Err(FetchError::Settings {
+                subject: "a mirror without a URL".to_owned(),
+                reason: "the text is empty".to_owned(),
+                hint: Some("write https://HOST/DIRECTORY, http://… or file:///DIRECTORY".to_owned()),
+            });
+        }
         let url = Url::parse(text).map_err(|error| refuse(&format!("its URL can't be read: {error}"), None))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refuse(
@@ -180,6 +187,8 @@ mod tests {
         for bad in ["repo", "ftp://x/", "https://x/?a", "https://x/#a", "file://host/x", "https://"] {
             assert!(bad.parse::<Location>().is_err(), "{bad}");
         }
+        let empty = " ".parse::<Location>().unwrap_err().to_string();
+        assert!(empty.contains("a mirror without a URL") && !empty.contains("base"), "{empty}");
         let printed = |text: &str| text.parse::<Location>().unwrap().to_string();
         assert_eq!(printed("https://repo.example/a/"), "https://repo.example/a");
         assert_eq!(printed("file:///mnt/a%20b"), "file:///mnt/a b");

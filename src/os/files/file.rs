@@ -37,6 +37,11 @@ pub fn read_input(path: &Path, limit: u64) -> Result<Vec<u8>> {
     read_rest(open_input(path)?, path, limit)
 }
 
+/// An error if this process may not write to the file.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?)
+}
+
 /// The stat of `path`, links followed; None without an entry.
 pub fn stat(path: &Path) -> Result<Option<FileStat>> {
     match rustix::fs::stat(path) {

@@ -5,6 +5,7 @@ pub mod dir;
 pub(in crate::os) mod dir_changes;
 pub mod file;
 pub(in crate::os) mod file_stat;
+pub mod ground;
 pub mod lock;
 pub mod mounts;
 pub mod place;

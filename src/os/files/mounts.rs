@@ -13,6 +13,8 @@ pub struct Mount {
     pub point: PathBuf,
     /// The type of its file system: `ext4`, `tmpfs`, `fuse.sshfs`.
     pub kind: String,
+    /// Of an overlay: the directory that takes what is written, as whoever mounted it named it.
+    pub upper: Option<PathBuf>,
     /// Mounted read-only.
     pub is_read_only: bool,
     /// Mounted with noexec.
@@ -66,7 +68,8 @@ impl Mount {
         let options = fields.next()?.split(',').chain(system.split(' ').nth(2).unwrap_or("").split(','));
         let has = |wanted: &str| options.clone().any(|option| option == wanted);
         let (is_read_only, is_no_exec) = (has("ro"), has("noexec"));
-        Some(Self { device, root, point, kind: system.split(' ').next()?.to_owned(), is_read_only, is_no_exec })
+        let upper = options.clone().find_map(|option| option.strip_prefix("upperdir=")).map(unescaped);
+        Some(Self { device, root, point, kind: system.split(' ').next()?.to_owned(), upper, is_read_only, is_no_exec })
     }
 }
 
@@ -99,6 +102,10 @@ mod tests {
                     4 1 0:6 / /c rw,noexec - nfs4 host:/c ro,vers=4";
         let mounts: Vec<Mount> = text.lines().filter_map(Mount::of_line).collect();
         let told = |path: &str| home(Path::new(path), &mounts).map(|mount| (mount.kind.as_str(), mount.is_read_only));
+        let overlay =
+            "1 0 0:5 / / rw - overlay overlay rw,lowerdir=/a:/b,upperdir=/run/live/a\\040b,workdir=/run/live/w";
+        assert_eq!(Mount::of_line(overlay).unwrap().upper, Some(PathBuf::from("/run/live/a b")));
+        assert_eq!(mounts[0].upper, None);
         assert_eq!(told("/opt"), Some(("ext4", false)));
         assert_eq!(told("/a/x"), Some(("btrfs", true)));
         assert_eq!(told("/a/b/c"), Some(("fuse.sshfs", false)));

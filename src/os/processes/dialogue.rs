@@ -1,5 +1,5 @@
-//! A program that is talked to through its standard streams, with a bound on the silence in both directions. Nothing of it can ask a person: it has
-//! no terminal.
+//! A program that is talked to through its standard streams, with bounds on the silence in both directions, on the time in all, and on what is kept of
+//! its output. Nothing of it can ask a person: it has no terminal.
 
 use super::process::{Input, Program, end_group};
 use crate::os::{OsError, Result, clock};
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes of standard error that are kept, the last ones: a program that complains without end must not fill the memory.
-const COMPLAINT_BYTES_MAXIMUM: usize = 64 << 10;
+const STDERR_BYTES_MAXIMUM: usize = 64 << 10;
 /// How often a wait checks whether the program has ended, once its outputs are closed.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -27,10 +27,36 @@ pub struct Dialogue {
     input: Option<ChildStdin>,
     output: Option<ChildStdout>,
     errors: Option<ChildStderr>,
-    heard: VecDeque<u8>,
-    complaint: VecDeque<u8>,
-    patience: Duration,
+    received: VecDeque<u8>,
+    stderr_tail: VecDeque<u8>,
+    patience: Patience,
     has_ended: bool,
+}
+
+/// How long a program is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// The longest wait for its next byte, in either direction.
+    pub silence: Duration,
+    /// The time since boot at which each wait ends: a program that sends a byte now and then must not go on for ever.
+    pub end_at: Duration,
+}
+
+impl Patience {
+    /// This silence, and `total` from now on.
+    pub fn new(silence: Duration, total: Duration) -> Self {
+        Self { silence, end_at: clock::since_boot().saturating_add(total) }
+    }
+
+    /// Whether its time is over.
+    pub fn is_over(&self) -> bool {
+        clock::since_boot() >= self.end_at
+    }
+
+    /// The longest wait from now on.
+    fn left(&self) -> Duration {
+        self.silence.min(self.end_at.saturating_sub(clock::since_boot()))
+    }
 }
 
 /// How a program ended.
@@ -43,10 +69,10 @@ pub struct End {
 }
 
 impl Program {
-    /// Starts it in a session of its own, without a terminal, with pipes for its streams. A wait for its next byte ends after `patience`, with
+    /// Starts it in a session of its own, without a terminal, with pipes for its streams. A wait that `patience` ends gives
     /// [`ErrorKind::TimedOut`].
     #[expect(unsafe_code, reason = "only a new session has no terminal that a password could be asked at")]
-    pub fn converse(&self, patience: Duration) -> Result<Dialogue> {
+    pub fn converse(&self, patience: Patience) -> Result<Dialogue> {
         let failed = |source: io::Error| OsError::new("start", &self.path, source);
         let mut command = self.command(Input::Pipe);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -60,18 +86,24 @@ impl Program {
             rustix::io::ioctl_fionbio(fd, true).map_err(|errno| failed(errno.into()))?;
         }
         let path = self.path.clone();
-        let (heard, complaint) = (VecDeque::new(), VecDeque::new());
-        Ok(Dialogue { path, child, input, output, errors, heard, complaint, patience, has_ended: false })
+        let (received, stderr_tail) = (VecDeque::new(), VecDeque::new());
+        Ok(Dialogue { path, child, input, output, errors, received, stderr_tail, patience, has_ended: false })
     }
 }
 
 impl Dialogue {
-    /// Writes all of `bytes`, and tells `sent` how many went after each part. False: the program takes no more.
-    pub fn say(&mut self, bytes: &[u8], sent: &mut dyn FnMut(u64)) -> Result<bool> {
+    /// Writes all of `bytes`, and tells `sent` how many went after each part. False: the program takes no more. What it prints meanwhile is kept; more
+    /// than `received_bytes_maximum` is an error: a program that prints without end, and takes nothing, must not fill the memory.
+    pub fn say(&mut self, bytes: &[u8], received_bytes_maximum: usize, sent: &mut dyn FnMut(u64)) -> Result<bool> {
         let mut rest = bytes;
         while !rest.is_empty() {
             if self.input.is_none() {
                 return Ok(false);
+            }
+            if self.received.len() > received_bytes_maximum {
+                return Err(
+                    self.error(io::Error::new(ErrorKind::InvalidData, "it prints too much before it takes its input"))
+                );
             }
             self.turn(&mut rest, sent)?;
         }
@@ -81,16 +113,16 @@ impl Dialogue {
     /// The next line without its end; None: the program has closed its output. A longer line than `bytes_maximum` is an error.
     pub fn line(&mut self, bytes_maximum: usize) -> Result<Option<Vec<u8>>> {
         loop {
-            if let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = self.heard.drain(..=end).collect();
+            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+                let mut line: Vec<u8> = self.received.drain(..=end).collect();
                 line.pop();
                 return Ok(Some(line));
             }
-            if self.heard.len() > bytes_maximum {
+            if self.received.len() > bytes_maximum {
                 return Err(self.error(io::Error::new(ErrorKind::InvalidData, "it sent a line that is too long")));
             }
             if self.output.is_none() {
-                let rest: Vec<u8> = self.heard.drain(..).collect();
+                let rest: Vec<u8> = self.received.drain(..).collect();
                 return Ok((!rest.is_empty()).then_some(rest));
             }
             self.turn(&mut &b""[..], &mut |_| {})?;
@@ -100,33 +132,34 @@ impl Dialogue {
     /// All that is still written to standard output, of at most `bytes_maximum`.
     pub fn rest(&mut self, bytes_maximum: usize) -> Result<Vec<u8>> {
         while self.output.is_some() {
-            if self.heard.len() > bytes_maximum {
+            if self.received.len() > bytes_maximum {
                 return Err(self.error(io::Error::new(ErrorKind::InvalidData, "its output is too long")));
             }
             self.turn(&mut &b""[..], &mut |_| {})?;
         }
-        Ok(self.heard.drain(..).collect())
+        Ok(self.received.drain(..).collect())
     }
 
     /// Ends its input: it reads the end of the file.
-    pub fn hush(&mut self) {
+    pub fn close_input(&mut self) {
         self.input = None;
     }
 
-    /// Ends its input, and waits for its end; what it still prints is dropped.
+    /// Ends its input, and waits for its end for as long as for one byte; what it still prints is dropped, and gives it no more time.
     pub fn end(mut self) -> Result<End> {
-        self.hush();
+        self.close_input();
+        let give_up_at = clock::since_boot().saturating_add(self.patience.silence).min(self.patience.end_at);
+        self.patience.end_at = give_up_at;
         while self.output.is_some() || self.errors.is_some() {
-            self.heard.clear();
+            self.received.clear();
             self.turn(&mut &b""[..], &mut |_| {})?;
         }
-        let give_up_at = clock::since_boot().saturating_add(self.patience);
         loop {
             if let Some(status) =
                 self.child.try_wait().map_err(|source| OsError::new("wait for", &self.path, source))?
             {
                 self.has_ended = true;
-                return Ok(End { code: status.code(), errors: self.complaint() });
+                return Ok(End { code: status.code(), errors: self.stderr_tail() });
             }
             if clock::since_boot() >= give_up_at {
                 return Err(self.error(ErrorKind::TimedOut.into()));
@@ -136,8 +169,8 @@ impl Dialogue {
     }
 
     /// The end of what it has written to standard error so far.
-    pub fn complaint(&self) -> String {
-        let bytes: Vec<u8> = self.complaint.iter().copied().collect();
+    pub fn stderr_tail(&self) -> String {
+        let bytes: Vec<u8> = self.stderr_tail.iter().copied().collect();
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
 
@@ -147,6 +180,10 @@ impl Dialogue {
 
     /// Waits until a stream is ready, and takes or gives what it can.
     fn turn(&mut self, rest: &mut &[u8], sent: &mut dyn FnMut(u64)) -> Result<()> {
+        // Also where bytes come all the time.
+        if self.patience.is_over() {
+            return Err(self.error(ErrorKind::TimedOut.into()));
+        }
         let (mut speaks, mut hears, mut complains) = (false, false, false);
         {
             let mut polled = Vec::with_capacity(3);
@@ -163,7 +200,7 @@ impl Dialogue {
                 polled.push(PollFd::new(errors, PollFlags::IN));
                 marks.push(&mut complains);
             }
-            let patience = Timespec::try_from(self.patience).ok();
+            let patience = Timespec::try_from(self.patience.left()).ok();
             match rustix::event::poll(&mut polled, patience.as_ref()) {
                 Ok(0) => return Err(self.error(ErrorKind::TimedOut.into())),
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -174,12 +211,12 @@ impl Dialogue {
             }
         }
         if hears {
-            read_into(&mut self.output, &mut self.heard);
+            read_into(&mut self.output, &mut self.received);
         }
         if complains {
-            read_into(&mut self.errors, &mut self.complaint);
-            let surplus = self.complaint.len().saturating_sub(COMPLAINT_BYTES_MAXIMUM);
-            self.complaint.drain(..surplus);
+            read_into(&mut self.errors, &mut self.stderr_tail);
+            let surplus = self.stderr_tail.len().saturating_sub(STDERR_BYTES_MAXIMUM);
+            self.stderr_tail.drain(..surplus);
         }
         if let Some(input) = self.input.as_mut().filter(|_| speaks) {
             match input.write(&rest[..rest.len().min(CHUNK_BYTES)]) {
@@ -223,7 +260,8 @@ fn is_not_ready(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, patience: Duration) -> Dialogue {
+    fn shell(script: &str, silence: Duration) -> Dialogue {
+        let patience = Patience::new(silence, Duration::from_secs(60));
         Program::new("/bin/sh").argument("-c").argument(script).converse(patience).unwrap()
     }
 
@@ -232,9 +270,9 @@ mod tests {
         let mut dialogue = shell("cat; echo bad >&2; exit 7", Duration::from_secs(60));
         let bytes = vec![b'x'; 3 << 20];
         let mut sent = 0;
-        assert!(dialogue.say(&bytes, &mut |count| sent += count).unwrap());
-        assert!(dialogue.say(b"\nlast", &mut |count| sent += count).unwrap());
-        dialogue.hush();
+        assert!(dialogue.say(&bytes, 4 << 20, &mut |count| sent += count).unwrap());
+        assert!(dialogue.say(b"\nlast", 4 << 20, &mut |count| sent += count).unwrap());
+        dialogue.close_input();
         assert_eq!(sent, (3 << 20) + 5);
         assert_eq!(dialogue.line(4 << 20).unwrap().unwrap(), bytes);
         assert_eq!(dialogue.rest(100).unwrap(), b"last");
@@ -247,9 +285,35 @@ mod tests {
         assert_eq!(silent.line(100).unwrap_err().kind(), ErrorKind::TimedOut);
         let mut deaf = shell("exec <&-; echo gone", Duration::from_secs(60));
         assert_eq!(deaf.line(100).unwrap().unwrap(), b"gone");
-        assert!(!deaf.say(&vec![0; 1 << 20], &mut |_| {}).unwrap());
+        assert!(!deaf.say(&vec![0; 1 << 20], 100, &mut |_| {}).unwrap());
         let mut endless = shell("head -c 100000 /dev/zero; sleep 60", Duration::from_secs(60));
         assert_eq!(endless.line(1000).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_program_that_prints_and_takes_nothing_fills_no_memory() {
+        let mut flood = shell("exec cat /dev/zero", Duration::from_secs(60));
+        let failed = flood.say(&vec![0; 1 << 20], 1 << 20, &mut |_| {}).unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::InvalidData, "{failed}");
+        assert!(flood.received.len() <= (1 << 20) + CHUNK_BYTES, "{}", flood.received.len());
+    }
+
+    /// Each prints for ever: to its output, only to its standard error, or a byte now and then.
+    #[test]
+    fn a_program_that_never_stops_printing_is_given_up() {
+        let scripts = ["exec yes", "exec yes >&2", "while :; do echo x; sleep 0.01; done"];
+        for script in scripts {
+            let patience = Patience::new(Duration::from_millis(200), Duration::from_secs(60));
+            let ended = Program::new("/bin/sh").argument("-c").argument(script).converse(patience).unwrap().end();
+            assert_eq!(ended.unwrap_err().kind(), ErrorKind::TimedOut, "{script}");
+        }
+        // Who prints to its standard error alone has closed its output: there is no line to wait for.
+        for script in [scripts[0], scripts[2]] {
+            let patience = Patience::new(Duration::from_secs(60), Duration::from_millis(200));
+            let mut dialogue = Program::new("/bin/sh").argument("-c").argument(script).converse(patience).unwrap();
+            let failed = std::iter::repeat_with(|| dialogue.line(1 << 20)).find_map(Result::err).unwrap();
+            assert!(failed.kind() == ErrorKind::TimedOut && patience.is_over(), "{script}: {failed}");
+        }
     }
 
     #[test]

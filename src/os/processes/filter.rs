@@ -1,9 +1,9 @@
 //! Programs that are given bytes and print an answer, within bounds.
 
+use super::program::{Input, Program};
 use crate::os::{OsError, Result, clock};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -23,23 +23,16 @@ pub enum Answer {
     TooLate,
 }
 
-/// Runs the program with these words and this variable; it reads `input`, for as long as `patience` and for at most `bytes_maximum` of output.
+/// Runs the program; it reads `input`, for as long as `patience` and for at most `bytes_maximum` of output.
 /// Its errors go where this process's go, and it stays in this process's group: it may ask at the terminal.
-pub fn answer(
-    program: &str,
-    words: &[&str],
-    variable: (&str, &str),
-    input: &[u8],
-    patience: Duration,
-    bytes_maximum: usize,
-) -> Result<Answer> {
-    let failed = |source| OsError::new("run", Path::new(program), source);
+pub fn answer(program: &Program, input: &[u8], patience: Duration, bytes_maximum: usize) -> Result<Answer> {
+    let failed = |source| OsError::new("run", &program.path, source);
     // A file in memory, not a pipe: a program that doesn't read it blocks nobody, and some want to know its size.
     let memory = rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC);
     let mut memory = std::fs::File::from(memory.map_err(|errno| failed(errno.into()))?);
     memory.write_all(input).and_then(|()| memory.rewind()).map_err(failed)?;
-    let mut command = Command::new(program);
-    command.args(words).env(variable.0, variable.1).stdin(memory).stdout(Stdio::piped());
+    let mut command = program.command(Input::Null);
+    command.stdin(memory).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let output = child.stdout.take().expect("its output is a pipe");
     let (sender, printed) = mpsc::channel();

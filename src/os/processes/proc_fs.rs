@@ -191,7 +191,11 @@ pub fn tcp_connections(pid: u32) -> Result<Option<Vec<TcpConnection>>> {
         // A kernel without IPv6 has no second table.
         let Some(bytes) = gone_is_none(read_at_one_go::<TABLE_BYTES>(&path), &path)? else { continue };
         found.extend(
-            String::from_utf8_lossy(&bytes).lines().skip(1).filter_map(parse_tcp).filter(|connection| sockets.contains(&connection.inode)),
+            String::from_utf8_lossy(&bytes)
+                .lines()
+                .skip(1)
+                .filter_map(parse_tcp)
+                .filter(|connection| sockets.contains(&connection.inode)),
         );
     }
     Ok(Some(found))

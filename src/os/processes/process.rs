@@ -1,19 +1,17 @@
 //! Processes: their identity over time, signals that can't hit a stranger, starting them, and becoming them.
 
+use super::program::NICE_ASIDE;
 use crate::os::{OsError, Result, clock, proc_fs};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-use tracing::debug;
 
+pub use super::account::{user_name, user_number};
+pub use super::program::{Directory, Input, Program, Said, end_group};
 pub use rustix::process::Signal as SignalNumber;
 
 /// The identity of one process for ever: pids are reused, and start times repeat after a reboot.
@@ -89,165 +87,6 @@ impl Identity {
             Err(errno) => Err(OsError::new("signal", Path::new(&format!("process {}", self.pid)), errno)),
         }
     }
-}
-
-/// The nice value of a low-priority program: a busy agent keeps its speed, and on a busy host the program still ends.
-const NICE_ASIDE: i32 = 10;
-
-/// A program to start or to become. It gets this process's environment, less `without`, and `environment` on top.
-#[derive(Debug, Clone, Default)]
-pub struct Program {
-    /// The file to execute.
-    pub path: PathBuf,
-    /// Arguments after the program's own name.
-    pub arguments: Vec<OsString>,
-    /// Variables set on top of the inherited environment.
-    pub environment: Vec<(OsString, OsString)>,
-    /// Variables taken out of the inherited environment.
-    pub without: Vec<OsString>,
-}
-
-/// How often a wait checks whether the program has ended.
-const ANSWER_INTERVAL: Duration = Duration::from_millis(5);
-
-/// The output of an ended program.
-#[derive(Debug)]
-pub struct Said {
-    /// It exited with 0.
-    pub success: bool,
-    /// Standard output.
-    pub output: String,
-    /// Standard error.
-    pub errors: String,
-}
-
-/// The standard input of a started process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input {
-    /// Empty.
-    Null,
-    /// A pipe from this process.
-    Pipe,
-    /// This process's own.
-    Inherited,
-}
-
-impl Program {
-    /// The program at `path`, without arguments.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), ..Self::default() }
-    }
-
-    /// Adds an argument.
-    #[must_use]
-    pub fn argument(mut self, argument: impl AsRef<OsStr>) -> Self {
-        self.arguments.push(argument.as_ref().to_owned());
-        self
-    }
-
-    /// Adds a variable.
-    #[must_use]
-    pub fn variable(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
-        self
-    }
-
-    pub(super) fn command(&self, input: Input) -> Command {
-        // Not the arguments and the environment: they may hold secrets.
-        debug!(program = %self.path.display(), "a program is started");
-        let mut command = Command::new(&self.path);
-        command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        for name in &self.without {
-            command.env_remove(name);
-        }
-        command.stdin(match input {
-            Input::Null => Stdio::null(),
-            Input::Pipe => Stdio::piped(),
-            Input::Inherited => Stdio::inherit(),
-        });
-        command
-    }
-
-    /// Starts it in its own process group, which a terminal's Ctrl-C does not reach. Output is inherited.
-    pub fn start(&self, input: Input) -> Result<Child> {
-        self.command(input).process_group(0).spawn().map_err(|source| OsError::new("start", &self.path, source))
-    }
-
-    /// Starts it in its own process group without input and output: it may outlive this process.
-    pub fn start_detached(&self) -> Result<Child> {
-        let mut command = self.command(Input::Null);
-        command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-        command.spawn().map_err(|source| OsError::new("start", &self.path, source))
-    }
-
-    /// Starts it with low priority in its own process group, without input, with these outputs. No file that it or its children write grows
-    /// beyond `file_bytes_max`: further writes fail.
-    #[expect(unsafe_code, reason = "bounds that are set after the start come too late for what it has started by then")]
-    pub fn start_aside(&self, output: File, errors: File, file_bytes_max: u64) -> Result<Child> {
-        let bound = Rlimit { current: Some(file_bytes_max), maximum: Some(file_bytes_max) };
-        let nice = rustix::process::getpriority_process(None).unwrap_or(0).max(NICE_ASIDE);
-        let give_way = move || {
-            crate::os::signals::admit().map_err(io::Error::other)?;
-            rustix::process::setpriority_process(None, nice)?;
-            rustix::process::setrlimit(Resource::Fsize, bound).map_err(io::Error::from)
-        };
-        let mut command = self.command(Input::Null);
-        command.stdout(output).stderr(errors).process_group(0);
-        // SAFETY: between fork and exec it makes two system calls and nothing else: it takes no lock and no memory.
-        unsafe { command.pre_exec(give_way) };
-        command.spawn().map_err(|source| OsError::new("start", &self.path, source))
-    }
-
-    /// Runs it to its end; returns success and standard output. Standard error is inherited.
-    pub fn output(&self) -> Result<(bool, Vec<u8>)> {
-        let output = self.command(Input::Null).stderr(Stdio::inherit()).output();
-        let output = output.map_err(|source| OsError::new("start", &self.path, source))?;
-        Ok((output.status.success(), output.stdout))
-    }
-
-    /// Runs it for at most `patience`; None: it was killed. Its output must fit a pipe.
-    pub fn answer_within(&self, patience: Duration) -> Result<Option<Said>> {
-        let failed = |source| OsError::new("start", &self.path, source);
-        let mut command = self.command(Input::Null);
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().map_err(failed)?;
-        let give_up_at = clock::since_boot().saturating_add(patience);
-        while child.try_wait().map_err(failed)?.is_none() {
-            if clock::since_boot() >= give_up_at {
-                end_group(&mut child)?;
-                return Ok(None);
-            }
-            clock::sleep(ANSWER_INTERVAL);
-        }
-        let output = child.wait_with_output().map_err(failed)?;
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Some(Said { success: output.status.success(), output: text(output.stdout), errors: text(output.stderr) }))
-    }
-
-    /// Runs it to its end in `directory`, output inherited; true when it exits with 0.
-    pub fn run_in(&self, directory: &Path) -> Result<bool> {
-        let status = self.command(Input::Null).current_dir(directory).status();
-        Ok(status.map_err(|source| OsError::new("start", &self.path, source))?.success())
-    }
-
-    /// Becomes the program. Returns only when that failed.
-    pub fn execute(&self, input: Input) -> OsError {
-        OsError::new("start", &self.path, self.command(input).exec())
-    }
-}
-
-/// Kills a child with its process group and waits for it. Until then its number is not reused.
-pub fn end_group(child: &mut Child) -> Result<()> {
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let failed =
-        |source: io::Error, child: &Child| OsError::new("end", Path::new(&format!("process {}", child.id())), source);
-    if let Some(group) = group {
-        match rustix::process::kill_process_group(group, Signal::KILL) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-            Err(errno) => return Err(failed(errno.into(), child)),
-        }
-    }
-    child.wait().map(drop).map_err(|source| failed(source, child))
 }
 
 /// Whether this process may raise the priority of other processes again: `CAP_SYS_NICE` in the initial user namespace (capabilities(7)). A
@@ -345,6 +184,14 @@ pub fn own_arguments() -> Vec<OsString> {
     std::env::args_os().skip(1).collect()
 }
 
+/// The directory in which this process works, if this process is root's and another user could have put files there.
+pub fn foreign_directory() -> Option<PathBuf> {
+    // A directory that was removed has no files.
+    let here = std::env::current_dir().ok().filter(|_| user() == super::account::ROOT)?;
+    let is_trusted = crate::os::ground::is_owners(&here);
+    (!is_trusted).then_some(here)
+}
+
 /// The user that this process acts as.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -353,27 +200,6 @@ pub fn user() -> u32 {
 /// The group that this process acts as.
 pub fn group() -> u32 {
     rustix::process::getegid().as_raw()
-}
-
-/// A user's name, or else the number.
-pub fn user_name(user: u32) -> String {
-    let passwd = crate::os::file::read_if_exists(Path::new("/etc/passwd"), 1 << 20).ok().flatten().unwrap_or_default();
-    let passwd = String::from_utf8_lossy(&passwd);
-    let name = passwd.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        (fields.get(2)?.parse() == Ok(user)).then(|| fields[0].to_owned())
-    });
-    name.unwrap_or_else(|| user.to_string())
-}
-
-/// The number of a named user.
-pub fn user_number(name: &str) -> Option<u32> {
-    let passwd = crate::os::file::read_if_exists(Path::new("/etc/passwd"), 1 << 20).ok().flatten().unwrap_or_default();
-    let passwd = String::from_utf8_lossy(&passwd);
-    passwd.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        if fields.first() == Some(&name) { fields.get(2)?.parse().ok() } else { None }
-    })
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub fn check(group: &mut Group, case: Case<'_>, listening: &[Listening<'_>]) {
         );
     };
     let asked = Scratch::new(case.root).and_then(|scratch| {
-        let mut program = Program::new(tree.join("bin/python3")).argument("-E").argument("-s").argument("-B");
+        let mut program = Program::python(tree.join("bin/python3")).passing(case.passed.clone());
         program = program.argument("-c").argument(SCRIPT).argument(case.configuration).argument(&scratch.path);
         let masters: Vec<_> = open
             .iter()

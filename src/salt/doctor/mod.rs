@@ -3,7 +3,7 @@
 mod explanations;
 mod key;
 mod ports;
-mod second;
+pub mod second;
 
 use super::options::asking::Asker;
 use super::options::{Masters, MinionConfig};
@@ -56,7 +56,8 @@ impl Examiner for SaltExaminer {
 /// The settings by which the current release is asked.
 fn settings(case: Case<'_>) -> AgentSettings {
     let answers = Answers::Read(case.state.to_owned());
-    AgentSettings { release: case.release.cloned(), answers, ..AgentSettings::new(case.configuration) }
+    let (release, passed) = (case.release.cloned(), case.passed.clone());
+    AgentSettings { passed, release, answers, ..AgentSettings::new(case.configuration) }
 }
 
 fn known(minion: &mut Group, masters: &mut Group, case: Case<'_>, settings: &AgentSettings, config: &MinionConfig) {

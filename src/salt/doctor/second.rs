@@ -1,35 +1,33 @@
 //! A second minion of the same id and master on this host: started by a package's unit, by hand, or left over.
 
-use super::super::adoption::{SaltAdopter, configuration_of};
+use super::super::adoption::{configuration_of, shared_identity};
 use super::super::options::MinionConfig;
+use super::super::options::asking::Asker;
 use super::super::title::Title;
-use crate::agent::AgentSettings;
-use crate::agent::adoption::Adopter as _;
 use crate::agent::examination::{Case, Group, Severity};
+use crate::agent::{AgentError, AgentSettings};
 use crate::os::proc_fs::{self, Process};
+use crate::os::{OsError, account, process};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// Looks at all processes that can be seen.
 pub fn check(group: &mut Group, case: Case<'_>, settings: &AgentSettings, config: &MinionConfig) {
-    let all = match proc_fs::all() {
-        Ok(all) => all,
+    let found = match first_processes(case.own) {
+        Ok(found) => found,
         Err(error) => return group.unknown("other minions", error, "run it where /proc is mounted"),
     };
-    let minions: Vec<&Process> = all.iter().filter(|process| process.is_alive() && is_minion(process.pid)).collect();
-    let is_one = |pid: u32| minions.iter().any(|process| process.pid == pid);
-    // Only the first process of each: Salt's jobs and its main have the same words in their titles.
-    let first = minions.iter().filter(|process| !is_one(process.parent) && !is_own(process.pid, case.own));
-    let mut others = 0;
-    for process in first {
-        let told = format!("process {} ({})", process.pid, proc_fs::title(process.pid));
-        match same(settings, process.pid) {
+    let mut of_others = 0;
+    for process in found {
+        let told = told(&process);
+        match same(config, process.pid, || asker(settings, process.pid)?.present()) {
             Same::Yes(whom) => group.find(
                 Severity::Error,
                 "second-minion",
                 format!("{told} is a second {whom}, not run by sidle: every job runs twice"),
                 "end it, and disable the unit that starts it (`systemctl status PID` names it); `sidle adopt PACKAGE` takes it over",
             ),
-            Same::No => others += 1,
+            Same::No => of_others += 1,
             Same::Gone => {}
             Same::Unknown(reason) => {
                 let whether = format!("whether {told} is a second minion of this id");
@@ -39,10 +37,64 @@ pub fn check(group: &mut Group, case: Case<'_>, settings: &AgentSettings, config
         }
     }
     let id = config.id.as_deref().unwrap_or("of this host's name");
-    let others = if others > 0 { format!(" ({others} of other ids or masters)") } else { String::new() };
+    let others = if of_others > 0 { format!(" ({of_others} of other ids or masters)") } else { String::new() };
     if group.findings.is_empty() {
         group.good(format!("no second minion {id}{others}"));
     }
+}
+
+/// The other minions on this host that a supervisor sees, each with what our Salt has made of its configuration: it is asked once, and not at each
+/// look.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// With the pid and start time of each first process.
+    askers: RefCell<Vec<((u32, u64), Asker)>>,
+}
+
+impl Others {
+    /// Those that are the minion of `config` once more. What cannot be told is left to `sidle doctor`, and so are minions of other users: our Salt may
+    /// need a minute for what a stranger wrote.
+    pub fn doubles(&self, settings: &AgentSettings, config: &MinionConfig, own: &[u32]) -> Vec<String> {
+        let agents_own = config.user.as_deref().and_then(process::user_number);
+        let users = [Some(account::ROOT), Some(process::user()), agents_own];
+        let mut found = first_processes(own).unwrap_or_default();
+        found.retain(|process| proc_fs::user(process.pid).is_some_and(|user| users.contains(&Some(user))));
+        let mut askers = self.askers.borrow_mut();
+        askers.retain(|(known, _)| found.iter().any(|process| key(process) == *known));
+        let named = found.into_iter().filter_map(|process| {
+            let theirs = || {
+                if !askers.iter().any(|(known, _)| *known == key(&process)) {
+                    askers.push((key(&process), asker(settings, process.pid)?));
+                }
+                let known = askers.iter().find(|(known, _)| *known == key(&process));
+                known.expect("it was there, or has just been added").1.lately()
+            };
+            match same(config, process.pid, theirs) {
+                Same::Yes(whom) => Some(format!("{} is a second {whom}", told(&process))),
+                Same::No | Same::Gone | Same::Unknown(_) => None,
+            }
+        });
+        named.collect()
+    }
+}
+
+fn key(process: &Process) -> (u32, u64) {
+    (process.pid, process.start_time)
+}
+
+/// A process, for people.
+fn told(process: &Process) -> String {
+    format!("process {} ({})", process.pid, proc_fs::title(process.pid))
+}
+
+/// The first processes of all minions that are not among `own` and their descendants.
+fn first_processes(own: &[u32]) -> Result<Vec<Process>, OsError> {
+    let mut minions = proc_fs::all()?;
+    minions.retain(|process| process.is_alive() && is_minion(process.pid));
+    let all: Vec<u32> = minions.iter().map(|process| process.pid).collect();
+    // Only the first process of each: Salt's jobs and its main have the same words in their titles.
+    minions.retain(|process| !all.contains(&process.parent) && !is_own(process.pid, own));
+    Ok(minions)
 }
 
 /// Salt's program, or Python that runs it; a job or an engine that outlived its minion takes no jobs.
@@ -74,14 +126,20 @@ enum Same {
     Unknown(String),
 }
 
-/// Whether it is the same minion, by the configuration that it was started with, as its own file system has it.
-fn same(ours: &AgentSettings, pid: u32) -> Same {
-    let Some(command) = proc_fs::command_line(pid).ok().flatten() else { return Same::Gone };
+/// Asks about the configuration that a minion was started with, as the minion's own file system has it. Our Salt reads it: theirs may be a stranger's
+/// program.
+fn asker(settings: &AgentSettings, pid: u32) -> Result<Asker, AgentError> {
+    let command = proc_fs::command_line(pid)?;
+    let command = command.ok_or_else(|| AgentError::new(format!("process {pid} has ended")))?;
     let theirs = configuration_of(&command);
-    // Our Salt reads it: theirs may be a stranger's program.
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let theirs = root.join(theirs.strip_prefix("/").unwrap_or(&theirs));
-    match SaltAdopter.is_same(ours, &ours.about(theirs, Some(root))) {
+    Ok(Asker::new(&settings.about(theirs, Some(root))))
+}
+
+/// Whether a process is the first one of the same minion.
+fn same(ours: &MinionConfig, pid: u32, theirs: impl FnOnce() -> Result<MinionConfig, AgentError>) -> Same {
+    match theirs().map(|theirs| shared_identity(ours, &theirs)) {
         Ok(Some(whom)) => Same::Yes(whom),
         Ok(None) => Same::No,
         Err(_) if proc_fs::process(pid).ok().flatten().is_none_or(|process| !process.is_alive()) => Same::Gone,

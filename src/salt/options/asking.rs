@@ -3,9 +3,9 @@
 use super::MinionConfig;
 use super::answer::{Answer, Options, cannot_load};
 use super::kept::{self, Kept};
+use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
 use crate::agent::{AgentError, AgentSettings, Answers, Subject};
 use crate::os::clock;
-use crate::os::environment::{Own, obeyed};
 use crate::os::notify::NOTIFY_SOCKET;
 use crate::os::process::Program;
 use crate::rehearsal::Part;
@@ -28,8 +28,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// How long the supervisor's looks go by an answer whose files change all the time.
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
 
-/// Variables by which Salt would read another configuration.
-const NOT_PASSED_ON: [&str; 3] = [NOTIFY_SOCKET, "SALT_MINION_CONFIG", "SALT_CONFIG_DIR"];
+/// Variables of a working agent, and those by which Salt would read another configuration.
+const NOT_PASSED_ON: [&str; 5] = [NOTIFY_SOCKET, GATE_VARIABLE, ROLE_VARIABLE, "SALT_MINION_CONFIG", "SALT_CONFIG_DIR"];
 
 /// Asks one release about one configuration directory, and remembers the answers.
 #[derive(Debug)]
@@ -78,8 +78,8 @@ impl Asker {
             return Ok(answer);
         }
         self.rest()?;
+        let asked = ask(part, &self.settings);
         let directory = &self.settings.config_directory;
-        let asked = ask(part, directory, self.settings.image.as_deref());
         self.asked_at.set(Some(clock::since_boot()));
         let answer = asked.map_err(|why| {
             let tree = part.tree.display();
@@ -166,15 +166,13 @@ pub fn last_of(instances: &Path, directory: &Path) -> Option<MinionConfig> {
     all.find(|kept| kept.directory == directory)?.loaded?.config().ok()
 }
 
-/// Runs the program with the release's own Python: it takes neither the caller's directory nor its variables.
-fn ask(part: &Part, directory: &Path, image: Option<&Path>) -> Result<Answer, String> {
-    let mut program = Program::new(part.tree.join("bin/python3")).argument("-I").argument("-B");
-    program = program.argument("-c").argument(SCRIPT).argument(directory).argument(image.unwrap_or(Path::new("")));
-    program = program.argument(DESCRIPTION);
+/// Runs the program with the release's own Python and with the variables that the agent would get.
+fn ask(part: &Part, settings: &AgentSettings) -> Result<Answer, String> {
+    let mut program = Program::python(part.tree.join("bin/python3")).passing(settings.passed.clone());
+    program = program.argument("-c").argument(SCRIPT).argument(&settings.config_directory);
+    program = program.argument(settings.image.as_deref().unwrap_or(Path::new(""))).argument(DESCRIPTION);
     program.environment.clone_from(&part.environment);
-    program.without = obeyed(Own::Included);
-    program.without.extend(NOT_PASSED_ON.map(Into::into));
-    program.without.retain(|name| part.environment.iter().all(|(set, _)| set != name));
+    program.without = NOT_PASSED_ON.map(Into::into).into();
     let said = program.answer_within(ANSWER_WAIT).map_err(|error| error.to_string())?;
     let said = said.ok_or_else(|| format!("it did not answer within {} s", ANSWER_WAIT.as_secs()))?;
     let last = said.errors.lines().last().unwrap_or_default();

@@ -60,12 +60,17 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
     findings.sort_by_key(|(weight, _)| *weight);
     let (blocking, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(weight, _)| *weight < Weight::About);
     let texts = |findings: Vec<(Weight, String)>| findings.iter().map(|(_, text)| plain(text)).collect();
-    let lost = baseline.map(|former| extras::lost(trial, former)).unwrap_or_default();
+    // A report lists the packages of salt-pip also where something else fails.
+    let listed = former.and_then(Result::ok).filter(|_| trial.failure.is_none());
+    let lost = listed.map(|former| extras::lost(trial, former)).unwrap_or_default();
+    let unlisted = former.filter(|former| former.is_err() && trial.failure.is_none());
     Rehearsal {
         blocking: texts(blocking),
         notes: texts(notes),
         extras: extras::told(trial, &lost).iter().map(|text| plain(text)).collect(),
-        vanishing: baseline.and_then(|former| extras::vanishing(&lost, trial, former)),
+        vanishing: listed.and_then(|former| extras::vanishing(&lost, trial, former)),
+        unknown_extras: unlisted.map(|_| extras::unknown(trial)),
+        ..Rehearsal::default()
     }
 }
 
@@ -366,6 +371,14 @@ mod tests {
         let text = &found.extras[0];
         assert!(text.starts_with("2 packages that salt-pip installed in /var/lib/salt/minion/extras-3.10"), "{text}");
         assert!(text.contains("boto3 1.2, netaddr 1.2;") && text.contains("salt-pip --release"), "{text}");
+        let broken = RehearsalReport { extras: former.extras.clone(), ..failing("modules") };
+        assert_eq!(
+            compare(&trial, Some(Ok(&broken))).extras.len(),
+            1,
+            "a release that fails elsewhere has a list all the same"
+        );
+        let blind = compare(&trial, Some(Err("it did not end")));
+        assert!(blind.extras.is_empty() && blind.unknown_extras.unwrap().contains("cannot tell which packages"));
         let all = RehearsalReport { packages: set(&["boto3", "netaddr", "six"]), ..trial };
         assert!(compare(&all, Some(Ok(&former))).extras.is_empty());
     }

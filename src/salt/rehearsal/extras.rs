@@ -22,7 +22,10 @@ const SCRIPT: &str = r#"umask 022
 tree=$1 into=$2 built=$3
 shift 3
 "$tree/bin/salt-pip" install "$@" >&2 || exit 1
-PYTHONPATH=$built:$into "$tree/bin/python3" -s -B -m pip check || :
+"$tree/bin/python3" -I -B -c 'import runpy, sys
+sys.path[:0] = sys.argv[1:3]
+sys.argv[1:] = ["check"]
+runpy.run_module("pip", run_name="__main__")' "$built" "$into" || :
 "#;
 
 /// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see.
@@ -43,6 +46,15 @@ pub(super) fn told(trial: &RehearsalReport, lost: &[&LoadedExtra]) -> Vec<String
         first.directory,
         trial.python
     )]
+}
+
+/// The finding where the running release could not say what `salt-pip` has installed for it.
+pub(super) fn unknown(trial: &RehearsalReport) -> String {
+    format!(
+        "cannot tell which packages of salt-pip would vanish with Python {}: the running release did not list its own; correct that, or go \
+         without with `extras = \"report\"`",
+        trial.python
+    )
 }
 
 /// What would vanish with the trial, and where the trial would see it.
@@ -138,6 +150,7 @@ impl Builder for SaltRehearser {
 mod tests {
     use super::super::SALT;
     use super::*;
+    use crate::os::environment::Passed;
     use crate::rehearsal::Part;
 
     fn found(name: &str, version: &str, directory: &str) -> LoadedExtra {
@@ -158,6 +171,7 @@ mod tests {
             trial: part(environment),
             former: Some(part(Vec::new())),
             config_directory: PathBuf::from("/e"),
+            passed: Passed::default(),
         };
         let building = |vanishing: &Vanishing, environment| {
             SALT.building(&scene(environment), vanishing, Some(Path::new("/w")), Path::new("/work"))

@@ -17,6 +17,12 @@ use std::path::{Path, PathBuf};
 /// The program, in a tree's `lib/python3.…/site-packages`.
 const SCRIPT_NAME: &str = "sidle_rehearsal.py";
 
+/// Where Pythons look for packages below `lib/python3.…`: as Python's own makers have it, and as Debian has it for its Python.
+const PACKAGES_NAMES: [&str; 2] = ["site-packages", "dist-packages"];
+
+/// What to do about a rehearsal that is impossible.
+const REMEDY: &str = "pack the release with the guard and its `sidle_rehearsal.py`, or set `rehearsal = \"report\"`";
+
 /// A program whose supervisor was killed ends itself after this; a supervisor that lives bounds it before.
 const SECONDS_MAX: &str = "150";
 
@@ -49,10 +55,15 @@ fn script_of(tree: &Path) -> Option<PathBuf> {
     for library in ["lib", "lib64"] {
         let directory = Dir::open_if_exists(&tree.join(library)).ok().flatten();
         for name in directory.map(|directory| directory.names().unwrap_or_default()).unwrap_or_default() {
-            let place = tree.join(library).join(&name).join("site-packages");
-            let is_python = name.to_string_lossy().starts_with("python3");
-            let packages = if is_python { Dir::open_if_exists(&place).ok().flatten() } else { None };
-            if packages.is_some_and(|packages| matches!(packages.stat(SCRIPT_NAME), Ok(Some(_)))) {
+            if !name.to_string_lossy().starts_with("python3") {
+                continue;
+            }
+            let places = PACKAGES_NAMES.map(|packages| tree.join(library).join(&name).join(packages));
+            let has_script = |place: &PathBuf| {
+                let packages = Dir::open_if_exists(place).ok().flatten();
+                packages.is_some_and(|packages| matches!(packages.stat(SCRIPT_NAME), Ok(Some(_))))
+            };
+            if let Some(place) = places.iter().find(|place| has_script(place)) {
                 return Some(place.join(SCRIPT_NAME));
             }
         }
@@ -65,7 +76,7 @@ impl Rehearser for SaltRehearser {
         let part = scene.part(role)?;
         let script = self.script(scene)?;
         // As the tree's own programs start: neither the caller's PYTHON* nor ~/.local, and nothing is written beside a source.
-        let mut program = Program::new(part.tree.join("bin/python3")).argument("-E").argument("-s").argument("-B");
+        let mut program = Program::python(part.tree.join("bin/python3"));
         program = program.argument(script).argument("-c").argument(&scene.config_directory);
         program = program.argument("--scratch").argument(scratch).argument("--seconds").argument(SECONDS_MAX);
         program.environment.clone_from(&part.environment);
@@ -74,9 +85,9 @@ impl Rehearser for SaltRehearser {
 
     fn judge(&self, trial: Option<&Performance>, former: Option<&Performance>) -> Rehearsal {
         let Some(trial) = trial else {
-            return noted(
-                "not rehearsed: neither this release nor the running release has the rehearsal program".to_owned(),
-            );
+            return Rehearsal::not_done(format!(
+                "cannot rehearse: neither this release nor the running release has the rehearsal program: {REMEDY}"
+            ));
         };
         let former = former.map(read);
         match (read(trial), former) {
@@ -84,7 +95,8 @@ impl Rehearser for SaltRehearser {
                 compare::compare(&trial, former.as_ref().map(|former| former.as_ref().map_err(String::as_str)))
             }
             (Err(cause), Some(Err(before))) => {
-                noted(format!("{}; nor can the running release: {before}", cannot(&cause)))
+                let why = format!("{}; nor can the running release: {before}", cannot(&cause));
+                Rehearsal::not_done(format!("{why}: correct that, or set `rehearsal = \"report\"`"))
             }
             (Err(cause), Some(Ok(_)) | None) => Rehearsal { blocking: vec![cannot(&cause)], ..Rehearsal::default() },
         }
@@ -96,15 +108,11 @@ impl Rehearser for SaltRehearser {
 
     fn judge_again(&self, again: Option<&Performance>) -> Rehearsal {
         match again.map(read) {
-            None => noted("not rehearsed: this release does not have the rehearsal program".to_owned()),
+            None => Rehearsal::not_done(format!("cannot rehearse: this release has no rehearsal program: {REMEDY}")),
             Some(Ok(report)) => again::judge(&report),
             Some(Err(cause)) => Rehearsal { blocking: vec![cannot(&cause)], ..Rehearsal::default() },
         }
     }
-}
-
-fn noted(note: String) -> Rehearsal {
-    Rehearsal { notes: vec![note], ..Rehearsal::default() }
 }
 
 fn cannot(cause: &str) -> String {
@@ -138,9 +146,30 @@ mod tests {
         assert_eq!(judged.blocking, [message]);
         assert!(SALT.judge(Some(&broken), None).refuses());
         let both = SALT.judge(Some(&broken), Some(&broken));
-        assert!(!both.refuses() && both.notes[0].contains("nor can the running release"), "{both:?}");
+        assert!(both.blocking.is_empty() && both.unknown[0].contains("nor can the running release"), "{both:?}");
+        assert!(both.refuses(), "nothing is known of the release");
         assert!(SALT.judge(Some(&ended(None, "{")), None).refuses(), "no report is no pass");
         assert!(!SALT.judge(Some(&ended(None, good)), Some(&broken)).refuses());
-        assert!(!SALT.judge(None, None).refuses());
+    }
+
+    #[test]
+    fn a_release_that_cannot_be_rehearsed_is_not_known_to_work() {
+        for judged in [SALT.judge(None, None), SALT.judge_again(None)] {
+            assert!(judged.refuses() && judged.blocking.is_empty(), "{judged:?}");
+            assert!(judged.unknown[0].starts_with("cannot rehearse: ") && judged.unknown[0].contains("report"));
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test makes real files")]
+    fn the_program_is_found_in_every_layout_of_python() {
+        for place in ["lib/python3.11/site-packages", "lib/python3.14/dist-packages", "lib64/python3.9/site-packages"] {
+            let tree = tempfile::tempdir().unwrap();
+            let packages = tree.path().join(place);
+            std::fs::create_dir_all(&packages).unwrap();
+            assert_eq!(script_of(tree.path()), None);
+            std::fs::write(packages.join(SCRIPT_NAME), "").unwrap();
+            assert_eq!(script_of(tree.path()), Some(packages.join(SCRIPT_NAME)));
+        }
     }
 }

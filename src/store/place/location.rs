@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Types of file systems that a boot empties.
 const IN_MEMORY: &str = "tmpfs ramfs";
+/// Writes to this file system go to a directory of another one.
+const OVERLAY: &str = "overlay";
 /// Types of file systems that belong to another machine. Not every process may see a lock there, and a file that is removed there kills each
 /// process that has mapped it here (SIGBUS), most of all while somebody repairs the network.
 const OF_THE_NETWORK: &str = "nfs nfs4 cifs smb2 smb3 smbfs ncpfs afs coda 9p ceph fuse.ceph fuse.ceph-fuse fuse.sshfs fuse.glusterfs \
@@ -96,8 +98,9 @@ impl PlaceFacts {
         let own_root = Path::new("/");
         let root = file::canonical(&nearest(root))?;
         let is_own_root = root == own_root;
-        // A host whose root is in memory is made anew at each boot, and its store with it.
-        let must_stay = is_own_root && mounts::mount_of(own_root)?.is_some_and(|mount| !is_one_of(&mount, IN_MEMORY));
+        // A host whose root is in memory (a live image, also by an overlay) is made anew at each boot, and its store with it.
+        let must_stay =
+            is_own_root && mounts::mount_of(own_root)?.is_some_and(|mount| keeping(&mount) != Keeping::Memory);
         let mut places = Vec::new();
         for path in paths {
             let resolved = resolved(path)?;
@@ -135,7 +138,7 @@ impl PlaceFacts {
 
 fn of_mount(mount: &Mount, must_stay: bool) -> Vec<Hazard> {
     let mut found = Vec::new();
-    if is_one_of(mount, IN_MEMORY) && must_stay {
+    if must_stay && keeping(mount) == Keeping::Memory {
         found.push(Hazard::Volatile(mount.clone()));
     }
     if is_one_of(mount, OF_THE_NETWORK) {
@@ -145,6 +148,36 @@ fn of_mount(mount: &Mount, must_stay: bool) -> Vec<Hazard> {
         found.push(Hazard::ReadOnly(mount.clone()));
     }
     found
+}
+
+/// What keeps the files of a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// Memory: a boot empties it.
+    Memory,
+    /// A disk, or another host.
+    Disk,
+    /// An overlay whose upper directory was named in a root that this process does not see, as in a container.
+    Unknown,
+}
+
+/// What keeps the files of this mount; for an overlay, what keeps those of its upper directory.
+pub fn keeping(mount: &Mount) -> Keeping {
+    keeping_with(mount, &|upper| mounts::mount_of(&file::canonical(upper).ok()?).ok()?)
+}
+
+fn keeping_with(mount: &Mount, mount_of: &dyn Fn(&Path) -> Option<Mount>) -> Keeping {
+    if is_one_of(mount, IN_MEMORY) {
+        return Keeping::Memory;
+    }
+    if mount.kind != OVERLAY {
+        return Keeping::Disk;
+    }
+    match mount.upper.as_deref().and_then(mount_of) {
+        Some(upper) if is_one_of(&upper, IN_MEMORY) => Keeping::Memory,
+        Some(upper) if upper.kind != OVERLAY => Keeping::Disk,
+        Some(_) | None => Keeping::Unknown,
+    }
 }
 
 fn is_one_of(mount: &Mount, kinds: &str) -> bool {
@@ -181,6 +214,20 @@ fn nearest(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_overlay_over_memory_is_memory_and_over_a_disk_a_disk() {
+        let of = |system: &str| Mount::of_line(&format!("1 0 0:5 / / rw - {system}")).unwrap();
+        let found = |system: &str, upper: Option<&str>| keeping_with(&of(system), &|_| upper.map(of));
+        let overlay = "overlay overlay rw,lowerdir=/l,upperdir=/run/live/rw,workdir=/run/live/w";
+        assert_eq!(found("tmpfs tmpfs rw", None), Keeping::Memory);
+        assert_eq!(found("ext4 /dev/vda rw", None), Keeping::Disk);
+        assert_eq!(found(overlay, Some("tmpfs tmpfs rw")), Keeping::Memory);
+        assert_eq!(found(overlay, Some("ext4 /dev/vda rw")), Keeping::Disk);
+        assert_eq!(found(overlay, Some(overlay)), Keeping::Unknown);
+        assert_eq!(found(overlay, None), Keeping::Unknown);
+        assert_eq!(found("overlay overlay ro,lowerdir=/l", Some("tmpfs tmpfs rw")), Keeping::Unknown);
+    }
 
     #[test]
     fn file_systems_of_the_network_are_refused_wherever_and_those_in_memory_where_it_must_stay() {

@@ -10,6 +10,8 @@ const ROOT: u32 = 0;
 const GROUP: &str = "a group";
 /// Mode of a private directory.
 const CLOSED_DIRECTORY: u32 = 0o700;
+/// In such a directory each user may remove only his own entries (`inode(7)`).
+const STICKY: u32 = 0o1000;
 
 /// A place that another user controls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +69,18 @@ pub fn check_one(path: &Path) -> Result<Option<Foreign>, OsError> {
     Ok(why.map(|why| Foreign { path: path.to_owned(), why }))
 }
 
+/// A place of this user or root, or a directory above it, that another user controls. Links must be resolved already. A directory in which
+/// everybody may write, and remove only his own entries (`/tmp`), is no danger to what is below it.
+pub fn check_way(path: &Path) -> Result<Option<Foreign>, OsError> {
+    for (number, part) in path.ancestors().enumerate() {
+        let found = file::stat(part)?.and_then(|stat| judge_way(number == 0, &stat, process::user(), process::group()));
+        if let Some(why) = found {
+            return Ok(Some(Foreign { path: part.to_owned(), why }));
+        }
+    }
+    Ok(None)
+}
+
 /// Makes the staging directories private again.
 pub fn close_staging(layout: &Layout) -> Result<(), OsError> {
     for package in directories_in(&layout.packages())? {
@@ -90,6 +104,14 @@ fn judge(stat: &FileStat, user: u32, group: u32) -> Option<Why> {
     }
     let is_own_group = stat.gid == ROOT || (user != ROOT && stat.gid == group);
     (mode & 0o020 != 0 && !is_own_group).then_some(Why::Writable { by: GROUP, mode })
+}
+
+fn judge_way(is_last: bool, stat: &FileStat, user: u32, group: u32) -> Option<Why> {
+    if is_last && stat.uid != user {
+        return Some(Why::Owner { name: process::user_name(stat.uid), number: stat.uid });
+    }
+    let is_shared = !is_last && stat.mode & STICKY != 0;
+    judge(stat, user, group).filter(|why| !(is_shared && matches!(why, Why::Writable { .. })))
 }
 
 fn places(layout: &Layout) -> Result<Vec<PathBuf>, OsError> {
@@ -137,20 +159,48 @@ fn directories_in(path: &Path) -> Result<Vec<PathBuf>, OsError> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn roots_own_group_and_a_users_own_group_may_write_and_nobody_else() {
-        let stat = |uid, gid, mode| FileStat {
+    fn directory() -> FileStat {
+        FileStat {
             kind: FileKind::Directory,
-            mode,
+            mode: 0o755,
             size: 0,
-            uid,
-            gid,
+            uid: 0,
+            gid: 0,
             device: 0,
             inode: 0,
             links: 1,
             mtime: (0, 0),
             ctime: (0, 0),
-        };
+        }
+    }
+
+    #[test]
+    fn the_way_to_a_private_directory_is_in_nobody_elses_hands() {
+        let stat = |uid, mode| FileStat { mode, uid, ..directory() };
+        for (is_last, good, stat) in [
+            (true, true, stat(1000, 0o700)),
+            (true, false, stat(0, 0o755)),
+            (true, false, stat(1001, 0o700)),
+            (true, false, stat(1000, 0o777)),
+            (true, false, stat(1000, 0o1777)),
+            (false, true, stat(0, 0o755)),
+            (false, true, stat(1000, 0o755)),
+            (false, true, stat(0, 0o1777)),
+            (false, false, stat(0, 0o777)),
+            (false, false, stat(1001, 0o755)),
+            (false, false, stat(1001, 0o1777)),
+        ] {
+            assert_eq!(judge_way(is_last, &stat, 1000, 1000).is_none(), good, "{is_last} {stat:?}");
+        }
+        for (good, stat) in [(true, stat(0, 0o700)), (false, stat(1000, 0o700))] {
+            assert_eq!(judge_way(true, &stat, 0, 0).is_none(), good, "root: {stat:?}");
+            assert_eq!(judge_way(false, &stat, 0, 0).is_none(), good, "root: {stat:?}");
+        }
+    }
+
+    #[test]
+    fn roots_own_group_and_a_users_own_group_may_write_and_nobody_else() {
+        let stat = |uid, gid, mode| FileStat { mode, uid, gid, ..directory() };
         for (good, stat) in [
             (true, stat(0, 0, 0o755)),
             (true, stat(0, 0, 0o775)),

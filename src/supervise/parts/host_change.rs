@@ -220,7 +220,7 @@ impl Supervisor {
         let (current, previous) = (journal.proven.as_ref()?, journal.previous.as_ref()?);
         let (fingerprints, again) = (files.host_fingerprints().ok()?, files.rehearsed_again().ok()?);
         let look = |release: &Release| store.manifest(release).ok().map(|manifest| HostFingerprint::read(&manifest));
-        let fails = again.of(current, &look(current)?).filter(|again| !again.loads())?;
+        let fails = again.of(current, &look(current)?).filter(|again| again.fails())?;
         let fingerprint = look(previous)?;
         let stands = fingerprints.of(previous)?.changes(&fingerprint).is_empty();
         let loads = again.of(previous, &fingerprint).is_some_and(Rehearsed::loads);

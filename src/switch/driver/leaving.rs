@@ -1,4 +1,4 @@
-//! The leaving process: how it is closed, then ended or left to finish alone. Also the checks that the new process misses no job.
+//! The leaving process: how it is closed, then ended or left to finish alone.
 
 use crate::agent::gate::{GateRole, GuardReport};
 use crate::os::clock::Moment;
@@ -11,9 +11,6 @@ use crate::switch::process::{Frozen, Look, ProcessKind, Processes};
 use crate::switch::{Former, Outcome, Phase, Side, Switch};
 use std::time::Duration;
 
-/// How long the new process may take to receive a job that the old process had to take: longer than a refresh of its modules blocks it.
-const HEARING_WAIT: Duration = Duration::from_secs(15);
-
 /// How long an old process with unfinished work in its last report may send no report: a main loop can be blocked for long.
 const SILENCE_MAXIMUM: Duration = Duration::from_secs(60);
 
@@ -22,9 +19,6 @@ const ALONE: &str = "`--mode idle` never has two processes";
 
 /// How long a switch waits for returns that reach no peer: as long as Salt waits for an answer to a return.
 const RETURN_WAIT: Duration = Duration::from_secs(60);
-
-/// How long a commit waits for an old process with minutes of unread publications. A process that never catches up must not delay it for ever.
-const CATCH_UP_MAXIMUM: Duration = Duration::from_secs(10 * 60);
 
 /// The state of a process in its guard's last report.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -249,78 +243,5 @@ impl Driver {
             }
             None => format!("{silent}; {ALONE}"),
         })))
-    }
-
-    /// What a healthy new process still lacks for the commit, however long it was on probation: jobs that only the old process receives, a round
-    /// trip of this probation, and the unread jobs of the old process. None: nothing.
-    pub(in crate::switch) fn not_proven_yet(
-        &mut self,
-        live: &Switch,
-        processes: &mut Processes,
-        now: Moment,
-    ) -> Option<Outcome> {
-        let unheard = self.misses_jobs(live, processes, now);
-        let waits = |why: &str| Some(Outcome::NotYet(why.to_owned()));
-        if unheard.is_some() {
-            return unheard;
-        }
-        let is_over = now.since_boot.saturating_sub(self.entered) >= self.limits.probation;
-        if self.awaits_round_trip(live, processes, is_over, now) {
-            return waits("the new process to reach its peers once more");
-        }
-        if is_over { self.still_unread(live, processes, now) } else { None }
-    }
-
-    /// True while a round trip of this probation is missing: the first, another after a failure, and the last, asked for when its time is over:
-    /// a process that hangs by then is not committed. After two failures in a row its health decides.
-    fn awaits_round_trip(&mut self, live: &Switch, processes: &mut Processes, is_over: bool, now: Moment) -> bool {
-        let Some(trial) = live.which(Side::Trial) else { return false };
-        let Some(report) = processes.report(trial) else { return false };
-        let is_pending = report.prove < self.asked.number;
-        if is_over && !is_pending && self.asked.at < self.entered.saturating_add(self.limits.probation) {
-            self.asked = self.asked.again(now);
-            return true;
-        }
-        let newest = if is_pending && !is_over { self.asked.before } else { self.asked.number };
-        let counted = self.asked.counts_from(Proof::OfLate, report.prove);
-        Self::reaches(live, trial, processes, counted)
-            && !Self::reaches(live, trial, processes, newest.max(self.asked.first))
-    }
-
-    /// The new process misses jobs that the old process receives: the old process takes them and reports that. None: it misses no job.
-    fn misses_jobs(&mut self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
-        let deaf_to = live.which(Side::Trial).and_then(|trial| processes.report(trial));
-        let deaf_to = deaf_to.map(|report| report.deaf_to().join(", ")).filter(|names| !names.is_empty());
-        let Some(names) = deaf_to.filter(|_| live.former() == Former::Beside) else {
-            self.deaf_since = None;
-            return None;
-        };
-        let since = *self.deaf_since.get_or_insert(now.since_boot);
-        Some(if now.since_boot.saturating_sub(since) < HEARING_WAIT {
-            Outcome::NotYet(format!("the new process has not received jobs from {names} that the old process took"))
-        } else {
-            Outcome::Failed(format!("the new process receives no jobs from {names}: the old process had to take them"))
-        })
-    }
-
-    /// The unread jobs of the old process, which no other process receives; they delay the commit. None: no unread jobs, or the time is over.
-    fn still_unread(&self, live: &Switch, processes: &Processes, now: Moment) -> Option<Outcome> {
-        let report = |side| live.which(side).and_then(|which| processes.report(which)).fresh(now);
-        let (old, new) = (report(Side::Former)?, report(Side::Trial)?);
-        let reached: Vec<&str> =
-            new.peers.iter().filter(|peer| peer.address.is_some()).map(|peer| peer.name.as_str()).collect();
-        let behind: Vec<&str> =
-            old.behind(&new, self.asked.first).into_iter().filter(|name| reached.contains(name)).collect();
-        if behind.is_empty() || live.former() != Former::Beside {
-            return None;
-        }
-        let names = behind.join(", ");
-        let waited = now.since_boot.saturating_sub(self.entered);
-        if waited >= self.limits.probation.saturating_add(CATCH_UP_MAXIMUM) {
-            return Some(Outcome::Expired);
-        }
-        Some(Outcome::NotYet(format!(
-            "the old process still reads what {names} published before the new process listened"
-        )))
     }
 }

@@ -4,6 +4,7 @@ pub mod acts;
 pub mod configuration;
 pub mod error;
 pub mod foresee;
+pub mod hearing;
 pub mod leaving;
 pub mod log;
 pub mod proving;
@@ -99,7 +100,7 @@ pub struct Driver {
     pub(in crate::switch) silent_since: Option<Duration>,
     /// The process on trial whose guard has reported: if its report vanishes later, somebody has deleted the file.
     pub(in crate::switch) reported: Option<u32>,
-    /// Since when the new process misses jobs that the old process had to take.
+    /// Since when the new process misses jobs, one after the other, that the old process had to take.
     pub(in crate::switch) deaf_since: Option<Duration>,
 }
 

@@ -2,8 +2,9 @@
 
 use crate::bundle::manifest::Manifest;
 use crate::os::clock::Moment;
+use crate::os::environment::Passed;
 use crate::os::file;
-use crate::rehearsal::{Part, Rehearser, Scene};
+use crate::rehearsal::{Part, Rehearsal, Rehearser, Scene};
 use crate::store::Store;
 use crate::store::host_fingerprint::HostFingerprint;
 use crate::switch::driver::error::DriveError;
@@ -16,9 +17,27 @@ use crate::switch::{Outcome, Purpose, Switch};
 use crate::version::Release;
 use std::path::{Path, PathBuf};
 
+/// What is known of this host, compared with the host on which a release was proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ground {
+    Unchanged,
+    Changed,
+    /// The release was never proven here, or its fingerprint can't be read.
+    Unknown,
+}
+
+/// A rehearsal that was begun, or the outcome without one.
+enum Begun {
+    Preparing(Box<Preparing>),
+    Without(Outcome),
+}
+
 impl Driver {
-    /// Rehearses the new release. A restart is only rehearsed if the host has changed since the release was proven: if the release no longer
+    /// Rehearses the new release. A restart is only rehearsed if the host may have changed since the release was proven: if the release no longer
     /// loads, a restart that ends the old process first would leave no process.
+    ///
+    /// A rehearsal that can't be done counts as failed: a release that nobody has looked at is not known to work. Only the way back to a release
+    /// that has worked on this very host needs no rehearsal.
     pub(in crate::switch) fn rehearse(
         &mut self,
         live: &Switch,
@@ -26,60 +45,72 @@ impl Driver {
         now: Moment,
     ) -> Result<Outcome, DriveError> {
         let wanted = self.rehearsals.clone().filter(|wanted| wanted.policy != Policy::Off);
-        let Some(Rehearsals { agents, policy, extras, wheels }) = wanted else { return Ok(Outcome::Done) };
-        let mut preparing = if let Some(preparing) = self.preparing.take() {
-            preparing
-        } else {
-            let manifest = self.store.manifest(&live.request.to)?;
-            let rehearser = match agents(&manifest.agent) {
-                Ok(parts) => parts.rehearser,
-                Err(error) => return Ok(Outcome::Failed(error.to_string())),
-            };
-            let Some(rehearser) = rehearser else { return Ok(Outcome::Done) };
-            if live.request.purpose == Purpose::Restart {
-                // Unreadable fingerprints are no reason to refuse a restart.
-                let proven = self.files.host_fingerprints().unwrap_or_default();
-                let is_unchanged = |before| HostFingerprint::read(&manifest).changes(before).is_empty();
-                if proven.of(&live.request.to).is_none_or(is_unchanged) {
-                    return Ok(Outcome::Done);
-                }
-                Preparing::of(self.again(rehearser, &manifest, processes, now)?)
-            } else {
-                let configuration = processes.configuration(&manifest);
-                let scene = scene(&self.store, live.from.as_ref(), &manifest, configuration)?;
-                let run = self.files.layout().run(self.files.instance());
-                let state = self.files.layout().instance(self.files.instance());
-                let workshop = Workshop { state, wheels, longest: self.limits.rebuild };
-                let extras = Extras { policy: extras, workshop };
-                Preparing::start(rehearser, scene, &run, extras, self.limits.rehearsal, now.since_boot)?
-            }
+        let Some(wanted) = wanted else { return Ok(Outcome::Done) };
+        let policy = wanted.policy;
+        let begun = match self.preparing.take() {
+            Some(preparing) => Begun::Preparing(Box::new(preparing)),
+            None => self.prepare(live, wanted, processes, now)?,
+        };
+        let mut preparing = match begun {
+            Begun::Preparing(preparing) => *preparing,
+            Begun::Without(outcome) => return Ok(outcome),
         };
         let Some(came) = preparing.poll(now.since_boot) else {
             let waits_for = preparing.waits_for().to_owned();
             self.preparing = Some(preparing);
             return Ok(Outcome::NotYet(waits_for));
         };
-        match came {
-            Ok(rehearsal) => {
-                let refuses = rehearsal.refusal().filter(|_| policy == Policy::Refuse);
-                let journal = self.journal.noted(&rehearsal.told(policy == Policy::Refuse));
-                self.believe(journal, now)?;
-                Ok(match refuses {
-                    None => Outcome::Done,
-                    Some(reason) if live.request.purpose == Purpose::Restart => Outcome::Failed(format!(
-                        "the host has changed since {} was proven, and it would not come up again: {reason}; the running process is not \
-                         touched: put back what is missing, or switch to a release that works on this host",
-                        live.request.to
-                    )),
-                    Some(reason) => Outcome::Failed(reason),
-                })
-            }
-            Err(reason) => {
-                let journal = self.journal.noted(&[reason]);
-                self.believe(journal, now)?;
-                Ok(Outcome::Done)
-            }
+        let mut found = came.unwrap_or_else(Rehearsal::not_done);
+        let ground = self.ground(&live.request.to)?;
+        if live.request.purpose == Purpose::Rollback && ground == Ground::Unchanged {
+            found = found.of_proven();
         }
+        let journal = self.journal.noted(&found.told(policy == Policy::Refuse));
+        self.believe(journal, now)?;
+        Ok(match found.refusal().filter(|_| policy == Policy::Refuse) {
+            None => Outcome::Done,
+            Some(reason) if live.request.purpose == Purpose::Restart => {
+                Outcome::Failed(not_restarted(&live.request.to, ground, &found, &reason))
+            }
+            Some(reason) => Outcome::Failed(reason),
+        })
+    }
+
+    fn prepare(
+        &self,
+        live: &Switch,
+        wanted: Rehearsals,
+        processes: &Processes,
+        now: Moment,
+    ) -> Result<Begun, DriveError> {
+        let Rehearsals { agents, policy: _, extras, wheels } = wanted;
+        let manifest = self.store.manifest(&live.request.to)?;
+        let rehearser = match agents(&manifest.agent) {
+            Ok(parts) => parts.rehearser,
+            Err(error) => return Ok(Begun::Without(Outcome::Failed(error.to_string()))),
+        };
+        let Some(rehearser) = rehearser else { return Ok(Begun::Without(Outcome::Done)) };
+        if live.request.purpose == Purpose::Restart {
+            if self.ground(&live.request.to)? == Ground::Unchanged {
+                return Ok(Begun::Without(Outcome::Done));
+            }
+            return Ok(Begun::Preparing(Box::new(Preparing::of(self.again(rehearser, &manifest, processes, now)?))));
+        }
+        let configuration = processes.configuration(&manifest);
+        let scene = scene(&self.store, live.from.as_ref(), &manifest, configuration, processes.passed.clone())?;
+        let run = self.files.layout().run(self.files.instance());
+        let state = self.files.layout().instance(self.files.instance());
+        let workshop = Workshop { state, wheels, longest: self.limits.rebuild };
+        let extras = Extras { policy: extras, workshop };
+        let preparing = Preparing::start(rehearser, scene, &run, extras, self.limits.rehearsal, now.since_boot)?;
+        Ok(Begun::Preparing(Box::new(preparing)))
+    }
+
+    fn ground(&self, release: &Release) -> Result<Ground, DriveError> {
+        let Ok(proven) = self.files.host_fingerprints() else { return Ok(Ground::Unknown) };
+        let Some(before) = proven.of(release) else { return Ok(Ground::Unknown) };
+        let changes = HostFingerprint::read(&self.store.manifest(release)?).changes(before);
+        Ok(if changes.is_empty() { Ground::Unchanged } else { Ground::Changed })
     }
 
     /// Verifies a proven release and begins its rehearsal; None: rehearsals are off.
@@ -109,7 +140,8 @@ impl Driver {
         let part = part(&self.store, manifest, &configuration)?;
         let run = self.files.layout().run(self.files.instance());
         let longest = self.limits.rehearsal;
-        let scene = Scene { trial: part, former: None, config_directory: configuration };
+        let scene =
+            Scene { trial: part, former: None, config_directory: configuration, passed: processes.passed.clone() };
         Ok(Rehearsing::start(rehearser, scene, Question::Still, &run, longest, now.since_boot)?)
     }
 
@@ -122,15 +154,32 @@ impl Driver {
     }
 }
 
+/// The refusal of a restart.
+fn not_restarted(release: &Release, ground: Ground, found: &Rehearsal, reason: &str) -> String {
+    let host = match ground {
+        Ground::Unchanged | Ground::Changed => format!("the host has changed since {release} was proven"),
+        Ground::Unknown => format!("nobody can tell whether the host has changed since {release} was proven"),
+    };
+    let release_would = match found.blocking.first() {
+        Some(_) => "it would not come up again",
+        None => "nobody can tell whether it would come up again",
+    };
+    format!(
+        "{host}, and {release_would}: {reason}; the running process is not touched: put back what is missing, or switch to a release that works \
+         on this host"
+    )
+}
+
 /// The scene of a switch: the new release, and the current release (`from`) to compare with. The caller holds leases on both.
 pub fn scene(
     store: &Store,
     from: Option<&Release>,
     manifest: &Manifest,
     config_directory: PathBuf,
+    passed: Passed,
 ) -> Result<Scene, DriveError> {
     let former = from.map(|from| part(store, &store.manifest(from)?, &config_directory)).transpose()?;
-    Ok(Scene { trial: part(store, manifest, &config_directory)?, former, config_directory })
+    Ok(Scene { trial: part(store, manifest, &config_directory)?, former, config_directory, passed })
 }
 
 fn part(store: &Store, manifest: &Manifest, config_directory: &Path) -> Result<Part, DriveError> {

@@ -16,6 +16,9 @@ pub const CLAIM_NAME: &str = "rollout";
 pub const CLAIM_LENGTH_MAXIMUM: u64 = 4096;
 /// Longest id, in characters: it is a part of names of files and of messages.
 const ID_LENGTH_MAXIMUM: usize = 128;
+/// The most by which one claim raises the epoch: each driver raises it by one, and a runner that tries every five minutes for the 90 days of a late
+/// rollout stays far below. Without it, one claim with the highest number would end all later drivers of the rollout.
+pub const EPOCH_STEP_MAXIMUM: u64 = 1_000_000;
 
 const SCHEMA: u32 = 1;
 
@@ -78,9 +81,20 @@ impl Claim {
         now < self.until
     }
 
-    /// This claim after `former`: an order within a rollout does not shorten the claim. Refuses another rollout, and an older epoch.
+    /// This claim after `former`: an order within a rollout does not shorten the claim. Refuses another rollout, an older epoch, and one that no driver
+    /// of this rollout can have reached.
     pub fn after(self, former: Option<&Self>, instance: &InstanceName, package: &PackageName) -> Result<Self, Report> {
-        let Some(former) = former.filter(|former| former.is_on(self.at)) else { return Ok(self) };
+        let former = former.filter(|former| former.is_on(self.at));
+        let known = former.filter(|former| former.id == self.id).map_or(0, |former| former.epoch);
+        if former.is_none_or(|former| former.id == self.id) && self.epoch > known.saturating_add(EPOCH_STEP_MAXIMUM) {
+            let message = format!(
+                "cannot use {instance} for rollout {}: epoch {} is more than {EPOCH_STEP_MAXIMUM} above {known}, the epoch that this host knows",
+                self.id, self.epoch
+            );
+            return Err(Report::of(Class::Conflict, message)
+                .hint("each driver of a rollout raises the epoch by one: give the epoch of the rollout's record"));
+        }
+        let Some(former) = former else { return Ok(self) };
         if former.id != self.id {
             let message = format!("cannot use {instance} for rollout {}: it belongs to rollout {former}", self.id);
             let hint = format!(
@@ -147,6 +161,23 @@ mod tests {
             Ok(claim("r2", 1, 100, 200)),
             "the former one has expired"
         );
+    }
+
+    #[test]
+    fn no_claim_ends_all_later_drivers() {
+        let former = claim("r1", 3, 0, 100);
+        let highest = claim("r1", u64::MAX, 10, 50);
+        assert_eq!(after(highest.clone(), &former), Err(Class::Conflict));
+        let (package, instance): (PackageName, InstanceName) =
+            ("demo-agent".parse().unwrap(), "demo-agent".parse().unwrap());
+        assert!(highest.clone().after(None, &instance, &package).is_err(), "the first claim, too");
+        assert!(claim("r1", EPOCH_STEP_MAXIMUM, 0, 100).after(None, &instance, &package).is_ok());
+        let last = claim("r1", 3 + EPOCH_STEP_MAXIMUM, 10, 100);
+        assert_eq!(after(last.clone(), &former), Ok(Claim { at: former.at, ..last }));
+        assert_eq!(after(claim("r1", 4 + EPOCH_STEP_MAXIMUM, 10, 100), &former), Err(Class::Conflict));
+        // A claim that an older sidle took is obeyed, and gives way when it ends.
+        assert!(after(highest.clone(), &claim("r1", u64::MAX, 0, 100)).is_ok());
+        assert_eq!(after(claim("r2", 1, 100, 200), &highest), Ok(claim("r2", 1, 100, 200)));
     }
 
     #[test]

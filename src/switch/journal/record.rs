@@ -233,6 +233,11 @@ impl Switch {
         if next == Phase::Committed {
             switch.waiting_for = None;
         }
+        // The new process is ended now, with what it still runs.
+        if let (Phase::Returning, Outcome::Expired, Some(text)) = (self.phase, outcome, &self.waiting_for) {
+            let lost = "the master may get no return of it";
+            switch.note(&format!("drain_timeout was over while the new process waited for {text}; {lost}"));
+        }
         if next == self.phase {
             // A cancellation that comes too late must not replace the text of `waiting_for`.
             if *outcome == Outcome::Cancelled {

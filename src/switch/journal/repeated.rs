@@ -36,6 +36,9 @@ pub struct Rehearsed {
     pub blocking: Vec<String>,
     /// Other notes for people.
     pub notes: Vec<String>,
+    /// Why nobody can tell whether it would come up, for people; empty: it was rehearsed.
+    #[serde(default)]
+    pub unknown: Vec<String>,
 }
 
 impl Rehearsed {
@@ -48,25 +51,32 @@ impl Rehearsed {
         lacks: Vec<String>,
         came: Rehearsal,
     ) -> Self {
-        let (mut blocking, mut notes) = (came.blocking, came.notes);
-        blocking.truncate(FINDINGS_MAXIMUM);
-        notes.truncate(FINDINGS_MAXIMUM);
-        Self { release, at, fingerprint, changes, lacks, blocking, notes }
+        let (mut blocking, mut notes, mut unknown) = (came.blocking, came.notes, came.unknown);
+        for findings in [&mut blocking, &mut notes, &mut unknown] {
+            findings.truncate(FINDINGS_MAXIMUM);
+        }
+        Self { release, at, fingerprint, changes, lacks, blocking, notes, unknown }
     }
 
-    /// True if the release would come up.
+    /// True if the release is known to come up.
     pub fn loads(&self) -> bool {
-        self.blocking.is_empty()
+        self.blocking.is_empty() && self.unknown.is_empty()
+    }
+
+    /// True if the release is known not to come up.
+    pub fn fails(&self) -> bool {
+        !self.blocking.is_empty()
     }
 }
 
 impl fmt::Display for Rehearsed {
     /// `loads`, or what would fail; then what is missing.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.blocking.split_first() {
-            None => formatter.write_str("loads")?,
-            Some((first, [])) => write!(formatter, "would fail now: {first}")?,
-            Some((first, more)) => write!(formatter, "would fail now: {first} (and {} more)", more.len())?,
+        match (self.blocking.split_first(), self.unknown.first()) {
+            (None, None) => formatter.write_str("loads")?,
+            (None, Some(why)) => write!(formatter, "not known to load: {why}")?,
+            (Some((first, [])), _) => write!(formatter, "would fail now: {first}")?,
+            (Some((first, more)), _) => write!(formatter, "would fail now: {first} (and {} more)", more.len())?,
         }
         self.lacks.iter().chain(&self.notes).try_for_each(|text| write!(formatter, "; {text}"))
     }
@@ -139,6 +149,11 @@ mod tests {
         again = again.with(entry(59, &["no libssl", "x", "y"]));
         let last = again.of(&release, &fingerprint(59)).unwrap();
         assert_eq!((last.loads(), last.to_string().as_str()), (false, "would fail now: no libssl (and 2 more)"));
+        let blind = Rehearsal::not_done("no program".to_owned());
+        let blind = Rehearsed::new(release, Timestamp::UNIX_EPOCH, fingerprint(60), Vec::new(), Vec::new(), blind);
+        assert_eq!((blind.loads(), blind.fails()), (false, false), "it is neither known to load nor to fail");
+        assert_eq!(blind.to_string(), "not known to load: no program");
+        again = again.with(blind);
         assert_eq!(RehearsedAgain::parse(&again.to_bytes()).unwrap(), again);
         assert!(RehearsedAgain::parse(b"{\"schema\":2,\"entries\":[]}").unwrap_err().to_string().contains("form 2"));
     }

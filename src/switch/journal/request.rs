@@ -2,6 +2,7 @@
 
 use crate::agent::AgentKind;
 use crate::agent::caller::Caller;
+use crate::os::account::Rights;
 use crate::os::process::Identity;
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,9 @@ pub struct Adopted {
     pub unit: Option<String>,
     /// The program and its arguments to start it again without a unit.
     pub command: Vec<String>,
+    /// The rights with which they were started; None: not known for certain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rights: Option<Rights>,
 }
 
 /// Shortens `text` to [`TEXT_LENGTH_MAXIMUM`].

@@ -214,6 +214,7 @@ impl Snapshots {
             class: Class::Failed,
             message: format!("cannot use {}: {error}", place.join("index").display()),
             causes: Vec::new(),
+            lines: Vec::new(),
             hint: error.hint(broken),
         };
         saved::parse(&bytes, SCHEMA).map(Some).map_err(corrupt)

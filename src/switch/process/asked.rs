@@ -20,7 +20,8 @@ impl Processes {
         let configuration = self.configuration(manifest);
         let part = Part::of(file::canonical(&tree).unwrap_or(tree), manifest, &configuration);
         let settings = AgentSettings::new(&configuration);
-        AgentSettings { programs, ..settings.asking(part, Answers::Kept(self.layout.instance(&self.instance))) }
+        let settings = settings.asking(part, Answers::Kept(self.layout.instance(&self.instance)));
+        AgentSettings { programs, passed: self.passed.clone(), ..settings }
     }
 
     /// The agent of a release, as a process started now would be.

@@ -174,6 +174,7 @@ mod tests {
     use crate::agent::gate::Origin;
     use crate::agent::{AgentError, AgentSettings};
     use crate::layout::Layout;
+    use crate::os::environment::Passed;
     use crate::os::process::Identity;
     use crate::os::{clock, proc_fs};
     use crate::switch::process::own_commands::OwnCommands;
@@ -209,13 +210,14 @@ mod tests {
         let registry: crate::agent::Registry = |_| Err(AgentError::new("no observer here"));
         let commands = OwnCommands {
             run: |_, _, _| Vec::new(),
+            all_variables: "",
             is_run: |_| false,
             repair: |_, _| Vec::new(),
             scrub: |_| Vec::new(),
             check: "",
             class: |_| None,
         };
-        let mut processes = Processes::new(&layout, &package, &instance, registry, commands, None);
+        let mut processes = Processes::new(&layout, &package, &instance, registry, commands, None, Passed::default());
         let identities = [("1.0-1", None), ("1.1-1", Some(1))].map(|(release, trial_of)| {
             let (child, leader) = sleeper();
             let record = Record::new(leader.clone(), release.parse().unwrap(), trial_of, Origin::Boot);

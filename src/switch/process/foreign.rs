@@ -2,13 +2,13 @@
 
 use crate::agent::AgentSettings;
 use crate::agent::gate::{GateRole, Origin, Roles, Slot};
-use crate::os::process::{Identity, Input, Program, SignalNumber};
-use crate::os::{OsError, proc_fs, units};
+use crate::os::process::{Identity, Input, SignalNumber};
+use crate::os::{OsError, again, proc_fs, units};
 use crate::switch::journal::kind::ProcessKind;
 use crate::switch::journal::request::Adopted;
 use crate::switch::process::Processes;
 use crate::switch::process::running::Record;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Child;
 
 impl Processes {
@@ -42,7 +42,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Starts the adopted agent again, if it does not run: by its systemd unit, or by its command line.
+    /// Starts the adopted agent again, if it does not run: by its systemd unit, or by its command line as the user that it ran as.
     pub fn start_foreign(&mut self, adopted: &Adopted, settings: AgentSettings) -> Result<(), OsError> {
         if self.of(ProcessKind::Foreign).is_some() {
             return self.thaw(ProcessKind::Foreign);
@@ -55,10 +55,10 @@ impl Processes {
             }
             return Ok(());
         }
-        let (program, arguments) =
-            adopted.command.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
-        let mut start = Program::new(PathBuf::from(program));
-        start.arguments = arguments.iter().map(Into::into).collect();
+        let start = again::program(&adopted.command, adopted.rights.as_ref()).map_err(|why| {
+            let command = adopted.command.join(" ");
+            OsError::new("start", Path::new(&command), std::io::Error::other(why))
+        })?;
         let child = start.start(Input::Null)?;
         match Identity::of(child.id())? {
             Some(leader) => self.take_unguarded(leader, Some(child), adopted, settings),

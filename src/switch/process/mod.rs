@@ -18,6 +18,7 @@ use crate::digest::Digest;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
+use crate::os::environment::Passed;
 use crate::os::process::{self, Identity, Input, Priority};
 use crate::os::{OsError, children, clock, notify, proc_fs};
 use crate::switch::gate::gatekeeper::Gatekeeper;
@@ -76,6 +77,7 @@ pub struct Processes {
     registry: Registry,
     commands: OwnCommands,
     configuration: Option<PathBuf>,
+    pub(in crate::switch) passed: Passed,
     pub(in crate::switch) gate: Gatekeeper,
     pub(in crate::switch) running: Vec<Running>,
     pub(in crate::switch) ends: Ends,
@@ -90,6 +92,7 @@ impl Processes {
         registry: Registry,
         commands: OwnCommands,
         configuration: Option<PathBuf>,
+        passed: Passed,
     ) -> Self {
         Self {
             layout: layout.clone(),
@@ -98,6 +101,7 @@ impl Processes {
             registry,
             commands,
             configuration,
+            passed,
             gate: Gatekeeper::new(layout, instance),
             running: Vec::new(),
             ends: Ends::default(),
@@ -119,7 +123,7 @@ impl Processes {
         for process in proc_fs::all()?.into_iter().filter(proc_fs::Process::is_alive) {
             let leader = Identity { boot_id: boot_id.clone(), pid: process.pid, start_time: process.start_time };
             if records.iter().all(|record| record.leader != leader) {
-                records.extend(self.self_declared(leader));
+                records.extend(Record::self_declared(leader, &self.layout, &self.instance));
             }
         }
         for record in records {
@@ -142,17 +146,6 @@ impl Processes {
             }
         }
         self.save()
-    }
-
-    /// Makes a record from the environment of a process, if it is a leader of this instance.
-    fn self_declared(&self, leader: Identity) -> Option<Record> {
-        let variable = |name| proc_fs::environment_variable(leader.pid, name).ok().flatten();
-        let is_leader = variable(LEADER_VARIABLE)? == leader.pid.to_string().as_str();
-        let is_ours =
-            variable(INSTANCE_VARIABLE)? == self.instance.as_str() && variable(ROOT_VARIABLE)? == *self.layout.root();
-        let release = variable(RELEASE_VARIABLE)?.to_str()?.parse().ok()?;
-        let trial_of = variable(TRIAL_VARIABLE).and_then(|number| number.to_str()?.parse().ok());
-        (is_leader && is_ours).then(|| Record::new(leader, release, trial_of, Origin::Boot))
     }
 
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
@@ -195,15 +188,13 @@ impl Processes {
             ProcessKind::Foreign => return Ok(()),
         };
         let words = (self.commands.run)(&self.package, &self.instance, release);
-        let mut program = own_commands::program(&self.layout, words)?;
+        let mut program = own_commands::agent(&self.layout, self.commands, words, &self.passed)?;
         // A supervisor that was started by an agent's job must not pass on that agent's variables.
         program.without = [notify::NOTIFY_SOCKET, TRIAL_VARIABLE, GATE_VARIABLE, ROLE_VARIABLE].map(Into::into).into();
         if let Some(number) = trial_of {
-            program.without.retain(|name| name != TRIAL_VARIABLE);
             program = program.variable(TRIAL_VARIABLE, number.to_string());
         }
         if manifest.guard.is_some() {
-            program.without.retain(|name| name != GATE_VARIABLE && name != ROLE_VARIABLE);
             program = program.variable(GATE_VARIABLE, self.gate.path()).variable(ROLE_VARIABLE, role.to_string());
         }
         let mut child = program.start(Input::Pipe)?;
@@ -279,6 +270,13 @@ impl Processes {
     pub fn health(&mut self, which: ProcessKind<'_>, prove: Option<u64>) -> Option<Health> {
         let report = self.report(which);
         self.usable_mut(which).map(|running| running.health(report.as_ref(), prove))
+    }
+
+    /// The agents on this host that are this one once more, and that `supervisor` did not start.
+    pub fn doubles(&mut self, which: ProcessKind<'_>, supervisor: u32) -> Vec<String> {
+        let own: Vec<u32> = self.records().map(|record| record.leader.pid).chain([supervisor]).collect();
+        let observer = self.usable_mut(which).and_then(|running| running.observer().ok());
+        observer.map_or_else(Vec::new, |agent| agent.doubles(&own))
     }
 
     /// The peers that a process started now could not find.

@@ -3,8 +3,11 @@
 use crate::agent::gate::{GuardReport, Origin};
 use crate::agent::{Activity, Agent, AgentError, AgentKind, AgentSettings, Health, Job, Registry, Subject};
 use crate::crash_point;
+use crate::layout::Layout;
+use crate::name::InstanceName;
 use crate::os::process::{Identity, SignalNumber};
 use crate::os::{OsError, children, clock, proc_fs, process};
+use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, TRIAL_VARIABLE};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -53,6 +56,16 @@ impl Record {
     /// The record of a process that was started just now.
     pub(in crate::switch) fn new(leader: Identity, release: Release, trial_of: Option<u64>, origin: Origin) -> Self {
         Self { release: Some(release), trial_of, origin, ..Self::foreign(leader, None) }
+    }
+
+    /// Makes a record from the environment of a process, if it is a leader of this instance.
+    pub(super) fn self_declared(leader: Identity, layout: &Layout, instance: &InstanceName) -> Option<Self> {
+        let variable = |name| proc_fs::environment_variable(leader.pid, name).ok().flatten();
+        let is_leader = variable(LEADER_VARIABLE)? == leader.pid.to_string().as_str();
+        let is_ours = variable(INSTANCE_VARIABLE)? == instance.as_str() && variable(ROOT_VARIABLE)? == *layout.root();
+        let release = variable(RELEASE_VARIABLE)?.to_str()?.parse().ok()?;
+        let trial_of = variable(TRIAL_VARIABLE).and_then(|number| number.to_str()?.parse().ok());
+        (is_leader && is_ours).then(|| Self::new(leader, release, trial_of, Origin::Boot))
     }
 
     /// The record of a process that sidle did not start.

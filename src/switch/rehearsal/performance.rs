@@ -7,7 +7,7 @@ use crate::os::dir::Dir;
 use crate::os::process::{Identity, Priority, end_group};
 use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
 use crate::switch::process::running::exit_text;
-use crate::switch::rehearsal::workplace::{end_of, fresh, record, without_agent};
+use crate::switch::rehearsal::workplace::{end_of, fresh, in_scene, record};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::process::Child;
@@ -141,7 +141,7 @@ impl Rehearsing {
             let place = self.directory.child_or_create(role.name(), 0o711)?;
             let scratch = place.child_or_create("scratch", 0o700)?;
             let Some(program) = self.rehearser.program(&self.scene, role, scratch.path()) else { continue };
-            let program = without_agent(program);
+            let program = in_scene(program, &self.scene);
             let output = place.create_file("output", 0o600)?;
             let errors = place.create_file("errors", 0o600)?;
             match program.start_aside(output, errors, OUTPUT_BYTES_MAX) {
@@ -197,6 +197,7 @@ mod tests {
     #![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
 
     use super::*;
+    use crate::os::environment::Passed;
     use crate::os::process::Program;
     use crate::os::{clock, proc_fs};
     use crate::rehearsal::Part;
@@ -233,7 +234,12 @@ mod tests {
 
     fn scene(trial: &str, former: Option<&str>) -> Scene {
         let part = |script: &str| Part { tree: PathBuf::from(script), environment: Vec::new() };
-        Scene { trial: part(trial), former: former.map(part), config_directory: PathBuf::from("/") }
+        Scene {
+            trial: part(trial),
+            former: former.map(part),
+            config_directory: PathBuf::from("/"),
+            passed: Passed::default(),
+        }
     }
 
     fn started(run: &Path, scene: Scene, longest: Duration) -> Rehearsing {
@@ -352,7 +358,7 @@ mod tests {
         let run = host.path().join("run");
         fs::create_dir(&run).unwrap();
         let played = |trial: Part, former: Option<Part>| {
-            let scene = Scene { trial, former, config_directory: PathBuf::from("/") };
+            let scene = Scene { trial, former, config_directory: PathBuf::from("/"), passed: Passed::default() };
             let now = clock::since_boot();
             let demo = &crate::demo::rehearsal::DEMO;
             ended(Rehearsing::start(demo, scene, Question::Worse, &run, REHEARSAL_MAX, now).unwrap())
@@ -362,7 +368,8 @@ mod tests {
         assert_eq!((found.blocking, found.notes), (vec!["no greeting".to_owned()], vec!["more".to_owned()]));
         let found = played(part("new", "note: far\ncrash\n"), Some(part("old", "")));
         assert_eq!(found.blocking, ["cannot rehearse: it exited with code 1: crashed as told"]);
-        assert!(!played(part("new", "crash\n"), Some(part("old", "crash\n"))).refuses());
+        let both = played(part("new", "crash\n"), Some(part("old", "crash\n")));
+        assert!(both.blocking.is_empty() && both.refuses(), "there is no comparison, and nothing is known: {both:?}");
         let bare = Part { tree: host.path().join("bare"), environment: Vec::new() };
         assert_eq!(played(bare, None), Rehearsal::default());
     }

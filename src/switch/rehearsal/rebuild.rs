@@ -7,7 +7,7 @@ use crate::os::process::{Identity, end_group};
 use crate::rehearsal::extras::{Builder, Building, Vanishing};
 use crate::rehearsal::{Performance, Scene};
 use crate::switch::process::running::exit_text;
-use crate::switch::rehearsal::workplace::{end_of, fresh, record, without_agent};
+use crate::switch::rehearsal::workplace::{end_of, fresh, in_scene, record};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -71,7 +71,7 @@ impl Rebuilding {
             }
             let output = directory.create_file(OUTPUT_NAME, 0o600).map_err(said)?;
             let errors = directory.create_file(ERRORS_NAME, 0o600).map_err(said)?;
-            let program = without_agent(building.program.clone());
+            let program = in_scene(building.program.clone(), scene);
             let child = program.start_aside(output, errors, FILE_BYTES_MAX).map_err(said)?;
             Ok((building, child))
         };
@@ -179,6 +179,7 @@ mod tests {
 
     use super::*;
     use crate::os::clock;
+    use crate::os::environment::Passed;
     use crate::os::process::Program;
     use crate::rehearsal::Part;
     use crate::rehearsal::extras::Extra;
@@ -213,7 +214,7 @@ mod tests {
 
     fn built(root: &Path, script: &'static str, longest: Duration) -> Result<Rebuilt, String> {
         let part = Part { tree: root.to_owned(), environment: Vec::new() };
-        let scene = Scene { trial: part, former: None, config_directory: root.to_owned() };
+        let scene = Scene { trial: part, former: None, config_directory: root.to_owned(), passed: Passed::default() };
         let packages = vec![Extra { name: "a".to_owned(), version: "1".to_owned() }];
         let vanishing = Vanishing { packages, from: root.join("old"), into: Some(root.join("new")) };
         fs::create_dir_all(&vanishing.from).unwrap();

@@ -3,6 +3,7 @@
 use crate::os::dir::Dir;
 use crate::os::process::{Identity, Program, SignalNumber};
 use crate::os::{OsError, notify};
+use crate::rehearsal::Scene;
 use std::io::{Read as _, Seek as _, SeekFrom};
 
 /// The file with the working process, so that the next run ends a process that outlives its supervisor.
@@ -22,9 +23,9 @@ const NOT_PASSED_ON: [&str; 7] = [
     crate::switch::process::ROOT_VARIABLE,
 ];
 
-/// Returns the program without the variables of a working agent.
-pub(in crate::switch) fn without_agent(program: Program) -> Program {
-    Program { without: NOT_PASSED_ON.map(Into::into).into(), ..program }
+/// Returns the program with the variables that the scene's agent would get, without those of a working agent.
+pub(in crate::switch) fn in_scene(program: Program, scene: &Scene) -> Program {
+    Program { without: NOT_PASSED_ON.map(Into::into).into(), passed: scene.passed.clone(), ..program }
 }
 
 /// Writes down which process works in a directory, for [`fresh`].

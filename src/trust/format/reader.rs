@@ -75,7 +75,7 @@ impl<'a> Fields<'a> {
         let text = self.text(field)?;
         let plain = text.len() == 20 && text.bytes().all(|byte| byte.is_ascii_digit() || b"-:TZ".contains(&byte));
         let time = if plain { text.parse::<Timestamp>().ok() } else { None };
-        time.ok_or_else(|| self.wrong(field, "a time such as 2030-01-01T00:00:00Z"))
+        time.ok_or_else(|| self.wrong(field, "a time in whole seconds such as 2030-01-01T00:00:00Z"))
     }
 
     /// An array of at most `limit` items.

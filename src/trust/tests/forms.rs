@@ -61,6 +61,18 @@ fn a_file_of_another_role_is_refused() {
 }
 
 #[test]
+fn what_an_author_has_written_otherwise_is_not_blamed_on_the_transit() {
+    let repo = Repo::new();
+    let mut evil = repo.clone();
+    evil.forge("1.root.json", &[ROOT], |signed| {
+        signed.insert("expires".to_owned(), Json::String("2030-01-01T00:00:00.123456Z".to_owned()));
+    });
+    let error = refusal(&evil, &evil.pinned(), 1);
+    assert!(error.to_string().contains("in whole seconds"), "{error}");
+    assert!(error.hint().unwrap().contains("its author wrote it so"), "{error:?}");
+}
+
+#[test]
 fn root_rules_are_whole_and_need_a_signature() {
     let repo = Repo::new();
     let edit = |edit: fn(&mut Object)| {

@@ -339,6 +339,21 @@ fn table(
     }
 }
 
+/// A minion of two masters, and root's own /run, which can be filled.
+fn soaked(root: bool) -> Scene {
+    let beacons_of = format!("beacons:\n  status:\n    - loadavg: [all]\n    - interval: {BEACON_SECONDS}\n");
+    let user = crate::support::salt::own_user();
+    let run = root.then_some("size=256m,nr_inodes=60000");
+    Scene::with(&Wanted {
+        masters: 2,
+        run,
+        user: &user,
+        options: &beacons_of,
+        settings: SETTINGS,
+        ..Wanted::of(&RELEASES)
+    })
+}
+
 #[test]
 #[ignore = "a measurement: `scripts/bench soak` runs it"]
 fn bench_soak() {
@@ -352,17 +367,7 @@ fn bench_soak() {
     let rate = number("SIDLE_SOAK_RATE").unwrap_or(RATE);
     let limit = number("SIDLE_SOAK_MINUTES").map_or(Duration::MAX, |minutes| Duration::from_secs_f64(minutes * 60.0));
     let root = rustix::process::geteuid().is_root();
-    let beacons_of = format!("beacons:\n  status:\n    - loadavg: [all]\n    - interval: {BEACON_SECONDS}\n");
-    let user = crate::support::salt::own_user();
-    let run = root.then_some("size=256m,nr_inodes=60000");
-    let mut scene = Scene::with(&Wanted {
-        masters: 2,
-        run,
-        user: &user,
-        options: &beacons_of,
-        settings: SETTINGS,
-        ..Wanted::of(&RELEASES)
-    });
+    let mut scene = soaked(root);
     let plan = Plan { mixed: true, ..Plan::of(rate) };
     let stream = scene.stream(&plan);
     stream.run(10);

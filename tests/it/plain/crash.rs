@@ -151,6 +151,7 @@ fn a_repair_killed_at_any_instant_is_finished_by_the_next_one() {
     assert!(count > 8, "only {count} instants");
 }
 
+/// A timestamp that is written before the targets it leads to makes a mirror that serves less than it promises.
 #[test]
 fn a_mirror_killed_at_any_instant_serves_a_whole_set_and_is_finished_by_the_next_one() {
     let author = Author::new();
@@ -289,6 +290,7 @@ fn switch_at_every_instant(verb: &[&str], behaviour: &str) {
     });
 }
 
+/// A journal written after the act, and not before it, leaves a process that nobody knows of.
 #[test]
 fn a_switch_killed_at_any_instant_ends_on_a_release_that_works() {
     switch_at_every_instant(&["switch", DEMO, "1.1-1", "--mode", "idle"], "good");

@@ -163,6 +163,30 @@ fn a_first_boot_follows_the_example_for_cloud_init() {
     assert_eq!(host.current().as_deref(), Some("3007.17-1"));
 }
 
+/// Types each line of the administrators' guide.
+fn follows_the_guide(reader: &mut Reader, author: &Reader) {
+    for section in [
+        "1. Trust the repository (once per host)",
+        "3. Install",
+        "4. Run and switch",
+        "5. Hold, windows, splay",
+        "6. Verify, repair, scrub",
+        "7. Collect",
+        "8. Mirrors",
+    ] {
+        if section == "7. Collect" {
+            // With two newer releases current and previous, the oldest one may go.
+            let typed = "--version 3008.5 --repo repository --key author.pem --output new.sidle";
+            author.does(&format!("sidle pack bundles/salt-minion/salt-minion.toml {typed}"));
+            reader.follows("sidle switch salt-minion 3007.17-1");
+            reader.does("sidle upgrade salt-minion");
+        }
+        for line in lines("docs/hosts.md", section) {
+            reader.follows(&line);
+        }
+    }
+}
+
 #[test]
 fn a_host_goes_through_the_readme_and_the_administrators_guide() {
     let host = Host::bare();
@@ -206,26 +230,7 @@ fn a_host_goes_through_the_readme_and_the_administrators_guide() {
     reader.does("sidle switch salt-minion 3006.30-1");
     reader.does("sidle rollback salt-minion");
     assert_eq!(host.current().as_deref(), Some("3007.17-1"));
-    for section in [
-        "1. Trust the repository (once per host)",
-        "3. Install",
-        "4. Run and switch",
-        "5. Hold, windows, splay",
-        "6. Verify, repair, scrub",
-        "7. Collect",
-        "8. Mirrors",
-    ] {
-        if section == "7. Collect" {
-            // With two newer releases current and previous, the oldest one may go.
-            let typed = "--version 3008.5 --repo repository --key author.pem --output new.sidle";
-            author.does(&format!("sidle pack bundles/salt-minion/salt-minion.toml {typed}"));
-            reader.follows("sidle switch salt-minion 3007.17-1");
-            reader.does("sidle upgrade salt-minion");
-        }
-        for line in lines("docs/hosts.md", section) {
-            reader.follows(&line);
-        }
-    }
+    follows_the_guide(&mut reader, &author);
     reader.does("sidle verify salt-minion --full");
     assert!(mirror.join("metadata/timestamp.json").exists());
     drop(supervisor);

@@ -71,3 +71,58 @@ fn a_dry_run_that_rehearses_finds_what_the_switch_would_find_and_leaves_nothing(
     assert_eq!((host.agents(), host.last()), (agents, last));
     assert!(left(&host).is_empty());
 }
+
+/// Nobody has looked at a release whose rehearsal can't be done, so it is not known to work. Such switches were done once, with a note.
+#[test]
+fn a_release_that_cannot_be_rehearsed_is_refused_unless_it_has_worked_on_this_host() {
+    let author = Author::new();
+    let host = Host::new(&author);
+    for (release, lines) in [("1.0", "note: it was rehearsed"), ("1.1", "unknown: no program"), ("1.2", "crash")] {
+        host.install(&author.refused(release, lines)).ok();
+    }
+    let settings = host.path("etc/sidle/conf.d/rehearsal.toml");
+    let supervised = |policy: &str| {
+        fs::write(&settings, format!("rehearsal = \"{policy}\"\n")).unwrap();
+        host.supervise()
+    };
+    let noted = || host.last()["notes"].as_array().unwrap().contains(&"no program".into());
+    let supervisor = supervised("refuse");
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    // The running release can't be rehearsed either: there is no comparison.
+    let broken = host.path("etc/demo-agent/rehearsal-1.0-1");
+    for (release, why) in [("1.1-1", "no program"), ("1.2-1", "it exited with code 1: crashed as told")] {
+        fs::write(&broken, if release == "1.2-1" { "crash\n" } else { "" }).unwrap();
+        let dry = rehearsed(&host, release);
+        assert!(dry.code == Some(1) && dry.stdout.contains(why), "{dry:?}");
+        let ran = host.sidle(&["switch", DEMO, release]);
+        assert!(ran.code == Some(1) && ran.stdout.contains(why), "{ran:?}");
+        assert_eq!(host.current().as_deref(), Some("1.0-1"));
+    }
+    fs::remove_file(broken).unwrap();
+    supervisor.end();
+
+    let supervisor = supervised("report");
+    host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+    assert!(noted(), "{}", host.last());
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    supervisor.end();
+
+    let _supervisor = supervised("refuse");
+    host.sidle(&["rollback", DEMO]).ok();
+    assert!(host.current().as_deref() == Some("1.1-1") && noted(), "{}", host.last());
+    // On the host as it was when the release was proven a restart needs no rehearsal; without that knowledge it does.
+    host.sidle(&["restart", DEMO]).ok();
+    let fingerprints = host.path("var/lib/sidle/instances/demo-agent/host-fingerprints");
+    for content in [None, Some("{}")] {
+        fs::remove_file(&fingerprints).unwrap();
+        if let Some(content) = content {
+            fs::write(&fingerprints, content).unwrap();
+        }
+        let ran = host.sidle(&["restart", DEMO]);
+        assert!(
+            ran.code == Some(1) && ran.stdout.contains("nobody can tell whether it would come up again"),
+            "{ran:?}"
+        );
+        fs::write(&fingerprints, "{}").unwrap();
+    }
+}

@@ -410,6 +410,7 @@ fn an_adoption_cut_off_at_any_instant_can_be_taken_back() {
     adopt(Extent::Some(100));
 }
 
+/// The record went before the removal of the stand-in was safe: a cut left a unit in place of the package's, and nobody who knew of it.
 #[test]
 fn an_adoption_given_back_and_cut_off_at_any_instant_leaves_no_unit_without_a_record() {
     give_back(Extent::Some(100));
@@ -420,6 +421,7 @@ fn an_install_cut_off_at_any_instant_leaves_a_whole_release_or_none() {
     install(Extent::Some(25));
 }
 
+/// A release has its name before its content is on the disk if one sync is left out: the replay without syncs finds that.
 #[test]
 fn an_install_from_a_repository_cut_off_at_any_instant_leaves_a_whole_release_or_none() {
     install_from_a_repository(Extent::Some(15));
@@ -440,6 +442,7 @@ fn a_switch_cut_off_at_any_instant_leaves_a_release_that_worked() {
     switch(Extent::Some(20));
 }
 
+/// Without its verdict a bad release would be tried again after the cut.
 #[test]
 fn a_failed_switch_cut_off_at_any_instant_leaves_the_release_that_worked_and_its_verdict() {
     failed_switch(Extent::Some(15));

@@ -1,8 +1,9 @@
 //! `sidle generalize`: an image keeps its releases and its trust, and nothing by which a clone would pass for the host it was made from.
 
-use crate::support::eventually;
 use crate::support::repositories::snapshot_of;
 use crate::support::stage::{Author, DEMO, Host, Ran, text, two_releases};
+use crate::support::{eventually, pretended};
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 
@@ -85,20 +86,9 @@ const MINION: [(&str, bool); 9] = [
 
 /// What Salt makes of a configuration whose keys are in `pki_dir`, and whose id is generated or not.
 fn answer(pki_dir: &str, id_file: Option<&str>) -> String {
-    let generated = id_file.map(|_| "file");
-    let master =
-        serde_json::json!({"name": "salt.example", "host": "salt.example", "request_port": 4506, "publish_port": null});
-    serde_json::json!({
-        "schema": 1, "version": "3006.30", "failure": null, "problems": [], "generated": generated, "id_file": id_file, "digest": null,
-        "files": [],
-        "options": {
-            "cachedir": "/var/cache/salt/minion", "extension_modules": "/var/cache/salt/minion/extmods", "pki_dir": pki_dir,
-            "sock_dir": "/var/run/salt/minion", "pidfile": "/var/run/salt-minion.pid", "log_file": "/var/log/salt/minion", "id": "web1",
-            "user": "root", "transport": "zeromq", "multiprocessing": true, "ipv6": false, "masters": [master], "need": "all",
-            "masters_unknown": null
-        }
-    })
-    .to_string()
+    let mut answer = pretended::answer(json!({"pki_dir": pki_dir}));
+    (answer["generated"], answer["id_file"]) = (json!(id_file.map(|_| "file")), json!(id_file));
+    answer.to_string()
 }
 
 const PKI: &str = "/etc/demo-agent/pki/minion";

@@ -92,6 +92,28 @@ fn phases(story: &Value) -> Vec<(String, String)> {
     steps.iter().map(|step| (word(step, "from"), word(step, "to"))).collect()
 }
 
+/// What a person reads of switch 2, and of one that there never was.
+fn is_told_to_people(host: &Host) {
+    let shown = host.sidle(&["history", DEMO, "--id", "2"]).ok();
+    for words in [
+        "switch 2 of demo-agent",
+        "1.1-1",
+        "spring",
+        "rolled-back",
+        "lost after",
+        "the process of 1.1-1 exited with code",
+    ] {
+        assert!(shown.contains(words), "{words:?} is not in\n{shown}");
+    }
+    let step = shown.lines().find(|line| line.contains("proving -> retreating")).unwrap();
+    assert!(step.contains("Z  +") && step.contains(" s  proving"), "{step}");
+
+    let unknown = host.sidle(&["history", DEMO, "--id", "7"]);
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(unknown.stderr.contains("switch 7 of demo-agent: known switches: 1 to 2"), "{unknown:?}");
+    assert!(unknown.stderr.contains("hint: `sidle history demo-agent`"), "{unknown:?}");
+}
+
 #[test]
 fn the_history_tells_the_same_story_after_the_supervisor_was_killed_and_came_back() {
     let (host, _author) = good_and_bad();
@@ -138,25 +160,7 @@ fn the_history_tells_the_same_story_after_the_supervisor_was_killed_and_came_bac
         (&told["schema"], &told["live"], &told["switch"]["result"]),
         (&1.into(), &false.into(), &"rolled-back".into())
     );
-
-    let shown = host.sidle(&["history", DEMO, "--id", "2"]).ok();
-    for words in [
-        "switch 2 of demo-agent",
-        "1.1-1",
-        "spring",
-        "rolled-back",
-        "lost after",
-        "the process of 1.1-1 exited with code",
-    ] {
-        assert!(shown.contains(words), "{words:?} is not in\n{shown}");
-    }
-    let step = shown.lines().find(|line| line.contains("proving -> retreating")).unwrap();
-    assert!(step.contains("Z  +") && step.contains(" s  proving"), "{step}");
-
-    let unknown = host.sidle(&["history", DEMO, "--id", "7"]);
-    assert_eq!(unknown.code, Some(1), "{unknown:?}");
-    assert!(unknown.stderr.contains("switch 7 of demo-agent: known switches: 1 to 2"), "{unknown:?}");
-    assert!(unknown.stderr.contains("hint: `sidle history demo-agent`"), "{unknown:?}");
+    is_told_to_people(&host);
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! Two processes of the demonstration agent side by side: every job is done once, nobody waits, the old process is touched last.
 
 use crate::support::eventually;
-use crate::support::stage::{Author, DEMO, Host, two_releases};
+use crate::support::stage::{Author, DEMO, Host, SIDLE, text, two_releases};
+use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn a_running_job_is_finished_by_the_old_process_while_the_new_one_takes_the_others() {
     let (host, _author) = two_releases();
-    let _supervisor = host.supervise();
+    let effects = host.path("effects");
+    let _supervisor = host.supervise_instance_by(Path::new(SIDLE), DEMO, &[("SIDLE_EFFECTS", text(&effects))]);
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     let enough = host.path("enough");
     host.job("long", &format!("until [ -e {} ]; do sleep 0.1; done", enough.display()));
@@ -30,6 +33,20 @@ fn a_running_job_is_finished_by_the_old_process_while_the_new_one_takes_the_othe
     assert_eq!(host.agents().len(), 1);
     let entry = host.last();
     assert_eq!((entry["mode"].as_str(), entry["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)));
+    names_an_agent_at_all_times(&fs::read_to_string(effects).unwrap());
+}
+
+/// Each status file that a supervisor has written since its agent came up names an agent: in an overlap one always serves.
+fn names_an_agent_at_all_times(effects: &str) {
+    let lines = effects.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let bytes = lines.filter_map(|line| serde_json::from_value::<Vec<u8>>(line["write"][1].clone()).ok());
+    let written = bytes.filter_map(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    let all: Vec<Value> =
+        written.filter(|value| value["supervisor"].is_object() && value.get("agent").is_some()).collect();
+    let served: Vec<&Value> = all.iter().skip_while(|status| status["agent"].is_null()).collect();
+    assert!(served.len() > 3, "{all:?}");
+    let nothing = served.iter().filter(|status| status["agent"].is_null()).count();
+    assert_eq!(nothing, 0, "of {} written", served.len());
 }
 
 #[test]
@@ -87,6 +104,7 @@ fn what_cannot_overlap_is_said_before_and_done_when_idle_where_nothing_else_was_
     assert!(entry["notes"][0].as_str().unwrap().contains("has no guard"), "{entry}");
 }
 
+/// A guard beside a Salt that goes round it runs each job twice.
 #[test]
 fn a_version_that_the_guard_was_not_tried_with_is_switched_to_when_idle_and_history_says_why() {
     let author = Author::new();
@@ -102,6 +120,7 @@ fn a_version_that_the_guard_was_not_tried_with_is_switched_to_when_idle_and_hist
     assert!(entry["mode"] == "idle" && entry["notes"].to_string().contains("was tried with 9 only"), "{entry}");
 }
 
+/// To go back to a process that is dead would end the one that serves.
 #[test]
 fn an_old_process_that_dies_beside_the_new_one_leaves_the_new_one_alone() {
     let (host, _author) = two_releases();
@@ -122,6 +141,7 @@ fn an_old_process_that_dies_beside_the_new_one_leaves_the_new_one_alone() {
     assert!(host.last()["notes"][0].as_str().unwrap().contains("was lost"), "{}", host.last());
 }
 
+/// A guard that reads half of a file of roles would take the jobs of both, or of none.
 #[test]
 fn a_deleted_gate_is_made_again_and_a_truncated_roles_file_misleads_nobody() {
     let (host, _author) = two_releases();

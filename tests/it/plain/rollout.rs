@@ -21,6 +21,8 @@ fn a_second_rollout_and_an_older_epoch_are_refused_and_a_person_is_not() {
         let dry = host.sidle(&[words, &["--dry-run"]].concat());
         assert_eq!(dry.code, Some(12), "{dry:?}");
     }
+    let far = host.sidle(&["rollout", "claim", DEMO, "r1", "--epoch", &u64::MAX.to_string()]);
+    assert!(far.code == Some(12) && far.stderr.contains("is more than 1000000 above 2"), "{far:?}");
     assert_eq!(host.sidle(&["switch", DEMO, "--rollout", "r1"]).code, Some(2), "a rollout without its epoch");
     assert_eq!(host.current(), None, "nothing was switched");
     order("1.0-1", "r1", "2").ok();

@@ -52,6 +52,7 @@ fn only_a_changed_configuration_restarts_what_runs() {
     assert_eq!(take_up(&host, &[]).code, Some(3));
 }
 
+/// A change that comes between the start of the new process and the commit may be in neither process.
 #[test]
 fn a_change_during_a_switch_is_taken_up_after_it() {
     let (host, _author) = two_releases();
@@ -88,6 +89,7 @@ fn a_change_during_a_switch_is_taken_up_after_it() {
     assert_eq!((history(), host.status()["switch"].is_null()), (before, true));
 }
 
+/// At a boot a restart was asked for while the process had still to load its configuration.
 #[test]
 fn a_process_that_is_just_being_started_is_not_restarted() {
     let (host, _author) = two_releases();

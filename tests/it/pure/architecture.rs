@@ -13,11 +13,11 @@ const SIBLINGS: u32 = 3;
 const MACROS: [(&str, &str); 4] =
     [("as_text", "name"), ("crash_point", "os"), ("effect", "os"), ("reports", "failure")];
 
-fn source() -> PathBuf {
+pub fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-fn files(directory: &Path) -> Vec<PathBuf> {
+pub fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -53,7 +53,7 @@ fn module(path: &Path) -> String {
 }
 
 /// The code of a file: unit tests and comments left out.
-fn code(text: &str) -> String {
+pub fn code(text: &str) -> String {
     let end = text.find("\nmod tests {").unwrap_or(text.len());
     let plain = text[..end].lines().filter(|line| !line.trim_start().starts_with("//"));
     plain.collect::<Vec<_>>().join("\n")

@@ -39,8 +39,11 @@ fn every_test_with_a_measured_cost_or_a_reason_to_be_long_is_there() {
     let named = costs.iter().filter_map(|row| row[4].strip_prefix(PREFIX));
     assert_eq!(strangers(named.clone(), &tests), Vec::<&str>::new(), "scripts/test --record makes the table anew");
     // Real Salt and booted hosts are what a run takes its time for.
-    for tier in ["salt::", "boot::", "system::", "plain::"] {
-        assert!(named.clone().filter(|name| name.starts_with(tier)).count() >= 10, "too few tests of {tier} have a cost");
+    for tier in ["salt::", "system::", "plain::"] {
+        assert!(
+            named.clone().filter(|name| name.starts_with(tier)).count() >= 10,
+            "too few tests of {tier} have a cost"
+        );
     }
     let long = rows(&long);
     assert_eq!(strangers(long.iter().map(|row| row[0]), &tests), Vec::<&str>::new());
@@ -53,7 +56,8 @@ fn each_test_takes_its_share_of_the_machine_and_none_takes_more_than_there_is() 
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("nextest.toml");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/suite");
-    let made = Command::new("python3").arg("-B").arg(script).args(["config", "2", "24000"]).arg(&file).output().unwrap();
+    let made =
+        Command::new("python3").arg("-B").arg(script).args(["config", "2", "24000"]).arg(&file).output().unwrap();
     assert!(made.status.success(), "{made:?}");
     let units: i64 = String::from_utf8(made.stdout).unwrap().trim().parse().unwrap();
     let config: toml::Table = fs::read_to_string(&file).unwrap().parse().unwrap();

@@ -2,8 +2,11 @@
 //! what the program writes.
 
 use clap::error::ErrorKind;
+use sidle::agent::examination::Examiner as _;
 use sidle::cli::manual;
 use sidle::config::keys::SECTIONS;
+use sidle::doctor::explanations;
+use sidle::salt::doctor::SALT;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,14 +90,36 @@ fn the_table_of_settings_has_what_is_parsed_and_nothing_else() {
     assert_eq!(of_mirrors, fields(&repository, "MirrorTable"));
 }
 
-#[test]
-fn every_phase_has_its_line() {
+/// The rows of tables in a part of a page, each with its first cell.
+fn rows(part: &str) -> Vec<(&str, &str)> {
+    part.lines().filter_map(|line| Some((line.strip_prefix("| `")?.split_once("` |")?.0, line))).collect()
+}
+
+/// Each has one row between two lines of the page, and each row there is of one of them. A missing row is seen, wherever else the page has the word.
+fn one_row_for_each((from, to): (&str, &str), ids: &[&str]) {
     let page = text("docs/operations.md");
-    for phase in sidle::switch::Phase::ALL {
-        let word = serde_json::to_value(phase).unwrap();
-        let word = word.as_str().unwrap();
-        assert!(page.contains(&format!("`{word}`")), "docs/operations.md has no line for the phase {word}");
+    let part =
+        page.split_once(from).and_then(|(_, rest)| rest.split_once(to)).unwrap_or_else(|| panic!("no {from}, {to}")).0;
+    let told = |part: &str| {
+        let mut cells: Vec<&str> = rows(part).into_iter().map(|(cell, _)| cell).collect();
+        cells.sort_unstable();
+        cells.join("\n")
+    };
+    let mut wanted = ids.to_vec();
+    wanted.sort_unstable();
+    let wanted = wanted.join("\n");
+    assert_eq!(told(part), wanted, "docs/operations.md, from {from} to {to}");
+    for (cell, row) in rows(part) {
+        assert_ne!(told(&part.replacen(row, "", 1)), wanted, "the row of {cell} is not looked at");
     }
+}
+
+#[test]
+fn every_phase_has_its_row() {
+    let words =
+        sidle::switch::Phase::ALL.map(|phase| serde_json::to_value(phase).unwrap().as_str().unwrap().to_owned());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    one_row_for_each(("\n## Phases that `status` shows\n", "\nOther lines of `status`:\n"), &words);
 }
 
 #[test]
@@ -252,10 +277,13 @@ fn every_command_of_the_pages_parses() {
     assert!(parsed > 100, "{parsed}");
 }
 
-/// Whatever `doctor` may find: the first word that its sources give to a finding.
+/// What `doctor --find` explains has a row; whatever `doctor` may find is explained: the first word that its sources give to a finding.
 #[test]
-fn every_finding_of_doctor_has_its_line() {
-    let page = text("docs/operations.md");
+fn every_finding_of_doctor_has_its_row() {
+    let known = explanations::with(SALT.explanations());
+    let ids: Vec<&str> = known.iter().map(|(known, _)| known.id).collect();
+    let severities = ["ERROR", "warning", "not checked", "note"];
+    one_row_for_each(("\n## What each doctor finding means\n", "\n## Metrics\n"), &[&ids[..], &severities].concat());
     let mut sources = Vec::new();
     for directory in ["src/doctor", "src/salt/doctor"] {
         let entries = fs::read_dir(root().join(directory)).unwrap().flatten();
@@ -273,6 +301,14 @@ fn every_finding_of_doctor_has_its_line() {
     }
     assert!(found.len() > 30, "{found:?}");
     for id in found {
-        assert!(page.contains(&format!("`{id}`")), "docs/operations.md has no line for the finding {id}");
+        assert!(ids.contains(&id), "`sidle doctor --find` does not explain the finding {id}");
     }
+}
+
+#[test]
+fn the_acceptance_test_looks_for_a_word_that_doctor_prints() {
+    use sidle::agent::examination::Severity;
+    let page = text("docs/acceptance.md");
+    let step = page.lines().find(|line| line.contains("`sidle doctor")).expect("a step runs doctor");
+    assert!(step.contains(&format!("no line that begins with `{}`", Severity::Error.word())), "{step}");
 }

@@ -397,72 +397,83 @@ fn without_a_crash_a_good_release_is_committed_and_no_other() {
     }
 }
 
+/// The phases of a switch without a hitch.
+fn phases_of(mode: Mode, former: Former, trial: Trial) -> Vec<Phase> {
+    straight(World { purpose: Purpose::Switch, mode, former, trial, hitch: Hitch::None })
+}
+
 #[test]
 fn the_way_forth_and_the_way_back_are_the_documented_ones() {
     use Phase::{
-        Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Rehearsing, Reproving, Restarting,
-        Retiring, Retreating, Returning, RolledBack, Starting, Stopping, Stranded, Waiting,
+        Checking, Committed, Flipping, Freezing, Probation, Proving, Rehearsing, Reproving, Restarting, Retreating,
+        RolledBack, Starting, Stopping, Stranded, Waiting,
     };
-    let world = |mode, former, trial| World { purpose: Purpose::Switch, mode, former, trial, hitch: Hitch::None };
-    let walk = |mode, former, trial| straight(world(mode, former, trial));
     let (idle, now) = (Mode::Idle, Mode::Now);
     let proof = [Stopping, Starting, Proving, Probation, Flipping, Committed];
     assert_eq!(
-        walk(idle, Former::Idle, Trial::Good),
+        phases_of(idle, Former::Idle, Trial::Good),
         [&[Checking, Rehearsing, Waiting, Freezing][..], &proof].concat()
     );
     assert_eq!(
-        walk(idle, Former::JobAtFreezeOnce, Trial::Good),
+        phases_of(idle, Former::JobAtFreezeOnce, Trial::Good),
         [&[Checking, Rehearsing, Waiting, Freezing, Waiting, Freezing][..], &proof].concat()
     );
-    assert_eq!(walk(now, Former::Idle, Trial::Good), [&[Checking, Rehearsing][..], &proof].concat());
-    assert_eq!(walk(idle, Former::None, Trial::Good), [&[Checking, Rehearsing][..], &proof].concat());
-    assert_eq!(walk(idle, Former::Broken, Trial::Good), [&[Checking, Rehearsing, Waiting][..], &proof].concat());
+    assert_eq!(phases_of(now, Former::Idle, Trial::Good), [&[Checking, Rehearsing][..], &proof].concat());
+    assert_eq!(phases_of(idle, Former::None, Trial::Good), [&[Checking, Rehearsing][..], &proof].concat());
+    assert_eq!(phases_of(idle, Former::Broken, Trial::Good), [&[Checking, Rehearsing, Waiting][..], &proof].concat());
     let back = [Retreating, Restarting, Reproving, RolledBack];
     assert_eq!(
-        walk(now, Former::Idle, Trial::NeverProves),
+        phases_of(now, Former::Idle, Trial::NeverProves),
         [&[Checking, Rehearsing, Stopping, Starting, Proving][..], &back].concat()
     );
     assert_eq!(
-        walk(now, Former::Idle, Trial::FlapsOnce),
+        phases_of(now, Former::Idle, Trial::FlapsOnce),
         [Checking, Rehearsing, Stopping, Starting, Proving, Probation, Proving, Probation, Flipping, Committed]
     );
     let flaps = [Proving, Probation].repeat(4);
     assert_eq!(
-        walk(now, Former::Idle, Trial::FlapsForever),
+        phases_of(now, Former::Idle, Trial::FlapsForever),
         [&[Checking, Rehearsing, Stopping, Starting][..], &flaps, &back].concat()
     );
     assert_eq!(
-        walk(now, Former::None, Trial::CrashesAtStart),
+        phases_of(now, Former::None, Trial::CrashesAtStart),
         [Checking, Rehearsing, Stopping, Starting, Retreating, RolledBack]
     );
     assert_eq!(
-        walk(now, Former::BackAtSecondTry, Trial::CrashesAtStart),
+        phases_of(now, Former::BackAtSecondTry, Trial::CrashesAtStart),
         [Checking, Rehearsing, Stopping, Starting, Retreating, Restarting, Stranded, Restarting, Reproving, RolledBack]
     );
+}
+
+#[test]
+fn the_way_forth_and_the_way_back_in_overlap_are_the_documented_ones() {
+    use Phase::{
+        Checking, Committed, Flipping, Handing, Probation, Proving, Rehearsing, Reproving, Restarting, Retiring,
+        Retreating, Returning, RolledBack, Starting,
+    };
     let overlap = Mode::Overlap;
     let beside = [Checking, Rehearsing, Starting, Proving];
     let commit = [Probation, Flipping, Retiring, Committed];
-    assert_eq!(walk(overlap, Former::Idle, Trial::Good), [&beside[..], &[Handing], &commit].concat());
-    assert_eq!(walk(overlap, Former::BusyForever, Trial::Good), [&beside[..], &[Handing], &commit].concat());
+    assert_eq!(phases_of(overlap, Former::Idle, Trial::Good), [&beside[..], &[Handing], &commit].concat());
+    assert_eq!(phases_of(overlap, Former::BusyForever, Trial::Good), [&beside[..], &[Handing], &commit].concat());
     assert_eq!(
-        walk(overlap, Former::Idle, Trial::NeverProves),
+        phases_of(overlap, Former::Idle, Trial::NeverProves),
         [&beside[..], &[Returning, Retreating, RolledBack]].concat()
     );
     assert_eq!(
-        walk(overlap, Former::Idle, Trial::FlapsOnce),
+        phases_of(overlap, Former::Idle, Trial::FlapsOnce),
         [&beside[..], &[Handing, Probation, Proving, Handing], &commit].concat()
     );
     assert_eq!(
-        walk(overlap, Former::DiesInProbation, Trial::Good),
+        phases_of(overlap, Former::DiesInProbation, Trial::Good),
         [&beside[..], &[Handing, Probation, Flipping, Committed]].concat()
     );
     assert_eq!(
-        walk(overlap, Former::DiesAtHandover, Trial::Good),
+        phases_of(overlap, Former::DiesAtHandover, Trial::Good),
         [&beside[..], &[Handing, Proving, Probation, Flipping, Committed]].concat()
     );
     assert_eq!(
-        walk(overlap, Former::DiesBeside, Trial::DiesInProbation),
+        phases_of(overlap, Former::DiesBeside, Trial::DiesInProbation),
         [&beside[..], &[Probation, Retreating, Restarting, Reproving, RolledBack]].concat()
     );
 }

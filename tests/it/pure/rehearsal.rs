@@ -1,4 +1,4 @@
-//! What is made of reports that releases of Salt once gave of one host: `salt::rehearsal::record_reports` recorded them, and
+//! What is made of reports that releases of Salt once gave of one host: `scripts/bench reports` (`salt::rehearsal::record_reports`) recorded them, and
 //! `salt::rehearsal` shows that releases still report so.
 
 use sidle::rehearsal::Rehearsal;

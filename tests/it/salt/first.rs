@@ -1,9 +1,13 @@
 //! The main promise on real Salt, without root and within a minute: what `scripts/test` runs of this tier.
 
 use crate::support::minions::LONG_TERM;
-use crate::support::salt::own_user;
+use crate::support::salt::{own_user, runs_here};
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
+use std::time::Duration;
+
+/// The release between the two with long-term support.
+const BETWEEN: &str = "3007.17";
 
 /// Jobs a second, few enough for a machine with other things to do.
 const RATE: f64 = 2.0;
@@ -16,11 +20,15 @@ const ALONE_SECONDS: u64 = 30;
 /// How long the stream goes on after each switch.
 const AROUND_SECONDS: u64 = 5;
 
+/// For Salt to start, to find the first minion, and to end.
+const REFUSAL: Duration = Duration::from_secs(60);
+
 #[test]
 fn a_switch_to_the_next_long_term_release_and_the_way_back_lose_no_job_and_double_none() {
     let user = own_user();
-    let [old, new] = LONG_TERM;
-    let scene = Scene::with(&Wanted { user: &user, settings: "rehearsal = \"refuse\"\n", ..Wanted::of(&LONG_TERM) });
+    // Where the only Python is newer than the older release can run on, it is the release between them.
+    let [old, new] = if runs_here(LONG_TERM[0]) { LONG_TERM } else { [BETWEEN, LONG_TERM[1]] };
+    let scene = Scene::with(&Wanted { user: &user, settings: "rehearsal = \"refuse\"\n", ..Wanted::of(&[old, new]) });
     let stream = scene.stream(&Plan::of(RATE));
     stream.run(ALONE_SECONDS);
     let alone = stream.look().published;
@@ -32,6 +40,10 @@ fn a_switch_to_the_next_long_term_release_and_the_way_back_lose_no_job_and_doubl
         assert_eq!((last["mode"].as_str(), last["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)), "{last}");
         assert!(scene.master().call(ID, &["test.version"]).contains(version), "{verb} to {version}");
         stream.run(AROUND_SECONDS);
+        if verb == "switch" {
+            let refused = scene.second_minion(old, REFUSAL);
+            assert_eq!(refused, Some(1), "Salt refuses a second minion after a switch, as without sidle");
+        }
     }
     let report = stream.end();
     report.assert_lossless("from one long-term release to the next, and back");

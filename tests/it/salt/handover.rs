@@ -90,6 +90,7 @@ fn announced(stream: &Stream, times: usize) {
     });
 }
 
+/// Without the guard's claims a stream across these switches has jobs that both processes ran, and jobs that none did.
 #[test]
 fn across_every_release_a_restart_and_the_way_back_no_job_is_lost_or_doubled_and_no_tick_is_missed() {
     come_first();
@@ -99,12 +100,8 @@ fn across_every_release_a_restart_and_the_way_back_no_job_is_lost_or_doubled_and
     let stream = scene.stream(&Plan::of(RATE));
     stream.run(AROUND_SECONDS);
     let (middle, new, old) = (format!("{MIDDLE}-1"), format!("{NEW}-1"), format!("{OLD}-1"));
-    let steps: [(&str, &[&str], &str); 4] = [
-        ("switch", &[&middle], MIDDLE),
-        ("switch", &[&new], NEW),
-        ("restart", &[], NEW),
-        ("rollback", &[&old], OLD),
-    ];
+    let steps: [(&str, &[&str], &str); 4] =
+        [("switch", &[&middle], MIDDLE), ("switch", &[&new], NEW), ("restart", &[], NEW), ("rollback", &[&old], OLD)];
     for (number, (verb, arguments, expected)) in steps.iter().enumerate() {
         let begun = stream.age();
         overlap(&scene, verb, arguments);

@@ -71,6 +71,7 @@ fn answers(master: &Master) {
     });
 }
 
+/// A process that finds its files through `current` loads half of itself from another release.
 #[test]
 fn modules_never_used_before_load_from_the_old_release_after_an_install_and_after_current_moved() {
     let author = minions::author();

@@ -145,6 +145,14 @@ fn its_own_tests_pass_with_the_python_of_each_salt() {
     assert_eq!((said.matches(" passed").count(), said.contains("skipped")), (SALTS.len(), false), "{said}");
 }
 
+/// A host without sidle.
+fn without_sidle_is_told_in_words(caller: &Caller) {
+    let minion = fs::read_to_string(caller.place.path().join("minion")).unwrap();
+    fs::write(caller.place.path().join("minion"), minion.replace(SIDLE, "/nowhere/sidle")).unwrap();
+    let (said, code) = caller.call(&["sidle.status"]);
+    assert!(code == 127 && said["error"]["message"].as_str().unwrap().contains("no program sidle"), "{code} {said}");
+}
+
 #[test]
 fn its_functions_have_the_programs_answers_and_return_codes() {
     let (host, _author) = two_releases();
@@ -203,11 +211,43 @@ fn its_functions_have_the_programs_answers_and_return_codes() {
     // An option that does not exist is an error, and not ignored.
     let (said, code) = caller.call(&["sidle.switch", "relase=1.1-1"]);
     assert!(code == 2 && said["error"]["message"].as_str().unwrap().contains("no option relase"), "{code} {said}");
-    // A host without sidle is told in words.
-    let minion = fs::read_to_string(caller.place.path().join("minion")).unwrap();
-    fs::write(caller.place.path().join("minion"), minion.replace(SIDLE, "/nowhere/sidle")).unwrap();
-    let (said, code) = caller.call(&["sidle.status"]);
-    assert!(code == 127 && said["error"]["message"].as_str().unwrap().contains("no program sidle"), "{code} {said}");
+    without_sidle_is_told_in_words(&caller);
+}
+
+fn untouched(states: &[(String, Value)]) {
+    assert!(states.iter().all(|(_, state)| state["result"] == true && state["changes"] == json!({})), "{states:?}");
+}
+
+/// From then on its state fails, and says why.
+fn a_bad_release_is_tried_once(caller: &Caller, host: &Host, bundle: &str) {
+    let both = json!({
+        "there": {"sidle.installed": [{"name": DEMO}, {"release": "1.2-1"}, {"source": bundle}]},
+        "now": {"sidle.current": [{"name": DEMO}, {"release": "1.2-1"}, {"wait": true}, {"require": [{"sidle": "there"}]}]},
+    });
+    let shown = caller.apply(&both, true);
+    assert!(
+        shown.iter().all(|(_, state)| state["result"].is_null()),
+        "what is not there yet may be so soon: {shown:?}"
+    );
+    let failed = caller.apply(&both, false);
+    assert_eq!((&failed[0].1["result"], &failed[1].1["result"]), (&json!(true), &json!(false)), "{failed:?}");
+    assert_eq!(host.current().as_deref(), Some("1.0-1"));
+    let tried = host.last()["id"].clone();
+    let again = caller.apply(&both, false);
+    assert!(again[1].1["comment"].as_str().unwrap().contains("marked as bad"), "{again:?}");
+    assert_eq!(host.last()["id"], tried, "it was not tried again");
+}
+
+fn are_held_and_freed(caller: &Caller) {
+    let held = json!({"kept": {"sidle.held": [{"name": DEMO}, {"reason": "year's end"}]}});
+    assert!(caller.apply(&held, true)[0].1["result"].is_null());
+    assert_eq!(caller.apply(&held, false)[0].1["changes"]["new"]["reason"], "year's end");
+    untouched(&caller.apply(&held, false));
+    let over = json!({"kept": {"sidle.held": [{"name": DEMO}, {"reason": "last year"}, {"until": "2020-01-01"}]}});
+    untouched(&caller.apply(&over, false));
+    let free = json!({"free": {"sidle.unheld": [{"name": DEMO}]}});
+    assert_eq!(caller.apply(&free, false)[0].1["changes"]["old"], "year's end");
+    untouched(&caller.apply(&free, false));
 }
 
 #[test]
@@ -234,9 +274,6 @@ fn its_states_bring_a_host_where_it_should_be_once_and_show_it_first() {
             "50-site": {"sidle.settings": [{"contents": short}]},
             "there": {"sidle.installed": [{"name": DEMO}, {"release": format!("{version}-1")}, {"source": bundle(version)}]},
         })
-    };
-    let untouched = |states: &[(String, Value)]| {
-        assert!(states.iter().all(|(_, state)| state["result"] == true && state["changes"] == json!({})), "{states:?}");
     };
 
     // A test shows trust and settings, and writes nothing. What can't be known yet (a bundle of somebody untrusted) fails in words.
@@ -268,33 +305,8 @@ fn its_states_bring_a_host_where_it_should_be_once_and_show_it_first() {
     assert!(did["result"] == true && did["changes"]["new"] == "1.0-1", "{did}");
     untouched(&caller.apply(&current("1.0"), false));
 
-    // A bad release is tried once; from then on its state fails, and says why.
-    let both = json!({
-        "there": {"sidle.installed": [{"name": DEMO}, {"release": "1.2-1"}, {"source": bundle("1.2")}]},
-        "now": {"sidle.current": [{"name": DEMO}, {"release": "1.2-1"}, {"wait": true}, {"require": [{"sidle": "there"}]}]},
-    });
-    let shown = caller.apply(&both, true);
-    assert!(
-        shown.iter().all(|(_, state)| state["result"].is_null()),
-        "what is not there yet may be so soon: {shown:?}"
-    );
-    let failed = caller.apply(&both, false);
-    assert_eq!((&failed[0].1["result"], &failed[1].1["result"]), (&json!(true), &json!(false)), "{failed:?}");
-    assert_eq!(host.current().as_deref(), Some("1.0-1"));
-    let tried = host.last()["id"].clone();
-    let again = caller.apply(&both, false);
-    assert!(again[1].1["comment"].as_str().unwrap().contains("marked as bad"), "{again:?}");
-    assert_eq!(host.last()["id"], tried, "it was not tried again");
-
-    let held = json!({"kept": {"sidle.held": [{"name": DEMO}, {"reason": "year's end"}]}});
-    assert!(caller.apply(&held, true)[0].1["result"].is_null());
-    assert_eq!(caller.apply(&held, false)[0].1["changes"]["new"]["reason"], "year's end");
-    untouched(&caller.apply(&held, false));
-    let over = json!({"kept": {"sidle.held": [{"name": DEMO}, {"reason": "last year"}, {"until": "2020-01-01"}]}});
-    untouched(&caller.apply(&over, false));
-    let free = json!({"free": {"sidle.unheld": [{"name": DEMO}]}});
-    assert_eq!(caller.apply(&free, false)[0].1["changes"]["old"], "year's end");
-    untouched(&caller.apply(&free, false));
+    a_bad_release_is_tried_once(&caller, &host, &bundle("1.2"));
+    are_held_and_freed(&caller);
 }
 
 /// What a master has in its cache of minions: with grains, written as this Salt writes them; without; and without a key.
@@ -318,7 +330,7 @@ for each in ("red", "suse", "new"):
     os.makedirs(opts["pki_dir"] + "/minions", exist_ok=True)
     open(f"{opts['pki_dir']}/minions/{each}", "w").close()
 sent = []
-own = asking.Asking(opts, lambda ids, function, arguments, kwarg=None, seconds=None: sent.append((ids, function)) or {})
+own = asking.Asking(opts, lambda ids, function, arguments, kwarg=None, seconds=None, read=None: sent.append((ids, function)) or {})
 wanted = planning.Wanted("salt-minion", "3007.17-1", canary=0, percents=[100], by="site")
 plan = asking.planned(own, wanted, ("G@os_family:RedHat or L@suse", "compound"))
 print(json.dumps({

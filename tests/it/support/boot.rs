@@ -22,6 +22,9 @@ pub const PACKAGE: &str = "srv/sidle.deb";
 
 /// What salt-ssh wants to find: its tree has no Python of its own, and it asks for `scp` before it sends one.
 const REACHED_BY_SALT_SSH: &str = "openssh-client+python3";
+/// Suites whose own Python trees are built with, and what that takes.
+const BUILDS_TREES: [&str; 2] = ["trixie", "sid"];
+const BUILDS: &str = "python3-pip+python3-venv";
 
 /// A suite with RPM's package managers beside Debian's own.
 pub const ALL_PACKAGE_MANAGERS: &str = "bookworm+rpm+dnf+zypper+createrepo-c+debsums";
@@ -64,10 +67,14 @@ fn done(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The file that holds a suite's root, made if it isn't there.
-fn archive(suite: &str) -> PathBuf {
+/// The file that holds a suite's root, made if it isn't there. What is in it is what `scripts/roots` makes when it is not told what to make.
+pub fn archive(suite: &str) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/roots");
-    let suite = if suite.contains('+') { suite.to_owned() } else { format!("{suite}+{REACHED_BY_SALT_SSH}") };
+    let suite = match suite {
+        _ if suite.contains('+') => suite.to_owned(),
+        _ if BUILDS_TREES.contains(&suite) => format!("{suite}+{REACHED_BY_SALT_SSH}+{BUILDS}"),
+        _ => format!("{suite}+{REACHED_BY_SALT_SSH}"),
+    };
     let output = Command::new(script).arg(&suite).stderr(Stdio::inherit()).output().expect("scripts/roots starts");
     assert!(output.status.success(), "scripts/roots {suite} failed");
     PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())

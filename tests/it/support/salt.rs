@@ -44,6 +44,15 @@ pub fn packaged_tree(version: &str) -> PathBuf {
     kept(version, &["--without-guard"])
 }
 
+/// False: Salt of this version cannot run on any Python that is here. A tree that cannot be built for another reason fails the test.
+pub fn runs_here(version: &str) -> bool {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/trees");
+    let output = Command::new(script).arg(version).output().expect("scripts/trees starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() || said.contains("cannot run on Python"), "scripts/trees {version}: {said}");
+    output.status.success()
+}
+
 /// Who runs the tests: masters, and minions that are nobody else's.
 pub fn own_user() -> String {
     process::user_name(process::user())

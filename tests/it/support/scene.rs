@@ -4,7 +4,7 @@ use super::eventually;
 use super::leftovers;
 use super::minions;
 use super::mounts::Mounted;
-use super::salt::{Master, Minion, START_SECONDS, own_user, tree};
+use super::salt::{Master, Minion, START_SECONDS, Tree, own_user, tree};
 use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor, VENV_SALT};
 use super::stream::{Marks, Plan, Report, Stream, calibrate};
 use serde_json::Value;
@@ -12,6 +12,8 @@ use sidle::os::process::SignalNumber;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// The newest release that is tested: masters run it, since a master may be newer than its minions, but not older.
 pub const MASTER: &str = "3008.5";
@@ -324,6 +326,20 @@ impl Scene {
         let _minion = Minion::start(&tree(SLOWEST), "calibration", &marks.configuration(&[self.master()]));
         marks.started(1);
         calibrate("calibration", &marks, &[self.master()], rates)
+    }
+
+    /// Starts a second minion on the same configuration, as a package's unit or a formula does, without sidle; its exit code, or None if it runs on.
+    pub fn second_minion(&self, version: &str, patience: Duration) -> Option<i32> {
+        let mut command = Command::new(tree(version).join("bin/salt-minion"));
+        let mut second = Tree::start(command.arg("-c").arg(self.configuration()), &self.host.path("second"));
+        let end = Instant::now() + patience;
+        loop {
+            match second.child.try_wait().unwrap() {
+                Some(status) => return status.code(),
+                None if Instant::now() > end => return None,
+                None => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
     }
 
     /// What `sidle status` says about the instance.

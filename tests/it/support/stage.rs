@@ -131,13 +131,18 @@ impl Author {
 
     /// A release that calls itself a minion's. Its Python is none: whatever it is asked, it prints `answer` in the configuration directory.
     pub fn posing_as_minion(&self, version: &str) -> PathBuf {
+        self.posing_as_minion_with(version, "cat \"$5/answer\"")
+    }
+
+    /// The same with this script as its Python.
+    pub fn posing_as_minion_with(&self, version: &str, script: &str) -> PathBuf {
         let packed = self.directory.path().join(format!("{DEMO}-{version}.sidle"));
         if packed.exists() {
             return packed;
         }
         let tree = self.tree(version, "good");
         let python = tree.join("bin/python3");
-        fs::write(&python, "#!/bin/sh\ncat \"$5/answer\"\n").unwrap();
+        fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         self.packed_from(version, &tree, |recipe| recipe.replace("agent = \"demo\"", "agent = \"salt\""))
     }

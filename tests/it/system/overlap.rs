@@ -6,6 +6,7 @@ use crate::support::mounts::Mounted;
 use crate::support::stage::{Author, DEMO, Host};
 use std::fs;
 
+/// On a host that is always busy what gave way for all of its time got so little that a good release failed.
 #[test]
 fn what_comes_up_gives_way_for_half_of_its_time_and_not_until_it_is_starved() {
     let author = Author::new();
@@ -29,6 +30,7 @@ fn what_comes_up_gives_way_for_half_of_its_time_and_not_until_it_is_starved() {
     });
 }
 
+/// The gate of a full /run could not be moved: no act was performed, and the switch stayed in its phase past every limit.
 #[test]
 fn a_run_that_is_full_in_the_middle_of_a_switch_is_named_and_held_against_no_release() {
     let author = Author::new();

@@ -192,7 +192,7 @@ fn a_person_reads_what_each_host_came_to() {
     let push = |names: &[&'static str]| [&["push", "-F", text(&config)], names, &options[..]].concat();
     let ran = host.sidle(&push(&["r0"]));
     assert_eq!(ran.code, Some(7), "{ran:?}");
-    for expected in ["r0: connect", "r0: failed", "the host key has changed", "ssh-keygen -R", "1 host, 1 failed"] {
+    for expected in ["r0: connect", "r0  failed", "the host key has changed", "ssh-keygen -R", "1 host, 1 failed"] {
         assert!(ran.stdout.contains(expected), "{expected:?} is not in {ran:?}");
     }
     let root = host.root();

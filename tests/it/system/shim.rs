@@ -35,6 +35,20 @@ fn version(host: &ShimHost) -> String {
     host.inside(&format!("{ask} {VENV_SALT}"))
 }
 
+fn is_removed_by_dpkg(host: &ShimHost) {
+    host.undisturbed(&format!("dpkg --remove dependent {VENV_SALT}"));
+    // What is left of the hook hinders nobody.
+    assert!(host.machine.path("etc/apt/apt.conf.d/99venv-dpkgnotify").exists());
+    let said = host.undisturbed("apt-get -y remove other 2>&1");
+    assert!(!said.contains("notify"), "{said}");
+    host.undisturbed(&format!("dpkg --purge {VENV_SALT}"));
+    for gone in
+        ["etc/apt/apt.conf.d/99venv-dpkgnotify", "etc/venv-salt-minion/minion", "usr/lib/sidle/venv-salt-minion"]
+    {
+        assert!(!host.machine.path(gone).exists(), "{gone}");
+    }
+}
+
 #[test]
 fn apt_takes_a_shim_as_an_upgrade_and_keeps_it() {
     let mut host = ShimHost::new(Kind::Deb);
@@ -88,18 +102,20 @@ fn apt_takes_a_shim_as_an_upgrade_and_keeps_it() {
     assert!(listed().contains("dependent install ok installed"), "{}", listed());
     host.inside("apt-get check");
     is_whole(&host);
+    is_removed_by_dpkg(&host);
+}
 
-    host.undisturbed(&format!("dpkg --remove dependent {VENV_SALT}"));
-    // What is left of the hook hinders nobody.
-    assert!(host.machine.path("etc/apt/apt.conf.d/99venv-dpkgnotify").exists());
-    let said = host.undisturbed("apt-get -y remove other 2>&1");
-    assert!(!said.contains("notify"), "{said}");
-    host.undisturbed(&format!("dpkg --purge {VENV_SALT}"));
+fn is_removed_by_zypper(host: &ShimHost) {
+    let own = host.machine.path("etc/venv-salt-minion/minion");
+    fs::write(&own, "# Changed by its owner.\n").unwrap();
+    let said = host.undisturbed(&format!("zypper -n remove {VENV_SALT}; ls -la /etc/venv-salt-minion"));
+    assert_eq!(fs::read_to_string(&own).unwrap_or_default(), "# Changed by its owner.\n", "{said}");
     for gone in
-        ["etc/apt/apt.conf.d/99venv-dpkgnotify", "etc/venv-salt-minion/minion", "usr/lib/sidle/venv-salt-minion"]
+        ["usr/lib/sidle/venv-salt-minion", "usr/bin/venv-salt-call", "usr/lib/zypp/plugins/commit/venv-zyppnotify"]
     {
         assert!(!host.machine.path(gone).exists(), "{gone}");
     }
+    assert!(!host.machine.path(&DNF_PLUGINS[1..]).join("venv-dnfnotify.py").exists());
 }
 
 #[test]
@@ -156,16 +172,7 @@ fn zypper_and_dnf_take_a_shim_as_an_upgrade_and_keep_it() {
     host.index();
     host.undisturbed(&format!("dnf -y upgrade {VENV_SALT}"));
     is_kept(&host, "102");
-    let own = host.machine.path("etc/venv-salt-minion/minion");
-    fs::write(&own, "# Changed by its owner.\n").unwrap();
-    let said = host.undisturbed(&format!("zypper -n remove {VENV_SALT}; ls -la /etc/venv-salt-minion"));
-    assert_eq!(fs::read_to_string(&own).unwrap_or_default(), "# Changed by its owner.\n", "{said}");
-    for gone in
-        ["usr/lib/sidle/venv-salt-minion", "usr/bin/venv-salt-call", "usr/lib/zypp/plugins/commit/venv-zyppnotify"]
-    {
-        assert!(!host.machine.path(gone).exists(), "{gone}");
-    }
-    assert!(!host.machine.path(&DNF_PLUGINS[1..]).join("venv-dnfnotify.py").exists());
+    is_removed_by_zypper(&host);
 }
 
 /// The shim is there, whole, in place of what it replaces, and no package manager has something better.

@@ -19,6 +19,8 @@ def boot():
         from . import hook
         from .slot import Slot
 
+        _start_by_fork()
+
         # Programs that jobs start inherit the environment, and are not this minion.
         slot = Slot.taken_from(os.environ)
         hook.install(slot)
@@ -29,6 +31,14 @@ def boot():
             # Without a guard it would run every job a second time.
             raise SystemExit(1) from error
         # A lone minion without a guard is better than none.
+
+
+def _start_by_fork():
+    """Start the minion's processes by fork: since Python 3.14 the default is another, whose processes have no guard."""
+    if sys.version_info >= (3, 14):
+        import multiprocessing
+
+        multiprocessing.set_start_method("fork", force=True)
 
 
 def _is_daemon():

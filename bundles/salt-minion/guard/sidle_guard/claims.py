@@ -52,14 +52,6 @@ class Claims:
         except OSError:
             pass
 
-    def signature(self):
-        """Changes when the directory was replaced, and the claims in it were lost."""
-        try:
-            found = os.stat(self.directory)
-            return found.st_dev, found.st_ino
-        except OSError:
-            return None
-
     def taken(self, claim):
         """Whether a process has claimed the job."""
         return os.path.exists(os.path.join(self.directory, claim))

@@ -6,6 +6,7 @@ import time
 
 from . import claims as claim_files
 from .decision import CLAIM, DROP, WAIT, decide, missed
+from .owed import OwedClaims
 
 log = logging.getLogger(__name__)
 RUN, HOLD = "run", "hold"
@@ -13,8 +14,8 @@ RUN, HOLD = "run", "hold"
 MOST_VERDICTS = 10000
 # One is enough to find a process that hears nothing.
 MOST_RESCUED = 20
-# A lost claim is made again for this long: longer than any process holds a job.
-REMEMBERED_SECONDS = 60.0
+# Those of some seconds: the other process remembers them from one report to the next.
+MOST_UNCLAIMED = 100
 # Longest hold of a job whose claim another process may owe.
 OWED_SECONDS = 30.0
 # Salt hands a job that waited in its queue on disk to the same method again.
@@ -49,27 +50,28 @@ class Peer:
         self.count = 0
         # Jobs that this process took because the other process, which should have heard them, did not.
         self.rescued: collections.deque[str] = collections.deque(maxlen=MOST_RESCUED)
+        # All that it took because nobody else did, and whether the other process should have heard them.
+        self.taken: collections.deque[tuple[str, bool]] = collections.deque(maxlen=MOST_UNCLAIMED)
 
 
 class Gate:
     """The jobs of this process. `role()` gives its role, `run(minion, data)` starts a held job, `log(step, jid)` writes the job log,
-    `caught_up(peer)`: whether the other process hears what comes now from this master."""
+    `caught_up(peer)`: whether the other process hears what comes now from this master; `beside()`: whether there is another process."""
 
-    def __init__(self, claims, role, reports, run, log, caught_up=lambda peer: False):
+    def __init__(self, claims, role, reports, run, log, caught_up=lambda peer: False, beside=lambda: True):
         self.claims = claims
         self.role = role
         self.reports = reports
         self.run = run
         self.log = log
         self.caught_up = caught_up
+        self.beside = beside
         self.held = {}
         self.peers = collections.defaultdict(Peer)
         self._verdicts = collections.OrderedDict()
         self._judged = collections.OrderedDict()
-        # Recent claims of this process and their times; `_owed`: claims that are not on disk.
-        self._mine = collections.OrderedDict()
-        self._owed = set()
-        self._directory = None
+        self.owed = OwedClaims(claims)
+        self._last_role = None
         self._complained = False
 
     def arrive(self, minion, data):
@@ -115,20 +117,29 @@ class Gate:
         """Whether this process received that master's job, whatever its verdict."""
         return (peer, jid) in self._verdicts or (peer, jid) in self.held
 
-    def unheard(self, peer, reports):
-        """How many jobs of a master another process reports as taken because this process did not hear them."""
-        rescued = {jid for report in reports for found in report.get("peers", ())
-                   if found.get("address") == peer for jid in found.get("rescued", ())}
-        return sum(not self.heard(peer, jid) for jid in rescued)
+    def first(self, peer):
+        """The id of the first job that came from a master; None: none has."""
+        return self.peers[peer].first if peer in self.peers else None
+
+    def unclaimed(self, peer):
+        """The jobs of a master that this process holds, or took as nobody else did: [id, whether the other process should have heard it]."""
+        held = [[held.jid, held.caught_up] for (where, _), held in self.held.items() if where == peer]
+        taken = [list(job) for job in self.peers[peer].taken] if peer in self.peers else []
+        return [*taken, *held[:MOST_UNCLAIMED]]
 
     def look_again(self):
         """Decide on held jobs, as far as possible by now."""
-        self._pay()
-        if not self.held:
-            return
+        self.owed.look(self.beside())
         role = self.role()
+        if role == "active" and self._last_role != "active":
+            # The next trial begins without the jobs of the last one.
+            for peer in self.peers.values():
+                peer.taken.clear()
+                peer.rescued.clear()
+        self._last_role = role
         for key, held in list(self.held.items()):
             if self.claims.taken(held.claim):
+                self.owed.seen(held.jid)
                 verdict = DROP
             else:
                 verdict = self._decide(held, role)
@@ -139,34 +150,6 @@ class Gate:
                 for minion, data in held.loads:
                     self.run(minion, data)
 
-    def _remember(self, claim, on_disk):
-        self._mine[claim] = time.monotonic()
-        if not on_disk:
-            self._owed.add(claim)
-
-    def _pay(self):
-        """Make claims that failed (no space) or were lost with their directory: another process that holds the job looks for the
-        claim before it takes the job."""
-        owing = bool(self._owed)
-        oldest = time.monotonic() - REMEMBERED_SECONDS
-        while self._mine and next(iter(self._mine.values())) < oldest:
-            self._owed.discard(self._mine.popitem(last=False)[0])
-        directory = self.claims.signature()
-        if directory != self._directory:
-            if self._directory is not None:
-                self._owed.update(self._mine)
-            self._directory = directory
-        try:
-            for claim in list(self._owed):
-                self.claims.take(claim)
-                self._owed.discard(claim)
-            self.claims.prepare()
-        except OSError:
-            pass  # The next look does it.
-        # Paid, or so old that no process holds the job any more.
-        if owing and not self._owed:
-            self.claims.owe(False)
-
     def _note(self, peer, jid):
         found = self.peers[peer]
         found.first = found.first or jid
@@ -176,8 +159,12 @@ class Gate:
     def _decide(self, held, role):
         """CLAIM: it is ours now; WAIT or DROP."""
         waited = time.monotonic() - held.since
+        if self.owed.knows(held.jid):
+            return DROP  # It runs already, through another master: also where the file that said so is gone.
         lost = role in ("draining", "closed") and missed(held.jid, held.peer, self.reports())
-        verdict = decide(role, waited, held.closed, lost)
+        # Claims of others are lost, too: they make them again before this process takes the job.
+        waits = role == "active" and self.beside() and self.owed.are_lost()
+        verdict = decide("standby" if waits else role, waited, held.closed, lost)
         if verdict != CLAIM:
             return verdict
         both = (held.claim, claim_files.name(ANY_PEER, held.jid))
@@ -187,6 +174,7 @@ class Gate:
         try:
             for claim in both:
                 if not self.claims.take(claim):
+                    self.owed.seen(held.jid)
                     return DROP
                 taken.append(claim)
         except OSError as error:
@@ -200,9 +188,12 @@ class Gate:
             # Never lose a job for lack of a directory.
             self.claims.owe(True)
         for claim in both:
-            self._remember(claim, claim in taken)
-        if role != "active" and not lost and held.caught_up:
-            self.peers[held.peer].rescued.append(held.jid)
+            self.owed.remember(claim, claim in taken)
+        self.owed.seen(held.jid)
+        if role != "active" and not lost:
+            self.peers[held.peer].taken.append((held.jid, held.caught_up))
+            if held.caught_up:
+                self.peers[held.peer].rescued.append(held.jid)
         return CLAIM
 
     def take_unjudged(self, jid):

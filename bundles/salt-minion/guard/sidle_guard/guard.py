@@ -10,13 +10,16 @@ from . import masters, options, proof
 from .claims import Claims
 from .decision import DROP
 from .gate import RUN, Gate
+from .handshakes import Handshakes
 from .joblog import NAME as JOB_LOG
 from .joblog import JobLog
 from .jobs import Jobs
+from .missing import Missing
 from .queues import Queues
 from .report import Others, ReportFile
 from .roles import RolesFile
 from .singletons import Singletons
+from .slot import seconds_since_boot
 from .subscriptions import Subscriptions
 
 log = logging.getLogger(__name__)
@@ -42,7 +45,11 @@ class Guard:
         self.others = Others(slot)
         self.job_log = JobLog(slot.path(JOB_LOG))
         self.jobs = Jobs(self.job_log.write)
-        self.gate = Gate(self.claims, self.role, self._rivals_reports, self.run, self.job_log.write, self.caught_up)
+        self.gate = Gate(
+            self.claims, self.role, self._rivals_reports, self.run, self.job_log.write, self.caught_up, self.beside_others)
+        self.missing = Missing(self.gate.heard, self.gate.first, seconds_since_boot)
+        # None: this Salt's transports tell nothing.
+        self.handshakes = Handshakes(self.attempt)
         self.subscriptions = Subscriptions(self.gate.heard, masters.is_one_of_a_list(self.opts))
         self.singletons = Singletons(self)
         self.queues = Queues(self)
@@ -116,11 +123,6 @@ class Guard:
     def _rivals_reports(self):
         return [report for report in map(self.others.report, self._rivals()) if report]
 
-    def _other_reports(self):
-        roles = self.roles()
-        others = [leader for leader in roles.slots if leader != self.slot.leader] if roles else []
-        return [report for report in map(self.others.report, others) if report]
-
     def caught_up(self, address):
         """Whether this process has read all that a master published before the other one listened to it."""
         return self.subscriptions.caught_up(address, self._rivals())
@@ -182,6 +184,9 @@ class Guard:
             self.gate.look_again()
             addresses = {minion.opts.get("master_uri"): name for name, minion in self.named_minions().items()}
             self.subscriptions.look(addresses, bool(self.jobs.starting), self._rivals_reports())
+            if self.handshakes:
+                self.handshakes.look(self.minions())
+            self.missing.look(role, self._rivals_reports())
             self._announce(roles)
         if self.inherited and self.jobs.all_known():
             self.inherited = False
@@ -299,20 +304,27 @@ class Guard:
                 named[str(name or minion.opts.get("master"))] = minion
         return named
 
+    def _peer(self, name, minion):
+        """The part of the report about one master; `minion`: its connected minion object, or None."""
+        address = minion.opts.get("master_uri") if minion else None
+        seen = self.gate.peers.get(address)
+        unheard, since = self.missing.unheard(address)
+        return {
+            "name": name, "address": address, "proven": self.proofs.proven.get(name),
+            "subscribed": self.handshakes.told(minion) if self.handshakes and minion else None,
+            "detail": self.proofs.details.get(name, "not asked" if minion else "not connected"),
+            "first": seen.first if seen else None, "last": seen.last if seen else None,
+            "count": seen.count if seen else 0, "rescued": list(seen.rescued) if seen else [],
+            "unclaimed": self.gate.unclaimed(address), "caught_up": self.caught_up(address),
+            "unheard": unheard, "unheard_since": since, "doubtful": self.missing.doubtful(address)}
+
     def write_report(self):
         """Write the report."""
         roles = self.roles()
         connected = self.named_minions()
         peers = []
         for name in self.peer_names():
-            address = connected[name].opts.get("master_uri") if name in connected else None
-            seen = self.gate.peers.get(address)
-            peers.append({
-                "name": name, "address": address, "proven": self.proofs.proven.get(name),
-                "detail": self.proofs.details.get(name, "not asked" if name in connected else "not connected"),
-                "first": seen.first if seen else None, "last": seen.last if seen else None,
-                "count": seen.count if seen else 0, "rescued": list(seen.rescued) if seen else [],
-                "caught_up": self.caught_up(address), "unheard": self.gate.unheard(address, self._other_reports())})
+            peers.append(self._peer(name, connected.get(name)))
         self.report_file.write({
             "wrapped": sorted(self.originals), "overlap": self.overlap or self.bypassed,
             "serial": roles.serial if roles else 0, "role": self._role, "singletons": bool(self.overlap) or self.singletons.reported,

@@ -6,11 +6,12 @@ from importlib.machinery import PathFinder
 
 def install(slot):
     """Watch for Salt's modules; each is handed over once it is complete."""
-    from . import paths, wraps
+    from . import mantle, paths, wraps
 
     own_paths = paths.Paths(slot)
     sys.meta_path.insert(0, _Watcher({
         "salt.config": lambda module: paths.wrap_config(module, own_paths),
+        "salt.utils.process": lambda module: mantle.wrap(module, own_paths),
         "salt.minion": lambda module: wraps.wrap_manager(module, slot, own_paths),
     }))
 

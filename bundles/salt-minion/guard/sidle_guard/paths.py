@@ -2,8 +2,8 @@
 
 Two minions on one configuration would take each other's sockets and refuse each other's pid file.
 So each process has a directory named by its slot below the configured `sock_dir`, with its sockets, its pid file and Salt's
-process_responsibility_*.pid. Programs that use the default paths (salt-call, scripts, monitoring) reach the process with
-the singletons.
+process_responsibility_*.pid. Programs that use the default paths (salt-call, scripts, monitoring, a second minion that looks for the first)
+find the process with the singletons.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import pwd
 import shutil
 import sys
 
+from . import mantle
 from .roles import RolesFile
 from .singletons import config_signature
 from .slot import start_time
@@ -20,6 +21,8 @@ from .slot import start_time
 log = logging.getLogger(__name__)
 # sun_path in Linux: 108 bytes with the final zero.
 LONGEST_SOCKET_PATH = 107
+# A pid, or what Salt knows of a process.
+LONGEST_FILE_BYTES = 4096
 # In the directory of a slot that still needs the default paths for itself.
 HELD = "held"
 
@@ -36,6 +39,9 @@ class Paths:
         self.sockets = ()
         # Why this minion must stay at the default paths, and so can't run beside another.
         self.refused = None
+        # Whom Salt becomes.
+        self.user = None
+        self._unwritable = set()
         # The process that made the directories.
         self.prepared_by = None
         # The signature of the configuration files when they were read.
@@ -50,7 +56,8 @@ class Paths:
             return
         if self._is_main() and self.prepared_by != os.getpid():
             self.prepared_by = os.getpid()
-            self._prepare(opts.get("user"))
+            self.user = opts.get("user")
+            self._prepare(self.user)
         if self._started_by_switch():
             # Salt sleeps that long before it does anything, for the sake of masters after a power cut. A switch has its own `--splay`.
             opts["random_startup_delay"] = 0
@@ -88,6 +95,28 @@ class Paths:
     def own(self, path):
         """The own path of a socket of this process."""
         return os.path.join(self.sock_dir, os.path.basename(path))
+
+    def is_own(self, path):
+        """Whether this main process has a file in its own directory."""
+        return self.sock_dir is not None and self.default_pidfile and os.path.dirname(path) == self.sock_dir
+
+    def is_of_this_minion(self, pid):
+        """Whether a process belongs to a slot of this minion: its own, or another process of a switch."""
+        roles = RolesFile(self.slot.path("roles")).read()
+        leaders = {self.slot.leader, *(roles.slots if roles else ())}
+        return any(found in leaders or os.path.isdir(os.path.join(self.default_sock_dir, str(found))) for found in mantle.ancestors(pid))
+
+    def keep_writable(self, path, content):
+        """Write a file at a default place while there are rights, for the user that Salt becomes; `content` None: as it is."""
+        owner = _owner(self.user)
+        if content is None and not owner:
+            return
+        try:
+            text = _read(path) if content is None else content
+            if text is not None:
+                _replace(path, text, owner)
+        except OSError as error:
+            log.warning("sidle-guard: cannot write %s: %s", path, error)
 
     def _choose(self, opts):
         """Choose the paths, or set the reason why that is impossible."""
@@ -144,12 +173,7 @@ class Paths:
                 log.warning("sidle-guard: cannot prepare %s: %s", directory, error)
         if owner and self.slot.first_role == "active" and self.default_pidfile:
             # Later there is no right to make it in the directory, only to write into it.
-            try:
-                with open(self.default_pidfile, "w", encoding="utf-8") as file:
-                    file.write(f"{os.getpid()}\n")
-                _give(self.default_pidfile, owner)
-            except OSError as error:
-                log.warning("sidle-guard: cannot write %s: %s", self.default_pidfile, error)
+            self.keep_writable(self.default_pidfile, f"{os.getpid()}\n")
 
     def show(self):
         """Link the default paths to this process; gives whether all links are there."""
@@ -164,18 +188,29 @@ class Paths:
                 _unlink(temporary)
                 os.symlink(way, temporary)
                 os.rename(temporary, link)
-        content = f"{os.getpid()}\n"
-        if self.default_pidfile and _read(self.default_pidfile) != content:
-            temporary = f"{self.default_pidfile}.{self.slot.leader}"
-            try:
-                with open(temporary, "w", encoding="utf-8") as file:
-                    file.write(content)
-                os.rename(temporary, self.default_pidfile)
-            except PermissionError:
-                # Salt runs as a user who has the file, but not its directory.
-                with open(self.default_pidfile, "w", encoding="utf-8") as file:
-                    file.write(content)
+        for path, content in self._words():
+            if _read(path) != content:
+                self._say(path, content)
         return complete
+
+    def _say(self, path, content):
+        """Write such a file; where that is impossible, tell it once."""
+        try:
+            _write(path, content)
+        except OSError as error:
+            if path not in self._unwritable:
+                log.warning("sidle-guard: cannot write %s: %s", path, error)
+            self._unwritable.add(path)
+
+    def _words(self):
+        """The files at the default places that name this process, and what they say."""
+        if not self.default_pidfile:
+            return
+        yield self.default_pidfile, f"{os.getpid()}\n"
+        module = sys.modules.get("salt.utils.process")
+        told = mantle.content(module) if module else None
+        if told:
+            yield mantle.beside(self.default_pidfile), told
 
     def hide(self):
         """At the end of this process: remove its links and its pid file from the default paths."""
@@ -183,8 +218,9 @@ class Paths:
             link = os.path.join(self.default_sock_dir, name)
             if _link(link) == os.path.join(str(self.slot.leader), name):
                 _unlink(link)
-        if self.default_pidfile and _read(self.default_pidfile) == f"{os.getpid()}\n":
-            _unlink(self.default_pidfile)
+        for path, content in self._words():
+            if _read(path) == content:
+                _unlink(path)
 
     def sweep(self, slots):
         """Remove the directories of slots whose process is gone."""
@@ -253,6 +289,35 @@ def _give(path, owner):
         os.chown(path, *owner, follow_symlinks=False)
 
 
+def _replace(path, content, owner=None):
+    """Replace a file in one step, never through a link: the directory may be another user's."""
+    temporary = f"{path}.{os.getpid()}"
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    _unlink(temporary)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, content.encode())
+        if owner:
+            os.fchown(descriptor, *owner)
+    finally:
+        os.close(descriptor)
+    os.rename(temporary, path)
+
+
+def _write(path, content):
+    """Replace a file; where Salt runs as a user who has the file, but not its directory, write into it in one step: Salt may read it just now."""
+    try:
+        _replace(path, content)
+    except PermissionError:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            longer = os.fstat(descriptor).st_size - len(content.encode())
+            os.write(descriptor, content.encode() + b" " * max(longer, 0))
+            os.ftruncate(descriptor, len(content.encode()))
+        finally:
+            os.close(descriptor)
+
+
 def _link(path):
     try:
         return os.readlink(path)
@@ -263,7 +328,7 @@ def _link(path):
 def _read(path):
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(64)
+            return file.read(LONGEST_FILE_BYTES)
     except OSError:
         return None
 

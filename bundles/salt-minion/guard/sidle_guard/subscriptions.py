@@ -5,14 +5,22 @@ A main loop that is behind holds minutes of publications in its socket. This pro
 
 - it has read the first publication that the other has read (a publisher sends to each subscriber in order), or
 - its socket is quiet some time after the other's subscription stood.
+
+A subscription that has ended or begun anew since then proves nothing: what was published in between never came there.
 """
 
 import time
 
+from .handshakes import MISSING
 from .quiet import Quiet
 
 # Longer than a publication is on its way.
 STANDING_SECONDS = 2.0
+
+
+def is_proven(peer):
+    """Whether another process hears this master: it has answered, and the subscription stands as far as anybody can tell."""
+    return bool(peer.get("address")) and peer.get("proven") is not None and peer.get("subscribed") != MISSING
 
 
 class Subscription:
@@ -26,6 +34,14 @@ class Subscription:
         self.stood = {}
         # The leaders of the processes that this one has caught up with.
         self.passed = set()
+        # Which of their subscriptions that was, where they say it.
+        self.numbers = {}
+        self.anew = set()
+
+    def forget(self, leader):
+        """Begin anew with another process's subscription."""
+        self.stood.pop(leader, None)
+        self.passed.discard(leader)
 
 
 class Subscriptions:
@@ -65,18 +81,40 @@ class Subscriptions:
 
     def _compare(self, address, name, found, report, now):
         leader = report.get("leader")
-        proven = [peer for peer in report.get("peers", ()) if peer.get("address") and peer.get("proven") is not None]
+        self._follow(address, found, leader, report)
+        proven = [peer for peer in report.get("peers", ()) if is_proven(peer)]
         theirs = next((peer for peer in proven if peer["address"] == address), None)
+        if any(peer.get("address") == address and peer.get("subscribed") == MISSING for peer in report.get("peers", ())):
+            # It is about to listen to this master.
+            return
         # A master that the other process is not meant to listen to, or whose name is another's by now: what it has published until now is read here,
         # and no more.
         apart = self.one_of_a_list or all(peer.get("address") for peer in report.get("peers", ()) if peer.get("name") == name)
         if theirs is None and not (proven and apart):
             return
         stood = found.stood.setdefault(leader, now)
-        first = theirs.get("first") if theirs else None
+        first = theirs.get("first") if theirs and leader not in found.anew else None
         read = now - stood >= STANDING_SECONDS and found.quiet.lasts
         if read or (first is not None and self.heard(address, first)):
             found.passed.add(leader)
+
+    @staticmethod
+    def _follow(address, found, leader, report):
+        """Forget what a subscription has proven that is not the same any more."""
+        theirs = next((peer for peer in report.get("peers", ()) if peer.get("address") == address), None)
+        number = theirs.get("subscribed") if theirs else None
+        if number is None:
+            return
+        known = found.numbers.get(leader)
+        if number == MISSING:
+            found.forget(leader)
+        elif known is None:
+            found.numbers[leader] = number
+        elif known != number:
+            found.numbers[leader] = number
+            found.forget(leader)
+            # The first job that it has ever read says nothing of this subscription.
+            found.anew.add(leader)
 
     def caught_up(self, address, leaders):
         """Whether all that was published before the subscriptions of these stood has been read here; without anybody nothing is known of that."""

@@ -11,6 +11,7 @@ import multiprocessing.util
 import sys
 
 from . import damage, events, shape
+from .channels import ChannelWrappers, when_done
 from .gate import RUN
 from .guard import Guard
 from .jobs import published_jid
@@ -82,7 +83,7 @@ def wrap_all(guard):
     _Wrapper(guard).wrap_all()
 
 
-class _Wrapper:
+class _Wrapper(ChannelWrappers):
     """Finds all that is to be wrapped first, and wraps it then."""
 
     def __init__(self, guard):
@@ -122,6 +123,8 @@ class _Wrapper:
         self._plan(salt.utils.process.SubprocessList, "add", self._add_process)
         self._plan(salt.utils.process.SignalHandlingProcess, "start", self._start_process)
         self._plan(salt.channel.client.AsyncPubChannel, "_decode_payload", self._decode_payload)
+        self._plan(salt.channel.client.AsyncPubChannel, "connect", self._connect)
+        self._plan_monitors()
         self._plan(salt.engines, "start_engines", self._start_engines)
         for owner, name, wrapper in self.plan:
             setattr(owner, name, wrapper)
@@ -188,39 +191,6 @@ class _Wrapper:
             return original(self, *arguments, **options)
 
         return start
-
-    # The subscription.
-
-    def _decode_payload(self, original):
-        guard = self.guard
-
-        def begin(channel):
-            minion = next((found for found in guard.minions() if getattr(found, "pub_channel", None) is channel), None)
-            address = minion.opts.get("master_uri") if minion else None
-            guard.subscriptions.begin(address)
-            return address
-
-        async def later(self, payload):
-            if not guard.acts():
-                return await original(self, payload)
-            address = begin(self)
-            try:
-                return await original(self, payload)
-            finally:
-                guard.subscriptions.end(address)
-
-        def at_once(self, payload):
-            if not guard.acts():
-                return original(self, payload)
-            address = begin(self)
-            done = None
-            try:
-                done = original(self, payload)
-            finally:
-                when_done(done, lambda: guard.subscriptions.end(address))
-            return done
-
-        return later if inspect.iscoroutinefunction(original) else at_once
 
     # In a job's own process.
 
@@ -403,14 +373,6 @@ class _Wrapper:
             return original(self, package)
 
         return later if inspect.iscoroutinefunction(original) else at_once
-
-
-def when_done(done, act):
-    """Act once one of Salt's functions has done its work: now, or when its future says so."""
-    if hasattr(done, "add_done_callback"):
-        done.add_done_callback(lambda _: act())
-    else:
-        act()
 
 
 def note_process(guard, processes, process, known=True):

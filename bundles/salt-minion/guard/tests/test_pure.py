@@ -24,6 +24,7 @@ from sidle_guard import (  # noqa: E402
     joblog,
     jobs,
     masters,
+    owed,
     paths,
     proof,
     quiet,
@@ -364,8 +365,8 @@ class GateTest(unittest.TestCase):
             self.assertEqual(self.arrive("1"), gate.RUN)
         self.gate.look_again()
         self.assertTrue(self.is_owed_for_another())
-        for claim in self.gate._mine:
-            self.gate._mine[claim] -= gate.REMEMBERED_SECONDS + 1
+        for claim in self.gate.owed._owed:
+            self.gate.owed._owed[claim] -= owed.OWED_SECONDS + 1
         self.gate.look_again()
         self.assertFalse(self.is_owed_for_another())
 

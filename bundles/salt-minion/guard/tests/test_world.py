@@ -159,10 +159,47 @@ class WorldTest(unittest.TestCase):
     def test_the_directory_of_claims_is_lost(self):
         def lose(world):
             world.directory.names.clear()
-            world.directory.number += 1
 
         for at, moment in itertools.product((1.0, 2.0, 3.0), MOMENTS):
             self.all_right(plan=[(moment, jid(1), "tcp://m0", 0.0)], events=[(at, lose)])
+
+    # The phases in which files of claims are deleted: (when the old process stops, when the files go, when it goes on), in seconds.
+    DELETIONS = ((1.0, 4.5, 5.0), (1.5, 4.5, 6.0), (2.0, 3.0, 7.0), (2.5, 4.0, 4.25), (3.0, 5.0, 9.0))
+
+    def deletions(self, which, mutate=lambda world: None):
+        """What is wrong after each of these worlds; `which`: of the claims, oldest first, those that are deleted."""
+        wrong = []
+        for (stops, deleted, goes_on), moment, main in itertools.product(self.DELETIONS, (0.25, 0.75, 2.0), ("old", "new")):
+            def freeze(world, frozen, main=main):
+                getattr(world, main).frozen = frozen
+
+            def delete(world):
+                for claim in which(list(world.directory.names)):
+                    del world.directory.names[claim]
+
+            events = [(stops, lambda world: freeze(world, True)), (deleted, delete), (goes_on, lambda world: freeze(world, False))]
+            # Before that it has claimed something, and it is to run something after that.
+            plan = [(-0.5, jid(0), "tcp://m0", 0.0), *((stops + moment + number / 4, jid(number + 1), "tcp://m0", 0.0) for number in range(4))]
+            wrong.append(self.check(plan=plan, events=events, probation=5.0, done=False, mutate=mutate))
+        return [found for found in wrong if found]
+
+    def test_files_of_claims_that_are_deleted_double_no_job(self):
+        for which in (lambda claims: claims, lambda claims: claims[::2], lambda claims: claims[1::2], lambda claims: claims[:-2]):
+            self.assertEqual(self.deletions(which), [])
+
+    def test_it_finds_that_only_a_lost_directory_was_noticed(self):
+        def blind(world):
+            world.old.guard.gate.owed._search = lambda: None
+            began = world.begin
+
+            def begin(*arguments):
+                began(*arguments)
+                world.new.guard.gate.owed._search = lambda: None
+
+            world.begin = begin
+
+        wrong = self.deletions(lambda claims: claims, blind)
+        self.assertTrue(wrong and all(found.startswith("run twice") for found in wrong), wrong)
 
     def test_who_is_killed_takes_no_more_than_what_it_had(self):
         for at, moment in itertools.product((1.5, 2.5, 3.5), MOMENTS):
@@ -194,7 +231,45 @@ class WorldTest(unittest.TestCase):
             wrong = play(world, [(moment + number, jid(number), "tcp://m0", 0.0) for number in range(4)], probation=8.0)
             self.assertEqual((wrong, world.phase), (None, "probation"))
 
+    @staticmethod
+    def behind_a_silent_publisher(answers_at, handshakes=True, probation=1.0, mutate=lambda world: None):
+        """A new process whose connection to the publisher stands long before its subscription; None: the publisher never answers. Jobs come all
+        the time. The world at its end, and what is wrong there."""
+        world = World()
+        world.handshakes = handshakes
+        mutate(world)
+
+        def silence(world):
+            world.silent_publishers = True
+
+        def answer(world):
+            world.silent_publishers = False
+            world.new.subscribe("tcp://m0")
+
+        events = [(-0.5, silence)] + ([(answers_at, answer)] if answers_at else [])
+        plan = [(number * 1.5, jid(number), "tcp://m0", 0.0) for number in range(20)]
+        return world, play(world, plan, probation=probation, events=events)
+
+    def test_a_connection_without_a_subscription_is_never_committed(self):
+        for answers_at, probation in itertools.product((2.0, 3.1, 6.0, 12.0), (0.5, 1.0, 5.0)):
+            world, wrong = self.behind_a_silent_publisher(answers_at, probation=probation)
+            self.assertEqual((wrong, world.phase), (None, "done"), (answers_at, probation))
+        world, wrong = self.behind_a_silent_publisher(None)
+        self.assertEqual((wrong, world.phase), (None, "proving"))
+
+    def test_without_handshakes_the_jobs_themselves_tell_however_short_the_probation(self):
+        for probation in (0.5, 1.0, 5.0):
+            world, wrong = self.behind_a_silent_publisher(None, handshakes=False, probation=probation)
+            self.assertEqual((wrong, world.phase), (None, "probation"), probation)
+
     # What the world finds: each of these was so once.
+
+    def test_it_finds_that_only_the_jobs_of_a_process_that_had_caught_up_were_missed(self):
+        def blind(world):
+            world.missing = lambda theirs, ended: False
+
+        _, wrong = self.behind_a_silent_publisher(None, handshakes=False, mutate=blind)
+        self.assertTrue(wrong and wrong.startswith("lost"), wrong)
 
     def test_it_finds_a_job_that_is_on_record_only_once_it_runs(self):
         def late(world):

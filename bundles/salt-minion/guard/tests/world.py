@@ -15,11 +15,13 @@ import types
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from sidle_guard import claims, gate, guard, jobs, report, roles, slot, subscriptions  # noqa: E402
+from sidle_guard import claims, gate, guard, jobs, owed, report, roles, slot, subscriptions  # noqa: E402
 
 STEP_SECONDS = 0.25
 # The supervisor forgets nothing: a world that has not come to rest after so long is stuck.
 LONGEST_SECONDS = 60.0
+# A job that is on its way is not missing yet.
+UNHEARD_SECONDS = 2.0
 OLD, NEW = 100, 200
 
 
@@ -42,7 +44,6 @@ class Directory:
     def __init__(self):
         self.names = {}
         self.full = False
-        self.number = 1
 
 
 class FakeClaims(claims.Claims):
@@ -64,9 +65,6 @@ class FakeClaims(claims.Claims):
 
     def drop(self, claim):
         self.files.names.pop(claim, None)
-
-    def signature(self):
-        return self.files.number
 
     def taken(self, claim):
         return claim in self.files.names
@@ -127,20 +125,23 @@ class Main:
         loop = types.SimpleNamespace(spawn_callback=self.callbacks.append, call_later=self._later)
         # No master's name is configured: each connected minion object is a peer.
         manager = types.SimpleNamespace(opts={"master": list(self.masters)}, io_loop=loop, minions=self.minions)
-        paths = types.SimpleNamespace(refused=None, sock_dir=None, show=lambda: True, sweep=lambda _: None, loaded_signature=None)
+        paths = types.SimpleNamespace(refused=None, sock_dir=None, show=lambda: True, sweep=lambda _: None, loaded_signature=None,
+                                      default_sock_dir=None, default_pidfile=None)
         made = guard.Guard(manager, slot.Slot("gate", self.leader, first_role), paths)
         made.originals = {"salt.minion.Minion._handle_decoded_payload": self._start, "_": None}
         made.pid, made.acts = 0, lambda: True
         made.roles_file = types.SimpleNamespace(read=lambda: self.world.roles)
-        made.claims = made.gate.claims = FakeClaims(self.world.directory, self.world.owing)
+        made.claims = made.gate.claims = made.gate.owed.claims = FakeClaims(self.world.directory, self.world.owing)
         made.others = types.SimpleNamespace(report=self.world.report_of, has_given_up=lambda *_: True)
         made.report_file = types.SimpleNamespace(write=self._report)
         made.job_log = types.SimpleNamespace(write=lambda *_: None)
-        made.subscriptions.clock = self.world.clock.monotonic
+        made.subscriptions.clock = made.missing.clock = self.world.clock.monotonic
         made.gate.log = made.jobs.log = lambda *_: None
         made.singletons = types.SimpleNamespace(follow=lambda *_: None, held=True, reported=False)
         made.proofs = types.SimpleNamespace(
             demand=lambda number, names, minions: self._prove(number, minions), proven={}, details={}, finished=0)
+        told = (lambda minion: int(self.subscribed(minion.opts["master_uri"]))) if self.world.handshakes else lambda minion: None
+        made.handshakes = types.SimpleNamespace(told=told, look=lambda minions: None)
         made.queues = types.SimpleNamespace(left=lambda: 0, directories=list, layout=None)
         made.announced = True
         return made
@@ -170,10 +171,19 @@ class Main:
         self.guard.jobs.add(process, minion.opts["master"], lambda _: "")
 
     def connect(self, address):
-        """The subscription stands: what is published from now on comes here."""
+        """The connection stands, and the subscription if the publisher answers."""
         minion = next(minion for minion in self.minions if minion.opts["master_uri"] == address)
         minion.connected = True
+        if not self.world.silent_publishers:
+            self.subscribe(address)
+
+    def subscribe(self, address):
+        """The subscription stands: what is published from now on comes here."""
         self.world.subscribers[address].append(self)
+
+    def subscribed(self, address):
+        """What the transport's handshake tells."""
+        return self in self.world.subscribers[address]
 
     def blocks(self):
         return self.world.clock.now < self.blocked_until
@@ -236,13 +246,17 @@ class World:
 
     def __init__(self, masters=1, job_seconds=1.0):
         self.clock = Clock()
-        for module in (gate, jobs, report, subscriptions, guard):
+        for module in (gate, jobs, owed, report, subscriptions, guard):
             module.time = self.clock
         report.seconds_since_boot = lambda: self.clock.now
         self.masters = [f"tcp://m{number}" for number in range(masters)]
         self.subscribers = {address: [] for address in self.masters}
         self.directory, self.owing = Directory(), set()
         self.reports, self.deaf_reports = {}, False
+        # A publisher that stands still, or a port that swallows bytes: a connection there is no subscription.
+        self.silent_publishers = False
+        # Whether the guards tell of handshakes.
+        self.handshakes = True
         self.job_seconds = job_seconds
         self.published, self.runs, self.excused = [], collections.Counter(), set()
         self.lost_by_end = set()
@@ -306,6 +320,11 @@ class World:
         return any(peer["address"] and not peer["caught_up"] and (peer["name"] in listening or peer["proven"])
                    for peer in mine["peers"])
 
+    def missing(self, theirs, ended):
+        """Whether a job of the trial has not come to the new process: `unheard` of `src/switch/driver/hearing.rs`."""
+        latest = max(ended, self.clock.now - UNHEARD_SECONDS)
+        return any(peer["doubtful"] or (peer["unheard"] and peer["unheard_since"] <= latest) for peer in theirs["peers"])
+
     @staticmethod
     def unfinished(told):
         return told["jobs"] or told["held"] or told["returning"]
@@ -316,7 +335,7 @@ class World:
         if self.phase in ("before", "done") or mine is None or theirs is None:
             return
         if self.phase == "proving":
-            proven = {peer["name"] for peer in theirs["peers"] if peer["proven"]}
+            proven = {peer["name"] for peer in theirs["peers"] if subscriptions.is_proven(peer)}
             if needed <= proven:
                 self.enter("handing")
         elif self.phase == "handing":
@@ -324,7 +343,7 @@ class World:
             if min(mine["serial"], theirs["serial"]) >= self.roles.serial:
                 self.enter("probation")
         elif self.phase == "probation":
-            if self.waited() >= probation and not any(peer["unheard"] for peer in theirs["peers"]):
+            if self.waited() >= probation and not self.missing(theirs, self.entered + probation):
                 if not self.behind(mine, {"peers": [peer for peer in theirs["peers"] if peer["address"]]}) or self.caught_up_rule:
                     self.enter("retiring")
         elif self.phase == "retiring":

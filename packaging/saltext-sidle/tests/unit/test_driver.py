@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from saltext.sidle.fleet import driver, jobs, records
+from saltext.sidle.fleet import answers, driver, jobs, records
 from saltext.sidle.fleet import plan as planning
 from saltext.sidle.fleet import rollout as machine
 
@@ -20,13 +20,15 @@ def status(current=OLD, **more):
     }  # fmt: skip
 
 
-def plan(**hosts):
+def plan(canary=1, **hosts):
     facts = {each: {"family": "RedHat", "unseen_days": 0, "releases": [], "status": status(), **more} for each, more in hosts.items()}
-    return planning.make(facts, planning.Wanted("salt-minion", NEW, canary=1, percents=[100]))
+    return planning.make(facts, planning.Wanted("salt-minion", NEW, canary=canary, percents=[100]))
 
 
 class Bus:
     """What was sent; `away`: no job can be published. `says`: what each function's asked hosts answer."""
+
+    unchecked = None
 
     def __init__(self, **says):
         self.sent, self.away, self.says = [], False, says
@@ -37,15 +39,12 @@ class Bus:
         if ids:
             self.sent.append((function, sorted(ids)))
 
-    def ask(self, ids, function, arguments=(), kwarg=None, seconds=20):
+    def ask(self, ids, function, arguments=(), kwarg=None, seconds=20, read=lambda told: told):
         self.publish(ids, function)
-        return {each: answer for each, answer in self.says.get(function.rpartition(".")[2], {}).items() if each in ids}
+        return {each: answers.taken(read, told) for each, told in self.says.get(function.rpartition(".")[2], {}).items() if each in ids}
 
     def events(self, _seconds):
         return iter(())
-
-    def returned(self, *_):
-        return None
 
     def of(self, function):
         return [ids for name, ids in self.sent if name == function]
@@ -153,20 +152,74 @@ class Drivers(unittest.TestCase):
         own.end()
         self.assertEqual((bus.of("sidle.cancel"), bus.of("sidle.release")), ([canary], [["a", "b"]]))
 
-    def test_a_host_that_answers_nonsense_ends_no_rollout(self):
+    def test_a_host_that_answers_nonsense_is_refused_and_ends_no_rollout(self):
+        failed = {"id": 1, "to": NEW, "result": "rolled-back", "failure": {"phase": "probation", "cause": b"\xff", "text": "x"}}
+        nonsense = [
+            {"instances": 5}, {"instances": [{}, 3]}, None, [1], b"no", float("nan"), {"instances": [{"instance": "salt-minion", "switch": {"to": NEW}}]},
+            {"instances": [{"instance": "salt-minion", "last": "yesterday"}]}, {"instances": [status(last=failed)]},
+        ]  # fmt: skip
+        for told in nonsense:
+            with self.subTest(told), self.assertLogs(driver.log, "WARNING") as logged:
+                self.records.remove("r1") if self.records.has("r1") else None
+                own = self.driver(self.record(plan(0, a={}, b={}), budget=2, family_budget=2), Bus())
+                own.begin()
+                self.step(own, 2)
+                own._take("status", "a", told)
+                self.step(own, 2)
+                host = self.records.read("r1")["hosts"]["a"]
+                self.assertEqual((host["state"], host["cause"]), ("refused", "answer"))
+                self.assertTrue(host["text"].startswith("cannot read its answer: "), host)
+                self.assertEqual(own._own.counts(), {"ordered": 1, "refused": 1}, "the other one goes")
+                self.assertTrue(all("cannot read its answer" in line for line in logged.output), logged.output)
+
+    def test_what_salt_itself_says_is_no_nonsense(self):
         own = self.driver(self.record(plan(a={}, b={})), Bus())
         own.begin()
         self.step(own, 4)
-        canary = next(iter(own._own.flying))
-        live = {"instances": [{"instance": "salt-minion", "switch": {"to": NEW}}]}
-        last = {"instances": [{"instance": "salt-minion", "last": "yesterday"}]}
-        with self.assertLogs(driver.log, "WARNING") as told:
-            for answer in ({"instances": 5}, {"instances": [{}, 3]}, None, "no", [1], live, last):
-                own._take("status", canary, answer)
-        self.assertEqual((len(told.output), own._own.counts()), (2, {"ordered": 1, "waiting": 1}))
-        for answer in ({"code": 1, "error": "boom"}, {"code": 1, "error": {"message": "x"}}):
-            self.assertEqual(jobs.answer(answer)["error"]["class"], "failed")
-            self.assertFalse(jobs.is_taken(answer))
+        own._take("status", next(iter(own._own.flying)), "'sidle.status' is not available.")
+        self.assertEqual(own._own.counts(), {"ordered": 1, "waiting": 1}, "it may be between two minions")
+
+    def test_without_a_job_cache_nothing_begins(self):
+        bus = Bus()
+        bus.unchecked = "this master keeps no returns"
+        with self.assertRaisesRegex(machine.RolloutError, "this master keeps no returns"):
+            self.driver(self.record(plan(a={})), bus).begin()
+        self.assertEqual((bus.sent, self.records.names()), ([], []))
+
+    def test_a_driver_that_takes_over_has_the_newest_epoch_that_can_be(self):
+        record = self.record(plan(a={}, b={}, c={}, d={}, e={}, f={}), budget=9, family_budget=9)
+        mine = {"id": "r1", "epoch": 7, "until": "2026-12-24T07:00:00Z"}
+        claims = {
+            "a": mine, "b": {**mine, "epoch": 10**30}, "c": {**mine, "epoch": "x"}, "d": "x", "e": {**mine, "id": "r2", "epoch": 9000},
+            "f": {**mine, "epoch": 900_000},
+        }  # fmt: skip
+        told = {each: {"code": 0, "instances": [status(rollout=claim)]} for each, claim in claims.items()}
+        with self.assertLogs(driver.log, "WARNING"):
+            driver.take_newest_epoch(Bus(status=told).ask, record, lambda: 9.0)
+        self.assertEqual(record["epoch"], 7)
+        refused = [each for each, host in record["hosts"].items() if host["state"] == "refused"]
+        self.assertEqual(sorted(refused), ["b", "c", "d", "f"])
+        self.assertIn("epoch 900000, and this record 1", record["hosts"]["f"]["text"])
+
+    def test_an_offline_host_that_comes_back_with_nonsense_is_refused(self):
+        record = self.record(plan(a={}, z={"unseen_days": 2}), budget=2, family_budget=2)
+        record["hosts"]["a"]["state"] = "done"
+        record.update(status="late", wave=record["waves"] - 1)
+        self.records.write(record)
+        own = self.driver(record, Bus(status={"z": {"code": 0, "instances": [status(installed=5)]}}))
+        with self.assertLogs(driver.log, "WARNING"):
+            own.begin()
+        self.assertEqual((own._own.counts(), record["status"]), ({"done": 1, "refused": 1}, "ended"))
+
+    def test_a_host_whose_answer_nobody_could_read_is_asked_before_a_way_back(self):
+        record = self.record(plan(a={}, b={}))
+        for each in "ab":
+            record["hosts"][each].update(state="refused", cause="answer", text="cannot read its answer: it has no last")
+        found = {"a": {"code": 0, "instances": [status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None})]}, "b": {"code": 0}}
+        with self.assertLogs(driver.log, "WARNING"):
+            driver.ask_unsure(Bus(status=found).ask, record, lambda: 9.0)
+        self.assertEqual([machine.is_unsure(record["hosts"][each]) for each in "ab"], [False, True])
+        self.assertEqual(record["hosts"]["a"]["state"], "done")
 
     def test_a_word_that_comes_last_is_heard(self):
         bus = Bus()

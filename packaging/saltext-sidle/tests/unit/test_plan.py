@@ -62,8 +62,12 @@ class Verdicts(unittest.TestCase):
     def test_an_answer_that_cannot_be_read_refuses_its_host_alone(self):
         broken = [host(status={"current": OLD}, releases=[{"release": NEW}]), host(status=status(), releases=5), host(rehearsal={"error": "no"})]
         for facts in broken:
-            plan = planning.make({"a": facts, "b": host()}, wanted())
+            with self.assertLogs(planning.log, "ERROR"):
+                plan = planning.make({"a": facts, "b": host()}, wanted())
             self.assertEqual((plan.hosts["a"].verdict, plan.hosts["b"].verdict), ("refused", "go"))
+            self.assertTrue(plan.hosts["a"].why[0].startswith("cannot read its answer"))
+        plan = planning.make({"a": host(unreadable="cannot read its answer: it has no last"), "b": host()}, wanted())
+        self.assertEqual((plan.hosts["a"].kinds, plan.hosts["a"].why), (["answer"], ["cannot read its answer: it has no last"]))
 
     def test_a_dry_run_repeats_no_reason_that_the_status_has_named(self):
         held = status(hold={"by": "ann", "reason": "", "until": None}, installed=[OLD])

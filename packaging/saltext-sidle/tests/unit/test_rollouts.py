@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import unittest
 
-from saltext.sidle.fleet import jobs, records
+from saltext.sidle.fleet import answers, jobs, records
 from saltext.sidle.fleet import rollout as machine
 
 
@@ -85,9 +85,12 @@ class Jobs(unittest.TestCase):
         self.assertEqual((first.kwarg["rollout"], first.kwarg["epoch"], first.kwarg["at_window"]), ("r1", 1, True))
 
     def test_what_salt_itself_answers_is_a_failure(self):
-        self.assertEqual(jobs.answer("'sidle' is not available.")["error"]["class"], "failed")
-        self.assertEqual(jobs.answer({"code": 3})["error"]["class"], "nothing-to-do")
-        self.assertEqual(jobs.answer({"code": 4, "switch": 1}), {"code": 4, "switch": 1})
+        self.assertEqual(answers.order("'sidle' is not available.")["error"]["class"], "failed")
+        self.assertEqual(answers.order({"code": 3})["error"]["class"], "nothing-to-do")
+        self.assertEqual(answers.order({"code": 4, "switch": 1}), {})
+        for taken in (True, False):
+            told = {"code": 12, "error": {"class": "conflict" if taken else "failed", "message": "it belongs to rollout r2"}}
+            self.assertEqual(jobs.is_taken(answers.order(told)), taken)
 
 
 if __name__ == "__main__":

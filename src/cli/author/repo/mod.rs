@@ -236,6 +236,7 @@ fn withdraw(context: &Context, arguments: &WithdrawArguments) -> Result<Ended, R
                 class: Class::Failed,
                 message,
                 causes: Vec::new(),
+                lines: Vec::new(),
                 hint: Some(format!("`sidle repo status {}` lists its releases", arguments.directory.display())),
             });
         }

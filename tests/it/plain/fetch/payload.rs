@@ -23,34 +23,35 @@ pub fn from_a_liar(
     (client, liar, wire)
 }
 
-#[test]
-fn fetch_names_a_mirror_that_lies_about_ranges_or_gives_other_bytes() {
-    let release = Release::new(24);
-    let part = |line: &mut Line, start: usize, end: usize, total: usize, length: usize, body: &[u8]| {
-        let head =
-            format!("206 Partial Content\nContent-Range: bytes {start}-{}/{total}\nContent-Length: {length}", end - 1);
-        let _ = line.head(&head) && line.send(body);
-    };
-    let lies: Vec<(&str, Lie)> = vec![
+/// Sends bytes as the part `start..end` of a file of `total` bytes, and announces `length` bytes.
+fn part(line: &mut Line, (start, end): (usize, usize), total: usize, length: usize, body: &[u8]) {
+    let head =
+        format!("206 Partial Content\nContent-Range: bytes {start}-{}/{total}\nContent-Length: {length}", end - 1);
+    let _ = line.head(&head) && line.send(body);
+}
+
+/// Lies about ranges, and other bytes; each with what is said of it.
+fn lies() -> Vec<(&'static str, Lie)> {
+    vec![
         (
             "asked for",
-            Box::new(move |asked, line, file| {
+            Box::new(|asked, line, file| {
                 let (start, end) = asked.range().unwrap();
-                part(line, start - 1, end - 1, file.len(), end - start, &file[start - 1..end - 1]);
+                part(line, (start - 1, end - 1), file.len(), end - start, &file[start - 1..end - 1]);
             }),
         ),
         (
             "where the file has",
-            Box::new(move |asked, line, file| {
+            Box::new(|asked, line, file| {
                 let (start, end) = asked.range().unwrap();
-                part(line, start, end, file.len() + 1, end - start, &file[start..end]);
+                part(line, (start, end), file.len() + 1, end - start, &file[start..end]);
             }),
         ),
         (
             "announces",
-            Box::new(move |asked, line, file| {
+            Box::new(|asked, line, file| {
                 let (start, end) = asked.range().unwrap();
-                part(line, start, end, file.len(), end - start + 7, &file[start..end]);
+                part(line, (start, end), file.len(), end - start + 7, &file[start..end]);
             }),
         ),
         (
@@ -63,11 +64,11 @@ fn fetch_names_a_mirror_that_lies_about_ranges_or_gives_other_bytes() {
         ("416", Box::new(|_, line, _| line.answer("416 Range Not Satisfiable", b""))),
         (
             "isn't what was signed",
-            Box::new(move |asked, line, file| {
+            Box::new(|asked, line, file| {
                 let (start, end) = asked.range().unwrap();
                 let mut body = file[start..end].to_vec();
                 *body.last_mut().unwrap() ^= 1;
-                part(line, start, end, file.len(), end - start, &body);
+                part(line, (start, end), file.len(), end - start, &body);
             }),
         ),
         (
@@ -82,8 +83,13 @@ fn fetch_names_a_mirror_that_lies_about_ranges_or_gives_other_bytes() {
                 line.answer(&head, &file[start..end]);
             }),
         ),
-    ];
-    for (reason, lie) in lies {
+    ]
+}
+
+#[test]
+fn fetch_names_a_mirror_that_lies_about_ranges_or_gives_other_bytes() {
+    let release = Release::new(24);
+    for (reason, lie) in lies() {
         let (client, liar, _) = from_a_liar(&release, lie);
         assert_eq!(client.evil(), [liar.url()], "{reason}");
         let said = |notice: &Notice| matches!(notice, Notice::Evil { reason: said, .. } if said.contains(reason));

@@ -480,6 +480,19 @@ fn the_longest_journal_and_history_can_be_read_again() {
 }
 
 #[test]
+fn a_return_that_the_limit_of_the_drain_has_cost_is_noted_for_the_history() {
+    let job = Outcome::NotYet("test.sleep 2026 (process 9)".to_owned());
+    let mut journal = in_phase(Phase::Returning);
+    journal.live.as_mut().unwrap().mode = Mode::Overlap;
+    let late = after(journal.clone(), &[job.clone(), Outcome::Expired]).live.unwrap();
+    assert_eq!(late.phase, Phase::Retreating);
+    assert!(late.notes.len() == 1 && late.notes[0].contains("test.sleep 2026 (process 9)"), "{:?}", late.notes);
+    assert!(late.notes[0].contains("drain_timeout"), "{:?}", late.notes);
+    let in_time = after(journal, &[job, Outcome::Done]).live.unwrap();
+    assert_eq!((in_time.phase, in_time.notes), (Phase::Retreating, Vec::new()));
+}
+
+#[test]
 fn a_story_tells_each_phase_why_it_ended_and_how_long_it_took() {
     let journal = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(4));
     let journal = journal.resumed("boot 1", false, true, at(7)).advanced(&failed(), at(9));

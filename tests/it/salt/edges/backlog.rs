@@ -19,6 +19,7 @@ const PATIENCE_SECONDS: u64 = 900;
 const SECONDS_VARIABLE: &str = "SIDLE_BACKLOG_SECONDS";
 const PROBATION_VARIABLE: &str = "SIDLE_BACKLOG_PROBATION";
 
+/// An old process minutes behind was closed with jobs in its socket, which the new process had never heard of.
 #[test]
 fn what_the_old_process_has_not_read_when_the_new_one_listens_is_run_all_the_same() {
     let number = |variable: &str| std::env::var(variable).ok().and_then(|text| text.parse::<u64>().ok());

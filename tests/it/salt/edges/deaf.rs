@@ -1,19 +1,40 @@
-//! A release whose subscription does not work: it signs in, answers round trips, and hears no job.
+//! A new process that hears nothing, for two causes: a publish port behind which nobody is, where the minion is connected, signs in, and answers round
+//! trips; and a release whose subscription does not work. Neither is ever committed. A second minion is refused meanwhile, as Salt alone refuses it.
 
 use super::{NEW, OLD, copied, last};
+use crate::support::eventually;
+use crate::support::relay::{Relay, Way};
 use crate::support::salt::tree;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
 use std::fs;
+use std::time::Duration;
 
 const DEAF: &str = "3007.98";
 
 /// In place of the subscription's end in main: nothing.
 const CHANGE: (&str, &str) = ("self.pub_channel.on_recv(self._handle_payload)", "pass");
 
+/// Shorter than it takes to find a process that hears nothing by its jobs.
+const SETTINGS: &str = "probation = \"1s\"\nstart_timeout = \"45s\"\nrehearsal = \"off\"\n";
+
+/// For Salt to start, to find the first minion, and to end.
+const REFUSAL: Duration = Duration::from_secs(60);
+
+/// Salt refuses a second minion with this.
+const REFUSED: Option<i32> = Some(1);
+
+/// A connection is no subscription: a process that heard nothing had all proofs of a connection, and was committed.
 #[test]
 fn a_new_process_that_hears_nothing_is_never_committed_and_the_old_one_does_the_jobs() {
-    let scene = Scene::with(&Wanted { settings: "probation = \"5s\"\nrehearsal = \"off\"\n", ..Wanted::of(&[OLD]) });
+    let relay = Relay::start();
+    let options = format!("publish_port: {}\n", relay.port);
+    let scene = Scene::idle(&Wanted { settings: SETTINGS, options: &options, ..Wanted::of(&[OLD, NEW]) });
+    relay.lead_to(scene.master().publish_port());
+    scene.run(OLD);
+    assert_eq!(scene.second_minion(OLD, REFUSAL), REFUSED, "a minion alone");
+    behind_a_silent_port(&scene, &relay);
+
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("tree");
     copied(&tree(NEW), &copy);
@@ -34,4 +55,33 @@ fn a_new_process_that_hears_nothing_is_never_committed_and_the_old_one_does_the_
     println!("{}", report.row("a new process that hears nothing"));
     report.assert_lossless("a new process that hears nothing");
     assert!(scene.master().call(ID, &["test.version"]).contains(OLD));
+}
+
+/// A switch while new connections to the publish port lead nowhere.
+fn behind_a_silent_port(scene: &Scene, relay: &Relay) {
+    relay.treat(Way::Swallow);
+    let stream = scene.stream(&Plan::short(1.0));
+    let asked = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap", "--no-wait"]);
+    assert_eq!(asked.code, Some(4), "{asked:?}");
+    let waiting = |scene: &Scene| scene.status()["switch"]["waiting_for"].as_str().unwrap_or_default().to_owned();
+    eventually(60, "the new process is connected, and not subscribed", || match waiting(scene) {
+        why if why.contains("its publisher does not answer") => Ok(()),
+        why => Err(why),
+    });
+    assert_eq!(scene.second_minion(OLD, REFUSAL), REFUSED, "two processes of a switch");
+    eventually(90, "the switch ends", || match scene.status()["switch"]["phase"].as_str() {
+        None => Ok(()),
+        Some(phase) => Err(phase.to_owned()),
+    });
+    let (last, why) = last(scene);
+    println!("{why}");
+    assert!(
+        last["result"] == "rolled-back" && why.contains("its publisher does not answer"),
+        "{last}\n{}",
+        scene.logs()
+    );
+    let report = stream.end();
+    println!("{}", report.row("a publish port that swallows"));
+    report.assert_lossless("a publish port that swallows");
+    relay.treat(Way::Pass);
 }

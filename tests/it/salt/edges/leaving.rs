@@ -51,16 +51,19 @@ fn what_is_left_in_the_background_survives(mode: &str) {
     left.signal(SignalNumber::KILL).unwrap();
 }
 
+/// What a job leaves running on purpose lies in the process group of the old minion, which is ended.
 #[test]
 fn what_a_job_left_running_in_the_background_survives_the_end_of_the_old_process() {
     what_is_left_in_the_background_survives("overlap");
 }
 
+/// The same without a process beside it: such a command counts neither as a job nor as a process to end.
 #[test]
 fn what_a_job_left_running_in_the_background_survives_a_switch_when_idle() {
     what_is_left_in_the_background_survives("idle");
 }
 
+/// A switch in `retiring` would keep the next one waiting for as long as its last job runs.
 #[test]
 fn a_job_that_never_ends_holds_up_neither_a_rollback_nor_the_next_switch() {
     let scene = Scene::with(&Wanted::of(&[OLD, NEW]));
@@ -94,6 +97,7 @@ fn a_job_that_never_ends_holds_up_neither_a_rollback_nor_the_next_switch() {
     stream.end().assert_lossless("a rollback while the old process has a job");
 }
 
+/// A limit that ends the old process with its last job loses the job's return.
 #[test]
 fn after_its_time_a_switch_is_over_and_the_last_job_of_the_old_process_is_answered_all_the_same() {
     let scene = Scene::with(&Wanted { settings: "retire_timeout = \"2s\"\n", ..Wanted::of(&[OLD, NEW]) });

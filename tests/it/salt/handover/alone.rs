@@ -10,6 +10,7 @@ use std::fs;
 
 const SETTINGS: &str = "start_timeout = \"60s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\n";
 
+/// There is no connection that could prove such a minion: no release of it was ever committed.
 #[test]
 fn a_minion_without_a_master_is_switched_when_idle_and_that_is_said_before() {
     let author = minions::author();

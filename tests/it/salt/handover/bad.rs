@@ -79,6 +79,7 @@ fn assert_gap(report: &Report, what: &str, longest: f64) {
     assert!(gap <= longest, "{what}: nobody answered for {gap:.1} s, {longest:.1} s at most were expected");
 }
 
+/// To be slow once condemned a release; and one that died was tried again at the next wish.
 #[test]
 fn a_release_that_fails_costs_no_answer_and_is_refused_the_second_time_if_it_died() {
     come_first();

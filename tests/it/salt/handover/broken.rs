@@ -37,11 +37,13 @@ fn is_locked(path: &Path) -> bool {
     fs::read_to_string("/proc/locks").unwrap().lines().any(|lock| lock.contains(&format!(":{inode} ")))
 }
 
+/// A job whose process found no room for its claim ran, and lost its return.
 #[test]
 fn a_full_run_directory_lost_claims_and_truncated_roles_lose_no_job_and_double_none() {
     faults_of_the_gate("root");
 }
 
+/// The lock for jobs without claims lay in a directory of root's: only root's minions were protected against a full /run.
 #[test]
 fn nor_do_they_with_a_minion_that_works_as_another_user_than_root() {
     faults_of_the_gate("daemon");

@@ -46,6 +46,7 @@ fn has_run(scene: &Scene, place: &Path, words: &str) {
     });
 }
 
+/// The new process's start event raced with what the job set down next: a chunk ran before the reboot that it was to follow.
 #[test]
 fn what_a_job_sets_down_after_it_restarted_its_minion_waits_for_the_next_start() {
     let scene = Scene::with(&Wanted { transport: REACTOR, ..Wanted::of(&[RELEASE]) });

@@ -30,6 +30,7 @@ fn deleted(whole: &Contents) -> Vec<&String> {
     files.enumerate().filter(|(number, _)| number % OF < DELETED).map(|(_, path)| path).collect()
 }
 
+/// A job's own process imports what it needs: with a third of the tree gone it ended without an answer.
 #[test]
 fn a_third_of_the_running_tree_is_deleted_and_mended_while_every_job_is_answered() {
     come_first();

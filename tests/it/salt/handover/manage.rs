@@ -43,6 +43,7 @@ fn kept(scene: &Scene, moment: &str) {
     assert!(written.contains("here"), "{moment}: {written}");
 }
 
+/// `saltutil.kill_job` and `find_job` reach the new process, which does not have the jobs of the old one.
 #[test]
 fn jobs_of_the_retiring_process_are_reached_and_changes_stay() {
     let scene = Scene::new(&[OLD, NEW]);

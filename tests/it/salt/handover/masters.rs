@@ -39,6 +39,7 @@ fn scheduled(report: &Report) -> Vec<Vec<&str>> {
     report.per_master.iter().map(|master| master.scheduled.keys().map(String::as_str).collect()).collect()
 }
 
+/// Jobs of two masters may have one id: a claim by the id alone gives both to whoever was first.
 #[test]
 fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_nothing() {
     // A return on its way to a master that went keeps the old process until Salt gives it up: 60 s for each try.
@@ -76,6 +77,7 @@ fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_
     assert_eq!(scheduled(&report), scheduled(&control), "the second master is back");
 }
 
+/// A master that is down for both must not count against the new process alone.
 #[test]
 fn a_second_master_that_goes_down_in_a_switch_costs_the_first_nothing_and_without_any_one_process_is_left() {
     let wanted = Wanted { masters: 2, options: "return_retry_tries: 1\n", ..Wanted::of(&[OLD, NEW]) };

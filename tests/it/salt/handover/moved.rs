@@ -91,6 +91,7 @@ fn by_name(release: &str) {
     scene.masters[0].kill();
 }
 
+/// A restart of a minion that reached nobody was refused after `start_timeout`: a changed master was never taken up.
 #[test]
 fn another_master_in_the_configuration_serves_after_a_restart_of_3006() {
     by_configuration(OLD);
@@ -101,6 +102,7 @@ fn another_master_in_the_configuration_serves_after_a_restart_of_3008() {
     by_configuration(NEW);
 }
 
+/// The old process keeps the address that the name had: it reached nobody, and a restart was refused for that.
 #[test]
 fn a_master_whose_name_moves_serves_after_a_restart_of_3006() {
     by_name(OLD);

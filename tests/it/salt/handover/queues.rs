@@ -58,6 +58,8 @@ fn assert_each_once(scene: &Scene, file: &Path, release: &str) {
     assert_eq!(queues(scene).map(|queue| waiting(&queue)), [0, 0]);
 }
 
+/// Salt has had three layouts of its queues: what waited at such a switch was told "queued", and not run until a switch back. One of three states
+/// ran.
 #[test]
 fn states_that_wait_in_a_queue_which_the_other_release_does_not_read_are_run_once_before_the_switch_ends_up_and_down() {
     let scene = Scene::with(&Wanted::of(&[OTHER_LAYOUT, OLD]));
@@ -74,6 +76,7 @@ fn states_that_wait_in_a_queue_which_the_other_release_does_not_read_are_run_onc
     assert!(version(&scene).contains(OTHER_LAYOUT));
 }
 
+/// What the ended minion had queued lay where its successor never looks.
 #[test]
 fn states_that_wait_when_a_minion_is_ended_at_once_are_run_once_by_a_release_that_has_its_queue_elsewhere() {
     let scene = Scene::with(&Wanted { settings: "probation = \"20s\"\n", ..Wanted::of(&[OTHER_LAYOUT, OLD]) });
@@ -96,6 +99,7 @@ fn states_that_wait_when_a_minion_is_ended_at_once_are_run_once_by_a_release_tha
     assert_eq!(found.lines().filter(|line| !line.starts_with("first")).count(), 2, "{found}");
 }
 
+/// A lock that every start of a switch shields keeps the queue shut for ever.
 #[test]
 fn a_lock_that_a_minion_was_ended_with_keeps_no_state_waiting() {
     let scene = Scene::with(&Wanted::of(&[OLD, NEW]));
@@ -117,6 +121,7 @@ fn a_lock_that_a_minion_was_ended_with_keeps_no_state_waiting() {
     assert!(answer.contains("'result': True"), "{answer}");
 }
 
+/// Two processes that pop one queue run what waits in it twice.
 #[test]
 fn states_that_wait_in_a_queue_which_both_releases_read_are_run_once_by_the_new_one() {
     let scene = Scene::with(&Wanted::of(&[OLD, NEW]));

@@ -17,6 +17,7 @@ fn leader(scene: &Scene) -> Value {
     })
 }
 
+/// A supervisor that ends takes its agents along unless each of them is handed to the next one.
 #[test]
 fn a_supervisor_that_is_renewed_or_killed_costs_no_job_at_rest_or_in_the_middle_of_a_switch() {
     let mut scene = Scene::with(&Wanted { own_program: true, ..Wanted::of(&[OLD, NEW]) });

@@ -163,6 +163,29 @@ fn doctor_finds_nothing_on_a_host_whose_minion_is_well() {
     });
     assert!(seen.stdout.contains("the running minion is signed in"), "{seen:?}");
     assert!(findings(&seen).values().all(|severity| severity == "note"), "{seen:?}");
+
+    // The same minion once more, with a pid file of its own, so that Salt does not refuse it.
+    let other = scene.host.path("other");
+    fs::create_dir(&other).unwrap();
+    let own = fs::read_to_string(scene.configuration().join("minion")).unwrap();
+    let places = format!("pidfile: {0}/pid\nsock_dir: {0}/s\n", other.display());
+    fs::write(other.join("minion"), own + &places).unwrap();
+    let mut command = Command::new(tree("3006.30").join("bin/salt-minion"));
+    let second = Tree::start(command.arg("-c").arg(&other), &scene.host.path("second"));
+    eventually(START_SECONDS, "status names the second minion", || {
+        match scene.status()["supervisor"]["agent"]["doubles"].as_array() {
+            Some(doubles) if doubles.len() == 1 => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    let warned = scene.verb("status", &[]).stdout;
+    assert!(
+        warned.contains("is a second minion stream of master") && warned.contains("every job runs twice"),
+        "{warned}"
+    );
+    let metrics = scene.host.sidle(&["metrics"]).stdout;
+    assert!(metrics.lines().any(|line| line.starts_with("sidle_second_agents{") && line.ends_with(" 1")), "{metrics}");
+    drop(second);
 }
 
 /// Killed with all that would have taken it over: its process goes to the first process of the machine.

@@ -4,6 +4,7 @@ use super::{Host, OLD, one, script};
 use crate::support::salt::tree;
 use crate::support::trees::contents;
 use sidle::os::clock;
+use sidle::os::environment::Passed;
 use sidle::rehearsal::{ExtrasPolicy, Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
 use sidle::switch::rehearsal::performance::REHEARSAL_MAX;
@@ -32,7 +33,7 @@ fn prepared(host: &Host) -> Rehearsal {
         Part { tree: tree(version), environment: vec![("SALT_EXTRAS_DIR".into(), extras)] }
     };
     let (trial, former) = (part(NEXT, "3.11"), Some(part(OLD, "3.10")));
-    let scene = Scene { trial, former, config_directory: root.join("etc") };
+    let scene = Scene { trial, former, config_directory: root.join("etc"), passed: Passed::default() };
     let rehearser = Box::leak(Box::new(SaltRehearser::with_script(&script())));
     let workshop = Workshop { state: root.join("state"), wheels: Some(root.join("wheels")), longest: REHEARSAL_MAX };
     let extras = Extras { policy: ExtrasPolicy::Rebuild, workshop };

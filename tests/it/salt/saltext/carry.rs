@@ -81,70 +81,117 @@ fn programs(host: &Host) -> Vec<Process> {
     proc_fs::all().unwrap().into_iter().filter(is_ours).collect()
 }
 
-#[test]
-fn a_minion_takes_only_what_it_lacks_from_the_file_server_and_keeps_nothing_in_its_cache() {
-    let author = Author::new();
-    author.release_with("1.0", heavy);
-    author.release_with("1.1", heavy);
-    let host = Host::new(&author);
-    let tree = tree("3007.17");
-    let master = Master::start_with(&tree, true, "");
-    copy_into(&master.files());
-    let copied =
-        std::process::Command::new("cp").arg("-a").arg(author.repository()).arg(master.files().join("repo")).status();
-    assert!(copied.unwrap().success());
-    let wire = Wire::to(master.address, master.request_port());
-    let own = format!(
-        "master: {}\nmaster_port: {}\npublish_port: {}\nsidle:\n  program: {SIDLE}\n  root: {}\n  package: {DEMO}\n",
-        master.address,
-        wire.port,
-        master.publish_port(),
-        text(&host.root())
-    );
-    let minion = Minion::start(&tree, ID, &own);
-    eventually(START_SECONDS, "the minion has the modules", || {
-        let said = master.call_within("10", ID, &["saltutil.sync_all"]);
-        if said.contains("modules.sidle") || master.call(ID, &["sidle.version"]).contains("0.") {
-            Ok(())
-        } else {
-            Err(said)
-        }
-    });
-    let call = |words: &[&str]| -> Value {
-        let said = master.call(ID, &[words, &["--out=json", "--static"]].concat());
-        let told: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
-        told[ID].clone()
-    };
-    let install = ["sidle.install", "demo-agent@1.0-1", "repository=salt://repo"];
+/// A minion whose master's file server has a repository of two releases, behind a wire that counts.
+struct Carried {
+    host: Host,
+    master: Master,
+    minion: Minion,
+    wire: Wire,
+    _author: Author,
+}
 
-    // A budget; and the job is killed while parts of the payload are there: a small frame, then a large one.
-    master.publish(ID, &[&install[..], &["rate=4M"]].concat());
-    let partial = host.path("var/cache/sidle/partial");
-    let are_there = |frames: usize| {
-        eventually(60, &format!("{frames} frames are there"), || {
-            match fs::read_dir(&partial).map_or(0, Iterator::count) {
-                count if count >= frames => Ok(()),
-                count => Err(format!("{count}: {}", minion.log())),
+const INSTALL: [&str; 3] = ["sidle.install", "demo-agent@1.0-1", "repository=salt://repo"];
+const UPGRADE: [&str; 3] = ["sidle.upgrade", "demo-agent@1.1-1", "repository=salt://repo"];
+
+impl Carried {
+    fn new() -> Self {
+        let author = Author::new();
+        author.release_with("1.0", heavy);
+        author.release_with("1.1", heavy);
+        let host = Host::new(&author);
+        let tree = tree("3007.17");
+        let master = Master::start_with(&tree, true, "");
+        copy_into(&master.files());
+        let mut copy = std::process::Command::new("cp");
+        let copied = copy.arg("-a").arg(author.repository()).arg(master.files().join("repo")).status();
+        assert!(copied.unwrap().success());
+        let wire = Wire::to(master.address, master.request_port());
+        let own = format!(
+            "master: {}\nmaster_port: {}\npublish_port: {}\nsidle:\n  program: {SIDLE}\n  root: {}\n  package: {DEMO}\n",
+            master.address,
+            wire.port,
+            master.publish_port(),
+            text(&host.root())
+        );
+        let minion = Minion::start(&tree, ID, &own);
+        eventually(START_SECONDS, "the minion has the modules", || {
+            let said = master.call_within("10", ID, &["saltutil.sync_all"]);
+            if said.contains("modules.sidle") || master.call(ID, &["sidle.version"]).contains("0.") {
+                Ok(())
+            } else {
+                Err(said)
             }
         });
-    };
-    are_there(1);
-    let begun = Instant::now();
-    wire.taken();
-    are_there(2);
-    let (taken, milliseconds) = (u128::from(wire.taken()), begun.elapsed().as_millis());
-    let (enough, most) = (u128::from(4 * MIB), milliseconds * u128::from(4 * MIB + MIB / 2) / 1000);
-    assert!(taken > enough && taken < most, "{taken} bytes in {milliseconds} ms");
-    let job = programs(&host).first().expect("it is under way").parent;
-    let job = rustix::process::Pid::from_raw(job.cast_signed()).unwrap();
-    rustix::process::kill_process(job, rustix::process::Signal::KILL).unwrap();
-    eventually(20, "sidle has ended with the job", || match programs(&host) {
-        none if none.is_empty() => Ok(()),
-        some => Err(format!("{some:?}")),
-    });
+        Self { host, master, minion, wire, _author: author }
+    }
+
+    fn call(&self, words: &[&str]) -> Value {
+        let said = self.master.call(ID, &[words, &["--out=json", "--static"]].concat());
+        let told: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+        told[ID].clone()
+    }
+
+    /// A budget; and the job is killed while parts of the payload are there: a small frame, then a large one.
+    fn is_killed_while_it_takes(&self) {
+        let Self { host, master, minion, wire, .. } = self;
+        master.publish(ID, &[&INSTALL[..], &["rate=4M"]].concat());
+        let partial = host.path("var/cache/sidle/partial");
+        let are_there = |frames: usize| {
+            eventually(60, &format!("{frames} frames are there"), || {
+                match fs::read_dir(&partial).map_or(0, Iterator::count) {
+                    count if count >= frames => Ok(()),
+                    count => Err(format!("{count}: {}", minion.log())),
+                }
+            });
+        };
+        are_there(1);
+        let begun = Instant::now();
+        wire.taken();
+        are_there(2);
+        let (taken, milliseconds) = (u128::from(wire.taken()), begun.elapsed().as_millis());
+        let (enough, most) = (u128::from(4 * MIB), milliseconds * u128::from(4 * MIB + MIB / 2) / 1000);
+        assert!(taken > enough && taken < most, "{taken} bytes in {milliseconds} ms");
+        let job = programs(host).first().expect("it is under way").parent;
+        let job = rustix::process::Pid::from_raw(i32::try_from(job).unwrap()).unwrap();
+        rustix::process::kill_process(job, rustix::process::Signal::KILL).unwrap();
+        eventually(20, "sidle has ended with the job", || match programs(host) {
+            none if none.is_empty() => Ok(()),
+            some => Err(format!("{some:?}")),
+        });
+    }
+
+    /// Of the next release only what changed comes; what both have lost comes again, and nothing else.
+    fn takes_what_changed_and_what_was_lost(&self) {
+        let Self { host, wire, .. } = self;
+        // The first of these repositories is nowhere; of the next release only what changed comes.
+        let said = self.call(&["sidle.install", "demo-agent", "repository=['file:///nowhere', 'salt://repo']"]);
+        let more = wire.taken();
+        assert_eq!((&said["code"], &said["release"]), (&json!(0), &json!("1.1-1")), "{said}");
+        assert!(more < MIB / 2, "{more} bytes came for {said}");
+
+        // What both releases have lost comes from there again, and nothing else.
+        for version in ["1.0-1", "1.1-1"] {
+            fs::write(host.path("opt/sidle/demo-agent/versions").join(version).join("share/large1"), "damaged")
+                .unwrap();
+        }
+        wire.taken();
+        let repaired = self.call(&["sidle.repair", "full=True", "repository=salt://repo"]);
+        let again = wire.taken();
+        assert_eq!(repaired["code"], 0, "{repaired}");
+        assert!(again > 9 * MIB && again < 20 * MIB, "{again} bytes came for {repaired}");
+        assert_eq!(self.call(&["sidle.verify", "full=True"])["code"], 0);
+    }
+}
+
+#[test]
+fn a_minion_takes_only_what_it_lacks_from_the_file_server_and_keeps_nothing_in_its_cache() {
+    let carried = Carried::new();
+    let call = |words: &[&str]| carried.call(words);
+    let Carried { host, minion, wire, .. } = &carried;
+    carried.is_killed_while_it_takes();
 
     wire.taken();
-    let installed = call(&install);
+    let installed = call(&INSTALL);
     let again = wire.taken();
     assert_eq!((&installed["code"], &installed["fresh"]), (&json!(0), &json!(true)), "{installed}");
     let lacked = installed["lacking_bytes"].as_u64().unwrap();
@@ -152,35 +199,19 @@ fn a_minion_takes_only_what_it_lacks_from_the_file_server_and_keeps_nothing_in_i
 
     // What a plan asks takes metadata alone.
     let _supervisor = host.supervise();
-    let upgrade = ["sidle.upgrade", "demo-agent@1.1-1", "repository=salt://repo"];
-    let shown = call(&[&upgrade[..], &["test=True"]].concat());
+    let shown = call(&[&UPGRADE[..], &["test=True"]].concat());
     let metadata = wire.taken();
     assert_eq!((&shown["code"], &shown["dry_run"]), (&json!(0), &json!(true)), "{shown}");
     assert!(metadata < MIB / 2 && !host.path("opt/sidle/demo-agent/versions/1.1-1").exists(), "{metadata}: {shown}");
 
-    // The first of these repositories is nowhere; of the next release only what changed comes.
-    let said = call(&["sidle.install", "demo-agent", "repository=['file:///nowhere', 'salt://repo']"]);
-    let more = wire.taken();
-    assert_eq!((&said["code"], &said["release"]), (&json!(0), &json!("1.1-1")), "{said}");
-    assert!(more < MIB / 2, "{more} bytes came for {said}");
-
-    // What both releases have lost comes from there again, and nothing else.
-    for version in ["1.0-1", "1.1-1"] {
-        fs::write(host.path("opt/sidle/demo-agent/versions").join(version).join("share/large1"), "damaged").unwrap();
-    }
-    wire.taken();
-    let repaired = call(&["sidle.repair", "full=True", "repository=salt://repo"]);
-    let again = wire.taken();
-    assert_eq!(repaired["code"], 0, "{repaired}");
-    assert!(again > 9 * MIB && again < 20 * MIB, "{again} bytes came for {repaired}");
-    assert_eq!(call(&["sidle.verify", "full=True"])["code"], 0);
+    carried.takes_what_changed_and_what_was_lost();
 
     let said = call(&["sidle.install", "demo-agent", "repository=salt://nothing"]);
     let message = said["error"]["message"].as_str().unwrap();
     assert!(message.contains("salt://nothing: cannot find timestamp.json"), "{said}");
     let said = call(&["sidle.install", "demo-agent", "repository=salt://repo", "rate=fast"]);
     assert_eq!(said["code"], 2, "{said}");
-    let upgraded = call(&[&upgrade[..], &["splay=0s", "wait=True"]].concat());
+    let upgraded = call(&[&UPGRADE[..], &["splay=0s", "wait=True"]].concat());
     assert_eq!((&upgraded["code"], &upgraded["to"]), (&json!(0), &json!("1.1-1")), "{upgraded}");
     let state = ["state.single", "sidle.installed", "name=demo-agent", "release=1.0-1", "repository=salt://repo"];
     assert!(call(&state).to_string().contains("1.0-1 is installed"));

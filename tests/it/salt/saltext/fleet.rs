@@ -150,6 +150,79 @@ fn assert_lossless(reports: &[Report], minions: &[(&str, &Marks)], what: &str) {
     assert!(wrong.is_empty(), "{what}:\n{}", wrong.join("\n"));
 }
 
+/// A plan, and a dry run of the rollout, change nothing.
+fn is_only_shown(fleet: &Fleet, words: &[&str]) {
+    let shown = fleet.masters[0].runner(&[words, &["test=True"]].concat());
+    assert!(
+        shown.as_str().unwrap_or_default().contains(&format!("{} go, 1 offline", fleet.members.len() - 1)),
+        "{shown}"
+    );
+    assert!(fleet.members.iter().all(|member| member.current() == member.from && member.status()["rollout"].is_null()));
+}
+
+/// Only the host that failed may be tried again.
+fn nobody_was_ordered_twice(fleet: &Fleet, failed: &[String]) {
+    for member in &fleet.members {
+        let history = member.host.sidle(&["--json", "history", SALT]).json();
+        let tried = history["switches"].as_array().unwrap().iter().filter(|each| each["to"] == TARGET).count();
+        assert!(tried <= if failed.contains(&member.id) { 2 } else { 1 }, "{}: ordered twice: {history}", member.id);
+    }
+}
+
+/// Also the one whose new process was killed.
+fn ran_nothing_twice(fleet: &Fleet, stream: &Stream, id: &str) {
+    let killed = fleet.streamed(&[]).into_iter().filter(|(member, _)| *member == id).collect::<Vec<_>>();
+    let doubled: Vec<usize> = stream.look_at_each(&killed).iter().map(Report::doubled).collect();
+    assert_eq!(doubled, [0], "{id}");
+}
+
+/// The hosts belong to r1, also for the other master.
+fn another_rollout_finds_nobody(fleet: &Fleet) {
+    let other = ["sidle.rollout", "suse*", TARGET, "name=r2", "despite_failures=True"];
+    let refused = fleet.masters[1].runner(&[&other[..], &QUICK].concat());
+    let why = refused["error"].as_str().unwrap_or_default();
+    assert!(why.contains("nobody goes") && why.contains("it belongs to rollout r1"), "{refused}");
+}
+
+/// The rollout goes on, and its first master dies with it in the middle of a wave.
+fn the_master_dies_in_a_wave(fleet: &mut Fleet) {
+    let mut driver = fleet.masters[0].salt_run(&["sidle.resume", "r1", "again=True"]).process_group(0).spawn().unwrap();
+    eventually(PATIENCE_SECONDS, "a later wave is in progress", || {
+        let record = record_of(&fleet.masters[0], "r1");
+        let is_so = record["wave"].as_u64() > Some(0) && !in_state(&record, "ordered").is_empty();
+        if is_so { Ok(()) } else { Err(record.to_string()) }
+    });
+    let other_runner = fleet.masters[0].runner(&["sidle.resume", "r1"]);
+    assert!(other_runner["error"].as_str().unwrap_or_default().contains("is driven by process"), "{other_runner}");
+    let group = rustix::process::Pid::from_raw(i32::try_from(driver.id()).unwrap()).unwrap();
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    driver.wait().unwrap();
+    copy_records(&fleet.masters[0], &fleet.masters[1]);
+    fleet.masters[0].kill();
+}
+
+/// A minion that was away goes, too.
+fn goes_when_it_is_back(fleet: &mut Fleet, absent: &str) {
+    let all = fleet.members.len();
+    fleet.member(absent).start();
+    eventually(PATIENCE_SECONDS, "it answers again", || {
+        match fleet.masters[1].call_within("10", absent, &["test.ping"]) {
+            answer if answer.contains("True") => Ok(()),
+            answer => Err(answer),
+        }
+    });
+    let done = &fleet.masters[1].runner(&["sidle.take_up", absent])["r1"];
+    assert_eq!((&done["status"], &done["counts"]), (&json!("ended"), &json!({"done": all})), "{done}");
+}
+
+/// To what each of its hosts ran before.
+fn the_first_wave_goes_back(fleet: &Fleet) {
+    let back = fleet.masters[1].runner(&["sidle.rollback", "r1", "wave=1"]);
+    assert_eq!((&back["status"], &back["counts"]), (&json!("ended"), &json!({"done": 3})), "{back}");
+    let returned = fleet.ids(|member| member.current() == member.from);
+    assert_eq!(returned, in_state(&record_of(&fleet.masters[1], "r1-back"), "done"));
+}
+
 #[test]
 fn real_minions_of_two_masters_go_by_waves_and_lose_no_job() {
     // Each of them takes a processor for seconds.
@@ -158,11 +231,8 @@ fn real_minions_of_two_masters_go_by_waves_and_lose_no_job() {
     let (absent, all) = ("redhat4", fleet.members.len());
     fleet.member(absent).stop();
 
-    // A plan, and a dry run of the rollout, change nothing.
     let words = ["sidle.rollout", "*", TARGET, "name=r1", "canary=3", "percents=[40, 70, 100]"];
-    let shown = fleet.masters[0].runner(&[&words[..], &["test=True"]].concat());
-    assert!(shown.as_str().unwrap_or_default().contains(&format!("{} go, 1 offline", all - 1)), "{shown}");
-    assert!(fleet.members.iter().all(|member| member.current() == member.from && member.status()["rollout"].is_null()));
+    is_only_shown(&fleet, &words);
 
     let first = Stream::begin("*", &fleet.members[0].marks, &[&fleet.masters[0]], &Plan::short(0.1));
     let second = Stream::begin("*", &fleet.members[0].marks, &[&fleet.masters[1]], &Plan::short(0.1));
@@ -186,29 +256,13 @@ fn real_minions_of_two_masters_go_by_waves_and_lose_no_job() {
     assert_lossless(&first.end_each(&minions), &minions, "first master");
     drop(minions);
 
-    // Another rollout finds nobody: the hosts belong to this one, also for the other master.
-    let other = ["sidle.rollout", "suse*", TARGET, "name=r2", "despite_failures=True"];
-    let refused = fleet.masters[1].runner(&[&other[..], &QUICK].concat());
-    let why = refused["error"].as_str().unwrap_or_default();
-    assert!(why.contains("nobody goes") && why.contains("it belongs to rollout r1"), "{refused}");
+    another_rollout_finds_nobody(&fleet);
 
     // What was wrong is mended, and the rollout goes on; its master dies with it in the middle of a wave.
     for member in fleet.members.iter().filter(|member| member.family == "Suse") {
         fs::remove_file(member.host.path("etc/salt/minion.d/mortal.conf")).unwrap();
     }
-    let mut driver = fleet.masters[0].salt_run(&["sidle.resume", "r1", "again=True"]).process_group(0).spawn().unwrap();
-    eventually(PATIENCE_SECONDS, "a later wave is in progress", || {
-        let record = record_of(&fleet.masters[0], "r1");
-        let is_so = record["wave"].as_u64() > Some(0) && !in_state(&record, "ordered").is_empty();
-        if is_so { Ok(()) } else { Err(record.to_string()) }
-    });
-    let other_runner = fleet.masters[0].runner(&["sidle.resume", "r1"]);
-    assert!(other_runner["error"].as_str().unwrap_or_default().contains("is driven by process"), "{other_runner}");
-    let group = rustix::process::Pid::from_raw(i32::try_from(driver.id()).unwrap()).unwrap();
-    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
-    driver.wait().unwrap();
-    copy_records(&fleet.masters[0], &fleet.masters[1]);
-    fleet.masters[0].kill();
+    the_master_dies_in_a_wave(&mut fleet);
 
     let done = fleet.masters[1].runner(&["sidle.resume", "r1"]);
     assert_eq!(
@@ -219,33 +273,13 @@ fn real_minions_of_two_masters_go_by_waves_and_lose_no_job() {
     );
     let behind = fleet.ids(|member| member.current() != TARGET);
     assert_eq!(behind, [absent]);
-    for member in &fleet.members {
-        let history = member.host.sidle(&["--json", "history", SALT]).json();
-        let tried = history["switches"].as_array().unwrap().iter().filter(|each| each["to"] == TARGET).count();
-        assert!(tried <= if failed.contains(&member.id) { 2 } else { 1 }, "{}: ordered twice: {history}", member.id);
-    }
+    nobody_was_ordered_twice(&fleet, &failed);
 
-    // A minion that was away goes when it is back.
-    fleet.member(absent).start();
-    eventually(PATIENCE_SECONDS, "it answers again", || {
-        match fleet.masters[1].call_within("10", absent, &["test.ping"]) {
-            answer if answer.contains("True") => Ok(()),
-            answer => Err(answer),
-        }
-    });
-    let done = &fleet.masters[1].runner(&["sidle.take_up", absent])["r1"];
-    assert_eq!((&done["status"], &done["counts"]), (&json!("ended"), &json!({"done": all})), "{done}");
-
-    // The first wave goes back to what each of its hosts ran before.
-    let back = fleet.masters[1].runner(&["sidle.rollback", "r1", "wave=1"]);
-    assert_eq!((&back["status"], &back["counts"]), (&json!("ended"), &json!({"done": 3})), "{back}");
-    let returned = fleet.ids(|member| member.current() == member.from);
-    assert_eq!(returned, in_state(&record_of(&fleet.masters[1], "r1-back"), "done"));
+    goes_when_it_is_back(&mut fleet, absent);
+    the_first_wave_goes_back(&fleet);
 
     let minions = fleet.streamed(&[absent, &failed[0]]);
-    let killed = fleet.streamed(&[]).into_iter().filter(|(id, _)| *id == failed[0]).collect::<Vec<_>>();
-    let doubled: Vec<usize> = second.look_at_each(&killed).iter().map(Report::doubled).collect();
-    assert_eq!(doubled, [0], "{killed:?}", killed = failed[0]);
+    ran_nothing_twice(&fleet, &second, &failed[0]);
     assert_lossless(&second.end_each(&minions), &minions, "second master");
     // All of them hear both masters.
     fleet.masters[0].start_again();

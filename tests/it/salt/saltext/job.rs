@@ -25,8 +25,8 @@ fn call(scene: &Scene, words: &[&str]) -> Value {
     told[ID].clone()
 }
 
-#[test]
-fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once() {
+/// A minion with the modules of the extension, which is not started yet.
+fn with_the_extension() -> Scene {
     let scene = Scene::idle(&Wanted { settings: "rehearsal = \"refuse\"\n", ..Wanted::of(&["3006.30", "3008.5"]) });
     // The program and the root of this host, and a beacon that looks often.
     let own = format!(
@@ -42,12 +42,63 @@ fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once()
         fs::create_dir_all(&place).unwrap();
         fs::copy(module, place.join("sidle.py")).unwrap();
     }
+    scene
+}
+
+/// What a plan asks: the rehearsal of the switch, in a job of the running minion.
+fn is_rehearsed(scene: &Scene) {
+    let needs_more = scene.host.path("var/cache/salt/minion/extmods/modules/site_vault.py");
+    fs::write(&needs_more, "import salt.utils.vault\n\n\ndef read():\n    return 1\n").unwrap();
+    let refused = call(scene, &["sidle.rehearse", "release=3008.5-1"]);
+    let message = refused["error"]["message"].as_str().unwrap_or_else(|| panic!("{refused}"));
+    assert!(message.contains("the custom execution module site_vault") && message.contains("cannot be imported"));
+    fs::remove_file(needs_more).unwrap();
+    let rehearsed = call(scene, &["sidle.rehearse", "release=3008.5-1"]);
+    assert_eq!((&rehearsed["code"], &rehearsed["rehearsed"]), (&json!(0), &json!(true)), "{rehearsed}");
+}
+
+/// Back to the older release.
+fn is_switched_in_the_middle_of_a_highstate(scene: &Scene) {
     let states = json!({
         "before": {"test.succeed_with_changes": []},
         "now": {"sidle.current": [{"name": SALT}, {"release": "3006.30-1"}, {"splay": "0s"}, {"require": [{"test": "before"}]}]},
         "after": {"test.succeed_with_changes": [{"require": [{"sidle": "now"}]}]},
     });
     scene.master().file("middle.sls", &format!("#!json\n{states}"));
+    let shown = call(scene, &["state.apply", "middle", "test=True"]);
+    let of = |states: &Value, id: &str| {
+        let found =
+            states.as_object().unwrap_or_else(|| panic!("{states}")).values().find(|state| state["__id__"] == id);
+        found.unwrap_or_else(|| panic!("{id}: {states}")).clone()
+    };
+    assert!(of(&shown, "now")["result"].is_null(), "{shown}");
+    let did = call(scene, &["state.apply", "middle"]);
+    assert!(["before", "now", "after"].iter().all(|id| of(&did, id)["result"] == true), "{did}");
+    assert_eq!(of(&did, "now")["changes"]["new"], "3006.30-1", "{did}");
+}
+
+/// What the master asks when a minion did not return: the host knows which jobs its minion took.
+fn the_host_knows_the_jobs_of_its_minion(scene: &Scene) {
+    let taken = scene.master().publish(ID, &["test.ping"]);
+    let known = eventually(30, "the job has returned", || match call(scene, &["sidle.job", &taken]) {
+        known if known["log"].to_string().contains("Returning information for job") => Ok(known),
+        other => Err(other.to_string()),
+    });
+    assert_eq!(
+        (&known["claimed"], &known["stale"], &known["queued"]),
+        (&json!(true), &json!(null), &json!(null)),
+        "{known}"
+    );
+    let last = known["switches"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["mode"], &last["to"]), (&json!("overlap"), &json!("3006.30-1")), "{known}");
+    assert!(last.get("down").is_none(), "{known}");
+    let other = format!("{}{}", &taken[..19], if taken.ends_with('9') { 8 } else { 9 });
+    assert_eq!(call(scene, &["sidle.job", &other])["claimed"], false);
+}
+
+#[test]
+fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once() {
+    let scene = with_the_extension();
     scene.run("3006.30");
     let synced = call(&scene, &["saltutil.sync_all"]);
     assert_eq!(synced["beacons"], json!([]), "it has them: {synced}");
@@ -57,15 +108,7 @@ fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once()
     let kept = scene.host.path("var/cache/salt/minion/sidle-beacon.json");
     eventually(60, "the beacon has looked", || if kept.exists() { Ok(()) } else { Err("not yet".to_owned()) });
 
-    // What a plan asks: the rehearsal of the switch, in a job of the running minion.
-    let needs_more = scene.host.path("var/cache/salt/minion/extmods/modules/site_vault.py");
-    fs::write(&needs_more, "import salt.utils.vault\n\n\ndef read():\n    return 1\n").unwrap();
-    let refused = call(&scene, &["sidle.rehearse", "release=3008.5-1"]);
-    let message = refused["error"]["message"].as_str().unwrap_or_else(|| panic!("{refused}"));
-    assert!(message.contains("the custom execution module site_vault") && message.contains("cannot be imported"));
-    fs::remove_file(needs_more).unwrap();
-    let rehearsed = call(&scene, &["sidle.rehearse", "release=3008.5-1"]);
-    assert_eq!((&rehearsed["code"], &rehearsed["rehearsed"]), (&json!(0), &json!(true)), "{rehearsed}");
+    is_rehearsed(&scene);
 
     // While a job of several functions runs, Salt fails to begin a state run.
     let stream = scene.stream(&Plan { compound_every: 0, ..Plan::short(1.0) });
@@ -84,39 +127,14 @@ fn a_job_switches_the_minion_that_runs_it_and_the_master_hears_of_the_end_once()
         other => Err(other.to_string()),
     });
 
-    // In the middle of a highstate, and back to the older release.
-    let shown = call(&scene, &["state.apply", "middle", "test=True"]);
-    let of = |states: &Value, id: &str| {
-        let found =
-            states.as_object().unwrap_or_else(|| panic!("{states}")).values().find(|state| state["__id__"] == id);
-        found.unwrap_or_else(|| panic!("{id}: {states}")).clone()
-    };
-    assert!(of(&shown, "now")["result"].is_null(), "{shown}");
-    let did = call(&scene, &["state.apply", "middle"]);
-    assert!(["before", "now", "after"].iter().all(|id| of(&did, id)["result"] == true), "{did}");
-    assert_eq!(of(&did, "now")["changes"]["new"], "3006.30-1", "{did}");
+    is_switched_in_the_middle_of_a_highstate(&scene);
     ends(&scene, "3006.30-1");
     eventually(90, "the grain is that of the old release", || match grain() {
         own if own["current"] == "3006.30-1" => Ok(()),
         other => Err(other.to_string()),
     });
 
-    // What the master asks when a minion did not return: the host knows which jobs its minion took.
-    let taken = scene.master().publish(ID, &["test.ping"]);
-    let known = eventually(30, "the job has returned", || match call(&scene, &["sidle.job", &taken]) {
-        known if known["log"].to_string().contains("Returning information for job") => Ok(known),
-        other => Err(other.to_string()),
-    });
-    assert_eq!(
-        (&known["claimed"], &known["stale"], &known["queued"]),
-        (&json!(true), &json!(null), &json!(null)),
-        "{known}"
-    );
-    let last = known["switches"].as_array().unwrap().last().unwrap();
-    assert_eq!((&last["mode"], &last["to"]), (&json!("overlap"), &json!("3006.30-1")), "{known}");
-    assert!(last.get("down").is_none(), "{known}");
-    let other = format!("{}{}", &taken[..19], if taken.ends_with('9') { 8 } else { 9 });
-    assert_eq!(call(&scene, &["sidle.job", &other])["claimed"], false);
+    the_host_knows_the_jobs_of_its_minion(&scene);
 
     let events = stream.events();
     let report = stream.end();

@@ -1,18 +1,17 @@
 """What a plan has to know, asked of the minions and of this master. Used by the runner, which gives Salt's configuration and its way to send jobs."""
 
 import re
-import socket
 import time
+from functools import partial
 
 import salt.cache
 import salt.client
 import salt.exceptions
 import salt.utils.minions
-import salt.utils.network
-import salt.version
 
-from . import groups, jobs, plan
-from .verdicts import Master, is_salt
+from . import answers, groups, plan
+from .masters import LOOK_UP_SECONDS, LOOKED_UP_MAX, Masters
+from .verdicts import is_salt
 
 DAY_SECONDS = 86400
 
@@ -47,8 +46,8 @@ def resolve(opts, tgt, tgt_type):
 
 class Asking:
     """
-    One plan's questions. `ask(ids, function, arguments, kwarg=None, seconds=None)`: sends jobs, and gives who has answered what. `source` and
-    `at_window`: those of the rollout.
+    One plan's questions. `ask(ids, function, arguments, kwarg=None, seconds=None, read=…)`: sends jobs, and gives what `read` makes of each answer, or
+    an `answers.Unreadable`. `source` and `at_window`: those of the rollout.
     """
 
     def __init__(self, opts, ask, source=None, at_window=None):
@@ -56,34 +55,40 @@ class Asking:
         self.source = source[0] if isinstance(source, list) and source else source or None
         self.timing = [{"__kwarg__": True, "at_window": True}] if at_window else []
         self.cache = salt.cache.factory(opts)
-        self._addresses, self._own, self._names = None, {}, []
+        self.masters = Masters(opts)
 
     # --- hosts -----------------------------------------------------------------------------------------------------
 
     def facts(self, ids, wanted):
         """What is known of each host, for `plan.make`; and its masters."""
-        names = list(dict.fromkeys(["os_family", "saltversion", *([wanted.by] if wanted.by else [])]))
-        arguments = [[], [], ["master"], names]
-        facts, masters = {}, {}
-        for each, answers in self._answered(ids, arguments).items():
-            facts[each] = of_answers(answers, wanted)
-            masters[each] = self.masters(masters_of(facts[each]["status"], answers.get("config.get"), wanted.package))
+        grains = list(dict.fromkeys(["os_family", "saltversion", *([wanted.by] if wanted.by else [])]))
+        facts, named = {}, {}
+        for each, found in self._answered(ids, wanted, grains).items():
+            facts[each] = of_answers(found, wanted)
+            named[each] = masters_of(facts[each]["status"], _readable(found.get("config.get")) or [], wanted.package)
+        self.masters.look_up(named.values())
+        masters = {each: self.masters.of(own) for each, own in named.items()}
         for each in set(ids) - set(facts):
-            facts[each] = self._silent(each, names)
+            facts[each] = self._silent(each, grains)
             # By the name that the others have for this master.
-            masters[each] = {name: self.this() for name in self._names[:1]} or self.masters(None)
+            masters[each] = {name: self.masters.this() for name in self.masters.own_names[:1]} or self.masters.of([])
         self._ask_rehearsals(facts, wanted)
         self._ask_installs(facts, wanted)
         return facts, masters
 
-    def _answered(self, ids, arguments):
+    def _answered(self, ids, wanted, grains):
         """
         What each host that answers says to each question. One job for each: while a job of several functions runs, Salt fails to begin a state run
         (`saltutil.is_running`, up to 3008.5 at least).
         """
+        arguments = [[], [], ["master"], grains]
+        readers = [
+            partial(answers.status, package=wanted.package), partial(answers.releases, package=wanted.package), answers.masters,
+            partial(answers.grains, wanted=grains),
+        ]  # fmt: skip
         found, asked = {}, ids
-        for question, some in zip(QUESTIONS, arguments, strict=True):
-            for each, answer in self.ask(asked, question, some).items() if asked else ():
+        for question, some, read in zip(QUESTIONS, arguments, readers, strict=True):
+            for each, answer in self.ask(asked, question, some, read=read).items() if asked else ():
                 found.setdefault(each, {})[question] = answer
             # Who is silent was waited for once.
             asked = list(found)
@@ -96,24 +101,23 @@ class Asking:
         """What a switch would say on those that have the release, and run another one."""
 
         def is_asked(status):
-            return status and wanted.release in status.get("installed", []) and (status["current"] != wanted.release or status["switch"])
+            return status and wanted.release in status["installed"] and (status["current"] != wanted.release or status["switch"])
 
-        asked = [each for each, known in facts.items() if is_asked(known.get("status"))]
-        answers = self.ask(asked, "sidle.rehearse", [wanted.package, wanted.release, *self.timing], seconds=self._dry_run_seconds())
+        asked = [each for each, known in facts.items() if is_asked(known["status"])]
+        silent = answers.dry_run(f"no answer within {self._dry_run_seconds()} s")
+        found = self.ask(asked, "sidle.rehearse", [wanted.package, wanted.release, *self.timing], seconds=self._dry_run_seconds(), read=answers.dry_run)
         for each in asked:
-            answer = answers.get(each, f"no answer within {self._dry_run_seconds()} s")
-            silent = {"error": {"class": "failed", "message": f"the rehearsal said nothing: {answer}"}}
-            facts[each]["rehearsal"] = answer if isinstance(answer, dict) else silent
+            _take(facts[each], "rehearsal", found.get(each, silent))
 
     def _ask_installs(self, facts, wanted):
         """Whether those that lack the release have room for it, and whether it is there for their platform."""
-        lacking = [each for each, known in facts.items() if known.get("status") and wanted.release not in known["status"].get("installed", [])]
+        lacking = [each for each, known in facts.items() if known["status"] and wanted.release not in known["status"]["installed"]]
         if self.source and self.source.startswith("salt://") and is_bundle(self.source):
             for each in lacking:
                 facts[each]["unchecked"] = UNCHECKED
             return
-        for each, answer in self.ask(lacking, *self._dry_run(wanted), seconds=self._dry_run_seconds()).items():
-            facts[each]["install"] = answer if isinstance(answer, dict) else None
+        for each, answer in self.ask(lacking, *self._dry_run(wanted), seconds=self._dry_run_seconds(), read=answers.dry_run).items():
+            _take(facts[each], "install", answer)
 
     def _dry_run(self, wanted):
         """The dry run of what a rollout does to a host that lacks the release. An upgrade looks at holds and windows, too."""
@@ -122,16 +126,19 @@ class Asking:
             kwarg.update({"source": self.source} if is_bundle(self.source) else {"repository": self.source})
         return "sidle.upgrade", [*self.timing], kwarg
 
-    def _silent(self, minion, names):
-        """What the master has in its cache of a minion that does not answer."""
-        grains, seen = self._cached(minion)
+    def _silent(self, minion, wanted):
+        """What the master has in its cache of a minion that does not answer: what the minion once said."""
+        cached, seen = self._cached(minion)
+        grains = answers.taken(partial(answers.grains, wanted=wanted), cached)
+        known = _readable(grains) or {}
         return {
-            **{name: grains[name] for name in names if grains.get(name)},
-            "family": grains.get("os_family") or "unknown",
-            "runs": grains.get("saltversion"),
+            **known,
+            "family": known.get("os_family") or "unknown",
+            "runs": known.get("saltversion"),
             # 1 at least: it does not answer.
             "unseen_days": max(1, int((time.time() - seen) // DAY_SECONDS)) if seen else 1,
             "status": None,
+            "unreadable": _why(grains),
         }
 
     def _cached(self, minion):
@@ -143,57 +150,9 @@ class Asking:
             except salt.exceptions.SaltCacheError:
                 continue
             if found:
-                return (found if bank == "grains" else found.get("grains") or {}), self.cache.updated(bank, key)
+                grains = found if bank == "grains" or not isinstance(found, dict) else found.get("grains")
+                return grains or {}, self.cache.updated(bank, key)
         return {}, None
-
-    # --- masters ---------------------------------------------------------------------------------------------------
-
-    def masters(self, named):
-        """
-        The masters of a minion, by the names that it has for them. This master knows itself; of the others it knows what its configuration says:
-        `sidle: {masters: {NAME: {version: 3007.17, minimum_auth_version: 3}}}`.
-        """
-        names = [str(name) for name in (named if isinstance(named, list) else [named]) if name]
-        told = (self.opts.get("sidle") or {}).get("masters") or {}
-        found, unknown = {}, []
-        for name in names:
-            own = told.get(name)
-            if own:
-                found[name] = Master(str(own["version"]) if own.get("version") else None, own.get("minimum_auth_version"))
-            elif self._is_own(name):
-                found[name] = self.this()
-            else:
-                unknown.append(name)
-        self._names += [name for name, master in found.items() if master == self.this() and name not in self._names]
-        if self.this() not in found.values():
-            # It answers this master, whatever it calls it.
-            found[unknown.pop() if len(unknown) == 1 and not found else self.opts.get("id", "this one")] = self.this()
-        return {**found, **{name: Master() for name in unknown}}
-
-    def this(self):
-        """This master."""
-        return Master(salt.version.__version__, int(self.opts.get("minimum_auth_version") or 0))
-
-    def _is_own(self, name):
-        if name not in self._own:
-            host = name.rsplit(":", 1)[0] if name.count(":") == 1 else name.strip("[]")
-            try:
-                addresses = {each[4][0] for each in socket.getaddrinfo(host, None)}
-            except OSError:
-                addresses = set()
-            self._own[name] = bool(addresses & self._own_addresses())
-        return self._own[name]
-
-    def _own_addresses(self):
-        """Where this master listens: two masters may share a host."""
-        if self._addresses is None:
-            interface = self.opts.get("interface")
-            if interface in (None, "0.0.0.0", "::"):
-                own = salt.utils.network.ip_addrs(include_loopback=True) + salt.utils.network.ip_addrs6(include_loopback=True)
-                self._addresses = set(own)
-            else:
-                self._addresses = {interface}
-        return self._addresses
 
     # --- groups ----------------------------------------------------------------------------------------------------
 
@@ -215,8 +174,8 @@ class Asking:
         return found
 
     def _versions(self, ids):
-        answers = self.ask(ids, "grains.item", ["saltversion"])
-        return {each: str(answer.get("saltversion") or "unknown") for each, answer in answers.items() if isinstance(answer, dict)}
+        found = self.ask(ids, "grains.item", ["saltversion"], read=partial(answers.grains, wanted=["saltversion"]))
+        return {each: (_readable(grains) or {}).get("saltversion") or "unknown" for each, grains in found.items()}
 
     def _answers(self, name, kind):
         seconds = (self.opts.get("sidle") or {}).get("answer_seconds", 20)
@@ -235,37 +194,37 @@ def masters_of(status, named, package):
     The names of a host's masters. A job of a minion with several masters sees the one that it came from (`named`); the supervisor of a minion knows
     all that it reaches.
     """
-    agent = ((status or {}).get("supervisor") or {}).get("agent") or {}
-    reached = agent.get("reaches") or [] if is_salt(package) else []
+    reached = ((status or {}).get("supervisor") or {}).get("reaches") or [] if is_salt(package) else []
     return reached if len(reached) > 1 else named
 
 
-def of_answers(answers, wanted):
-    """What a host has said, as `verdicts.judge` wants it."""
-    status, releases, _, own = (answers.get(question) for question in QUESTIONS)
-    own = own if isinstance(own, dict) else {}
-    instance = jobs.instance(status, wanted.package)
-    listed = releases.get("releases") if isinstance(releases, dict) else None
-    listed = listed if isinstance(listed, list) else []
+def of_answers(found, wanted):
+    """What a host has said, as `verdicts.judge` wants it. `found`: the answer to each question, read, or an `answers.Unreadable`."""
+    status, releases, _, grains = (_readable(found.get(question)) for question in QUESTIONS)
+    grains = grains or {}
     return {
-        **{name: value for name, value in own.items() if value != ""},
-        "family": own.get("os_family") or "unknown",
-        "runs": own.get("saltversion"),
+        **grains,
+        "family": grains.get("os_family") or "unknown",
+        "runs": grains.get("saltversion"),
         "unseen_days": 0,
-        "status": instance,
-        "trouble": _trouble(status),
-        "releases": [one for one in listed if isinstance(one, dict) and one.get("package") == wanted.package],
+        "status": status.instance if status else None,
+        "trouble": status.trouble if status else None,
+        "releases": releases or [],
         "rehearsal": None,
+        "unreadable": next((why for why in map(_why, found.values()) if why), None),
     }
 
 
-def _trouble(status):
-    """Why there is no status; None: the host has nothing of the package."""
-    if isinstance(status, dict):
-        return (status.get("error") or {}).get("message")
-    if isinstance(status, str) and "is not available" in status:
-        return "it lacks this extension: `saltutil.sync_all`, then plan again"
-    return f"sidle.status answered: {status}" if status else None
+def _take(facts, name, answer):
+    facts[name], facts["unreadable"] = _readable(answer), facts.get("unreadable") or _why(answer)
+
+
+def _readable(answer):
+    return None if isinstance(answer, answers.Unreadable) else answer
+
+
+def _why(answer):
+    return str(answer) if isinstance(answer, answers.Unreadable) else None
 
 
 def planned(asking, wanted, target, group_names=None):
@@ -278,6 +237,9 @@ def planned(asking, wanted, target, group_names=None):
         raise plan.PlanError(f"cannot plan: no accepted key matches {target[0]} ({target[1]})")
     facts, masters = asking.facts(ids, wanted)
     made = plan.make(facts, wanted, masters)
+    if asking.masters.unresolved:
+        limits = f"no more than {LOOKED_UP_MAX} names, for {LOOK_UP_SECONDS} s"
+        made.notes.append(f"{asking.masters.unresolved} names of masters were not looked up ({limits})")
     if unknown:
         made.notes.append(f"not in the plan, since the master has no grains of them in its cache: {groups.some(unknown)}")
     made.groups = [vars(group) for group in asking.groups(group_names)]
@@ -287,6 +249,7 @@ def planned(asking, wanted, target, group_names=None):
 def planned_again(asking, old, sign_in=None):
     """An earlier plan with its waves, for the minions that still go: they are asked again. Raises `plan.PlanError`."""
     wanted = plan.Wanted(old.package, old.release, canary=0, percents=[100], seed=old.seed, sign_in=sign_in)
+    wanted.check()
     accepted = set(resolve(asking.opts, "*", "glob")[0])
     facts, masters = asking.facts([each for wave in old.waves for each in wave if each in accepted], wanted)
     return plan.renewed(old, plan.make(facts, wanted, masters))

@@ -1,14 +1,20 @@
 """
 Jobs of a fleet on the master's own bus: published to lists of ids, and their returns as they come. Nothing here waits for a host that is silent.
+
+The event of a return is a hint: it makes the bus look into the master's job cache, which has the return that Salt has checked. What a minion fires in the
+name of another one is not there.
 """
 
 import time
+from typing import NamedTuple
 
 import salt.client
 import salt.exceptions
 import salt.utils.event
 
+from . import answers
 from .jobs import Away
+from .returns import Returns
 
 #: A job goes to so many ids, unless the configuration says otherwise.
 CHUNK = 200
@@ -25,7 +31,26 @@ MOST = 0.9
 GRACE_SECONDS = 10
 
 #: Of jobs so many are known: what returns later is late, and its host is asked again.
-JOBS_MAX = 20_000
+JOBS_MAX = 5_000
+
+#: Salt fires the event of a return, and then stores the return: the job cache is looked at so often, for so long after an event.
+LOOK_SECONDS = 0.05
+STORED_SECONDS = 30
+
+
+class Returned(NamedTuple):
+    """The return of a job that was published here."""
+
+    kind: object
+    minion: str
+    #: As the minion sent it, or an `answers.Unreadable`.
+    answer: object
+
+
+class _Job(NamedTuple):
+    kind: object
+    #: Who was asked, and has not returned.
+    ids: "set[str]"
 
 
 class Bus:
@@ -36,6 +61,9 @@ class Bus:
         self._client = self._events = None
         #: What each job is, by its jid.
         self._jobs = {}
+        self._returns = Returns(opts)
+        #: Returns that an event has told of, by jid and id, and when it did; when they were last looked for.
+        self._told, self._looked = {}, 0.0
 
     def __enter__(self):
         self._connect()
@@ -43,6 +71,11 @@ class Bus:
 
     def __exit__(self, *_):
         self._disconnect()
+
+    @property
+    def unchecked(self):
+        """Why returns are taken from events, which any minion may fire; None: they come from the job cache."""
+        return self._returns.missing
 
     def _connect(self):
         self._client = salt.client.LocalClient(mopts=self._opts)
@@ -58,9 +91,10 @@ class Bus:
     def publish(self, ids, function, arguments=(), kwarg=None, kind=None):
         """
         Publishes jobs to these ids, by lists of ids: a target of a job is never a nodegroup, which masters read differently. Their returns come from
-        `returns`, with this `kind`. Raises `Away`.
+        `events`, with this `kind`. Raises `Away`.
         """
-        return [self._publish(ids[begun : begun + self._chunk], function, arguments, kwarg, kind) for begun in range(0, len(ids), self._chunk)]
+        for begun in range(0, len(ids), self._chunk):
+            self._publish(ids[begun : begun + self._chunk], function, arguments, kwarg, kind)
 
     def _publish(self, ids, function, arguments, kwarg, kind):
         try:
@@ -73,26 +107,28 @@ class Bus:
             raise Away(f"the master takes no jobs: {error}") from error
         if not told:
             # None of these ids has an accepted key any more.
-            return None
+            return
         if len(self._jobs) >= JOBS_MAX:
             self._jobs.pop(next(iter(self._jobs)))
-        self._jobs[told["jid"]] = kind
-        return told["jid"]
+        self._jobs[told["jid"]] = _Job(kind, set(ids))
 
     def events(self, seconds):
-        """What comes within this time: `(tag, data)`; ends early after a first burst."""
+        """What comes within this time: `Returned`, or the tag of another event; ends early after a first burst."""
         until, came = time.monotonic() + seconds, False
         while True:
+            for returned in self._stored():
+                came = True
+                yield returned
             rest = until - time.monotonic()
             if rest <= 0:
                 return
-            event = self._next(0.05 if came else rest)
+            event = self._next(min(rest, LOOK_SECONDS) if came or self._told else rest)
             if event is None:
                 if came:
                     return
                 continue
             came = True
-            yield event["tag"], event["data"]
+            yield from self._heard(event["tag"], event["data"])
 
     def _next(self, seconds):
         if self._events is None:
@@ -104,15 +140,49 @@ class Bus:
             self._disconnect()
             return None
 
-    def returned(self, tag, data):
-        """`(kind, id, answer)` if the event is the return of a job that was published here; else None."""
+    def _heard(self, tag, data):
+        """The event of a return makes `_stored` look for it."""
         words = tag.split("/")
-        if len(words) != 5 or words[1] != "job" or words[3] != "ret" or words[2] not in self._jobs:
-            return None
-        return self._jobs[words[2]], words[4], data.get("return")
+        if words[1:2] != ["job"]:
+            yield tag
+        elif len(words) == 5 and words[3] == "ret" and words[4] in self._asked(words[2]):
+            if self.unchecked is None:
+                self._told.setdefault((words[2], words[4]), time.monotonic())
+            else:
+                yield self._returned(words[2], words[4], data.get("return") if isinstance(data, dict) else None)
 
-    def ask(self, ids, function, arguments=(), kwarg=None, seconds=20):
-        """The answers of those that answer within `seconds` of the last chunk, or as soon as most others do. Raises `Away`."""
+    def _asked(self, jid):
+        return self._jobs[jid].ids if jid in self._jobs else ()
+
+    def _stored(self):
+        """The returns that events have told of, and that are in the job cache."""
+        now = time.monotonic()
+        if not self._told or now - self._looked < LOOK_SECONDS:
+            return
+        self._looked, jobs = now, {}
+        for jid, each in self._told:
+            jobs.setdefault(jid, []).append(each)
+        for jid, ids in jobs.items():
+            for each, answer in self._returns.of(jid, ids):
+                del self._told[jid, each]
+                if each in self._asked(jid):
+                    yield self._returned(jid, each, answer)
+        # An event without a return: somebody else has fired it, or the master has lost the return.
+        self._told = {key: since for key, since in self._told.items() if now - since < STORED_SECONDS}
+
+    def _returned(self, jid, each, answer):
+        """Each host returns once: an event that is fired again brings no old answer back."""
+        job = self._jobs[jid]
+        job.ids.discard(each)
+        if not job.ids:
+            del self._jobs[jid]
+        return Returned(job.kind, each, answer)
+
+    def ask(self, ids, function, arguments=(), kwarg=None, seconds=20, read=lambda told: told):
+        """
+        The answers of those that answer within `seconds` of the last chunk, or as soon as most others do: what `read` makes of them, or an
+        `answers.Unreadable`. Raises `Away`.
+        """
         found, asked, kind = {}, 0, object()
         begun = last = time.monotonic()
         end = float("inf")
@@ -121,10 +191,9 @@ class Bus:
             if asked < len(ids) and not is_slow:
                 self._publish(ids[asked : asked + self._chunk], function, arguments, kwarg, kind)
                 asked, last = asked + self._chunk, time.monotonic()
-            for tag, data in self.events(0.5):
-                answer = self.returned(tag, data)
-                if answer is not None and answer[0] is kind:
-                    found[answer[1]] = answer[2]
+            for event in self.events(0.5):
+                if isinstance(event, Returned) and event.kind is kind:
+                    found[event.minion] = answers.taken(read, event.answer)
                     if len(found) == max(1, int(MOST * len(ids))):
                         now = time.monotonic()
                         end = now + (now - begun) + GRACE_SECONDS

@@ -6,6 +6,7 @@ import re
 import socket
 import time
 
+from saltext.sidle.fleet import answers
 from saltext.sidle.fleet import evidence as facts
 
 #: So many of the newest jobs are searched for one that lacks the minion's return: each one costs a look at two files.
@@ -111,30 +112,43 @@ def _job(opts, cache, found):
     import salt.utils.minions
 
     name = _cache_name(opts)
-    load = cache[f"{name}.get_load"](found.jid) or {}
+    load = _load(cache, name, found.jid)
     returns = cache[f"{name}.get_jid"](found.jid) or {}
-    if not load.get("fun"):
+    if not load:
         return
     directory = salt.utils.jid.jid_dir(found.jid, os.path.join(opts["cachedir"], "jobs"), opts["hash_type"])
     kept = directory if name == "local_cache" else os.devnull
     published = facts.time_of(found.jid) or _modified(os.path.join(kept, ".load.p")) or found.now
-    fun, tgt, kind = load["fun"], load.get("tgt", ""), load.get("tgt_type", "glob")
-    expected = load.get("Minions")
-    found.job = facts.Job(
-        ", ".join(fun) if isinstance(fun, list) else fun, tgt if isinstance(tgt, str) else ",".join(tgt), kind, load.get("user", "?"), published,
-        list(expected) if expected is not None else None, sorted(returns),
-    )  # fmt: skip
+    tgt, kind, expected = load["tgt"], load["tgt_type"], load["Minions"]
+    found.job = facts.Job(load["fun"], tgt, kind, load["user"], published, expected, sorted(returns))
     if found.minion in returns:
         found.ret = _return(returns[found.minion], _modified(os.path.join(kept, found.minion, "return.p")))
     elif expected is not None and found.minion not in expected:
-        matched = salt.utils.minions.CkMinions(opts).check_minions(tgt, kind)
+        matched = salt.utils.minions.CkMinions(opts).check_minions(tgt.split(",") if kind == "list" else tgt, kind)
         found.matched_now = found.minion in matched["minions"]
+
+
+def _load(cache, name, jid):
+    """A job of the job cache; None: there is none, or what is there is no job."""
+    return _readable(answers.taken(answers.load, cache[f"{name}.get_load"](jid)))
+
+
+def _readable(answer):
+    return None if isinstance(answer, answers.Unreadable) else answer
 
 
 def _return(told, at):
     said = told.get("return") if isinstance(told, dict) else told
     failed = isinstance(told, dict) and (bool(told.get("retcode")) or told.get("success") is False)
-    return facts.Return(at, failed, " ".join(str(said).split())[:SHOWN_CHARACTERS])
+    return facts.Return(at, failed, _shown(said))
+
+
+def _shown(said):
+    """The beginning of what a minion said, whatever it is."""
+    try:
+        return answers.text(said if isinstance(said, str) else str(said))
+    except (RecursionError, ValueError):
+        return f"a value of type {type(said).__name__}"
 
 
 def _newest_without_return(opts, cache, minion):
@@ -142,9 +156,8 @@ def _newest_without_return(opts, cache, minion):
     for jid, has_returned in _local_jobs(opts, minion) if name == "local_cache" else _jobs(cache, name, minion):
         if has_returned:
             continue
-        load = cache[f"{name}.get_load"](jid) or {}
-        asked = load.get("fun") or []
-        if minion in load.get("Minions", ()) and not set(OWN_QUESTIONS) & set([asked] if isinstance(asked, str) else asked):
+        load = _load(cache, name, jid)
+        if load and minion in (load["Minions"] or ()) and not set(OWN_QUESTIONS) & set(load["fun"].split(", ")):
             return jid
     return None
 
@@ -194,8 +207,8 @@ def _seen(opts, found):
     signs = [(at, how) for at, how in signs if at]
     found.seen, found.seen_how = max(signs, default=(None, ""))
     _, grains, _ = salt.utils.minions.get_minion_data(minion, opts)
-    grains = grains or {}
-    found.version = grains.get("saltversion")
+    grains = grains if isinstance(grains, dict) else {}
+    found.version = _version(grains.get("saltversion"))
     _connection(opts, found, grains)
 
 
@@ -204,7 +217,7 @@ def _connection(opts, found, grains):
     import salt.utils.network
 
     # Each host has these.
-    own = {each for each in [*grains.get("ipv4", ()), *grains.get("ipv6", ())] if each not in ("127.0.0.1", "::1")}
+    own = _addresses(grains) - {"127.0.0.1", "::1"}
     if not own:
         found.connection = "the master has no addresses of it"
         return
@@ -228,9 +241,18 @@ def _others(opts, minion, addresses):
 
     for each in salt.key.Key(opts).list_keys().get("minions", ()):
         _, grains, _ = salt.utils.minions.get_minion_data(each, opts)
-        if each != minion and addresses & {*(grains or {}).get("ipv4", ()), *(grains or {}).get("ipv6", ())}:
+        if each != minion and addresses & _addresses(grains):
             return [each]
     return []
+
+
+def _addresses(grains):
+    return answers.addresses(grains.get("ipv4")) | answers.addresses(grains.get("ipv6")) if isinstance(grains, dict) else set()
+
+
+def _version(told):
+    """A version of Salt, as a minion says it; None: it says none."""
+    return answers.text(told, limit=64) if isinstance(told, str) else None
 
 
 def _refusals(opts, minion):
@@ -251,7 +273,7 @@ def _refusals(opts, minion):
 
 def _rollout(record, minion):
     host = record["hosts"][minion]
-    return f"{record['id']} to {record['release']}, {record['status']}: {minion} is {host['state']}" + (f": {host['text']}" if host.get("text") else "")
+    return f"{record['id']} to {record['release']}, {record['status']}: {minion} is {host['state']}" + (f": {_shown(host['text'])}" if host.get("text") else "")
 
 
 # --- what the minion says ------------------------------------------------------------------------------------------------
@@ -285,18 +307,28 @@ def _ask(opts, found, seconds):
     found.answers = bool(told)
     if not found.answers:
         return
-    found.version = told.get("test.version") or found.version
-    found.running = told.get("saltutil.find_job") if isinstance(told.get("saltutil.find_job"), dict) else None
+    said(found, told, matcher)
+
+
+def said(found, told, matcher):
+    """What the minion has answered to each question becomes evidence; nonsense is none."""
+    found.version = _version(told.get("test.version")) or found.version
+    found.running = _readable(answers.taken(answers.process, told.get("saltutil.find_job")))
     own = told.get("sidle.job")
     if isinstance(own, dict):
-        found.own = own
+        known = answers.taken(answers.job, own)
+        if isinstance(known, answers.Unreadable):
+            found.own_lack = str(known)
+        else:
+            found.own = known
     else:
-        found.own_lack = f"it has no function sidle.job of this release ({' '.join(str(own).split())[:SHOWN_CHARACTERS]}): `salt {found.minion} saltutil.sync_modules`"
+        found.own_lack = f"it has no function sidle.job of this release ({_shown(own)}): `salt {found.minion} saltutil.sync_modules`"
     matched = told.get(matcher) if matcher else None
     if isinstance(matched, bool):
         found.matches = matched
     elif matcher:
-        found.match_error = " ".join(str(matched).split())[-SHOWN_CHARACTERS:]
+        # The end of a traceback says what it is about.
+        found.match_error = _shown(matched[-SHOWN_CHARACTERS:] if isinstance(matched, str) else matched)
 
 
 def _told(opts, minion, questions, seconds):

@@ -6,8 +6,9 @@ Events tell sooner what happened (a host that starts, a switch that ended); only
 
 import logging
 import time
+from functools import partial
 
-from . import jobs
+from . import answers, jobs
 from . import rollout as machine
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,9 @@ REST_SECONDS = 300
 
 #: So long the answers to the end of a claim are waited for: another claim may follow.
 RELEASE_SECONDS = 10
+
+#: The orders of a rollout.
+KINDS = ("install", "switch")
 
 #: Of the hosts that refuse a driver so many are named.
 REFUSALS_SHOWN = 5
@@ -56,6 +60,8 @@ class _Driver:
     def begin(self):
         """Takes the rollout over from whoever drove it, on record and at the hosts."""
         record, is_new = self._record, not self._records.has(self._record["id"])
+        if self._bus.unchecked:
+            raise machine.RolloutError(f"cannot drive rollout {record['id']}: {self._bus.unchecked}: any minion could say of another one that it is done")
         if is_new:
             # Whatever happens from now on, there is a record that can be resumed or aborted.
             record.update(status=machine.HALTED, why="its runner ended before it began")
@@ -88,14 +94,15 @@ class _Driver:
 
     def _refusals(self, ids):
         """Which of these hosts refuse this driver, and what they say."""
-        answers = claim(self._bus, self._record, ids)
-        return {each: answer["error"]["message"] for each, answer in answers.items() if jobs.is_taken(answer)}
+        found = claim(self._bus, self._record, ids)
+        # Nonsense is no refusal: what the host says to its order decides.
+        return {each: answer["error"]["message"] for each, answer in found.items() if jobs.is_taken(answer)}
 
     def _take_up_late(self):
         """After the last wave who is back is what there is to do."""
         if not self._own.is_too_late(self._now()):
-            for each, answer in self._bus.ask(self._offline(), "sidle.status").items():
-                self._take("status", each, answer)
+            for each, answer in self._bus.ask(self._offline(), "sidle.status", read=self._status).items():
+                take(self._own, self._now(), each, partial(self._judge, "status", each, answer))
         self._own.end_if_over(self._now())
 
     def goes_on(self):
@@ -114,8 +121,8 @@ class _Driver:
         """Hears what comes within a tick, then gives orders."""
         until = time.monotonic() + TICK_SECONDS
         while (rest := until - time.monotonic()) > 0:
-            for tag, data in self._bus.events(rest):
-                self._hear(tag, data)
+            for event in self._bus.events(rest):
+                self._hear(event)
         self._obey()
         if not self._sees():
             # What a person has said is on record, also while the master is away.
@@ -142,35 +149,35 @@ class _Driver:
 
     # --- what is heard ---------------------------------------------------------------------------------------------
 
-    def _hear(self, tag, data):
-        answer = self._bus.returned(tag, data)
-        if answer is not None:
-            self._take(*answer)
+    def _hear(self, event):
+        if not isinstance(event, str):
+            self._take(*event)
             return
-        words = tag.split("/")
+        words = event.split("/")
         if words[1:2] == ["beacon"] and words[3:4] == ["sidle"]:
             self._own.hint(words[2])
         elif words[1:2] == ["minion"] and words[3:4] == ["start"]:
             self._own.came_back(words[2])
             self._own.hint(words[2])
 
-    def _take(self, kind, each, answer):
-        try:
-            self._judge(kind, each, answer)
-        except (TypeError, KeyError, AttributeError, ValueError) as error:
-            # One that answers nonsense must not end the rollout of all others: in time it is lost from sight.
-            log.warning("%s gave an answer that cannot be read (%s: %s): %.300s", each, type(error).__name__, error, answer)
+    def _take(self, kind, each, told):
+        """The return of a job."""
+        read = self._status if kind == "status" else answers.order
+        if kind in ("status", *KINDS):
+            take(self._own, self._now(), each, lambda: self._judge(kind, each, answers.taken(read, told)))
+
+    def _status(self, told):
+        return answers.status(told, self._record["package"])
 
     def _judge(self, kind, each, answer):
-        now = self._now()
+        if isinstance(answer, answers.Unreadable):
+            raise answer
         if kind == "install":
-            self._own.installed(now, each, jobs.answer(answer))
+            self._own.installed(self._now(), each, answer)
         elif kind == "switch":
-            self._own.ordered(now, each, jobs.answer(answer))
-        elif kind == "status":
-            status = jobs.instance(answer, self._record["package"])
-            if status:
-                self._own.saw(now, each, status)
+            self._own.ordered(self._now(), each, answer)
+        elif answer.instance:
+            self._own.saw(self._now(), each, answer.instance)
 
     def _obey(self):
         word = self._records.word(self._record["id"])
@@ -182,7 +189,7 @@ class _Driver:
     def _send(self, orders):
         """Whether there was anything to send."""
         self._bus.publish(orders.ask, "sidle.status", kind="status")
-        for kind, some in (("install", orders.install), ("switch", orders.switch)):
+        for kind, some in zip(KINDS, (orders.install, orders.switch), strict=True):
             for job, ids in jobs.of(self._record, kind, some):
                 self._bus.publish(ids, job.function, kwarg=job.kwarg, kind=kind)
         return bool(orders)
@@ -224,7 +231,8 @@ def claim(bus, record, ids):
     Claims hosts, with the driver's epoch: each one refuses other rollouts then, and drivers of older epochs. One that does not hear of it is claimed by
     its order.
     """
-    return bus.ask(ids, "sidle.claim", kwarg={"rollout": record["id"], "epoch": record["epoch"], "package": record["package"]})
+    kwarg = {"rollout": record["id"], "epoch": record["epoch"], "package": record["package"]}
+    return bus.ask(ids, "sidle.claim", kwarg=kwarg, read=answers.order)
 
 
 def release(bus, record, ids):
@@ -250,3 +258,54 @@ def obey(own, act, reason):
         own.abort(reason)
     elif own.record["status"] in (machine.RUNNING, machine.LATE):
         own.pause(reason)
+
+
+def take(own, now, each, judge):
+    """What a host says is judged: nonsense refuses the host, and ends no runner."""
+    try:
+        judge()
+    except answers.Unreadable as error:
+        log.warning("%s: %s", each, error)
+        own.unreadable(now, each, str(error))
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        # What no reader of `answers` has found.
+        log.exception("%s: what it says cannot be judged", each)
+        own.unreadable(now, each, f"cannot read its answer: {type(error).__name__}")
+
+
+def look(ask, record, ids, judge, now=time.time):
+    """
+    Asks these hosts for their status (`ask`: as `Bus.ask`), and judges what each one says, by `judge(own, id, instance)`; `own` is the rollout of this
+    record.
+    """
+    own = machine.Rollout(record)
+
+    def judged(each, answer):
+        if isinstance(answer, answers.Unreadable):
+            raise answer
+        if answer.instance:
+            judge(own, each, answer.instance)
+
+    for each, answer in ask(ids, "sidle.status", read=partial(answers.status, package=record["package"])).items():
+        take(own, now(), each, partial(judged, each, answer))
+
+
+def ask_unsure(ask, record, now=time.time):
+    """What became of those of whom nobody knows what they run."""
+    unsure = [each for each, host in record["hosts"].items() if machine.is_unsure(host)]
+    look(ask, record, unsure, lambda own, each, instance: own.saw(now(), each, instance), now)
+
+
+def take_newest_epoch(ask, record, now=time.time):
+    """The record gets the newest epoch of this rollout that its hosts know: a copy of the record may be older."""
+    own_epoch = record["epoch"]
+
+    def judge(_, __, instance):
+        claim = instance["rollout"]
+        if not claim or claim["id"] != record["id"]:
+            return
+        if claim["epoch"] > own_epoch + machine.EPOCH_STEP_MAX:
+            raise answers.Unreadable(f"its rollout has epoch {claim['epoch']}, and this record {own_epoch}: no driver can have reached that")
+        record["epoch"] = max(record["epoch"], claim["epoch"])
+
+    look(ask, record, list(record["hosts"]), judge, now)

@@ -1,12 +1,9 @@
-"""The jobs of a rollout: what is ordered from each host, and what its answer means."""
+"""The jobs of a rollout: what is ordered from each host."""
 
 import re
 from typing import NamedTuple
 
 from .rollout import RolloutError
-
-#: The exit code of sidle where there is nothing to do.
-NOTHING_TO_DO = 3
 
 
 class Away(Exception):
@@ -70,27 +67,6 @@ def source_of(record, wave):
     return source[min(wave, len(source) - 1)] if isinstance(source, list) and source else source or None
 
 
-def instance(status, package):
-    """What `sidle.status` says of the default instance of a package; None: nothing."""
-    listed = status.get("instances") if isinstance(status, dict) else None
-    if not isinstance(listed, list):
-        return None
-    return next((each for each in listed if isinstance(each, dict) and each.get("instance") == package), None)
-
-
-def is_taken(told):
-    """Whether a host refuses a claim: it belongs to another rollout, or obeys a newer driver."""
-    return isinstance(told, dict) and _is_error(told.get("error")) and told["error"]["class"] == "conflict"
-
-
-def _is_error(told):
-    return isinstance(told, dict) and isinstance(told.get("class"), str) and isinstance(told.get("message"), str)
-
-
-def answer(told):
-    """What a host has answered to its order, as the machine takes it: also what Salt itself answers."""
-    if not isinstance(told, dict) or "code" not in told or ("error" in told and not _is_error(told["error"])):
-        return {"error": {"class": "failed", "message": f"the minion answered: {told}"}}
-    if told["code"] == NOTHING_TO_DO and "error" not in told:
-        return {"error": {"class": "nothing-to-do", "message": "nothing to do"}}
-    return told
+def is_taken(answer):
+    """Whether a host refuses a claim (`answers.order`): it belongs to another rollout, or obeys a newer driver."""
+    return isinstance(answer, dict) and (answer.get("error") or {}).get("class") == "conflict"

@@ -1,12 +1,11 @@
 """A plan as one HTML page: no other files, readable without JavaScript, and nothing that a host says is taken for markup."""
 
+import base64
+import hashlib
 import html
 
 from .groups import Group
 from .table import ORDER, printable, wave_name
-
-#: What a page may load: nothing; its own style and script are named by a nonce, so that no text of a host could run.
-POLICY = "default-src 'none'; style-src 'nonce-plan'; script-src 'nonce-plan'; base-uri 'none'; form-action 'none'"
 
 #: What the verdicts mean, as columns of numbers at the top.
 MEANINGS = {
@@ -106,6 +105,14 @@ form.hidden=false;read();
 """
 
 
+def _digest(content):
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+#: What a page may load: nothing; its own style and script are known by their digests, so that no text of a host could run.
+POLICY = f"default-src 'none'; style-src {_digest(STYLE)}; script-src {_digest(SCRIPT)}; base-uri 'none'; form-action 'none'"
+
+
 def text(value):
     """A text of a host, harmless in content and in attributes, and without characters that show nothing or turn the line around."""
     return html.escape(printable(str(value)), quote=True)
@@ -118,7 +125,7 @@ def render(plan, target, made):
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n<meta name="referrer" content="no-referrer">',
-        f'<title>Plan: {title}</title>\n<style nonce="plan">{STYLE}</style>\n</head>\n<body>\n<header>',
+        f'<title>Plan: {title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header>',
         f'<h1>Plan: {title}</h1>\n<p class="soft">Target {text(target)} · {len(plan.hosts)} hosts · made {text(made)}. Nothing was changed.</p>',
         *_counts(plan),
         *_notes("Before and after", plan.notes),
@@ -127,7 +134,7 @@ def render(plan, target, made):
         "</header>\n<main>",
         *_waves(plan),
         *_hosts(plan),
-        f'</main>\n<script nonce="plan">{SCRIPT}</script>\n</body>\n</html>',
+        f'</main>\n<script>{SCRIPT}</script>\n</body>\n</html>',
     ])  # fmt: skip
 
 

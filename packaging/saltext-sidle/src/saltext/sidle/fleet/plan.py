@@ -1,10 +1,14 @@
 """The plan of a rollout: for each host whether it goes, and in which wave; and if not, why not."""
 
 import hashlib
+import logging
 from dataclasses import asdict, dataclass, field, fields
 
+from . import names
 from .groups import some
 from .verdicts import GO, OFFLINE, REFUSED, VERDICTS, HostPlan, is_salt, judge, sign_in_of
+
+log = logging.getLogger(__name__)
 
 #: The form of a plan that was written down.
 SCHEMA = 1
@@ -38,14 +42,28 @@ class Wanted:
         return sign_in_of(self.release) if self.sign_in is None else self.sign_in
 
     def check(self):
-        """Raises `PlanError` for what makes no waves."""
+        """Raises `PlanError` for what is no release, and for what makes no waves."""
         if not self.release:
             raise PlanError("cannot plan without a release: name it, as in release=3007.17-1")
+        try:
+            names.package(self.package)
+            names.release(self.release)
+            if self.seed:
+                names.rollout(self.seed)
+            for each in self.canary if isinstance(self.canary, list) else ():
+                names.minion(each)
+        except names.WrongName as error:
+            raise PlanError(str(error)) from None
+        self._check_waves()
+
+    def _check_waves(self):
         if not isinstance(self.canary, (int, list)) or (isinstance(self.canary, int) and self.canary < 0):
             raise PlanError(f"cannot begin with {self.canary}: canary is a number of hosts, or a list of ids, as in [web1, web2]")
         for name in ("percents", "order"):
             if not isinstance(getattr(self, name), list):
                 raise PlanError(f"cannot use {name}={getattr(self, name)}: it is a list")
+        if not all(isinstance(each, int) for each in self.percents) or not isinstance(self.sign_in, (int, type(None))):
+            raise PlanError(f"cannot use percents={self.percents}, sign_in={self.sign_in}: these are numbers")
         rising = all(low < high for low, high in zip(self.percents, self.percents[1:], strict=False))
         if not self.by and (not self.percents or self.percents[-1] != 100 or self.percents[0] < 1 or not rising):
             raise PlanError(f"cannot make waves of {self.percents}: percents rise, and end with 100, as in [10, 50, 100]")
@@ -106,10 +124,9 @@ def _judged(each, known, wanted, masters):
     try:
         return judge(each, known, wanted, masters)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        # Another version of the module, or of the program; the others are planned all the same.
-        family = known.get("family") or "unknown"
-        why = f"its answers cannot be read ({type(error).__name__}: {error}): `salt {each} sidle.version`, `saltutil.sync_all`"
-        return HostPlan(each, REFUSED, family=family).becomes(REFUSED, [("no sidle", why)])
+        # What no reader of `answers` has found: the others are planned all the same.
+        log.error("%s: %s: %s", each, type(error).__name__, error)
+        return HostPlan(each, REFUSED).becomes(REFUSED, [("answer", f"cannot read its answer: {type(error).__name__}")])
 
 
 def _order_of_master(hosts, wanted, name, master, ids):
@@ -148,7 +165,7 @@ def read(values):
         going = sorted((each, host.wave) for each, host in hosts.items() if host.verdict in (GO, OFFLINE))
     except (KeyError, TypeError, AttributeError) as error:
         raise PlanError(f"cannot read the plan: {type(error).__name__}: {error}") from None
-    if in_waves != going or any(host.verdict not in VERDICTS for host in hosts.values()):
+    if in_waves != going or any(host.verdict not in VERDICTS for host in hosts.values()) or not all(map(names.is_minion, hosts)):
         raise PlanError("cannot read the plan: its waves are not the hosts that go")
     return plan
 

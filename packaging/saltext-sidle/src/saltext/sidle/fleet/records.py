@@ -10,8 +10,8 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 
+from . import names
 from . import rollout as machine
 
 
@@ -52,7 +52,7 @@ class Records:
 
     def write(self, record):
         """Replaces the file; it is on the disk when this returns. Raises `Superseded` where the file is a newer driver's."""
-        path, text = self._path(record["id"]), json.dumps(record, separators=(",", ":"))
+        path, text = self._path(record["id"]), json.dumps(record, separators=(",", ":"), allow_nan=False)
         os.makedirs(self.place, mode=0o700, exist_ok=True)
         there = self._epoch(path, text)
         if there is True:
@@ -122,7 +122,9 @@ class Records:
         return act, reason
 
     def _path(self, name, kind="json"):
-        # As the hosts take it: they refuse other ids.
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", name):
-            raise machine.RolloutError(f"cannot use {name!r} as the name of a rollout: letters, digits, '.', '_' and '-', and no more than 128")
+        try:
+            # As the hosts take it: they refuse other ids.
+            names.rollout(name)
+        except names.WrongName as error:
+            raise machine.RolloutError(str(error)) from None
         return os.path.join(self.place if kind == "json" else self._own, f"{name}.{kind}")

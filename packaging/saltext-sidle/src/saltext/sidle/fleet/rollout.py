@@ -9,6 +9,7 @@ A host that lacks the release installs it first, and waits for its turn to switc
 release: events are hints to ask sooner.
 """
 
+import math
 import re
 from typing import NamedTuple
 
@@ -25,6 +26,13 @@ BAD_STATES = (REFUSED, FAILED, LOST)
 
 #: States in which nobody knows what the host runs.
 UNSURE_STATES = (*FLYING_STATES, LOST)
+
+#: Why a host is refused that answers nonsense: its `cause`.
+UNREADABLE = "answer"
+
+#: A driver that takes over accepts an epoch of a host that is so much higher than its own, at most: each driver raises it by one. Hosts allow more
+#: (`EPOCH_STEP_MAXIMUM`), so that no host's word makes an epoch that the others refuse.
+EPOCH_STEP_MAX = 10_000
 
 #: What a rollout is: it goes on; all waves are through, and offline hosts are taken up when they come back; the rest speaks for itself.
 RUNNING, LATE, HALTED, ABORTED, ENDED = "running", "late", "halted", "aborted", "ended"
@@ -96,6 +104,11 @@ def allowance(budget, hosts):
     return hosts * int(match[1]) // 100 if match[2] else int(match[1])
 
 
+def is_unsure(host):
+    """Whether nobody knows what a host runs."""
+    return host["state"] in UNSURE_STATES or host.get("cause") == UNREADABLE
+
+
 def version(release):
     """The version of a release: a minion that does not answer is known by its grain, which has no more."""
     return release.rsplit("-", 1)[0]
@@ -151,7 +164,8 @@ def _checked(settings):
     for name in ("budget", "family_budget"):
         allowance(settings[name], 1)
     for name in set(DEFAULTS) - {"budget", "family_budget"}:
-        if not isinstance(settings[name], (int, float)) or settings[name] < (0 if name == "soak_seconds" else 1):
+        is_number = isinstance(settings[name], (int, float)) and math.isfinite(settings[name])
+        if not is_number or settings[name] < (0 if name == "soak_seconds" else 1):
             raise RolloutError(f"cannot take {name}={settings[name]}: a number of at least 1")
     return settings
 
@@ -184,8 +198,8 @@ class Rollout:
         self._installing = 0
         self._recent = []
         self._done = 0
-        #: Offline hosts that were heard of: their status decides.
-        self._back = []
+        #: Offline hosts that were heard of: their status decides. Each once: who fires events without end is asked no more often.
+        self._back = {}
         for each, host in hosts.items():
             self._sizes[host["wave"]] += 1
             self._families[host["family"]] = self._families.get(host["family"], 0) + 1
@@ -216,7 +230,7 @@ class Rollout:
         ask = [each for each, host in self.flying.items() if now - host["asked"] >= self.settings["ask_seconds"]]
         for each in ask:
             self.flying[each]["asked"] = now
-        back, self._back = self._back, []
+        back, self._back = self._back, {}
         install, switch = self._orders(now)
         return Orders(install, switch, [*ask, *back])
 
@@ -373,8 +387,8 @@ class Rollout:
         if each not in self.flying:
             if host["state"] == OFFLINE:
                 self._take_up(each, now, status)
-            elif host["state"] == LOST and not live and status.get("current") == host["to"]:
-                host["state"] = DONE
+            elif is_unsure(host) and not live and status.get("current") == host["to"]:
+                host.update(state=DONE, cause=None, text=None)
                 self._done += 1
             return
         host["answered"] = now
@@ -405,6 +419,19 @@ class Rollout:
         else:
             self._order_again(each, now, self.settings["order_seconds"], "it began no switch")
 
+    def unreadable(self, now, each, why):
+        """A host answers nonsense: it is refused, and the others go on."""
+        host = self.record["hosts"].get(each)
+        if host is None or host["state"] not in (WAITING, OFFLINE, *FLYING_STATES):
+            return
+        if host["state"] == WAITING:
+            self._queue(host).remove(each)
+        elif host["state"] in FLYING_STATES:
+            self._land(each)
+        if host["state"] != OFFLINE:
+            self._open[host["wave"]] -= 1
+        self._went_wrong(each, REFUSED, now, UNREADABLE, why, "answer")
+
     def _retires(self, each, now, live):
         """The release is current there, and the old process finishes its jobs: nobody waits for the longest of them."""
         host = self.flying[each]
@@ -431,7 +458,7 @@ class Rollout:
         """A host that was offline is heard of: it is asked, and its status decides."""
         host = self.record["hosts"].get(each)
         if host is not None and host["state"] == OFFLINE:
-            self._back.append(each)
+            self._back[each] = True
 
     def _take_up(self, each, now, status):
         """A host that was offline is there again: it goes with the wave under way, or with its own; what the plan knew of it was old."""
@@ -466,12 +493,16 @@ class Rollout:
 
     def _end(self, each, state, now, cause=None, text=None, phase="order"):
         host = self._land(each)
-        host.update(state=state, ended=now)
         self._open[host["wave"]] -= 1
         if state == DONE:
+            host.update(state=state, ended=now)
             self._done += 1
-            return
-        host.update(cause=cause, text=text)
+        else:
+            self._went_wrong(each, state, now, cause, text, phase)
+
+    def _went_wrong(self, each, state, now, cause, text, phase):
+        host = self.record["hosts"][each]
+        host.update(state=state, ended=now, cause=cause, text=text)
         key = signature(host["family"], phase, text)
         known = self.record["failures"]
         if key in known:

@@ -85,6 +85,7 @@ def judge(host_id, facts, wanted, masters):
     What becomes of one host. `facts`: what is known of it, with the keys
 
     - `status`: what `sidle.status` says of the instance; None: the host has no sidle, or nothing of the package: `trouble` says why
+    - `unreadable`: why an answer of the host cannot be read; None: each one can
     - `releases`: what `sidle.list` says
     - `rehearsal`: what the dry run of the switch says (`sidle.rehearse`), and `install`: what the dry run of an upgrade says, for a host that
       lacks the release; None where it was not asked
@@ -94,6 +95,9 @@ def judge(host_id, facts, wanted, masters):
     `masters`: each master that the host listens to, by its name.
     """
     status, unseen = facts.get("status"), facts.get("unseen_days", 0)
+    if facts.get("unreadable"):
+        plan = HostPlan(host_id, REFUSED, family=facts.get("family") or "unknown", masters=sorted(masters))
+        return plan.becomes(REFUSED, [("answer", facts["unreadable"])])
     running = status.get("current") if status else facts.get("runs")
     plan = HostPlan(host_id, GO, running=running, family=facts.get("family") or "unknown", masters=sorted(masters))
     if unseen >= GONE_DAYS:

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
+from saltext.sidle.fleet import answers
 from saltext.sidle.fleet.causes import CAUSES, UNCERTAIN
 from saltext.sidle.fleet.evidence import CLOCK_SECONDS, span, when
+
+#: A line of the answer is cut here: a target may be a list of thousands of minions.
+LINE_CHARACTERS = 1000
 
 
 @dataclass
@@ -23,8 +27,17 @@ def answer(evidence):
         found = cause.rule(evidence)
         if found:
             text, *remedy = found
-            return Answer(cause.name, text, _evidence(evidence), remedy, _missing(evidence) if cause.name in UNCERTAIN else [])
+            missing = _missing(evidence) if cause.name in UNCERTAIN else []
+            return Answer(cause.name, _line(text), _lines_of(_evidence(evidence)), _lines_of(remedy), _lines_of(missing))
     raise AssertionError("the last cause applies always")
+
+
+def _line(text):
+    return answers.text(text, limit=LINE_CHARACTERS)
+
+
+def _lines_of(texts):
+    return [_line(text) for text in texts]
 
 
 def render(answer):

@@ -76,7 +76,7 @@ CLAIM_SECONDS = 3600
 QUEUES = ("queues/*/*_queue", "*_queue")
 
 #: Between these phases of a switch no process hears jobs, unless its mode is overlap.
-DOWN, UP = "stopping", ("probation", "rolled_back", "committed")
+DOWN, UP = "stopping", ("probation", "rolled-back", "committed")
 
 #: What stands for the file server on sidle's command line: it asks this module for the files.
 STDIO = "stdio:"

@@ -17,6 +17,7 @@ Configuration of the master, all optional:
 
     sidle:
       rollouts: /var/lib/salt-sidle/rollouts   # default: sidle/rollouts below the master's cachedir
+      files: /srv/sidle/plans                  # plans and pages that are written and read; default: sidle/files below the master's cachedir
       package: salt-minion
       chunk: 200                               # so many minions are asked by one job
       answer_seconds: 20                       # and so long they are waited for
@@ -29,25 +30,27 @@ Copied instead of installed, this file needs the directory ``fleet`` of the exte
 import json
 import logging
 import os
+import re
 import sys
-import tempfile
 import time
 
 try:
-    from saltext.sidle.fleet import asking, driver, jobs, page
+    from saltext.sidle.fleet import answers, asking, driver, jobs, names, page
     from saltext.sidle.fleet import plan as planning
     from saltext.sidle.fleet import rollout as machine
     from saltext.sidle.fleet import table as tables
     from saltext.sidle.fleet.bus import Away, Bus
+    from saltext.sidle.fleet.files import FileError, Files
     from saltext.sidle.fleet.records import Driven, Records
 except ImportError:
     # `runner_dirs` names this directory in a copy of the extension.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
-    from saltext.sidle.fleet import asking, driver, jobs, page
+    from saltext.sidle.fleet import answers, asking, driver, jobs, names, page
     from saltext.sidle.fleet import plan as planning
     from saltext.sidle.fleet import rollout as machine
     from saltext.sidle.fleet import table as tables
     from saltext.sidle.fleet.bus import Away, Bus
+    from saltext.sidle.fleet.files import FileError, Files
     from saltext.sidle.fleet.records import Driven, Records
 
 __virtualname__ = "sidle"
@@ -112,7 +115,7 @@ def plan(
         A line for each minion in the table [default: for up to 20 minions]
 
     file
-        Write it there instead; ``data`` is written as JSON. ``html`` needs it
+        Write it to this file of the directory ``files`` (see above) instead; ``data`` is written as JSON. ``html`` needs it
 
     sign_in
         The version of the sign-in of the release, if a packager has changed it
@@ -121,13 +124,15 @@ def plan(
 
         salt-run sidle.plan 'web*' 3007.17-1
         salt-run sidle.plan 'G@os:Debian' 3007.17-1 tgt_type=compound by=site order='[lab, east]'
-        salt-run sidle.plan '*' 3007.17-1 groups=True format=html file=/root/plan.html
+        salt-run sidle.plan '*' 3007.17-1 groups=True format=html file=plan.html
     """
     if format not in ("table", "data", "html") or (format == "html" and not file):
-        return _error(f"cannot give the plan as {format}: formats are table, data and html; html needs a file, as in file=/root/plan.html")
+        return _error("cannot give the plan in this format: formats are table, data and html; html needs a file, as in file=plan.html")
     try:
+        if file:
+            _files().path(file)
         made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, str(name), source, at_window, groups, sign_in)
-    except (planning.PlanError, Away) as error:
+    except (planning.PlanError, FileError, Away) as error:
         return _error(str(error))
     if not file:
         return tables.table(made, verbose) if format == "table" else planning.write(made)
@@ -136,10 +141,10 @@ def plan(
     else:
         text = tables.table(made, verbose) if format == "table" else json.dumps(planning.write(made), indent=1)
     try:
-        _write_text(file, text + "\n")
-    except OSError as error:
-        return _error(f"cannot write {file}: {error.strerror}")
-    return f"{made.package} {made.release}: {made.words()}; written to {file}"
+        path = _files().write(file, text + "\n")
+    except FileError as error:
+        return _error(str(error))
+    return f"{made.package} {made.release}: {made.words()}; written to {path}"
 
 
 def _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed, source=None, at_window=None, groups=None, sign_in=None):
@@ -148,35 +153,21 @@ def _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed, so
     return asking.planned(asking.Asking(__opts__, _ask, source, at_window), wanted, (tgt, tgt_type), groups)
 
 
-def _written_plan(path, tgt, release):
-    """The plan in a file. Raises `plan.PlanError`."""
+def _written_plan(name, tgt, release):
+    """The plan in a file. Raises `plan.PlanError`, `files.FileError`."""
     if tgt is not None or release is not None:
         raise planning.PlanError("cannot use a target or a release beside a plan: the plan has them")
+    text = _files().read(name)
     try:
-        with open(path, encoding="utf-8") as file:
-            return planning.read(json.load(file))
-    except OSError as error:
-        raise planning.PlanError(f"cannot read the plan {path}: {error.strerror}") from None
-    except ValueError as error:
+        return planning.read(json.loads(text))
+    except (ValueError, RecursionError) as error:
         if isinstance(error, planning.PlanError):
             raise
-        raise planning.PlanError(f"cannot read the plan {path}: it is no JSON: `sidle.plan` writes it with format=data") from None
+        raise planning.PlanError(f"cannot read the plan {name}: it is no JSON: `sidle.plan` writes it with format=data") from None
 
 
-def _write_text(path, text):
-    """A file is whole, or as it was."""
-    directory, name = os.path.split(os.path.abspath(path))
-    descriptor, new = tempfile.mkstemp(prefix=f".{name}.", dir=directory)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(new, 0o644)
-        os.replace(new, path)
-    except BaseException:
-        os.unlink(new)
-        raise
+def _files():
+    return Files(_option("files", os.path.join(__opts__["cachedir"], "sidle", "files")))
 
 
 # --- rollouts ----------------------------------------------------------------------------------------------------------
@@ -190,7 +181,7 @@ def rollout(
     Plans, and switches the minions wave by wave, until all have ended, or until too much goes wrong. Returns then; ``salt-run --async`` returns at once.
 
     plan
-        Instead of a target and a release: a file that ``sidle.plan`` wrote with ``format=data``. Its waves are rolled out. Each minion is asked again;
+        Instead of a target and a release: a file that ``sidle.plan file=…`` wrote with ``format=data``. Its waves are rolled out. Each minion is asked again;
         those that do not go any more are left out, and nobody is added
 
     source
@@ -226,15 +217,17 @@ def rollout(
     .. code-block:: bash
 
         salt-run sidle.rollout 'web*' 3007.17-1 canary=2 budget=1% at_once=50
-        salt-run sidle.rollout plan=/root/november.json budget=1%
+        salt-run sidle.rollout plan=november.json budget=1%
     """
     settings = {key: value for key, value in settings.items() if not key.startswith("__")}
     try:
         old = _written_plan(plan, tgt, release) if plan else None
         if not old and (tgt is None or release is None):
-            return _error("cannot begin a rollout of nothing: name a target and a release, or a plan, as in plan=/root/plan.json")
+            return _error("cannot begin a rollout of nothing: name a target and a release, or a plan, as in plan=november.json")
         package, release = (old.package, old.release) if old else (package or _option("package", "salt-minion"), release)
-        name = str(name or "") or f"{package}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+        names.package(package)
+        names.release(str(release))
+        name = names.rollout(str(name or "") or re.sub(r"[^A-Za-z0-9._-]", "-", f"{package}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"))
         if _records().has(name):
             return _error(f"cannot begin rollout {name}: there is a rollout of this name")
         if old:
@@ -251,7 +244,7 @@ def rollout(
         record = machine.new(name, made, time.time(), **settings)
         if install_rate is not None:
             jobs.bytes_of(install_rate)
-    except (planning.PlanError, machine.RolloutError, Away) as error:
+    except (planning.PlanError, machine.RolloutError, names.WrongName, FileError, Away) as error:
         return _error(str(error))
     record.update(source=source, install_rate=install_rate, splay=splay, at_window=at_window)
     return _drive(record)
@@ -278,21 +271,13 @@ def resume(name, again=False, take_over=False):
         elif record["status"] not in (machine.RUNNING, machine.LATE):
             raise machine.RolloutError(f"cannot resume rollout {name}: it is {record['status']}")
         if take_over:
-            record["epoch"] = max([record["epoch"], *_epochs(record)])
+            driver.take_newest_epoch(_ask, record)
         return True
 
     try:
         return _driven(str(name), prepare, is_resumed=True)
     except (machine.RolloutError, Away) as error:
         return _error(str(error))
-
-
-def _epochs(record):
-    """The epochs of this rollout that its minions know."""
-    for answer in _ask(list(record["hosts"]), "sidle.status", []).values():
-        claim = (jobs.instance(answer, record["package"]) or {}).get("rollout")
-        if claim and claim["id"] == record["id"]:
-            yield claim["epoch"]
 
 
 def rollback(name, wave=None, test=False, **settings):
@@ -315,16 +300,18 @@ def rollback(name, wave=None, test=False, **settings):
     """
     settings = {key: value for key, value in settings.items() if not key.startswith("__")}
     records, name = _records(), str(name)
+    if not isinstance(wave, (int, type(None))):
+        return _error("cannot roll back this wave: it is a number, 1 is the first one")
     try:
         with records.driving(name):
             former = records.read(name)
-            _ask_unsure(former)
+            driver.ask_unsure(_ask, former)
             number = 1 + sum(each.startswith(f"{name}-back") for each in records.names())
             suffix = "back" if number == 1 else f"back-{number}"
-            only = None if wave is None else int(wave) - 1
+            only = None if wave is None else wave - 1
             record = machine.back(f"{name}-{suffix}", former, only, time.time(), **settings)
             stay = {
-                each: host["state"] for each, host in former["hosts"].items() if host["state"] in machine.UNSURE_STATES and only in (None, host["wave"])
+                each: host["state"] for each, host in former["hosts"].items() if machine.is_unsure(host) and only in (None, host["wave"])
             }  # fmt: skip
             if test:
                 return {each: f"{host['from']} -> {host['to']}" for each, host in record["hosts"].items()} | {
@@ -344,19 +331,6 @@ def rollback(name, wave=None, test=False, **settings):
     return {**answer, "not_taken_back": stay} if stay else answer
 
 
-def _ask_unsure(record):
-    """What became of those that had an order, or were lost from sight."""
-    own, unsure = machine.Rollout(record), [each for each, host in record["hosts"].items() if host["state"] in machine.UNSURE_STATES]
-    for each, answer in _ask(unsure, "sidle.status", []).items():
-        status = jobs.instance(answer, record["package"])
-        if not status:
-            continue
-        try:
-            own.saw(time.time(), each, status)
-        except (TypeError, KeyError, AttributeError) as error:
-            log.warning("%s gave an answer that cannot be read (%s): %.300s", each, error, answer)
-
-
 def take_up(minion):
     """
     For a reactor on ``salt/minion/*/start``: a minion that was offline during a rollout goes now, if all waves of the rollout are through.
@@ -372,7 +346,10 @@ def take_up(minion):
     def is_awaited(record):
         return record["status"] == machine.LATE and record["hosts"].get(minion, {}).get("state") == machine.OFFLINE
 
-    minion = str(minion)
+    try:
+        minion = names.minion(str(minion))
+    except names.WrongName as error:
+        return _error(str(error))
     return _driven_all(is_awaited)
 
 
@@ -422,7 +399,7 @@ def abort(name, reason="aborted by a person"):
 
 def _say(name, act, reason):
     """To the driver, or where nobody drives, into the record."""
-    records, name = _records(), str(name)
+    records, name, reason = _records(), str(name), answers.text(str(reason))
     try:
         record = records.read(name)
         getattr(machine.Rollout(record), act)(reason)
@@ -493,9 +470,10 @@ def why(minion, jid=None, format="text"):
     from saltext.sidle.fleet import collect
     from saltext.sidle.fleet import why as reasons
 
-    minion, known = str(minion), []
-    if "/" in minion or minion.startswith("."):
-        return _error(f"cannot look for {minion!r}: this is no id of a minion")
+    try:
+        minion, known = names.minion(str(minion)), []
+    except names.WrongName as error:
+        return _error(str(error))
     records = _records()
     for name in records.names():
         try:
@@ -577,12 +555,12 @@ def _bus():
     return Bus(__opts__, _option("chunk", 200))
 
 
-def _ask(ids, function, arguments, kwarg=None, seconds=None):
+def _ask(ids, function, arguments=(), kwarg=None, seconds=None, read=lambda told: told):
     """What those minions answer that answer in time."""
     if not ids:
         return {}
     with _bus() as bus:
-        return bus.ask(list(ids), function, arguments, kwarg, seconds or _option("answer_seconds", 20))
+        return bus.ask(list(ids), function, arguments, kwarg, seconds or _option("answer_seconds", 20), read)
 
 
 def _records():

@@ -1,0 +1,142 @@
+"""Which Python a tree is built from: the best one that is here and that Salt has pins for."""
+
+import io
+import json
+import os
+import pathlib
+import tarfile
+import tempfile
+import unittest
+from unittest import mock
+
+from builder import interpreter, packages
+from builder.process import Refusal
+
+
+class Machine:
+    """A machine with these Pythons in PATH, and nothing else; `toolbox` keeps what it is told to use."""
+
+    def __init__(self, directory, *versions):
+        self.directory = pathlib.Path(directory)
+        for version in versions:
+            self.add(version)
+
+    def add(self, version):
+        """Put a program there that answers as this Python would; a `t` at the end: a free-threaded build."""
+        minor = int(version.split(".")[1])
+        path = self.directory / f"python3.{minor}"
+        answer = {
+            "implementation": "cpython", "minor": minor, "free_threaded": version.endswith("t"),
+            "version": version.rstrip("t"), "executable": str(path), "prefix": "/usr", "stdlib": "/usr/lib",
+            "extensions": [], "libpython": [],
+        }
+        path.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def find(self, salt_version, wanted=None):
+        """Find the interpreters for this Salt, as `3.MINOR`."""
+        named = {"PATH": str(self.directory), "PYENV_ROOT": str(self.directory / "none")}
+        with mock.patch.dict(os.environ, named), mock.patch.object(interpreter, "PLACES", []):
+            return interpreter.find(salt_version, wanted and str(self.directory / wanted))
+
+    def chosen(self, salt_version, *pinned):
+        """Choose for this Salt, whose sdist has pins for these Pythons."""
+        toolbox = Toolbox(self.directory / "sdist")
+        toolbox.path.mkdir(exist_ok=True)
+        with tarfile.open(toolbox.path / f"salt-{salt_version}.tar.gz", "w:gz") as archive:
+            for name in pinned:
+                member = tarfile.TarInfo(f"salt-{salt_version}/requirements/static/pkg/py{name}/linux.txt")
+                text = b"contextvars==2.4  # via salt\nimmutables==0.21\npyzmq==27.1.0\ntimelib==0.3.0\ncertifi==1\n"
+                member.size = len(text)
+                archive.addfile(member, io.BytesIO(text))
+        with mock.patch.object(packages, "say"):
+            return packages.choose(salt_version, self.find(salt_version), toolbox)[0], toolbox
+
+
+class Toolbox:
+    """Keeps an sdist, and what it is told to use."""
+
+    def __init__(self, path):
+        self.path = path
+        self.python = None
+
+    def use(self, python):
+        """Remember it."""
+        self.python = python
+
+    def kept(self, _name, _make):
+        """Give the directory of the sdist."""
+        return self.path
+
+
+class TestInterpreter(unittest.TestCase):
+    """The choice, and what is refused."""
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+
+
+    def machine(self, *versions):
+        """Make a machine of its own."""
+        return Machine(tempfile.mkdtemp(dir=self.directory), *versions)
+
+    def minors(self, machine, salt_version):
+        """Give the minor versions that are found, best first."""
+        return [python.minor for python in machine.find(salt_version)]
+
+    def test_a_machine_with_a_new_python_alone_will_do(self):
+        for minor in (13, 14, 15):
+            self.assertEqual(self.minors(self.machine(f"3.{minor}.1"), "3008.5"), [minor])
+
+    def test_the_python_that_was_tried_for_longest_comes_first_and_then_the_older(self):
+        machine = self.machine("3.14.0", "3.9.18", "3.13.0", "3.11.7", "3.10.13", "3.12.1")
+        self.assertEqual(self.minors(machine, "3006.30"), [10, 11, 12, 13])
+        self.assertEqual(self.minors(machine, "3007.17"), [11, 10, 12, 13, 14])
+        self.assertEqual(self.minors(machine, "3008.5"), [11, 12, 10, 13, 14])
+
+    def test_only_a_python_with_pins_is_taken(self):
+        machine = self.machine("3.13.0", "3.14.0")
+        python, toolbox = machine.chosen("3008.5", "3.9", "3.14")
+        self.assertEqual((python.minor, toolbox.python), (14, str(machine.directory / "python3.14")))
+
+    def test_the_help_sorts_versions_as_numbers_and_leaves_old_ones_out(self):
+        machine = self.machine("3.15.2")
+        with self.assertRaises(Refusal) as refusal:
+            machine.chosen("3008.5", "3.9", "3.10", "3.14", "3.11")
+        self.assertIn("no pins for it", str(refusal.exception))
+        self.assertIn("3.10, 3.11, 3.14, or", str(refusal.exception))
+        self.assertNotIn("3.9", str(refusal.exception))
+
+    def test_backports_are_left_out_where_python_has_them_and_there_are_no_wheels(self):
+        for minor, kept in ((13, ["contextvars==2.4", "immutables==0.21"]), (14, [])):
+            python, toolbox = self.machine(f"3.{minor}.0").chosen("3007.17", f"3.{minor}")
+            pins = packages.read_pins(toolbox.path / "salt-3007.17.tar.gz", "3007.17", python)
+            self.assertEqual(pins, [*kept, "pyzmq==27.1.0", "certifi", *packages.ADDED_PINS])
+
+    def test_a_salt_that_cannot_run_there_is_refused_before_anything_is_built(self):
+        for wanted in (None, "python3.14"):
+            with self.assertRaises(Refusal) as refusal:
+                self.machine("3.14.0").find("3006.30", wanted)
+            self.assertIn("tornado wants an event loop", str(refusal.exception))
+            self.assertIn("3.10 to 3.13", str(refusal.exception))
+        self.assertEqual(self.minors(self.machine("3.14.0"), "3007.17"), [14])
+
+    def test_a_free_threaded_build_is_refused_by_name(self):
+        for wanted in (None, "python3.14"):
+            with self.assertRaises(Refusal) as refusal:
+                self.machine("3.14.0t").find("3008.5", wanted)
+            self.assertIn("free-threaded build", str(refusal.exception))
+
+    def test_without_a_python_the_help_names_what_to_install(self):
+        with self.assertRaises(Refusal) as refusal:
+            self.machine("3.9.18").find("3008.5")
+        self.assertIn("install one, 3.10 or newer", str(refusal.exception))
+        with self.assertRaises(Refusal) as refusal:
+            self.machine("3.9.18").find("3008.5", "python3.9")
+        self.assertIn("too old", str(refusal.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()

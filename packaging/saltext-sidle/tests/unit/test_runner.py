@@ -1,0 +1,141 @@
+"""The runner as the deputy of who may call it: names are checked first, and files lie in one directory. Run by `scripts/lint`; needs no Salt."""
+
+import json
+import os
+import shutil
+import tempfile
+import unittest
+from unittest import mock
+
+import bare_salt
+
+with bare_salt.importable():
+    from saltext.sidle.fleet import asking, files, names, page
+    from saltext.sidle.runners import sidle as runner
+
+KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIJ7Q x"
+
+
+class Names(unittest.TestCase):
+    def test_releases_are_those_of_sidle(self):
+        for good in ("3007.17-1", "3006.0rc10-2", "1-1", "1.2.3-4294967295", "3006.0~rc1-1", "2026.11.25-3", "1.0-beta-2"):
+            self.assertTrue(names.is_release(good), good)
+        bad = (
+            "", "3007.17", "3007.17-0", "3007.17-01", "3007.17-+1", "-1", "v1-1", "1.2.3.4-1", "01.2-1", "1..2-1", "1.-1", "1.0 x-1", "1.0/..-1",
+            "1.0\n-1", KEY, "1.0rc..1-1", "1.0rc01-1", "9" * 49 + "-1", "1.0-4294967296", "99999999999999999999-1", "1.0+x-1", "٣-1", None, 1.0, b"1-1",
+        )  # fmt: skip
+        for each in bad:
+            self.assertFalse(names.is_release(each), each)
+
+    def test_packages_rollouts_and_ids_are_those_of_sidle_and_of_salt(self):
+        cases = [
+            (names.is_package, ["salt-minion", "a", "0.x_+-"], ["", "A", "-a", "trust", "a/b", "a b", "a\n", "a" * 65, "ssh-ed25519 x", None]),
+            (names.is_rollout, ["r1", "A_b.c-9"], ["", "-r", "../r", "a/b", "a b", "r\n", "r" * 129, 5]),
+            (names.is_minion, ["web17", "web1.example", "a b"], ["", ".", "..", ".x", "../a", "a/b", "a\\b", "a\x00", "a\n", "m" * 256, 5]),
+        ]
+        for check, good, bad in cases:
+            self.assertEqual([each for each in good if not check(each)], [])
+            self.assertEqual([each for each in bad if check(each)], [])
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.place)
+        self.directory = os.path.join(self.place, "files")
+        self.files = files.Files(self.directory)
+
+    def test_a_file_is_whole_and_is_found_by_its_name_and_by_its_path(self):
+        path = self.files.write("a.json", "old")
+        self.assertEqual(self.files.write(path, "new"), path)
+        self.assertEqual((self.files.read("a.json"), self.files.read(path)), ("new", "new"))
+        self.assertEqual((os.listdir(self.directory), os.stat(self.directory).st_mode & 0o777), (["a.json"], 0o700))
+
+    def test_no_name_leads_elsewhere(self):
+        outside = os.path.join(self.place, "authorized_keys")
+        for wrong in (outside, "../authorized_keys", "a/b", "/a", ".a", "", "a\n", "a" * 200, f"{self.directory}/../a", f"{self.directory}/a/b", 5 * "../"):
+            for act in (lambda wrong=wrong: self.files.write(wrong, "x"), lambda wrong=wrong: self.files.read(wrong)):
+                with self.subTest(wrong), self.assertRaises(files.FileError):
+                    act()
+        self.assertFalse(os.path.exists(outside))
+
+    def test_no_link_is_followed(self):
+        outside = os.path.join(self.place, "authorized_keys")
+        with open(outside, "w", encoding="utf-8") as file:
+            file.write("mine")
+        os.mkdir(self.directory, 0o700)
+        os.symlink(outside, os.path.join(self.directory, "a.json"))
+        with self.assertRaisesRegex(files.FileError, "it is a link"):
+            self.files.read("a.json")
+        self.files.write("a.json", "x")
+        os.mkfifo(os.path.join(self.directory, "b.json"))
+        with self.assertRaisesRegex(files.FileError, "it is no file"):
+            self.files.read("b.json")
+        with open(outside, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "mine")
+        os.rename(self.directory, os.path.join(self.place, "other"))
+        os.symlink(os.path.join(self.place, "other"), self.directory)
+        for act in (lambda: self.files.write("c", "x"), lambda: self.files.read("a.json")):
+            with self.assertRaisesRegex(files.FileError, "it is a link, or no directory"):
+                act()
+        os.unlink(self.directory)
+        os.mkdir(self.directory)
+        os.chmod(self.directory, 0o777)
+        with self.assertRaisesRegex(files.FileError, "another user may write there"):
+            self.files.write("c", "x")
+
+
+class Runners(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.place)
+        runner.__opts__ = {"cachedir": os.path.join(self.place, "cache"), "sock_dir": os.path.join(self.place, "run")}
+        runner.__context__ = {}
+        resolved = mock.patch.object(asking, "resolve", lambda *_: (["web1"], []))
+        asked = mock.patch.object(runner, "_ask", self.ask)
+        for each in (resolved, asked):
+            each.start()
+            self.addCleanup(each.stop)
+        self.asked = []
+
+    def ask(self, ids, function, *_, **__):
+        self.asked.append(function)
+        return {}
+
+    def written(self):
+        return sorted(os.path.join(where, name) for where, _, found in os.walk(self.place) for name in found)
+
+    def test_a_plan_is_written_below_one_directory_and_read_from_there(self):
+        outside = os.path.join(self.place, "authorized_keys")
+        said = runner.plan("*", "3007.17-1", format="data", file=outside)
+        self.assertIn("cannot use the file", said["error"])
+        self.assertEqual((self.written(), self.asked), ([], []), "nothing was asked")
+        said = runner.plan("*", "3007.17-1", format="data", file="a.json")
+        path = os.path.join(self.place, "cache/sidle/files/a.json")
+        self.assertTrue(said.endswith(f"; written to {path}"), said)
+        self.assertEqual(self.written(), [path])
+        self.assertEqual(json.loads(runner._files().read(path))["release"], "3007.17-1")
+        self.assertIn("cannot use the file", runner.rollout(plan=outside)["error"])
+        runner.__opts__["sidle"] = {"files": os.path.join(self.place, "site")}
+        runner.plan("*", "3007.17-1", format="html", file="a.html")
+        self.assertTrue(os.path.exists(os.path.join(self.place, "site/a.html")))
+
+    def test_names_are_checked_before_anything_happens(self):
+        calls = [
+            lambda: runner.plan("*", f"{KEY}", package="ssh-ed25519", file="a"), lambda: runner.plan("*", "3007.17-1", package="ssh-ed25519 AAAA"),
+            lambda: runner.plan("*", "3007.17-1", name="a\nb"), lambda: runner.plan("*", "3007.17-1", canary=["../a"]),
+            lambda: runner.rollout("*", "3007.17"), lambda: runner.rollout("*", "3007.17-1", package="../x"), lambda: runner.rollout("*", "3007.17-1", name="../r"),
+            lambda: runner.resume("../r"), lambda: runner.show("a/b"), lambda: runner.pause(5 * "../"), lambda: runner.rollback("r1", wave="x"),
+            lambda: runner.take_up("../a"), lambda: runner.why("a/../b"), lambda: runner.why(".a"), lambda: runner.why(""),
+        ]  # fmt: skip
+        for number, call in enumerate(calls):
+            with self.subTest(number):
+                self.assertRegex(call()["error"], "^cannot ")
+        self.assertEqual((self.written(), self.asked), ([], []))
+
+    def test_a_page_runs_its_own_script_alone(self):
+        self.assertNotIn("nonce", page.POLICY)
+
+
+if __name__ == "__main__":
+    unittest.main()

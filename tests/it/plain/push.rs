@@ -1,0 +1,164 @@
+//! `sidle push` and hosts that mean harm, behind a program that stands for ssh.
+
+use crate::support::stage::{Author, Host, Ran, SIDLE, text};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// ssh, as far as `sidle push` uses it: a host behaves as its name says.
+const SSH: &str = r#"#!/bin/sh
+# No variable of the test comes through to a program that sidle starts.
+STAGE=${0%/bin/ssh}
+case " $* " in
+*" -G "*)
+    for host; do :; done
+    [ "$host" = loose ] && strict=false || strict=true
+    printf 'host %s\nstricthostkeychecking %s\n' "$host" "$strict"
+    exit
+    ;;
+esac
+while [ "$1" != -- ]; do
+    case $1 in -oControlPath=*) echo "$2 ${1#*=}" >>"$STAGE/sockets" ;; esac
+    shift
+done
+case "$3" in
+'sh -s')
+    echo "$2" >>"$STAGE/entered"
+    printf 'sidle-push: %s\n' 'machine x86_64' 'user 0' 'program /usr/bin/sidle' 'version sidle 99.0.0' 'end ok'
+    exec cat >/dev/null
+    ;;
+esac
+result='{"schema":1,"release":"1.0-1","steps":[{"changed":true,"text":"installed 1.0-1"}]}'
+case $2 in
+good) echo "$result" ;;
+slow) read -r _ <"$STAGE/go"; echo "$result" ;;
+endless) echo "$result"; exec yes ;;
+drip) while :; do echo x; sleep 0.05; done ;;
+garbage) head -c 200000 /dev/zero | tr '\0' x ;;
+esac
+"#;
+
+struct Pusher {
+    host: Host,
+    author: Author,
+    stage: PathBuf,
+    path: String,
+}
+
+impl Pusher {
+    fn new() -> Self {
+        let (host, author) = (Host::bare(), Author::new());
+        let stage = host.path("stage");
+        fs::create_dir_all(stage.join("bin")).unwrap();
+        fs::write(stage.join("bin/ssh"), SSH).unwrap();
+        fs::set_permissions(stage.join("bin/ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", text(&stage.join("bin")), std::env::var("PATH").unwrap());
+        Self { host, author, stage, path }
+    }
+
+    fn words(&self, words: &[&str]) -> Vec<String> {
+        let repository = self.author.repository();
+        let own = ["push", "--repository", text(&repository), "--fingerprint", &self.author.fingerprint()];
+        own.iter().chain(words).map(|word| (*word).to_owned()).collect()
+    }
+
+    fn push(&self, words: &[&str], runtime: Option<&str>) -> Ran {
+        let words = self.words(words);
+        let words: Vec<&str> = ["--json"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let variables = [("PATH", self.path.as_str()), ("XDG_RUNTIME_DIR", runtime.unwrap_or(""))];
+        self.host.sidle_with(&words, &variables)
+    }
+
+    /// Why the one host of a push failed.
+    fn failure(&self, words: &[&str]) -> (Option<i32>, String) {
+        let ran = self.push(words, None);
+        (ran.code, ran.json()["hosts"][0]["error"]["message"].as_str().unwrap_or_default().to_owned())
+    }
+
+    fn noted(&self, name: &str) -> String {
+        fs::read_to_string(self.stage.join(name)).unwrap_or_default()
+    }
+}
+
+#[test]
+fn the_result_of_a_host_is_printed_while_another_one_still_works() {
+    let pusher = Pusher::new();
+    let go = pusher.stage.join("go");
+    assert!(Command::new("mkfifo").arg(&go).status().unwrap().success());
+    let root = pusher.host.root();
+    let mut command = Command::new(SIDLE);
+    command.args(["--root", text(&root)]).args(pusher.words(&["slow", "good"])).env("PATH", &pusher.path);
+    command.env_remove("XDG_RUNTIME_DIR").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut push = command.spawn().unwrap();
+    let mut lines = BufReader::new(push.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let good = lines.by_ref().find(|line| line.starts_with("good  done")).expect("printed while `slow` waits");
+    assert!(good.ends_with("installed 1.0-1"), "{good}");
+    fs::write(&go, "\n").unwrap();
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line.starts_with("slow  done")), "{rest:?}");
+    assert_eq!(rest.last().map(String::as_str), Some("2 hosts, 0 failed"));
+    assert_eq!(push.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn no_host_goes_on_for_ever_and_none_is_misjudged() {
+    let pusher = Pusher::new();
+    let (code, message) = pusher.failure(&["endless", "--patience", "3s"]);
+    assert!(code == Some(1) && message.contains("did not end within 3 s"), "{code:?} {message}");
+    let (code, message) = pusher.failure(&["drip", "--total-timeout", "2s"]);
+    assert!(code == Some(1) && message.contains("not done after 2 s"), "{code:?} {message}");
+    let (code, message) = pusher.failure(&["garbage"]);
+    assert!(code == Some(1) && message.contains("200001 bytes") && message.len() < 500, "{code:?} {message}");
+}
+
+#[test]
+fn a_host_whose_key_ssh_would_not_check_is_not_entered() {
+    let pusher = Pusher::new();
+    let (code, message) = pusher.failure(&["loose"]);
+    assert!(code == Some(7) && message.contains("StrictHostKeyChecking false"), "{code:?} {message}");
+    assert_eq!(pusher.noted("entered"), "");
+    for option in ["=StrictHostKeyChecking=no", "\"StrictHostKeyChecking\" no", "KnownHostsCommand=/bin/echo"] {
+        assert_eq!(pusher.push(&["good", "-o", option], None).code, Some(2), "{option}");
+    }
+    assert_eq!(pusher.noted("entered"), "");
+}
+
+#[test]
+fn the_sockets_of_ssh_lie_where_nobody_else_can_put_his_own() {
+    let pusher = Pusher::new();
+    let usual = pusher.host.path("run/sidle");
+    let make = |name: &str, mode: u32| {
+        let path = pusher.host.path(name);
+        fs::create_dir_all(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let (own, open) = (make("own", 0o700), make("open", 0o777));
+    let below_open = make("open/below", 0o700);
+    let with_open = make("with-open", 0o700);
+    make("with-open/sidle", 0o777);
+    let cases: [(&str, &Path); 6] = [
+        (text(&own), &own.join("sidle")),
+        (text(&open), &usual),
+        (text(&below_open), &usual),
+        (text(&with_open), &usual),
+        ("relative", &usual),
+        ("", &usual),
+    ];
+    for (runtime, expected) in cases {
+        let ran = pusher.push(&["good"], Some(runtime));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let socket = pusher.noted("sockets").lines().last().unwrap_or_default().to_owned();
+        assert!(
+            socket.contains(&format!(" {}/push-", text(expected))) || socket.contains(text(expected)),
+            "{runtime}: {socket}"
+        );
+        assert_eq!(
+            ran.stderr.contains("is not used for ssh's sockets"),
+            expected == usual && !runtime.is_empty(),
+            "{ran:?}"
+        );
+    }
+}
