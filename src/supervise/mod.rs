@@ -18,6 +18,7 @@ mod workers;
 pub use parts::{configuration, host_change, intent, keeper, tree};
 
 use crate::agent::Registry;
+use crate::crash_point;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
@@ -94,6 +95,7 @@ pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registr
     let _entered = runtime.enter();
     let directory = Dir::open_or_create(&layout.run(&settings.instance), 0o755)?;
     let mut supervisor = Supervisor::new(layout, settings, registry, directory.try_clone()?)?;
+    crash_point!("supervise.before");
     let mut events = Events::new(socket::listen(&directory, control::SOCKET_NAME)?)?;
     supervisor.log_settings();
     signals::admit()?;

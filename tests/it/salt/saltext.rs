@@ -333,11 +333,13 @@ sent = []
 own = asking.Asking(opts, lambda ids, function, arguments, kwarg=None, seconds=None, read=None: sent.append((ids, function)) or {})
 wanted = planning.Wanted("salt-minion", "3007.17-1", canary=0, percents=[100], by="site")
 plan = asking.planned(own, wanted, ("G@os_family:RedHat or L@suse", "compound"))
+names = ["127.0.0.1", "m2.example", "127.0.0.2"]
+own.masters.look_up([names])
 print(json.dumps({
     "compound": asking.resolve(opts, "G@os_family:RedHat", "compound"), "glob": asking.resolve(opts, "*", "glob"),
-    "plan": planning.write(plan), "masters": {name: vars(each) for name, each in own.masters(["127.0.0.1", "m2.example", "127.0.0.2"]).items()},
-    "several": asking.masters_of({"supervisor": {"agent": {"reaches": ["m1", "m2"]}}}, "m1", "salt-minion"),
-    "one": asking.masters_of({"supervisor": {"agent": None}}, "m1", "salt-minion"), "alone": list(own.masters("salt.invalid")), "sent": sent[0],
+    "plan": planning.write(plan), "masters": {name: vars(each) for name, each in own.masters.of(names).items()},
+    "several": asking.masters_of({"supervisor": {"reaches": ["m1", "m2"]}}, "m1", "salt-minion"),
+    "one": asking.masters_of({"supervisor": None}, "m1", "salt-minion"), "alone": list(own.masters.of(["salt.invalid"])), "sent": sent[0],
     "dry": [asking.Asking(opts, None, source)._dry_run(wanted) for source in (None, "salt://salt-minion.sidle", ["salt://repo", "x"])],
 }))
 "#;

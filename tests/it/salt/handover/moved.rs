@@ -13,11 +13,11 @@ const SECOND: &str = "127.0.0.2";
 const THIRD: &str = "127.0.0.3";
 
 /// Time that nothing here may wait for.
-const SETTINGS: &str = "start_timeout = \"120s\"\nprobation = \"1s\"\n";
+const SETTINGS: &str = "start_timeout = \"300s\"\nprobation = \"1s\"\n";
 /// What a restart may take on a busy machine, its probation and the end of the old process with it: two starts of Salt, and not a timeout.
-const SECONDS: Duration = Duration::from_secs(75);
+const SECONDS: Duration = Duration::from_secs(150);
 /// The same where the old process has returns for a master that is gone: they are waited for, while the new one serves.
-const SECONDS_WITH_RETURNS: Duration = Duration::from_secs(150);
+const SECONDS_WITH_RETURNS: Duration = Duration::from_secs(240);
 
 /// Has the configuration name this master instead of the first one.
 fn name_in_configuration(scene: &Scene, before: &Master, now: &Master) {

@@ -86,7 +86,9 @@ struct Odd {
 impl Odd {
     fn start(tree: &Path, master: &Master) -> Self {
         let place = tempfile::tempdir().unwrap();
-        fs::write(place.path().join("sidle.py"), ODD).unwrap();
+        // Before what is synced: Salt looks first where `module_dirs` has a directory of this name.
+        fs::create_dir(place.path().join("modules")).unwrap();
+        fs::write(place.path().join("modules/sidle.py"), ODD).unwrap();
         let own = format!(
             "master: {}\nmaster_port: {}\npublish_port: {}\ngrains: {{os_family: Odd}}\nmodule_dirs: [{}]\nodd_says: {}\n",
             master.address,
@@ -256,6 +258,7 @@ fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     assert!(unread["error"].as_str().unwrap().contains("format=data"), "{unread}");
     plan("data");
     let waves: Value = serde_json::from_str(&fs::read_to_string(fleet.file("plan.json")).unwrap()).unwrap();
+    assert_eq!(waves["hosts"]["odd1"]["verdict"], "go", "{waves}");
     let canaries: Vec<&str> = waves["waves"][0].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
     let of = |family: &str| canaries.iter().filter(|id| id.starts_with(family)).count();
     assert_eq!((of("red"), of("suse")), (1, 1), "one of each family: {waves}");

@@ -67,10 +67,11 @@ class Asking:
             facts[each] = of_answers(found, wanted)
             named[each] = masters_of(facts[each]["status"], _readable(found.get("config.get")) or [], wanted.package)
         self.masters.look_up(named.values())
-        masters = {each: self.masters.of(own) for each, own in named.items()}
+        masters = {each: self.masters.of(own) for each, own in named.items() if own}
         for each in set(ids) - set(facts):
             facts[each] = self._silent(each, grains)
-            # By the name that the others have for this master.
+        for each in set(ids) - set(masters):
+            # It did not say: by the name that the others have for this master.
             masters[each] = {name: self.masters.this() for name in self.masters.own_names[:1]} or self.masters.of([])
         self._ask_rehearsals(facts, wanted)
         self._ask_installs(facts, wanted)
