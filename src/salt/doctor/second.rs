@@ -146,3 +146,54 @@ fn same(ours: &MinionConfig, pid: u32, theirs: impl FnOnce() -> Result<MinionCon
         Err(error) => Same::Unknown(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the test makes real files, and a process that looks like a minion")]
+
+    use super::super::super::options::answer::recorded;
+    use super::*;
+    use crate::agent::Answers;
+    use crate::rehearsal::Part;
+    use serde_json::json;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_second_minion_is_named_at_each_look_and_asked_about_once() {
+        let root = tempfile::tempdir().unwrap();
+        let (bin, etc) = (root.path().join("tree/bin"), root.path().join("etc"));
+        for directory in [&bin, &etc] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        fs::write(bin.join("python3"), "#!/bin/sh\necho asked >>\"$5/asked\"\ncat \"$5/answer\"\n").unwrap();
+        fs::set_permissions(bin.join("python3"), fs::Permissions::from_mode(0o755)).unwrap();
+        let answer = json!({"schema": 1, "failure": null, "options": recorded(), "files": []});
+        fs::write(etc.join("answer"), answer.to_string()).unwrap();
+        let part = Part { tree: root.path().join("tree"), environment: Vec::new() };
+        let settings = AgentSettings::new(&etc).asking(part, Answers::Forgotten);
+        let mut shell = Command::new("/bin/sh");
+        shell.arg0("/usr/bin/salt-minion").args(["-s", "--"]).arg(format!("--config-dir={}", etc.display()));
+        let mut second = shell.stdin(Stdio::piped()).spawn().unwrap();
+
+        let (others, config) = (Others::default(), recorded().config().unwrap());
+        let seen = |own: &[u32]| {
+            let mut all = others.doubles(&settings, &config, own);
+            all.retain(|told| told.starts_with(&format!("process {} ", second.id())));
+            all
+        };
+        for _ in 0..3 {
+            let told = seen(&[]);
+            assert!(told.len() == 1 && told[0].ends_with("is a second minion a of master salt"), "{told:?}");
+        }
+        assert_eq!(fs::read_to_string(etc.join("asked")).unwrap().lines().count(), 1);
+        assert!(seen(&[second.id()]).is_empty(), "it belongs to the instance");
+        second.kill().unwrap();
+        second.wait().unwrap();
+        let pid = second.id();
+        others.doubles(&settings, &config, &[]);
+        assert!(others.askers.borrow().iter().all(|((known, _), _)| *known != pid), "it is forgotten");
+    }
+}
