@@ -302,7 +302,11 @@ fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     let back = fleet.runner(&["sidle.rollback", "r1", "test=True"]);
     let way = "1.1-1 -> 1.0-1";
     let stays = "stays as it is: refused";
-    assert_eq!(back, json!({"odd1": stays, "red1": way, "red2": way, "red3": way, "red4": way, "red5": way}), "shown only");
+    assert_eq!(
+        back,
+        json!({"odd1": stays, "red1": way, "red2": way, "red3": way, "red4": way, "red5": way}),
+        "shown only"
+    );
     let why = fleet.runner(&["sidle.why", "odd1", "format=data"]);
     assert!(why["cause"].is_string(), "{why}");
     assert!(fleet.current().iter().all(|(id, release)| (release == "1.1-1") == id.starts_with("red")));
