@@ -248,6 +248,18 @@ fn others_are_refused(fleet: &Fleet) {
     assert!(fleet.runner(&["sidle.rollouts"]).get("r2").is_none(), "what did not begin left no record");
 }
 
+/// Of each host, whether it would go back, and to what.
+fn the_way_back_is_shown(fleet: &Fleet) {
+    let back = fleet.runner(&["sidle.rollback", "r1", "test=True"]);
+    let way = "1.1-1 -> 1.0-1";
+    let stays = "stays as it is: refused";
+    assert_eq!(
+        back,
+        json!({"odd1": stays, "red1": way, "red2": way, "red3": way, "red4": way, "red5": way}),
+        "shown only"
+    );
+}
+
 #[test]
 fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     let fleet = Fleet::new(|family| family == "Suse");
@@ -299,14 +311,7 @@ fn a_release_that_fails_on_one_family_halts_the_rollout_and_the_others_stay() {
     );
     assert!(!shown.to_string().contains("forged"), "what it fired for others is not believed: {shown}");
     assert!(fleet.current().iter().all(|(id, release)| (release == "1.1-1") == id.starts_with("red")));
-    let back = fleet.runner(&["sidle.rollback", "r1", "test=True"]);
-    let way = "1.1-1 -> 1.0-1";
-    let stays = "stays as it is: refused";
-    assert_eq!(
-        back,
-        json!({"odd1": stays, "red1": way, "red2": way, "red3": way, "red4": way, "red5": way}),
-        "shown only"
-    );
+    the_way_back_is_shown(&fleet);
     let why = fleet.runner(&["sidle.why", "odd1", "format=data"]);
     assert!(why["cause"].is_string(), "{why}");
     assert!(fleet.current().iter().all(|(id, release)| (release == "1.1-1") == id.starts_with("red")));
