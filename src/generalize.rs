@@ -3,13 +3,15 @@
 //! An instance without a journal runs what `current` names, so a clone starts the proven release.
 
 use crate::adoption::record::{Adoption, Stage};
-use crate::agent::{AgentSettings, Registry};
+use crate::agent::{AgentSettings, Answers, IdentityPaths, Registry};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::layout::{self, Layout};
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::{OsError, file};
+use crate::rehearsal::Part;
+use crate::store::check::Depth;
 use crate::store::collect::Effect;
 use crate::store::incident::INCIDENTS_NAME;
 use crate::store::{Store, packages};
@@ -141,15 +143,37 @@ fn identity_of(layout: &Layout, registry: Registry, (name, package): &Named) -> 
         return Ok(Vec::new());
     };
     let manifest = store.manifest(&release)?;
-    let named = Settings::read(layout)?.instance(layout, name)?.1;
+    let settings = Settings::read(layout)?;
+    let (passed, named) = (settings.passed(name), settings.instance(layout, name)?.1);
     let configuration = named.unwrap_or_else(|| layout.on_host(Path::new(&manifest.service.config)));
     if Dir::open_if_exists(&configuration)?.is_none() {
         return Ok(Vec::new());
     }
-    let agent = (registry(&manifest.agent)?.observer)(&AgentSettings::new(&configuration))?;
-    let all = agent.identity_files()?;
-    let found: Vec<Option<PathBuf>> = all.iter().map(|path| existing(layout, path)).collect::<Result<_, _>>()?;
-    Ok(found.into_iter().flatten().collect())
+    // A damaged program is not asked.
+    store.judge(&release, store.check_without_index(&release, Depth::Quick)?.1)?;
+    let part = Part::of(file::canonical(store.tree(&release)?.path())?, &manifest, &configuration);
+    let image = Some(layout.root()).filter(|root| *root != Path::new("/")).map(Path::to_owned);
+    // No answer is kept: what lies in the instance's state is removed.
+    let asking = AgentSettings::new(&configuration).asking(part, Answers::Forgotten);
+    let settings = AgentSettings { passed, image, ..asking };
+    let agent = (registry(&manifest.agent)?.observer)(&settings)?;
+    let IdentityPaths { keys, others } = agent.identity_files()?;
+    let there = |paths: &[PathBuf]| {
+        let found: Vec<Option<PathBuf>> = paths.iter().map(|path| existing(layout, path)).collect::<Result<_, _>>()?;
+        Ok::<Vec<PathBuf>, Report>(found.into_iter().flatten().collect())
+    };
+    let (found, mut removed) = (there(&keys)?, there(&others)?);
+    let has_run = !removed.is_empty() || InstanceFiles::new(layout, name, package).journal()?.proven.is_some();
+    if let Some(first) = keys.first().filter(|_| found.is_empty() && has_run) {
+        let message =
+            format!("cannot generalize this host: {name} has run here, and its key is not at {}", first.display());
+        return Err(Report::of(Class::Failed, message).hint(format!(
+            "find the key, since each clone would have it: `find / -name {}`; once it is removed: `sidle generalize --keep-identity`",
+            first.file_name().unwrap_or_default().to_string_lossy()
+        )));
+    }
+    removed.extend(found);
+    Ok(removed)
 }
 
 /// The path below the root, if there is such an entry. A configuration in an image names paths as its host will see them.

@@ -1,7 +1,7 @@
 //! `run`: check, lease, exec. A release's programs start only this way: from the real versioned path, never through `current`.
 
 use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
-use crate::agent::{AgentSettings, Registry};
+use crate::agent::{AgentSettings, Answers, Registry};
 use crate::bundle::manifest::{Manifest, Service};
 use crate::crash_point;
 use crate::failure::Class;
@@ -10,6 +10,7 @@ use crate::name::InstanceName;
 use crate::os::environment::Passed;
 use crate::os::process::{Directory, Input, Program};
 use crate::os::{OsError, file};
+use crate::rehearsal::Part;
 use crate::store::{Store, StoreError};
 use crate::switch::process::{
     INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, START_WORD, TRIAL_VARIABLE,
@@ -141,7 +142,7 @@ fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store
     let tree = file::canonical(store.tree(&release)?.path())?;
     let program = program(&tree, &manifest, request, store)?;
     if request.role == RunRole::Agent {
-        note_configuration(&manifest, request, store);
+        note_configuration(&tree, &manifest, request, store);
     }
     lease.keep_across_exec()?;
     Ok((program, lease))
@@ -152,11 +153,15 @@ fn configuration_of(manifest: &Manifest, request: &RunRequest, store: &Store) ->
 }
 
 /// A later change of the configuration is perhaps not loaded. Without a note sidle assumes that, so a failure to write loses nothing.
-fn note_configuration(manifest: &Manifest, request: &RunRequest, store: &Store) {
+fn note_configuration(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store) {
     let note = |digest| loaded::note(store.layout(), &request.instance, digest);
     // First a note without a digest: a reader without a note may assume that the present configuration is loaded.
     let _ = note(None);
-    let settings = AgentSettings::new(&configuration_of(manifest, request, store));
+    let configuration = configuration_of(manifest, request, store);
+    let part = Part::of(tree.to_owned(), manifest, &configuration);
+    let state = store.layout().instance(&request.instance);
+    let settings = AgentSettings::new(&configuration).asking(part, Answers::Kept(state));
+    let settings = AgentSettings { passed: request.passed.clone(), ..settings };
     let agent = (request.registry)(&manifest.agent).and_then(|parts| (parts.observer)(&settings));
     let digest = agent.and_then(|agent| agent.configuration());
     let _ = note(digest.ok().flatten());

@@ -14,7 +14,7 @@ pub mod running_agent;
 pub mod unadopt;
 
 use crate::agent::adoption::Adopter;
-use crate::agent::{AgentError, AgentKind, Registry};
+use crate::agent::{AgentError, AgentKind, AgentSettings, Answers, Registry};
 use crate::bundle::manifest::Manifest;
 use crate::bundle::path::BundlePath;
 use crate::config::Settings;
@@ -22,7 +22,9 @@ use crate::failure::Report;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
 use crate::os::{file, units};
+use crate::rehearsal::Part;
 use crate::store::Store;
+use crate::store::check::Depth;
 use crate::switch::journal::files::InstanceFiles;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -70,6 +72,18 @@ impl AdoptingInstance {
     /// The configuration directory that the settings name.
     fn named_configuration(&self) -> Result<Option<PathBuf>, Report> {
         Ok(Settings::read(self.layout())?.instance(self.layout(), self.name())?.1)
+    }
+
+    /// The settings of the agent of an installed release, which is asked what it makes of the configuration.
+    fn agent(&self, manifest: &Manifest, answers: fn(PathBuf) -> Answers) -> Result<AgentSettings, Report> {
+        let (configuration, store, release) = (self.configuration(manifest)?, self.store(), manifest.release());
+        // A damaged program is not asked.
+        store.judge(&release, store.check_without_index(&release, Depth::Quick)?.1)?;
+        let tree = file::canonical(store.tree(&release)?.path())?;
+        let part = Part::of(tree, manifest, &configuration);
+        let passed = Settings::read(self.layout())?.passed(self.name());
+        let settings = AgentSettings { passed, ..AgentSettings::new(&configuration) };
+        Ok(settings.asking(part, answers(self.layout().instance(self.name()))))
     }
 
     /// The configuration directory for a release: as the settings say, or its manifest.

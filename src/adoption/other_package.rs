@@ -3,6 +3,7 @@
 
 use super::running_agent::failed;
 use super::{AdoptingInstance, replacement_unit};
+use crate::agent::Answers;
 use crate::agent::adoption::Adopter;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
@@ -48,11 +49,13 @@ pub fn refuse(
     let others = adopter.other_names(adopted_unit);
     let Some((_, theirs)) = others.into_iter().find(|(name, _)| *name == unit) else { return Ok(()) };
     let Some(release) = instance.files.journal()?.proven else { return Ok(()) };
-    let ours = instance.configuration(&instance.store().manifest(&release)?)?;
+    let settings = instance.agent(&instance.store().manifest(&release)?, Answers::Read)?;
     let theirs = instance.layout().on_host(Path::new(theirs));
-    let Some(same) = adopter.is_same(&ours, &theirs).map_err(failed)? else { return Ok(()) };
+    let Some(same) = adopter.is_same(&settings, &settings.about(theirs.clone(), None)).map_err(failed)? else {
+        return Ok(());
+    };
     let package = instance.package();
-    let (ours, theirs) = (ours.display(), theirs.display());
+    let (ours, theirs) = (settings.config_directory.display(), theirs.display());
     Err(Report::of(Class::Conflict, format!("cannot start {unit}: sidle runs {same} already, as {package} {release}"))
         .because(format!("{theirs} names the same agent as {ours}: both would run each job"))
         .hint(format!(

@@ -7,6 +7,7 @@ use super::running_agent::{failed, find, is_own, other_user, shares};
 use crate::agent::adoption::{Adopter, RunningAgent};
 use crate::agent::caller::Caller;
 use crate::agent::gate::GuardReport;
+use crate::agent::{AgentSettings, Answers};
 use crate::bundle::manifest::Manifest;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
@@ -77,6 +78,7 @@ pub struct AdoptionPlan<'a> {
     pub(super) to: Release,
     pub(super) manifest: Manifest,
     pub(super) configuration: PathBuf,
+    settings: AgentSettings,
     pub(super) adopter: &'static dyn Adopter,
     pub(super) found: RunningAgent,
     pub(super) unit: String,
@@ -99,16 +101,17 @@ impl<'a> AdoptionPlan<'a> {
             store.verify(&to)?;
         }
         let manifest = store.manifest(&to)?;
-        let configuration = instance.configuration(&manifest)?;
+        let settings = instance.agent(&manifest, if chosen.is_dry_run { Answers::Read } else { Answers::Kept })?;
+        let configuration = settings.config_directory.clone();
         let Some(adopter) = instance.adopter(&manifest.agent)? else {
             return cannot("sidle cannot adopt this kind of agent".to_owned(), "`sidle switch` starts it");
         };
         if !chosen.is_dry_run {
             // A guard that a crash left lies where the running agent would load it.
-            adopter.tidy(&configuration).map_err(failed)?;
+            adopter.tidy(&settings).map_err(failed)?;
         }
         let unit = chosen.unit.clone().unwrap_or_else(|| adopter.unit(package.as_str()));
-        let Some((found, managed)) = find(instance, adopter, &configuration, &unit)? else {
+        let Some((found, managed)) = find(instance, adopter, &settings, &unit)? else {
             let hint =
                 format!("`sidle switch {package}` starts a release where no agent runs; --unit names another unit");
             return cannot(format!("no agent runs with the configuration in {}", configuration.display()), &hint);
@@ -134,7 +137,7 @@ impl<'a> AdoptionPlan<'a> {
         }
         let environment = Environment::read(instance.layout(), &unit)?;
         let mode = chosen.mode.unwrap_or(Mode::Overlap);
-        Ok(Self { instance, to, manifest, configuration, adopter, found, unit, managed, environment, mode })
+        Ok(Self { instance, to, manifest, configuration, settings, adopter, found, unit, managed, environment, mode })
     }
 
     /// The rights with which the agent is started again; None: its unit says that.
@@ -269,10 +272,10 @@ impl<'a> AdoptionPlan<'a> {
         gate.prepare(user.filter(|number| *number != process::user()))?;
         gate.forget(self.found.leader.pid)?;
         let copy = layout.adoption(name).join(GUARD_NAME);
-        let asked = self.adopter.guard(&self.found, gate.path(), &copy).map_err(failed);
+        let asked = self.adopter.guard(&self.settings, &self.found, gate.path(), &copy).map_err(failed);
         let report = asked.map(|()| self.wait_for_report(&gate));
         // Also after a failure: the next load of grains must not find the guard.
-        self.adopter.tidy(&self.configuration).map_err(failed)?;
+        self.adopter.tidy(&self.settings).map_err(failed)?;
         let why = match report? {
             Some(report) => report.forbids_overlap(),
             None => Some(format!("it did not load the guard within {} s", GUARD_WAIT.as_secs())),

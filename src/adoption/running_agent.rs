@@ -1,8 +1,8 @@
 //! An agent that runs with an instance's configuration, and that sidle did not start: `adopt` takes it over, a first switch is refused beside it.
 
 use super::{AdoptingInstance, is_own_host};
-use crate::agent::AgentError;
 use crate::agent::adoption::{Adopter, RunningAgent};
+use crate::agent::{AgentError, AgentSettings, Answers};
 use crate::failure::{Class, Report};
 use crate::os::dir::Dir;
 use crate::os::{OsError, file, proc_fs, process, units};
@@ -21,11 +21,11 @@ pub(super) fn failed(error: AgentError) -> Report {
 pub(super) fn find(
     instance: &AdoptingInstance,
     adopter: &dyn Adopter,
-    configuration: &Path,
+    settings: &AgentSettings,
     unit: &str,
 ) -> Result<Option<(RunningAgent, bool)>, Report> {
     let leader = if is_own_host(instance.layout()) { units::main_process(unit)? } else { None };
-    let found = adopter.find(configuration, leader).map_err(failed)?;
+    let found = adopter.find(settings, leader).map_err(failed)?;
     Ok(found.map(|found| (found, leader.is_some())))
 }
 
@@ -61,7 +61,8 @@ pub fn refuse(instance: &AdoptingInstance, to: &Release) -> Result<(), Report> {
     let configuration = instance.configuration(&manifest)?;
     let package = instance.package();
     let unit = adopter.unit(package.as_str());
-    let Some((found, managed)) = find(instance, adopter, &configuration, &unit)? else { return Ok(()) };
+    let settings = instance.agent(&manifest, Answers::Read)?;
+    let Some((found, managed)) = find(instance, adopter, &settings, &unit)? else { return Ok(()) };
     if is_own(&found)? || !shares(&found, &configuration)? {
         return Ok(());
     }

@@ -6,7 +6,7 @@
 use super::AdoptingInstance;
 use super::plan::no_answer;
 use super::record::Adoption;
-use crate::agent::{AgentSettings, Parts, Subject};
+use crate::agent::{AgentSettings, Answers, Parts, Subject};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
@@ -17,7 +17,6 @@ use crate::supervise::status::SupervisorStatus;
 use crate::switch::driver::Driver;
 use crate::switch::process::described;
 use jiff::{SignedDuration, Timestamp};
-use std::path::PathBuf;
 use std::time::Duration;
 
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -91,19 +90,19 @@ impl<'a> Return<'a> {
     pub fn perform(&self, patience: Option<Duration>, say: &dyn Fn(&str)) -> Result<Unadopted, Report> {
         self.refuse_own_job()?;
         let settings = Settings::read(self.instance.layout())?;
-        let configuration = match self.instance.files.journal()?.proven {
-            Some(release) => Some(self.instance.configuration(&self.instance.store().manifest(&release)?)?),
-            None => self.instance.named_configuration()?,
+        let agent = match self.instance.files.journal()?.proven {
+            Some(release) => Some(self.instance.agent(&self.instance.store().manifest(&release)?, Answers::Kept)?),
+            None => self.instance.named_configuration()?.map(|directory| AgentSettings::new(&directory)),
         };
         let patience = patience.unwrap_or(settings.switch_deadline);
-        let since = match self.end_ours(patience, &settings, configuration.as_ref(), say)? {
+        let since = match self.end_ours(patience, &settings, agent.as_ref(), say)? {
             Ended::Since(since) => since,
             Ended::Not(work) => return Ok(Unadopted::Busy(work)),
         };
         let from = clock::now();
         self.adoption.undo(self.instance)?;
         self.start()?;
-        let is_up = self.comes_up(configuration);
+        let is_up = self.comes_up(agent.as_ref());
         let downtime = clock::since_boot().saturating_sub(since);
         if !is_up {
             let (unit, seconds) = (&self.adoption.unit, START_WAIT.as_secs());
@@ -134,7 +133,7 @@ impl<'a> Return<'a> {
         &self,
         patience: Duration,
         settings: &Settings,
-        configuration: Option<&PathBuf>,
+        agent: Option<&AgentSettings>,
         say: &dyn Fn(&str),
     ) -> Result<Ended, Report> {
         let (layout, files) = (self.instance.layout(), &self.instance.files);
@@ -160,7 +159,7 @@ impl<'a> Return<'a> {
             } else if now >= give_up_at {
                 return Ok(Ended::Not(work));
             } else if now >= asked + SAY_INTERVAL {
-                let before = std::mem::replace(&mut work, self.work(configuration)?);
+                let before = std::mem::replace(&mut work, self.work(agent)?);
                 if let Some(work) = work.as_ref().filter(|work| before.as_ref() != Some(work)) {
                     say(&format!("waiting for {work}"));
                 }
@@ -171,12 +170,12 @@ impl<'a> Return<'a> {
     }
 
     /// The jobs of the running release; None: none, or unknown.
-    fn work(&self, configuration: Option<&PathBuf>) -> Result<Option<String>, Report> {
+    fn work(&self, settings: Option<&AgentSettings>) -> Result<Option<String>, Report> {
         let status = SupervisorStatus::read(self.instance.layout(), self.instance.name())?;
         let agent = status.and_then(|status| status.agent);
-        let (Some(agent), Some(configuration)) = (agent, configuration) else { return Ok(None) };
+        let (Some(agent), Some(settings)) = (agent, settings) else { return Ok(None) };
         let parts = (self.instance.registry)(&self.adoption.agent)?;
-        let observer = (parts.observer)(&AgentSettings::new(configuration)).ok();
+        let observer = (parts.observer)(settings).ok();
         Ok(observer.and_then(|observer| described(&observer.activity(Subject::unguarded(&agent.leader)))))
     }
 
@@ -200,16 +199,15 @@ impl<'a> Return<'a> {
     }
 
     /// Waits until the package's agent reaches its peers.
-    fn comes_up(&self, configuration: Option<PathBuf>) -> bool {
+    fn comes_up(&self, settings: Option<&AgentSettings>) -> bool {
         let Ok(Parts { observer, adopter: Some(adopter), .. }) = (self.instance.registry)(&self.adoption.agent) else {
             return true;
         };
-        let Some(configuration) = configuration else { return true };
+        let Some(settings) = settings else { return true };
         let give_up_at = clock::since_boot() + START_WAIT;
         while clock::since_boot() < give_up_at {
-            if let Ok(Some(found)) = adopter.find(&configuration, None) {
-                let health = observer(&AgentSettings::new(&configuration))
-                    .map(|agent| agent.health(Subject::unguarded(&found.leader)));
+            if let Ok(Some(found)) = adopter.find(settings, None) {
+                let health = observer(settings).map(|agent| agent.health(Subject::unguarded(&found.leader)));
                 if health.is_ok_and(|health| health.lacks(&[]).is_none()) {
                     return true;
                 }

@@ -1,6 +1,6 @@
 //! Taking over an agent that sidle did not start: find it, and load its guard while it runs.
 
-use super::AgentError;
+use super::{AgentError, AgentSettings};
 use crate::os::again::Start;
 use crate::os::process::Identity;
 use jiff::Zoned;
@@ -32,19 +32,20 @@ pub trait Adopter: Sync {
     /// Units of other packages that run an agent of this kind, each with its configuration directory.
     fn other_names(&self, unit: &str) -> Vec<(&'static str, &'static str)>;
 
-    /// The agent that both configuration directories describe, in the operator's words; None: they describe two agents.
-    fn is_same(&self, ours: &Path, theirs: &Path) -> Result<Option<String>, AgentError>;
+    /// The agent that both configurations describe, in the operator's words; None: they describe two agents.
+    fn is_same(&self, ours: &AgentSettings, theirs: &AgentSettings) -> Result<Option<String>, AgentError>;
 
-    /// Finds the running agent of a configuration directory. `leader`: its first process, if a service manager knows it.
-    fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError>;
+    /// Finds the running agent of a configuration. `leader`: its first process, if a service manager knows it.
+    fn find(&self, settings: &AgentSettings, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError>;
 
     /// Asks a running agent to load its guard, which is copied into the directory `copy`. The guard's report in `gate` says whether it did;
     /// [`Adopter::tidy`] removes what the request needed.
-    fn guard(&self, found: &RunningAgent, gate: &Path, copy: &Path) -> Result<(), AgentError>;
+    fn guard(&self, settings: &AgentSettings, found: &RunningAgent, gate: &Path, copy: &Path)
+    -> Result<(), AgentError>;
 
     /// How the operator lists the jobs that the peers published between two moments while no agent ran.
     fn missed(&self, from: &Zoned, until: &Zoned) -> String;
 
     /// Removes the files of [`Adopter::guard`] from the agent's directories.
-    fn tidy(&self, configuration: &Path) -> Result<(), AgentError>;
+    fn tidy(&self, settings: &AgentSettings) -> Result<(), AgentError>;
 }

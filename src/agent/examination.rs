@@ -2,8 +2,8 @@
 
 use crate::failure::Class;
 use crate::os::environment::Passed;
+use crate::rehearsal::Part;
 use serde::Serialize;
-use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
@@ -104,10 +104,12 @@ pub struct Case<'a> {
     pub root: &'a Path,
     /// Its configuration directory.
     pub configuration: &'a Path,
-    /// The real path of the current release's tree, and its service's environment; None: no whole current release.
-    pub release: Option<(&'a Path, &'a [(OsString, OsString)])>,
+    /// The current release, its tree by the real path; None: no whole current release.
+    pub release: Option<&'a Part>,
     /// The variables of this process that the release's programs get.
     pub passed: &'a Passed,
+    /// The instance's state directory.
+    pub state: &'a Path,
     /// The instance's supervisor and the agents' first processes. Their descendants belong to the instance, too.
     pub own: &'a [u32],
     /// The peers that the running agent is proven to reach.

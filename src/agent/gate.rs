@@ -157,6 +157,9 @@ pub struct GuardReport {
     #[serde(default)]
     pub queue_layout: Option<String>,
     pub peers: Vec<ReportedPeer>,
+    /// The options that its process runs with, in the agent's own form.
+    #[serde(default)]
+    pub options: Option<serde_json::Value>,
     pub updated: f64,
 }
 

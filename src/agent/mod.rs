@@ -11,7 +11,7 @@ pub use crate::name::AgentKind;
 use crate::os::OsError;
 use crate::os::environment::Passed;
 use crate::os::process::Identity;
-use crate::rehearsal::Rehearser;
+use crate::rehearsal::{Part, Rehearser};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,13 +142,54 @@ pub struct AgentSettings {
     pub programs: BTreeMap<String, PathBuf>,
     /// The variables of this process that these programs get.
     pub passed: Passed,
+    /// The release that can be asked what its agent makes of the configuration; None: there is none.
+    pub release: Option<Part>,
+    /// What becomes of its answers.
+    pub answers: Answers,
+    /// The root of an image, below which the configuration means all its paths; None: it means this host's.
+    pub image: Option<PathBuf>,
+}
+
+/// What becomes of a release's answers about a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Answers {
+    /// None is kept.
+    #[default]
+    Forgotten,
+    /// Those in this directory count; none is written there.
+    Read(PathBuf),
+    /// They are kept in this directory, an instance's state.
+    Kept(PathBuf),
 }
 
 impl AgentSettings {
     /// Settings for the agent configured in `config_directory`.
     pub fn new(config_directory: &Path) -> Self {
-        Self { config_directory: config_directory.to_owned(), programs: BTreeMap::new(), passed: Passed::default() }
+        let (config_directory, passed) = (config_directory.to_owned(), Passed::default());
+        let (programs, release, answers, image) = (BTreeMap::new(), None, Answers::Forgotten, None);
+        Self { config_directory, programs, passed, release, answers, image }
     }
+
+    /// The same release, asked once about another configuration directory; `image`: where that one means its paths.
+    #[must_use]
+    pub fn about(&self, config_directory: PathBuf, image: Option<PathBuf>) -> Self {
+        Self { config_directory, answers: Answers::Forgotten, image, ..self.clone() }
+    }
+
+    /// The same with a release to ask.
+    #[must_use]
+    pub fn asking(self, release: Part, answers: Answers) -> Self {
+        Self { release: Some(release), answers, ..self }
+    }
+}
+
+/// The paths of what makes an agent this host's agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IdentityPaths {
+    /// Its keys: an agent that has run here has one of them at least. Empty: it needs none.
+    pub keys: Vec<PathBuf>,
+    /// A generated name, its jobs and caches.
+    pub others: Vec<PathBuf>,
 }
 
 /// Why an agent can't be observed.
@@ -261,10 +302,9 @@ pub trait Agent: Send {
         None
     }
 
-    /// The files and directories that make it this host's agent, and no other's: its keys, a generated name, its jobs and caches. They may be
-    /// missing. A clone of the host must not have them.
-    fn identity_files(&self) -> Result<Vec<PathBuf>, AgentError> {
-        Ok(Vec::new())
+    /// The files and directories that make it this host's agent, and no other's. They may be missing. A clone of the host must not have them.
+    fn identity_files(&self) -> Result<IdentityPaths, AgentError> {
+        Ok(IdentityPaths::default())
     }
 
     /// Existing directories whose changes can mean that `activity` changed; they wake a waiting switch early.
@@ -286,8 +326,8 @@ pub struct Parts {
     pub adopter: Option<&'static dyn adoption::Adopter>,
     /// Looks for problems of it on a host.
     pub examiner: Option<&'static dyn examination::Examiner>,
-    /// Finds the agent's job that a process belongs to.
-    pub caller: Option<fn(u32) -> Option<caller::Caller>>,
+    /// Finds the agent's job that a process belongs to, by what is kept in the directory of all instances' states.
+    pub caller: Option<fn(u32, &Path) -> Option<caller::Caller>>,
     /// Names in its configuration directory that snapshots of the configuration leave out.
     pub not_configuration: &'static [&'static str],
     /// Commands that its releases must have.

@@ -112,7 +112,7 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
     if let Some(warning) = warning {
         output.warning(&warning);
     }
-    let switch = plan.switch(&adoption, agents::caller(), &|step| output.step(step));
+    let switch = plan.switch(&adoption, agents::caller(&context.layout), &|step| output.step(step));
     let ended = switch.and_then(|switch| follow(&instance.files, switch, output));
     for warning in plan.finish(&mut adoption)? {
         output.warning(&warning);

@@ -4,6 +4,7 @@ use crate::agent::caller::Caller;
 use crate::agent::{AgentError, AgentKind, Parts};
 use crate::command::{self, CommandAgent};
 use crate::demo::{self, DemoAgent};
+use crate::layout::Layout;
 use crate::os::process;
 use crate::salt::{self, SaltMinion};
 
@@ -15,7 +16,7 @@ pub static ALL: [Parts; 4] = [
         examiner: Some(&salt::doctor::SALT),
         caller: Some(salt::caller::caller),
         not_configuration: salt::NO_CONFIGURATION,
-        ..Parts::new("salt", |settings| Ok(Box::new(SaltMinion::new(settings)?)))
+        ..Parts::new("salt", |settings| Ok(Box::new(SaltMinion::new(settings))))
     },
     Parts {
         rehearser: Some(&demo::rehearsal::DEMO),
@@ -45,8 +46,9 @@ pub fn parts(kind: &AgentKind) -> Result<&'static Parts, AgentError> {
 }
 
 /// The job of an agent that this command runs in.
-pub fn caller() -> Option<Caller> {
-    ALL.iter().filter_map(|parts| parts.caller).find_map(|caller| caller(process::own_number()))
+pub fn caller(layout: &Layout) -> Option<Caller> {
+    let instances = layout.instances();
+    ALL.iter().filter_map(|parts| parts.caller).find_map(|caller| caller(process::own_number(), &instances))
 }
 
 #[cfg(test)]

@@ -12,19 +12,21 @@ pub mod trust;
 pub mod units;
 
 use crate::agent::examination::{Case, Examiner, Group, Severity};
-use crate::agent::{AgentKind, AgentSettings, Registry};
-use crate::bundle::manifest::{Manifest, Service};
+use crate::agent::{AgentSettings, Answers, Registry};
+use crate::bundle::manifest::Manifest;
 use crate::config::Settings;
+use crate::digest::Digest;
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
+use crate::os::environment::Passed;
 use crate::os::{OsError, file};
+use crate::rehearsal::Part;
 use crate::store::{Store, owners};
 use crate::supervise::status::{AgentStatus, SupervisorStatus};
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::on_record;
 use jiff::Timestamp;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The instance to check.
 pub struct CheckedInstance<'a> {
@@ -90,9 +92,11 @@ pub fn instance(checked: &CheckedInstance<'_>) -> Vec<Group> {
     let current = whole.as_ref().map(|whole| &whole.manifest);
     let configuration = configuration(checked, current);
     let agent = current.map(|manifest| &manifest.agent);
+    let asked = whole.as_ref().zip(configuration.as_ref()).filter(|_| checked.agent().is_some());
+    let present = asked.and_then(|(whole, configuration)| configuration_now(checked, whole, configuration));
     let examiner = agent.and_then(|agent| (checked.registry)(agent).ok()?.examiner);
     let mut groups = vec![stored, location::check(&store, current)];
-    groups.push(processes::check(checked, &store, &files, agent.zip(configuration.as_ref())));
+    groups.push(processes::check(checked, &store, &files, present));
     groups.push(units::check(checked, &store));
     groups.push(packages::check(checked, examiner));
     if let (Some(examiner), Some(whole), Some(configuration)) = (examiner, &whole, configuration) {
@@ -113,14 +117,9 @@ fn agents_own(
     checked: &CheckedInstance<'_>,
     examiner: &dyn Examiner,
     whole: &store::Current,
-    configuration: &std::path::Path,
+    configuration: &Path,
 ) -> Vec<Group> {
-    let environment = &whole.manifest.service.environment;
-    let environment: Vec<(OsString, OsString)> = environment
-        .iter()
-        .map(|(name, value)| (OsString::from(name), Service::expanded(value, configuration)))
-        .collect();
-    let tree = whole.tree.as_ref().and_then(|tree| file::canonical(tree).ok());
+    let release = release(whole, configuration);
     let running = checked.agent();
     // A record that cannot be read is a finding of the processes.
     let recorded = on_record(checked.layout, checked.instance).unwrap_or_default();
@@ -128,22 +127,33 @@ fn agents_own(
         checked.status().map(|status| status.supervisor.pid).into_iter().chain(running.map(|agent| agent.leader.pid));
     let own: Vec<u32> = own.chain(recorded.iter().map(|leader| leader.pid)).collect();
     let reaches = running.map(|agent| agent.reaches.clone()).unwrap_or_default();
-    // Settings that cannot be read are a finding of their own.
-    let passed = Settings::read(checked.layout).map(|settings| settings.passed(checked.instance)).unwrap_or_default();
+    let passed = passed(checked);
     examiner.examine(Case {
         root: checked.layout.root(),
         configuration,
-        release: tree.as_deref().map(|tree| (tree, environment.as_slice())),
+        release: release.as_ref(),
         passed: &passed,
+        state: &checked.layout.instance(checked.instance),
         own: &own,
         reaches: &reaches,
     })
 }
 
+/// The current release, which can be asked; None: it is damaged.
+fn release(whole: &store::Current, configuration: &Path) -> Option<Part> {
+    let tree = whole.tree.as_ref().and_then(|tree| file::canonical(tree).ok())?;
+    Some(Part::of(tree, &whole.manifest, configuration))
+}
+
+/// The variables that the agent's programs get. Settings that cannot be read are a finding of their own.
+fn passed(checked: &CheckedInstance<'_>) -> Passed {
+    Settings::read(checked.layout).map(|settings| settings.passed(checked.instance)).unwrap_or_default()
+}
+
 /// The digest of the configuration that the agent would load now; None: unknown.
-fn configuration_now(
-    checked: &CheckedInstance<'_>,
-    (kind, configuration): (&AgentKind, &PathBuf),
-) -> Option<crate::digest::Digest> {
-    ((checked.registry)(kind).ok()?.observer)(&AgentSettings::new(configuration)).ok()?.configuration().ok()?
+fn configuration_now(checked: &CheckedInstance<'_>, whole: &store::Current, configuration: &Path) -> Option<Digest> {
+    let answers = Answers::Read(checked.layout.instance(checked.instance));
+    let (passed, release) = (passed(checked), release(whole, configuration));
+    let settings = AgentSettings { passed, release, answers, ..AgentSettings::new(configuration) };
+    ((checked.registry)(&whole.manifest.agent).ok()?.observer)(&settings).ok()?.configuration().ok()?
 }

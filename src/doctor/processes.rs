@@ -1,8 +1,8 @@
 //! The supervisor and its agent, a live switch, holds, the package's lock, leases.
 
-use super::{CheckedInstance, configuration_now};
-use crate::agent::AgentKind;
+use super::CheckedInstance;
 use crate::agent::examination::{Group, Severity};
+use crate::digest::Digest;
 use crate::layout;
 use crate::loaded::{self, Loaded};
 use crate::os::dir::Dir;
@@ -14,15 +14,9 @@ use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::on_record;
 use crate::switch::{Journal, Phase};
 use crate::version::Release;
-use std::path::PathBuf;
 
-/// Checks them. `agent`: the kind of agent, and its configuration directory.
-pub fn check(
-    checked: &CheckedInstance<'_>,
-    store: &Store,
-    files: &InstanceFiles,
-    agent: Option<(&AgentKind, &PathBuf)>,
-) -> Group {
+/// Checks them. `present`: the digest of the configuration that the agent would load now, where it is known.
+pub fn check(checked: &CheckedInstance<'_>, store: &Store, files: &InstanceFiles, present: Option<Digest>) -> Group {
     let mut group = Group::new("processes");
     // A journal that cannot be read is a finding of the store.
     let journal = files.journal().ok();
@@ -31,7 +25,7 @@ pub fn check(
     }
     supervised(&mut group, checked, journal.as_ref());
     if let Some(running) = checked.agent() {
-        agent_of(&mut group, checked, running, journal.as_ref(), agent);
+        agent_of(&mut group, checked, running, journal.as_ref(), present);
     }
     if let Some(journal) = &journal {
         live(&mut group, checked, journal);
@@ -94,7 +88,7 @@ fn agent_of(
     checked: &CheckedInstance<'_>,
     running: &AgentStatus,
     journal: Option<&Journal>,
-    agent: Option<(&AgentKind, &PathBuf)>,
+    present: Option<Digest>,
 ) {
     let (package, pid) = (checked.package, running.leader.pid);
     match &running.lacks {
@@ -113,8 +107,7 @@ fn agent_of(
         }
     }
     let loaded = loaded::of(checked.layout, checked.instance, &running.leader);
-    let now = agent.and_then(|agent| configuration_now(checked, agent));
-    match (loaded, now) {
+    match (loaded, present) {
         (Loaded::Known(loaded), Some(now)) if loaded == now => group.good("it has loaded the current configuration"),
         (Loaded::Known(_), Some(_)) => {
             let what = format!("the configuration has changed since process {pid} was started");

@@ -7,6 +7,7 @@ pub mod extras;
 
 pub use extras::ExtrasPolicy;
 
+use crate::bundle::manifest::{Manifest, Service};
 use crate::os::environment::Passed;
 use crate::os::process::Program;
 use serde::{Deserialize, Serialize};
@@ -101,6 +102,15 @@ pub struct Part {
     pub tree: PathBuf,
     /// The environment that its manifest gives its service, expanded.
     pub environment: Vec<(OsString, OsString)>,
+}
+
+impl Part {
+    /// A release with the environment of its service.
+    pub fn of(tree: PathBuf, manifest: &Manifest, configuration: &Path) -> Self {
+        let environment = manifest.service.environment.iter();
+        let environment = environment.map(|(name, value)| (name.into(), Service::expanded(value, configuration)));
+        Self { tree, environment: environment.collect() }
+    }
 }
 
 /// The releases and the configuration of a rehearsal.

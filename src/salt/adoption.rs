@@ -4,9 +4,10 @@
 //! releases read. What the grain does is in `sidle_adoption.py` and the guard's `attach.py`.
 
 use super::SaltMinion;
-use super::config::{Masters, MinionConfig};
+use super::options::asking::Asker;
+use super::options::{Masters, MinionConfig};
 use crate::agent::adoption::{Adopter, RunningAgent};
-use crate::agent::{AgentError, Subject};
+use crate::agent::{AgentError, AgentSettings, Subject};
 use crate::os::again::Start;
 use crate::os::dir::Dir;
 use crate::os::process::{self, Identity};
@@ -27,10 +28,11 @@ macro_rules! guard_files {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 29] = guard_files!(
+pub const GUARD: [(&str, &str); 30] = guard_files!(
     "__init__" "attach" "channels" "claims" "damage" "decision" "events" "gate" "guard"
-    "handover" "handshakes" "hook" "joblog" "jobs" "mantle" "masters" "missing" "owed" "paths"
-    "proof" "queues" "quiet" "report" "roles" "shape" "singletons" "slot" "subscriptions" "wraps"
+    "handover" "handshakes" "hook" "joblog" "jobs" "mantle" "masters" "missing" "options" "owed"
+    "paths" "proof" "queues" "quiet" "report" "roles" "shape" "singletons" "slot"
+    "subscriptions" "wraps"
 );
 
 const GRAIN: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/bundles/salt-minion/guard/sidle_adoption.py"));
@@ -69,20 +71,12 @@ impl Adopter for SaltAdopter {
         UNITS.into_iter().filter(|(name, _)| *name != unit).collect()
     }
 
-    fn is_same(&self, ours: &Path, theirs: &Path) -> Result<Option<String>, AgentError> {
-        let (ours, theirs) = (MinionConfig::read(ours)?, MinionConfig::read(theirs)?);
-        let (Masters::Named(mine, _), Masters::Named(others, _)) = (&ours.masters, &theirs.masters) else {
-            return Ok(None);
-        };
-        let shared = mine.iter().find(|master| others.contains(master));
-        // One that has no id yet would make it of the host's name, as most have theirs.
-        let same_id = theirs.id.is_none() || ours.id.is_none() || ours.id == theirs.id;
-        let id = ours.id.or(theirs.id).map_or("the minion of this host".to_owned(), |id| format!("minion {id}"));
-        Ok(shared.filter(|_| same_id).map(|master| format!("{id} of master {}", master.name)))
+    fn is_same(&self, ours: &AgentSettings, theirs: &AgentSettings) -> Result<Option<String>, AgentError> {
+        Ok(shared_identity(&Asker::new(ours).last()?, &Asker::new(theirs).present()?))
     }
 
-    fn find(&self, configuration: &Path, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError> {
-        let config = MinionConfig::read(configuration)?;
+    fn find(&self, settings: &AgentSettings, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError> {
+        let config = Asker::new(settings).present()?;
         let Some(main) = super::pid_in(&config.pid_file)? else { return Ok(None) };
         let leader = match leader {
             Some(leader) => leader,
@@ -93,34 +87,19 @@ impl Adopter for SaltAdopter {
         };
         let Some(start) = Start::of(&leader)?.filter(|start| is_minion(&start.command)) else { return Ok(None) };
         // That main is below the leader, or this is no minion.
-        SaltMinion::chain(&config, Subject::unguarded(&leader))?;
+        SaltMinion::chain(Ok(&config), Subject::unguarded(&leader))?;
         let configuration = configuration_of(&start.command);
         Ok(Some(RunningAgent { leader, main, start, configuration, user: config.user }))
     }
 
-    fn guard(&self, found: &RunningAgent, gate: &Path, copy: &Path) -> Result<(), AgentError> {
-        let config = MinionConfig::read(&found.configuration)?;
-        self.tidy(&found.configuration)?;
-        let package = Dir::open_or_create(&copy.join(PACKAGE_NAME), 0o755)?;
-        for (name, text) in GUARD {
-            package.write_atomic(name, text.as_bytes(), 0o644)?;
-        }
-        let adoption = json!({
-            "main": found.main.pid, "start_time": found.main.start_time, "leader": found.leader.pid,
-            "gate": gate, "guard": copy, "now": clock::since_boot().as_secs_f64(),
-        });
-        let text = GRAIN.replace("@ADOPTION@", &adoption.to_string().replace('\\', "\\\\"));
-        // The directory may be the minion's user's: his links lead where he has no rights.
-        let extensions = ground::open_or_create(&config.extension_directory, 0o755)?;
-        let is_new = extensions.stat(GRAINS_NAME)?.is_none();
-        let grains = extensions.child_or_create(GRAINS_NAME, 0o755)?;
-        let user = found.user.as_deref().and_then(process::user_number);
-        if let Some(user) = user.filter(|user| is_new && *user != process::user()) {
-            // The minion itself writes there later.
-            grains.set_owner(user)?;
-        }
-        grains.write_atomic(format!("{GRAIN_STEM}.py"), text.as_bytes(), 0o644)?;
-        tell(&config)
+    fn guard(
+        &self,
+        settings: &AgentSettings,
+        found: &RunningAgent,
+        gate: &Path,
+        copy: &Path,
+    ) -> Result<(), AgentError> {
+        lay_guard(&Asker::new(settings).present()?, found, gate, copy)
     }
 
     fn missed(&self, from: &Zoned, until: &Zoned) -> String {
@@ -132,20 +111,60 @@ impl Adopter for SaltAdopter {
         )
     }
 
-    fn tidy(&self, configuration: &Path) -> Result<(), AgentError> {
-        let config = MinionConfig::read(configuration)?;
-        let path = config.extension_directory.join(GRAINS_NAME);
-        let Some(grains) = ground::open_if_exists(&path)? else { return Ok(()) };
-        grains.remove_file(format!("{GRAIN_STEM}.py"))?;
-        if let Some(compiled) = grains.child_if_exists("__pycache__")? {
-            for name in compiled.names()? {
-                if name.to_string_lossy().starts_with(GRAIN_STEM) {
-                    compiled.remove_file(&name)?;
-                }
+    fn tidy(&self, settings: &AgentSettings) -> Result<(), AgentError> {
+        tidy(&Asker::new(settings).present()?)
+    }
+}
+
+/// The minion that both are, in the operator's words; None: they are two minions.
+pub(super) fn shared_identity(ours: &MinionConfig, theirs: &MinionConfig) -> Option<String> {
+    let (Masters::Named(mine, _), Masters::Named(others, _)) = (&ours.masters, &theirs.masters) else { return None };
+    let shared = mine.iter().find(|master| others.contains(master));
+    // One that has no id yet would make it of the host's name, as most have theirs.
+    let same_id = theirs.id.is_none() || ours.id.is_none() || ours.id == theirs.id;
+    let id = ours.id.as_ref().or(theirs.id.as_ref());
+    let id = id.map_or("the minion of this host".to_owned(), |id| format!("minion {id}"));
+    shared.filter(|_| same_id).map(|master| format!("{id} of master {}", master.name))
+}
+
+/// Copies the guard, puts the grain where main finds it, and makes main load it.
+fn lay_guard(config: &MinionConfig, found: &RunningAgent, gate: &Path, copy: &Path) -> Result<(), AgentError> {
+    tidy(config)?;
+    let package = Dir::open_or_create(&copy.join(PACKAGE_NAME), 0o755)?;
+    for (name, text) in GUARD {
+        package.write_atomic(name, text.as_bytes(), 0o644)?;
+    }
+    let adoption = json!({
+        "main": found.main.pid, "start_time": found.main.start_time, "leader": found.leader.pid,
+        "gate": gate, "guard": copy, "now": clock::since_boot().as_secs_f64(),
+    });
+    let text = GRAIN.replace("@ADOPTION@", &adoption.to_string().replace('\\', "\\\\"));
+    // The directory may be the minion's user's: his links lead where he has no rights.
+    let extensions = ground::open_or_create(&config.extension_directory, 0o755)?;
+    let is_new = extensions.stat(GRAINS_NAME)?.is_none();
+    let grains = extensions.child_or_create(GRAINS_NAME, 0o755)?;
+    let user = found.user.as_deref().and_then(process::user_number);
+    if let Some(user) = user.filter(|user| is_new && *user != process::user()) {
+        // The minion itself writes there later.
+        grains.set_owner(user)?;
+    }
+    grains.write_atomic(format!("{GRAIN_STEM}.py"), text.as_bytes(), 0o644)?;
+    tell(config)
+}
+
+/// Removes the grain.
+fn tidy(config: &MinionConfig) -> Result<(), AgentError> {
+    let path = config.extension_directory.join(GRAINS_NAME);
+    let Some(grains) = ground::open_if_exists(&path)? else { return Ok(()) };
+    grains.remove_file(format!("{GRAIN_STEM}.py"))?;
+    if let Some(compiled) = grains.child_if_exists("__pycache__")? {
+        for name in compiled.names()? {
+            if name.to_string_lossy().starts_with(GRAIN_STEM) {
+                compiled.remove_file(&name)?;
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 fn is_minion(command: &[String]) -> bool {
@@ -240,21 +259,24 @@ mod tests {
     #[test]
     fn the_guard_goes_through_no_link_of_the_minions_user() {
         let root = tempfile::tempdir().unwrap();
-        let (configuration, cache, victim) =
-            (root.path().join("etc"), root.path().join("var/cache/salt/minion"), root.path().join("victim"));
-        for directory in [&configuration, &cache, &victim] {
+        let (cache, victim) = (root.path().join("var/cache/salt/minion"), root.path().join("victim"));
+        for directory in [&cache, &victim] {
             fs::create_dir_all(directory).unwrap();
         }
-        fs::write(configuration.join("minion"), format!("root_dir: {}\n", root.path().display())).unwrap();
+        let config = MinionConfig {
+            extension_directory: cache.join("extmods"),
+            socket_directory: root.path().join("run"),
+            ..super::super::options::answer::recorded().config().unwrap()
+        };
         fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
         symlink(&victim, cache.join("extmods")).unwrap();
         let own = Identity::own().unwrap();
         let start = Start::of(&own).unwrap().unwrap();
         let found =
-            RunningAgent { leader: own.clone(), main: own, start, configuration: configuration.clone(), user: None };
-        let given = |copy: &str| SaltAdopter.guard(&found, &root.path().join("gate"), &root.path().join(copy));
+            RunningAgent { leader: own.clone(), main: own, start, configuration: "/etc/salt".into(), user: None };
+        let given = |copy: &str| lay_guard(&config, &found, &root.path().join("gate"), &root.path().join(copy));
         assert!(given("copy").unwrap_err().to_string().contains("it is a link"));
-        assert!(SaltAdopter.tidy(&configuration).unwrap_err().to_string().contains("it is a link"));
+        assert!(tidy(&config).unwrap_err().to_string().contains("it is a link"));
         assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
         // Without the link the guard is laid down, and nobody listens.
         fs::remove_file(cache.join("extmods")).unwrap();

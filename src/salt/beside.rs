@@ -1,7 +1,7 @@
 //! A minion that gives way to another one: what of it still works although its guard does not say so, and what of it ends with it.
 
-use super::config::MinionConfig;
 use super::entry;
+use super::options::MinionConfig;
 use super::title::Title;
 use crate::agent::{AgentError, Job};
 use crate::os::OsError;

@@ -1,9 +1,9 @@
 //! The files that make a minion this host's minion: a clone with them answers in its name.
 
-use super::config::MinionConfig;
-use super::includes::ConfigError;
+use super::options::answer::Answer;
+use super::options::{Masters, MinionConfig};
 use super::queues;
-use std::path::{Path, PathBuf};
+use crate::agent::IdentityPaths;
 
 /// The minion's own keys. Its masters' keys stay: a clone has the same masters.
 const KEYS: [&str; 2] = ["minion.pem", "minion.pub"];
@@ -11,15 +11,12 @@ const KEYS: [&str; 2] = ["minion.pem", "minion.pub"];
 const CACHED: [&str; 8] =
     ["proc", "minion_jobs", "queues", "grains.cache.p", "pillar", "pillar_cache", "sls.p", "highstate.cache.p"];
 
-impl MinionConfig {
-    /// The files of the minion configured in `directory`; some may be missing.
-    pub fn identity_files(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-        let config = Self::read(directory)?;
-        let mut files: Vec<PathBuf> = KEYS.iter().map(|name| config.key_directory.join(name)).collect();
-        files.extend(CACHED.iter().chain(&queues::NAMES).map(|name| config.cache_directory.join(name)));
-        if !Self::names_id(directory)? {
-            files.push(directory.join("minion_id"));
-        }
-        Ok(files)
-    }
+/// The files of a minion; some may be missing.
+pub fn files(config: &MinionConfig, answer: &Answer) -> IdentityPaths {
+    // Salt makes a key when it first signs in.
+    let signs_in = config.masters != Masters::None;
+    let keys = KEYS.iter().filter(|_| signs_in).map(|name| config.key_directory.join(name)).collect();
+    let cached = CACHED.iter().chain(&queues::NAMES).map(|name| config.cache_directory.join(name));
+    // Only where no option names the id does Salt look for its file.
+    IdentityPaths { keys, others: cached.chain(answer.id_file.clone()).collect() }
 }

@@ -16,7 +16,7 @@ use crate::agent::{AgentError, Job};
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::proc_fs::{self, Process, TcpConnection};
-use crate::salt::config::{Masters, MinionConfig};
+use crate::salt::options::{Masters, MinionConfig};
 
 /// The jobs of the minion whose main process is `main`; `layout`: of its queues, where that is known. Asks the agent nothing, so main may be
 /// frozen.

@@ -11,7 +11,7 @@
 //!
 //! A main or a master so busy that a return waits in main's memory for longer than [`QUIET`] loses that return; the job is not lost.
 
-use super::config::{Masters, MinionConfig};
+use super::options::{Masters, MinionConfig};
 use crate::agent::Need;
 use crate::os::dir::Dir;
 use crate::os::proc_fs::{self, Process, TcpConnection};

@@ -10,8 +10,8 @@
 //! A connection does not prove that the master answers now either: connections to a machine that vanished stay until TCP's keepalive gives up
 //! (Salt's default: 300 s idle, then the kernel's probes).
 
-use super::config::{Master, Masters, MinionConfig};
 use super::names::{ANSWER_AGE_MAXIMUM, FRESH_AGE_MAXIMUM, Names};
+use super::options::{Master, Masters, MinionConfig};
 use crate::agent::gate::{GuardReport, Subscription};
 use crate::agent::{Health, Need, Peer, Subject};
 use crate::os::proc_fs::{self, TcpConnection};
@@ -32,6 +32,7 @@ pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>, names: &Na
             with_round_trips(with_subscriptions(connected(&located, *need, main), report), subject)
         }
         Masters::None => alone(main, subject),
+        Masters::Unknown(reason) => Health::Unknown(reason.clone()),
     }
 }
 

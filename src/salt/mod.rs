@@ -4,28 +4,28 @@ pub mod adoption;
 pub mod agentless;
 pub mod beside;
 pub mod caller;
-pub mod config;
 pub mod doctor;
 pub mod entry;
 pub mod identity;
-pub mod includes;
 pub mod jobs;
 pub mod lingering;
 pub mod masters;
 pub mod names;
+pub mod options;
 pub mod queues;
 pub mod rehearsal;
 pub mod roster;
 pub mod title;
 pub mod yaml;
 
-use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Peer, Subject};
+use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, IdentityPaths, Peer, Subject};
 use crate::digest::Digest;
 use crate::os::file;
 use crate::os::proc_fs;
 use crate::os::process::Identity;
-use config::MinionConfig;
 use names::Names;
+use options::MinionConfig;
+use options::asking::Asker;
 use std::path::PathBuf;
 
 /// A pid file holds a number.
@@ -52,36 +52,37 @@ pub const NO_CONFIGURATION: &[&str] = &[
 
 /// Observes the minion of one configuration directory.
 ///
-/// It reads the configuration anew at every look. If a minion runs since before a change, the pid file, the entries or the connections may not
-/// fit, and the answer is Unknown.
+/// Its options are what the guard of the process reports, else what its release's Salt made of the configuration: see [`options`].
 #[derive(Debug)]
 pub struct SaltMinion {
     settings: AgentSettings,
+    asker: Asker,
     names: Names,
+    others: doctor::second::Others,
 }
 
 impl SaltMinion {
-    /// An observer of the minion configured in `settings`. An error names the file and line that can't be understood.
-    pub fn new(settings: &AgentSettings) -> Result<Self, AgentError> {
-        let minion = Self { settings: settings.clone(), names: Names::default() };
-        minion.config()?;
-        Ok(minion)
+    /// An observer of the minion configured in `settings`.
+    pub fn new(settings: &AgentSettings) -> Self {
+        let (names, others) = (Names::default(), doctor::second::Others::default());
+        Self { settings: settings.clone(), asker: Asker::new(settings), names, others }
     }
 
-    fn config(&self) -> Result<MinionConfig, AgentError> {
-        Ok(MinionConfig::read(&self.settings.config_directory)?)
+    /// The options of the process that runs, with the masters that the configuration names now: those a switch has to reach. While they cannot be
+    /// known, with the masters that it runs with.
+    fn reaching(&self, subject: Subject<'_>) -> Result<MinionConfig, AgentError> {
+        let running = self.asker.running(subject)?;
+        let masters = self.asker.lately().ok().map(|present| present.masters);
+        let masters = masters.filter(|masters| !matches!(masters, options::Masters::Unknown(_)));
+        Ok(MinionConfig { masters: masters.unwrap_or_else(|| running.masters.clone()), ..running })
     }
 
     /// The leader, and below it main: as its guard says, or the pid file.
-    fn chain(config: &MinionConfig, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
+    fn chain(config: Result<&MinionConfig, &AgentError>, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
         let leader = subject.leader;
         if !leader.is_alive()? {
             return Err(AgentError::new(format!("cannot look at the minion: {leader} is gone")));
         }
-        let path = &config.pid_file;
-        let waits = |cause: &str| {
-            AgentError::new(format!("waits for the minion to write its process number: {}{cause}", path.display()))
-        };
         if let Some(report) = subject.report {
             // Its own pid file has another name while two share the default one.
             let main = Identity::of(report.pid)?;
@@ -94,6 +95,10 @@ impl SaltMinion {
                 });
             }
         }
+        let path = &config.map_err(Clone::clone)?.pid_file;
+        let waits = |cause: &str| {
+            AgentError::new(format!("waits for the minion to write its process number: {}{cause}", path.display()))
+        };
         let main = pid_in(path)?.ok_or_else(|| waits(" does not exist yet"))?;
         Self::below(leader, main)?.ok_or_else(|| {
             waits(&format!(" still names process {main}, of an earlier or another minion, and not one of {leader}'s"))
@@ -126,6 +131,10 @@ impl SaltMinion {
     }
 
     fn main(config: &MinionConfig, subject: Subject<'_>) -> Result<u32, AgentError> {
+        Self::main_of(Ok(config), subject)
+    }
+
+    fn main_of(config: Result<&MinionConfig, &AgentError>, subject: Subject<'_>) -> Result<u32, AgentError> {
         Ok(Self::chain(config, subject)?.last().map_or(subject.leader.pid, |main| main.pid))
     }
 }
@@ -144,43 +153,45 @@ impl Agent for SaltMinion {
     /// After the kill, wait until both are gone (`Identity::is_gone`), not only dead: a new minion takes a zombie for a running instance and exits
     /// (`salt.utils.process.claim_mantle_of_responsibility`). Init reaps main after Salt's parent is dead; measured 1.5 s with a slow init.
     fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
-        let config = self.config()?;
-        match Self::chain(&config, subject) {
+        let config = self.asker.running(subject);
+        match (Self::chain(config.as_ref(), subject), config) {
             // Beside another minion one without a guard has no pid file of its own.
-            Err(error) => self.connected_chain(&config, subject.leader)?.ok_or(error),
-            told => told,
+            (Err(error), Ok(config)) => self.connected_chain(&config, subject.leader)?.ok_or(error),
+            (told, _) => told,
         }
     }
 
     fn activity(&self, subject: Subject<'_>) -> Activity {
         let layout = subject.report.and_then(|report| queues::Layout::reported(report.queue_layout.as_deref()?));
-        let jobs = self.config().and_then(|config| jobs::read(&config, Self::main(&config, subject)?, layout));
+        let config = self.asker.running(subject);
+        let jobs = config.and_then(|config| jobs::read(&config, Self::main(&config, subject)?, layout));
         Activity::of(jobs)
     }
 
     fn at_work(&self, subject: Subject<'_>) -> Activity {
         let main = |config: &MinionConfig| Self::main(config, subject);
-        Activity::of(self.config().and_then(|config| beside::at_work(&config, subject.leader, main(&config)?)))
+        let config = self.asker.running(subject);
+        Activity::of(config.and_then(|config| beside::at_work(&config, subject.leader, main(&config)?)))
     }
 
     fn helpers(&self, subject: Subject<'_>) -> Option<Vec<Identity>> {
-        let main = self.config().and_then(|config| Self::main(&config, subject)).ok()?;
+        let main = Self::main_of(self.asker.running(subject).as_ref(), subject).ok()?;
         beside::helpers(main).ok()
     }
 
     fn runs_jobs_inside(&self) -> bool {
-        self.config().is_ok_and(|config| !config.multiprocessing)
+        self.asker.last().is_ok_and(|config| !config.multiprocessing)
     }
 
     fn health(&self, subject: Subject<'_>) -> Health {
         let looked = self
-            .config()
+            .reaching(subject)
             .and_then(|config| Ok(masters::health(&config, Self::main(&config, subject)?, subject, &self.names)));
         looked.unwrap_or_else(|error| Health::Unknown(error.message))
     }
 
     fn connected(&self, leader: &Identity) -> Vec<String> {
-        let Ok(config) = self.config() else { return Vec::new() };
+        let Ok(config) = self.asker.last() else { return Vec::new() };
         let below = proc_fs::descendants(leader.pid).unwrap_or_default();
         let pids = below.iter().map(|process| process.pid).chain([leader.pid]);
         let reached = pids.map(|pid| masters::health(&config, pid, Subject::unguarded(leader), &self.names).proven());
@@ -188,31 +199,33 @@ impl Agent for SaltMinion {
     }
 
     fn doubles(&self, own: &[u32]) -> Vec<String> {
-        doctor::second::doubles(&self.settings.config_directory, own)
+        self.asker.last().map_or_else(|_| Vec::new(), |config| self.others.doubles(&self.settings, &config, own))
     }
 
     fn unfindable(&self) -> Vec<Peer> {
-        self.config().map_or_else(|_| Vec::new(), |config| masters::unfindable(&config, &self.names))
+        self.asker.present().map_or_else(|_| Vec::new(), |config| masters::unfindable(&config, &self.names))
     }
 
     fn user(&self) -> Option<String> {
-        self.config().ok()?.user
+        self.asker.present().or_else(|_| self.asker.last()).ok()?.user
     }
 
     fn configuration(&self) -> Result<Option<Digest>, AgentError> {
-        Ok(Some(MinionConfig::digest(&self.settings.config_directory)?))
+        let config = self.asker.present()?;
+        options::digest(&self.asker.answer()?, &config, &self.settings.config_directory)
     }
 
     fn credentials(&self) -> Option<Digest> {
-        self.config().ok()?.credentials().ok()
+        self.asker.last().ok()?.credentials().ok()
     }
 
-    fn identity_files(&self) -> Result<Vec<PathBuf>, AgentError> {
-        Ok(MinionConfig::identity_files(&self.settings.config_directory)?)
+    fn identity_files(&self) -> Result<IdentityPaths, AgentError> {
+        let config = self.asker.present()?;
+        Ok(identity::files(&config, &self.asker.answer()?))
     }
 
     fn watches(&self) -> Vec<PathBuf> {
-        let Ok(config) = self.config() else { return Vec::new() };
+        let Ok(config) = self.asker.last() else { return Vec::new() };
         let mut watched = vec![config.jobs_directory()];
         watched.extend(queues::directories(&config));
         watched.retain(|path| matches!(crate::os::dir::Dir::open_if_exists(path), Ok(Some(_))));

@@ -3,7 +3,7 @@
 //! Salt before 3006.21 and 3007.13 has no queues. 3006.21 to 25, 3007.13 and 14, and 3008.0 have `<cachedir>/{job,state}_queue`, later ones
 //! `<cachedir>/queues/<master>/{job,state}_queue`. No release reads the queues of another layout, so a switch waits for queued jobs.
 
-use super::config::{Masters, MinionConfig};
+use super::options::{Masters, MinionConfig};
 use crate::agent::Job;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::{OsError, clock};
@@ -149,12 +149,10 @@ fn is_younger(directory: &Dir, file: &str, seconds: i64) -> Result<bool, OsError
 mod tests {
     use super::*;
     use crate::agent::Need;
-    use crate::salt::config::Master;
+    use crate::salt::options::Master;
     use std::path::Path;
 
     fn config(cache: &Path, masters: &[&str]) -> MinionConfig {
-        let root = tempfile::tempdir().unwrap();
-        Dir::open(root.path()).unwrap().write_atomic("minion", b"{}", 0o644).unwrap();
         let master = |name: &&str| Master {
             name: (*name).to_owned(),
             host: name.split(':').next().unwrap().to_owned(),
@@ -164,7 +162,7 @@ mod tests {
         MinionConfig {
             cache_directory: cache.to_owned(),
             masters: Masters::Named(masters.iter().map(master).collect(), Need::All),
-            ..MinionConfig::read(root.path()).unwrap()
+            ..crate::salt::options::answer::recorded().config().unwrap()
         }
     }
 

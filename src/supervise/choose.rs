@@ -2,11 +2,13 @@
 
 use super::Supervisor;
 use super::control::{Answer, SwitchCommand};
+use crate::agent::Answers;
 use crate::agent::gate::PROTOCOL;
 use crate::bundle::manifest::Manifest;
 use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
 use crate::os::host;
+use crate::store::check::Depth;
 use crate::switch::driver::requests::BadReleases;
 use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::{Mode, Purpose};
@@ -77,6 +79,16 @@ impl Supervisor {
         let manifest = self.driver.store().manifest(&command.request.to)?;
         let running = self.driver.journal().serving_process();
         let choice = choose(command.mode, command.request.purpose, running, &self.processes, &manifest)?;
+        let to = &command.request.to;
+        // A damaged release is repaired first, and asked then.
+        if self.driver.store().check_without_index(to, Depth::Quick)?.1.is_empty() {
+            self.processes.loads_configuration(&manifest, Answers::Read).map_err(|error| {
+                let verb = if command.request.purpose == Purpose::Restart { "restart" } else { "switch to" };
+                Report::of(Class::Failed, format!("cannot {verb} {to}"))
+                    .because(error.message)
+                    .hint("nothing was changed")
+            })?;
+        }
         let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
         let new = command.foreseen(choice.mode, choice.note.into_iter().collect(), now.wall)?;
         let foreseen = self.driver.foresee(new, bad, now)?;

@@ -160,7 +160,6 @@ struct Supervisor {
     host_rehearsal: HostRehearsal,
     tree: TreeWatch,
     workers: Workers,
-    registry: Registry,
 }
 
 impl Supervisor {
@@ -214,7 +213,6 @@ impl Supervisor {
             host_rehearsal: HostRehearsal::default(),
             tree: TreeWatch::default(),
             workers: Workers::default(),
-            registry,
         })
     }
 

@@ -10,6 +10,7 @@ mod acceptance;
 mod first_host;
 mod images;
 mod incident;
+mod migration;
 mod packages;
 mod setup;
 mod suites;

@@ -8,6 +8,7 @@ mod formula;
 mod handover;
 mod lazy;
 mod minion;
+mod options;
 mod packages;
 mod push;
 mod quickstart;

@@ -295,8 +295,7 @@ class Stage:
         replace, os.replace = os.replace, lambda *_: None
         path = os.path.join(directory, "minion")
         try:
-            if not os.path.isfile(path):
-                raise Failure("configuration", f"{path} does not exist")
+            # Without this file the minion goes on with minion.d and its defaults.
             return salt.config.minion_config(path, ignore_config_errors=False)
         except SystemExit as error:
             reason = self.problems[-1] if self.problems else told(error)

@@ -156,8 +156,7 @@ pub fn switch(context: &Context, arguments: &SwitchArguments) -> Result<Ended, R
         let instance = instance_of(&arguments.package, arguments.terms.instance.as_ref());
         let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
         arguments.terms.claim(context, &files)?;
-        let settings = crate::config::Settings::read(&context.layout)?;
-        return show_rehearsed(context, &files, command(&settings, &instance, &arguments.terms, Purpose::Switch, to)?);
+        return show_rehearsed(context, &files, command(context, &instance, &arguments.terms, Purpose::Switch, to)?);
     }
     begin(context, &arguments.package, &arguments.terms, Purpose::Switch, to)
 }
@@ -202,7 +201,7 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
 /// Shows what a rollback would do.
 fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release, terms: &Terms) -> Result<Ended, Report> {
     let settings = crate::config::Settings::read(&context.layout)?;
-    let command = command(&settings, files.instance(), terms, Purpose::Rollback, to.clone())?;
+    let command = command(context, files.instance(), terms, Purpose::Rollback, to.clone())?;
     let foresight = foresee(context, files, command, Tree::Installed)?;
     let (_, named) = settings.instance(&context.layout, files.instance())?;
     let manifest = Store::new(&context.layout, files.package()).manifest(to)?;
@@ -264,10 +263,9 @@ fn restart_if_changed(
     to: Release,
 ) -> Result<Ended, Report> {
     let files = InstanceFiles::new(&context.layout, instance, package);
-    let settings = crate::config::Settings::read(&context.layout)?;
     terms.claim(context, &files)?;
     let before = files.journal()?.live;
-    let command = command(&settings, instance, terms, Purpose::Restart, to)?;
+    let command = command(context, instance, terms, Purpose::Restart, to)?;
     if context.effect == Effect::DryRun {
         return show_if_changed(context, &files, command);
     }
@@ -305,9 +303,9 @@ fn begin(
     let files = InstanceFiles::new(&context.layout, &instance, package);
     terms.claim(context, &files)?;
     if context.effect == Effect::DryRun {
-        return show(context, &files, command(&settings, &instance, terms, purpose, to)?, (Vec::new(), Value::Null));
+        return show(context, &files, command(context, &instance, terms, purpose, to)?, (Vec::new(), Value::Null));
     }
-    let command = command(&settings, &instance, terms, purpose, to.clone()).inspect_err(|why| {
+    let command = command(context, &instance, terms, purpose, to.clone()).inspect_err(|why| {
         // The supervisor's log has refusals, too; without a supervisor there is no log.
         let refused = Command::Refused { purpose, to, why: why.clone() };
         let _ = ask(&context.layout, &instance, &refused);
@@ -343,13 +341,14 @@ fn accepted(context: &Context, files: &InstanceFiles, terms: &Terms, switch: u64
 }
 
 pub(super) fn command(
-    settings: &crate::config::Settings,
+    context: &Context,
     instance: &InstanceName,
     terms: &Terms,
     purpose: Purpose,
     to: Release,
 ) -> Result<SwitchCommand, Report> {
-    let origin = agents::caller();
+    let settings = crate::config::Settings::read(&context.layout)?;
+    let origin = agents::caller(&context.layout);
     let by_job = origin.is_some();
     Ok(SwitchCommand {
         request: switch::Request {
@@ -362,7 +361,7 @@ pub(super) fn command(
         mode: terms.mode.map(Mode::from),
         deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
         force: terms.force,
-        when: terms.timing.when(settings, instance, purpose, by_job, clock::now())?,
+        when: terms.timing.when(&settings, instance, purpose, by_job, clock::now())?,
     })
 }
 

@@ -8,7 +8,6 @@ use crate::cli::facts::size;
 use crate::cli::host::{FetchArguments, PlaceArguments, Source, from_file, install_from_repository, marks};
 use crate::cli::switching::{SwitchArguments, Terms, switch};
 use crate::cli::{Context, Ended};
-use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::InstanceName;
 use crate::store::Store;
@@ -85,9 +84,8 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
 /// The dry run of the switch; the release may have to be installed first.
 fn show(context: &Context, instance: &InstanceName, installed: &Installed, terms: &Terms) -> Result<Ended, Report> {
     let Installed { package, release, fresh, content_bytes, .. } = installed;
-    let settings = Settings::read(&context.layout)?;
     let files = InstanceFiles::new(&context.layout, instance, package);
-    let command = command(&settings, instance, terms, Purpose::Switch, release.clone())?;
+    let command = command(context, instance, terms, Purpose::Switch, release.clone())?;
     let tree = if *fresh { Tree::ToCome } else { Tree::Installed };
     let foresight = foresee(context, &files, command, tree)?;
     let first = if *fresh {

@@ -26,7 +26,7 @@ pub fn remedy(id: &str) -> &'static str {
 pub const ALL: &[Explanation] = &[
     explanation(
         "minion-configuration",
-        "the minion's configuration can't be understood, or leaves open which masters it has",
+        "Salt can't load the minion's configuration, or it leaves open which masters the minion has: the minion could not be started again",
         "correct what the message names; `salt-call --local config.items` shows what Salt makes of it",
         &[
             "Error parsing configuration file: … - conf should be a document, not …",

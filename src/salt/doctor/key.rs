@@ -7,6 +7,7 @@ use crate::agent::examination::{Case, Group, Severity};
 use crate::os::dir::Dir;
 use crate::os::process::{self, Program, Said};
 use crate::os::{OsError, notify};
+use crate::rehearsal::Part;
 use serde::Deserialize;
 use serde_json::json;
 use std::path::Path;
@@ -51,7 +52,7 @@ pub fn check(group: &mut Group, case: Case<'_>, listening: &[Listening<'_>]) {
         return;
     }
     let what = "what the masters make of the minion's key";
-    let Some((tree, environment)) = case.release else {
+    let Some(Part { tree, environment }) = case.release else {
         return group.unknown(
             what,
             "there is no intact current release whose Salt could ask the masters",
@@ -66,7 +67,7 @@ pub fn check(group: &mut Group, case: Case<'_>, listening: &[Listening<'_>]) {
             .map(|found| json!({"name": found.master.name, "uri": format!("tcp://{}", found.address)}))
             .collect();
         program = program.argument(ANSWER_SECONDS.to_string()).argument(json!(masters).to_string());
-        program.environment = environment.to_vec();
+        program.environment.clone_from(environment);
         program.without.extend(NOT_PASSED_ON.map(Into::into));
         let patience = LOAD_WAIT + Duration::from_secs(ANSWER_SECONDS) * u32::try_from(open.len()).unwrap_or(u32::MAX);
         program.answer_within(patience)

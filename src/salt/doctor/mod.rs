@@ -5,9 +5,11 @@ mod key;
 mod ports;
 pub mod second;
 
-use super::config::{Masters, MinionConfig};
+use super::options::asking::Asker;
+use super::options::{Masters, MinionConfig};
 use super::queues;
 use crate::agent::examination::{Case, Examiner, Explanation, Group, Severity};
+use crate::agent::{AgentSettings, Answers};
 
 /// The minion's examiner.
 pub static SALT: SaltExaminer = SaltExaminer;
@@ -27,24 +29,51 @@ impl Examiner for SaltExaminer {
 
     fn examine(&self, case: Case<'_>) -> Vec<Group> {
         let (mut minion, mut masters) = (Group::new("minion"), Group::new("masters"));
-        match MinionConfig::read(case.configuration) {
+        let settings = settings(case);
+        let asker = Asker::new(&settings);
+        match asker.answer().map(|answer| answer.failure.is_none()) {
             Err(error) => {
-                let remedy = "correct what it names: the minion could not be started again with this configuration";
-                minion.find(Severity::Error, "minion-configuration", error.to_string(), remedy);
-                masters.unknown("masters", "the minion's configuration can't be read", "correct it first");
+                minion.unknown(
+                    "the minion's configuration",
+                    error,
+                    "repair the current release: `sidle repair PACKAGE`",
+                );
+                masters.unknown("masters", "the minion's configuration is not known", "see the finding about it");
             }
-            Ok(config) => {
-                second::check(&mut minion, case, &config);
-                queues_left(&mut minion, &config);
-                if let Masters::Named(named, need) = &config.masters {
-                    let listening = ports::check(&mut masters, named, *need, case);
-                    key::check(&mut masters, case, &listening);
-                } else {
-                    masters.good("works without a master (master_type: disable)");
+            Ok(_) => match asker.present() {
+                Err(error) => {
+                    let remedy = "correct what it names: the minion could not be started again with this configuration";
+                    minion.find(Severity::Error, "minion-configuration", error.to_string(), remedy);
+                    masters.unknown("masters", "the minion's configuration can't be loaded", "correct it first");
                 }
-            }
+                Ok(config) => known(&mut minion, &mut masters, case, &settings, &config),
+            },
         }
         vec![minion, masters]
+    }
+}
+
+/// The settings by which the current release is asked.
+fn settings(case: Case<'_>) -> AgentSettings {
+    let answers = Answers::Read(case.state.to_owned());
+    let (release, passed) = (case.release.cloned(), case.passed.clone());
+    AgentSettings { passed, release, answers, ..AgentSettings::new(case.configuration) }
+}
+
+fn known(minion: &mut Group, masters: &mut Group, case: Case<'_>, settings: &AgentSettings, config: &MinionConfig) {
+    second::check(minion, case, settings, config);
+    queues_left(minion, config);
+    match &config.masters {
+        Masters::Named(named, need) => {
+            let listening = ports::check(masters, named, *need, case);
+            key::check(masters, case, &listening);
+        }
+        Masters::None => masters.good("works without a master (master_type: disable)"),
+        Masters::Unknown(reason) => {
+            let remedy = "correct it, or name the masters in `master`";
+            minion.find(Severity::Error, "minion-configuration", reason.clone(), remedy);
+            masters.unknown("masters", "which they are is not known", remedy);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether somebody listens at the two ports of each master: all of them at once, each for a few seconds at most.
 
-use super::super::config::Master;
+use super::super::options::Master;
 use crate::agent::Need;
 use crate::agent::examination::{Case, Group, Severity};
 use crate::os::net;

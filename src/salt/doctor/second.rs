@@ -1,30 +1,26 @@
 //! A second minion of the same id and master on this host: started by a package's unit, by hand, or left over.
 
-use super::super::adoption::{SaltAdopter, configuration_of};
-use super::super::config::MinionConfig;
+use super::super::adoption::{configuration_of, shared_identity};
+use super::super::options::MinionConfig;
+use super::super::options::asking::Asker;
 use super::super::title::Title;
-use crate::agent::adoption::Adopter as _;
 use crate::agent::examination::{Case, Group, Severity};
-use crate::os::OsError;
+use crate::agent::{AgentError, AgentSettings};
 use crate::os::proc_fs::{self, Process};
+use crate::os::{OsError, account, process};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-/// A minion that does not belong to the instance.
-struct Other {
-    /// Its first process, for people.
-    told: String,
-    same: Same,
-}
-
 /// Looks at all processes that can be seen.
-pub fn check(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
-    let found = match others(case.configuration, case.own) {
+pub fn check(group: &mut Group, case: Case<'_>, settings: &AgentSettings, config: &MinionConfig) {
+    let found = match first_processes(case.own) {
         Ok(found) => found,
         Err(error) => return group.unknown("other minions", error, "run it where /proc is mounted"),
     };
     let mut of_others = 0;
-    for Other { told, same } in found {
-        match same {
+    for process in found {
+        let told = told(&process);
+        match same(config, process.pid, || asker(settings, process.pid)?.present()) {
             Same::Yes(whom) => group.find(
                 Severity::Error,
                 "second-minion",
@@ -47,28 +43,58 @@ pub fn check(group: &mut Group, case: Case<'_>, config: &MinionConfig) {
     }
 }
 
-/// The minions on this host that are the minion of this configuration once more. What cannot be told is left to `sidle doctor`.
-pub fn doubles(configuration: &Path, own: &[u32]) -> Vec<String> {
-    let found = others(configuration, own).unwrap_or_default();
-    let named = found.into_iter().filter_map(|Other { told, same }| match same {
-        Same::Yes(whom) => Some(format!("{told} is a second {whom}")),
-        Same::No | Same::Gone | Same::Unknown(_) => None,
-    });
-    named.collect()
+/// The other minions on this host that a supervisor sees, each with what our Salt has made of its configuration: it is asked once, and not at each
+/// look.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// With the pid and start time of each first process.
+    askers: RefCell<Vec<((u32, u64), Asker)>>,
 }
 
-/// All minions whose processes are not among `own` and their descendants.
-fn others(configuration: &Path, own: &[u32]) -> Result<Vec<Other>, OsError> {
-    let all = proc_fs::all()?;
-    let minions: Vec<&Process> = all.iter().filter(|process| process.is_alive() && is_minion(process.pid)).collect();
-    let is_one = |pid: u32| minions.iter().any(|process| process.pid == pid);
+impl Others {
+    /// Those that are the minion of `config` once more. What cannot be told is left to `sidle doctor`, and so are minions of other users: our Salt may
+    /// need a minute for what a stranger wrote.
+    pub fn doubles(&self, settings: &AgentSettings, config: &MinionConfig, own: &[u32]) -> Vec<String> {
+        let agents_own = config.user.as_deref().and_then(process::user_number);
+        let users = [Some(account::ROOT), Some(process::user()), agents_own];
+        let mut found = first_processes(own).unwrap_or_default();
+        found.retain(|process| proc_fs::user(process.pid).is_some_and(|user| users.contains(&Some(user))));
+        let mut askers = self.askers.borrow_mut();
+        askers.retain(|(known, _)| found.iter().any(|process| key(process) == *known));
+        let named = found.into_iter().filter_map(|process| {
+            let theirs = || {
+                if !askers.iter().any(|(known, _)| *known == key(&process)) {
+                    askers.push((key(&process), asker(settings, process.pid)?));
+                }
+                let known = askers.iter().find(|(known, _)| *known == key(&process));
+                known.expect("it was there, or has just been added").1.lately()
+            };
+            match same(config, process.pid, theirs) {
+                Same::Yes(whom) => Some(format!("{} is a second {whom}", told(&process))),
+                Same::No | Same::Gone | Same::Unknown(_) => None,
+            }
+        });
+        named.collect()
+    }
+}
+
+fn key(process: &Process) -> (u32, u64) {
+    (process.pid, process.start_time)
+}
+
+/// A process, for people.
+fn told(process: &Process) -> String {
+    format!("process {} ({})", process.pid, proc_fs::title(process.pid))
+}
+
+/// The first processes of all minions that are not among `own` and their descendants.
+fn first_processes(own: &[u32]) -> Result<Vec<Process>, OsError> {
+    let mut minions = proc_fs::all()?;
+    minions.retain(|process| process.is_alive() && is_minion(process.pid));
+    let all: Vec<u32> = minions.iter().map(|process| process.pid).collect();
     // Only the first process of each: Salt's jobs and its main have the same words in their titles.
-    let first = minions.iter().filter(|process| !is_one(process.parent) && !is_own(process.pid, own));
-    let other = |process: &&Process| Other {
-        told: format!("process {} ({})", process.pid, proc_fs::title(process.pid)),
-        same: same(configuration, process.pid),
-    };
-    Ok(first.map(other).collect())
+    minions.retain(|process| !all.contains(&process.parent) && !is_own(process.pid, own));
+    Ok(minions)
 }
 
 /// Salt's program, or Python that runs it; a job or an engine that outlived its minion takes no jobs.
@@ -100,15 +126,74 @@ enum Same {
     Unknown(String),
 }
 
-/// Whether it is the same minion, by the configuration that it was started with, as its own file system has it.
-fn same(ours: &Path, pid: u32) -> Same {
-    let Some(command) = proc_fs::command_line(pid).ok().flatten() else { return Same::Gone };
+/// Asks about the configuration that a minion was started with, as the minion's own file system has it. Our Salt reads it: theirs may be a stranger's
+/// program.
+fn asker(settings: &AgentSettings, pid: u32) -> Result<Asker, AgentError> {
+    let command = proc_fs::command_line(pid)?;
+    let command = command.ok_or_else(|| AgentError::new(format!("process {pid} has ended")))?;
     let theirs = configuration_of(&command);
-    let theirs = PathBuf::from(format!("/proc/{pid}/root")).join(theirs.strip_prefix("/").unwrap_or(&theirs));
-    match SaltAdopter.is_same(ours, &theirs) {
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let theirs = root.join(theirs.strip_prefix("/").unwrap_or(&theirs));
+    Ok(Asker::new(&settings.about(theirs, Some(root))))
+}
+
+/// Whether a process is the first one of the same minion.
+fn same(ours: &MinionConfig, pid: u32, theirs: impl FnOnce() -> Result<MinionConfig, AgentError>) -> Same {
+    match theirs().map(|theirs| shared_identity(ours, &theirs)) {
         Ok(Some(whom)) => Same::Yes(whom),
         Ok(None) => Same::No,
         Err(_) if proc_fs::process(pid).ok().flatten().is_none_or(|process| !process.is_alive()) => Same::Gone,
         Err(error) => Same::Unknown(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the test makes real files, and a process that looks like a minion")]
+
+    use super::super::super::options::answer::recorded;
+    use super::*;
+    use crate::agent::Answers;
+    use crate::rehearsal::Part;
+    use serde_json::json;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_second_minion_is_named_at_each_look_and_asked_about_once() {
+        let root = tempfile::tempdir().unwrap();
+        let (bin, etc) = (root.path().join("tree/bin"), root.path().join("etc"));
+        for directory in [&bin, &etc] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        fs::write(bin.join("python3"), "#!/bin/sh\necho asked >>\"$5/asked\"\ncat \"$5/answer\"\n").unwrap();
+        fs::set_permissions(bin.join("python3"), fs::Permissions::from_mode(0o755)).unwrap();
+        let answer = json!({"schema": 1, "failure": null, "options": recorded(), "files": []});
+        fs::write(etc.join("answer"), answer.to_string()).unwrap();
+        let part = Part { tree: root.path().join("tree"), environment: Vec::new() };
+        let settings = AgentSettings::new(&etc).asking(part, Answers::Forgotten);
+        let mut shell = Command::new("/bin/sh");
+        shell.arg0("/usr/bin/salt-minion").args(["-s", "--"]).arg(format!("--config-dir={}", etc.display()));
+        let mut second = shell.stdin(Stdio::piped()).spawn().unwrap();
+
+        let (others, config) = (Others::default(), recorded().config().unwrap());
+        let seen = |own: &[u32]| {
+            let mut all = others.doubles(&settings, &config, own);
+            all.retain(|told| told.starts_with(&format!("process {} ", second.id())));
+            all
+        };
+        for _ in 0..3 {
+            let told = seen(&[]);
+            assert!(told.len() == 1 && told[0].ends_with("is a second minion a of master salt"), "{told:?}");
+        }
+        assert_eq!(fs::read_to_string(etc.join("asked")).unwrap().lines().count(), 1);
+        assert!(seen(&[second.id()]).is_empty(), "it belongs to the instance");
+        second.kill().unwrap();
+        second.wait().unwrap();
+        let pid = second.id();
+        others.doubles(&settings, &config, &[]);
+        assert!(others.askers.borrow().iter().all(|((known, _), _)| *known != pid), "it is forgotten");
     }
 }

@@ -1,7 +1,7 @@
 //! `restart --if-changed`: restarts the agent only if its configuration has changed or if it is not healthy. Service managers and configuration
 //! management ask for it in any case.
 
-use crate::agent::{AgentError, AgentSettings};
+use crate::agent::{AgentError, Answers};
 use crate::failure::{Class, Report};
 use crate::loaded::{self, Loaded};
 use crate::os::clock::Moment;
@@ -236,8 +236,8 @@ impl Supervisor {
         };
         let Some(release) = which.release() else { return Ok(Compared::Different) };
         let manifest = self.driver.store().manifest(release)?;
-        let settings = AgentSettings::new(&self.processes.configuration(&manifest));
-        let agent = (self.registry)(&manifest.agent).and_then(|parts| (parts.observer)(&settings));
+        // Also for a dry run, which writes nothing.
+        let agent = self.processes.agent_now(&manifest, Answers::Read);
         // With an unreadable configuration the agent could not start again, so it is not restarted.
         let present = agent.as_ref().map_err(AgentError::clone);
         let present = present.and_then(|agent| agent.configuration()).map_err(|error| {

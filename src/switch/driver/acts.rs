@@ -97,9 +97,9 @@ impl Driver {
         }
         let Some(release) = which.release() else {
             let Some(adopted) = &live.adopted else { return Outcome::Failed("there is nothing to start".to_owned()) };
-            return match self.store.manifest(&live.request.to).map(|manifest| processes.configuration(&manifest)) {
+            return match self.store.manifest(&live.request.to).map(|manifest| processes.settings(&manifest)) {
                 Err(error) => Outcome::Failed(error.to_string()),
-                Ok(configuration) => match processes.start_foreign(adopted, &configuration) {
+                Ok(settings) => match processes.start_foreign(adopted, settings) {
                     Ok(()) => Outcome::Done,
                     Err(error) => Outcome::Failed(error.to_string()),
                 },

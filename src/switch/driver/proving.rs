@@ -1,7 +1,7 @@
 //! The proof of a new process: it has to reach the peers that the running process reached before the switch (the baseline).
 
 use crate::agent::gate::GuardReport;
-use crate::agent::{Health, Peer};
+use crate::agent::{Answers, Health, Peer};
 use crate::os::clock::Moment;
 use crate::switch::driver::Driver;
 use crate::switch::driver::error::DriveError;
@@ -70,6 +70,11 @@ impl Driver {
             if let Some(Err(error)) = live.from.as_ref().map(|from| self.store.verify(from)) {
                 let journal = self.journal.noted(&[format!("there may be no way back: {error}")]);
                 self.believe(journal, now)?;
+            }
+            // With a configuration that the new release can't load, no process of it would come up.
+            let manifest = self.store.manifest(&live.request.to)?;
+            if let Err(error) = processes.loads_configuration(&manifest, Answers::Kept) {
+                return Ok(Outcome::Failed(error.to_string()));
             }
             if let Some(refusal) = self.keep_configuration(live, processes, now)? {
                 return Ok(Outcome::Failed(refusal));

@@ -1,6 +1,6 @@
 //! The driver's rehearsals: of a release before its trial, and of a proven release after a change of the host.
 
-use crate::bundle::manifest::{Manifest, Service};
+use crate::bundle::manifest::Manifest;
 use crate::os::clock::Moment;
 use crate::os::environment::Passed;
 use crate::os::file;
@@ -183,8 +183,6 @@ pub fn scene(
 }
 
 fn part(store: &Store, manifest: &Manifest, config_directory: &Path) -> Result<Part, DriveError> {
-    let environment = manifest.service.environment.iter();
-    let environment = environment.map(|(name, value)| (name.into(), Service::expanded(value, config_directory)));
     let tree = file::canonical(store.tree(&manifest.release())?.path())?;
-    Ok(Part { tree, environment: environment.collect() })
+    Ok(Part::of(tree, manifest, config_directory))
 }

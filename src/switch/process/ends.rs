@@ -189,6 +189,19 @@ mod tests {
         (child, identity)
     }
 
+    /// Starts a process with a child that runs until both are killed.
+    fn parent() -> (Child, Identity) {
+        use std::os::unix::process::CommandExt as _;
+        let child = Command::new("sh").args(["-c", "sleep 600 & wait"]).process_group(0).spawn().unwrap();
+        let identity = Identity::of(child.id()).unwrap().unwrap();
+        let end = clock::since_boot() + Duration::from_secs(10);
+        while proc_fs::children(identity.pid).unwrap().is_empty() {
+            assert!(clock::since_boot() < end, "no child");
+            std::thread::yield_now();
+        }
+        (child, identity)
+    }
+
     /// An instance whose release 1.0-1 serves and whose release 1.1-1 is on trial for switch 1; gives both processes.
     fn two(root: &Path) -> (Processes, [Identity; 2]) {
         let layout = Layout::new(root);
@@ -246,6 +259,35 @@ mod tests {
         processes.reap().unwrap();
         let ends = processes.take_ends();
         assert!(ends.len() == 1 && ends[0].record.being_ended, "what we end is being ended: {ends:?}");
+    }
+
+    #[test]
+    fn work_that_nobody_can_tell_of_is_waited_for_only_while_the_process_has_children() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut processes, [former, trial]) = two(root.path());
+        let report = |pid: u32| {
+            let text = format!(
+                r#"{{"leader": {pid}, "pid": {pid}, "start_time": 1, "wrapped": ["x"], "overlap": null, "serial": 1, "role": "closed",
+                "singletons": false, "announced": false, "prove": 0, "jobs": [], "held": 0, "returning": 0, "peers": [], "updated": 1.0}}"#
+            );
+            GuardReport::parse(text.as_bytes()).unwrap()
+        };
+        let busy = report(trial.pid);
+        let unreported = |processes: &mut Processes, report| processes.running[1].unreported(report);
+        assert_eq!(unreported(&mut processes, Some(&busy)), None, "its guard and /proc agree that nothing is left");
+        assert!(
+            unreported(&mut processes, None).is_some_and(|why| why.contains("no observer here")),
+            "unknown is busy"
+        );
+        kill(&trial);
+        let (child, leader) = parent();
+        processes.running[1].record.leader = leader.clone();
+        processes.running[1].record.core = vec![leader.clone()];
+        let with_child = report(leader.pid);
+        assert!(unreported(&mut processes, Some(&with_child)).is_some(), "a child may be a job");
+        let mut child = child;
+        crate::os::process::end_group(&mut child).unwrap();
+        kill(&former);
     }
 
     #[test]

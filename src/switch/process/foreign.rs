@@ -12,15 +12,15 @@ use std::path::Path;
 use std::process::Child;
 
 impl Processes {
-    /// Records the adopted process of the journal, if it is alive. `configuration`: the agent's configuration directory.
-    pub fn recognise(&mut self, adopted: &Adopted, configuration: &Path) -> Result<(), OsError> {
+    /// Records the adopted process of the journal, if it is alive. `settings`: those of the release that takes over.
+    pub fn recognise(&mut self, adopted: &Adopted, settings: AgentSettings) -> Result<(), OsError> {
         if self.records().any(|record| record.foreign.is_some()) || !adopted.leader.is_alive()? {
             return Ok(());
         }
         let record = Record::foreign(adopted.leader.clone(), Some(adopted.agent.clone()));
         // It has taken one while it ran, or was not asked to.
         let guarded = self.gate.report(adopted.leader.pid).is_some_and(|report| report.forbids_overlap().is_none());
-        let running = self.observing(record, None, &adopted.agent, guarded, AgentSettings::new(configuration));
+        let running = self.observing(record, None, &adopted.agent, guarded, settings);
         self.running.push(running);
         self.save()
     }
@@ -42,9 +42,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Starts the adopted agent again, if it does not run: by its systemd unit, or by its command line as
-    /// the user that it ran as.
-    pub fn start_foreign(&mut self, adopted: &Adopted, configuration: &Path) -> Result<(), OsError> {
+    /// Starts the adopted agent again, if it does not run: by its systemd unit, or by its command line as the user that it ran as.
+    pub fn start_foreign(&mut self, adopted: &Adopted, settings: AgentSettings) -> Result<(), OsError> {
         if self.of(ProcessKind::Foreign).is_some() {
             return self.thaw(ProcessKind::Foreign);
         }
@@ -52,7 +51,7 @@ impl Processes {
             units::unmask_until_boot(unit)?;
             units::start(unit)?;
             if let Some(leader) = units::main_process(unit)?.map_or(Ok(None), Identity::of)? {
-                self.take_unguarded(leader, None, adopted, configuration)?;
+                self.take_unguarded(leader, None, adopted, settings)?;
             }
             return Ok(());
         }
@@ -62,7 +61,7 @@ impl Processes {
         })?;
         let child = start.start(Input::Null)?;
         match Identity::of(child.id())? {
-            Some(leader) => self.take_unguarded(leader, Some(child), adopted, configuration),
+            Some(leader) => self.take_unguarded(leader, Some(child), adopted, settings),
             None => Ok(()),
         }
     }
@@ -73,10 +72,10 @@ impl Processes {
         leader: Identity,
         child: Option<Child>,
         adopted: &Adopted,
-        configuration: &Path,
+        settings: AgentSettings,
     ) -> Result<(), OsError> {
         let record = Record::foreign(leader, Some(adopted.agent.clone()));
-        let running = self.observing(record, child, &adopted.agent, false, AgentSettings::new(configuration));
+        let running = self.observing(record, child, &adopted.agent, false, settings);
         self.running.push(running);
         self.save()
     }

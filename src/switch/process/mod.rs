@@ -3,6 +3,7 @@
 //! A new process waits (on its standard input) until its identity is on disk: a supervisor that dies earlier leaves no agent behind. Every leader
 //! also has its own pid in `SIDLE_LEADER`, so that it is found even if /run was deleted.
 
+pub mod asked;
 pub mod ends;
 pub mod finishing;
 pub mod foreign;
@@ -148,14 +149,7 @@ impl Processes {
     }
 
     fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
-        let tree = self.layout.versions(&self.package).join(manifest.release().to_string());
-        let programs = manifest.commands.iter().map(|(name, path)| (name.clone(), tree.join(path.as_path()))).collect();
-        let settings = AgentSettings {
-            programs,
-            passed: self.passed.clone(),
-            ..AgentSettings::new(&self.configuration(manifest))
-        };
-        self.observing(record, child, &manifest.agent, manifest.guard.is_some(), settings)
+        self.observing(record, child, &manifest.agent, manifest.guard.is_some(), self.settings(manifest))
     }
 
     pub(in crate::switch) fn observing(
@@ -319,11 +313,6 @@ impl Processes {
     pub fn report(&self, which: ProcessKind<'_>) -> Option<GuardReport> {
         let running = self.usable(which)?;
         self.gate.report(running.record.leader.pid).filter(|_| running.guarded)
-    }
-
-    /// The agent's configuration directory.
-    pub fn configuration(&self, manifest: &Manifest) -> PathBuf {
-        self.configuration.clone().unwrap_or_else(|| self.layout.on_host(manifest.service.config.as_ref()))
     }
 
     /// Writes the roles; returns the serial number that the guards have to follow.

@@ -262,9 +262,23 @@ impl Running {
     pub(in crate::switch) fn unreported(&mut self, report: Option<&GuardReport>) -> Option<String> {
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove: None };
-        match self.observer().map(|agent| agent.at_work(subject)) {
-            Ok(activity) => described(&activity),
-            Err(reason) => Some(reason),
+        match self.observer().map_or_else(Activity::Unknown, |agent| agent.at_work(subject)) {
+            Activity::Unknown(reason) => self.children_left(report, &reason),
+            known => described(&known),
+        }
+    }
+
+    /// Work of a process whose observer cannot tell: each child is perhaps a job. A process that has none, and whose guard reports no work, has
+    /// nothing to lose; it would be waited for in vain. None: no such work.
+    fn children_left(&self, report: Option<&GuardReport>, reason: &str) -> Option<String> {
+        let main = report.map(|report| report.pid);
+        let children = proc_fs::descendants(self.record.leader.pid).map(|below| {
+            let own = |pid| Some(pid) == main || self.record.core.iter().any(|identity| identity.pid == pid);
+            below.iter().filter(|process| process.is_alive() && !own(process.pid)).count()
+        });
+        match children {
+            Ok(0) if report.is_some() => None,
+            _ => Some(reason.to_owned()),
         }
     }
 

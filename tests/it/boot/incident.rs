@@ -44,8 +44,7 @@ impl Site {
     fn new(suite: &'static str, package: &'static str, author: &Author, bundles: &[PathBuf]) -> Self {
         let machine = Machine::of(Made { suite, package, shares_network: true }, author, bundles);
         // What is found is found by the watch and before a start, not by a scrub or a rehearsal.
-        let settings =
-            "probation = \"1s\"\nstart_timeout = \"60s\"\nstop_timeout = \"2s\"\nscrub_every = \"0s\"\nrehearsal = \"off\"\n";
+        let settings = "probation = \"1s\"\nstart_timeout = \"60s\"\nstop_timeout = \"2s\"\nscrub_every = \"0s\"\nrehearsal = \"off\"\n";
         fs::write(machine.path("etc/sidle/sidle.toml"), settings).unwrap();
         let age = if suite == "bullseye" { "2s" } else { "mM:30d" };
         fs::write(machine.path("etc/tmpfiles.d/tmp.conf"), format!("q /var/tmp 1777 root root {age}\n")).unwrap();

@@ -1,8 +1,9 @@
 //! `sidle generalize`: an image keeps its releases and its trust, and nothing by which a clone would pass for the host it was made from.
 
-use crate::support::eventually;
 use crate::support::repositories::snapshot_of;
 use crate::support::stage::{Author, DEMO, Host, Ran, text, two_releases};
+use crate::support::{eventually, pretended};
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 
@@ -83,16 +84,27 @@ const MINION: [(&str, bool); 9] = [
     ("etc/demo-agent/grains", false),
 ];
 
+/// What Salt makes of a configuration whose keys are in `pki_dir`, and whose id is generated or not.
+fn answer(pki_dir: &str, id_file: Option<&str>) -> String {
+    let mut answer = pretended::answer(json!({"pki_dir": pki_dir}));
+    (answer["generated"], answer["id_file"]) = (json!(id_file.map(|_| "file")), json!(id_file));
+    answer.to_string()
+}
+
+const PKI: &str = "/etc/demo-agent/pki/minion";
+const ID_FILE: Option<&str> = Some("/etc/demo-agent/minion_id");
+
 /// An installed release of a minion that has run on this host.
-fn minion(author: &Author, configuration: &str) -> Host {
+fn minion(author: &Author, answer: &str) -> Host {
     let host = Host::new(author);
-    host.install(&author.of_agent("salt", "1.0")).ok();
+    host.install(&author.posing_as_minion("1.0")).ok();
     for (path, _) in MINION {
         let path = host.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "own\n").unwrap();
     }
-    fs::write(host.path("etc/demo-agent/minion"), configuration).unwrap();
+    fs::write(host.path("etc/demo-agent/minion"), "master: salt.example\n").unwrap();
+    fs::write(host.path("etc/demo-agent/answer"), answer).unwrap();
     host
 }
 
@@ -100,8 +112,7 @@ fn minion(author: &Author, configuration: &str) -> Host {
 fn the_minions_identity_goes_and_its_configuration_stays() {
     let author = Author::new();
     // As in an image: its paths are meant below the root.
-    let configuration = "master: salt.example\npki_dir: /etc/demo-agent/pki/minion\n";
-    let host = minion(&author, configuration);
+    let host = minion(&author, &answer(PKI, ID_FILE));
     let kept = host.sidle(&["--json", "generalize", "--keep-identity"]);
     assert!(MINION.iter().all(|(path, _)| there(&host, path)), "{kept:?}");
     host.sidle(&["generalize"]).ok();
@@ -111,15 +122,43 @@ fn the_minions_identity_goes_and_its_configuration_stays() {
     assert!(there(&host, "etc/demo-agent/minion"));
 
     // A configured id is no generated one.
-    let host = minion(&Author::new(), &format!("{configuration}id: web1\n"));
+    let host = minion(&Author::new(), &answer(PKI, None));
     host.sidle(&["generalize"]).ok();
     assert!(there(&host, "etc/demo-agent/minion_id") && !there(&host, "etc/demo-agent/pki/minion/minion.pem"));
+}
+
+/// Whoever took "nothing to remove" for an answer would give the key to each clone.
+#[test]
+fn a_key_that_is_not_where_salt_has_it_is_said_and_nothing_is_removed() {
+    let author = Author::new();
+    for (told, part) in [
+        (answer("/etc/demo-agent/pki/minion/web1", ID_FILE), "its key is not at "),
+        ("no JSON".to_owned(), "cannot ask the release"),
+        (
+            answer(PKI, None).replace(r#""failure":null"#, r#""failure":"Error parsing configuration file""#),
+            "Error parsing",
+        ),
+    ] {
+        let host = minion(&author, &told);
+        let before = snapshot_of(&host.root());
+        let refused = host.sidle(&["generalize"]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains(part), "{refused:?}");
+        assert!(snapshot_of(&host.root()) == before, "{refused:?}");
+    }
+    // A host on which no minion has run has no key.
+    let host = Host::new(&author);
+    host.install(&author.posing_as_minion("1.0")).ok();
+    fs::create_dir_all(host.path("etc/demo-agent")).unwrap();
+    fs::write(host.path("etc/demo-agent/answer"), answer(PKI, ID_FILE)).unwrap();
+    let ran = host.sidle(&["generalize"]);
+    assert!(matches!(ran.code, Some(0 | 3)), "{ran:?}");
 }
 
 #[test]
 fn a_link_out_of_the_root_is_not_followed() {
     let author = Author::new();
-    let host = minion(&author, "master: salt.example\npki_dir: /etc/demo-agent/pki/minion\n");
+    let host = minion(&author, &answer(PKI, ID_FILE));
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("minion.pem"), "this machine's").unwrap();
     fs::remove_dir_all(host.path("etc/demo-agent/pki/minion")).unwrap();

@@ -1,6 +1,8 @@
 //! What programs get that sidle starts: where they work, which variables they know, and whose files they run.
 
+use crate::support::pretended;
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
@@ -125,24 +127,24 @@ fn doctor_runs_no_module_of_the_directory_that_it_is_called_in() {
     let author = Author::new();
     let place = tempfile::tempdir().unwrap();
     let (trap, started) = (trap(place.path()), place.path().join("started"));
-    let bundle = author.of_agent_with("salt", "1.0", |tree| {
-        // The question to the masters is asked by this; Salt itself is not needed before the first import.
-        let script = format!("#!/bin/sh\npwd >{0}\necho \"$@\" >>{0}\nexec python3 \"$@\"\n", text(&started));
-        fs::write(tree.join("bin/python3"), script).unwrap();
-        fs::set_permissions(tree.join("bin/python3"), fs::Permissions::from_mode(0o755)).unwrap();
-    });
+    // Both programs are run, that about the configuration and that to the masters; Salt itself is not needed before the first import.
+    let script = format!(
+        "echo \"$(pwd) $1 $2 $3\" >>{0}\npython3 \"$@\" >{0}.said\ncat \"$5/answer\" || cat {0}.said",
+        text(&started)
+    );
+    let bundle = author.posing_as_minion_with("1.0", &script);
     let host = Host::new(&author);
     host.install(&bundle).ok();
     host.sidle(&["test-flip", DEMO, "1.0-1"]).ok();
     let master = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = master.local_addr().unwrap().port();
-    let configuration = format!("id: a\nroot_dir: {}\nmaster: 127.0.0.1\nmaster_port: {port}\n", text(&host.root()));
-    fs::write(host.path("etc/demo-agent/minion"), configuration).unwrap();
+    let told = json!({"name": "127.0.0.1", "host": "127.0.0.1", "request_port": port, "publish_port": null});
+    fs::write(host.path("etc/demo-agent/answer"), pretended::answer(json!({"masters": [told]})).to_string()).unwrap();
     let mut doctor = Command::new(SIDLE);
     doctor.arg("--root").arg(host.root()).arg("doctor").current_dir(&trap).stdin(Stdio::null());
     let output = doctor.env("PYTHONPATH", &trap).output().unwrap();
     let told =
         fs::read_to_string(&started).unwrap_or_else(|error| panic!("no Python was started ({error}): {output:?}"));
-    assert!(told.starts_with("/\n-I -B -c "), "{told}");
+    assert!(told.lines().count() >= 2 && told.lines().all(|line| line == "/ -I -B -c"), "{told} {output:?}");
     assert!(!place.path().join("mark").exists(), "{:?}", fs::read_to_string(place.path().join("mark")));
 }

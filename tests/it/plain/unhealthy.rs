@@ -69,6 +69,28 @@ fn a_switch_from_a_deaf_agent_is_refused_and_names_the_way() {
     host.sidle(&["switch", DEMO, "1.1-1"]).ok();
 }
 
+/// What runs has loaded another one, and goes on; a process that is started now would not come up.
+#[test]
+fn a_configuration_that_cannot_be_loaded_refuses_a_switch_and_a_restart_and_leaves_what_runs_alone() {
+    let (host, _supervisor) = patient();
+    let agent = only_agent(&host);
+    // The agent reads a file.
+    fs::create_dir_all(host.path("etc/demo-agent/demo.conf")).unwrap();
+    for words in [&["switch", DEMO, "1.1-1"][..], &["restart", DEMO]] {
+        let foreseen = host.sidle(&[words, &["--dry-run"]].concat());
+        assert!(foreseen.code == Some(1) && foreseen.stderr.contains("demo.conf"), "{foreseen:?}");
+        let asked = Instant::now();
+        let refused = host.sidle(words);
+        assert!(refused.code == Some(1) && refused.stdout.contains("demo.conf"), "{refused:?}");
+        assert!(asked.elapsed() < SECONDS, "{:?}", asked.elapsed());
+        assert_eq!(only_agent(&host), agent);
+    }
+    let status = host.sidle(&["--json", "status", DEMO]).json();
+    assert!(status["supervisor"]["agent"]["lacks"].is_null(), "{status}");
+    fs::remove_dir(host.path("etc/demo-agent/demo.conf")).unwrap();
+    host.sidle(&["switch", DEMO, "1.1-1"]).ok();
+}
+
 #[test]
 fn an_old_process_that_hangs_does_not_cost_the_new_one_its_place() {
     let (host, _supervisor) = patient();

@@ -125,7 +125,9 @@ fn what_asserts_nothing_is_not_run_as_a_test_and_says_what_runs_it() {
         match &test.ignored {
             None if measures => wrong.push(format!("{} has no #[ignore]", test.name)),
             None => {}
-            Some(_) if !measures => wrong.push(format!("{} is a test, and is not run", test.name)),
+            Some(reason) if !measures && !reason.starts_with("`scripts/test --long`") => {
+                wrong.push(format!("{} is a test, and is not run", test.name));
+            }
             Some(reason) => {
                 ignored += 1;
                 let command = reason.split('`').nth(1).unwrap_or_default();

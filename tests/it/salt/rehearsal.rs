@@ -239,6 +239,13 @@ fn a_rehearsal_finds_a_configuration_that_cannot_be_loaded() {
     one(&found.notes, "cannot compare: with either release it cannot load the configuration: ");
     assert_eq!(host.report(NEW, &["--unsealed"]).failure.unwrap().stage, "configuration");
     assert!(host.root.path().join("etc/minion.d/_schedule.conf").exists(), "Salt itself would have renamed it");
+
+    // Salt only logs that there is no file `minion`.
+    let etc = host.root.path().join("etc");
+    fs::remove_file(etc.join("minion.d/site.conf")).unwrap();
+    fs::rename(etc.join("minion"), etc.join("minion.d/own.conf")).unwrap();
+    let found = host.rehearsed(NEW, None);
+    assert!(!found.blocking.iter().any(|text| text.contains("cannot load the configuration")), "{found:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub mod mirrors;
 pub mod mounts;
 pub mod packages;
 pub mod ports;
+pub mod pretended;
 pub mod programs;
 pub mod pty;
 pub mod relay;

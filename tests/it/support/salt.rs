@@ -5,9 +5,10 @@ use super::leftovers;
 use super::ports::Ports;
 use super::programs::Programs;
 use serde_json::Value;
-use sidle::agent::{Activity, Agent as _, AgentSettings, Health, Subject};
+use sidle::agent::{Activity, Agent as _, AgentSettings, Answers, Health, Subject};
 use sidle::os::proc_fs;
 use sidle::os::process::{self, Identity, SignalNumber};
+use sidle::rehearsal::Part;
 use sidle::salt::SaltMinion;
 use std::collections::BTreeMap;
 use std::fs;
@@ -428,7 +429,10 @@ impl Minion {
     }
 
     pub fn observer(&self) -> SaltMinion {
-        SaltMinion::new(&AgentSettings::new(&self.root.path().join("etc"))).unwrap()
+        let part = Part { tree: self.tree.clone(), environment: Vec::new() };
+        let state = self.path("state");
+        fs::create_dir_all(&state).unwrap();
+        SaltMinion::new(&AgentSettings::new(&self.path("etc")).asking(part, Answers::Kept(state)))
     }
 
     /// Waits until every master is proven.

@@ -129,16 +129,22 @@ impl Author {
         self.packed(version, "good", |recipe| recipe.replace(&own, &format!("package = \"{package}\"")))
     }
 
-    /// A good release that calls itself another kind of agent.
-    pub fn of_agent(&self, kind: &str, version: &str) -> PathBuf {
-        self.packed(version, "good", |recipe| recipe.replace("agent = \"demo\"", &format!("agent = \"{kind}\"")))
+    /// A release that calls itself a minion's. Its Python is none: whatever it is asked, it prints `answer` in the configuration directory.
+    pub fn posing_as_minion(&self, version: &str) -> PathBuf {
+        self.posing_as_minion_with(version, "cat \"$5/answer\"")
     }
 
-    /// The same with more in its tree.
-    pub fn of_agent_with(&self, kind: &str, version: &str, more: impl FnOnce(&Path)) -> PathBuf {
+    /// The same with this script as its Python.
+    pub fn posing_as_minion_with(&self, version: &str, script: &str) -> PathBuf {
+        let packed = self.directory.path().join(format!("{DEMO}-{version}.sidle"));
+        if packed.exists() {
+            return packed;
+        }
         let tree = self.tree(version, "good");
-        more(&tree);
-        self.packed_from(version, &tree, |recipe| recipe.replace("agent = \"demo\"", &format!("agent = \"{kind}\"")))
+        let python = tree.join("bin/python3");
+        fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        self.packed_from(version, &tree, |recipe| recipe.replace("agent = \"demo\"", "agent = \"salt\""))
     }
 
     /// A good release whose rehearsal says this.

@@ -2,7 +2,8 @@
 
 use crate::plain::programs::{HOSTILE, may_pass};
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text};
-use crate::support::{eventually, leftovers};
+use crate::support::{eventually, leftovers, pretended};
+use serde_json::json;
 use sidle::os::process::{Identity, SignalNumber};
 use std::collections::BTreeMap;
 use std::fs;
@@ -238,13 +239,23 @@ fn an_adoption_never_starts_as_root_what_the_minions_user_wrote() {
     let author = Author::new();
     let host = Host::new(&author);
     fs::set_permissions(host.root(), fs::Permissions::from_mode(0o755)).unwrap();
-    host.install(&author.of_agent("salt", "1.0")).ok();
+    host.install(&author.posing_as_minion("1.0")).ok();
     fs::write(host.path("etc/sidle/conf.d/off.toml"), "rehearsal = \"off\"\n").unwrap();
     let supervisor = host.supervise();
     let configure = |user: &str| {
         let root = host.root();
-        let lines = format!("id: a\nroot_dir: {}\nmaster: 127.0.0.1\nmaster_port: 1\nuser: {user}\n", text(&root));
-        fs::write(host.path("etc/demo-agent/minion"), lines).unwrap();
+        let master = json!({"name": "127.0.0.1", "host": "127.0.0.1", "request_port": 1, "publish_port": null});
+        let mut options = json!({"id": "a", "user": user, "masters": [master]});
+        for (name, path) in [
+            ("cachedir", "var/cache/salt/minion"),
+            ("extension_modules", "var/cache/salt/minion/extmods"),
+            ("pki_dir", "etc/salt/pki/minion"),
+            ("sock_dir", "var/run/salt/minion"),
+            ("pidfile", "var/run/salt-minion.pid"),
+        ] {
+            options[name] = json!(root.join(path));
+        }
+        fs::write(host.path("etc/demo-agent/answer"), pretended::answer(options).to_string()).unwrap();
     };
     // Root's own process, of a file that another user can write: nothing is begun.
     configure("root");

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 
-from . import masters, proof
+from . import masters, options, proof
 from .claims import Claims
 from .decision import DROP
 from .gate import RUN, Gate
@@ -55,6 +55,7 @@ class Guard:
         self.queues = Queues(self)
         self.proofs = proof.Proofs(self.loop, self.spawn)
         self.report_file = ReportFile(slot)
+        self.described = options.Described()
         # Minion objects whose start event waits; `announced`: none has to wait any more.
         self.silent = []
         self.announced = False
@@ -331,6 +332,7 @@ class Guard:
             "held": len(self.gate.held), "returning": self.jobs.returning, "peers": peers,
             # After the jobs: what one of them queues as it ends is in one of the two.
             "queued": self.queues.left(), "queues": self.queues.directories(), "queue_layout": self.queues.layout,
+            "options": self.described.of(self.opts, self.paths),
         }, urgent=self.beside_others())
 
     def end(self):

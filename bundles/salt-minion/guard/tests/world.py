@@ -125,7 +125,8 @@ class Main:
         loop = types.SimpleNamespace(spawn_callback=self.callbacks.append, call_later=self._later)
         # No master's name is configured: each connected minion object is a peer.
         manager = types.SimpleNamespace(opts={"master": list(self.masters)}, io_loop=loop, minions=self.minions)
-        paths = types.SimpleNamespace(refused=None, sock_dir=None, show=lambda: True, sweep=lambda _: None, loaded_signature=None)
+        paths = types.SimpleNamespace(refused=None, sock_dir=None, show=lambda: True, sweep=lambda _: None, loaded_signature=None,
+                                      default_sock_dir=None, default_pidfile=None)
         made = guard.Guard(manager, slot.Slot("gate", self.leader, first_role), paths)
         made.originals = {"salt.minion.Minion._handle_decoded_payload": self._start, "_": None}
         made.pid, made.acts = 0, lambda: True
