@@ -190,15 +190,16 @@ pub fn tcp_connections(pid: u32) -> Result<Option<Vec<TcpConnection>>> {
         let path = path_of(pid, table);
         // A kernel without IPv6 has no second table.
         let Some(bytes) = gone_is_none(read_at_one_go::<TABLE_BYTES>(&path), &path)? else { continue };
-        found.extend(
-            String::from_utf8_lossy(&bytes)
-                .lines()
-                .skip(1)
-                .filter_map(parse_tcp)
-                .filter(|connection| sockets.contains(&connection.inode)),
-        );
+        let table = String::from_utf8_lossy(&bytes);
+        // Nearly all lines are other processes'.
+        let is_own = |line: &&str| inode_of_tcp(line).is_some_and(|inode| sockets.contains(&inode));
+        found.extend(table.lines().skip(1).filter(is_own).filter_map(parse_tcp));
     }
     Ok(Some(found))
+}
+
+fn inode_of_tcp(line: &str) -> Option<u64> {
+    line.split_ascii_whitespace().nth(9)?.parse().ok()
 }
 
 fn parse_tcp(line: &str) -> Option<TcpConnection> {
@@ -208,7 +209,7 @@ fn parse_tcp(line: &str) -> Option<TcpConnection> {
         remote: parse_address(fields.get(2)?)?,
         established: *fields.get(3)? == "01",
         unacknowledged_bytes: u64::from_str_radix(fields.get(4)?.split(':').next()?, 16).ok()?,
-        inode: fields.get(9)?.parse().ok()?,
+        inode: inode_of_tcp(line)?,
     })
 }
 

@@ -66,7 +66,7 @@ fn one(scene: &Scene, relay: &Relay, silence: Silence, to: &str) -> (String, boo
     let stopped = silence.begin(relay, scene);
     let asked = scene.switch(&[&format!("{to}-1"), "--mode", "overlap", "--no-wait", "--force"]);
     let end = if asked.code == Some(4) {
-        eventually(STUCK_SECONDS, "the switch ends", || match scene.status()["switch"]["phase"].as_str() {
+        eventually(STUCK_SECONDS, "the switch ends", || match scene.phase().as_deref() {
             None => Ok(()),
             Some(phase) => Err(phase.to_owned()),
         });

@@ -184,7 +184,7 @@ fn a_supervisor_that_dies_in_the_middle_of_an_adoption_loses_nothing() {
     stream.run(AROUND_SECONDS);
     let root = packaged.scene.host.path("");
     let asked = std::thread::spawn(move || crate::support::stage::sidle(&["--root", text(&root), "adopt", SALT], &[]));
-    eventually(90, "both run", || match packaged.scene.status()["switch"]["phase"].as_str() {
+    eventually(90, "both run", || match packaged.scene.phase().as_deref() {
         Some("probation") => Ok(()),
         other => Err(format!("{other:?}")),
     });

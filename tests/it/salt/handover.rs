@@ -51,7 +51,7 @@ fn version(scene: &Scene) -> String {
 
 /// The phase of the live switch; None: there is none.
 fn phase(scene: &Scene) -> Option<String> {
-    scene.status()["switch"]["phase"].as_str().map(str::to_owned)
+    scene.phase()
 }
 
 /// Waits until the live switch is in this phase, or past it.

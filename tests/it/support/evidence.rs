@@ -107,7 +107,8 @@ impl Fate {
 impl JobSeen {
     /// What became of it; `watched`: the guards kept a job log.
     pub fn fate(&self, watched: bool) -> Fate {
-        if self.executed > 1 || self.answers > 1 || self.count("claimed") > 1 {
+        let answered_twice = self.answers > 1 && !self.may_be_sent_again();
+        if self.executed > 1 || answered_twice || self.count("claimed") > 1 {
             return Fate::Doubled;
         }
         if self.elsewhere {
@@ -135,6 +136,15 @@ impl JobSeen {
 
     fn count(&self, what: &str) -> usize {
         self.steps.iter().filter(|step| step.what == what).count()
+    }
+
+    /// Whether Salt may have sent its one return again: one process had it on its way for longer than Salt waits for a master that is busy.
+    fn may_be_sent_again(&self) -> bool {
+        let of = |what: &str| self.steps.iter().filter(|step| step.what == what).collect::<Vec<_>>();
+        match (&of("sending")[..], &of("sent")[..]) {
+            ([begun], [end]) => begun.pid == end.pid && end.at >= begun.at + ACKNOWLEDGED_SECONDS,
+            _ => false,
+        }
     }
 
     /// Whether its return has left: the master's bus had it, or the master acknowledged it before Salt could have given it up.
@@ -258,6 +268,10 @@ fn what_is_doubled_is_seen_wherever_it_shows_also_where_nothing_was_published() 
     ] {
         assert_eq!(job.fate(true), Fate::Doubled, "{job:?}");
     }
+    // A return that a busy master did not acknowledge is sent again, by Salt itself.
+    let slow = JobSeen { answers: 2, ..late(whole()) };
+    assert_eq!(slow.fate(true), Fate::Whole, "{slow:?}");
+    assert_eq!(JobSeen { executed: 2, ..slow }.fate(true), Fate::Doubled);
 }
 
 #[test]

@@ -347,6 +347,14 @@ impl Scene {
         self.host.sidle(&["--json", "status", self.package]).json()["instances"][0].clone()
     }
 
+    /// The phase of the switch that is under way; None: there is none. From the journal: a status looks at every file of the release, which a test that
+    /// waits has no need of.
+    pub fn phase(&self) -> Option<String> {
+        let journal = self.host.path("var/lib/sidle/instances").join(self.package).join("journal");
+        let journal: Value = serde_json::from_slice(&fs::read(journal).unwrap()).unwrap();
+        journal["live"]["phase"].as_str().map(str::to_owned)
+    }
+
     /// What `sidle history` says, the last switch first.
     pub fn history(&self) -> Vec<Value> {
         let history = self.host.sidle(&["--json", "history", self.package]).json();

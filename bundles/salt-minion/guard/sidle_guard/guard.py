@@ -10,7 +10,7 @@ from . import masters, options, proof
 from .claims import Claims
 from .decision import DROP
 from .gate import RUN, Gate
-from .handshakes import Handshakes
+from .handshakes import MISSING, Handshakes
 from .joblog import NAME as JOB_LOG
 from .joblog import JobLog
 from .jobs import Jobs
@@ -184,8 +184,7 @@ class Guard:
             self.gate.look_again()
             addresses = {minion.opts.get("master_uri"): name for name, minion in self.named_minions().items()}
             self.subscriptions.look(addresses, bool(self.jobs.starting), self._rivals_reports())
-            if self.handshakes:
-                self.handshakes.look(self.minions())
+            self.handshakes.look(self.minions())
             self.missing.look(role, self._rivals_reports())
             self._announce(roles)
         if self.inherited and self.jobs.all_known():
@@ -311,7 +310,8 @@ class Guard:
         unheard, since = self.missing.unheard(address)
         return {
             "name": name, "address": address, "proven": self.proofs.proven.get(name),
-            "subscribed": self.handshakes.told(minion) if self.handshakes and minion else None,
+            # While Salt begins again with a master, connections may stand already, and no subscription does.
+            "subscribed": self.handshakes.told(minion) if minion else MISSING,
             "detail": self.proofs.details.get(name, "not asked" if minion else "not connected"),
             "first": seen.first if seen else None, "last": seen.last if seen else None,
             "count": seen.count if seen else 0, "rescued": list(seen.rescued) if seen else [],

@@ -35,13 +35,13 @@ fn what_the_old_process_has_not_read_when_the_new_one_listens_is_run_all_the_sam
     let asked = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap", "--no-wait"]);
     assert_eq!(asked.code, Some(4), "{asked:?}");
     // Silence from here on: the new process hears nothing, and that proves nothing.
-    eventually(120, "the new process is started", || match scene.status()["switch"]["phase"].as_str() {
+    eventually(120, "the new process is started", || match scene.phase().as_deref() {
         Some("proving" | "handing" | "probation") => Ok(()),
         other => Err(format!("{other:?}")),
     });
     stream.stop();
     let begun = stream.age();
-    eventually(PATIENCE_SECONDS, "the switch ends", || match scene.status()["switch"]["phase"].as_str() {
+    eventually(PATIENCE_SECONDS, "the switch ends", || match scene.phase().as_deref() {
         None => Ok(()),
         Some(phase) => Err(phase.to_owned()),
     });

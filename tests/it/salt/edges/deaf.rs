@@ -69,7 +69,7 @@ fn behind_a_silent_port(scene: &Scene, relay: &Relay) {
         why => Err(why),
     });
     assert_eq!(scene.second_minion(OLD, REFUSAL), REFUSED, "two processes of a switch");
-    eventually(90, "the switch ends", || match scene.status()["switch"]["phase"].as_str() {
+    eventually(90, "the switch ends", || match scene.phase().as_deref() {
         None => Ok(()),
         Some(phase) => Err(phase.to_owned()),
     });

@@ -44,13 +44,6 @@ fn ask(scene: &Scene, verb: &str, arguments: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// The phase that is on disk, since a supervisor that is stopped tells nothing; None: no switch is under way.
-fn written(scene: &Scene) -> Option<String> {
-    let journal = fs::read(scene.host.path("var/lib/sidle/instances").join(SALT).join("journal")).unwrap();
-    let journal: Value = serde_json::from_slice(&journal).unwrap();
-    journal["live"]["phase"].as_str().map(str::to_owned)
-}
-
 /// Does this in each phase of the switch that is asked for, until it is over; gives the phases.
 fn in_each_phase(scene: &Scene, mut act: impl FnMut(&str)) -> Vec<String> {
     let mut phases: Vec<String> = Vec::new();
@@ -60,7 +53,7 @@ fn in_each_phase(scene: &Scene, mut act: impl FnMut(&str)) -> Vec<String> {
             Ok(Some(process)) if process.state == 'T' => Ok(()),
             other => Err(format!("{other:?} after {phases:?}\n{}", supervisor.log())),
         });
-        let phase = written(scene);
+        let phase = scene.phase();
         if let Some(phase) = phase.as_ref().filter(|phase| !phases.contains(phase)) {
             act(phase);
             phases.push(phase.clone());
