@@ -220,14 +220,16 @@ fn until(what: &str) -> JobSeen {
     job
 }
 
+/// The same, acknowledged a minute later.
+fn late(job: JobSeen) -> JobSeen {
+    let mut steps = job.steps.clone();
+    steps.last_mut().unwrap().at += 60.0;
+    JobSeen { steps, ..job }
+}
+
 #[test]
 fn every_way_to_lose_a_job_has_its_own_name() {
     let ran = |job: JobSeen| JobSeen { executed: 1, ..job };
-    let late = |job: JobSeen| {
-        let mut steps = job.steps.clone();
-        steps.last_mut().unwrap().at += 60.0;
-        JobSeen { steps, ..job }
-    };
     let lost = JobSeen { answers: 0, returned: false, ..whole() };
     for (fate, job) in [
         (Fate::Whole, whole()),

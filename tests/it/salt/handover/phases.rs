@@ -5,7 +5,6 @@ use crate::support::eventually;
 use crate::support::scene::{Scene, Wanted};
 use crate::support::stage::{SALT, SIDLE, text};
 use crate::support::stream::{Plan, Stream};
-use serde_json::Value;
 use sidle::os::proc_fs;
 use sidle::os::process::SignalNumber;
 use std::collections::BTreeMap;
