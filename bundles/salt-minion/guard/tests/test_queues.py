@@ -74,6 +74,12 @@ class QueuesTest(unittest.TestCase):
         modules = unittest.mock.patch.dict(sys.modules)
         modules.start()
         self.addCleanup(modules.stop)
+        # Time stands still: on a busy machine a report may be old before the next line is run.
+        now = slot.seconds_since_boot()
+        for module in (queues, report):
+            clock = unittest.mock.patch.object(module, "seconds_since_boot", lambda: now)
+            clock.start()
+            self.addCleanup(clock.stop)
 
     def process(self, leader, layout):
         """One of that layout."""

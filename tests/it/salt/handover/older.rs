@@ -8,8 +8,8 @@ use std::fs;
 /// Of before masters asked for version 3 of the sign-in by default (`minimum_auth_version`).
 const LOCKED_OUT: &str = "3006.9";
 
-/// So that a release that is locked out is given up soon.
-const SETTINGS: &str = "start_timeout = \"25s\"\n";
+/// So that a release that is locked out is given up soon. That it will be is known from the rehearsal.
+const SETTINGS: &str = "start_timeout = \"25s\"\nrehearsal = \"refuse\"\n";
 
 /// What a site has on its master: a custom module, a custom grain, and a highstate that uses them.
 fn site(scene: &Scene) {
