@@ -177,6 +177,8 @@ mod tests {
         let mut shell = Command::new("/bin/sh");
         shell.arg0("/usr/bin/salt-minion").args(["-s", "--"]).arg(format!("--config-dir={}", etc.display()));
         let mut second = shell.stdin(Stdio::piped()).spawn().unwrap();
+        // The kernel lets the parent go on a moment before the new program's words are to be seen.
+        while proc_fs::command_line(second.id()).unwrap().is_some_and(|words| words.is_empty()) {}
 
         let (others, config) = (Others::default(), recorded().config().unwrap());
         let seen = |own: &[u32]| {

@@ -351,7 +351,8 @@ impl Scene {
     /// waits has no need of.
     pub fn phase(&self) -> Option<String> {
         let journal = self.host.path("var/lib/sidle/instances").join(self.package).join("journal");
-        let journal: Value = serde_json::from_slice(&fs::read(journal).unwrap()).unwrap();
+        // Before the first switch there is none.
+        let journal: Value = serde_json::from_slice(&fs::read(journal).ok()?).unwrap();
         journal["live"]["phase"].as_str().map(str::to_owned)
     }
 
