@@ -13,8 +13,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from sidle_guard import claims, handshakes, missing, owed, subscriptions  # noqa: E402
 
-from tests import world  # noqa: E402
-
 
 class Again(Exception):
     """As pyzmq says that there is nothing to read."""
@@ -215,24 +213,6 @@ class SubscriptionsTest(unittest.TestCase):
         self.assertTrue(self.look(subscribed=None))
         self.read.add("1")
         self.assertTrue(self.look(0.2, subscribed=None, first="1"))
-
-
-class BeginningAgainTest(unittest.TestCase):
-    """Every half minute Salt gives a silent publisher up and begins again: in between nobody said that nothing was subscribed, and jobs went there."""
-
-    def test_a_master_with_whom_salt_begins_again_is_not_subscribed(self):
-        main = world.Main(world.World(), 1, "active")
-        address = main.masters[0]
-
-        def told():
-            main.guard.write_report()
-            return [peer["subscribed"] for peer in main.world.reports[1]["peers"]]
-
-        self.assertEqual(told(), [0])
-        main.connect(address)
-        self.assertEqual(told(), [1])
-        main.minions[0].connected = False
-        self.assertEqual(told(), [0])
 
 
 class OwedClaimsTest(unittest.TestCase):

@@ -10,7 +10,7 @@ import unittest
 
 from sidle_guard import gate, roles
 
-from tests.world import LONGEST_SECONDS, NEW, OLD, STEP_SECONDS, World
+from tests.world import LONGEST_SECONDS, NEW, OLD, STEP_SECONDS, Main, World
 
 # After the end of a switch: longer than anybody holds a job.
 REST_SECONDS = 4.0
@@ -314,3 +314,20 @@ class WorldTest(unittest.TestCase):
         wrong = self.check(mutate=blind, plan=[(0.0, jid(5), "tcp://m0", 0.0), (1.0, "zz-42", "tcp://m0", 0.0), (1.25, jid(6), "tcp://m0", 0.0)])
         self.assertTrue(wrong and wrong.startswith("stuck"), wrong)
 
+
+class BeginningAgainTest(unittest.TestCase):
+    """Every half minute Salt gives a silent publisher up and begins again: in between nobody said that nothing was subscribed, and jobs went there."""
+
+    def test_a_master_with_whom_salt_begins_again_is_not_subscribed(self):
+        main = Main(World(), 1, "active")
+        address = main.masters[0]
+
+        def told():
+            main.guard.write_report()
+            return [peer["subscribed"] for peer in main.world.reports[1]["peers"]]
+
+        self.assertEqual(told(), [0])
+        main.connect(address)
+        self.assertEqual(told(), [1])
+        main.minions[0].connected = False
+        self.assertEqual(told(), [0])
