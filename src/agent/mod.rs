@@ -144,13 +144,13 @@ pub struct AgentSettings {
     pub passed: Passed,
     /// The release that can be asked what its agent makes of the configuration; None: there is none.
     pub release: Option<Part>,
-    /// What becomes of its answers.
+    /// Whether its answers are kept, and where.
     pub answers: Answers,
     /// The root of an image, below which the configuration means all its paths; None: it means this host's.
     pub image: Option<PathBuf>,
 }
 
-/// What becomes of a release's answers about a configuration.
+/// Whether the answers of a release, about what its agent makes of a configuration, are kept for the next question.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Answers {
     /// None is kept.

@@ -137,7 +137,7 @@ fn asker(settings: &AgentSettings, pid: u32) -> Result<Asker, AgentError> {
     Ok(Asker::new(&settings.about(theirs, Some(root))))
 }
 
-/// Whether a process is the first one of the same minion.
+/// Whether a minion's first process is one of our minion: of the same id and a common master.
 fn same(ours: &MinionConfig, pid: u32, theirs: impl FnOnce() -> Result<MinionConfig, AgentError>) -> Same {
     match theirs().map(|theirs| shared_identity(ours, &theirs)) {
         Ok(Some(whom)) => Same::Yes(whom),
