@@ -142,7 +142,7 @@ fn identity_of(layout: &Layout, registry: Registry, (name, package): &Named) -> 
     let Some(release) = store.current(name)?.map_or_else(newest, |release| Ok(Some(release)))? else {
         return Ok(Vec::new());
     };
-    let manifest = store.manifest(&release)?;
+    let manifest = store.head(&release)?;
     let settings = Settings::read(layout)?;
     let (passed, named) = (settings.passed(name), settings.instance(layout, name)?.1);
     let configuration = named.unwrap_or_else(|| layout.on_host(Path::new(&manifest.service.config)));

@@ -2,7 +2,7 @@
 
 use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
 use crate::agent::{AgentSettings, Answers, Registry};
-use crate::bundle::manifest::{Manifest, Service};
+use crate::bundle::manifest::{Head, Service};
 use crate::crash_point;
 use crate::failure::Class;
 use crate::loaded;
@@ -137,7 +137,7 @@ fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store
     };
     let lease = store.lease(&release)?;
     store.verify_or_repair(&release)?;
-    let manifest = store.manifest(&release)?;
+    let manifest = store.head(&release)?;
     // The real path: no link in it may move later.
     let tree = file::canonical(store.tree(&release)?.path())?;
     let program = program(&tree, &manifest, request, store)?;
@@ -148,12 +148,12 @@ fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store
     Ok((program, lease))
 }
 
-fn configuration_of(manifest: &Manifest, request: &RunRequest, store: &Store) -> PathBuf {
+fn configuration_of(manifest: &Head, request: &RunRequest, store: &Store) -> PathBuf {
     request.configuration.clone().unwrap_or_else(|| store.layout().on_host(Path::new(&manifest.service.config)))
 }
 
 /// A later change of the configuration is perhaps not loaded. Without a note sidle assumes that, so a failure to write loses nothing.
-fn note_configuration(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store) {
+fn note_configuration(tree: &Path, manifest: &Head, request: &RunRequest, store: &Store) {
     let note = |digest| loaded::note(store.layout(), &request.instance, digest);
     // First a note without a digest: a reader without a note may assume that the present configuration is loaded.
     let _ = note(None);
@@ -175,7 +175,7 @@ fn wait_for_the_word() -> Result<(), RunError> {
     if word == START_WORD { Ok(()) } else { Err(RunError::Abandoned) }
 }
 
-fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store) -> Result<Program, RunError> {
+fn program(tree: &Path, manifest: &Head, request: &RunRequest, store: &Store) -> Result<Program, RunError> {
     let configuration = configuration_of(manifest, request, store);
     let (command, arguments) = match &request.command {
         Some(command) => (command.clone(), request.arguments.clone()),
@@ -205,7 +205,7 @@ fn program(tree: &Path, manifest: &Manifest, request: &RunRequest, store: &Store
     Ok(program)
 }
 
-fn service(manifest: &Manifest, configuration: &Path, more: &[OsString]) -> (String, Vec<OsString>) {
+fn service(manifest: &Head, configuration: &Path, more: &[OsString]) -> (String, Vec<OsString>) {
     let mut words = manifest.service.command.iter();
     let command = words.next().cloned().unwrap_or_default();
     (command, words.map(|word| Service::expanded(word, configuration)).chain(more.iter().cloned()).collect())

@@ -1,12 +1,12 @@
 //! Commands for a shell that run an instance's agent when sidle itself is gone.
 
-use crate::bundle::manifest::{Manifest, Service};
+use crate::bundle::manifest::{Head, Service};
 use crate::layout::Layout;
 use crate::switch::journal::files::InstanceFiles;
 use std::path::Path;
 
 /// The commands that run the current release.
-pub fn commands(files: &InstanceFiles, manifest: &Manifest, configuration: &Path) -> Vec<String> {
+pub fn commands(files: &InstanceFiles, manifest: &Head, configuration: &Path) -> Vec<String> {
     let package = files.package();
     let link = files.layout().package(package).join(Layout::link_name(package, files.instance()));
     let mut words = manifest.service.command.iter();

@@ -15,7 +15,7 @@ pub mod unadopt;
 
 use crate::agent::adoption::Adopter;
 use crate::agent::{AgentError, AgentKind, AgentSettings, Answers, Registry};
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::Head;
 use crate::bundle::path::BundlePath;
 use crate::config::Settings;
 use crate::failure::Report;
@@ -60,7 +60,7 @@ impl AdoptingInstance {
     }
 
     /// The commands of a release that the package's agent has in the search path: those that `/usr/local/sbin` gets. Names and paths in the release.
-    fn replaced(&self, manifest: &Manifest) -> Result<BTreeMap<String, BundlePath>, AgentError> {
+    fn replaced(&self, manifest: &Head) -> Result<BTreeMap<String, BundlePath>, AgentError> {
         let adopter = self.adopter(&manifest.agent)?;
         Ok(adopter.map(|adopter| replaced(self.layout(), adopter, &manifest.commands)).unwrap_or_default())
     }
@@ -75,7 +75,7 @@ impl AdoptingInstance {
     }
 
     /// The settings of the agent of an installed release, which is asked what it makes of the configuration.
-    fn agent(&self, manifest: &Manifest, answers: fn(PathBuf) -> Answers) -> Result<AgentSettings, Report> {
+    fn agent(&self, manifest: &Head, answers: fn(PathBuf) -> Answers) -> Result<AgentSettings, Report> {
         let (configuration, store, release) = (self.configuration(manifest)?, self.store(), manifest.release());
         // A damaged program is not asked.
         store.judge(&release, store.check_without_index(&release, Depth::Quick)?.1)?;
@@ -87,7 +87,7 @@ impl AdoptingInstance {
     }
 
     /// The configuration directory for a release: as the settings say, or its manifest.
-    fn configuration(&self, manifest: &Manifest) -> Result<PathBuf, Report> {
+    fn configuration(&self, manifest: &Head) -> Result<PathBuf, Report> {
         Ok(self.named_configuration()?.unwrap_or_else(|| self.layout().on_host(Path::new(&manifest.service.config))))
     }
 }

@@ -49,7 +49,7 @@ pub fn refuse(
     let others = adopter.other_names(adopted_unit);
     let Some((_, theirs)) = others.into_iter().find(|(name, _)| *name == unit) else { return Ok(()) };
     let Some(release) = instance.files.journal()?.proven else { return Ok(()) };
-    let settings = instance.agent(&instance.store().manifest(&release)?, Answers::Read)?;
+    let settings = instance.agent(&instance.store().head(&release)?, Answers::Read)?;
     let theirs = instance.layout().on_host(Path::new(theirs));
     let Some(same) = adopter.is_same(&settings, &settings.about(theirs.clone(), None)).map_err(failed)? else {
         return Ok(());

@@ -8,7 +8,7 @@ use crate::agent::adoption::{Adopter, RunningAgent};
 use crate::agent::caller::Caller;
 use crate::agent::gate::GuardReport;
 use crate::agent::{AgentSettings, Answers};
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::Head;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::os::account::Rights;
@@ -64,7 +64,7 @@ pub fn resume(instance: &AdoptingInstance, is_dry_run: bool) -> Result<Earlier, 
         }
         (Stage::Begun, None, _) if is_dry_run => {}
         (Stage::Begun, None, Some(release)) => {
-            adoption.retire(instance, &instance.replaced(&instance.store().manifest(&release)?)?)?;
+            adoption.retire(instance, &instance.replaced(&instance.store().head(&release)?)?)?;
             return Ok(Earlier::Completed(release));
         }
         (Stage::Begun, None, None) => adoption.undo(instance)?,
@@ -76,7 +76,7 @@ pub fn resume(instance: &AdoptingInstance, is_dry_run: bool) -> Result<Earlier, 
 pub struct AdoptionPlan<'a> {
     pub(super) instance: &'a AdoptingInstance,
     pub(super) to: Release,
-    pub(super) manifest: Manifest,
+    pub(super) manifest: Head,
     pub(super) configuration: PathBuf,
     settings: AgentSettings,
     pub(super) adopter: &'static dyn Adopter,
@@ -100,7 +100,7 @@ impl<'a> AdoptionPlan<'a> {
         } else {
             store.verify(&to)?;
         }
-        let manifest = store.manifest(&to)?;
+        let manifest = store.head(&to)?;
         let settings = instance.agent(&manifest, if chosen.is_dry_run { Answers::Read } else { Answers::Kept })?;
         let configuration = settings.config_directory.clone();
         let Some(adopter) = instance.adopter(&manifest.agent)? else {

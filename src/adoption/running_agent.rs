@@ -56,7 +56,7 @@ pub fn refuse(instance: &AdoptingInstance, to: &Release) -> Result<(), Report> {
         return Ok(());
     }
     // The switch itself reports a release that is not installed.
-    let Ok(manifest) = instance.store().manifest(to) else { return Ok(()) };
+    let Ok(manifest) = instance.store().head(to) else { return Ok(()) };
     let Some(adopter) = instance.adopter(&manifest.agent)? else { return Ok(()) };
     let configuration = instance.configuration(&manifest)?;
     let package = instance.package();

@@ -91,7 +91,7 @@ impl<'a> Return<'a> {
         self.refuse_own_job()?;
         let settings = Settings::read(self.instance.layout())?;
         let agent = match self.instance.files.journal()?.proven {
-            Some(release) => Some(self.instance.agent(&self.instance.store().manifest(&release)?, Answers::Kept)?),
+            Some(release) => Some(self.instance.agent(&self.instance.store().head(&release)?, Answers::Kept)?),
             None => self.instance.named_configuration()?.map(|directory| AgentSettings::new(&directory)),
         };
         let patience = patience.unwrap_or(settings.switch_deadline);

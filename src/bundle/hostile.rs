@@ -1,7 +1,7 @@
 //! Manifests that someone with a signing key, and bad intent, might write. None of them becomes a [`Manifest`].
 
 use super::limits::{ENTRIES_MAXIMUM, PROBLEMS_MAXIMUM};
-use super::manifest::{Manifest, ManifestError, compress, decompress};
+use super::manifest::{Head, Manifest, ManifestError, compress, decompress};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -55,6 +55,18 @@ fn the_manifest_that_is_changed_here_is_accepted_itself() {
         Manifest::parse(&decompress(&compress(&manifest.to_json().unwrap()).unwrap()).unwrap()).unwrap(),
         manifest
     );
+}
+
+#[test]
+fn the_head_that_is_read_alone_is_the_whole_manifest_s_and_no_later_schema_s() {
+    let read = |value: &Value| Head::decompressed(&compress(&serde_json::to_vec(value).unwrap()).unwrap());
+    assert_eq!(read(&good()).unwrap(), parse(&good()).unwrap().head);
+    let mut later = good();
+    later["schema"] = json!(2);
+    assert!(matches!(read(&later), Err(ManifestError::Schema(2))));
+    let mut incomplete = good();
+    incomplete.as_object_mut().unwrap().remove("commands");
+    assert!(matches!(read(&incomplete), Err(ManifestError::Json(_))));
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub mod extras;
 
 pub use extras::ExtrasPolicy;
 
-use crate::bundle::manifest::{Manifest, Service};
+use crate::bundle::manifest::{Head, Service};
 use crate::os::environment::Passed;
 use crate::os::process::Program;
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,7 @@ pub struct Part {
 
 impl Part {
     /// A release with the environment of its service.
-    pub fn of(tree: PathBuf, manifest: &Manifest, configuration: &Path) -> Self {
+    pub fn of(tree: PathBuf, manifest: &Head, configuration: &Path) -> Self {
         let environment = manifest.service.environment.iter();
         let environment = environment.map(|(name, value)| (name.into(), Service::expanded(value, configuration)));
         Self { tree, environment: environment.collect() }

@@ -2,7 +2,7 @@
 //! changes them under proven releases.
 
 use super::preflight::{Host, missing_libraries, needs};
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::Head;
 use crate::os::{file, host};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub struct HostFingerprint {
 
 impl HostFingerprint {
     /// The present fingerprint for `manifest`'s release.
-    pub fn read(manifest: &Manifest) -> Self {
+    pub fn read(manifest: &Head) -> Self {
         Self::of(libc(), &manifest.host_libraries)
     }
 
@@ -60,7 +60,7 @@ pub fn libc() -> Option<String> {
 }
 
 /// The obstacles to running `manifest`'s release on this host, in words.
-pub fn lacks(manifest: &Manifest) -> Vec<String> {
+pub fn lacks(manifest: &Head) -> Vec<String> {
     needs(manifest, &Host::read(), missing_libraries(manifest)).iter().map(ToString::to_string).collect()
 }
 

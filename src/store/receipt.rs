@@ -3,7 +3,7 @@
 use super::index::{FileTime, INDEX_LENGTH_MAXIMUM, Index};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
-use crate::bundle::manifest::{Manifest, decompress};
+use crate::bundle::manifest::{Head, Manifest, ManifestError};
 use crate::crash_point;
 use crate::digest::Digest;
 use crate::failure::Report;
@@ -60,12 +60,17 @@ impl Store {
 
     /// The manifest of an installed release.
     pub fn manifest(&self, release: &Release) -> Result<Manifest> {
-        let bytes = self.manifest_bytes(release)?;
-        let parsed = decompress(&bytes).and_then(|text| Manifest::parse(&text));
-        parsed.map_err(|error| {
-            let path = self.layout.receipts(&self.package).join(release.to_string()).join(MANIFEST_NAME);
-            StoreError::Corrupt { path, reason: Report::new(error.class(), &error, None).to_string() }
-        })
+        Manifest::decompressed(&self.manifest_bytes(release)?).map_err(|error| self.corrupt(release, &error))
+    }
+
+    /// The head of an installed release's manifest: all but its entries, in a fraction of the time.
+    pub fn head(&self, release: &Release) -> Result<Head> {
+        Head::decompressed(&self.manifest_bytes(release)?).map_err(|error| self.corrupt(release, &error))
+    }
+
+    fn corrupt(&self, release: &Release, error: &ManifestError) -> StoreError {
+        let path = self.layout.receipts(&self.package).join(release.to_string()).join(MANIFEST_NAME);
+        StoreError::Corrupt { path, reason: Report::new(error.class(), error, None).to_string() }
     }
 
     /// The digest of the compressed manifest of an installed release.

@@ -116,7 +116,7 @@ impl Supervisor {
         let Some(release) = which.release() else { return Ok(None) };
         let repaired = store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
         self.log_repair_before_start(repaired.as_deref());
-        let manifest = store.manifest(release)?;
+        let manifest = store.head(release)?;
         self.processes.start(which, &manifest, Origin::Boot, GateRole::Active)?;
         Ok(repaired)
     }

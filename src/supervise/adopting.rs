@@ -19,13 +19,13 @@ pub(super) fn recognise(files: &InstanceFiles, store: &Store, processes: &mut Pr
     // The driver reports an unreadable journal.
     let Some(live) = files.journal().ok().and_then(|journal| journal.live) else { return Ok(()) };
     let Some(adopted) = &live.adopted else { return Ok(()) };
-    let settings = processes.settings(&store.manifest(&live.request.to)?);
+    let settings = processes.settings(&store.head(&live.request.to)?);
     Ok(processes.recognise(adopted, settings)?)
 }
 
 impl Supervisor {
     pub(super) fn adopt(&mut self, command: SwitchCommand, adopted: Adopted, now: Moment) -> Result<u64, Report> {
-        let settings = self.processes.settings(&self.driver.store().manifest(&command.request.to)?);
+        let settings = self.processes.settings(&self.driver.store().head(&command.request.to)?);
         self.processes.recognise(&adopted, settings)?;
         let begun = self.begin(command, Some(adopted), now);
         if begun.is_err() && self.driver.journal().live.is_none() {

@@ -4,7 +4,7 @@ use super::Supervisor;
 use super::control::{Answer, SwitchCommand};
 use crate::agent::Answers;
 use crate::agent::gate::PROTOCOL;
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::Head;
 use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
 use crate::os::host;
@@ -40,7 +40,7 @@ pub fn choose(
     purpose: Purpose,
     running: Option<ProcessKind<'_>>,
     processes: &Processes,
-    to: &Manifest,
+    to: &Head,
 ) -> Result<Choice, Report> {
     let mode = match asked {
         Some(mode @ (Mode::Idle | Mode::Now)) => return Ok(Choice { mode, note: None }),
@@ -76,7 +76,7 @@ impl Supervisor {
         if if_changed {
             self.refuse_unchanged()?;
         }
-        let manifest = self.driver.store().manifest(&command.request.to)?;
+        let manifest = self.driver.store().head(&command.request.to)?;
         let running = self.driver.journal().serving_process();
         let choice = choose(command.mode, command.request.purpose, running, &self.processes, &manifest)?;
         let to = &command.request.to;
@@ -102,7 +102,7 @@ fn says_nothing(running: ProcessKind<'_>, processes: &Processes) -> bool {
     silent && processes.below(running).is_ok_and(|count| count == 0)
 }
 
-fn obstacle(running: Option<ProcessKind<'_>>, processes: &Processes, to: &Manifest) -> Option<Obstacle> {
+fn obstacle(running: Option<ProcessKind<'_>>, processes: &Processes, to: &Head) -> Option<Obstacle> {
     let impossible = |why: String| Some(Obstacle::Impossible(why));
     let release = to.release();
     match &to.guard {

@@ -177,7 +177,7 @@ impl Supervisor {
             settings.passed.clone(),
         );
         let store = Store::new(layout, &settings.package);
-        processes.find(|release| store.manifest(release).ok())?;
+        processes.find(|release| store.head(release).ok())?;
         let now = Moment::now();
         adopting::recognise(&files, &store, &mut processes)?;
         let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals.clone());
@@ -350,7 +350,7 @@ impl Supervisor {
 
     fn begin(&mut self, command: SwitchCommand, adopted: Option<Adopted>, now: Moment) -> Result<u64, Report> {
         self.driver.make_room(&mut self.processes, now)?;
-        let manifest = self.driver.store().manifest(&command.request.to)?;
+        let manifest = self.driver.store().head(&command.request.to)?;
         let running =
             adopted.as_ref().map_or_else(|| self.driver.journal().serving_process(), |_| Some(ProcessKind::Foreign));
         let choice = choose::choose(command.mode, command.request.purpose, running, &self.processes, &manifest)?;

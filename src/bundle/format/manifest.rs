@@ -281,12 +281,7 @@ pub fn apply(old: &[u8], patch: &[u8]) -> Result<Vec<u8>, ManifestError> {
     compress(&text.map_err(ManifestError::Compression)?)
 }
 
-impl Manifest {
-    /// The manifest's text: compact JSON, the same bytes for the same manifest.
-    pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
-        serde_json::to_vec(self).map_err(|error| ManifestError::Write(error.to_string()))
-    }
-
+impl Head {
     /// The release: version and revision.
     pub fn release(&self) -> Release {
         Release { version: self.version.clone(), revision: self.revision }
@@ -295,6 +290,13 @@ impl Manifest {
     /// Package, release and platform.
     pub fn id(&self) -> ReleaseId {
         ReleaseId { package: self.package.clone(), release: self.release(), platform: self.platform.clone() }
+    }
+}
+
+impl Manifest {
+    /// The manifest's text: compact JSON, the same bytes for the same manifest.
+    pub fn to_json(&self) -> Result<Vec<u8>, ManifestError> {
+        serde_json::to_vec(self).map_err(|error| ManifestError::Write(error.to_string()))
     }
 
     /// The content of each frame.

@@ -76,7 +76,7 @@ impl HostChanges {
         let mut shifted = Vec::new();
         for release in journal.proven.iter().chain(&journal.previous) {
             // A receipt that can't be read is another command's to tell.
-            let (Some(before), Ok(manifest)) = (fingerprints.of(release), store.manifest(release)) else { continue };
+            let (Some(before), Ok(manifest)) = (fingerprints.of(release), store.head(release)) else { continue };
             let fingerprint = HostFingerprint::read(&manifest);
             let changes = fingerprint.changes(before);
             if !changes.is_empty() {

@@ -317,7 +317,7 @@ fn ways_out(
     let adopting = adopting(layout, instance, package);
     let mut ways = Vec::new();
     // Status must also work if a setting or a receipt cannot be read.
-    if let Some(manifest) = current.and_then(|release| store.manifest(release).ok()) {
+    if let Some(manifest) = current.and_then(|release| store.head(release).ok()) {
         let named = crate::config::Settings::read(layout).and_then(|settings| settings.instance(layout, instance));
         let named = named.ok().and_then(|(_, configuration)| configuration);
         let configuration = named.unwrap_or_else(|| layout.on_host(manifest.service.config.as_ref()));

@@ -40,7 +40,7 @@ pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Repor
             let marks = marks.get(&release).unwrap_or(&none);
             let states: Vec<String> = marks.iter().map(ToString::to_string).collect();
             // A receipt that can't be read is told in its row: the others are still worth a list.
-            let (platform, bytes, problem) = match store.manifest(&release) {
+            let (platform, bytes, problem) = match store.head(&release) {
                 Ok(manifest) => (Some(manifest.platform.to_string()), Some(manifest.space.content_bytes), None),
                 Err(error) => (None, None, Some(error.to_string())),
             };

@@ -66,7 +66,7 @@ pub fn take_up(context: &Context, package: &PackageName, release: &Release, purp
         return Err(hold.refusal(purpose, &instance, package));
     }
     let store = Store::new(&context.layout, package);
-    let manifest = store.manifest(release)?;
+    let manifest = store.head(release)?;
     if manifest.agent.as_str() != agents::OWN_KIND {
         let message =
             format!("cannot take {package} {release} up: it is an agent ({}), not this program", manifest.agent);

@@ -39,7 +39,7 @@ pub(super) fn rehearse(context: &Context, files: &InstanceFiles, foreseen: &mut 
             return skipped(format!("{release} is damaged; a switch repairs it first"));
         }
     }
-    let manifest = store.manifest(&foreseen.to)?;
+    let manifest = store.head(&foreseen.to)?;
     let Some(rehearser) = agents::parts(&manifest.agent)?.rehearser else {
         return skipped(format!("agents of the kind {} have no rehearsal", manifest.agent.as_str()));
     };

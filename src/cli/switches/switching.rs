@@ -204,7 +204,7 @@ fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release, term
     let command = command(context, files.instance(), terms, Purpose::Rollback, to.clone())?;
     let foresight = foresee(context, files, command, Tree::Installed)?;
     let (_, named) = settings.instance(&context.layout, files.instance())?;
-    let manifest = Store::new(&context.layout, files.package()).manifest(to)?;
+    let manifest = Store::new(&context.layout, files.package()).head(to)?;
     let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
     let state = context.layout.instance(files.instance());
     let snapshots = Snapshots::new(&state, agents::parts(&manifest.agent)?.not_configuration);

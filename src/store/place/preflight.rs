@@ -1,7 +1,7 @@
 //! Whether this host can hold and run a release: all facts are gathered before anything is written, then every obstacle is named at once.
 
 use crate::bundle::elf;
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::{Head, Manifest};
 use crate::failure::Class;
 use crate::layout::Layout;
 use crate::os::dir::Dir;
@@ -166,12 +166,12 @@ impl HostFacts {
 }
 
 /// The host libraries that `manifest`'s release needs and this host lacks.
-pub(in crate::store) fn missing_libraries(manifest: &Manifest) -> Vec<String> {
+pub(in crate::store) fn missing_libraries(manifest: &Head) -> Vec<String> {
     manifest.host_libraries.iter().filter(|name| host::library(name).is_none()).cloned().collect()
 }
 
 /// The obstacles to running `manifest`'s release on `host`, whatever its place.
-pub(in crate::store) fn needs(manifest: &Manifest, host: &Host, missing_libraries: Vec<String>) -> Vec<Obstacle> {
+pub(in crate::store) fn needs(manifest: &Head, host: &Host, missing_libraries: Vec<String>) -> Vec<Obstacle> {
     let mut obstacles = Vec::new();
     let needed = &manifest.platform.architecture;
     if *needed != host.architecture && needed != Platform::ANY {

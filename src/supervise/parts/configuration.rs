@@ -235,7 +235,7 @@ impl Supervisor {
             )));
         };
         let Some(release) = which.release() else { return Ok(Compared::Different) };
-        let manifest = self.driver.store().manifest(release)?;
+        let manifest = self.driver.store().head(release)?;
         // Also for a dry run, which writes nothing.
         let agent = self.processes.agent_now(&manifest, Answers::Read);
         // With an unreadable configuration the agent could not start again, so it is not restarted.

@@ -179,7 +179,7 @@ impl Supervisor {
         };
         let came = came.map_err(|message| Report::of(Class::Failed, message))?;
         let UnderWay { shift: Shift { release, fingerprint, changes }, .. } = under_way;
-        let lacks = host_fingerprint::lacks(&self.driver.store().manifest(&release)?);
+        let lacks = host_fingerprint::lacks(&self.driver.store().head(&release)?);
         let files = self.driver.files();
         let rehearsed = Rehearsed::new(release, now.wall, fingerprint, changes, lacks, came);
         self.log_rehearsed_again(&rehearsed);
@@ -199,7 +199,7 @@ impl Supervisor {
         for release in releases {
             let Some(before) = fingerprints.of(&release) else { continue };
             if !self.host_rehearsal.needs.contains_key(&release) {
-                let needs = self.driver.store().manifest(&release)?.head.host_libraries;
+                let needs = self.driver.store().head(&release)?.host_libraries;
                 self.host_rehearsal.needs.insert(release.clone(), needs);
                 memory::give_back();
             }
@@ -219,7 +219,7 @@ impl Supervisor {
         let (journal, files, store) = (self.driver.journal(), self.driver.files(), self.driver.store());
         let (current, previous) = (journal.proven.as_ref()?, journal.previous.as_ref()?);
         let (fingerprints, again) = (files.host_fingerprints().ok()?, files.rehearsed_again().ok()?);
-        let look = |release: &Release| store.manifest(release).ok().map(|manifest| HostFingerprint::read(&manifest));
+        let look = |release: &Release| store.head(release).ok().map(|manifest| HostFingerprint::read(&manifest));
         let fails = again.of(current, &look(current)?).filter(|again| again.fails())?;
         let fingerprint = look(previous)?;
         let stands = fingerprints.of(previous)?.changes(&fingerprint).is_empty();

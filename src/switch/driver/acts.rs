@@ -1,7 +1,7 @@
 //! The driver's acts: what each phase of a switch does, and its outcome.
 
 use crate::agent::gate::{GuardReport, Origin};
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::Head;
 use crate::crash_point;
 use crate::os::clock::Moment;
 use crate::store::StoreError;
@@ -97,7 +97,7 @@ impl Driver {
         }
         let Some(release) = which.release() else {
             let Some(adopted) = &live.adopted else { return Outcome::Failed("there is nothing to start".to_owned()) };
-            return match self.store.manifest(&live.request.to).map(|manifest| processes.settings(&manifest)) {
+            return match self.store.head(&live.request.to).map(|manifest| processes.settings(&manifest)) {
                 Err(error) => Outcome::Failed(error.to_string()),
                 Ok(settings) => match processes.start_foreign(adopted, settings) {
                     Ok(()) => Outcome::Done,
@@ -105,8 +105,7 @@ impl Driver {
                 },
             };
         };
-        let manifest: Result<Manifest, StoreError> =
-            self.store.verify(release).and_then(|()| self.store.manifest(release));
+        let manifest: Result<Head, StoreError> = self.store.verify(release).and_then(|()| self.store.head(release));
         let first_role = roles::first_role(Some(live), side);
         // A first switch is like the start of a service, so the agent also does what belongs to a start.
         let origin = if live.former() == Former::None { Origin::Boot } else { Origin::Switch };

@@ -22,7 +22,7 @@ pub struct Keeping {
 impl Driver {
     fn kept(&self, live: &Switch, processes: &Processes) -> Result<Option<(Keeping, Snapshots, PathBuf)>, DriveError> {
         let Some(keeping) = self.keeping else { return Ok(None) };
-        let manifest = self.store.manifest(&live.request.to)?;
+        let manifest = self.store.head(&live.request.to)?;
         let state = self.files.layout().instance(self.files.instance());
         // Of an unknown kind nothing is left out; the switch to it fails where its observer is asked for.
         let except = (keeping.agents)(&manifest.agent).map_or(&[][..], |parts| parts.not_configuration);

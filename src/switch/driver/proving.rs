@@ -72,7 +72,7 @@ impl Driver {
                 self.believe(journal, now)?;
             }
             // With a configuration that the new release can't load, no process of it would come up.
-            let manifest = self.store.manifest(&live.request.to)?;
+            let manifest = self.store.head(&live.request.to)?;
             if let Err(error) = processes.loads_configuration(&manifest, Answers::Kept) {
                 return Ok(Outcome::Failed(error.to_string()));
             }

@@ -1,6 +1,6 @@
 //! The driver's rehearsals: of a release before its trial, and of a proven release after a change of the host.
 
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::Head;
 use crate::os::clock::Moment;
 use crate::os::environment::Passed;
 use crate::os::file;
@@ -84,7 +84,7 @@ impl Driver {
         now: Moment,
     ) -> Result<Begun, DriveError> {
         let Rehearsals { agents, policy: _, extras, wheels } = wanted;
-        let manifest = self.store.manifest(&live.request.to)?;
+        let manifest = self.store.head(&live.request.to)?;
         let rehearser = match agents(&manifest.agent) {
             Ok(parts) => parts.rehearser,
             Err(error) => return Ok(Begun::Without(Outcome::Failed(error.to_string()))),
@@ -109,7 +109,7 @@ impl Driver {
     fn ground(&self, release: &Release) -> Result<Ground, DriveError> {
         let Ok(proven) = self.files.host_fingerprints() else { return Ok(Ground::Unknown) };
         let Some(before) = proven.of(release) else { return Ok(Ground::Unknown) };
-        let changes = HostFingerprint::read(&self.store.manifest(release)?).changes(before);
+        let changes = HostFingerprint::read(&self.store.head(release)?).changes(before);
         Ok(if changes.is_empty() { Ground::Unchanged } else { Ground::Changed })
     }
 
@@ -124,7 +124,7 @@ impl Driver {
             return Ok(None);
         };
         self.store.verify(release)?;
-        let manifest = self.store.manifest(release)?;
+        let manifest = self.store.head(release)?;
         let rehearser = (wanted.agents)(&manifest.agent).ok().and_then(|parts| parts.rehearser);
         rehearser.map(|rehearser| self.again(rehearser, &manifest, processes, now)).transpose()
     }
@@ -132,7 +132,7 @@ impl Driver {
     fn again(
         &self,
         rehearser: &'static dyn Rehearser,
-        manifest: &Manifest,
+        manifest: &Head,
         processes: &Processes,
         now: Moment,
     ) -> Result<Rehearsing, DriveError> {
@@ -147,7 +147,7 @@ impl Driver {
 
     /// Writes the fingerprint of the host on which the release was proven.
     pub(in crate::switch) fn record_host_fingerprint(&self, release: &Release) -> Result<(), DriveError> {
-        let fingerprint = HostFingerprint::read(&self.store.manifest(release)?);
+        let fingerprint = HostFingerprint::read(&self.store.head(release)?);
         let kept = self.store.releases()?;
         let fingerprints = self.files.host_fingerprints()?.with(release, fingerprint, |release| kept.contains(release));
         Ok(self.files.write_host_fingerprints(&self.lock, &fingerprints)?)
@@ -174,15 +174,15 @@ fn not_restarted(release: &Release, ground: Ground, found: &Rehearsal, reason: &
 pub fn scene(
     store: &Store,
     from: Option<&Release>,
-    manifest: &Manifest,
+    manifest: &Head,
     config_directory: PathBuf,
     passed: Passed,
 ) -> Result<Scene, DriveError> {
-    let former = from.map(|from| part(store, &store.manifest(from)?, &config_directory)).transpose()?;
+    let former = from.map(|from| part(store, &store.head(from)?, &config_directory)).transpose()?;
     Ok(Scene { trial: part(store, manifest, &config_directory)?, former, config_directory, passed })
 }
 
-fn part(store: &Store, manifest: &Manifest, config_directory: &Path) -> Result<Part, DriveError> {
+fn part(store: &Store, manifest: &Head, config_directory: &Path) -> Result<Part, DriveError> {
     let tree = file::canonical(store.tree(&manifest.release())?.path())?;
     Ok(Part::of(tree, manifest, config_directory))
 }

@@ -12,7 +12,7 @@ pub mod running;
 
 use crate::agent::gate::{GATE_VARIABLE, GateRole, GuardReport, Origin, ROLE_VARIABLE, Roles};
 use crate::agent::{Activity, Agent, AgentKind, AgentSettings, Health, Peer, Registry};
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::Head;
 use crate::crash_point;
 use crate::digest::Digest;
 use crate::layout::Layout;
@@ -114,7 +114,7 @@ impl Processes {
 
     /// Finds the processes of an earlier supervisor: by the record file, and by their environment variables. `manifest` reads a release's
     /// manifest.
-    pub fn find(&mut self, manifest: impl Fn(&Release) -> Option<Manifest>) -> Result<(), OsError> {
+    pub fn find(&mut self, manifest: impl Fn(&Release) -> Option<Head>) -> Result<(), OsError> {
         let bytes = self.directory()?.read_if_exists(PROCESSES_NAME, PROCESSES_LENGTH_MAXIMUM)?;
         // The environment names all live processes, so an unreadable record file only loses `being_ended`.
         let saved = bytes.and_then(|bytes| serde_json::from_slice::<Saved>(&bytes).ok());
@@ -148,7 +148,7 @@ impl Processes {
         self.save()
     }
 
-    fn observed(&self, record: Record, child: Option<Child>, manifest: &Manifest) -> Running {
+    fn observed(&self, record: Record, child: Option<Child>, manifest: &Head) -> Running {
         self.observing(record, child, &manifest.agent, manifest.guard.is_some(), self.settings(manifest))
     }
 
@@ -174,7 +174,7 @@ impl Processes {
     pub fn start(
         &mut self,
         which: ProcessKind<'_>,
-        manifest: &Manifest,
+        manifest: &Head,
         origin: Origin,
         role: GateRole,
     ) -> Result<(), OsError> {
