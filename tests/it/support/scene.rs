@@ -21,7 +21,7 @@ pub const MASTER: &str = "3008.5";
 /// Short times, but such as a real minion on a busy machine can keep. A rehearsal loads all of Salt twice, which takes longer than the rest of a
 /// switch: scenes that are about one ask for it.
 const SETTINGS: &str = "start_timeout = \"60s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\njob_splay = \"0s\"\n\
-    rehearsal = \"off\"\n";
+    rehearsal = \"off\"\nrehearsal_timeout = \"240s\"\n";
 
 /// The release that carries least: it keeps the process of each job for half a minute after the job returned, and these processes cost
 /// time. Measured on two cores: at 5 jobs a second it falls behind without end, where its neighbours answer within 0.1 s.

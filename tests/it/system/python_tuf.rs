@@ -38,8 +38,11 @@ pub fn cached_python(requirements: &[&str]) -> PathBuf {
     let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"))).unwrap();
     let venv = cache.join("sidle-test").join(requirements[0]);
     let complete = venv.join("complete");
+    fs::create_dir_all(venv.parent().unwrap()).unwrap();
+    // Tests are processes: of those that begin at once on a fresh machine, one makes it and the others wait.
+    let lock = fs::File::create(cache.join("sidle-test").join(format!(".lock-{}", requirements[0]))).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     if !complete.exists() {
-        fs::create_dir_all(venv.parent().unwrap()).unwrap();
         success(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv));
         let install =
             ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--timeout", "30", "--retries", "3"];
