@@ -14,6 +14,9 @@ fn own(relative: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)).unwrap()
 }
 
+/// Who takes longer has a reason in tests/long.tsv; as in scripts/suite.
+const LONG_SECONDS: f64 = 120.0;
+
 /// The rows of a table, its comments left out.
 fn rows(text: &str) -> Vec<Vec<&str>> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -46,6 +49,10 @@ fn every_test_with_a_measured_cost_or_a_reason_to_be_long_is_there() {
         );
     }
     let long = rows(&long);
+    let unexplained = costs.iter().filter(|row| row[1].parse::<f64>().unwrap() > LONG_SECONDS);
+    let unexplained = unexplained.filter_map(|row| row[4].strip_prefix(PREFIX));
+    let unexplained: Vec<_> = unexplained.filter(|name| !long.iter().any(|row| row[0] == *name)).collect();
+    assert_eq!(unexplained, Vec::<&str>::new(), "shorten it, or give a reason in tests/long.tsv");
     assert_eq!(strangers(long.iter().map(|row| row[0]), &tests), Vec::<&str>::new());
     assert!(long.iter().all(|row| row.len() == 2 && row[1].len() > 20), "each has a reason: {long:?}");
     assert_eq!(strangers(["plain::no_such_test"].into_iter(), &tests).len(), 1, "a stranger would be seen");
