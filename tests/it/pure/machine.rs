@@ -211,10 +211,10 @@ impl State {
         assert_eq!(live.outage_since.is_some(), live.phase.is_outage(live.former()), "outage in {live:?}");
     }
 
-    /// The story decides nothing; it has only to end where the switch is.
-    fn forget_story(&mut self) {
+    /// The story decides nothing; it has only to end where the switch is. `before`: the phase that was told when it was forgotten last.
+    fn forget_story(&mut self, before: Option<Phase>) {
         if let Some(live) = &mut self.disk.live {
-            let told = live.story.steps().last().map_or(live.phase, |step| step.to);
+            let told = live.story.steps().last().map_or(before.unwrap_or(live.phase), |step| step.to);
             assert_eq!(told, live.phase, "its story ends elsewhere: {live:?}");
             live.story = Story::default();
         }
@@ -341,7 +341,8 @@ fn explore(world: World, crashes: u8, cancels: u8, tried: &mut HashSet<u64>) -> 
             state.check(world);
             check_form(&state.disk, tried);
             let mut next = state.successors(world);
-            next.iter_mut().for_each(State::forget_story);
+            let before = state.disk.live.as_ref().map(|live| live.phase);
+            next.iter_mut().for_each(|next| next.forget_story(before));
             next
         }));
         let Ok(next) = checked else { panic!("in {world:?}") };
