@@ -342,7 +342,9 @@ fn explore(world: World, crashes: u8, cancels: u8, tried: &mut HashSet<u64>) -> 
             check_form(&state.disk, tried);
             let mut next = state.successors(world);
             let before = state.disk.live.as_ref().map(|live| live.phase);
-            next.iter_mut().for_each(|next| next.forget_story(before));
+            for next in &mut next {
+                next.forget_story(before);
+            }
             next
         }));
         let Ok(next) = checked else { panic!("in {world:?}") };
