@@ -83,44 +83,51 @@ fn one(scene: &Scene, relay: &Relay, silence: Silence, to: &str) -> (String, boo
     (end, deaf, report)
 }
 
-#[test]
-#[ignore = "a measurement: `scripts/bench deaf` runs it"]
-fn bench_deaf() {
-    let switches: usize = std::env::var("SIDLE_BENCH_SWITCHES").map_or(10, |text| text.parse().unwrap());
+/// So many switches for each probation, in one world.
+fn with(silence: Silence, switches: usize) {
     let relay = Relay::start();
     let options = format!("publish_port: {}\n", relay.port);
     let scene = Scene::idle(&Wanted { options: &options, settings: "rehearsal = \"off\"\n", ..Wanted::of(&RELEASES) });
     relay.lead_to(scene.master().publish_port());
     scene.run(RELEASES[0]);
-    say("publish port, probation: switches; committed, of these deaf; jobs, lost, doubled");
-    for silence in [Silence::Swallows, Silence::IsLate, Silence::StandsStill] {
-        for probation in PROBATIONS {
-            let settings = format!("rehearsal = \"off\"\nstart_timeout = \"60s\"\nprobation = \"{probation}\"\n");
-            fs::write(scene.host.path("etc/sidle/conf.d/test.toml"), settings).unwrap();
-            scene.supervisor().signal(SignalNumber::HUP);
-            let (mut committed, mut deaf, mut jobs, mut lost, mut doubled) = (0, 0, 0, 0, 0);
-            for number in 0..switches {
-                scene.answers();
-                let begun = Instant::now();
-                let running = scene.status()["supervisor"]["agent"]["release"].as_str().unwrap_or_default().to_owned();
-                let to = if running.starts_with(RELEASES[0]) { RELEASES[1] } else { RELEASES[0] };
-                let (end, is_deaf, report) = one(&scene, &relay, silence, to);
-                committed += usize::from(end == "committed");
-                deaf += usize::from(is_deaf);
-                jobs += report.published;
-                let findings = report.findings();
-                doubled += findings.iter().filter(|finding| finding.fate == Fate::Doubled).count();
-                lost += findings.iter().filter(|finding| finding.fate != Fate::Doubled).count();
-                let took = begun.elapsed().as_secs();
-                let why = scene.history()[0]["failure"]["text"].as_str().unwrap_or_default().to_owned();
-                say(&format!(
-                    "    {}/{switches} {took:>4} s  to {to}: {end}{} {why}",
-                    number + 1,
-                    if is_deaf { " DEAF" } else { "" }
-                ));
-                findings.iter().take(3).for_each(|finding| say(&format!("      {finding}")));
+    for probation in PROBATIONS {
+        let settings = format!("rehearsal = \"off\"\nstart_timeout = \"60s\"\nprobation = \"{probation}\"\n");
+        fs::write(scene.host.path("etc/sidle/conf.d/test.toml"), settings).unwrap();
+        scene.supervisor().signal(SignalNumber::HUP);
+        let (mut committed, mut deaf, mut jobs, mut lost, mut doubled) = (0, 0, 0, 0, 0);
+        for number in 1..=switches {
+            scene.answers();
+            let begun = Instant::now();
+            let running = scene.status()["supervisor"]["agent"]["release"].as_str().unwrap_or_default().to_owned();
+            let to = if running.starts_with(RELEASES[0]) { RELEASES[1] } else { RELEASES[0] };
+            let (end, is_deaf, report) = one(&scene, &relay, silence, to);
+            committed += usize::from(end == "committed");
+            deaf += usize::from(is_deaf);
+            jobs += report.published;
+            let findings = report.findings();
+            doubled += findings.iter().filter(|finding| finding.fate == Fate::Doubled).count();
+            lost += findings.iter().filter(|finding| finding.fate != Fate::Doubled).count();
+            let took = begun.elapsed().as_secs();
+            let why = scene.history()[0]["failure"]["text"].as_str().unwrap_or_default().to_owned();
+            let heard = if is_deaf { " DEAF" } else { "" };
+            say(&format!("    {silence:?}, {probation}: {number}/{switches} {took:>4} s  to {to}: {end}{heard} {why}"));
+            for finding in findings.iter().take(3) {
+                say(&format!("      {finding}"));
             }
-            say(&format!("{silence:?}, {probation}: {switches}; {committed}, {deaf}; {jobs}, {lost}, {doubled}"));
         }
+        say(&format!("{silence:?}, {probation}: {switches}; {committed}, {deaf}; {jobs}, {lost}, {doubled}"));
     }
+}
+
+#[test]
+#[ignore = "a measurement: `scripts/bench deaf` runs it"]
+fn bench_deaf() {
+    let switches: usize = std::env::var("SIDLE_BENCH_SWITCHES").map_or(10, |text| text.parse().unwrap());
+    say("publish port, probation: switches; committed, of these deaf; jobs, lost, doubled");
+    // Nearly all of it is waiting.
+    std::thread::scope(|scope| {
+        for silence in [Silence::Swallows, Silence::IsLate, Silence::StandsStill] {
+            scope.spawn(move || with(silence, switches));
+        }
+    });
 }
