@@ -121,6 +121,14 @@ impl SaltMinion {
         Ok(None)
     }
 
+    /// The masters to which a process from the leader down is connected.
+    fn reached_below(&self, config: &MinionConfig, leader: &Identity) -> Vec<String> {
+        let below = proc_fs::descendants(leader.pid).unwrap_or_default();
+        let pids = below.iter().map(|process| process.pid).chain([leader.pid]);
+        let reached = pids.map(|pid| masters::health(config, pid, Subject::unguarded(leader), &self.names).proven());
+        reached.into_iter().find(|names| !names.is_empty()).unwrap_or_default()
+    }
+
     /// The leader, and below it main, which is the first one there that is connected to a master; None: nobody is.
     fn connected_chain(&self, config: &MinionConfig, leader: &Identity) -> Result<Option<Vec<Identity>>, AgentError> {
         let subject = Subject::unguarded(leader);
@@ -191,15 +199,16 @@ impl Agent for SaltMinion {
     }
 
     fn connected(&self, leader: &Identity) -> Vec<String> {
-        let Ok(config) = self.asker.last() else { return Vec::new() };
-        let below = proc_fs::descendants(leader.pid).unwrap_or_default();
-        let pids = below.iter().map(|process| process.pid).chain([leader.pid]);
-        let reached = pids.map(|pid| masters::health(&config, pid, Subject::unguarded(leader), &self.names).proven());
-        reached.into_iter().find(|names| !names.is_empty()).unwrap_or_default()
+        self.asker.last().map_or_else(|_| Vec::new(), |config| self.reached_below(&config, leader))
     }
 
     fn doubles(&self, own: &[u32]) -> Vec<String> {
-        self.asker.last().map_or_else(|_| Vec::new(), |config| self.others.doubles(&self.settings, &config, own))
+        let Ok(config) = self.asker.last() else { return Vec::new() };
+        let listens = |pid: u32| {
+            let first = Identity::of(pid).ok().flatten();
+            first.is_some_and(|first| !self.reached_below(&config, &first).is_empty())
+        };
+        self.others.doubles(&self.settings, &config, own, listens)
     }
 
     fn unfindable(&self) -> Vec<Peer> {

@@ -44,7 +44,7 @@ pub fn check(group: &mut Group, case: Case<'_>, settings: &AgentSettings, config
 }
 
 /// The other minions on this host that a supervisor sees, each with what our Salt has made of its configuration: it is asked once, and not at each
-/// look.
+/// look, and only about those that listen to our masters. A host may have hundreds of other minions, in containers; the supervisor waits for answers.
 #[derive(Debug, Default)]
 pub struct Others {
     /// With the pid and start time of each first process.
@@ -52,15 +52,23 @@ pub struct Others {
 }
 
 impl Others {
-    /// Those that are the minion of `config` once more. What cannot be told is left to `sidle doctor`, and so are minions of other users: our Salt may
-    /// need a minute for what a stranger wrote.
-    pub fn doubles(&self, settings: &AgentSettings, config: &MinionConfig, own: &[u32]) -> Vec<String> {
+    /// Those that are the minion of `config` once more; `listens`: whether the minion with this first process is connected to a master of ours. What
+    /// cannot be told is left to `sidle doctor`, and so are minions of other users: our Salt may need a minute for what a stranger wrote.
+    pub fn doubles(
+        &self,
+        settings: &AgentSettings,
+        config: &MinionConfig,
+        own: &[u32],
+        listens: impl Fn(u32) -> bool,
+    ) -> Vec<String> {
         let agents_own = config.user.as_deref().and_then(process::user_number);
         let users = [Some(account::ROOT), Some(process::user()), agents_own];
         let mut found = first_processes(own).unwrap_or_default();
         found.retain(|process| proc_fs::user(process.pid).is_some_and(|user| users.contains(&Some(user))));
         let mut askers = self.askers.borrow_mut();
         askers.retain(|(known, _)| found.iter().any(|process| key(process) == *known));
+        // Who was asked about stays known: a connection comes and goes.
+        found.retain(|process| askers.iter().any(|(known, _)| *known == key(process)) || listens(process.pid));
         let named = found.into_iter().filter_map(|process| {
             let theirs = || {
                 if !askers.iter().any(|(known, _)| *known == key(&process)) {
@@ -156,6 +164,7 @@ mod tests {
     use crate::agent::Answers;
     use crate::rehearsal::Part;
     use serde_json::json;
+    use std::cell::Cell;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::CommandExt as _;
@@ -181,21 +190,24 @@ mod tests {
         while proc_fs::command_line(second.id()).unwrap().is_some_and(|words| words.is_empty()) {}
 
         let (others, config) = (Others::default(), recorded().config().unwrap());
+        let listens = Cell::new(false);
         let seen = |own: &[u32]| {
-            let mut all = others.doubles(&settings, &config, own);
+            let mut all = others.doubles(&settings, &config, own, |pid| listens.get() && pid == second.id());
             all.retain(|told| told.starts_with(&format!("process {} ", second.id())));
             all
         };
-        for _ in 0..3 {
+        assert!(seen(&[]).is_empty() && !etc.join("asked").exists(), "it listens to none of our masters");
+        for connected in [true, true, false] {
+            listens.set(connected);
             let told = seen(&[]);
             assert!(told.len() == 1 && told[0].ends_with("is a second minion a of master salt"), "{told:?}");
         }
         assert_eq!(fs::read_to_string(etc.join("asked")).unwrap().lines().count(), 1);
         assert!(seen(&[second.id()]).is_empty(), "it belongs to the instance");
+        let pid = second.id();
         second.kill().unwrap();
         second.wait().unwrap();
-        let pid = second.id();
-        others.doubles(&settings, &config, &[]);
+        others.doubles(&settings, &config, &[], |_| false);
         assert!(others.askers.borrow().iter().all(|((known, _), _)| *known != pid), "it is forgotten");
     }
 }

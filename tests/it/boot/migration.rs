@@ -33,7 +33,7 @@ fn version(machine: &Machine, package: &str) -> String {
 
 /// A glibc that is replaced under a process has its lazily loaded parts replaced, too; a systemd that executes itself anew must know its services still.
 #[test]
-#[ignore = "`scripts/test --long` runs it: a release of the distribution is fetched and unpacked"]
+#[ignore = "`scripts/test --long`: a release of the distribution is fetched and unpacked"]
 fn a_migration_of_the_distribution_costs_no_job_and_the_next_switch_works() {
     let author = minions::author();
     let master = Master::start(&tree(MASTER), true);

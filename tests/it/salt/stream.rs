@@ -26,6 +26,7 @@ fn answers(master: &Master) {
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: holds the stream of jobs itself to what it says; the product is not in it"]
 fn what_a_restart_loses_and_what_a_second_minion_doubles_is_seen_and_a_stream_without_either_is_whole() {
     come_first();
     let tree = tree(RELEASE);
@@ -113,6 +114,7 @@ fn install_broken(scene: &Scene) {
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: holds the stream of jobs itself to what it says; the product is not in it"]
 fn a_guard_that_loses_jobs_is_found_out_and_each_loss_has_its_name() {
     let scene = Scene::idle(&Wanted::of(&[RELEASE]));
     install_broken(&scene);

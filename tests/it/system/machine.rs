@@ -14,7 +14,7 @@ fn a_fifth_of_the_worlds_converges_under_every_two_crashes() {
 }
 
 #[test]
-#[ignore = "`scripts/test --long`: two minutes of both cores"]
+#[ignore = "`scripts/test --long`: two minutes of both cores; a fifth of the worlds is in `--all`"]
 fn every_world_converges_under_every_two_crashes() {
     println!("worlds and states: {:?}", walk(1, 2, 0));
 }

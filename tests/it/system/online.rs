@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Clients that fetch at once.
-const FLEET: usize = 200;
+const FLEET: usize = 60;
 /// Bytes a second that each of them may receive.
 const FLEET_LIMIT: u64 = 256 * 1024;
 /// What a process may take.
@@ -320,7 +320,7 @@ fn memory_of(output: &std::process::Output) -> u64 {
 }
 
 #[test]
-fn two_hundred_clients_fetch_at_once_and_none_exceeds_its_limit_or_32_mib() {
+fn sixty_clients_fetch_at_once_and_none_exceeds_its_limit_or_32_mib() {
     come_last();
     let site = Site::new();
     site.author.release_with("1.0", |tree| trees::put(tree, "share/large", &trees::noise(5, 768 * 1024), 0o644));

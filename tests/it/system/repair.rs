@@ -12,12 +12,21 @@ use std::path::{Path, PathBuf};
 
 #[test]
 fn random_damage_is_found_by_both_checks_and_mended_to_the_signed_tree() {
+    random_damage(300);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: the same with more rounds"]
+fn random_damage_of_a_thousand_rounds() {
+    random_damage(1000);
+}
+
+fn random_damage(rounds: usize) {
     let pair = Pair::new();
     let host = Host::new(&pair);
     let whole = host.release();
     let manifest = &pair.second.2.manifest;
     let paths: Vec<PathBuf> = manifest.entries.iter().map(|entry| entry.path.as_path().to_owned()).collect();
-    let rounds = 1000;
     let one = (0..HARMS.len(), 0..paths.len(), 0..paths.len());
     let strategy = prop::collection::vec(one, 1..5);
     let mut runner = proptest::test_runner::TestRunner::deterministic();

@@ -45,6 +45,7 @@ fn a_full_run_directory_lost_claims_and_truncated_roles_lose_no_job_and_double_n
 
 /// The lock for jobs without claims lay in a directory of root's: only root's minions were protected against a full /run.
 #[test]
+#[ignore = "`scripts/test --long`: a minion of root shows the same; another user's locks are seen by `kinds` and `local_user`"]
 fn nor_do_they_with_a_minion_that_works_as_another_user_than_root() {
     faults_of_the_gate("daemon");
 }

@@ -93,6 +93,7 @@ fn by_name(release: &str) {
 
 /// A restart of a minion that reached nobody was refused after `start_timeout`: a changed master was never taken up.
 #[test]
+#[ignore = "`scripts/test --long`: 3008 shows the same"]
 fn another_master_in_the_configuration_serves_after_a_restart_of_3006() {
     by_configuration(OLD);
 }
@@ -109,6 +110,7 @@ fn a_master_whose_name_moves_serves_after_a_restart_of_3006() {
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: 3006 shows the same"]
 fn a_master_whose_name_moves_serves_after_a_restart_of_3008() {
     by_name(NEW);
 }

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
+/// Where the old process alone is there, as on the way forth.
+const BEFORE: [&str; 4] = ["checking", "rehearsing", "starting", "proving"];
+
 /// Longer than what is done in it.
 const SETTINGS: &str = "probation = \"30s\"\nrehearsal = \"refuse\"\n";
 
@@ -81,7 +84,9 @@ fn salt_call_works_and_fires_events_in_every_phase_forth_and_back() {
     let mut restart = ask(&scene, "restart", &["--mode", "overlap"]);
     let mut cancel = None;
     let back = in_each_phase(&scene, |phase| {
-        fire(&scene, &format!("back-{phase}"));
+        if !BEFORE.contains(&phase) {
+            fire(&scene, &format!("back-{phase}"));
+        }
         if phase == "probation" {
             cancel = Some(ask(&scene, "cancel", &[]));
         }
@@ -94,10 +99,11 @@ fn salt_call_works_and_fires_events_in_every_phase_forth_and_back() {
 
     let events = fired(&stream);
     let named = |way: &str, phases: &[String]| phases.iter().map(|phase| format!("{way}-{phase}")).collect::<Vec<_>>();
-    for name in [named("forth", &forth), named("back", &back)].concat() {
+    let way_back: Vec<String> = back.iter().filter(|phase| !BEFORE.contains(&phase.as_str())).cloned().collect();
+    for name in [named("forth", &forth), named("back", &way_back)].concat() {
         assert_eq!(events.get(&name), Some(&1), "{name} in {events:?}");
     }
-    println!("salt-call worked in {forth:?} and {back:?}");
+    println!("salt-call worked in {forth:?} and {way_back:?}");
     let report = stream.end();
     report.assert_lossless("the supervisor is stopped in every phase");
 }

@@ -29,7 +29,7 @@ const OF_PROCESSES: [(&str, &str); 7] = [
 const WAKES: &str = r#", "\1\0\0\0\0\0\0\0", 8)"#;
 
 /// How many of each call are let fail: a supervisor that waits makes a few of them over and over.
-const OF_EACH: usize = 4;
+const OF_EACH: usize = 2;
 
 /// strace at a running supervisor, its threads, and its children until they are another program.
 struct Tracer(Child);
