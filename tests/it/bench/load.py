@@ -225,8 +225,9 @@ def restart(options):
 
 def rollout(options):
     """The same of a rollout: the real machine decides, and its simulator says when each minion hears of it."""
-    sys.path.insert(0, options["source"])
-    from saltext.sidle.fleet import plan, simulator
+    sys.path[:0] = [options["source"], os.path.join(options["source"], "../tests/unit")]
+    import simulator
+    from saltext.sidle.fleet import plan
 
     class Watched(simulator.Fleet):
         """Notes what the minions have to do with their master."""

@@ -3,9 +3,9 @@
 import json
 import unittest
 
+import simulator
 from saltext.sidle.fleet import plan as planning
 from saltext.sidle.fleet import rollout as machine
-from saltext.sidle.fleet import simulator
 from saltext.sidle.fleet.verdicts import Master
 
 NEW, OLD = "3007.17-1", "3006.30-1"
@@ -302,7 +302,7 @@ class Rollouts(unittest.TestCase):
     def test_an_old_process_that_finishes_its_jobs_is_not_waited_for(self):
         rollout = self.begin({"h1": host()})
         self.order(rollout, 0)
-        retiring = status(NEW, switch={"id": 1, "to": NEW, "phase": "retiring"})
+        retiring = status(NEW, switch={"id": 1, "to": NEW, "phase": "finishing-old"})
         rollout.saw(60, "h1", retiring)
         self.assertEqual(rollout.counts(), {"ordered": 1})
         rollout.saw(200, "h1", retiring)

@@ -1,8 +1,8 @@
 """
 A fleet that exists only as numbers, driven by the same plan and the same rollout as a real one.
 
-    python3 -m saltext.sidle.fleet.simulator --hosts 10000 --seed 1
-    python3 -m saltext.sidle.fleet.simulator --table
+    PYTHONPATH=src python3 tests/unit/simulator.py --hosts 10000 --seed 1
+    PYTHONPATH=src python3 tests/unit/simulator.py --table
 
 Hosts install the release over their link when they are ordered, wait for their splay, and switch. Some fail, some are offline and come back, some answer
 only now and then, and the master dies in mid-wave: orders and answers on their way are lost, and the record is read again. Nothing here is random but by
@@ -16,8 +16,8 @@ import random
 import time
 from dataclasses import dataclass, field
 
-from . import plan as planning
-from . import rollout as machine
+from saltext.sidle.fleet import plan as planning
+from saltext.sidle.fleet import rollout as machine
 
 #: A switch of a minion beside its old process takes so long, with its probation; measured on real Salt, seconds.
 SWITCH_SECONDS = (70, 110)
