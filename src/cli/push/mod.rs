@@ -211,7 +211,7 @@ fn of_roster(context: &Context, path: &Path) -> Result<Vec<Destination>, Report>
     let bytes = file::read(path, ROSTER_BYTES_MAXIMUM)?;
     let wrong = |reason: String| {
         let hint = "write `ID: HOST` for each host, or `ID:`, and below it, indented by blanks, `host: HOST`, `user: USER` and the like; \
-                    docs/fleets.md, \"Push\", has all keys";
+                    docs/push.md, \"Rosters\", has all keys";
         usage(format!("cannot use the roster {}: {reason}", path.display()), hint)
     };
     let roster = roster::parse(&String::from_utf8_lossy(&bytes)).map_err(wrong)?;

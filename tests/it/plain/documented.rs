@@ -68,10 +68,20 @@ impl Reader {
 fn lines(page: &str, section: &str) -> Vec<String> {
     let content = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
     let (_, rest) = content.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("{page}: {section}"));
-    let body = rest.split("\n## ").next().unwrap().replace(" \\\n", " ");
+    commands(rest, &format!("{page}: {section}"))
+}
+
+/// The commands before the first heading of the second rank.
+fn first_lines(page: &str) -> Vec<String> {
+    let content = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+    commands(&content, page)
+}
+
+fn commands(text: &str, what: &str) -> Vec<String> {
+    let body = text.split("\n## ").next().unwrap().replace(" \\\n", " ");
     let code = body.lines().filter_map(|line| line.strip_prefix("    ")).map(str::trim_start);
     let commands = code.filter(|line| line.starts_with("sidle ")).map(str::to_owned).collect::<Vec<_>>();
-    assert!(!commands.is_empty(), "{page}: {section}");
+    assert!(!commands.is_empty(), "{what}");
     commands
 }
 
@@ -216,11 +226,11 @@ fn a_host_goes_through_the_readme_and_the_administrators_guide() {
     ] {
         reader.types_instead(written, typed);
     }
-    // The first of the two blocks: the second is about a packaged minion.
-    let first = lines("README.md", "Use").into_iter().take_while(|line| !line.contains("@3007"));
+    reader.types_instead("demo-agent-3008.5", "demo-agent-3007.17");
+    reader.does("sidle trust pin 1.root.json --fingerprint SHA256");
     let mut supervisor = None;
-    for line in first.filter(|line| !line.contains("rollback")) {
-        if line.contains(" switch ") {
+    for line in first_lines("README.md") {
+        if line.starts_with("sidle switch ") {
             supervisor = Some(host.supervise());
         }
         reader.does(&line);

@@ -5,7 +5,7 @@ import unittest
 
 from saltext.sidle.fleet import causes, evidence, why
 
-DOCS = pathlib.Path(__file__).parents[4] / "docs/fleets.md"
+DOCS = pathlib.Path(__file__).parents[4] / "docs/why.md"
 
 #: When the job of these tests was published; the question comes ten minutes later.
 THEN = 1_790_000_000.0
