@@ -78,7 +78,7 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
     let payload = targets.require(&target::payload(&id), &approved.manifest().payload.sha256)?;
     let (hazards, effect, progress) = (request.hazards, request.effect, request.installing);
     let place = Placement { layout, host: &host, hazards, effect, progress };
-    preflight(&approved, &place)?;
+    let accepted = preflight(&approved, &place)?;
     let mut source = Payload { fetcher, name: target::payload(&id), target: payload };
     if request.refetch {
         source.fetcher.forget_broken(&source.target)?;
@@ -91,7 +91,7 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
             source.fetch(&lacking, request.fetching)?;
         }
     }
-    let installed = install_fetched(approved, &mut source, &place)?;
+    let installed = install_fetched(approved, accepted, &mut source, &place)?;
     let (payload_bytes, received_bytes) = (source.target.length, source.fetcher.wire_bytes());
     if effect == Effect::Apply {
         source.done()?;

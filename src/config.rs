@@ -55,13 +55,12 @@ struct Fragment {
     restart_pause: Option<Text>,
     restart_pause_limit: Option<Text>,
     fall_back_within: Option<Text>,
-    host_look: Option<Text>,
+    host_check_every: Option<Text>,
     job_splay: Option<Text>,
     scrub_every: Option<Text>,
     scrub_rate: Option<Bytes>,
     keep_extra: Option<usize>,
     by_hand_grace: Option<Text>,
-    restore_configuration: Option<bool>,
     windows: Option<Vec<Window>>,
     timezone: Option<String>,
     #[serde(default)]
@@ -122,7 +121,7 @@ pub struct Settings {
     /// How long after its switch a release that keeps failing is left for the previous one.
     pub fall_back_within: Duration,
     /// How often the supervisor checks whether the host's libraries have changed.
-    pub host_look: Duration,
+    pub host_check_every: Duration,
     /// The longest random delay of a switch that a job of the agent requests.
     pub job_splay: Duration,
     /// What the result of a rehearsal may decide.
@@ -139,8 +138,6 @@ pub struct Settings {
     pub keep_extra: usize,
     /// How long after its expiry the metadata of a bundle file is still accepted.
     pub by_hand_grace: Duration,
-    /// A rollback also restores the agent's configuration, from the snapshot taken before the switch.
-    pub restore_configuration: bool,
     windows: Vec<Window>,
     timezone: Option<String>,
     repository: RepositoryFragment,
@@ -240,12 +237,9 @@ impl Settings {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Fragment, Report> {
-    let refused = |why: String| Report {
-        class: Class::Usage,
-        message: format!("cannot use the settings in {}", path.display()),
-        causes: vec![why],
-        lines: Vec::new(),
-        hint: Some(format!("correct or remove the line; {DOCUMENTED}")),
+    let refused = |why: String| {
+        let report = Report::of(Class::Usage, format!("cannot use the settings in {}", path.display())).because(why);
+        report.hint(format!("correct or remove the line; {DOCUMENTED}"))
     };
     let fragment: Fragment = toml::from_str(text).map_err(|error| refused(written::problem(text, &error)))?;
     for (key, path) in fragment.paths() {
@@ -285,7 +279,7 @@ impl From<Fragment> for Settings {
             restart_pause_minimum: or_seconds(fragment.restart_pause, 1),
             restart_pause_maximum: or_seconds(fragment.restart_pause_limit, 60),
             fall_back_within: or_seconds(fragment.fall_back_within, 10 * 60),
-            host_look: or_seconds(fragment.host_look, 10 * 60),
+            host_check_every: or_seconds(fragment.host_check_every, 10 * 60),
             job_splay: or_seconds(fragment.job_splay, 60),
             rehearsal: fragment.rehearsal.unwrap_or_default(),
             extras,
@@ -294,7 +288,6 @@ impl From<Fragment> for Settings {
             scrub_rate: fragment.scrub_rate.map_or(20 << 20, |rate| rate.0),
             keep_extra: fragment.keep_extra.unwrap_or(1),
             by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),
-            restore_configuration: fragment.restore_configuration.unwrap_or(false),
             windows: fragment.windows.unwrap_or_default(),
             timezone: fragment.timezone,
             repository: fragment.repository,

@@ -18,9 +18,6 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// The heart beats every 0.2 s; on a busy machine ten beats may be late.
 const HEARTBEAT_AGE_MAX: Duration = Duration::from_secs(2);
 
-/// Its state directory is no configuration.
-pub const NO_CONFIGURATION: &[&str] = &["state"];
-
 /// Observes one demonstration agent.
 #[derive(Debug)]
 pub struct DemoAgent {

@@ -33,11 +33,22 @@ pub enum Class {
     Failed,
 }
 
+/// What a program may decide on, beside the class: the message is for people, and its words may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// A time that was given is past.
+    TimeIsPast,
+}
+
 /// A failure as it is told: what went wrong, because of what, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// What kind of failure it is.
     pub class: Class,
+    /// What a program may decide on, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
     /// What was attempted, on what, and what came in the way.
     pub message: String,
     /// What that was caused by in turn, outermost first.
@@ -57,13 +68,19 @@ pub struct List(pub Vec<String>);
 impl Report {
     /// A report without causes or hint.
     pub fn of(class: Class, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), causes: Vec::new(), lines: Vec::new(), hint: None }
+        Self { class, reason: None, message: message.into(), causes: Vec::new(), lines: Vec::new(), hint: None }
     }
 
     /// This report with a remedy.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// This report with what a program may decide on.
+    #[must_use]
+    pub fn reason(self, reason: Reason) -> Self {
+        Self { reason: Some(reason), ..self }
     }
 
     /// This report with what it was caused by.
@@ -100,7 +117,7 @@ impl Report {
             }
             source = cause.source();
         }
-        Self { class, message, causes, lines, hint }
+        Self { class, reason: None, message, causes, lines, hint }
     }
 
     /// What a person reads first: all but the list and the hint.

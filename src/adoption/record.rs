@@ -70,14 +70,11 @@ impl Adoption {
         let Some(directory) = Dir::open_if_exists(&layout.adoption(instance))? else { return Ok(None) };
         let Some(bytes) = directory.read_if_exists(RECORD_NAME, RECORD_LENGTH_MAXIMUM)? else { return Ok(None) };
         let path = directory.path().join(RECORD_NAME);
-        saved::parse(&bytes, SCHEMA).map(Some).map_err(|error| Report {
-            class: Class::Failed,
-            message: format!("cannot understand {}", path.display()),
-            causes: vec![error.to_string()],
-            lines: Vec::new(),
-            hint: error.hint(
-                "it says how to give the agent back to its package; docs/adopting.md lists what an adoption changes",
-            ),
+        saved::parse(&bytes, SCHEMA).map(Some).map_err(|error| {
+            let remedy =
+                "it says how to give the agent back to its package; docs/adopting.md lists what an adoption changes";
+            let report = Report::of(Class::Failed, format!("cannot understand {}", path.display()));
+            Report { hint: error.hint(remedy), ..report.because(error) }
         })
     }
 

@@ -328,8 +328,6 @@ pub struct Parts {
     pub examiner: Option<&'static dyn examination::Examiner>,
     /// Finds the agent's job that a process belongs to, by what is kept in the directory of all instances' states.
     pub caller: Option<fn(u32, &Path) -> Option<caller::Caller>>,
-    /// Names in its configuration directory that snapshots of the configuration leave out.
-    pub not_configuration: &'static [&'static str],
     /// Commands that its releases must have.
     pub commands: &'static [&'static str],
 }
@@ -338,7 +336,7 @@ impl Parts {
     /// A kind of agent with an observer and nothing else.
     pub const fn new(kind: &'static str, observer: Observer) -> Self {
         let (rehearser, adopter, examiner, caller) = (None, None, None, None);
-        Self { kind, observer, rehearser, adopter, examiner, caller, not_configuration: &[], commands: &[] }
+        Self { kind, observer, rehearser, adopter, examiner, caller, commands: &[] }
     }
 }
 

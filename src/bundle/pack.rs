@@ -24,7 +24,7 @@ pub const PAYLOAD_NAME: &str = "payload.tar.zst";
 /// zstd level for everyday packing.
 pub const LEVEL_DEFAULT: i32 = 10;
 /// zstd level for releases that many hosts fetch.
-pub const LEVEL_RELEASE: i32 = 19;
+pub const LEVEL_BEST: i32 = 19;
 
 /// The input of packing.
 pub struct PackInput<'a> {

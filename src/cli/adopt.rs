@@ -143,7 +143,7 @@ pub fn unadopt(context: &Context, arguments: &UnadoptArguments) -> Result<Ended,
             let milliseconds = u64::try_from(downtime.as_millis()).unwrap_or(u64::MAX);
             output.result(
                 std::iter::once(text).chain(missed).collect::<Vec<_>>(),
-                json!({"released": name, "outage_milliseconds": milliseconds}),
+                json!({"released": name, "downtime_milliseconds": milliseconds}),
             );
             Ok(Ended::Well)
         }

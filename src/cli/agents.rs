@@ -15,12 +15,10 @@ pub static ALL: [Parts; 4] = [
         adopter: Some(&salt::adoption::SaltAdopter),
         examiner: Some(&salt::doctor::SALT),
         caller: Some(salt::caller::caller),
-        not_configuration: salt::NO_CONFIGURATION,
         ..Parts::new("salt", |settings| Ok(Box::new(SaltMinion::new(settings))))
     },
     Parts {
         rehearser: Some(&demo::rehearsal::DEMO),
-        not_configuration: demo::NO_CONFIGURATION,
         ..Parts::new("demo", |settings| Ok(Box::new(DemoAgent::new(settings)?)))
     },
     Parts {

@@ -1,7 +1,7 @@
 //! hold and unhold: a person forbids or allows switches of an instance.
 
 use super::{Context, Ended, instance_of, usage};
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Reason, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::{clock, process};
 use crate::store::Store;
@@ -76,9 +76,10 @@ pub fn hold(context: &Context, arguments: &HoldArguments) -> Result<Ended, Repor
     };
     if until.is_some_and(|until| until <= now) {
         let given = arguments.until.clone().unwrap_or_else(|| "now".to_owned());
-        return Err(usage(format!("cannot hold {instance} until {given}: that time is past"), "name a later time"));
+        let past = usage(format!("cannot hold {instance} until {given}: that time is past"), "name a later time");
+        return Err(past.reason(Reason::TimeIsPast));
     }
-    let scope = if arguments.all { Scope::All } else { Scope::Forth };
+    let scope = if arguments.all { Scope::All } else { Scope::Upgrades };
     let hold = Hold::new(now, process::user_name(process::user()), &arguments.reason, until, scope);
     if !arguments.dry_run {
         files.write_hold(&hold)?;

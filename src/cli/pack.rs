@@ -7,7 +7,7 @@ use super::{Context, Ended, agents, input, source_date_epoch, usage};
 use crate::agent::AgentKind;
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::manifest::{Manifest, decompress};
-use crate::bundle::pack::{LEVEL_DEFAULT, LEVEL_RELEASE, PAYLOAD_NAME, PackInput, Packed, pack as pack_tree};
+use crate::bundle::pack::{LEVEL_BEST, LEVEL_DEFAULT, PAYLOAD_NAME, PackInput, Packed, pack as pack_tree};
 use crate::bundle::recipe::{Build, Recipe};
 use crate::bundle::survey::survey;
 use crate::failure::{Class, Report};
@@ -72,7 +72,7 @@ pub struct PackArguments {
     keys: SigningArguments,
     /// Compress as much as possible: slower to pack, smaller to fetch
     #[arg(long, conflicts_with = "level")]
-    release: bool,
+    best: bool,
     /// zstd level
     #[arg(long, value_parser = clap::value_parser!(i32).range(1..=22))]
     level: Option<i32>,
@@ -221,7 +221,7 @@ fn plan(arguments: &PackArguments) -> Result<PackPlan, Report> {
     }
     // No release comes after itself: packed once more, after a failure, it has the same bytes.
     previous.retain(|manifest| (&manifest.version, manifest.revision) != (&arguments.version, arguments.revision));
-    let level = arguments.level.unwrap_or(if arguments.release { LEVEL_RELEASE } else { LEVEL_DEFAULT });
+    let level = arguments.level.unwrap_or(if arguments.best { LEVEL_BEST } else { LEVEL_DEFAULT });
     Ok(PackPlan { recipe, home, name, output, previous, epoch: source_date_epoch()?, level })
 }
 

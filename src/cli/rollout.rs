@@ -21,7 +21,7 @@ pub enum RolloutVerb {
     /// Claim an instance for a rollout: orders of other rollouts are refused
     Claim(ClaimArguments),
     /// End the claim of a rollout on an instance
-    Release(ReleaseArguments),
+    Unclaim(UnclaimArguments),
 }
 
 /// `sidle rollout claim PACKAGE ID --epoch N`
@@ -49,9 +49,9 @@ pub struct ClaimArguments {
     dry_run: bool,
 }
 
-/// `sidle rollout release PACKAGE ID`
+/// `sidle rollout unclaim PACKAGE ID`
 #[derive(Debug, Args)]
-pub struct ReleaseArguments {
+pub struct UnclaimArguments {
     /// The package
     package: PackageName,
     /// The rollout
@@ -89,7 +89,7 @@ impl OrderOptions {
 pub fn rollout(context: &Context, verb: &RolloutVerb) -> Result<Ended, Report> {
     match verb {
         RolloutVerb::Claim(arguments) => claim(context, arguments),
-        RolloutVerb::Release(arguments) => release(context, arguments),
+        RolloutVerb::Unclaim(arguments) => unclaim(context, arguments),
     }
 }
 
@@ -113,17 +113,17 @@ fn claim(context: &Context, arguments: &ClaimArguments) -> Result<Ended, Report>
     Ok(Ended::Well)
 }
 
-fn release(context: &Context, arguments: &ReleaseArguments) -> Result<Ended, Report> {
+fn unclaim(context: &Context, arguments: &UnclaimArguments) -> Result<Ended, Report> {
     let instance = instance_of(&arguments.package, arguments.instance.as_ref());
     let files = InstanceFiles::new(&context.layout, &instance, &arguments.package);
-    let released = files.end_claim(&arguments.id, arguments.dry_run)?;
-    let text = match (released, arguments.dry_run) {
+    let unclaimed = files.end_claim(&arguments.id, arguments.dry_run)?;
+    let text = match (unclaimed, arguments.dry_run) {
         (true, true) => format!("{instance} would no longer belong to rollout {}", arguments.id),
         (true, false) => format!("{instance} no longer belongs to rollout {}", arguments.id),
         (false, _) => format!("{instance} does not belong to rollout {}", arguments.id),
     };
-    context.output.result(&text, json!({"dry_run": arguments.dry_run, "instance": instance, "released": released}));
-    Ok(if released { Ended::Well } else { Ended::As(Class::NothingToDo) })
+    context.output.result(&text, json!({"dry_run": arguments.dry_run, "instance": instance, "unclaimed": unclaimed}));
+    Ok(if unclaimed { Ended::Well } else { Ended::As(Class::NothingToDo) })
 }
 
 fn later(now: Timestamp, duration: Duration) -> Timestamp {

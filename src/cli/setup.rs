@@ -74,12 +74,12 @@ impl Step {
 
     /// The error of a step, with the remedy that holds for every step: the same command again.
     fn failed(self, report: impl Into<Report>) -> Report {
-        let Report { class, message, mut causes, lines, hint } = report.into();
-        causes.insert(0, message);
-        let again = "then run the same `sidle setup` again: it goes on where it stopped";
-        let hint = hint.map_or_else(|| format!("correct that, {again}"), |hint| format!("{hint}; {again}"));
+        let mut report: Report = report.into();
         let message = format!("cannot set up this host, step {}", self.name());
-        Report { class, message, causes, lines, hint: Some(hint) }
+        report.causes.insert(0, std::mem::replace(&mut report.message, message));
+        let again = "then run the same `sidle setup` again: it goes on where it stopped";
+        let hint = report.hint.take();
+        report.hint(hint.map_or_else(|| format!("correct that, {again}"), |hint| format!("{hint}; {again}")))
     }
 }
 

@@ -10,8 +10,6 @@ use crate::os::environment::Passed;
 use crate::os::units;
 use crate::store::{self, Store};
 use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
-use crate::switch::driver::Rehearsals;
-use crate::switch::driver::configuration::Keeping;
 use crate::switch::journal::files::InstanceFiles;
 use clap::Args;
 
@@ -56,26 +54,13 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
         instance: arguments.instance.clone(),
         package,
         configuration,
-        limits: settings.limits,
-        stop: settings.limits.stop,
-        restart_pause_minimum: settings.restart_pause_minimum,
-        restart_pause_maximum: settings.restart_pause_maximum,
-        fall_back_within: settings.fall_back_within,
-        switch_deadline: settings.switch_deadline,
-        rehearsals: Rehearsals {
-            agents: agents::parts,
-            policy: settings.rehearsal,
-            extras: settings.extras,
-            wheels: settings.extras_wheels.map(|path| context.layout.on_host(&path)),
-        },
-        host_look: settings.host_look,
-        scrub_every: settings.scrub_every,
-        keeping: Keeping { agents: agents::parts, restore: settings.restore_configuration },
+        host: settings,
+        agents: agents::parts,
         passed,
         commands: own::COMMANDS,
         digest: digest.to_string(),
     };
-    run_supervisor(&context.layout, supervise, agents::parts)?;
+    run_supervisor(&context.layout, supervise)?;
     Ok(Ended::Well)
 }
 

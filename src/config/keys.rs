@@ -77,7 +77,7 @@ pub const SECTIONS: [Section; 4] = [
                 "time",
                 "`\"30s\"`",
                 "`systemctl stop`: the time between SIGTERM and SIGKILL. In a switch: the limit of the phases \
-                 `freezing` (then the switch ends as `expired`), `stopping` (then it rolls back) and `retreating` (then it is `stranded`). Keep this \
+                 `freezing` (then the switch ends as `expired`), `stopping` (then it rolls back) and `stopping-new` (then it is `stranded`). Keep this \
                  time below `TimeoutStopSec` of the unit (120 s)",
             ),
             key(
@@ -107,7 +107,7 @@ pub const SECTIONS: [Section; 4] = [
                 "`\"refuse\"`",
                 "a rehearsal is the preflight of a switch: the new release loads this host's configuration and modules without a master. If it \
                  finds a problem, or cannot be done: refuse the switch, or only report the reason. `\"off\"`: no rehearsal; the supervisor also stops its \
-                 regular check whether the host's libraries changed (`host_look`)",
+                 regular check whether the host's libraries changed (`host_check_every`)",
             ),
             key(
                 "rehearsal_timeout",
@@ -135,13 +135,6 @@ pub const SECTIONS: [Section; 4] = [
                 "time",
                 "`\"10m\"`",
                 "how long the install of packages by `extras = \"rebuild\"` may take",
-            ),
-            key(
-                "restore_configuration",
-                "`true`, `false`",
-                "`false`",
-                "a rollback puts the agent's configuration back as it was when the older release ran last; a failed switch puts it back as it was \
-                 before the switch. `false`: sidle does not change the configuration",
             ),
             key(
                 "windows",
@@ -184,7 +177,7 @@ pub const SECTIONS: [Section; 4] = [
                  rolls back to the previous release, in mode `now`",
             ),
             key(
-                "host_look",
+                "host_check_every",
                 "time",
                 "`\"10m\"`",
                 "how often the supervisor checks whether the host's libraries changed under the current and the previous release",

@@ -4,7 +4,7 @@ use crate::agent::examination::{Group, Severity};
 use crate::bundle::manifest::Manifest;
 use crate::os::dir::Dir;
 use crate::os::mounts::{self, Mount};
-use crate::os::{OsError, attributes, file};
+use crate::os::{OsError, file, labels};
 use crate::store::Store;
 use crate::store::location::{self, Hazard, Keeping, PlaceFacts};
 use crate::store::protection::selinux::{Labels, Mode};
@@ -92,7 +92,7 @@ fn labels(group: &mut Group, store: &Store, current: &Manifest) {
         Err(error) => return group.unknown("the SELinux policy", error, "run `sidle doctor` as root"),
     };
     let (Some(wanted), Ok(tree)) = (labels.of_tree(), store.tree(&release)) else { return };
-    let found = attributes::label(&tree);
+    let found = labels::of(&tree);
     let kind = |label: &str| label.split(':').nth(2).map(str::to_owned);
     if found.as_deref().and_then(kind) == kind(wanted) {
         return group.good(format!("SELinux label {wanted}"));

@@ -21,7 +21,7 @@ pub use processes::{
 };
 
 use files::file_stat;
-pub use files::{attributes, dir, file, ground, lock, mounts, place, space, walk, watch};
+pub use files::{dir, file, ground, labels, lock, mounts, place, space, walk, watch};
 
 use crate::failure::Class;
 use std::io;

@@ -34,22 +34,6 @@ const PID_BYTES_MAX: u64 = 64;
 /// Processes between the leader and main: Salt has none, a wrapper that doesn't exec adds one. More is another process's pid.
 const CHAIN_MAX: usize = 4;
 
-/// Left out of snapshots: keys belong to an identity, and a host may be a master, too. Neither goes back with the minion.
-pub const NO_CONFIGURATION: &[&str] = &[
-    "pki",
-    "gpgkeys",
-    "master",
-    "master.d",
-    "roster",
-    "spm.repos",
-    "cloud",
-    "cloud.conf.d",
-    "cloud.deploy.d",
-    "cloud.maps.d",
-    "cloud.profiles.d",
-    "cloud.providers.d",
-];
-
 /// Observes the minion of one configuration directory.
 ///
 /// Its options are what the guard of the process reports, else what its release's Salt made of the configuration: see [`options`].

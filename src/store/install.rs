@@ -123,13 +123,13 @@ pub fn install(
     Ok(Installed { accepted, ..installed })
 }
 
-/// Installs an approved release from files of this host and from `payload`.
+/// Installs an approved release from files of this host and from `payload`; `accepted`: what its [`preflight`] gave.
 pub fn install_fetched(
     approved: Approved,
+    accepted: Vec<Obstacle>,
     payload: &mut dyn PayloadSource,
     place: &Placement<'_>,
 ) -> Result<Installed> {
-    let accepted = preflight(&approved, place)?;
     let installed = put(approved, place, &mut |manifest, store, tree| {
         let held = HeldFiles::of(store, manifest)?;
         rebuild(manifest, &held, payload, tree, host::parallelism(), place.progress).map_err(Report::from)?;

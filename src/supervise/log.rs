@@ -17,16 +17,16 @@ impl Supervisor {
     /// Logs the settings, but nothing that could be secret.
     pub(super) fn log_settings(&self) {
         let settings = &self.settings;
-        let rehearsal = match settings.rehearsals.policy {
+        let rehearsal = match settings.host.rehearsal {
             Policy::Refuse => "refuse",
             Policy::Report => "report",
             Policy::Off => "off",
         };
         info!(
-            instance = %settings.instance, version = env!("CARGO_PKG_VERSION"), probation = seconds(settings.limits.probation),
-            start_timeout = seconds(settings.limits.start), stop_timeout = seconds(settings.stop),
-            switch_deadline = seconds(settings.switch_deadline), rehearsal, scrub_every = seconds(settings.scrub_every),
-            restore_configuration = settings.keeping.restore, "the supervisor starts with these settings"
+            instance = %settings.instance, version = env!("CARGO_PKG_VERSION"), probation = seconds(settings.host.limits.probation),
+            start_timeout = seconds(settings.host.limits.start), stop_timeout = seconds(settings.host.limits.stop),
+            switch_deadline = seconds(settings.host.switch_deadline), rehearsal, scrub_every = seconds(settings.host.scrub_every),
+            "the supervisor starts with these settings"
         );
     }
 

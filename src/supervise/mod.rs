@@ -18,6 +18,7 @@ mod workers;
 pub use parts::{configuration, host_change, intent, keeper, tree};
 
 use crate::agent::Registry;
+use crate::config::Settings;
 use crate::crash_point;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
@@ -28,14 +29,13 @@ use crate::os::environment::Passed;
 use crate::os::process::Identity;
 use crate::os::{OsError, children, notify, signals, socket};
 use crate::store::Store;
-use crate::switch::driver::configuration::Keeping;
 use crate::switch::driver::requests::BadReleases;
 use crate::switch::driver::{Before, Driver, Rehearsals, Step};
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::own_commands::OwnCommands;
 use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::schedule::When;
-use crate::switch::{self, Adopted, Limits, Phase};
+use crate::switch::{self, Adopted, Phase};
 use adopting::Unadoption;
 use configuration::ConfigurationCheck;
 use control::{Answer, Command, SwitchCommand};
@@ -60,26 +60,10 @@ pub struct SuperviseSettings {
     pub package: PackageName,
     /// The agent's configuration directory; None: the manifest's, below the root.
     pub configuration: Option<PathBuf>,
-    /// How long the phases of a switch may last.
-    pub limits: Limits,
-    /// How long an agent may take to end by itself when the service is stopped.
-    pub stop: Duration,
-    /// The first pause before an ended agent is started again; each further pause is twice as long.
-    pub restart_pause_minimum: Duration,
-    /// The longest such pause.
-    pub restart_pause_maximum: Duration,
-    /// How long a release counts as new: in a crash loop, a new release is left for the previous one.
-    pub fall_back_within: Duration,
-    /// How long a switch of the supervisor's own waits for running jobs.
-    pub switch_deadline: Duration,
-    /// How releases are rehearsed.
-    pub rehearsals: Rehearsals,
-    /// How often the host is checked for changes.
-    pub host_look: Duration,
-    /// How often the package is scrubbed; zero: never.
-    pub scrub_every: Duration,
-    /// Settings of the configuration snapshots.
-    pub keeping: Keeping,
+    /// The settings of the host.
+    pub host: Settings,
+    /// The agents.
+    pub agents: Registry,
     /// The variables of this process that the agent gets.
     pub passed: Passed,
     /// The commands of this program that the supervisor starts.
@@ -89,12 +73,12 @@ pub struct SuperviseSettings {
 }
 
 /// Runs an instance until a signal ends it.
-pub fn supervise(layout: &Layout, settings: SuperviseSettings, registry: Registry) -> Result<(), Report> {
+pub fn supervise(layout: &Layout, settings: SuperviseSettings) -> Result<(), Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| OsError::new("start", "the event loop".as_ref(), source))?;
     let _entered = runtime.enter();
     let directory = Dir::open_or_create(&layout.run(&settings.instance), 0o755)?;
-    let mut supervisor = Supervisor::new(layout, settings, registry, directory.try_clone()?)?;
+    let mut supervisor = Supervisor::new(layout, settings, directory.try_clone()?)?;
     crash_point!("supervise.before");
     let mut events = Events::new(socket::listen(&directory, control::SOCKET_NAME)?)?;
     supervisor.log_settings();
@@ -163,7 +147,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    fn new(layout: &Layout, settings: SuperviseSettings, registry: Registry, directory: Dir) -> Result<Self, Report> {
+    fn new(layout: &Layout, settings: SuperviseSettings, directory: Dir) -> Result<Self, Report> {
         let files = InstanceFiles::new(layout, &settings.instance, &settings.package);
         let lock = sole::drive_alone(&files, &settings)?;
         children::adopt_orphans();
@@ -171,7 +155,7 @@ impl Supervisor {
             layout,
             &settings.package,
             &settings.instance,
-            registry,
+            settings.agents,
             settings.commands,
             settings.configuration.clone(),
             settings.passed.clone(),
@@ -180,13 +164,19 @@ impl Supervisor {
         processes.find(|release| store.head(release).ok())?;
         let now = Moment::now();
         adopting::recognise(&files, &store, &mut processes)?;
-        let mut driver = Driver::new(files, lock, settings.limits, now)?.with_rehearsals(settings.rehearsals.clone());
-        driver = driver.with_snapshots(settings.keeping);
+        let host = &settings.host;
+        let rehearsals = Rehearsals {
+            agents: settings.agents,
+            policy: host.rehearsal,
+            extras: host.extras,
+            wheels: host.extras_wheels.as_ref().map(|path| layout.on_host(path)),
+        };
+        let mut driver = Driver::new(files, lock, host.limits, now)?.with_rehearsals(rehearsals);
         let own = Identity::own()?;
         let last = SupervisorStatus::last(&directory);
         let same = last.as_ref().is_some_and(|last| last.supervisor == own);
         driver.resume(&processes, if same { Before::OwnWork } else { Before::Absence }, now)?;
-        let keeper = Keeper::new(Restart::new(settings.restart_pause_minimum, settings.restart_pause_maximum));
+        let keeper = Keeper::new(Restart::new(host.restart_pause_minimum, host.restart_pause_maximum));
         let ended = last.and_then(|last| last.ended);
         let restarting = manager::is_marked(&directory)?;
         let configuration_check = ConfigurationCheck::read(&directory)?;
@@ -255,7 +245,7 @@ impl Supervisor {
         let until_restart = self.keep_running(now);
         let step = match self.driver.assign(&mut self.processes) {
             Ok(()) => self.driver.step(&mut self.processes, now),
-            Err(error) => self.driver.hindered(error, &mut self.processes, now),
+            Err(error) => self.driver.on_unwritable_gate(error, &mut self.processes, now),
         };
         let step = match step {
             Ok(step) => step,
@@ -275,7 +265,7 @@ impl Supervisor {
         let until_check = self.check(now).min(self.give_back(now)).min(self.watch_host(now)).min(self.watch_trees(now));
         let until_check = until_check.min(self.until_answer());
         self.report(now)?;
-        let limit = |phase| self.settings.limits.of(phase, 0).unwrap_or(Duration::MAX);
+        let limit = |phase| self.settings.host.limits.of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =
             self.driver.journal().live.as_ref().map(|live| pace::of_step(live, now).min(limit(live.phase)));
         Ok(until_step.into_iter().chain([until_restart, until_check, until_finished]).min().unwrap_or(HEALTH_INTERVAL))
@@ -344,7 +334,7 @@ impl Supervisor {
     fn own_command(&self, own: OwnSwitch) -> SwitchCommand {
         let OwnSwitch { purpose, mode, to, reason, .. } = own;
         let request = switch::Request { purpose, to, reason, by: "supervisor".to_owned(), origin: None };
-        let deadline_seconds = self.settings.switch_deadline.as_secs();
+        let deadline_seconds = self.settings.host.switch_deadline.as_secs();
         SwitchCommand { request, mode, deadline_seconds, force: false, when: When::default() }
     }
 

@@ -83,12 +83,10 @@ fn through_current(layout: &Layout, path: PathBuf) -> PathBuf {
 /// Checks that the new program runs, and that it can read the files of this host. An error changes nothing.
 fn tried(layout: &Layout, check: &str) -> Result<Program, Report> {
     let path = through_current(layout, process::own_path()?);
-    let refused = |causes: Vec<String>| Report {
-        class: Class::Failed,
-        message: format!("cannot renew the supervisor: {} does not work here", path.display()),
-        causes,
-        lines: Vec::new(),
-        hint: Some(format!("the supervisor goes on with its present program; try `{} --version`", path.display())),
+    let refused = |causes: Vec<String>| {
+        let message = format!("cannot renew the supervisor: {} does not work here", path.display());
+        let hint = format!("the supervisor goes on with its present program; try `{} --version`", path.display());
+        Report { causes, ..Report::of(Class::Failed, message).hint(hint) }
     };
     // The words may name files from where this process works, and it is the same process afterwards.
     let program = Program::new(&path).passing(Passed::everything()).working(Directory::Callers);

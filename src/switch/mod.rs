@@ -1,16 +1,16 @@
 //! Switching an instance from one release to another, and back: the pure machine, its journal, and its driver.
 //!
 //! ```text
-//! overlap checking → rehearsing → starting → proving → handing → probation → flipping → retiring → committed
-//! back                            └──────────── returning → retreating → rolled-back
+//! overlap checking → rehearsing → starting → proving → handing → probation → flipping → finishing-old → committed
+//! back                            └──────────── draining-new → stopping-new → rolled-back
 //! idle    checking → rehearsing → waiting ⇄ freezing → stopping → starting → proving ⇄ probation → flipping → committed
-//! back                                                  └──────── retreating → restarting → reproving → rolled-back
+//! back                                                  └──────── stopping-new → starting-old → proving-old → rolled-back
 //!                                                                      └──────── stranded ────────┘
 //! before  scheduled → checking, if the switch waits for a window or a splay
 //! out     refused, cancelled, expired (nothing was stopped); abandoned (a person gave a stranded switch up)
 //! ```
 //!
-//! In `overlap` the old process serves until `handing`, can serve again during `probation`, and ends in `retiring`; if it is lost earlier, the
+//! In `overlap` the old process serves until `handing`, can serve again during `probation`, and ends in `finishing-old`; if it is lost earlier, the
 //! switch continues as in `idle`.
 //!
 //! The folders, each naming only folders above it in this list:
@@ -20,7 +20,7 @@
 //! - [`schedule`]: maintenance windows, and when a switch begins.
 //! - [`journal`]: the saved files of an instance. The journal itself has the live switch ([`journal::record`], with its [`journal::story`]), the
 //!   proven release and the previous release. Beside it: [`journal::history`], [`journal::verdicts`] on releases, the [`journal::hold`] of a
-//!   person, configuration snapshots ([`journal::snapshot`]), [`journal::host_fingerprints`] of proven releases, and the results of
+//!   person, [`journal::host_fingerprints`] of proven releases, and the results of
 //!   [`journal::repeated`] rehearsals.
 //! - [`gate`]: derives the roles of the processes from the journal, writes them for the guards, reads the guards' reports.
 //! - [`process`]: the processes of the agent: started, found again, frozen, ended; an adopted process; old processes that finish their jobs.

@@ -58,7 +58,7 @@ fn survives(suite: &'static str) {
     machine.serves("1.0-1");
     // Committed: the new release has proven itself, and the old process only has a job to finish.
     machine.job("long", "sleep 60");
-    power_is_cut(&mut machine, "retiring");
+    power_is_cut(&mut machine, "finishing-old");
     machine.boot();
     machine.serves("1.1-1");
 }
@@ -116,7 +116,7 @@ fn last_switch(machine: &Machine, agent: Option<u64>) {
     let last = &status["last"];
     assert_eq!((last["purpose"].as_str(), last["mode"].as_str()), (Some("restart"), Some("overlap")), "{status}");
     assert_eq!(
-        (last["result"].as_str(), last["outage_milliseconds"].as_u64()),
+        (last["result"].as_str(), last["downtime_milliseconds"].as_u64()),
         (Some("committed"), Some(0)),
         "{status}"
     );

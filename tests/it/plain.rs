@@ -7,7 +7,6 @@ mod attacks;
 pub mod bundle;
 mod by_hand;
 pub mod collect;
-mod configuration;
 pub mod crash;
 mod delegations;
 pub mod doctor;

@@ -33,13 +33,8 @@ pub struct ExportArguments {
 /// `sidle export`
 pub fn export(context: &Context, arguments: &ExportArguments) -> Result<Ended, Report> {
     if !arguments.force && file::open(&arguments.output).is_ok() {
-        return Err(Report {
-            class: Class::Conflict,
-            message: format!("cannot export into {}: the file exists already", arguments.output.display()),
-            causes: Vec::new(),
-            lines: Vec::new(),
-            hint: Some("name another file, or overwrite it with --force".to_owned()),
-        });
+        let message = format!("cannot export into {}: the file exists already", arguments.output.display());
+        return Err(Report::of(Class::Conflict, message).hint("name another file, or overwrite it with --force"));
     }
     let repository = Repository::open_for(&arguments.repository, context.effect)?;
     let listed = repository.releases()?;
@@ -88,11 +83,7 @@ fn find(listed: &[Listed], wanted: &Wanted, repository: &Path) -> Result<Vec<Rel
         (None, _) => (wanted.package.to_string(), "it has no published release of that package".to_owned()),
         (Some(release), there) => (format!("{} {release}", wanted.package), format!("it has {}", there.join(", "))),
     };
-    Err(Report {
-        class: Class::Failed,
-        message: format!("cannot export {asked}: {} does not have that release; {there}", repository.display()),
-        causes: Vec::new(),
-        lines: Vec::new(),
-        hint: Some(format!("`sidle repo add {} PACKED_DIR` adds a packed release", repository.display())),
-    })
+    let message = format!("cannot export {asked}: {} does not have that release; {there}", repository.display());
+    let hint = format!("`sidle repo add {} PACKED_DIR` adds a packed release", repository.display());
+    Err(Report::of(Class::Failed, message).hint(hint))
 }

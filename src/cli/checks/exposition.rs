@@ -5,12 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 /// The metrics, all gauges, and their help texts. Operators' dashboards know the names: a name never changes its meaning.
-const METRICS: [(&str, &str); 23] = [
+const METRICS: [(&str, &str); 21] = [
     ("sidle_build_info", "The version of sidle; always 1."),
     ("sidle_state_readable", "Whether journal, history, hold and verdicts of the instance can be read."),
     ("sidle_release_info", "The release that a boot starts, and the release that runs; always 1."),
-    ("sidle_current_info", "The release that a boot starts; always 1."),
-    ("sidle_running_info", "The release that runs; always 1."),
     ("sidle_supervised", "Whether a supervisor runs."),
     ("sidle_healthy", "Whether the agent is healthy."),
     ("sidle_second_agents", "Number of agents on this host that do every job of this one a second time."),
@@ -22,8 +20,8 @@ const METRICS: [(&str, &str); 23] = [
     ("sidle_switch_live", "Whether a switch is under way."),
     ("sidle_switch_phase", "The phase of the switch under way, in the label; always 1."),
     ("sidle_switch_phase_age_seconds", "How long the switch under way has been in its phase."),
-    ("sidle_retiring_processes", "Number of old processes that finish their last jobs after their switch."),
-    ("sidle_retiring_process_age_seconds", "How long ago the newest of the old processes was replaced."),
+    ("sidle_finishing_processes", "Number of old processes that finish their last jobs after their switch."),
+    ("sidle_finishing_process_age_seconds", "How long ago the newest of the old processes was replaced."),
     ("sidle_tree_problems", "Entries of an installed release that are not as they were signed."),
     ("sidle_tree_incidents", "Number of times that damage was found; at most 200 are remembered."),
     ("sidle_scrub_ended_seconds", "When the last full check of a release ended, seconds since 1970."),

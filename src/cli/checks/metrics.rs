@@ -115,12 +115,12 @@ fn of_instance(files: &InstanceFiles, store: &Store, now: Timestamp, out: &mut V
         let agent = status.agent.as_ref();
         out.push(Sample::new("sidle_healthy", &own, i64::from(agent.is_some_and(|agent| agent.lacks.is_none()))));
         out.push(Sample::new("sidle_second_agents", &own, agent.map_or(0, |agent| agent.doubles.len())));
-        out.push(Sample::new("sidle_retiring_processes", &own, status.finishing.len()));
+        out.push(Sample::new("sidle_finishing_processes", &own, status.finishing.len()));
     }
     if let Some(last) = history.as_ref().and_then(|history| history.entries().last()) {
         out.push(Sample::new("sidle_last_switch_result", &of(&[("result", last.result.word())]), 1));
         out.push(Sample::new("sidle_last_switch_timestamp_seconds", &own, last.ended_at.as_second()));
-        let downtime = seconds(Duration::from_millis(last.outage_milliseconds));
+        let downtime = seconds(Duration::from_millis(last.downtime_milliseconds));
         out.push(Sample::new("sidle_last_switch_downtime_seconds", &own, downtime));
     }
     let live = journal.as_ref().and_then(|journal| journal.live.as_ref());
@@ -136,9 +136,9 @@ fn of_instance(files: &InstanceFiles, store: &Store, now: Timestamp, out: &mut V
     let finishing = supervisor.iter().flatten().any(|status| !status.finishing.is_empty());
     let committed = history.iter().flat_map(History::entries).rev();
     let committed = committed.filter(|entry| entry.result == Phase::Committed).map(|entry| entry.ended_at);
-    let retiring = live.filter(|live| live.phase == Phase::Retiring).map(|live| live.phase_since);
+    let retiring = live.filter(|live| live.phase == Phase::FinishingOld).map(|live| live.phase_since);
     if let Some(since) = retiring.or_else(|| committed.into_iter().next().filter(|_| finishing)) {
-        out.push(Sample::new("sidle_retiring_process_age_seconds", &own, age(since)));
+        out.push(Sample::new("sidle_finishing_process_age_seconds", &own, age(since)));
     }
     current.into_iter().chain(journal.and_then(|journal| journal.previous)).collect()
 }

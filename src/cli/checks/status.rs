@@ -1,7 +1,6 @@
 //! status and history: intended, installed and running, told apart; offline, without rights, without a socket.
 
 use crate::adoption::{manual_start, record::Adoption};
-use crate::cli::exposition::{self, Sample};
 use crate::cli::follow::words;
 use crate::cli::host_change::{self, HostChanges};
 use crate::cli::output::Lines;
@@ -33,9 +32,6 @@ pub struct StatusArguments {
     /// The instance [default: the instance with the package's name]
     #[arg(long, requires = "package")]
     instance: Option<InstanceName>,
-    /// Print gauges of the instances shown in the Prometheus text format; `sidle metrics` prints all
-    #[arg(long, conflicts_with = "json")]
-    metrics: bool,
 }
 
 /// `sidle history PACKAGE`
@@ -65,9 +61,9 @@ const STATUS_TONES: [Toned; 8] = [
 
 /// The same of the history: how a switch ended.
 const HISTORY_TONES: [Toned; 3] = [
-    Toned(": done", Place::After("2"), Tone::Good),
-    Toned(": rolled-back", Place::After("2"), Tone::Bad),
-    Toned(": abandoned", Place::After("2"), Tone::Bad),
+    Toned(": done", Place::After(""), Tone::Good),
+    Toned(": rolled-back", Place::After(""), Tone::Bad),
+    Toned(": abandoned", Place::After(""), Tone::Bad),
 ];
 
 /// `sidle status`
@@ -85,7 +81,6 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
     }
     let mut texts = Vec::new();
     let mut values = Vec::new();
-    let mut samples = Vec::new();
     let mut class = None;
     for package in &packages {
         let instance = instance_of(package, arguments.instance.as_ref());
@@ -95,12 +90,7 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
         }
         texts.extend(seen.lines());
         values.push(seen.value());
-        seen.samples(&mut samples);
         class = class.or(seen.journal.live.as_ref().map(|_| Class::Pending));
-    }
-    if arguments.metrics {
-        context.output.result(Lines::verbatim(&exposition::text(&samples)), json!({}));
-        return Ok(Ended::Well);
     }
     context.output.result(Lines::from(texts).toned(&STATUS_TONES), json!({"instances": values}));
     Ok(class.map_or(Ended::Well, Ended::As))
@@ -122,7 +112,7 @@ struct InstanceStatus {
     /// Files that cannot be read, with the reasons.
     unread: Vec<String>,
     /// Commands that run the agent without sidle.
-    way_out: Vec<String>,
+    manual_commands: Vec<String>,
     now: Timestamp,
 }
 
@@ -170,7 +160,7 @@ impl InstanceStatus {
             journal,
             trees,
             installed,
-            way_out: ways_out(context, &store, (package, instance), current.as_ref())?,
+            manual_commands: ways_out(context, &store, (package, instance), current.as_ref())?,
             current,
             host_changes: host_changes.with_settings(&context.layout, supervisor.as_ref()),
             supervisor,
@@ -218,7 +208,7 @@ impl InstanceStatus {
         lines.extend(finishing.map(|process| format!("  finishing  {process}")));
         if let Some(live) = &self.journal.live {
             lines.push(format!("  switch     {}", words(live)));
-            if live.phase == Phase::Retiring {
+            if live.phase == Phase::FinishingOld {
                 let told = [
                     "another switch or a rollback may begin: the old process finishes its jobs by itself",
                     "to end a job that hangs, kill its process",
@@ -241,10 +231,10 @@ impl InstanceStatus {
         if let Some(last) = &self.last {
             lines.push(format!("  last       {}", line(last)));
         }
-        if !self.way_out.is_empty() {
+        if !self.manual_commands.is_empty() {
             lines.push("  without sidle (commands for a shell):".to_owned());
         }
-        lines.extend(self.way_out.iter().map(|way| format!("             {way}")));
+        lines.extend(self.manual_commands.iter().map(|way| format!("             {way}")));
         lines
     }
 
@@ -269,21 +259,6 @@ impl InstanceStatus {
         }
     }
 
-    fn samples(&self, out: &mut Vec<Sample>) {
-        let (instance, package) = (&self.instance, &self.package);
-        let labels = format!("instance=\"{instance}\",package=\"{package}\"");
-        let agent = self.supervisor.as_ref().and_then(|status| status.agent.as_ref());
-        let of = |release: &Release| format!("{labels},release=\"{release}\"");
-        out.extend(self.current.iter().map(|current| Sample::new("sidle_current_info", &of(current), 1)));
-        let running = agent.and_then(|agent| agent.release.as_ref());
-        out.extend(running.map(|running| Sample::new("sidle_running_info", &of(running), 1)));
-        let healthy = agent.is_some_and(|agent| agent.lacks.is_none());
-        out.push(Sample::new("sidle_supervised", &labels, u8::from(self.supervisor.is_some())));
-        out.push(Sample::new("sidle_healthy", &labels, u8::from(healthy)));
-        out.push(Sample::new("sidle_switch_live", &labels, u8::from(self.journal.live.is_some())));
-        self.trees.samples(package.as_str(), out);
-    }
-
     fn value(&self) -> Value {
         json!({
             "instance": self.instance,
@@ -301,7 +276,7 @@ impl InstanceStatus {
             "rehearsed_again": self.host_changes.rehearsed,
             "switch": self.journal.live,
             "last": self.last,
-            "way_out": self.way_out,
+            "manual_commands": self.manual_commands,
         })
     }
 }
@@ -368,7 +343,7 @@ fn line(entry: &Entry) -> String {
         entry.mode,
         entry.request.by,
         result(entry.result),
-        outage(entry.outage_milliseconds)
+        downtime(entry.downtime_milliseconds)
     );
     std::iter::once(told).chain(entry.notes.iter().cloned()).collect::<Vec<_>>().join("; ")
 }
@@ -382,7 +357,7 @@ pub(in crate::cli) fn result(phase: Phase) -> &'static str {
 }
 
 /// The downtime, in words.
-pub(in crate::cli) fn outage(milliseconds: u64) -> String {
+pub(in crate::cli) fn downtime(milliseconds: u64) -> String {
     format!("{:.1} s", Duration::from_millis(milliseconds).as_secs_f64())
 }
 

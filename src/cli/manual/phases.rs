@@ -101,7 +101,7 @@ pub(super) fn document() -> String {
     }
     format!(
         "# Phases of a switch\n\n{GENERATED}\n\nA switch moves from phase to phase; this page lists every transition. An outcome that is not listed for a \
-         phase leaves the switch in that phase; in `retiring`, the end of `retire_timeout` counts as *done*. A switch that has not ended after 250 transitions rolls back. [What happens after \
+         phase leaves the switch in that phase; in `finishing-old`, the end of `retire_timeout` counts as *done*. A switch that has not ended after 250 transitions rolls back. [What happens after \
          each crash](overlap.md#what-happens-after-each-crash) tells how a switch goes on after a boot or a killed supervisor. [Operations](operations.md#phases-that-status-shows) \
          says what to do in each phase.\n\n```mermaid\n{picture}```\n\n## Phases\n\n| phase | what happens |\n|---|---|\n{meanings}\n## Transitions\n\n{LEGEND}\n\n\
          | phase | outcome | when | next phase |\n|---|---|---|---|\n{table}"

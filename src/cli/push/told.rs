@@ -72,9 +72,7 @@ fn words(outcome: &Outcome) -> String {
 }
 
 fn value(host: &Destination, outcome: &Outcome) -> Value {
-    let error = outcome.failure.as_ref().map(|report| {
-        json!({"class": exit::word(report.class), "code": exit::number(report.class), "message": report.to_string(), "hint": report.hint})
-    });
+    let error = outcome.failure.as_ref().map(exit::error);
     json!({
         "host": host.name, "state": state(outcome), "step": outcome.step.name(), "bytes_sent": outcome.bytes_sent,
         "did": outcome.did, "release": outcome.release, "output": outcome.output, "error": error,

@@ -35,7 +35,7 @@ fn waits_for_us(live: &Switch) -> Option<&'static str> {
         matches!(live.phase, Phase::Scheduled | Phase::Checking | Phase::Rehearsing | Phase::Waiting | Phase::Freezing);
     match live.mode {
         Mode::Idle if live.from.is_some() && busy => Some("it begins when no job runs, so this job has to end first"),
-        Mode::Overlap if live.phase == Phase::Retiring => {
+        Mode::Overlap if live.phase == Phase::FinishingOld => {
             Some("the new release is current, and the old process ends after its jobs, including this job")
         }
         Mode::Idle | Mode::Overlap | Mode::Now => None,
@@ -139,12 +139,12 @@ fn late(phase: Option<Phase>) -> &'static str {
             | Phase::Handing
             | Phase::Probation
             | Phase::Flipping
-            | Phase::Retiring
+            | Phase::FinishingOld
             | Phase::Committed
-            | Phase::Returning
-            | Phase::Retreating
-            | Phase::Restarting
-            | Phase::Reproving
+            | Phase::DrainingNew
+            | Phase::StoppingNew
+            | Phase::StartingOld
+            | Phase::ProvingOld
             | Phase::Stranded
             | Phase::RolledBack
             | Phase::Refused
@@ -157,7 +157,7 @@ fn late(phase: Option<Phase>) -> &'static str {
 }
 
 fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
-    let outage = Duration::from_millis(entry.outage_milliseconds);
+    let downtime = Duration::from_millis(entry.downtime_milliseconds);
     let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
     let now = journal.proven.as_ref().map_or_else(|| "none".to_owned(), Release::to_string);
     let (text, class) = match entry.result {
@@ -167,13 +167,13 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
                 Purpose::Restart => "restarted",
                 Purpose::Rollback => "rolled back to",
             };
-            (format!("{done} {}; downtime {:.1} s", entry.request.to, outage.as_secs_f64()), None)
+            (format!("{done} {}; downtime {:.1} s", entry.request.to, downtime.as_secs_f64()), None)
         }
         Phase::RolledBack => (
             format!(
                 "rolled back from {}{why}; current is {now}; downtime {:.1} s",
                 entry.request.to,
-                outage.as_secs_f64()
+                downtime.as_secs_f64()
             ),
             Some(Class::RolledBack),
         ),
@@ -196,11 +196,11 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
         | Phase::Handing
         | Phase::Probation
         | Phase::Flipping
-        | Phase::Retiring
-        | Phase::Returning
-        | Phase::Retreating
-        | Phase::Restarting
-        | Phase::Reproving
+        | Phase::FinishingOld
+        | Phase::DrainingNew
+        | Phase::StoppingNew
+        | Phase::StartingOld
+        | Phase::ProvingOld
         | Phase::Stranded => {
             (format!("ended while {}{why}; current is {now}", entry.result.doing()), Some(Class::Failed))
         }

@@ -201,17 +201,11 @@ impl OwnRelease<'_> {
             Ok(None) => format!("it did not answer within {} s", ANSWER_WAIT.as_secs()),
             Err(error) => error.to_string(),
         };
-        Err(Report {
-            class: Class::Failed,
-            message: format!(
-                "cannot upgrade sidle to {}: `sidle {}` fails with it; nothing has changed",
-                self.release,
-                words.join(" ")
-            ),
-            causes: vec![cause],
-            lines: Vec::new(),
-            hint: Some(format!("try it: `{} {}`", self.program.display(), words.join(" "))),
-        })
+        let words = words.join(" ");
+        let message =
+            format!("cannot upgrade sidle to {}: `sidle {words}` fails with it; nothing has changed", self.release);
+        let hint = format!("try it: `{} {words}`", self.program.display());
+        Err(Report::of(Class::Failed, message).because(cause).hint(hint))
     }
 
     /// All instances with a living supervisor.

@@ -1,7 +1,7 @@
 //! `sidle history --id N`: the story of one switch, which may be under way.
 
 use crate::cli::follow::words;
-use crate::cli::status::{outage, result};
+use crate::cli::status::{downtime, result};
 use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report, moment};
 use crate::switch::journal::files::InstanceFiles;
@@ -65,7 +65,7 @@ fn of_entry(entry: &Entry) -> Vec<String> {
         ),
         asked(entry.requested_at, &entry.request.by, entry.request.origin.as_ref().map(ToString::to_string)),
         format!("  result     {} at {}", result(entry.result), moment(entry.ended_at)),
-        format!("  downtime   {}", outage(entry.outage_milliseconds)),
+        format!("  downtime   {}", downtime(entry.downtime_milliseconds)),
     ];
     about(&mut lines, &entry.request.reason, entry.failure.as_ref().map(|failure| failure.text.as_str()), &entry.notes);
     steps(&mut lines, &entry.story, entry.requested_at);
@@ -81,7 +81,7 @@ fn of_live(live: &Switch) -> Vec<String> {
         ),
         asked(live.requested_at, &live.request.by, live.request.origin.as_ref().map(ToString::to_string)),
         format!("  under way  {}", words(live)),
-        format!("  downtime   {}", outage(live.outage_milliseconds)),
+        format!("  downtime   {}", downtime(live.downtime_milliseconds)),
     ];
     about(&mut lines, &live.request.reason, live.failure.as_ref().map(|failure| failure.text.as_str()), &live.notes);
     steps(&mut lines, &live.story, live.requested_at);
@@ -116,7 +116,7 @@ fn steps(lines: &mut Vec<String>, story: &Story, began: Timestamp) {
     }
 }
 
-/// `  2026-11-23T03:17:18Z  +   4.2 s  proving -> retreating      lost after 0.4 s: the process of 1.1-1 exited with code 1`
+/// `  2026-11-23T03:17:18Z  +   4.2 s  proving -> stopping-new      lost after 0.4 s: the process of 1.1-1 exited with code 1`
 fn line(step: &StoryStep, began: Timestamp) -> String {
     let elapsed = step.at.duration_since(began).as_secs_f64();
     let phases = format!("{} -> {}", step.from, step.to);

@@ -1,7 +1,7 @@
 //! The commands switch, rollback, restart, cancel. They ask the supervisor, or write the request into the journal if no supervisor runs; then they
 //! follow the journal, which needs no socket.
 
-use super::foresight::{foresee, refuse_overlap_alone, show, show_if_changed, show_rehearsed, tell};
+use super::foresight::{refuse_overlap_alone, show, show_if_changed, show_rehearsed};
 use super::own_release;
 use crate::adoption::running_agent;
 use crate::cli::dry_run::DryRun;
@@ -10,7 +10,7 @@ use crate::cli::reach::{Reached, reach, reach_after_a_commit};
 use crate::cli::rollout::OrderOptions;
 use crate::cli::timing::Timing;
 use crate::cli::{Context, Ended, adopting, agents, instance_of};
-use crate::failure::{Class, Report, moment};
+use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock::Moment;
 use crate::os::{clock, process};
@@ -18,10 +18,8 @@ use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
 use crate::switch::driver::Driver;
-use crate::switch::driver::foresee::Tree;
 use crate::switch::driver::requests::BadReleases;
 use crate::switch::journal::files::{DriverLock, InstanceFiles};
-use crate::switch::journal::snapshot::Snapshots;
 use crate::switch::process::on_record;
 use crate::switch::{self, Mode, Purpose};
 use crate::version::Release;
@@ -192,40 +190,7 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
     if arguments.package.is_sidle() {
         return own_release::take_up(context, &arguments.package, &to, Purpose::Rollback);
     }
-    if arguments.dry_run {
-        return rollback_dry_run(context, &files, &to, &arguments.terms);
-    }
     begin(context, &arguments.package, &arguments.terms, Purpose::Rollback, to)
-}
-
-/// Shows what a rollback would do.
-fn rollback_dry_run(context: &Context, files: &InstanceFiles, to: &Release, terms: &Terms) -> Result<Ended, Report> {
-    let settings = crate::config::Settings::read(&context.layout)?;
-    let command = command(context, files.instance(), terms, Purpose::Rollback, to.clone())?;
-    let foresight = foresee(context, files, command, Tree::Installed)?;
-    let (_, named) = settings.instance(&context.layout, files.instance())?;
-    let manifest = Store::new(&context.layout, files.package()).head(to)?;
-    let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
-    let state = context.layout.instance(files.instance());
-    let snapshots = Snapshots::new(&state, agents::parts(&manifest.agent)?.not_configuration);
-    let snapshot = if settings.restore_configuration { snapshots.of_release(to)? } else { None };
-    let changes = match &snapshot {
-        Some(snapshot) => snapshots.changes(snapshot, &directory)?,
-        None => Vec::new(),
-    };
-    let configuration = match &snapshot {
-        None if settings.restore_configuration => {
-            format!("the configuration would not be changed: no snapshot of the configuration of {to} is left")
-        }
-        None => "the configuration would not be changed (restore_configuration = false)".to_owned(),
-        Some(_) if changes.is_empty() => "the configuration has not changed since".to_owned(),
-        Some(snapshot) => {
-            format!("the configuration of {} would be restored in {}:", moment(snapshot.at), directory.display())
-        }
-    };
-    let lines = std::iter::once(configuration).chain(changes.iter().map(|change| format!("  {change}")));
-    let value = json!({"snapshot": snapshot.map(|snapshot| snapshot.switch), "changes": changes});
-    Ok(tell(context, files, Purpose::Rollback, &foresight, (lines.collect(), value)))
 }
 
 /// Restarts the current release.

@@ -1,6 +1,7 @@
 //! Exit codes: what a script can tell apart.
 
-use crate::failure::Class;
+use crate::failure::{Class, Report};
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// An exit code as `sidle(8)` and `docs/commands.md` have it.
@@ -90,6 +91,14 @@ pub fn number(class: Class) -> u8 {
 /// The same for `main`.
 pub fn code(class: Class) -> ExitCode {
     ExitCode::from(number(class))
+}
+
+/// A failure in JSON.
+pub fn error(report: &Report) -> Value {
+    json!({
+        "class": word(report.class), "code": number(report.class), "reason": report.reason, "message": report.to_string(),
+        "hint": report.hint,
+    })
 }
 
 /// The word for a class in JSON.

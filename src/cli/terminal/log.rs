@@ -1,7 +1,7 @@
 //! The log on standard error. Only this file writes log lines, so only this file escapes them.
 //!
 //! ```text
-//! 2026-11-23T03:17:18.042Z WARN  switch 2 goes back to 1.0-1 instance=demo-agent from=proving to=retreating why="exited with code 1"
+//! 2026-11-23T03:17:18.042Z WARN  switch 2 goes back to 1.0-1 instance=demo-agent from=proving to=stopping-new why="exited with code 1"
 //! ```
 //!
 //! In the journal each line begins with its level instead, as sd-daemon(3) has it: `<4>switch 2 goes back …`. error: a person must act; warn:

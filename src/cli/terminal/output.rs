@@ -69,9 +69,7 @@ impl Output {
     /// A failure with its remedy, on standard error; in JSON on standard output.
     pub fn failure(&self, report: &Report) {
         if self.json {
-            let code = exit::number(report.class);
-            let error = json!({"class": exit::word(report.class), "code": code, "message": report.to_string(), "hint": report.hint});
-            print_line(&json!({"schema": 1, "error": error}).to_string());
+            print_line(&json!({"schema": 1, "error": exit::error(report)}).to_string());
             return;
         }
         let _ = writeln!(std::io::stderr(), "{} {}", label("sidle:", Tone::Bad), local(&line(&report.headline())));

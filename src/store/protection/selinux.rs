@@ -6,7 +6,7 @@ use crate::bundle::manifest::{Entry, EntryKind, Manifest};
 use crate::layout::Layout;
 use crate::name::PackageName;
 use crate::os::dir::Dir;
-use crate::os::{OsError, attributes, file};
+use crate::os::{OsError, file, labels};
 use crate::version::Release;
 use std::path::Path;
 use tracing::warn;
@@ -111,9 +111,9 @@ impl Labels {
 
     fn set<'a>(&self, tree: &Dir, labels: impl Iterator<Item = (&'a Path, &'a str)>) -> Result<(), OsError> {
         for (path, label) in labels {
-            match attributes::set_label(tree, path, label) {
+            match labels::set(tree, path, label) {
                 Ok(()) => {}
-                Err(error) if attributes::is_refusal(&error) && self.mode == Mode::Permissive => {
+                Err(error) if labels::is_refusal(&error) && self.mode == Mode::Permissive => {
                     // The kernel refuses all of them, then.
                     warn!(
                         "the tree has no SELinux labels of the policy: {error}; `restorecon -R /opt/sidle` sets them"

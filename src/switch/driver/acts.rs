@@ -37,12 +37,7 @@ impl Driver {
                 Ok(false) => Outcome::NotYet("the process has not ended yet".to_owned()),
                 Err(error) => Outcome::NotYet(error.to_string()),
             }),
-            Act::Start(side) => {
-                if let Some(why) = self.configuration_for(live, side, processes, now)? {
-                    return Ok(Outcome::Failed(why));
-                }
-                Ok(self.start(live, side, processes))
-            }
+            Act::Start(side) => Ok(self.start(live, side, processes)),
             Act::Prove(side) => Ok(match self.lacks(live, side, processes, now, Proof::OfThisPhase)? {
                 Lack::Nothing => Outcome::Done,
                 Lack::Own(missing) | Lack::Shared(missing) => Outcome::NotYet(missing),
@@ -58,7 +53,7 @@ impl Driver {
             Act::Pause => Ok(Outcome::NotYet(
                 live.waiting_for.clone().unwrap_or_else(|| "the next try comes after a pause".to_owned()),
             )),
-            Act::Settle => self.settle(live, processes, now),
+            Act::Settle => self.settle(live, processes),
         }
     }
 
@@ -127,11 +122,8 @@ impl Driver {
         }
     }
 
-    fn settle(&mut self, live: &Switch, processes: &mut Processes, now: Moment) -> Result<Outcome, DriveError> {
+    fn settle(&mut self, live: &Switch, processes: &mut Processes) -> Result<Outcome, DriveError> {
         processes.thaw_all()?;
-        self.settle_configuration(live, processes, now)?;
-        let noted = self.journal.live.clone();
-        let live = noted.as_ref().unwrap_or(live);
         self.put_on_record(live)?;
         if live.adopted.is_some() {
             processes.forget_foreign()?;

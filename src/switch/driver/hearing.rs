@@ -59,7 +59,7 @@ impl Driver {
         processes: &mut Processes,
         now: Moment,
     ) -> Option<Outcome> {
-        let is_over = now.since_boot.saturating_sub(self.entered) >= self.limits.probation;
+        let is_over = now.since_boot.saturating_sub(self.in_phase.entered) >= self.limits.probation;
         let unheard = self.misses_jobs(live, processes, is_over, now);
         let waits = |why: &str| Some(Outcome::NotYet(why.to_owned()));
         if unheard.is_some() {
@@ -76,15 +76,18 @@ impl Driver {
     fn awaits_round_trip(&mut self, live: &Switch, processes: &mut Processes, is_over: bool, now: Moment) -> bool {
         let Some(trial) = live.which(Side::Trial) else { return false };
         let Some(report) = processes.report(trial) else { return false };
-        let is_pending = report.prove < self.asked.number;
-        if is_over && !is_pending && self.asked.at < self.entered.saturating_add(self.limits.probation) {
-            self.asked = self.asked.again(now);
+        let is_pending = report.prove < self.in_phase.asked.number;
+        if is_over
+            && !is_pending
+            && self.in_phase.asked.at < self.in_phase.entered.saturating_add(self.limits.probation)
+        {
+            self.in_phase.asked = self.in_phase.asked.again(now);
             return true;
         }
-        let newest = if is_pending && !is_over { self.asked.before } else { self.asked.number };
-        let counted = self.asked.counts_from(Proof::OfLate, report.prove);
+        let newest = if is_pending && !is_over { self.in_phase.asked.before } else { self.in_phase.asked.number };
+        let counted = self.in_phase.asked.counts_from(Proof::OfLate, report.prove);
         Self::reaches(live, trial, processes, counted)
-            && !Self::reaches(live, trial, processes, newest.max(self.asked.first))
+            && !Self::reaches(live, trial, processes, newest.max(self.in_phase.asked.first))
     }
 
     /// The new process misses jobs that the old process receives: only the old process has them, and reports that. A job that is just on its way
@@ -92,16 +95,18 @@ impl Driver {
     fn misses_jobs(&mut self, live: &Switch, processes: &Processes, is_over: bool, now: Moment) -> Option<Outcome> {
         let report = live.which(Side::Trial).and_then(|trial| processes.report(trial));
         let report = report.filter(|_| live.former() == Former::Beside);
-        let end = is_over.then(|| self.entered.saturating_add(self.limits.probation));
+        let end = is_over.then(|| self.in_phase.entered.saturating_add(self.limits.probation));
         let peers = report.as_ref().map(GuardReport::deaf_to).unwrap_or_default();
-        let hearings = peers.into_iter().map(|(name, since)| (name, Hearing::of(since, self.deaf_since, end, now)));
+        let hearings =
+            peers.into_iter().map(|(name, since)| (name, Hearing::of(since, self.in_phase.deaf_since, end, now)));
         let hearings: Vec<(&str, Hearing)> = hearings.collect();
-        self.deaf_since = if hearings.iter().all(|(_, hearing)| *hearing == Hearing::OnTheirWay) {
+        self.in_phase.deaf_since = if hearings.iter().all(|(_, hearing)| *hearing == Hearing::OnTheirWay) {
             None
         } else {
-            self.deaf_since.or(Some(now.since_boot))
+            self.in_phase.deaf_since.or(Some(now.since_boot))
         };
-        let is_late = self.deaf_since.is_some_and(|since| now.since_boot.saturating_sub(since) >= LATENESS_MAXIMUM);
+        let is_late =
+            self.in_phase.deaf_since.is_some_and(|since| now.since_boot.saturating_sub(since) >= LATENESS_MAXIMUM);
         let masters_with = |wanted: Hearing| {
             let names = hearings.iter().filter(|(_, hearing)| *hearing == wanted).map(|(name, _)| *name);
             let names: Vec<&str> = names.collect();
@@ -130,7 +135,7 @@ impl Driver {
 
     /// True if the time is over in which the commit waits for what only the old process has.
     fn waited_for_the_old_process(&self, now: Moment) -> bool {
-        let waited = now.since_boot.saturating_sub(self.entered);
+        let waited = now.since_boot.saturating_sub(self.in_phase.entered);
         waited >= self.limits.probation.saturating_add(CATCH_UP_MAXIMUM)
     }
 
@@ -141,7 +146,7 @@ impl Driver {
         let reached: Vec<&str> =
             new.peers.iter().filter(|peer| peer.address.is_some()).map(|peer| peer.name.as_str()).collect();
         let behind: Vec<&str> =
-            old.behind(&new, self.asked.first).into_iter().filter(|name| reached.contains(name)).collect();
+            old.behind(&new, self.in_phase.asked.first).into_iter().filter(|name| reached.contains(name)).collect();
         if behind.is_empty() || live.former() != Former::Beside {
             return None;
         }

@@ -52,15 +52,15 @@ impl Driver {
             LastSeen::AtWork
         };
         let Some(report) = report.fresh(now) else { return self.drain_in_silence(live, side, last, processes, now) };
-        self.silent_since = None;
+        self.in_phase.silent_since = None;
         let behind = self.close_when_read(live, side, &report, processes, now);
         let open = report.role != GateRole::Closed || report.serial < self.serial;
-        let waited = now.since_boot.saturating_sub(self.entered);
+        let waited = now.since_boot.saturating_sub(self.in_phase.entered);
         if !open && side == Side::Former && report.returns_nowhere() && waited >= RETURN_WAIT {
             // Its peers may be back, so it is asked for one more round trip.
-            if self.asked.at < self.entered.saturating_add(RETURN_WAIT) {
-                self.asked = self.asked.again(now);
-            } else if report.prove >= self.asked.number {
+            if self.in_phase.asked.at < self.in_phase.entered.saturating_add(RETURN_WAIT) {
+                self.in_phase.asked = self.in_phase.asked.again(now);
+            } else if report.prove >= self.in_phase.asked.number {
                 let note = format!("cannot deliver {}: the old process reaches none of its peers", report.returning());
                 self.note(&note, now)?;
                 return Self::finish(side, live, processes);
@@ -96,13 +96,14 @@ impl Driver {
         now: Moment,
     ) -> Result<Outcome, DriveError> {
         let Some(leaving) = live.which(side) else { return Ok(Outcome::Done) };
-        let since = *self.silent_since.get_or_insert(now.since_boot);
+        let since = *self.in_phase.silent_since.get_or_insert(now.since_boot);
         let Some(staying) = live.which(side.other()).filter(|which| processes.of(*which).is_some()) else {
             // However silent, it is the only process until then.
-            self.silent_since = None;
+            self.in_phase.silent_since = None;
             return Ok(Outcome::NotYet("the new process to start again".to_owned()));
         };
-        let taken = processes.guarded(staying).is_some_and(|it| self.backlog == Backlog::Taken { by: it.leader });
+        let taken =
+            processes.guarded(staying).is_some_and(|it| self.in_phase.backlog == Backlog::Taken { by: it.leader });
         let patience = if last == LastSeen::Done && taken { PROOF_WAIT } else { SILENCE_MAXIMUM };
         let silent = now.since_boot.saturating_sub(since) > patience;
         let work = match processes.below(leaving)? {
@@ -134,24 +135,25 @@ impl Driver {
     ) -> Option<String> {
         let other = live.which(side.other())?;
         let taken = Backlog::Taken { by: processes.guarded(other)?.leader };
-        if self.backlog == taken {
+        if self.in_phase.backlog == taken {
             return None;
         }
-        if self.backlog != Backlog::Possible {
+        if self.in_phase.backlog != Backlog::Possible {
             // The process that received everything is gone; the one in its place subscribes anew.
-            (self.backlog, self.asked) = (Backlog::Possible, Asked::default());
+            (self.in_phase.backlog, self.in_phase.asked) = (Backlog::Possible, Asked::default());
         }
-        let newest = if report.prove >= self.asked.number { Trip::Over } else { Trip::Pending };
-        if self.asked.is_due(now, newest, Proof::OfLate) {
-            self.asked = if self.asked.number == 0 { Asked::at(now) } else { self.asked.again(now) };
+        let newest = if report.prove >= self.in_phase.asked.number { Trip::Over } else { Trip::Pending };
+        if self.in_phase.asked.is_due(now, newest, Proof::OfLate) {
+            self.in_phase.asked =
+                if self.in_phase.asked.number == 0 { Asked::at(now) } else { self.in_phase.asked.again(now) };
         }
         // What it says of an earlier process is no answer.
         let staying = processes.report(other).fresh(now).filter(|_| report.serial >= self.serial)?;
-        let asked = if now.since_boot.saturating_sub(self.entered) < PROOF_WAIT {
-            self.asked.first
+        let asked = if now.since_boot.saturating_sub(self.in_phase.entered) < PROOF_WAIT {
+            self.in_phase.asked.first
         } else {
             // A peer without an answer in all that time is down.
-            self.asked.first.min(report.prove)
+            self.in_phase.asked.first.min(report.prove)
         };
         let behind = report.behind(&staying, asked);
         // However late: a process that has just been started again receives nothing yet.
@@ -159,7 +161,7 @@ impl Driver {
             && staying.peers.iter().any(|peer| peer.proven.is_some());
         let is_over = side == Side::Former && receives && self.is_left_alone(live, now);
         if behind.is_empty() || is_over {
-            self.backlog = taken;
+            self.in_phase.backlog = taken;
             return None;
         }
         Some(behind.join(", "))
@@ -167,7 +169,7 @@ impl Driver {
 
     /// True if the time of an old process is over. An adopted process belongs to its service and is never left to itself.
     fn is_left_alone(&self, live: &Switch, now: Moment) -> bool {
-        live.adopted.is_none() && now.since_boot.saturating_sub(self.entered) >= self.limits.retire
+        live.adopted.is_none() && now.since_boot.saturating_sub(self.in_phase.entered) >= self.limits.retire
     }
 
     /// Ends the act; the old process finishes its jobs by itself.
@@ -186,14 +188,16 @@ impl Driver {
 
     /// Makes room for another switch, if the present switch only waits for the last jobs of the old process: they continue without it.
     pub fn make_room(&mut self, processes: &mut Processes, now: Moment) -> Result<(), DriveError> {
-        let Some(live) = self.journal.live.clone().filter(|live| live.phase == Phase::Retiring) else { return Ok(()) };
+        let Some(live) = self.journal.live.clone().filter(|live| live.phase == Phase::FinishingOld) else {
+            return Ok(());
+        };
         let Some(leaving) = live.which(Side::Former).filter(|_| live.adopted.is_none()) else { return Ok(()) };
         let report = processes.report(leaving).fresh(now);
         let closed = report.filter(|report| report.role == GateRole::Closed && report.serial >= self.serial);
         let Some(report) = closed else { return Ok(()) };
         let work = report.unfinished().unwrap_or_else(|| "its last steps".to_owned());
         let done = self.leave(leaving, &work, processes, now)?;
-        self.believe(self.journal.advanced(&done, now.wall), now)?;
+        self.write_journal(self.journal.advanced(&done, now.wall), now)?;
         // The journal is committed; only the history line is left to write.
         self.step(processes, now)?;
         Ok(())
@@ -238,7 +242,7 @@ impl Driver {
         Ok(Some(Outcome::Failed(match processes.no_room() {
             // If the guard can't write, the cause is the host, not the release.
             Some(full) => {
-                self.believe(self.journal.with_peers_down(true), now)?;
+                self.write_journal(self.journal.with_peers_down(true), now)?;
                 format!("{silent}; {full}: make room there")
             }
             None => format!("{silent}; {ALONE}"),

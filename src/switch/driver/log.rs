@@ -96,7 +96,7 @@ fn transition(instance: &InstanceName, live: &Switch, step: &StoryStep) {
 /// The downtime, at the end of a switch.
 fn downtime(live: &Switch, step: &StoryStep) -> Option<String> {
     let ended = step.to.is_ended() && step.to == live.phase;
-    ended.then(|| seconds(Duration::from_millis(live.outage_milliseconds)))
+    ended.then(|| seconds(Duration::from_millis(live.downtime_milliseconds)))
 }
 
 /// Logs the processes that have ended since the last call. `journal`: at the time of their ends.

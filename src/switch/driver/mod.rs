@@ -1,7 +1,6 @@
 //! The driver: performs the act of the journal's phase, writes the outcome into the journal, and only then acts on it.
 
 pub mod acts;
-pub mod configuration;
 pub mod error;
 pub mod foresee;
 pub mod hearing;
@@ -18,7 +17,6 @@ use crate::os::clock::{self, Moment};
 use crate::rehearsal::ExtrasPolicy;
 use crate::store::Store;
 use crate::switch::driver::acts::gone;
-use crate::switch::driver::configuration::Keeping;
 use crate::switch::driver::error::DriveError;
 use crate::switch::gate::proofs::Asked;
 use crate::switch::gate::roles::{self, Backlog};
@@ -83,25 +81,46 @@ pub struct Driver {
     pub(in crate::switch) lock: DriverLock,
     pub(in crate::switch) journal: Journal,
     pub(in crate::switch) limits: Limits,
-    pub(in crate::switch) entered: Duration,
+    pub(in crate::switch) in_phase: InPhase,
     /// The serial number of the present roles.
     pub(in crate::switch) serial: u64,
-    pub(in crate::switch) asked: Asked,
     pub(in crate::switch) rehearsals: Option<Rehearsals>,
-    pub(in crate::switch) preparing: Option<Preparing>,
-    pub(in crate::switch) keeping: Option<Keeping>,
-    /// The last act that was logged in the present phase.
-    pub(in crate::switch) performed: Option<Act>,
     /// The journal on disk can't be read, so nothing may be written. `journal` is then made from `current`.
     pub(in crate::switch) unreadable: Option<Report>,
-    /// The jobs that only the leaving process may have; reset by each phase.
-    pub(in crate::switch) backlog: Backlog,
-    /// Since when the guard of the leaving process sends no report.
-    pub(in crate::switch) silent_since: Option<Duration>,
     /// The process on trial whose guard has reported: if its report vanishes later, somebody has deleted the file.
     pub(in crate::switch) reported: Option<u32>,
+}
+
+/// What is remembered of the present phase alone: the next phase begins without it.
+pub(in crate::switch) struct InPhase {
+    /// When the phase was entered or resumed, since boot.
+    pub entered: Duration,
+    /// The round trips that were asked for.
+    pub asked: Asked,
+    /// The jobs that only the leaving process may have.
+    pub backlog: Backlog,
+    /// Since when the guard of the leaving process sends no report.
+    pub silent_since: Option<Duration>,
     /// Since when the new process misses jobs, one after the other, that the old process had to take.
-    pub(in crate::switch) deaf_since: Option<Duration>,
+    pub deaf_since: Option<Duration>,
+    /// The rehearsal that runs.
+    pub preparing: Option<Preparing>,
+    /// The last act that was logged.
+    pub performed: Option<Act>,
+}
+
+impl InPhase {
+    fn entered(now: Moment) -> Self {
+        Self {
+            entered: now.since_boot,
+            asked: Asked::default(),
+            backlog: Backlog::Possible,
+            silent_since: None,
+            deaf_since: None,
+            preparing: None,
+            performed: None,
+        }
+    }
 }
 
 impl Driver {
@@ -117,27 +136,17 @@ impl Driver {
             Err(error) => return Err(error.into()),
         };
         let store = Store::new(files.layout(), files.package());
-        let (serial, asked, backlog) = (0, Asked::default(), Backlog::Possible);
-        let entered = now.since_boot;
-        let (rehearsals, preparing, keeping) = (None, None, None);
         Ok(Self {
             files,
             store,
             lock,
             journal,
             limits,
-            entered,
-            serial,
-            asked,
-            rehearsals,
-            preparing,
-            keeping,
-            performed: None,
+            in_phase: InPhase::entered(now),
+            serial: 0,
+            rehearsals: None,
             unreadable,
-            backlog,
-            silent_since: None,
             reported: None,
-            deaf_since: None,
         })
     }
 
@@ -145,12 +154,6 @@ impl Driver {
     #[must_use]
     pub fn with_rehearsals(self, rehearsals: Rehearsals) -> Self {
         Self { rehearsals: Some(rehearsals), ..self }
-    }
-
-    /// Adds snapshots of the agent's configuration.
-    #[must_use]
-    pub fn with_snapshots(self, keeping: Keeping) -> Self {
-        Self { keeping: Some(keeping), ..self }
     }
 
     /// The journal as it is on disk.
@@ -180,11 +183,11 @@ impl Driver {
 
     /// The child of this driver, which it waits for itself.
     pub fn children(&self) -> Option<u32> {
-        self.preparing.as_ref().and_then(Preparing::child)
+        self.in_phase.preparing.as_ref().and_then(Preparing::child)
     }
 
     /// Writes a journal, then acts on it.
-    pub(in crate::switch) fn believe(&mut self, journal: Journal, now: Moment) -> Result<Step, DriveError> {
+    pub(in crate::switch) fn write_journal(&mut self, journal: Journal, now: Moment) -> Result<Step, DriveError> {
         if journal == self.journal {
             return Ok(Step::Waits);
         }
@@ -198,13 +201,7 @@ impl Driver {
         let phase = |journal: &Journal| journal.live.as_ref().map(|live| (live.id, live.phase, live.setbacks));
         let moved = phase(&journal) != phase(&self.journal);
         if moved {
-            self.entered = now.since_boot;
-            self.asked = Asked::default();
-            self.backlog = Backlog::Possible;
-            self.silent_since = None;
-            self.deaf_since = None;
-            self.preparing = None;
-            self.performed = None;
+            self.in_phase = InPhase::entered(now);
         }
         self.journal = journal;
         Ok(if moved { Step::Moved } else { Step::Waits })
@@ -218,7 +215,7 @@ impl Driver {
         };
         if before == Before::Absence {
             let journal = self.journal.resumed(&clock::boot_id()?, alive(Side::Former), alive(Side::Trial), now.wall);
-            self.believe(journal, now)?;
+            self.write_journal(journal, now)?;
         }
         let flipping = self.journal.live.as_ref().is_some_and(|live| live.phase.act() == Act::Flip);
         if let (Some(proven), false) = (self.journal.proven.clone(), flipping) {
@@ -238,13 +235,13 @@ impl Driver {
     /// Adds a note to the live switch.
     pub fn note(&mut self, text: &str, now: Moment) -> Result<Step, DriveError> {
         let journal = self.journal.noted(&[text.to_owned()]);
-        self.believe(journal, now)
+        self.write_journal(journal, now)
     }
 
     /// Asks every process for a round trip to its peers; returns its number.
     pub fn ask(&mut self, now: Moment) -> u64 {
-        self.asked = self.asked.again(now);
-        self.asked.number
+        self.in_phase.asked = self.in_phase.asked.again(now);
+        self.in_phase.asked.number
     }
 
     /// Writes the role of each process at the gate, from the journal.
@@ -258,9 +255,9 @@ impl Driver {
             Some(live) => {
                 let (former, trial) = (live.which(Side::Former), live.which(Side::Trial));
                 let (former, trial) = (former.and_then(guarded), trial.and_then(guarded));
-                roles::roles(live, former, trial, self.backlog, self.asked.number)
+                roles::roles(live, former, trial, self.in_phase.backlog, self.in_phase.asked.number)
             }
-            None => roles::alone(self.journal.serving_process().and_then(guarded), self.asked.number),
+            None => roles::alone(self.journal.serving_process().and_then(guarded), self.in_phase.asked.number),
         };
         let roles = roles.with_closed(processes.draining());
         if let Some(which) = self.journal.serving_process() {
@@ -275,18 +272,23 @@ impl Driver {
     /// Handles a gate that can't be written (for example a full /run). A switch that has changed nothing yet ends; a later one waits for the gate up
     /// to the limit of its phase and then goes back, while the same process goes on serving. The end of the process on trial and the end of a
     /// switch need no gate.
-    pub fn hindered(&mut self, error: DriveError, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
+    pub fn on_unwritable_gate(
+        &mut self,
+        error: DriveError,
+        processes: &mut Processes,
+        now: Moment,
+    ) -> Result<Step, DriveError> {
         let Some(live) = self.journal.live.clone() else { return Err(error) };
-        let waited = now.since_boot.saturating_sub(self.entered);
+        let waited = now.since_boot.saturating_sub(self.in_phase.entered);
         let outcome = match live.phase {
             Phase::Scheduled | Phase::Checking | Phase::Rehearsing | Phase::Waiting | Phase::Freezing => {
                 Outcome::Failed(error.to_string())
             }
-            Phase::Returning if waited >= self.limits.stop => Outcome::Failed(error.to_string()),
-            Phase::Starting | Phase::Proving | Phase::Handing | Phase::Probation | Phase::Returning => {
+            Phase::DrainingNew if waited >= self.limits.stop => Outcome::Failed(error.to_string()),
+            Phase::Starting | Phase::Proving | Phase::Handing | Phase::Probation | Phase::DrainingNew => {
                 live.in_time(Outcome::NotYet(error.to_string()), waited, now.wall, &self.limits)
             }
-            Phase::Retreating
+            Phase::StoppingNew
             | Phase::Committed
             | Phase::RolledBack
             | Phase::Refused
@@ -295,28 +297,28 @@ impl Driver {
             | Phase::Abandoned => return self.step(processes, now),
             Phase::Stopping
             | Phase::Flipping
-            | Phase::Retiring
-            | Phase::Restarting
-            | Phase::Reproving
+            | Phase::FinishingOld
+            | Phase::StartingOld
+            | Phase::ProvingOld
             | Phase::Stranded => return Err(error),
         };
         // The release is not the cause.
         let journal = self.journal.with_peers_down(true).advanced(&outcome, now.wall);
-        self.believe(journal, now)
+        self.write_journal(journal, now)
     }
 
     /// Performs the act of the present phase once and writes its outcome into the journal.
     pub fn step(&mut self, processes: &mut Processes, now: Moment) -> Result<Step, DriveError> {
         let Some(live) = self.journal.live.clone() else { return Ok(Step::Rests) };
         let act = live.phase.act();
-        let waited = now.since_boot.saturating_sub(self.entered);
+        let waited = now.since_boot.saturating_sub(self.in_phase.entered);
         // A new process starts with low priority. On a host that is always busy it may get no processor time, which is not the release's fault:
         // after half of the limit it gets normal priority.
         let comes_up = matches!(act, Act::Start(Side::Trial) | Act::Prove(Side::Trial));
         if let Some(trial) = live.which(Side::Trial).filter(|_| comes_up && waited >= self.limits.start / 2) {
             processes.serve(trial)?;
         }
-        if self.performed.replace(act).is_none() {
+        if self.in_phase.performed.replace(act).is_none() {
             debug!(instance = %live.instance, phase = %live.phase, act = ?act, "switch {} acts", live.id);
         }
         let ending = match gone(&live, processes) {
@@ -336,6 +338,6 @@ impl Driver {
             outcome => live.in_time(outcome, waited, now.wall, &self.limits),
         };
         let journal = self.journal.advanced(&outcome, now.wall);
-        self.believe(journal, now)
+        self.write_journal(journal, now)
     }
 }

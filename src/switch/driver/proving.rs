@@ -58,38 +58,35 @@ impl Driver {
         processes: &mut Processes,
         now: Moment,
     ) -> Result<Outcome, DriveError> {
-        if self.asked.number == 0 {
+        if self.in_phase.asked.number == 0 {
             // Days may have passed since the request.
             match self.repair_if_damaged(&live.request.to) {
                 Err(error) => return Ok(Outcome::Failed(error.to_string())),
                 Ok(repaired) => {
-                    self.believe(self.journal.noted(&repaired), now)?;
+                    self.write_journal(self.journal.noted(&repaired), now)?;
                 }
             }
             // A damaged running release is a reason to leave it: its process continues, and the switch may still go back to it.
             if let Some(Err(error)) = live.from.as_ref().map(|from| self.store.verify(from)) {
                 let journal = self.journal.noted(&[format!("there may be no way back: {error}")]);
-                self.believe(journal, now)?;
+                self.write_journal(journal, now)?;
             }
             // With a configuration that the new release can't load, no process of it would come up.
             let manifest = self.store.head(&live.request.to)?;
             if let Err(error) = processes.loads_configuration(&manifest, Answers::Kept) {
                 return Ok(Outcome::Failed(error.to_string()));
             }
-            if let Some(refusal) = self.keep_configuration(live, processes, now)? {
-                return Ok(Outcome::Failed(refusal));
-            }
-            self.asked = Asked::at(now);
+            self.in_phase.asked = Asked::at(now);
             self.assign(processes)?;
         }
         let report = live.which(Side::Former).and_then(|former| processes.report(former));
-        let answered = report.as_ref().is_none_or(|report| report.prove >= self.asked.number);
-        let waited = now.since_boot.saturating_sub(self.asked.at);
+        let answered = report.as_ref().is_none_or(|report| report.prove >= self.in_phase.asked.number);
+        let waited = now.since_boot.saturating_sub(self.in_phase.asked.at);
         // A process without any connection gets no answer.
         let alone = report.as_ref().is_some_and(|report| report.peers.iter().all(|peer| peer.address.is_none()));
         let hopeless = live.request.purpose == Purpose::Restart && alone && waited >= DEAF_WAIT;
         if !answered && !hopeless && waited < PROOF_WAIT {
-            let known = live.waiting_for.clone().filter(|_| self.asked.before > 0);
+            let known = live.waiting_for.clone().filter(|_| self.in_phase.asked.before > 0);
             return Ok(Outcome::NotYet(
                 known.unwrap_or_else(|| "the running process has not reached its peers once more yet".to_owned()),
             ));
@@ -105,12 +102,12 @@ impl Driver {
                         "the running process reaches {reached}, which the configuration no longer names: the new process has to reach its \
                          peers by itself"
                     );
-                    self.believe(self.journal.noted(&[note]), now)?;
+                    self.write_journal(self.journal.noted(&[note]), now)?;
                     return Ok(Outcome::Done);
                 }
                 Without::Deaf => {
                     let note = format!("{why}: the restart goes on without a proof, since there is nothing to lose");
-                    self.believe(self.journal.noted(&[note]), now)?;
+                    self.write_journal(self.journal.noted(&[note]), now)?;
                     return Ok(Outcome::Done);
                 }
             }
@@ -121,12 +118,12 @@ impl Driver {
         };
         let why = format!("{why}, so no release could be proven here now: {remedy}");
         // The process or a peer may have started just now.
-        if now.since_boot.saturating_sub(self.entered) >= self.limits.start {
+        if now.since_boot.saturating_sub(self.in_phase.entered) >= self.limits.start {
             return Ok(Outcome::Failed(why));
         }
         let newest = if answered { Trip::Over } else { Trip::Pending };
-        if self.asked.is_due(now, newest, Proof::OfThisPhase) {
-            self.asked = self.asked.again(now);
+        if self.in_phase.asked.is_due(now, newest, Proof::OfThisPhase) {
+            self.in_phase.asked = self.in_phase.asked.again(now);
         }
         Ok(Outcome::NotYet(why))
     }
@@ -142,7 +139,7 @@ impl Driver {
 
     /// The state of a running process that reaches none of the peers that a new process needs.
     fn without(&self, report: Option<&GuardReport>, unfindable: &[Peer]) -> Without {
-        let answers = |number: u64| number >= self.asked.floor();
+        let answers = |number: u64| number >= self.in_phase.asked.floor();
         let reached =
             report.into_iter().flat_map(|report| &report.peers).filter(|peer| peer.proven.is_some_and(answers));
         let reached: Vec<&str> = reached.map(|peer| peer.name.as_str()).collect();
@@ -163,17 +160,17 @@ impl Driver {
     ) -> Result<Option<String>, DriveError> {
         let former = live.which(Side::Former);
         // A connection may outlive a peer that hangs, so only an answer counts.
-        let asked = Some(self.asked.floor()).filter(|number| *number > 0);
+        let asked = Some(self.in_phase.asked.floor()).filter(|number| *number > 0);
         let asked = former.and_then(|former| processes.guarded(former)).and(asked);
         let Some(health) = former.and_then(|former| processes.health(former, asked)) else { return Ok(None) };
         let health = health.without(unfindable);
         let journal = self.journal.measured(health.proven());
-        self.believe(journal, now)?;
+        self.write_journal(journal, now)?;
         Ok(health.lacks(&[]))
     }
 
     /// Waits until both processes follow the roles of this phase. A new process that never does, while the old process does, has failed. If only
-    /// the old process hangs, the switch goes on: the new process serves already, and `retiring` waits for the old process's jobs.
+    /// the old process hangs, the switch goes on: the new process serves already, and `finishing-old` waits for the old process's jobs.
     pub(in crate::switch) fn hand_over(
         &mut self,
         live: &Switch,
@@ -183,7 +180,7 @@ impl Driver {
         let report = |side| live.which(side).and_then(|which| processes.report(which));
         let follows = |report: &Option<GuardReport>| report.as_ref().is_some_and(|report| report.serial >= self.serial);
         let (former, trial) = (report(Side::Former), report(Side::Trial));
-        let is_over = now.since_boot.saturating_sub(self.entered) >= self.limits.start;
+        let is_over = now.since_boot.saturating_sub(self.in_phase.entered) >= self.limits.start;
         let hangs = former.as_ref().is_none_or(|report| !report.is_fresh(now.since_boot.as_secs_f64()));
         Ok(match (follows(&former), follows(&trial)) {
             (true, true) => Outcome::Done,
@@ -191,7 +188,7 @@ impl Driver {
             (true, false) => Outcome::NotYet("the new process has not taken the jobs over yet".to_owned()),
             (false, true) if is_over || hangs => {
                 let note = "the old process hangs: it has not handed its jobs over; the new process goes on without it";
-                self.believe(self.journal.noted(&[note.to_owned()]), now)?;
+                self.write_journal(self.journal.noted(&[note.to_owned()]), now)?;
                 Outcome::Done
             }
             (false, true) => Outcome::NotYet("the old process has not handed its jobs over yet".to_owned()),
@@ -211,12 +208,12 @@ impl Driver {
         let Some(which) = live.which(side) else { return Ok(Lack::Nothing) };
         let report = processes.report(which);
         let newest = self.newest_trip(live, which, processes);
-        if self.asked.is_due(now, newest, proof) {
-            self.asked = self.asked.again(now);
+        if self.in_phase.asked.is_due(now, newest, proof) {
+            self.in_phase.asked = self.in_phase.asked.again(now);
         }
-        let finished = report.as_ref().map_or(self.asked.number, |report| report.prove);
+        let finished = report.as_ref().map_or(self.in_phase.asked.number, |report| report.prove);
         // Without a guard only the connections count.
-        let floor = processes.guarded(which).map(|_| self.asked.counts_from(proof, finished));
+        let floor = processes.guarded(which).map(|_| self.in_phase.asked.counts_from(proof, finished));
         let Some(health) = processes.health(which, floor) else {
             return Ok(Lack::Own("its process is not running".to_owned()));
         };
@@ -242,18 +239,18 @@ impl Driver {
             None => self.compared(live, side, processes, Measured { health: &health, missing, floor, proof }, now),
         };
         let down = matches!(lack, Lack::Shared(_));
-        self.believe(self.journal.with_peers_down(down), now)?;
+        self.write_journal(self.journal.with_peers_down(down), now)?;
         Ok(lack)
     }
 
     /// The result of the newest round trip of a process.
     fn newest_trip(&self, live: &Switch, which: ProcessKind<'_>, processes: &mut Processes) -> Trip {
         let Some(report) = processes.report(which) else { return Trip::Over };
-        if report.prove < self.asked.number {
+        if report.prove < self.in_phase.asked.number {
             return Trip::Pending;
         }
-        let failed_once = Self::reaches(live, which, processes, self.asked.before)
-            && !Self::reaches(live, which, processes, self.asked.number);
+        let failed_once = Self::reaches(live, which, processes, self.in_phase.asked.before)
+            && !Self::reaches(live, which, processes, self.in_phase.asked.number);
         if failed_once { Trip::FailedOnce } else { Trip::Over }
     }
 
@@ -280,7 +277,7 @@ impl Driver {
         if moves && side == Side::Trial && proof == Proof::OfThisPhase {
             let (new, old) = (reached.join(", "), live.baseline.join(", "));
             let note = format!("the new process reaches {new}; the old process reached {old}");
-            self.believe(self.journal.noted(&[note]), now)?;
+            self.write_journal(self.journal.noted(&[note]), now)?;
         }
         Ok(())
     }
@@ -294,13 +291,13 @@ impl Driver {
         missing: &str,
         now: Moment,
     ) -> Result<bool, DriveError> {
-        let waited = now.since_boot.saturating_sub(self.entered);
+        let waited = now.since_boot.saturating_sub(self.in_phase.entered);
         let reached = health.proven();
         if !live.baseline.is_empty() || reached.is_empty() || waited < OTHERS_WAIT.min(self.limits.start / 4) {
             return Ok(false);
         }
         let note = format!("the switch continues with {} alone: {missing}", reached.join(", "));
-        self.believe(self.journal.needing(reached).noted(&[note]), now)?;
+        self.write_journal(self.journal.needing(reached).noted(&[note]), now)?;
         Ok(true)
     }
 
@@ -318,7 +315,7 @@ impl Driver {
         let Some(former) = live.which(Side::Former).filter(|_| beside) else { return Lack::Own(missing) };
         // Until its round trip ends, its connections count.
         let answered = processes.report(former).is_none_or(|report| Some(report.prove) >= floor);
-        let patient = now.since_boot.saturating_sub(self.asked.at) < PROOF_WAIT;
+        let patient = now.since_boot.saturating_sub(self.in_phase.asked.at) < PROOF_WAIT;
         // On probation it makes no round trips.
         let floor = floor.filter(|_| proof == Proof::OfThisPhase && (answered || !patient));
         let Some(former) = processes.health(former, floor) else { return Lack::Own(missing) };

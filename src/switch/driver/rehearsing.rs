@@ -47,7 +47,7 @@ impl Driver {
         let wanted = self.rehearsals.clone().filter(|wanted| wanted.policy != Policy::Off);
         let Some(wanted) = wanted else { return Ok(Outcome::Done) };
         let policy = wanted.policy;
-        let begun = match self.preparing.take() {
+        let begun = match self.in_phase.preparing.take() {
             Some(preparing) => Begun::Preparing(Box::new(preparing)),
             None => self.prepare(live, wanted, processes, now)?,
         };
@@ -57,7 +57,7 @@ impl Driver {
         };
         let Some(came) = preparing.poll(now.since_boot) else {
             let waits_for = preparing.waits_for().to_owned();
-            self.preparing = Some(preparing);
+            self.in_phase.preparing = Some(preparing);
             return Ok(Outcome::NotYet(waits_for));
         };
         let mut found = came.unwrap_or_else(Rehearsal::not_done);
@@ -66,7 +66,7 @@ impl Driver {
             found = found.of_proven();
         }
         let journal = self.journal.noted(&found.told(policy == Policy::Refuse));
-        self.believe(journal, now)?;
+        self.write_journal(journal, now)?;
         Ok(match found.refusal().filter(|_| policy == Policy::Refuse) {
             None => Outcome::Done,
             Some(reason) if live.request.purpose == Purpose::Restart => {

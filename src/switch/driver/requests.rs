@@ -32,7 +32,7 @@ impl Driver {
         let repaired = self.repair_if_damaged(&new.request.to)?;
         refuse_bad(&self.files, &new.request.to, bad)?;
         let journal = self.journal.requested(new, &clock::boot_id()?, now.wall)?.noted(&repaired);
-        self.believe(journal, now)?;
+        self.write_journal(journal, now)?;
         Ok(self.journal.last_id)
     }
 
@@ -53,7 +53,7 @@ impl Driver {
     /// Ends an adoption: from now on sidle runs nothing for this instance.
     pub fn release(&mut self, now: Moment) -> Result<(), DriveError> {
         if let Some(journal) = self.journal.released() {
-            self.believe(journal, now)?;
+            self.write_journal(journal, now)?;
             let lock = self.store.lock()?;
             self.store.unlink(&lock, self.files.instance())?;
         }
@@ -63,7 +63,7 @@ impl Driver {
     /// Cancels the live switch; the effect depends on its phase.
     pub fn cancel(&mut self, now: Moment) -> Result<Step, DriveError> {
         let journal = self.journal.advanced(&Outcome::Cancelled, now.wall);
-        self.believe(journal, now)
+        self.write_journal(journal, now)
     }
 
     /// Cancels the live switch without a supervisor. A switch that has not touched a process yet ends (true); the next supervisor undoes any other
@@ -76,7 +76,7 @@ impl Driver {
             return Ok(false);
         };
         self.put_on_record(&ended)?;
-        self.believe(self.journal.advanced(&Outcome::Done, now.wall), now)?;
+        self.write_journal(self.journal.advanced(&Outcome::Done, now.wall), now)?;
         Ok(true)
     }
 }

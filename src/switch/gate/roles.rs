@@ -44,7 +44,7 @@ pub fn roles(live: &Switch, former: Option<Guarded>, trial: Option<Guarded>, bac
         (Some(only), None) | (None, Some(only)) => vec![slot(only, GateRole::Active)],
         (None, None) => Vec::new(),
     };
-    let incumbent = matches!(live.phase, Phase::Retiring) || live.phase.is_ended();
+    let incumbent = matches!(live.phase, Phase::FinishingOld) || live.phase.is_ended();
     let announce = first.filter(|_| incumbent).map(|guarded| guarded.leader);
     // On probation the old process need not make round trips: they would only add load on the masters of a fleet.
     let prover = trial.filter(|_| live.phase == Phase::Probation).map(|guarded| guarded.leader);
@@ -63,11 +63,30 @@ fn reserve(phase: Phase, backlog: Backlog, serving: u32) -> GateRole {
         // The new process is not proven yet.
         Phase::Starting | Phase::Proving => GateRole::Standby,
         // It may be ended at any moment, and would lose a job that it takes now.
-        Phase::Retreating => GateRole::Closed,
+        Phase::StoppingNew => GateRole::Closed,
         // A process that was started again since then has not subscribed yet: it would miss jobs.
-        Phase::Retiring | Phase::Returning if backlog == (Backlog::Taken { by: serving }) => GateRole::Closed,
-        // On probation the old process takes the jobs that the new process misses.
-        _ => GateRole::Draining,
+        Phase::FinishingOld | Phase::DrainingNew if backlog == (Backlog::Taken { by: serving }) => GateRole::Closed,
+        // On probation the old process takes the jobs that the new process misses. In other phases there is one process.
+        Phase::FinishingOld
+        | Phase::DrainingNew
+        | Phase::Handing
+        | Phase::Probation
+        | Phase::Flipping
+        | Phase::Scheduled
+        | Phase::Checking
+        | Phase::Rehearsing
+        | Phase::Waiting
+        | Phase::Freezing
+        | Phase::Stopping
+        | Phase::StartingOld
+        | Phase::ProvingOld
+        | Phase::Stranded
+        | Phase::Committed
+        | Phase::RolledBack
+        | Phase::Refused
+        | Phase::Cancelled
+        | Phase::Expired
+        | Phase::Abandoned => GateRole::Draining,
     }
 }
 
@@ -86,9 +105,9 @@ mod tests {
     #[test]
     fn an_old_process_drains_again_when_the_process_that_took_everything_over_is_another() {
         let taken = Backlog::Taken { by: 10 };
-        assert_eq!(reserve(Phase::Retiring, taken, 10), GateRole::Closed);
-        assert_eq!(reserve(Phase::Retiring, taken, 11), GateRole::Draining, "the new one has not subscribed yet");
-        assert_eq!(reserve(Phase::Retiring, Backlog::Possible, 10), GateRole::Draining);
-        assert_eq!(reserve(Phase::Retreating, Backlog::Possible, 11), GateRole::Closed);
+        assert_eq!(reserve(Phase::FinishingOld, taken, 10), GateRole::Closed);
+        assert_eq!(reserve(Phase::FinishingOld, taken, 11), GateRole::Draining, "the new one has not subscribed yet");
+        assert_eq!(reserve(Phase::FinishingOld, Backlog::Possible, 10), GateRole::Draining);
+        assert_eq!(reserve(Phase::StoppingNew, Backlog::Possible, 11), GateRole::Closed);
     }
 }

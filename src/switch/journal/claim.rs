@@ -98,7 +98,7 @@ impl Claim {
         if former.id != self.id {
             let message = format!("cannot use {instance} for rollout {}: it belongs to rollout {former}", self.id);
             let hint = format!(
-                "end that rollout first; `sidle rollout release {package} {}` takes this host out of it",
+                "end that rollout first; `sidle rollout unclaim {package} {}` takes this host out of it",
                 former.id
             );
             return Err(Report::of(Class::Conflict, message).hint(hint));

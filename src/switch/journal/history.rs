@@ -51,7 +51,7 @@ pub struct Entry {
     /// When it ended.
     pub ended_at: Timestamp,
     /// The downtime.
-    pub outage_milliseconds: u64,
+    pub downtime_milliseconds: u64,
     /// Notes for people.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -75,7 +75,7 @@ impl Entry {
             failure: switch.failure.clone(),
             requested_at: switch.requested_at,
             ended_at: switch.phase_since,
-            outage_milliseconds: switch.outage_milliseconds,
+            downtime_milliseconds: switch.downtime_milliseconds,
             notes: switch.notes.clone(),
             story: switch.story.clone(),
         })

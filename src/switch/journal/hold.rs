@@ -22,7 +22,7 @@ const SCHEMA: u32 = 1;
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// Switches and restarts. A rollback stays possible: it is the way out of trouble.
-    Forth,
+    Upgrades,
     /// Also rollbacks. The way back of a failed switch is never held.
     All,
 }
@@ -69,7 +69,7 @@ impl Hold {
         let named =
             if instance.as_str() == package.as_str() { String::new() } else { format!(" --instance {instance}") };
         let back = match self.scope {
-            Scope::Forth => "; a rollback is possible during the hold",
+            Scope::Upgrades => "; a rollback is possible during the hold",
             Scope::All => "",
         };
         Report::of(Class::Held, format!("cannot {purpose} {instance}: it is held {self}"))

@@ -9,7 +9,6 @@ pub mod kind;
 pub mod record;
 pub mod repeated;
 pub mod request;
-pub mod snapshot;
 pub mod story;
 pub mod verdicts;
 
@@ -115,7 +114,6 @@ impl Journal {
             schedule: new.schedule,
             boot: boot.to_owned(),
             notes: new.notes.iter().map(|note| shortened(note)).collect(),
-            restores: None,
             parted: false,
             peers_down: false,
             baseline: Vec::new(),
@@ -124,8 +122,8 @@ impl Journal {
             strandings: 0,
             waiting_for: None,
             failure: None,
-            outage_since: None,
-            outage_milliseconds: 0,
+            downtime_since: None,
+            downtime_milliseconds: 0,
             story: Story::default(),
         });
         Ok(journal)
@@ -183,16 +181,6 @@ impl Journal {
         let mut journal = self.clone();
         if let Some(live) = journal.live.as_mut() {
             live.peers_down = down;
-        }
-        journal
-    }
-
-    /// Records that the live switch puts back the configuration snapshot of an earlier switch.
-    #[must_use]
-    pub fn restoring(&self, snapshot: u64) -> Self {
-        let mut journal = self.clone();
-        if let Some(live) = journal.live.as_mut() {
-            live.restores = Some(snapshot);
         }
         journal
     }

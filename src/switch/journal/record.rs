@@ -18,9 +18,6 @@ use std::time::Duration;
 /// Most notes kept of one switch: the journal is written at every step.
 const NOTES_MAXIMUM: usize = 16;
 
-/// The beginning of the failure text of an expired phase.
-const LATE: &str = "not in time";
-
 /// The cause of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -42,6 +39,9 @@ pub struct Failure {
     pub phase: Phase,
     /// Its cause.
     pub cause: Cause,
+    /// The phase was over its time limit: what a host is, or a release.
+    #[serde(default)]
+    pub timed_out: bool,
     /// What happened, for people.
     pub text: String,
 }
@@ -82,9 +82,6 @@ pub struct Switch {
     /// Notes for people: why another mode is used, findings of the rehearsal.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// The switch whose configuration snapshot a rollback puts back; written before the configuration is changed.
-    #[serde(default)]
-    pub restores: Option<u64>,
     /// In `overlap`: the old process was lost during the switch, and the new process runs alone.
     #[serde(default)]
     pub parted: bool,
@@ -104,9 +101,9 @@ pub struct Switch {
     /// The first failure.
     pub failure: Option<Failure>,
     /// The beginning of the present downtime; None: a process serves.
-    pub outage_since: Option<Timestamp>,
+    pub downtime_since: Option<Timestamp>,
     /// The downtime so far, without the present one.
-    pub outage_milliseconds: u64,
+    pub downtime_milliseconds: u64,
     /// The steps so far.
     #[serde(default)]
     pub story: Story,
@@ -161,9 +158,9 @@ impl Switch {
     }
 
     /// The downtime up to `now`.
-    pub fn outage(&self, now: Timestamp) -> Duration {
-        let open = self.outage_since.map_or(0, |since| milliseconds(since, now));
-        Duration::from_millis(self.outage_milliseconds.saturating_add(open))
+    pub fn downtime(&self, now: Timestamp) -> Duration {
+        let open = self.downtime_since.map_or(0, |since| milliseconds(since, now));
+        Duration::from_millis(self.downtime_milliseconds.saturating_add(open))
     }
 
     /// The release to be marked as bad after a switch that was rolled back because of that release. A restart marks nothing: its release has
@@ -178,7 +175,7 @@ impl Switch {
     pub fn late(&self) -> Option<&Release> {
         let is_late = |failure: &Failure| {
             let comes_up = matches!(failure.phase, Phase::Starting | Phase::Proving);
-            comes_up && failure.cause == Cause::Host && failure.text.starts_with(LATE)
+            comes_up && failure.cause == Cause::Host && failure.timed_out
         };
         let late = self.phase == Phase::RolledBack && self.failure.as_ref().is_some_and(is_late);
         (late && !self.peers_down && self.request.purpose != Purpose::Restart).then_some(&self.request.to)
@@ -234,7 +231,7 @@ impl Switch {
             switch.waiting_for = None;
         }
         // The new process is ended now, with what it still runs.
-        if let (Phase::Returning, Outcome::Expired, Some(text)) = (self.phase, outcome, &self.waiting_for) {
+        if let (Phase::DrainingNew, Outcome::Expired, Some(text)) = (self.phase, outcome, &self.waiting_for) {
             let lost = "the master may get no return of it";
             switch.note(&format!("drain_timeout was over while the new process waited for {text}; {lost}"));
         }
@@ -253,7 +250,7 @@ impl Switch {
         }
         let goes_back = self.phase.is_forth() && (next.is_back() || next.is_ended());
         if goes_back {
-            switch.fail(self.cause(outcome), &self.account(outcome));
+            switch.fail(self.cause(outcome), *outcome == Outcome::Expired, &self.account(outcome));
         }
         let why = match outcome {
             Outcome::Cancelled => None,
@@ -289,7 +286,7 @@ impl Switch {
                     Survivors::Alive { trial: false, .. } => "the new process was gone when the supervisor restarted",
                     Survivors::Rebooted => "the host went down during the switch",
                 };
-                switch.fail(Cause::Interruption, text);
+                switch.fail(Cause::Interruption, false, text);
             }
         }
         if !self.phase.is_ended() && (next != self.phase || switch != *self) {
@@ -305,7 +302,7 @@ impl Switch {
 
     /// Records the early loss of the old process, in a phase in which both processes run.
     fn part(&mut self, phase: Phase, text: &str) {
-        if self.former() == Former::Beside && phase.is_beside() && phase != Phase::Retiring {
+        if self.former() == Former::Beside && phase.is_beside() && phase != Phase::FinishingOld {
             self.parted = true;
             self.note(&format!("the old process was lost while {phase}: {text}"));
         }
@@ -320,10 +317,10 @@ impl Switch {
 
     /// Begins or ends a downtime, as the phase requires.
     fn keep_time(&mut self, now: Timestamp) {
-        if self.phase.is_outage(self.former()) {
-            self.outage_since = self.outage_since.or(Some(now));
-        } else if let Some(since) = self.outage_since.take() {
-            self.outage_milliseconds = self.outage_milliseconds.saturating_add(milliseconds(since, now));
+        if self.phase.is_down(self.former()) {
+            self.downtime_since = self.downtime_since.or(Some(now));
+        } else if let Some(since) = self.downtime_since.take() {
+            self.downtime_milliseconds = self.downtime_milliseconds.saturating_add(milliseconds(since, now));
         }
     }
 
@@ -343,8 +340,9 @@ impl Switch {
         self.story.add(self.phase, next, ending, why, now, took);
     }
 
-    fn fail(&mut self, cause: Cause, text: &str) {
-        self.failure = self.failure.take().or(Some(Failure { phase: self.phase, cause, text: shortened(text) }));
+    fn fail(&mut self, cause: Cause, timed_out: bool, text: &str) {
+        let failure = Failure { phase: self.phase, cause, timed_out, text: shortened(text) };
+        self.failure = self.failure.take().or(Some(failure));
     }
 
     fn cause(&self, outcome: &Outcome) -> Cause {
@@ -374,8 +372,8 @@ impl Switch {
             Outcome::Failed(text) | Outcome::Lost(_, text) => text.clone(),
             Outcome::Cancelled => "cancelled".to_owned(),
             Outcome::Expired => match &self.waiting_for {
-                Some(text) => format!("{LATE}: {text}"),
-                None => LATE.to_owned(),
+                Some(text) => format!("not in time: {text}"),
+                None => "not in time".to_owned(),
             },
             Outcome::Done | Outcome::NotYet(_) => format!("gave up after {} steps", self.steps),
         }

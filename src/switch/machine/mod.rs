@@ -77,8 +77,8 @@ pub fn next(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
 /// The first phase of the way back: an old process that still runs need not be started.
 fn way_back(former: Former) -> Phase {
     match former {
-        Former::Beside => Phase::Returning,
-        Former::Apart | Former::None => Phase::Retreating,
+        Former::Beside => Phase::DrainingNew,
+        Former::Apart | Former::None => Phase::StoppingNew,
     }
 }
 
@@ -88,8 +88,8 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
     use Former::{Apart, Beside};
     use Outcome::{Cancelled, Done, Expired, Failed, Lost, NotYet};
     use Phase::{
-        Abandoned, Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Refused, Rehearsing,
-        Reproving, Restarting, Retiring, Retreating, Returning, RolledBack, Scheduled, Starting, Stopping, Stranded,
+        Abandoned, Checking, Committed, DrainingNew, FinishingOld, Flipping, Freezing, Handing, Probation, Proving,
+        ProvingOld, Refused, Rehearsing, RolledBack, Scheduled, Starting, StartingOld, Stopping, StoppingNew, Stranded,
         Waiting,
     };
     let former = course.former;
@@ -118,8 +118,8 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
         (Stopping, Done | Lost(..)) => Starting,
         // The start keeps an old process that still runs.
         (Stopping, Failed(_) | Expired | Cancelled) => match former {
-            Apart | Beside => Restarting,
-            Former::None => Retreating,
+            Apart | Beside => StartingOld,
+            Former::None => StoppingNew,
         },
         (Starting, Done) => Proving,
         (Proving, Done) => match former {
@@ -140,30 +140,30 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
 
         // The journal is committed. A link that can't be moved is a defect of the host; going back would cost a downtime and repair nothing.
         (Flipping, Done) => match former {
-            Beside => Retiring,
+            Beside => FinishingOld,
             Apart | Former::None => Committed,
         },
         (Flipping, NotYet(_) | Failed(_) | Lost(..) | Expired | Cancelled) => Flipping,
-        (Retiring, Done | Lost(Side::Former, _)) => Committed,
-        (Retiring, NotYet(_) | Failed(_) | Lost(Side::Trial, _) | Expired | Cancelled) => Retiring,
+        (FinishingOld, Done | Lost(Side::Former, _)) => Committed,
+        (FinishingOld, NotYet(_) | Failed(_) | Lost(Side::Trial, _) | Expired | Cancelled) => FinishingOld,
 
         // The way back always runs to its end; a cancellation changes nothing.
-        (Returning, NotYet(_) | Cancelled) => Returning,
-        (Returning, Done | Failed(_) | Lost(..) | Expired) => Retreating,
-        (Retreating, Done | Lost(Side::Trial, _)) => match former {
-            Apart => Restarting,
+        (DrainingNew, NotYet(_) | Cancelled) => DrainingNew,
+        (DrainingNew, Done | Failed(_) | Lost(..) | Expired) => StoppingNew,
+        (StoppingNew, Done | Lost(Side::Trial, _)) => match former {
+            Apart => StartingOld,
             Beside | Former::None => RolledBack,
         },
-        (Retreating, NotYet(_) | Lost(Side::Former, _) | Cancelled) => Retreating,
-        (Restarting, Done) => Reproving,
-        (Restarting, NotYet(_) | Cancelled) => Restarting,
-        (Reproving, Done) => RolledBack,
-        (Reproving, NotYet(_) | Cancelled) => Reproving,
-        (Retreating, Failed(_) | Expired) | (Restarting | Reproving, Failed(_) | Lost(..) | Expired) => Stranded,
-        // Not by `Retreating`: the previous release may be running, with only its peers down.
+        (StoppingNew, NotYet(_) | Lost(Side::Former, _) | Cancelled) => StoppingNew,
+        (StartingOld, Done) => ProvingOld,
+        (StartingOld, NotYet(_) | Cancelled) => StartingOld,
+        (ProvingOld, Done) => RolledBack,
+        (ProvingOld, NotYet(_) | Cancelled) => ProvingOld,
+        (StoppingNew, Failed(_) | Expired) | (StartingOld | ProvingOld, Failed(_) | Lost(..) | Expired) => Stranded,
+        // Not by `StoppingNew`: the previous release may be running, with only its peers down.
         (Stranded, Done | Expired) => match former {
-            Apart | Beside => Restarting,
-            Former::None => Retreating,
+            Apart | Beside => StartingOld,
+            Former::None => StoppingNew,
         },
         (Stranded, NotYet(_) | Failed(_) | Lost(..)) => Stranded,
         (Stranded, Cancelled) => Abandoned,
@@ -184,8 +184,8 @@ fn table(phase: Phase, outcome: &Outcome, course: Course) -> Phase {
 #[expect(clippy::match_same_arms, reason = "read phase by phase, not result by result")]
 pub fn resumed(phase: Phase, found: Survivors, course: Course) -> Phase {
     use Phase::{
-        Abandoned, Checking, Committed, Flipping, Freezing, Handing, Probation, Proving, Refused, Rehearsing,
-        Reproving, Restarting, Retiring, Retreating, Returning, RolledBack, Scheduled, Starting, Stopping, Stranded,
+        Abandoned, Checking, Committed, DrainingNew, FinishingOld, Flipping, Freezing, Handing, Probation, Proving,
+        ProvingOld, Refused, Rehearsing, RolledBack, Scheduled, Starting, StartingOld, Stopping, StoppingNew, Stranded,
         Waiting,
     };
     use Survivors::{Alive, Rebooted};
@@ -199,14 +199,14 @@ pub fn resumed(phase: Phase, found: Survivors, course: Course) -> Phase {
         (Starting, Alive { .. }) => Starting,
         (Proving | Handing | Probation, Alive { trial: true, .. }) => Proving,
         (Proving | Handing | Probation, Alive { trial: false, .. } | Rebooted) | (Starting, Rebooted) => back,
-        (Returning, Rebooted | Alive { .. }) => back,
-        (Restarting, Rebooted | Alive { .. }) | (Reproving, Rebooted | Alive { former: false, .. }) => Restarting,
-        (Reproving, Alive { former: true, .. }) => Reproving,
+        (DrainingNew, Rebooted | Alive { .. }) => back,
+        (StartingOld, Rebooted | Alive { .. }) | (ProvingOld, Rebooted | Alive { former: false, .. }) => StartingOld,
+        (ProvingOld, Alive { former: true, .. }) => ProvingOld,
         (Stranded, Rebooted | Alive { .. }) => match course.former {
-            Former::Apart | Former::Beside => Restarting,
-            Former::None => Retreating,
+            Former::Apart | Former::Beside => StartingOld,
+            Former::None => StoppingNew,
         },
-        (Retreating | Retiring, Rebooted | Alive { .. }) => phase,
+        (StoppingNew | FinishingOld, Rebooted | Alive { .. }) => phase,
         (
             Flipping | Committed | RolledBack | Refused | Phase::Cancelled | Phase::Expired | Abandoned,
             Rebooted | Alive { .. },

@@ -34,17 +34,17 @@ pub enum Phase {
     /// The new release has passed; `current` follows. The journal's write that enters this phase is the commit.
     Flipping,
     /// The old process finishes its jobs, takes no new jobs, and is ended.
-    Retiring,
+    FinishingOld,
     /// Ended: the new release is current.
     Committed,
     /// The way back of `overlap`: the old process takes the jobs again, the new process finishes its own.
-    Returning,
+    DrainingNew,
     /// The way back: the new process is ended; the switch waits until it is gone.
-    Retreating,
+    StoppingNew,
     /// The way back: the previous release is started again.
-    Restarting,
+    StartingOld,
     /// The way back: the switch waits until the previous release reaches its peers again.
-    Reproving,
+    ProvingOld,
     /// The previous release does not come up either: a person is needed. Sidle tries again after each pause, for ever.
     Stranded,
     /// Ended: the previous release runs again; after a failed first switch nothing runs.
@@ -175,17 +175,17 @@ const TABLE: [Row; 23] = [
         "on probation: the new process has to stay healthy"),
     row(Phase::Flipping,   "flipping",    Part::Committed,  Flip,           Always(New),      Some(New), Together, Limit::Unlimited, 1000,
         "making the new release current"),
-    row(Phase::Retiring,   "retiring",    Part::Committed,  Drain(Old),     Always(New),      Some(New), Together, Limit::Unlimited,  100,
+    row(Phase::FinishingOld,   "finishing-old",    Part::Committed,  Drain(Old),     Always(New),      Some(New), Together, Limit::Unlimited,  100,
         "the new release is current; the old process finishes its jobs"),
     row(Phase::Committed,  "committed",   Part::Ended,      Settle,         Always(New),      Some(New), Apart,    Limit::Unlimited,  250,
         "done"),
-    row(Phase::Returning,  "returning",   Part::Back,       Drain(New),     FormerOnlyBeside, None,      Together, Limit::Drain,       50,
+    row(Phase::DrainingNew,  "draining-new",   Part::Back,       Drain(New),     FormerOnlyBeside, None,      Together, Limit::Drain,       50,
         "rolling back: the old process accepts new jobs again; the new process finishes the jobs that it runs"),
-    row(Phase::Retreating, "retreating",  Part::Back,       Stop(New),      FormerOnlyBeside, None,      Together, Limit::Stop,        50,
+    row(Phase::StoppingNew, "stopping-new",  Part::Back,       Stop(New),      FormerOnlyBeside, None,      Together, Limit::Stop,        50,
         "rolling back: ending the new process"),
-    row(Phase::Restarting, "restarting",  Part::Back,       Start(Old),     Always(Old),      None,      Apart,    Limit::Start,       50,
+    row(Phase::StartingOld, "starting-old",  Part::Back,       Start(Old),     Always(Old),      None,      Apart,    Limit::Start,       50,
         "rolling back: starting the release that worked"),
-    row(Phase::Reproving,  "reproving",   Part::Back,       Prove(Old),     Always(Old),      None,      Apart,    Limit::Start,      250,
+    row(Phase::ProvingOld,  "proving-old",   Part::Back,       Prove(Old),     Always(Old),      None,      Apart,    Limit::Start,      250,
         "rolling back: waiting until the release that worked reaches its peers"),
     row(Phase::Stranded,   "stranded",    Part::Back,       Pause,          Always(Old),      None,      Apart,    Limit::Pause,     2000,
         "stranded: the release that worked does not come up; sidle tries again and again"),
@@ -305,7 +305,7 @@ impl Phase {
     }
 
     /// True if no process is known to serve: this time counts as downtime.
-    pub fn is_outage(self, former: Former) -> bool {
+    pub fn is_down(self, former: Former) -> bool {
         former == Former::Apart && (self.is_back() || (self.is_trial() && self != Self::Probation))
     }
 

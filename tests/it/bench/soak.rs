@@ -95,10 +95,10 @@ impl Fault {
         }
     }
 
-    /// The phases in which it may happen. An old process is killed only while the new one serves: an outage is another measurement.
+    /// The phases in which it may happen. An old process is killed only while the new one serves: a downtime is another measurement.
     fn phases(self) -> &'static [&'static str] {
         match self {
-            Self::KillOld | Self::StopOld => &["probation", "retiring"],
+            Self::KillOld | Self::StopOld => &["probation", "finishing-old"],
             Self::StopNew => &["proving", "probation"],
             Self::KillNew => &["proving", "handing"],
             Self::None | Self::KillSupervisor | Self::RestartMaster | Self::FullRun => {

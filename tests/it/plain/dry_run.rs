@@ -207,7 +207,7 @@ fn host_verbs(scene: &mut Scene) {
     scene.both(&["unhold", DEMO], 0, &["/lifted"]);
     scene.both(&["rollout", "claim", DEMO, "r1", "--epoch", "1"], 0, &["/instance", "/rollout/id"]);
     scene.refused(&["switch", DEMO, "1.0-1", "--rollout", "r2", "--epoch", "1"]);
-    scene.both(&["rollout", "release", DEMO, "r1"], 0, &["/released"]);
+    scene.both(&["rollout", "unclaim", DEMO, "r1"], 0, &["/unclaimed"]);
     scene.host.sidle(&["remove", DEMO, "1.3-1"]).ok();
 
     // Nobody supervises: the request would wait.
@@ -306,7 +306,7 @@ fn a_dry_run_of_each_verb_changes_no_file_and_ends_as_the_real_run_would() {
         (&["unhold", DEMO], 3, "is not held"),
         (&["rollout", "claim", DEMO, "r1", "--epoch", "1"], 0, "would belong to rollout r1 (epoch 1)"),
         (&["rollout", "claim", DEMO, "a/b", "--epoch", "1"], 2, ""),
-        (&["rollout", "release", DEMO, "r1"], 3, "does not belong to rollout r1"),
+        (&["rollout", "unclaim", DEMO, "r1"], 3, "does not belong to rollout r1"),
         (&["cancel", DEMO], 0, "would be cancelled"),
         (&["trust", "pin", text(&root), "--fingerprint", &fingerprint], 3, "trusted already"),
         (&["trust", "pin", text(&root), "--fingerprint", &wrong], 7, ""),

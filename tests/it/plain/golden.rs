@@ -16,7 +16,6 @@ use sidle::store::index::Index;
 use sidle::switch::journal::hold::Hold;
 use sidle::switch::journal::host_fingerprints::HostFingerprints;
 use sidle::switch::journal::repeated::RehearsedAgain;
-use sidle::switch::journal::snapshot::Snapshots;
 use sidle::switch::journal::verdicts::Verdicts;
 use sidle::switch::process::on_record;
 use sidle::switch::{History, Journal, Phase};
@@ -134,9 +133,6 @@ fn files_of_the_first_version_lose_nothing_when_they_are_written_again() {
     assert_eq!(index.to_bytes(), receipt("index"));
     let manifest = decompress(&receipt("manifest.json.zst")).unwrap();
     assert_eq!(Manifest::parse(&manifest).unwrap().release().to_string(), "1.0-1");
-    let snapshots = Snapshots::new(&golden("host").join(STATE), &[]);
-    let snapshot = snapshots.find(9).unwrap().unwrap();
-    assert_eq!((snapshot.switch, snapshot.release.unwrap().to_string()), (9, "1.1-1".to_owned()));
     let root = tempfile::tempdir().unwrap();
     trees::put(root.path(), "var/lib/sidle/adopt/a/record", &bytes(&golden("adoption")), 0o644);
     let adoption = Adoption::read(&Layout::new(root.path()), &"a".parse().unwrap()).unwrap().unwrap();
@@ -255,7 +251,7 @@ fn a_journal_of_a_newer_program_switches_nothing_and_current_runs_all_the_same()
 
 #[test]
 fn an_older_program_beside_a_newer_ones_store_changes_nothing_and_runs_the_agent() {
-    let files = ["history", "verdicts", "hold", "host-fingerprints", "rehearsed-again", "configuration/9/index"];
+    let files = ["history", "verdicts", "hold", "host-fingerprints", "rehearsed-again"];
     let places = files.iter().map(|name| format!("{STATE}/{name}"));
     for place in places.chain(["var/lib/sidle/trust/floor.json".to_owned()]) {
         let host = host_of_old();

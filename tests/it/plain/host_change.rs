@@ -23,7 +23,8 @@ impl Changing {
         for release in ["1.0", "1.1"] {
             host.install(&author.refused(release, "note: it was rehearsed")).ok();
         }
-        fs::write(host.path("etc/sidle/conf.d/host.toml"), format!("host_look = \"100ms\"\n{settings}")).unwrap();
+        fs::write(host.path("etc/sidle/conf.d/host.toml"), format!("host_check_every = \"100ms\"\n{settings}"))
+            .unwrap();
         let supervisor = Some(host.supervise());
         for release in ["1.0-1", "1.1-1"] {
             host.sidle(&["switch", DEMO, release]).ok();

@@ -56,14 +56,14 @@ fn a_switch_that_is_rolled_back_is_told_step_by_step_each_once_and_in_order() {
         only(&log, &["INFO", "from=waiting", "to=freezing", "outcome=done"]),
         only(&log, &["INFO", "from=freezing", "to=stopping", "outcome=done"]),
         only(&log, &["INFO", "of 1.0-1 was ended by signal 9: stopped by sidle", "role=serving", "lived="]),
-        only(&log, &["INFO", "from=stopping", "to=starting", "outcome=done"]),
+        only(&log, &["INFO", "from=stopping ", "to=starting ", "outcome=done"]),
         only(&log, &["INFO", "of 1.1-1 is started", "role=trial", "switch=2"]),
-        only(&log, &["INFO", "from=starting", "to=proving", "outcome=done"]),
+        only(&log, &["INFO", "from=starting ", "to=proving ", "outcome=done"]),
         only(&log, &["WARN", "of 1.1-1 exited with code", "by itself", "role=trial", "lived="]),
-        only(&log, &["WARN", "from=proving", "to=retreating", "outcome=lost", "why=\"the process of 1.1-1 exited"]),
-        only(&log, &["INFO", "from=retreating", "to=restarting"]),
+        only(&log, &["WARN", "from=proving", "to=stopping-new", "outcome=lost", "why=\"the process of 1.1-1 exited"]),
+        only(&log, &["INFO", "from=stopping-new", "to=starting-old"]),
         only(&log, &["INFO", "of 1.0-1 is started", "role=serving"]),
-        only(&log, &["INFO", "from=restarting", "to=reproving"]),
+        only(&log, &["INFO", "from=starting-old", "to=proving-old"]),
         only(&log, &["WARN", "switch 2 failed and is rolled back from 1.1-1: 1.0-1 runs again", "downtime="]),
     ];
     assert!(told.is_sorted(), "{told:?}\n{log}");
@@ -105,7 +105,7 @@ fn is_told_to_people(host: &Host) {
     ] {
         assert!(shown.contains(words), "{words:?} is not in\n{shown}");
     }
-    let step = shown.lines().find(|line| line.contains("proving -> retreating")).unwrap();
+    let step = shown.lines().find(|line| line.contains("proving -> stopping-new")).unwrap();
     assert!(step.contains("Z  +") && step.contains(" s  proving"), "{step}");
 
     let unknown = host.sidle(&["history", DEMO, "--id", "7"]);

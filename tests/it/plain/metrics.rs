@@ -56,7 +56,7 @@ fn metrics_tell_of_switches_holds_and_expiry_and_leave_out_what_is_not_known() {
         assert_eq!(after.get(&key), Some(&value), "{key}: {written}");
     }
     let last = host.last();
-    let downtime = last["outage_milliseconds"].as_f64().unwrap() / 1000.0;
+    let downtime = last["downtime_milliseconds"].as_f64().unwrap() / 1000.0;
     assert!((after[&format!("sidle_last_switch_downtime_seconds{own}")] - downtime).abs() < 0.000_001, "{written}");
     let ended: jiff::Timestamp = last["ended_at"].as_str().unwrap().parse().unwrap();
     let seen = after[&format!("sidle_last_switch_timestamp_seconds{own}")];

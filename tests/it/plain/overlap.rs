@@ -32,7 +32,7 @@ fn a_running_job_is_finished_by_the_old_process_while_the_new_one_takes_the_othe
     });
     assert_eq!(host.agents().len(), 1);
     let entry = host.last();
-    assert_eq!((entry["mode"].as_str(), entry["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)));
+    assert_eq!((entry["mode"].as_str(), entry["downtime_milliseconds"].as_u64()), (Some("overlap"), Some(0)));
     names_an_agent_at_all_times(&fs::read_to_string(effects).unwrap());
 }
 

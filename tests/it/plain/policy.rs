@@ -28,7 +28,7 @@ fn a_held_instance_stays_as_it_is_and_a_rollback_stays_possible() {
     assert_eq!(host.status()["hold"]["reason"], "the audit");
     let list = host.sidle(&["list"]).ok();
     assert!(list.contains("demo-agent is held by") && list.contains("the audit"), "{list}");
-    assert_eq!(host.sidle(&["--json", "list"]).json()["holds"][0]["hold"]["scope"], "forth");
+    assert_eq!(host.sidle(&["--json", "list"]).json()["holds"][0]["hold"]["scope"], "upgrades");
     host.sidle(&["rollback", DEMO]).ok();
     assert_eq!(host.current().as_deref(), Some("1.0-1"));
     host.sidle(&["hold", DEMO, "--all"]).ok();
@@ -68,7 +68,7 @@ fn a_corrupt_hold_is_an_error_and_never_none() {
         "",
         "{}",
         "nonsense",
-        "{\"schema\":2,\"at\":\"2026-01-01T00:00:00Z\",\"by\":\"x\",\"reason\":\"\",\"until\":null,\"scope\":\"forth\"}",
+        "{\"schema\":2,\"at\":\"2026-01-01T00:00:00Z\",\"by\":\"x\",\"reason\":\"\",\"until\":null,\"scope\":\"upgrades\"}",
     ] {
         fs::write(&path, content).unwrap();
         // What a newer program wrote is not to be thrown away.

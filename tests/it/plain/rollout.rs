@@ -35,9 +35,9 @@ fn a_second_rollout_and_an_older_epoch_are_refused_and_a_person_is_not() {
     // A person may always act.
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
 
-    assert_eq!(host.sidle(&["rollout", "release", DEMO, "r2"]).code, Some(12));
-    host.sidle(&["rollout", "release", DEMO, "r1"]).ok();
-    assert_eq!(host.sidle(&["rollout", "release", DEMO, "r1"]).code, Some(3));
+    assert_eq!(host.sidle(&["rollout", "unclaim", DEMO, "r2"]).code, Some(12));
+    host.sidle(&["rollout", "unclaim", DEMO, "r1"]).ok();
+    assert_eq!(host.sidle(&["rollout", "unclaim", DEMO, "r1"]).code, Some(3));
     order("1.1-1", "r2", "1").ok();
     assert_eq!(host.status()["rollout"]["id"], "r2");
 }

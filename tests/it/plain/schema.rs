@@ -203,7 +203,7 @@ fn host_verbs(author: &Author, old: &Path, new: &Path) {
     ran(&["rollout", "claim", DEMO, "r1", "--epoch", "1"], 0);
     ran(&["switch", DEMO, "1.1-1", "--rollout", "r2", "--epoch", "1"], 12);
     ran(&["status", DEMO], 0);
-    ran(&["rollout", "release", DEMO, "r1"], 0);
+    ran(&["rollout", "unclaim", DEMO, "r1"], 0);
     ran(&["hold", DEMO, "--reason", "an audit", "--all"], 0);
     ran(&["switch", DEMO, "1.1-1"], 10);
     ran(&["list"], 0);

@@ -176,7 +176,7 @@ fn what_is_taken_back_on_probation_goes_back_well_and_what_is_committed_is_not_t
     host.job("long", "sleep 30");
     host.running("long");
     assert_eq!(host.sidle(&["switch", DEMO, "1.1-1", "--mode", "overlap", "--no-wait"]).code, Some(4));
-    host.reaches("retiring");
+    host.reaches("finishing-old");
     let late = host.sidle(&["cancel", DEMO]);
     assert_eq!(late.code, Some(12), "{late:?}");
     assert!(late.stderr.contains("committed") && late.stderr.contains("sidle rollback demo-agent"), "{late:?}");

@@ -48,7 +48,7 @@ fn a_deaf_agent_is_restarted_in_seconds_and_its_running_job_is_finished() {
     assert_ne!(only_agent(&host), deaf);
     assert_eq!(host.done("across")["exit"], "0");
     let last = host.last();
-    assert_eq!((last["mode"].as_str(), last["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)), "{last}");
+    assert_eq!((last["mode"].as_str(), last["downtime_milliseconds"].as_u64()), (Some("overlap"), Some(0)), "{last}");
 }
 
 #[test]

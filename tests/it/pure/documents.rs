@@ -114,10 +114,44 @@ fn one_row_for_each((from, to): (&str, &str), ids: &[&str]) {
     }
 }
 
+fn phases() -> Vec<String> {
+    sidle::switch::Phase::ALL.map(|phase| serde_json::to_value(phase).unwrap().as_str().unwrap().to_owned()).to_vec()
+}
+
+/// The words with which a line of Python compares the phase or the result of a switch.
+fn compared(line: &str) -> Vec<&str> {
+    let keys = ["[\"phase\"]", "[\"result\"]", "get(\"phase\")", "get(\"result\")"];
+    if let Some(all) = line.strip_prefix("DOWN, UP = ") {
+        return all.split('"').skip(1).step_by(2).collect();
+    } else if !keys.iter().any(|key| line.contains(key)) {
+        return Vec::new();
+    }
+    let sides = ["== ", "!= ", " in "].into_iter().flat_map(|operator| line.split(operator).skip(1));
+    let words = sides.flat_map(|side| match side.strip_prefix('(') {
+        Some(several) => several.split(')').next().unwrap().split('"').skip(1).step_by(2).collect::<Vec<_>>(),
+        None => side.strip_prefix('"').and_then(|one| one.split('"').next()).into_iter().collect(),
+    });
+    words.collect()
+}
+
+/// A word that no phase had (`rolled_back`) never matched, unseen.
+#[test]
+fn the_salt_extension_calls_the_phases_as_the_program_does() {
+    let (known, mut seen) = (phases(), BTreeSet::new());
+    for file in files(&root().join("packaging/saltext-sidle/src"), &["py"]) {
+        let content = fs::read_to_string(&file).unwrap();
+        for word in content.lines().flat_map(compared) {
+            assert!(known.iter().any(|phase| phase == word), "{}: {word} is no phase", file.display());
+            seen.insert(word.to_owned());
+        }
+    }
+    assert!(seen.len() >= 10, "{seen:?}");
+    assert_eq!(compared("if live[\"phase\"] == \"gone\" or x in (\"a\", \"b\"):"), ["gone", "a", "b"]);
+}
+
 #[test]
 fn every_phase_has_its_row() {
-    let words =
-        sidle::switch::Phase::ALL.map(|phase| serde_json::to_value(phase).unwrap().as_str().unwrap().to_owned());
+    let words = phases();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     one_row_for_each(("\n## Phases that `status` shows\n", "\nOther lines of `status`:\n"), &words);
 }

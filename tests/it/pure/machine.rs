@@ -208,7 +208,7 @@ impl State {
             !live.phase.is_ended() || live.phase == Phase::Committed || live.failure.is_some(),
             "it doesn't say why"
         );
-        assert_eq!(live.outage_since.is_some(), live.phase.is_outage(live.former()), "outage in {live:?}");
+        assert_eq!(live.downtime_since.is_some(), live.phase.is_down(live.former()), "downtime in {live:?}");
     }
 
     /// The story decides nothing; it has only to end where the switch is. `before`: the phase that was told when it was forgotten last.
@@ -250,7 +250,7 @@ fn check_form(journal: &Journal, tried: &mut HashSet<u64>) {
     let Journal { proven, previous, live, .. } = journal;
     let live = live.as_ref().map(|live| {
         let texts = (&live.waiting_for, &live.failure, &live.notes);
-        let marks = (live.parted, live.peers_down, live.outage_since, &live.baseline);
+        let marks = (live.parted, live.peers_down, live.downtime_since, &live.baseline);
         (&live.request, live.mode, &live.from, &live.adopted, live.phase, texts, marks)
     });
     if !tried.insert(fingerprint(&(proven, previous, live))) {
@@ -321,12 +321,12 @@ fn fingerprint_of_state(state: &State) -> u64 {
     let live = live.as_ref().map(|live| {
         // Each field is named, so that a new one is thought of here.
         let Switch { id, instance: _, package: _, request, mode, from, adopted, phase, .. } = live;
-        let Switch { phase_since: _, requested_at: _, deadline: _, boot, schedule, notes: _, restores, .. } = live;
+        let Switch { phase_since: _, requested_at: _, deadline: _, boot, schedule, notes: _, .. } = live;
         let Switch { parted, peers_down, baseline, steps, setbacks, strandings, waiting_for: _, failure, .. } = live;
-        let Switch { outage_since, outage_milliseconds: _, story: _, .. } = live;
+        let Switch { downtime_since, downtime_milliseconds: _, story: _, .. } = live;
         let failure = failure.as_ref().map(|failure| (failure.phase, failure.cause));
-        let decided = (id, request, mode, from, adopted, schedule, restores, baseline);
-        (decided, phase, boot, parted, peers_down, (steps, setbacks, strandings), failure, outage_since)
+        let decided = (id, request, mode, from, adopted, schedule, baseline);
+        (decided, phase, boot, parted, peers_down, (steps, setbacks, strandings), failure, downtime_since)
     });
     fingerprint(&(host, away, crashes_left, cancels_left, proven, previous, last_id, live))
 }
@@ -445,8 +445,8 @@ fn phases_of(mode: Mode, former: Former, trial: Trial) -> Vec<Phase> {
 #[test]
 fn the_way_forth_and_the_way_back_are_the_documented_ones() {
     use Phase::{
-        Checking, Committed, Flipping, Freezing, Probation, Proving, Rehearsing, Reproving, Restarting, Retreating,
-        RolledBack, Starting, Stopping, Stranded, Waiting,
+        Checking, Committed, Flipping, Freezing, Probation, Proving, ProvingOld, Rehearsing, RolledBack, Starting,
+        StartingOld, Stopping, StoppingNew, Stranded, Waiting,
     };
     let (idle, now) = (Mode::Idle, Mode::Now);
     let proof = [Stopping, Starting, Proving, Probation, Flipping, Committed];
@@ -461,7 +461,7 @@ fn the_way_forth_and_the_way_back_are_the_documented_ones() {
     assert_eq!(phases_of(now, Former::Idle, Trial::Good), [&[Checking, Rehearsing][..], &proof].concat());
     assert_eq!(phases_of(idle, Former::None, Trial::Good), [&[Checking, Rehearsing][..], &proof].concat());
     assert_eq!(phases_of(idle, Former::Broken, Trial::Good), [&[Checking, Rehearsing, Waiting][..], &proof].concat());
-    let back = [Retreating, Restarting, Reproving, RolledBack];
+    let back = [StoppingNew, StartingOld, ProvingOld, RolledBack];
     assert_eq!(
         phases_of(now, Former::Idle, Trial::NeverProves),
         [&[Checking, Rehearsing, Stopping, Starting, Proving][..], &back].concat()
@@ -477,28 +477,39 @@ fn the_way_forth_and_the_way_back_are_the_documented_ones() {
     );
     assert_eq!(
         phases_of(now, Former::None, Trial::CrashesAtStart),
-        [Checking, Rehearsing, Stopping, Starting, Retreating, RolledBack]
+        [Checking, Rehearsing, Stopping, Starting, StoppingNew, RolledBack]
     );
     assert_eq!(
         phases_of(now, Former::BackAtSecondTry, Trial::CrashesAtStart),
-        [Checking, Rehearsing, Stopping, Starting, Retreating, Restarting, Stranded, Restarting, Reproving, RolledBack]
+        [
+            Checking,
+            Rehearsing,
+            Stopping,
+            Starting,
+            StoppingNew,
+            StartingOld,
+            Stranded,
+            StartingOld,
+            ProvingOld,
+            RolledBack
+        ]
     );
 }
 
 #[test]
 fn the_way_forth_and_the_way_back_in_overlap_are_the_documented_ones() {
     use Phase::{
-        Checking, Committed, Flipping, Handing, Probation, Proving, Rehearsing, Reproving, Restarting, Retiring,
-        Retreating, Returning, RolledBack, Starting,
+        Checking, Committed, DrainingNew, FinishingOld, Flipping, Handing, Probation, Proving, ProvingOld, Rehearsing,
+        RolledBack, Starting, StartingOld, StoppingNew,
     };
     let overlap = Mode::Overlap;
     let beside = [Checking, Rehearsing, Starting, Proving];
-    let commit = [Probation, Flipping, Retiring, Committed];
+    let commit = [Probation, Flipping, FinishingOld, Committed];
     assert_eq!(phases_of(overlap, Former::Idle, Trial::Good), [&beside[..], &[Handing], &commit].concat());
     assert_eq!(phases_of(overlap, Former::BusyForever, Trial::Good), [&beside[..], &[Handing], &commit].concat());
     assert_eq!(
         phases_of(overlap, Former::Idle, Trial::NeverProves),
-        [&beside[..], &[Returning, Retreating, RolledBack]].concat()
+        [&beside[..], &[DrainingNew, StoppingNew, RolledBack]].concat()
     );
     assert_eq!(
         phases_of(overlap, Former::Idle, Trial::FlapsOnce),
@@ -514,7 +525,7 @@ fn the_way_forth_and_the_way_back_in_overlap_are_the_documented_ones() {
     );
     assert_eq!(
         phases_of(overlap, Former::DiesBeside, Trial::DiesInProbation),
-        [&beside[..], &[Probation, Retreating, Restarting, Reproving, RolledBack]].concat()
+        [&beside[..], &[Probation, StoppingNew, StartingOld, ProvingOld, RolledBack]].concat()
     );
 }
 

@@ -120,7 +120,7 @@ fn a_busy_packaged_minion_is_adopted_without_losing_a_job_and_given_back() {
     let adopted = packaged.adopt(&[]);
     assert_eq!(adopted.code, Some(0), "{adopted:?}\n{}", packaged.logs());
     let last = &scene.history()[0];
-    assert_eq!((last["mode"].as_str(), last["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)), "{last}");
+    assert_eq!((last["mode"].as_str(), last["downtime_milliseconds"].as_u64()), (Some("overlap"), Some(0)), "{last}");
     assert!(packaged.version().contains(MIDDLE));
     assert!(!packaged.lives());
     stream.run(AROUND_SECONDS);
@@ -202,7 +202,7 @@ fn the_ways_out_that_status_prints_need_no_sidle() {
     let Packaged { mut minion, scene } = packaged;
     scene.verb("adopt", &["--mode", "idle"]).ok();
     assert!(scene.history()[0]["mode"] == "idle" && minion.child.try_wait().unwrap().is_some());
-    let ways = scene.status()["way_out"].as_array().unwrap().clone();
+    let ways = scene.status()["manual_commands"].as_array().unwrap().clone();
     let ways: Vec<&str> = ways.iter().map(|way| way.as_str().unwrap().split_once(":  ").unwrap().1.trim()).collect();
     assert_eq!(ways.len(), 2, "{ways:?}");
     let host = scene.stop();

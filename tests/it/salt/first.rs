@@ -37,7 +37,11 @@ fn a_switch_to_the_next_long_term_release_and_the_way_back_lose_no_job_and_doubl
         let ran = scene.verb(verb, &[arguments, &["--mode", "overlap"]].concat());
         assert_eq!(ran.code, Some(0), "{verb}: {ran:?}\n{}", scene.logs());
         let last = &scene.history()[0];
-        assert_eq!((last["mode"].as_str(), last["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)), "{last}");
+        assert_eq!(
+            (last["mode"].as_str(), last["downtime_milliseconds"].as_u64()),
+            (Some("overlap"), Some(0)),
+            "{last}"
+        );
         assert!(scene.master().call(ID, &["test.version"]).contains(version), "{verb} to {version}");
         stream.run(AROUND_SECONDS);
         if verb == "switch" {

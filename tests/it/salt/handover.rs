@@ -40,8 +40,8 @@ fn overlap(scene: &Scene, verb: &str, arguments: &[&str]) {
     let ran = scene.verb(verb, &[arguments, &["--mode", "overlap"]].concat());
     assert_eq!(ran.code, Some(0), "{verb} {arguments:?}: {ran:?}\n{}", scene.logs());
     let last = &scene.history()[0];
-    let (mode, outage) = (last["mode"].as_str(), last["outage_milliseconds"].as_u64());
-    assert_eq!((mode, outage), (Some("overlap"), Some(0)), "{last}");
+    let (mode, downtime) = (last["mode"].as_str(), last["downtime_milliseconds"].as_u64());
+    assert_eq!((mode, downtime), (Some("overlap"), Some(0)), "{last}");
 }
 
 /// The release that answers.

@@ -11,7 +11,7 @@ use sidle::failure::Report;
 use sidle::layout::Layout;
 use sidle::store::Store;
 use sidle::store::collect::Effect;
-use sidle::store::install::{Approved, Installed, Placement, install, install_fetched};
+use sidle::store::install::{Approved, Installed, Placement, install, install_fetched, preflight};
 use sidle::store::preflight::{Hazards, Host as Fitness};
 use sidle::trust::{Expiry, TrustedTargets};
 use sidle::trust_store::{Judge, Persist, TrustStore};
@@ -72,7 +72,8 @@ impl Inside {
         let approved = Approved::new(&self.targets(bundle), id, manifest.to_vec(), Vec::new())?;
         let host = Fitness::read();
         let place = self.placement(&host);
-        Ok(install_fetched(approved, payload, &place)?)
+        let accepted = preflight(&approved, &place)?;
+        Ok(install_fetched(approved, accepted, payload, &place)?)
     }
 
     /// The targets that the metadata in `bundle` leads to.

@@ -505,7 +505,7 @@ impl Report {
     pub fn titles() -> String {
         format!(
             "{:<44} {:>9} {:>8} {:>8} {:>5} {:>7} {:>9} {:>7} {:>7}",
-            "", "published", "executed", "returned", "lost", "doubled", "outage s", "p50 s", "p99 s"
+            "", "published", "executed", "returned", "lost", "doubled", "downtime s", "p50 s", "p99 s"
         )
     }
 

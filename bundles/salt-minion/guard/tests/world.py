@@ -345,8 +345,8 @@ class World:
         elif self.phase == "probation":
             if self.waited() >= probation and not self.missing(theirs, self.entered + probation):
                 if not self.behind(mine, {"peers": [peer for peer in theirs["peers"] if peer["address"]]}) or self.caught_up_rule:
-                    self.enter("retiring")
-        elif self.phase == "retiring":
+                    self.enter("finishing-old")
+        elif self.phase == "finishing-old":
             self.retire(mine, theirs)
 
     def retire(self, mine, theirs):

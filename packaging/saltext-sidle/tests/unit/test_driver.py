@@ -110,7 +110,7 @@ class Drivers(unittest.TestCase):
         with self.assertRaisesRegex(machine.RolloutError, "a: it belongs to rollout r0"):
             self.driver(self.record(plan(a={}, b={})), bus).begin()
         self.assertFalse(self.records.has("r1"))
-        self.assertEqual((bus.of("sidle.claim"), bus.of("sidle.release")), ([["a", "b"], ["a"]], [["a", "b"]]), "asked twice")
+        self.assertEqual((bus.of("sidle.claim"), bus.of("sidle.unclaim")), ([["a", "b"], ["a"]], [["a", "b"]]), "asked twice")
 
     def test_a_late_host_costs_no_job_to_the_others(self):
         record = self.record(plan(a={}, b={}, z={"unseen_days": 2}))
@@ -127,7 +127,7 @@ class Drivers(unittest.TestCase):
         self.step(own, 2)
         self.assertFalse(own.goes_on())
         own.end()
-        self.assertEqual((record["status"], bus.of("sidle.release")), ("ended", [["z"]]))
+        self.assertEqual((record["status"], bus.of("sidle.unclaim")), ("ended", [["z"]]))
 
     def test_a_halt_waits_for_what_is_on_its_way_but_not_for_ever(self):
         own = self.driver(self.record(plan(a={}, b={})), Bus())
@@ -150,7 +150,7 @@ class Drivers(unittest.TestCase):
         self.records.ask_driver("r1", "abort", "a wrong release")
         self.step(own, 2)
         own.end()
-        self.assertEqual((bus.of("sidle.cancel"), bus.of("sidle.release")), ([canary], [["a", "b"]]))
+        self.assertEqual((bus.of("sidle.cancel"), bus.of("sidle.unclaim")), ([canary], [["a", "b"]]))
 
     def test_a_host_that_answers_nonsense_is_refused_and_ends_no_rollout(self):
         failed = {"id": 1, "to": NEW, "result": "rolled-back", "failure": {"phase": "probation", "cause": b"\xff", "text": "x"}}
@@ -228,7 +228,7 @@ class Drivers(unittest.TestCase):
         own.begin()
         self.records.ask_driver("r1", "abort", "a wrong release")
         own.end()
-        self.assertEqual((record["status"], bus.of("sidle.release")), ("aborted", [["a"]]))
+        self.assertEqual((record["status"], bus.of("sidle.unclaim")), ("aborted", [["a"]]))
 
 
 if __name__ == "__main__":

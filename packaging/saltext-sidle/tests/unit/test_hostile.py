@@ -53,7 +53,7 @@ STATUS = {
 }  # fmt: skip
 HELD = copy.deepcopy(STATUS)
 HELD["instances"][0] |= {
-    "hold": {"by": "ann", "reason": "year's end", "until": TIME, "scope": "forth"}, "rollout": {"id": "r2", "epoch": 4, "until": TIME},
+    "hold": {"by": "ann", "reason": "year's end", "until": TIME, "scope": "upgrades"}, "rollout": {"id": "r2", "epoch": 4, "until": TIME},
     "switch": {"id": 4, "to": NEW, "phase": "probation", "failure": None},
     "last": {"id": 3, "to": NEW, "result": "rolled-back", "failure": {"phase": "probation", "cause": "release", "text": "it ended"}},
 }  # fmt: skip

@@ -232,13 +232,8 @@ fn withdraw(context: &Context, arguments: &WithdrawArguments) -> Result<Ended, R
         let found: Vec<ReleaseId> = known.iter().filter(|id| which.means(id)).cloned().collect();
         if found.is_empty() {
             let message = format!("cannot withdraw {which}: {} has no such release", arguments.directory.display());
-            return Err(Report {
-                class: Class::Failed,
-                message,
-                causes: Vec::new(),
-                lines: Vec::new(),
-                hint: Some(format!("`sidle repo status {}` lists its releases", arguments.directory.display())),
-            });
+            let hint = format!("`sidle repo status {}` lists its releases", arguments.directory.display());
+            return Err(Report::of(Class::Failed, message).hint(hint));
         }
         ids.extend(found);
     }

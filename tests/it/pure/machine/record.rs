@@ -117,21 +117,21 @@ fn a_restart_does_not_forget_the_previous_release() {
 }
 
 #[test]
-fn the_outage_is_from_the_stop_to_the_proof() {
+fn the_downtime_is_from_the_stop_to_the_proof() {
     let journal = begun(Purpose::Switch, Some("1.0-1"), "2.0-1");
     // Checked at 1 s, idle at 2 s, stopping from 3 s on, proven at 6 s.
     let stopped = after(journal.clone(), &done(5));
-    assert_eq!(stopped.live.as_ref().unwrap().outage(at(5)), Duration::from_secs(2));
+    assert_eq!(stopped.live.as_ref().unwrap().downtime(at(5)), Duration::from_secs(2));
     let proven = after(journal, &done(6));
-    assert_eq!(proven.live.as_ref().unwrap().outage(at(50)), Duration::from_secs(3));
-    // A flap from 10 s to 14 s is an outage, too.
+    assert_eq!(proven.live.as_ref().unwrap().downtime(at(50)), Duration::from_secs(3));
+    // A flap from 10 s to 14 s is a downtime, too.
     let flapped = proven.advanced(&failed(), at(10)).advanced(&Outcome::Done, at(14));
-    assert_eq!(flapped.live.as_ref().unwrap().outage(at(50)), Duration::from_secs(7));
+    assert_eq!(flapped.live.as_ref().unwrap().downtime(at(50)), Duration::from_secs(7));
     let first = after(begun(Purpose::Switch, None, "2.0-1"), &done(3));
-    assert_eq!(first.live.as_ref().unwrap().outage(at(50)), Duration::ZERO);
+    assert_eq!(first.live.as_ref().unwrap().downtime(at(50)), Duration::ZERO);
     let mut clock_set_back = stopped;
-    clock_set_back.live.as_mut().unwrap().outage_since = Some(at(900));
-    assert_eq!(clock_set_back.live.unwrap().outage(at(5)), Duration::ZERO);
+    clock_set_back.live.as_mut().unwrap().downtime_since = Some(at(900));
+    assert_eq!(clock_set_back.live.unwrap().downtime(at(5)), Duration::ZERO);
 }
 
 #[test]
@@ -158,14 +158,14 @@ fn the_deadline_counts_before_the_stop_and_the_limits_after_it() {
         let bounded = limit.map(|limit| live.in_time(not_yet.clone(), limit, at(0), &LIMITS));
         assert!(bounded.is_none_or(|outcome| outcome == Outcome::Expired), "{phase}");
         let expected = match phase {
-            Phase::Freezing | Phase::Stopping | Phase::Retreating => Some(30),
+            Phase::Freezing | Phase::Stopping | Phase::StoppingNew => Some(30),
             Phase::Rehearsing
             | Phase::Starting
             | Phase::Proving
             | Phase::Handing
-            | Phase::Restarting
-            | Phase::Reproving => Some(120),
-            Phase::Returning => Some(1_800),
+            | Phase::StartingOld
+            | Phase::ProvingOld => Some(120),
+            Phase::DrainingNew => Some(1_800),
             Phase::Probation => Some(60),
             Phase::Stranded => Some(5),
             _ => None,
@@ -214,9 +214,14 @@ fn a_failure_tells_where_whose_and_what_and_the_first_one_stands() {
 
 #[test]
 fn a_late_cancellation_changes_nothing() {
-    for phase in
-        [Phase::Flipping, Phase::Committed, Phase::Retreating, Phase::Restarting, Phase::Reproving, Phase::RolledBack]
-    {
+    for phase in [
+        Phase::Flipping,
+        Phase::Committed,
+        Phase::StoppingNew,
+        Phase::StartingOld,
+        Phase::ProvingOld,
+        Phase::RolledBack,
+    ] {
         let mut journal = in_phase(phase);
         journal.live.as_mut().unwrap().waiting_for = Some("the disk".to_owned());
         assert_eq!(journal.advanced(&Outcome::Cancelled, at(1)), journal, "{phase}");
@@ -243,7 +248,7 @@ fn only_a_release_that_failed_by_itself_is_condemned() {
     assert_eq!(committed.condemned(), None);
     let upgraded = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(8)).live.unwrap();
     assert_eq!(upgraded.declined(), None);
-    let not_back_yet = in_phase(Phase::Restarting).live.unwrap();
+    let not_back_yet = in_phase(Phase::StartingOld).live.unwrap();
     assert_eq!((not_back_yet.condemned(), not_back_yet.declined()), (None, None));
 }
 
@@ -291,7 +296,7 @@ fn interruptions_are_bounded() {
         for survivor in survivors {
             let often = machine::resumed(phase, survivor, course(SETBACKS_MAXIMUM, 0));
             let long = machine::resumed(phase, survivor, course(0, STEPS_MAXIMUM));
-            assert_eq!((often, long), (Phase::Retreating, Phase::Retreating), "{phase}");
+            assert_eq!((often, long), (Phase::StoppingNew, Phase::StoppingNew), "{phase}");
         }
         let again = machine::resumed(phase, ALIVE, course(SETBACKS_MAXIMUM - 1, STEPS_MAXIMUM - 1));
         assert!(again.is_trial(), "{phase}");
@@ -299,16 +304,16 @@ fn interruptions_are_bounded() {
         for _ in 0..=SETBACKS_MAXIMUM {
             journal = journal.resumed("boot 1", true, true, at(1));
         }
-        assert_eq!(journal.live.unwrap().phase, Phase::Retreating);
+        assert_eq!(journal.live.unwrap().phase, Phase::StoppingNew);
     }
     let next = |phase, steps| machine::next(phase, &Outcome::Done, course(0, steps));
     assert_eq!(next(Phase::Freezing, STEPS_MAXIMUM - 1), Phase::Stopping);
     assert_eq!(next(Phase::Freezing, STEPS_MAXIMUM), Phase::Expired);
-    assert_eq!(next(Phase::Starting, STEPS_MAXIMUM), Phase::Retreating);
+    assert_eq!(next(Phase::Starting, STEPS_MAXIMUM), Phase::StoppingNew);
     // What has passed its probation has passed it, and the way back is never given up.
     assert_eq!(next(Phase::Probation, STEPS_MAXIMUM), Phase::Flipping);
     assert_eq!(next(Phase::Flipping, STEPS_MAXIMUM), Phase::Committed);
-    assert_eq!(next(Phase::Restarting, u32::MAX), Phase::Reproving);
+    assert_eq!(next(Phase::StartingOld, u32::MAX), Phase::ProvingOld);
     let waits = machine::next(Phase::Waiting, &Outcome::NotYet(String::new()), course(0, STEPS_MAXIMUM));
     assert_eq!(waits, Phase::Waiting);
 }
@@ -322,16 +327,16 @@ fn the_old_process_is_left_alone_until_the_target_is_checked_and_after_a_reboot_
             assert_eq!(machine::resumed(phase, GONE, course), phase);
         }
         for phase in [Phase::Starting, Phase::Proving, Phase::Probation] {
-            assert_eq!(machine::resumed(phase, Survivors::Rebooted, course), Phase::Retreating);
+            assert_eq!(machine::resumed(phase, Survivors::Rebooted, course), Phase::StoppingNew);
         }
         assert_eq!(machine::resumed(Phase::Starting, GONE, course), Phase::Starting);
         assert_eq!(machine::resumed(Phase::Probation, ALIVE, course), Phase::Proving);
-        assert_eq!(machine::resumed(Phase::Reproving, ALIVE, course), Phase::Reproving);
-        assert_eq!(machine::resumed(Phase::Reproving, GONE, course), Phase::Restarting);
+        assert_eq!(machine::resumed(Phase::ProvingOld, ALIVE, course), Phase::ProvingOld);
+        assert_eq!(machine::resumed(Phase::ProvingOld, GONE, course), Phase::StartingOld);
         // A stranded host keeps the release that worked, if it is up and only its peers are down.
-        assert_eq!(machine::resumed(Phase::Stranded, ALIVE, course), Phase::Restarting);
+        assert_eq!(machine::resumed(Phase::Stranded, ALIVE, course), Phase::StartingOld);
         let first = Course { former: Former::None, ..course };
-        assert_eq!(machine::resumed(Phase::Stranded, ALIVE, first), Phase::Retreating);
+        assert_eq!(machine::resumed(Phase::Stranded, ALIVE, first), Phase::StoppingNew);
     }
 }
 
@@ -357,7 +362,7 @@ fn phases_are_journalled_by_their_word_and_belong_to_one_part_of_the_way() {
             let both = phase.allows(Side::Former, former) && phase.allows(Side::Trial, former);
             let gated = former == Former::Beside
                 && !(phase.is_before_stop() || phase.is_ended())
-                && !matches!(phase, Phase::Stopping | Phase::Restarting | Phase::Reproving | Phase::Stranded);
+                && !matches!(phase, Phase::Stopping | Phase::StartingOld | Phase::ProvingOld | Phase::Stranded);
             assert_eq!(both, gated, "{phase} {former:?}");
         }
     }
@@ -482,14 +487,14 @@ fn the_longest_journal_and_history_can_be_read_again() {
 #[test]
 fn a_return_that_the_limit_of_the_drain_has_cost_is_noted_for_the_history() {
     let job = Outcome::NotYet("test.sleep 2026 (process 9)".to_owned());
-    let mut journal = in_phase(Phase::Returning);
+    let mut journal = in_phase(Phase::DrainingNew);
     journal.live.as_mut().unwrap().mode = Mode::Overlap;
     let late = after(journal.clone(), &[job.clone(), Outcome::Expired]).live.unwrap();
-    assert_eq!(late.phase, Phase::Retreating);
+    assert_eq!(late.phase, Phase::StoppingNew);
     assert!(late.notes.len() == 1 && late.notes[0].contains("test.sleep 2026 (process 9)"), "{:?}", late.notes);
     assert!(late.notes[0].contains("drain_timeout"), "{:?}", late.notes);
     let in_time = after(journal, &[job, Outcome::Done]).live.unwrap();
-    assert_eq!((in_time.phase, in_time.notes), (Phase::Retreating, Vec::new()));
+    assert_eq!((in_time.phase, in_time.notes), (Phase::StoppingNew, Vec::new()));
 }
 
 #[test]
@@ -508,7 +513,7 @@ fn a_story_tells_each_phase_why_it_ended_and_how_long_it_took() {
             (Phase::Stopping, Phase::Starting, Ending::Done, 1),
             // The supervisor was away; how it went on from there.
             (Phase::Starting, Phase::Starting, Ending::Interrupted, 3),
-            (Phase::Starting, Phase::Retreating, Ending::Failed, 5),
+            (Phase::Starting, Phase::StoppingNew, Ending::Failed, 5),
         ]
     );
     let whys: Vec<_> = story.steps()[4..].iter().map(|step| step.why.as_deref().unwrap()).collect();
@@ -518,7 +523,7 @@ fn a_story_tells_each_phase_why_it_ended_and_how_long_it_took() {
 
 #[test]
 fn a_story_keeps_its_beginning_and_its_end() {
-    let stranded = in_phase(Phase::Reproving);
+    let stranded = in_phase(Phase::ProvingOld);
     let outcomes = [failed(), Outcome::Done].into_iter().cycle().take(500).collect::<Vec<_>>();
     let story = after(stranded, &outcomes).live.unwrap().story;
     let numbers: Vec<u32> = story.steps().iter().map(|step| step.number).collect();
@@ -534,7 +539,7 @@ fn a_switch_is_in_the_history_once_and_the_oldest_go_first() {
     let ended = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(8)).live.unwrap();
     assert_eq!(Entry::of(&in_phase(Phase::Probation).live.unwrap()), None);
     let entry = Entry::of(&ended).unwrap();
-    assert_eq!((entry.result, entry.outage_milliseconds), (Phase::Committed, 3_000));
+    assert_eq!((entry.result, entry.downtime_milliseconds), (Phase::Committed, 3_000));
     let history = History::default().with(entry.clone()).with(entry.clone());
     assert_eq!(history.entries(), std::slice::from_ref(&entry));
     assert_eq!(History::parse(&history.to_bytes()).unwrap(), history);

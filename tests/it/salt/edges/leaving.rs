@@ -63,7 +63,7 @@ fn what_a_job_left_running_in_the_background_survives_a_switch_when_idle() {
     what_is_left_in_the_background_survives("idle");
 }
 
-/// A switch in `retiring` would keep the next one waiting for as long as its last job runs.
+/// A switch in `finishing-old` would keep the next one waiting for as long as its last job runs.
 #[test]
 fn a_job_that_never_ends_holds_up_neither_a_rollback_nor_the_next_switch() {
     let scene = Scene::with(&Wanted::of(&[OLD, NEW]));
@@ -74,7 +74,7 @@ fn a_job_that_never_ends_holds_up_neither_a_rollback_nor_the_next_switch() {
     eventually(120, "only the old process's job is waited for", || {
         let switch = scene.status()["switch"].clone();
         let waits = switch["waiting_for"].as_str().unwrap_or_default().contains("test.sleep");
-        if switch["phase"] == "retiring" && waits { Ok(()) } else { Err(switch.to_string()) }
+        if switch["phase"] == "finishing-old" && waits { Ok(()) } else { Err(switch.to_string()) }
     });
     let ran = scene.verb("rollback", &["--mode", "overlap"]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());

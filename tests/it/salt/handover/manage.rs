@@ -56,7 +56,7 @@ fn jobs_of_the_retiring_process_are_reached_and_changes_stay() {
     // Another one, to be killed: not of the stream, so that its end is no loss.
     scene.master().publish(ID, &["test.sleep", "600"]);
     begin(&scene, NEW);
-    reaches(&scene, "retiring");
+    reaches(&scene, "finishing-old");
     change(&scene, "during");
 
     assert!(version(&scene).contains(NEW), "new jobs are not held up by the one that runs");
@@ -67,7 +67,7 @@ fn jobs_of_the_retiring_process_are_reached_and_changes_stay() {
     let other = job_running(&running, "test.sleep");
     let killed = call(&scene, &["saltutil.kill_job", &other]);
     assert!(killed.contains("Signal 9 sent to job"), "{killed}");
-    reaches(&scene, "retiring");
+    reaches(&scene, "finishing-old");
 
     let last = ended(&scene);
     assert_eq!(last["result"], "committed", "{last}");

@@ -38,7 +38,7 @@ fn restarted(scene: &Scene, what: &str, arguments: &[&str], longest: Duration) -
     println!("{what}: {:.1} s", took.as_secs_f32());
     assert!(took < longest, "{what}: {took:?} {}", scene.history()[0]);
     let last = scene.history()[0].clone();
-    assert_eq!((last["mode"].as_str(), last["outage_milliseconds"].as_u64()), (Some("overlap"), Some(0)), "{last}");
+    assert_eq!((last["mode"].as_str(), last["downtime_milliseconds"].as_u64()), (Some("overlap"), Some(0)), "{last}");
     last
 }
 

@@ -67,7 +67,7 @@ fn the_way_down_is_open_after_a_highstate_and_costs_nothing_where_the_master_let
     assert!(failure.contains("not connected"), "{last}");
     assert!(last["notes"].to_string().contains("minimum_auth_version"), "{last}");
     assert!(asked.stdout.contains("minimum_auth_version"), "{asked:?}");
-    assert_eq!(last["outage_milliseconds"], 0, "{last}");
+    assert_eq!(last["downtime_milliseconds"], 0, "{last}");
     assert!(version(&scene).contains(OLD));
     // It may only have been slow: it has a second try.
     for expected in [5, 10] {

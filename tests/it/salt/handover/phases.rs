@@ -78,7 +78,7 @@ fn salt_call_works_and_fires_events_in_every_phase_forth_and_back() {
     let mut switch = ask(&scene, "switch", &[&format!("{NEW}-1"), "--mode", "overlap"]);
     let forth = in_each_phase(&scene, |phase| fire(&scene, &format!("forth-{phase}")));
     assert_eq!(switch.wait().unwrap().code(), Some(0), "{}", scene.logs());
-    let all = ["checking", "rehearsing", "starting", "proving", "handing", "probation", "flipping", "retiring"];
+    let all = ["checking", "rehearsing", "starting", "proving", "handing", "probation", "flipping", "finishing-old"];
     assert_eq!(forth[..all.len()], all, "{forth:?}");
 
     let mut restart = ask(&scene, "restart", &["--mode", "overlap"]);
@@ -93,7 +93,7 @@ fn salt_call_works_and_fires_events_in_every_phase_forth_and_back() {
     });
     assert!(cancel.expect("it came to the probation").wait().unwrap().success(), "{}", scene.logs());
     assert_eq!(restart.wait().unwrap().code(), Some(5), "{}", scene.logs());
-    for phase in ["handing", "probation", "returning", "retreating"] {
+    for phase in ["handing", "probation", "draining-new", "stopping-new"] {
         assert!(back.iter().any(|passed| passed == phase), "{phase} is not among {back:?}");
     }
 

@@ -39,7 +39,7 @@ fn a_supervisor_that_is_renewed_or_killed_costs_no_job_at_rest_or_in_the_middle_
     scene.crash();
     let last = ended(&scene);
     println!("killed in probation: {}", last["result"]);
-    assert_eq!(last["outage_milliseconds"], 0, "{last}");
+    assert_eq!(last["downtime_milliseconds"], 0, "{last}");
     let runs = if last["result"] == "committed" { NEW } else { OLD };
     assert!(version(&scene).contains(runs), "{last}");
     stream.run(AROUND_SECONDS);

@@ -68,7 +68,7 @@ def claim(*_, **__):
     return _says({"code": 0})
 
 
-def release(*_, **__):
+def unclaim(*_, **__):
     return _says({"code": 0})
 
 

@@ -26,7 +26,7 @@ PROBE_SECONDS = 20
 REST_SECONDS = 300
 
 #: So long the answers to the end of a claim are waited for: another claim may follow.
-RELEASE_SECONDS = 10
+UNCLAIM_SECONDS = 10
 
 #: The orders of a rollout.
 KINDS = ("install", "switch")
@@ -80,7 +80,7 @@ class _Driver:
         if refusals:
             # The record stays as it was: what does not begin here leaves nothing behind.
             if is_new:
-                release(self._bus, record, ids)
+                unclaim(self._bus, record, ids)
                 self._records.remove(record["id"])
             more = [f"and {len(refusals) - REFUSALS_SHOWN} more"] if len(refusals) > REFUSALS_SHOWN else []
             lines = [f"{each}: {message}" for each, message in sorted(refusals.items())][:REFUSALS_SHOWN]
@@ -145,7 +145,7 @@ class _Driver:
         self._records.write(self._record)
         if self._record["status"] != machine.HALTED:
             hosts = self._record["hosts"]
-            release(self._bus, self._record, [each for each in hosts if each in self._claimed and hosts[each]["state"] != machine.OFFLINE])
+            unclaim(self._bus, self._record, [each for each in hosts if each in self._claimed and hosts[each]["state"] != machine.OFFLINE])
 
     # --- what is heard ---------------------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ def claim(bus, record, ids):
     return bus.ask(ids, "sidle.claim", kwarg=kwarg, read=answers.order)
 
 
-def release(bus, record, ids):
+def unclaim(bus, record, ids):
     """
     Ends the claims; after an abort, also the switches that wait for their windows. What belongs to another rollout refuses, and a host that does not hear
     of it ends its claim by itself.
@@ -245,7 +245,7 @@ def release(bus, record, ids):
     try:
         if record["status"] == machine.ABORTED:
             bus.publish(scheduled, "sidle.cancel", kwarg={"package": record["package"]})
-        bus.ask(ids, "sidle.release", kwarg={"rollout": record["id"], "package": record["package"]}, seconds=RELEASE_SECONDS)
+        bus.ask(ids, "sidle.unclaim", kwarg={"rollout": record["id"], "package": record["package"]}, seconds=UNCLAIM_SECONDS)
     except jobs.Away:
         pass
 

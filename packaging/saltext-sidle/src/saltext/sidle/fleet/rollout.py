@@ -406,7 +406,7 @@ class Rollout:
             host["scheduled"] = bool(self.record.get("at_window")) and live["phase"] == "scheduled"
             if live["phase"] == "stranded":
                 self._fail(each, now, live)
-            elif live["phase"] == "retiring" and live["to"] == status.get("current") == host["to"]:
+            elif live["phase"] == "finishing-old" and live["to"] == status.get("current") == host["to"]:
                 self._retires(each, now, live)
             return
         is_new = last is not None and last["id"] > host["before"]

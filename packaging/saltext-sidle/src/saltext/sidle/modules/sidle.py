@@ -57,9 +57,6 @@ SWITCH_OPTIONS = (
 #: The exit code of sidle for settings that it cannot read.
 UNREADABLE = 2
 
-#: The exit code of sidle for a command line that it does not know.
-USAGE = 2
-
 #: The exit code of a shell that finds no such program.
 ABSENT = 127
 
@@ -460,21 +457,7 @@ def rehearse(package=None, release=None, **options):
 
         salt '*' sidle.rehearse release=3007.17-1
     """
-    operands = [_package(package), release]
-    before = __context__.get("retcode")
-    answer = _run("switch", operands, options, dry_run=True, rehearse=True)
-    error = answer.get("error")
-    if not error or answer["code"] != USAGE or "--rehearse" not in error["message"]:
-        return answer
-    # An older program has no such option. What it said of it is no result of this job.
-    if before is None:
-        __context__.pop("retcode", None)
-    else:
-        __context__["retcode"] = before
-    answer = _run("switch", operands, options, dry_run=True)
-    if "error" not in answer:
-        answer["notes"] = [*answer.get("notes", []), "not rehearsed: the program sidle is older than --rehearse; the switch rehearses"]
-    return answer
+    return _run("switch", [_package(package), release], options, dry_run=True, rehearse=True)
 
 
 def upgrade(source=None, repository=None, rate=None, refetch=None, wait=False, test=None, **options):
@@ -581,15 +564,15 @@ def claim(rollout, epoch, package=None, instance=None, lasting=None, test=None):
     )
 
 
-def release(rollout, package=None, instance=None, test=None):
+def unclaim(rollout, package=None, instance=None, test=None):
     """
     Ends the claim of a rollout.
 
     .. code-block:: bash
 
-        salt web17 sidle.release r1
+        salt web17 sidle.unclaim r1
     """
-    return _run("rollout release", [_package(package), rollout], instance=instance, dry_run=_dry(test))
+    return _run("rollout unclaim", [_package(package), rollout], instance=instance, dry_run=_dry(test))
 
 
 def verify(package=None, release=None, full=None):
@@ -824,12 +807,12 @@ def _switches():
 def _switch(switch):
     known = {name: switch[name] for name in ("id", "purpose", "to", "mode", "result")}
     known["begun"], known["ended"] = _seconds(switch["requested_at"]), _seconds(switch["story"][-1]["at"] if switch["story"] else switch["requested_at"])
-    if switch["outage_milliseconds"]:
+    if switch["downtime_milliseconds"]:
         went = next((step["at"] for step in switch["story"] if step["to"] == DOWN), None)
         down = _seconds(went or switch["requested_at"])
         up = next((step["at"] for step in switch["story"] if step["to"] in UP), None)
         known["down"] = down
-        known["up"] = max(down + switch["outage_milliseconds"] / 1000, _seconds(up) if went and up else 0)
+        known["up"] = max(down + switch["downtime_milliseconds"] / 1000, _seconds(up) if went and up else 0)
     return known
 
 

@@ -212,7 +212,7 @@ def rollout(
 
     settings
         ``at_once``, ``per_minute``, ``install_at_once``, ``install_seconds``, ``budget``, ``family_budget``, ``soak_seconds``, ``patience_seconds``,
-        ``order_seconds``, ``ask_seconds``, ``late_seconds``: docs/fleets.md
+        ``order_seconds``, ``ask_seconds``, ``late_seconds``: docs/rollouts.md
 
     .. code-block:: bash
 
@@ -322,7 +322,7 @@ def rollback(name, wave=None, test=False, **settings):
             former["epoch"] += 1
             records.write(former)
             with _bus() as bus:
-                driver.release(bus, former, list(former["hosts"]))
+                driver.unclaim(bus, former, list(former["hosts"]))
     except (machine.RolloutError, Away) as error:
         return _error(str(error))
     record.update(splay=former.get("splay") or "60s", at_window=former.get("at_window"))
@@ -412,7 +412,7 @@ def _say(name, act, reason):
             records.write(record)
             if record["status"] == machine.ABORTED:
                 with _bus() as bus:
-                    driver.release(bus, record, list(record["hosts"]))
+                    driver.unclaim(bus, record, list(record["hosts"]))
     except Driven:
         return f"the runner that drives rollout {name} hears of it within seconds"
     except (machine.RolloutError, Away) as error:
@@ -522,7 +522,7 @@ def _driven(name, prepare, is_resumed=False):
             driver.obey(machine.Rollout(record), *word)
             records.write(record)
             if record["status"] == machine.ABORTED:
-                driver.release(bus, record, list(record["hosts"]))
+                driver.unclaim(bus, record, list(record["hosts"]))
         if prepare(record):
             driver.drive(record, bus, records)
         return _came_to(record)

@@ -162,14 +162,14 @@ def held(name, reason="", instance=None, until=None, rollbacks_too=None):
     own, failure = _instance(name, instance)
     if failure:
         return _failed(name, failure)
-    old, scope = own.get("hold"), "all" if rollbacks_too else "forth"
+    old, scope = own.get("hold"), "all" if rollbacks_too else "upgrades"
     if old and old["reason"] == reason and old["scope"] == scope and until is None:
         return _answer(name, comment="it is held")
     answer = __salt__["sidle.hold"](
         name, instance=instance, reason=reason or None, until=until, rollbacks_too=rollbacks_too, test=__opts__["test"]
     )
     if "error" in answer:
-        if until and answer["error"]["message"].endswith("that time is past"):
+        if until and answer["error"].get("reason") == "time-is-past":
             return _answer(name, comment=f"the hold has ended, {until}")
         return _failed(name, answer)
     told = {key: value for key, value in answer["hold"].items() if key not in ("at", "schema")}
