@@ -19,7 +19,7 @@ pub enum Class {
     NoSpace,
     /// Held by a person, or outside its window.
     Held,
-    /// Another will stands against this one: a live switch to another release.
+    /// Conflicts with an earlier request, such as a live switch to another release.
     Conflict,
     /// Still busy at its deadline.
     Busy,

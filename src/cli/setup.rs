@@ -160,7 +160,7 @@ impl<'a> Setup<'a> {
         )))
     }
 
-    /// Whether the settings stay as they are, since they name the repository, or since it is no place to come back to; an error if they name another, in a file that is not of this verb.
+    /// True if no settings file is to be written. Refuses settings that name another repository.
     fn is_named(&self) -> Result<bool, Report> {
         let settings = Settings::read(&self.context.layout)?;
         if self.is_for_once() || self.is_named_by(&settings)? {

@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Paths {
 }
 
 impl RepositoryFragment {
-    /// What they come to. `NoMirror` when they name none.
+    /// The download settings; an error if no mirror is named.
     pub(super) fn settings(&self) -> Result<DownloadSettings, Report> {
         self.with(self.mirrors()?)
     }
@@ -110,7 +110,7 @@ impl RepositoryFragment {
         self.with(places.iter().map(at).collect())
     }
 
-    /// Whether they name a repository at all.
+    /// True if the settings name a repository.
     pub(super) fn is_named(&self) -> bool {
         self.url.is_some() || self.mirrors.is_some()
     }
@@ -196,7 +196,7 @@ fn authorities(system_ca: Option<bool>) -> Authorities {
     }
 }
 
-/// The paths among what lets us in, by the key that names each.
+/// The paths of credentials, by the key that names each.
 fn paths(access: &Access) -> Vec<(&'static str, &Path)> {
     let Access { ca_files, authorities: _, client_certificate, token_file, netrc } = access;
     let mut paths: Vec<(&str, &Path)> = ca_files.iter().map(|path| ("ca_file", path.as_path())).collect();

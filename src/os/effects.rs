@@ -46,7 +46,7 @@ mod recorder {
     /// A file that was made and is not synced yet: opened once more, since who made it will close it; its length and time when it was last noted.
     struct Made(File, (u64, i64, i64));
 
-    /// Where it is now, under whatever name.
+    /// The present path of the open file.
     fn place(fd: BorrowedFd<'_>) -> PathBuf {
         fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap_or_default()
     }

@@ -117,14 +117,14 @@ impl Claimed {
 /// Claims a release's tree for its removal: no start, no lease, no process and no mount uses it. Never waits.
 pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir, effect: Effect) -> Result<Claim> {
     let starts = match asked(&LockFile::new(receipts, layout::STARTS), effect)? {
-        Ok(lock) => lock,
-        Err(holders) => return Ok(Claim::InUse(holders)),
+        Asked::Free(lock) => lock,
+        Asked::HeldBy(holders) => return Ok(Claim::InUse(holders)),
     };
     let leases = receipts.child_if_exists(layout::LEASES)?;
     let file = leases.as_ref().map(|leases| LockFile::new(leases, release.to_string()));
     let lease = match file {
         Some(file) if file.identity()?.is_some() => match asked(&file, effect)? {
-            Ok(lock) => {
+            Asked::Free(lock) => {
                 // An heir of the lease could unlock it: its open descriptor counts.
                 let holders = leaseholders(&file)?;
                 if !holders.is_empty() {
@@ -132,7 +132,7 @@ pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir, effect: Effec
                 }
                 lock
             }
-            Err(holders) => return Ok(Claim::InUse(holders)),
+            Asked::HeldBy(holders) => return Ok(Claim::InUse(holders)),
         },
         Some(_) | None => None,
     };
@@ -143,20 +143,28 @@ pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir, effect: Effec
     Ok(Claim::Free(Claimed { leases, release: release.clone(), _starts: starts, _lease: lease }))
 }
 
-/// The lock, or its holders. A dry run neither makes nor changes the file.
-fn asked(file: &LockFile<'_>, effect: Effect) -> Result<std::result::Result<Option<Lock>, Vec<Holder>>> {
+/// What came of asking for a lock.
+enum Asked {
+    /// It is held from now on; a dry run holds nothing where there is no file yet.
+    Free(Option<Lock>),
+    /// Others hold it.
+    HeldBy(Vec<Holder>),
+}
+
+/// Asks for a lock. A dry run neither makes nor changes the file.
+fn asked(file: &LockFile<'_>, effect: Effect) -> Result<Asked> {
     let attempt = match effect {
         Effect::Apply => file.try_exclusive().map(|lock| lock.map(Some)),
         Effect::DryRun => file.look(),
     };
     match attempt {
-        Ok(Some(lock)) => Ok(Ok(lock)),
+        Ok(Some(lock)) => Ok(Asked::Free(lock)),
         Ok(None) => {
             let found = leaseholders(file)?;
-            Ok(Err(if found.is_empty() { vec![Holder::UnknownLease] } else { found }))
+            Ok(Asked::HeldBy(if found.is_empty() { vec![Holder::UnknownLease] } else { found }))
         }
         Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-            Ok(Err(vec![Holder::Unknown(error.to_string())]))
+            Ok(Asked::HeldBy(vec![Holder::Unknown(error.to_string())]))
         }
         Err(error) => Err(error.into()),
     }

@@ -36,7 +36,7 @@ pub fn refuse(package: &PackageName, act: &str) -> Result<(), Report> {
         return Ok(());
     }
     Err(Report::of(Class::Conflict, format!("cannot {act} sidle: it is this program itself, and no agent"))
-        .hint("`sidle upgrade sidle` takes a newer release up, `sidle rollback sidle` the one before"))
+        .hint("use `sidle upgrade sidle` or `sidle rollback sidle`"))
 }
 
 /// A release of this program, to be taken up on this host.

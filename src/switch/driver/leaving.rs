@@ -98,7 +98,7 @@ impl Driver {
         let Some(leaving) = live.which(side) else { return Ok(Outcome::Done) };
         let since = *self.in_phase.silent_since.get_or_insert(now.since_boot);
         let Some(staying) = live.which(side.other()).filter(|which| processes.of(*which).is_some()) else {
-            // However silent, it is the only process until then.
+            // No other process serves yet, so its silence does not count.
             self.in_phase.silent_since = None;
             return Ok(Outcome::NotYet("the new process to start again".to_owned()));
         };
