@@ -14,6 +14,7 @@ pub mod rebuild;
 pub mod recipe;
 pub mod source;
 pub mod survey;
+pub mod systems;
 pub mod unpack;
 pub mod written;
 

@@ -10,6 +10,7 @@ use crate::bundle::manifest::{Manifest, decompress};
 use crate::bundle::pack::{LEVEL_BEST, LEVEL_DEFAULT, PAYLOAD_NAME, PackInput, Packed, pack as pack_tree};
 use crate::bundle::recipe::{Build, Recipe};
 use crate::bundle::survey::survey;
+use crate::bundle::systems::Systems;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::dir::Dir;
@@ -156,6 +157,10 @@ fn foresee(
         let survey = survey(&tree, &requires.libraries, requires.libc, host::parallelism())?;
         let bytes: u64 = survey.found.iter().map(|(entry, _)| entry.size()).sum();
         facts.add("files", format!("{} in {} entries", size(bytes), survey.found.len()));
+        if let Some(floor) = survey.libc_floor {
+            facts.add("needs glibc", format!("{floor} or newer"));
+            facts.add("starts on", Systems::with(floor).words());
+        }
         value["platform"] = json!(survey.platform);
         value["content_bytes"] = json!(bytes);
     }
@@ -351,6 +356,7 @@ fn packed_facts(packed: &Packed) -> Facts {
     }
     if let Some(floor) = manifest.libc_floor {
         facts.add("needs glibc", format!("{floor} or newer"));
+        facts.add("starts on", Systems::with(floor).words());
     }
     if !manifest.host_libraries.is_empty() {
         facts.add("needs libraries", manifest.host_libraries.join(", "));

@@ -4,6 +4,7 @@ use crate::bundle::file::{BundleReader, BundledRelease, Head};
 use crate::bundle::limits::{MANIFEST_COMPRESSED_MAXIMUM_BYTES, TARGETS_MAXIMUM_BYTES};
 use crate::bundle::manifest::{Guard, Manifest};
 use crate::bundle::member::MetadataName;
+use crate::bundle::systems::Systems;
 use crate::cli::facts::{Facts, size};
 use crate::cli::output::Lines;
 use crate::cli::{Context, Ended, input, usage};
@@ -194,6 +195,7 @@ fn details(manifest: &Manifest) -> Vec<(&'static str, String)> {
     ];
     if let Some(floor) = manifest.libc_floor {
         details.push(("needs glibc", format!("{floor} or newer")));
+        details.push(("starts on", Systems::with(floor).words()));
     }
     if !manifest.host_libraries.is_empty() {
         details.push(("needs libraries", manifest.host_libraries.join(", ")));
