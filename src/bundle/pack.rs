@@ -62,7 +62,7 @@ pub struct Packed {
 /// Packs a tree into `output`. A failure leaves no payload there.
 pub fn pack(input: &PackInput<'_>) -> Result<Packed, PackError> {
     let requires = &input.recipe.requires;
-    let survey = survey::survey(input.tree, &requires.libraries, requires.libc, input.threads)?;
+    let survey = survey::survey(input.tree, &requires.libraries, requires.glibc, input.threads)?;
     let plan = Plan::new(input, survey);
     input.output.remove_file(PAYLOAD_NAME)?;
     let packed = write_payload(input, &plan).and_then(|(payload, frames)| describe(input, plan, payload, frames));

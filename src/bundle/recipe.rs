@@ -53,8 +53,8 @@ pub struct Requires {
     pub masters: Option<Version>,
     /// Memory of a second process during an overlap; 0: unknown.
     pub overlap_memory_bytes: u64,
-    /// The oldest supported glibc, where it is newer than the binaries need.
-    pub libc: Option<LibcVersion>,
+    /// The oldest glibc on which the release has to start. A tree that needs a newer one is refused.
+    pub glibc: Option<LibcVersion>,
 }
 
 /// Why a recipe can't be used.

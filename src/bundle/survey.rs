@@ -110,11 +110,11 @@ struct Read {
     problems: Problems,
 }
 
-/// Surveys everything below `tree`. `libraries` and `libc` come from the recipe.
+/// Surveys everything below `tree`. `libraries` and the stated `glibc` come from the recipe.
 pub fn survey(
     tree: &Dir,
     libraries: &[String],
-    libc: Option<LibcVersion>,
+    glibc: Option<LibcVersion>,
     threads: usize,
 ) -> Result<Survey, PackError> {
     let mut problems = Problems::default();
@@ -132,7 +132,7 @@ pub fn survey(
     found.extend(links);
     let entries: Vec<Entry> = found.iter().map(|(entry, _)| entry.clone()).collect();
     judge::check_tree(&entries, &mut problems);
-    let (platform, libc_floor) = platform(&needs, libc, &mut problems);
+    let (platform, libc_floor) = platform(&needs, glibc, &mut problems);
     let host_libraries = host_libraries(&entries, &needs, libraries);
     if problems.is_empty() {
         Ok(Survey { found, platform, libc_floor, host_libraries })
@@ -239,20 +239,25 @@ fn read(tree: &Dir, (path, mode): &(BundlePath, u32), build_path: Option<&[u8]>)
 /// The common platform of all binaries.
 fn platform(
     needs: &[(BundlePath, Needs)],
-    libc: Option<LibcVersion>,
+    stated: Option<LibcVersion>,
     problems: &mut Problems,
 ) -> (Platform, Option<LibcVersion>) {
     let Some((first_path, first)) = needs.first() else {
-        return (Platform { architecture: Platform::ANY.to_owned(), flavour: libc.map(Flavour::Glibc) }, libc);
+        return (Platform { architecture: Platform::ANY.to_owned(), flavour: stated.map(Flavour::Glibc) }, stated);
     };
     for (path, needs) in needs {
         if needs.architecture != first.architecture {
             let (one, other) = (first.architecture, needs.architecture);
             problems.add(path.as_str(), format_args!("it is for {other}, but {first_path} is for {one}"));
         }
+        if let (Some(needed), Some(stated)) = (needs.glibc, stated.filter(|stated| needs.glibc > Some(*stated))) {
+            let remedy = "build it on an older system, or state the newer glibc";
+            problems
+                .add(path.as_str(), format_args!("it needs glibc {needed}, and the recipe states {stated}: {remedy}"));
+        }
     }
     let musl = needs.iter().find(|(_, needs)| needs.musl);
-    let floor = needs.iter().filter_map(|(_, needs)| needs.glibc).chain(libc).max();
+    let floor = needs.iter().filter_map(|(_, needs)| needs.glibc).chain(stated).max();
     if let (Some((path, _)), Some(floor)) = (musl, floor) {
         problems.add(path.as_str(), format_args!("it needs musl, but other files need glibc {floor}"));
     }

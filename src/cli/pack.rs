@@ -154,7 +154,7 @@ fn foresee(
     } else {
         let requires = &plan.recipe.requires;
         let tree = named_tree(arguments, plan)?;
-        let survey = survey(&tree, &requires.libraries, requires.libc, host::parallelism())?;
+        let survey = survey(&tree, &requires.libraries, requires.glibc, host::parallelism())?;
         let bytes: u64 = survey.found.iter().map(|(entry, _)| entry.size()).sum();
         facts.add("files", format!("{} in {} entries", size(bytes), survey.found.len()));
         if let Some(floor) = survey.libc_floor {

@@ -56,6 +56,32 @@ fn formats_packing_twice_in_two_places_gives_the_same_bytes() {
     assert!(left.iter().all(|name| !text(Path::new(name)).starts_with('.')), "{left:?}");
 }
 
+/// An author heard of a glibc that was too new from the hosts that refused the release.
+#[test]
+fn formats_a_tree_that_needs_a_newer_glibc_than_the_recipe_states_is_refused_by_the_names_of_its_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    assert!(Command::new("cp").arg("-r").arg(demo("tree")).arg(path("tree")).status().unwrap().success());
+    fs::copy("/bin/ls", path("tree/bin/ls")).unwrap();
+    let own = fs::read_to_string(demo("demo-agent.toml")).unwrap();
+    let (recipe, output) = (path("recipe.toml"), path("out"));
+    let pack = |glibc: &str, more: &[&str]| {
+        let stated = own.replace("[requires]\n", &format!("[requires]\nglibc = \"{glibc}\"\n"));
+        fs::write(&recipe, stated).unwrap();
+        let arguments = ["pack", text(&recipe), "--version", "1.0", "--output", text(&output)];
+        sidle(&[&arguments[..], more].concat(), &[])
+    };
+    for more in [&["--dry-run"][..], &[]] {
+        let refused = pack("2.2", more);
+        assert!(refused.code == Some(1) && !output.join("manifest.json.zst").exists(), "{refused:?}");
+        assert!(refused.stderr.contains("bin/ls") && refused.stderr.contains("the recipe states 2.2:"), "{refused:?}");
+    }
+    let packed = pack("2.99", &[]).ok();
+    assert!(packed.contains("-glibc2.99") && packed.contains("starts on"), "{packed}");
+    let inspected = sidle(&["inspect", text(&path("out/manifest.json.zst"))], &[]).ok();
+    assert!(inspected.contains("not RHEL"), "{inspected}");
+}
+
 #[test]
 fn formats_hold_what_is_unchanged_since_an_earlier_release_in_parts_of_its_own() {
     let author = Author::new();
