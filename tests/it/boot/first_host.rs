@@ -86,9 +86,9 @@ fn leftovers(machine: &Machine) -> String {
 }
 
 #[test]
-fn the_readme_installs_the_package_as_the_page_does() {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+fn a_newcomer_installs_the_package_as_the_page_of_installs_says() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/install.md")).unwrap();
     let install = sections()[0].1[0].clone();
-    assert!(readme.contains(&format!("`{install}`")), "{install}");
+    assert!(page.contains(&format!("`{install}`")), "{install}");
     assert!(release_file("deb").ends_with(install.rsplit("./").next().unwrap()), "{install}");
 }
