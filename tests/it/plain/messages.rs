@@ -63,7 +63,7 @@ fn messages_about_a_host_that_does_not_fit() {
         elf[place] = value;
     }
     let foreign = release_of(&author, "1.0", "", |tree| trees::put(tree, "bin/program", &elf, 0o755));
-    let newer = release_of(&author, "1.1", "libc = \"9.99\"", |_| {});
+    let newer = release_of(&author, "1.1", "glibc = \"9.99\"", |_| {});
     let lacking = release_of(&author, "1.2", "libraries = [\"libnowhere.so.7\", \"libc.so.6\"]", |_| {});
     let host = Host::new(&author);
     let own = std::env::consts::ARCH;
