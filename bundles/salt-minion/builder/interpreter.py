@@ -20,7 +20,7 @@ PREFERENCE_OF_LATER_VERSIONS = (11, 12, 10)
 OLDEST_MINOR = 10
 # The last series whose minion cannot run on later Pythons than this one, although it has pins for them.
 LAST_OF_OLD_LOOP = 3006
-NEWEST_MINOR_OF_OLD_LOOP = 13
+NEWEST_MINOR_OF_OLD_LOOP = 12
 
 # Where Pythons lie beside pyenv's and those of PATH.
 PLACES = ["/usr/local/bin", "/usr/bin"]
@@ -117,8 +117,8 @@ def unfit(salt_version, python):
     if python.free_threaded:
         return f"{name}, {python.executable}, is a free-threaded build, for which Salt's pins have no packages"
     if is_of_old_loop(salt_version) and python.minor > NEWEST_MINOR_OF_OLD_LOOP:
-        return (f"Salt {salt_version} cannot run on {name}: its tornado wants an event loop that Python "
-                f"no longer makes by itself since 3.{NEWEST_MINOR_OF_OLD_LOOP + 1}, and the minion would never sign in")
+        return (f"Salt {salt_version} cannot run on {name}: its old tornado does not work with the event loop of "
+                f"3.{NEWEST_MINOR_OF_OLD_LOOP + 1} and later, and the minion would never sign in")
     return None
 
 
