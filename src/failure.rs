@@ -33,7 +33,7 @@ pub enum Class {
     Failed,
 }
 
-/// What a program may decide on, beside the class: the message is for people, and its words may change.
+/// The reason of a failure, for programs: the message is for people, and its words may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
@@ -46,7 +46,7 @@ pub enum Reason {
 pub struct Report {
     /// What kind of failure it is.
     pub class: Class,
-    /// What a program may decide on, where one does.
+    /// The reason, where a program needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// What was attempted, on what, and what came in the way.
@@ -77,7 +77,7 @@ impl Report {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// This report with what a program may decide on.
+    /// This report with a reason for programs.
     #[must_use]
     pub fn reason(self, reason: Reason) -> Self {
         Self { reason: Some(reason), ..self }

@@ -250,7 +250,7 @@ fn platform(
             let (one, other) = (first.architecture, needs.architecture);
             problems.add(path.as_str(), format_args!("it is for {other}, but {first_path} is for {one}"));
         }
-        if let (Some(needed), Some(stated)) = (needs.glibc, stated.filter(|stated| needs.glibc > Some(*stated))) {
+        if let Some((needed, stated)) = needs.glibc.zip(stated).filter(|(needed, stated)| needed > stated) {
             let remedy = "build it on an older system, or state the newer glibc";
             problems
                 .add(path.as_str(), format_args!("it needs glibc {needed}, and the recipe states {stated}: {remedy}"));

@@ -18,7 +18,6 @@ const FAMILIES: [(&str, &[(&str, u32)]); 5] = [
             ("15 SP5", 31),
             ("15 SP6", 38),
             ("15 SP7", 38),
-            ("16.0", 40),
         ],
     ),
     ("Ubuntu", &[("14.04", 19), ("16.04", 23), ("18.04", 27), ("20.04", 31), ("22.04", 35), ("24.04", 39)]),
@@ -26,7 +25,7 @@ const FAMILIES: [(&str, &[(&str, u32)]); 5] = [
     ("Amazon Linux", &[("2", 26), ("2023", 34)]),
 ];
 
-/// What a glibc floor means.
+/// The systems on either side of a glibc floor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Systems {
     /// The oldest release of each family that has such a glibc, or a newer one.
@@ -76,7 +75,7 @@ mod tests {
             "RHEL 10, SLES 15 SP6, Ubuntu 24.04, Debian 12 and later; \
              not RHEL 9, SLES 15 SP5, Ubuntu 22.04, Debian 11, Amazon Linux 2023 and earlier"
         );
-        assert_eq!(words("2.99"), "not RHEL 10, SLES 16.0, Ubuntu 24.04, Debian 13, Amazon Linux 2023 and earlier");
+        assert_eq!(words("2.99"), "not RHEL 10, SLES 15 SP7, Ubuntu 24.04, Debian 13, Amazon Linux 2023 and earlier");
     }
 
     #[test]

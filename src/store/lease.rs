@@ -143,7 +143,7 @@ pub(super) fn claim(receipts: &Dir, release: &Release, tree: &Dir, effect: Effec
     Ok(Claim::Free(Claimed { leases, release: release.clone(), _starts: starts, _lease: lease }))
 }
 
-/// What came of asking for a lock.
+/// The answer to the question for a lock.
 enum Asked {
     /// It is held from now on; a dry run holds nothing where there is no file yet.
     Free(Option<Lock>),
