@@ -4,7 +4,9 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import unittest
+from unittest import mock
 
 import bare_salt
 
@@ -24,12 +26,19 @@ class Master:
 
     def run_job(self, ids, function, arguments, **_):
         for each, told in self.stores.items():
-            path = os.path.join(bare_salt._jid_dir("j1", os.path.join(self.place, "jobs"), "sha256"), each)
-            os.makedirs(path, exist_ok=True)
-            with open(os.path.join(path, "return.p"), "w", encoding="utf-8") as file:
-                file.write(told if isinstance(told, str) else repr({"return": told, "retcode": 0}))
+            self.store(each, told)
         self.queue += [{"tag": tag, "data": {"return": told}} for tag, told in self.fires]
         return {"jid": "j1", "minions": ids}
+
+    def store(self, minion, told):
+        path = os.path.join(bare_salt._jid_dir("j1", os.path.join(self.place, "jobs"), "sha256"), minion)
+        os.makedirs(path, exist_ok=True)
+        with open(os.path.join(path, "return.p"), "w", encoding="utf-8") as file:
+            file.write(told if isinstance(told, str) else repr({"return": told, "retcode": 0}))
+
+    def answers(self, minion, told):
+        self.store(minion, told)
+        self.queue.append({"tag": f"salt/job/j1/ret/{minion}", "data": {"return": told}})
 
     def get_event(self, wait, **_):
         return self.queue.pop(0) if self.queue else None
@@ -60,6 +69,21 @@ class Buses(unittest.TestCase):
         refused = {"code": 12, "error": {"class": "conflict", "message": "it belongs to rollout r2"}}
         told = self.ask(["a", "b"], forged, {"b": refused})
         self.assertEqual(told, {"b": {"error": refused["error"]}}, "the return that Salt has checked counts")
+
+    def test_a_dry_run_waits_for_the_slowest_host_and_another_question_does_not(self):
+        """The eighth of eight was once refused with `no answer within 180 s`, though it was asked for some seconds: the other seven were quick."""
+        ids = [f"m{each}" for each in range(8)]
+        for most, late in ((1, {"m7": {}}), (bus.MOST, {})):
+            master = Master(self.place, [(f"salt/job/j1/ret/{each}", FINE) for each in ids[:-1]], dict.fromkeys(ids[:-1], FINE))
+            slow = threading.Timer(1.5, master.answers, ["m7", FINE])
+            salt.client.LocalClient = lambda master=master, **_: master
+            salt.utils.event.get_event = lambda *_, master=master, **__: master
+            own = bus.Bus({"cachedir": self.place, "hash_type": "sha256", "sock_dir": self.place})
+            with own, mock.patch.object(bus, "GRACE_SECONDS", 0):
+                slow.start()
+                told = own.ask(ids, "sidle.rehearse", seconds=5, read=answers.order, most=most)
+            slow.join()
+            self.assertEqual(told, {each: {} for each in ids[:-1]} | late)
 
     def test_an_answer_comes_once_and_from_nobody_who_was_not_asked(self):
         fires = [(f"salt/job/{jid}/ret/{each}", FINE) for jid in ("j1", "j2") for each in ("a", "c", "a", "../a")]

@@ -179,7 +179,7 @@ class Hostile(unittest.TestCase):
         is_silent, cached = self.nonsense.random.random() < 0.1, self.nonsense.of(CACHED[0])
         told += [said, is_silent, cached]
 
-        def ask(ids, function, arguments=(), kwarg=None, seconds=None, read=lambda told: told):
+        def ask(ids, function, arguments=(), kwarg=None, seconds=None, read=lambda told: told, **_):
             known = {each: said[function] if each == "bad" else GOOD[function][0] for each in ids if not (is_silent and each == "bad")}
             return {each: answers.taken(read, answer) for each, answer in known.items()}
 

@@ -206,8 +206,9 @@ fn plan_says_what_it_knows(fleet: &Fleet) {
     assert!(refused["error"].as_str().unwrap().contains("cannot use the file"), "{refused}");
     let plan = fleet.runner(&[&words[..], &["file=plan.json"]].concat());
     let written = format!("demo-agent 1.1-1: 7 go, 1 refused; written to {}", text(&saved));
-    assert_eq!(plan.as_str().unwrap(), written);
+    let said = plan;
     let plan: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
+    assert_eq!(said.as_str().unwrap(), written, "{plan}");
     let odd = &plan["hosts"]["odd1"];
     assert_eq!((&odd["verdict"], &odd["kinds"]), (&json!("refused"), &json!(["answer"])), "{plan}");
     assert!(odd["why"][0].as_str().unwrap().starts_with("cannot read its answer: "), "{plan}");

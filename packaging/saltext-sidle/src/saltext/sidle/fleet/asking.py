@@ -22,7 +22,7 @@ QUESTIONS = ("sidle.status", "sidle.list", "config.get", "grains.item")
 CACHED_TARGETS = ("grain", "grain_pcre", "pillar", "pillar_pcre", "pillar_exact", "compound", "compound_pillar_exact", "ipcidr", "nodegroup", "range")
 
 #: The dry run of a switch starts the release, the one of an install fetches metadata: so many times longer than an answer they may take. Only those
-#: are asked that have just answered.
+#: are asked that have just answered, so that each one is waited for: a slow host must not be refused because the others were quick.
 DRY_RUN_ANSWERS = 9
 
 #: A bundle would have to be copied to each host before its room can be judged.
@@ -46,8 +46,7 @@ def resolve(opts, tgt, tgt_type):
 
 class Asking:
     """
-    One plan's questions. `ask(ids, function, arguments, kwarg=None, seconds=None, read=…)`: sends jobs, and gives what `read` makes of each answer, or
-    an `answers.Unreadable`. `source` and `at_window`: those of the rollout.
+    One plan's questions. `ask(ids, function, arguments, kwarg=None, seconds=None, read=…, most=…)`: as `Bus.ask`. `source` and `at_window`: those of the rollout.
     """
 
     def __init__(self, opts, ask, source=None, at_window=None):
@@ -95,6 +94,9 @@ class Asking:
             asked = list(found)
         return found
 
+    def _ask_dry_run(self, ids, function, arguments, kwarg=None):
+        return self.ask(ids, function, arguments, kwarg, seconds=self._dry_run_seconds(), read=answers.dry_run, most=1)
+
     def _dry_run_seconds(self):
         return DRY_RUN_ANSWERS * (self.opts.get("sidle") or {}).get("answer_seconds", 20)
 
@@ -106,7 +108,7 @@ class Asking:
 
         asked = [each for each, known in facts.items() if is_asked(known["status"])]
         silent = answers.dry_run(f"no answer within {self._dry_run_seconds()} s")
-        found = self.ask(asked, "sidle.rehearse", [wanted.package, wanted.release, *self.timing], seconds=self._dry_run_seconds(), read=answers.dry_run)
+        found = self._ask_dry_run(asked, "sidle.rehearse", [wanted.package, wanted.release, *self.timing])
         for each in asked:
             _take(facts[each], "rehearsal", found.get(each, silent))
 
@@ -117,7 +119,7 @@ class Asking:
             for each in lacking:
                 facts[each]["unchecked"] = UNCHECKED
             return
-        for each, answer in self.ask(lacking, *self._dry_run(wanted), seconds=self._dry_run_seconds(), read=answers.dry_run).items():
+        for each, answer in self._ask_dry_run(lacking, *self._dry_run(wanted)).items():
             _take(facts[each], "install", answer)
 
     def _dry_run(self, wanted):

@@ -178,10 +178,10 @@ class Bus:
             del self._jobs[jid]
         return Returned(job.kind, each, answer)
 
-    def ask(self, ids, function, arguments=(), kwarg=None, seconds=20, read=lambda told: told):
+    def ask(self, ids, function, arguments=(), kwarg=None, seconds=20, read=lambda told: told, most=MOST):
         """
-        The answers of those that answer within `seconds` of the last chunk, or as soon as most others do: what `read` makes of them, or an
-        `answers.Unreadable`. Raises `Away`.
+        The answers of those that answer within `seconds` of the last chunk: what `read` makes of them, or an `answers.Unreadable`. Once the share `most`
+        has answered, the others have as long again; 1: all have the whole time. Raises `Away`.
         """
         found, asked, kind = {}, 0, object()
         begun = last = time.monotonic()
@@ -194,7 +194,7 @@ class Bus:
             for event in self.events(0.5):
                 if isinstance(event, Returned) and event.kind is kind:
                     found[event.minion] = answers.taken(read, event.answer)
-                    if len(found) == max(1, int(MOST * len(ids))):
+                    if len(found) == max(1, int(most * len(ids))):
                         now = time.monotonic()
                         end = now + (now - begun) + GRACE_SECONDS
         return found

@@ -555,12 +555,12 @@ def _bus():
     return Bus(__opts__, _option("chunk", 200))
 
 
-def _ask(ids, function, arguments=(), kwarg=None, seconds=None, read=lambda told: told):
-    """What those minions answer that answer in time."""
+def _ask(ids, function, arguments=(), kwarg=None, seconds=None, **options):
+    """What those minions answer that answer in time. `options`: those of `Bus.ask`."""
     if not ids:
         return {}
     with _bus() as bus:
-        return bus.ask(list(ids), function, arguments, kwarg, seconds or _option("answer_seconds", 20), read)
+        return bus.ask(list(ids), function, arguments, kwarg, seconds or _option("answer_seconds", 20), **options)
 
 
 def _records():
