@@ -93,7 +93,7 @@ def find(salt_version, wanted):
     if not found:
         seen = f": {'; '.join(dict.fromkeys(others))}" if others else ""
         raise Refusal(f"cannot find a CPython for Salt {salt_version}{seen}",
-                      f"install one, {fitting(salt_version)} (python3 of the distribution, or by pyenv), or set SIDLE_PYTHON")
+                      f"install one, {fitting(salt_version)} (python3 of the distribution, or by pyenv), or set SIDLE_PYTHON=portable")
     return found
 
 
@@ -176,9 +176,9 @@ def describe(path):
         return None
 
 
-def copy(python, tree, toolbox):
-    """Copy program, standard library, extension modules, and the libraries they are linked to."""
-    say("copying the interpreter")
+def copy(python, tree, toolbox, own_libraries=()):
+    """Copy program, standard library, extension modules, and their libraries: `own_libraries`, or what they are linked to."""
+    say(f"copying Python {python.version}, {python.executable}")
     name = f"python3.{python.minor}"
     stdlib = tree / "lib" / name
     (tree / "bin").mkdir()
@@ -189,7 +189,8 @@ def copy(python, tree, toolbox):
     shutil.copytree(python.stdlib, stdlib, ignore=unwanted, dirs_exist_ok=True)
     for directory in python.extensions:
         shutil.copytree(directory, stdlib / "lib-dynload", ignore=unwanted, dirs_exist_ok=True)
-    for library in linked_libraries([tree / "bin" / name, *(stdlib / "lib-dynload").glob("*.so")], python):
+    programs = [tree / "bin" / name, *(stdlib / "lib-dynload").glob("*.so")]
+    for library in own_libraries or linked_libraries(programs, python):
         shutil.copyfile(library, tree / "lib" / soname(library, toolbox))
     forget_prefix(python, stdlib)
     with open(stdlib / "ctypes" / "util.py", "a", encoding="utf-8") as module:

@@ -9,8 +9,8 @@ import zipfile
 from .interpreter import OLDEST_MINOR
 from .process import Refusal, run, say
 
-# timelib has no wheels and needs a compiler; Salt only uses it to read dates in free text.
-SKIPPED_PINS = {"timelib"}
+# timelib has no wheels; Salt only uses it to read dates in free text.
+PINS_THAT_NEED_A_COMPILER = {"timelib"}
 # Backports of what Python has had since 3.7. From this minor version on there are no wheels of them.
 BACKPORTS = {"contextvars", "immutables"}
 FIRST_MINOR_WITHOUT_BACKPORTS = 14
@@ -29,7 +29,6 @@ def choose(version, pythons, toolbox):
     pinned = pinned_minors(sdist, version)
     for python in pythons:
         if python.minor in pinned:
-            say(f"building from Python {python.version}, {python.executable}")
             toolbox.use(python.executable)
             return python, sdist
     there = " and ".join(python.version for python in pythons)
@@ -57,12 +56,14 @@ def pins_directory(version):
     return f"salt-{version}/requirements/static/pkg"
 
 
-def install(version, sdist, python, tree, toolbox):
-    """Install Salt `version` with the pins that its sdist carries for this Python."""
-    pins = read_pins(sdist, version, python)
-    wheels = toolbox.kept(
-        f"salt-{version}-wheels-py3.{python.minor}", lambda into: make_wheels(sdist, pins, into, toolbox)
-    )
+def install(version, sdist, python, tree, toolbox, own_wheels=lambda _pins: None):
+    """Install Salt `version` with the pins that its sdist carries for this Python.
+
+    `own_wheels(pins)` gives a directory with wheels that the package index lacks, or None.
+    """
+    pins = read_pins(sdist, version, python, compiles=bool(toolbox.mark))
+    wheels = toolbox.kept("-".join(filter(None, [f"salt-{version}-wheels-py3.{python.minor}", toolbox.mark])),
+                          lambda into: make_wheels(sdist, pins, into, toolbox, own_wheels(pins)))
     site = site_directory(tree)
     for wheel in sorted(wheels.glob("*.whl")):
         unpack_wheel(wheel, site)
@@ -87,7 +88,7 @@ def download(version, into, toolbox):
                       "write the version as it was published, such as 3007.17")
 
 
-def read_pins(sdist, version, python):
+def read_pins(sdist, version, python, compiles=False):
     """Give Salt's pins for this Python, for which it has some: `name==version` lines, adjusted as this file's top says."""
     base = pins_directory(version)
     with tarfile.open(sdist) as archive:
@@ -96,12 +97,14 @@ def read_pins(sdist, version, python):
         path = next(path for path in places if path in names)
         with archive.extractfile(path) as file:
             text = file.read().decode("utf-8")
-    return [*adjusted(text.splitlines(), python.minor), *ADDED_PINS]
+    return [*adjusted(text.splitlines(), python.minor, compiles), *ADDED_PINS]
 
 
-def adjusted(lines, minor):
+def adjusted(lines, minor, compiles=False):
     """Give the requirements in `lines` for Python 3.<minor>, without comments, skipped ones and loosened versions."""
-    skipped = SKIPPED_PINS | (BACKPORTS if minor >= FIRST_MINOR_WITHOUT_BACKPORTS else set())
+    skipped = BACKPORTS if minor >= FIRST_MINOR_WITHOUT_BACKPORTS else set()
+    if not compiles:
+        skipped = skipped | PINS_THAT_NEED_A_COMPILER
     for line in lines:
         pin = line.split(" #")[0].split(" --hash")[0].strip()
         if not pin or pin.startswith(("#", "-")):
@@ -111,14 +114,15 @@ def adjusted(lines, minor):
             yield name if name in LOOSENED_PINS else pin
 
 
-def make_wheels(sdist, pins, into, toolbox):
-    """One wheel per pin, downloaded or built, and one of Salt itself."""
+def make_wheels(sdist, pins, into, toolbox, links):
+    """One wheel per pin, downloaded or built, and one of Salt itself; `links` has wheels of our own."""
     say(f"collecting {len(pins)} packages")
     remedy = "look at pip's last lines; a missing wheel may need a compiler and python3-dev"
     requirements = toolbox.scratch / "pins.txt"
     requirements.write_text("\n".join(pins) + "\n", encoding="utf-8")
     toolbox.pip(
-        ["wheel", "--quiet", "--no-deps", "--wheel-dir", into, "--requirement", requirements],
+        ["wheel", "--quiet", "--no-deps", "--wheel-dir", into, "--requirement", requirements,
+         *(["--find-links", links] if links else [])],
         "cannot collect Salt's packages", remedy,
     )
     say("building Salt's wheel")

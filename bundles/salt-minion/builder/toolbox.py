@@ -26,12 +26,20 @@ class Toolbox:
         self.scratch = scratch
         self.cache = cache
         self.python = sys.executable
+        # What a compiler of one's own adds to pip's environment, and to the names of what it compiles.
+        self.compiler = {}
+        self.mark = ""
         self._directory = None
 
     def use(self, python):
         """Work with this interpreter from now on."""
         if python != self.python:
             self.python, self._directory = python, None
+
+    def compile_with(self, python, variables, mark):
+        """Work with an interpreter that has no pip, and with its compiler: the tools of the present one serve it, too."""
+        self.directory()
+        self.python, self.compiler, self.mark = python, variables, mark
 
     def directory(self):
         """Where the tools are, as a directory for PYTHONPATH."""
@@ -81,7 +89,7 @@ class Toolbox:
         environment["CFLAGS"] = f"-g0 -ffile-prefix-map={self.scratch}=."
         if self.cache:
             environment["PIP_CACHE_DIR"] = str(self.cache / "pip")
-        return environment
+        return {**environment, **self.compiler}
 
     def _fetch(self, directory):
         say("fetching the build tools")

@@ -1,0 +1,123 @@
+"""Compile CPython, and lay it out so that it runs from wherever it is put."""
+
+import os
+import re
+import shutil
+
+from .. import relocate
+from ..process import Refusal, say
+from .toolchain import RUNTIME
+
+# The minor versions of Python 3 that there is a recipe for.
+MINORS = (11, 13)
+# What a terminal needs, and servers lack; and what would take a library of the machine that builds.
+DISABLED = ("_curses", "_curses_panel", "_dbm", "_gdbm", "_tkinter", "nis", "ossaudiodev", "readline")
+# A module whose library was not found is left out by Python's own build without an error.
+REQUIRED = ("_bz2", "_ctypes", "_elementtree", "_hashlib", "_lzma", "_multiprocessing", "_posixshmem", "_socket", "_sqlite3", "_ssl",
+            "_uuid", "pyexpat", "zlib")
+# Until 3.12 Salt sets passwords with it.
+REQUIRED_UNTIL_12 = ("_crypt", "spwd")
+LEFT_OUT = ("__pycache__", "ensurepip", "idlelib", "lib2to3", "test", "tests", "tkinter", "turtledemo")
+# What pip asks whether a wheel fits: the C library of this machine is newer than that of the hosts.
+MANYLINUX = """\
+def manylinux_compatible(major, minor, architecture):
+    return (major, minor) <= {floor}
+"""
+
+
+def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, floor):
+    """Fill `prefix` with bin/, lib/ and include/ of a Python."""
+    say(f"compiling Python {source.version}")
+    top = sources.unpack(source, workshop.directory / source.package)
+    if minor == 11:
+        keep_to_own_libraries(top)
+        open_internals(top / "Modules" / "pyexpat.c")
+    (top / "Modules" / "Setup.local").write_text("*disabled*\n" + "\n".join(DISABLED) + "\n", encoding="utf-8")
+    # Modules are compiled by names of files that begin with the directory of the build.
+    flags = f"{workshop.c_flags} -ffile-prefix-map={workshop.directory}=."
+    workshop.run(["sh", "configure", *options(minor, workshop)], top, CFLAGS=flags)
+    workshop.make(top, CFLAGS=flags)
+    lay(top, prefix, minor, workshop)
+    for library in sorted((workshop.libraries / "lib").glob("*.so.*")):
+        shutil.copyfile(library, prefix / "lib" / library.name, follow_symlinks=False)
+    for name in RUNTIME:
+        shutil.copyfile(toolchain.runtime(name), prefix / "lib" / name)
+        workshop.run(["strip", "--strip-unneeded", prefix / "lib" / name], prefix)
+    relocate.libraries(prefix, toolbox)
+    site = prefix / "lib" / f"python3.{minor}" / "site-packages"
+    site.mkdir(exist_ok=True)
+    (site / "_manylinux.py").write_text(MANYLINUX.format(floor=floor), encoding="utf-8")
+    check(prefix, minor, workshop)
+    shutil.rmtree(top)
+
+
+def options(minor, workshop):
+    """The options of Python's ./configure."""
+    words = ["--quiet", "--prefix=/usr", "--without-ensurepip", "--with-system-expat", f"--with-openssl={workshop.libraries}",
+             "--with-openssl-rpath=no", "--enable-loadable-sqlite-extensions", "--without-static-libpython"]
+    return [*words, "--disable-test-modules", "--with-readline=no"] if minor >= 12 else words
+
+
+def keep_to_own_libraries(top):
+    """Let setup.py of Python 3.11 look for headers and libraries in the compiler's places only, not in this machine's."""
+    setup = top / "setup.py"
+    text = setup.read_text(encoding="utf-8")
+    changed, count = re.subn(r"^( +)self\.add_multiarch_paths\(\)$", r"\1pass", text, flags=re.MULTILINE)
+    changed, also = re.subn(r"^( +)add_dir_to_list\(self\.compiler\.\w+_dirs, '/usr/local/\w+'\)$", r"\1pass", changed, flags=re.MULTILINE)
+    if count != 1 or also != 2:
+        raise Refusal("cannot compile Python: its setup.py is not as it was", "report this: cpython.py must change")
+    setup.write_text(changed, encoding="utf-8")
+
+
+def open_internals(module):
+    """Let a module use Python's internal headers: Debian, whose fix needs them, builds this module into the program."""
+    text = module.read_text(encoding="utf-8")
+    if "pycore_" in text and "Py_BUILD_CORE" not in text:
+        module.write_text("#define Py_BUILD_CORE_MODULE 1\n" + text, encoding="utf-8")
+
+
+def lay(top, prefix, minor, workshop):
+    """Copy what `make` has built; `make install` would compile each module three times, and install tests."""
+    name = f"python3.{minor}"
+    library, include = prefix / "lib" / name, prefix / "include" / name
+    (prefix / "bin").mkdir()
+    shutil.copyfile(top / "python", prefix / "bin" / name)
+    (prefix / "bin" / name).chmod(0o755)
+    (prefix / "bin" / "python3").symlink_to(name)
+    shutil.copytree(top / "Lib", library, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    shutil.copytree(top / "Include", include)
+    shutil.copyfile(top / "pyconfig.h", include / "pyconfig.h")
+    built = top / (top / "pybuilddir.txt").read_text(encoding="utf-8").strip()
+    (library / "lib-dynload").mkdir()
+    for module in sorted(built.glob("*.so")):
+        shutil.copyfile(module, library / "lib-dynload" / module.name)
+    for record in built.glob("_sysconfigdata*.py"):
+        (library / record.name).write_text(without_directories(record.read_text(encoding="utf-8"), workshop), encoding="utf-8")
+    binaries = [prefix / "bin" / name, *sorted((library / "lib-dynload").iterdir())]
+    workshop.run(["strip", "--strip-unneeded", *binaries], prefix)
+
+
+def without_directories(text, workshop):
+    """Take the directories of the build out of the recorded variables: what is compiled later on a host has its own."""
+    text = re.sub(r" ?-ffile-prefix-map=[^\s'\"]+", "", text)
+    text = re.sub(rf"-[IL]{re.escape(str(workshop.libraries))}/\w+ ?", "", text)
+    text = text.replace(f"{workshop.libraries}", "/usr")
+    return re.sub(rf"{re.escape(str(workshop.directory))}(/[\w.+-]+)*", "/usr", text)
+
+
+def check(prefix, minor, workshop):
+    """Refuse a Python that lacks a module or that knows where it was built."""
+    required = [*REQUIRED, *(REQUIRED_UNTIL_12 if minor < 13 else ())]
+    code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    workshop.run([prefix / "bin" / "python3", "-I", "-B", "-c", code, *required], prefix, LD_LIBRARY_PATH="")
+    places = [str(place).encode() for place in (workshop.directory, workshop.libraries)]
+    for folder, _, names in os.walk(prefix):
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.islink(path):
+                continue
+            with open(path, "rb") as file:
+                content = file.read()
+            if any(place in content for place in places):
+                raise Refusal(f"cannot use the compiled Python: {os.path.relpath(path, prefix)} names the directory of the build",
+                              "report this: cpython.py must change")
