@@ -62,21 +62,23 @@ class Builder:
         self.toolbox = toolbox
         self.store = store.Store((toolbox.cache or store.default_root()) / NAME)
         self.sources = sources.Sources(self.store.root / "sources", toolbox.scratch)
+        self.sodium = None
         self.places = 0
 
     def python(self, planned_python):
         """Give the compiled Python; the toolbox then works with it, and with its compiler."""
         minor = planned_python.minor
         compiler = self.toolchain()
-        source = self.sources.obtain(f"python3.{minor}")
-        prefix, libraries_key = self.libraries(compiler)
+        source, self.sodium, *chosen = self.sources.obtain(f"python3.{minor}", "libsodium", *libraries.PACKAGES)
+        prefix, libraries_key = self.libraries(compiler, chosen)
         inputs = [*TOOLS, libraries_key, FLOOR, *described(source), *makers("python")]
         directory, key = self.store.kept(f"python3.{minor}", inputs, lambda into: cpython.compile_one(
             source, minor, self.sources, self.workshop(compiler, prefix), compiler, into, self.toolbox, FLOOR))
         found = interpreter.describe(str(directory / "bin" / "python3"))
         if found is None:
             raise Refusal(f"cannot run the compiled Python in {directory}", "remove this directory, and build again")
-        self.toolbox.compile_with(found.executable, compiler.variables(self.toolbox.scratch), f"glibc{elf.dotted(FLOOR)}-{key}")
+        variables = compiler.variables(self.toolbox.scratch, directory / "include" / f"python3.{minor}")
+        self.toolbox.compile_with(found.executable, variables, f"glibc{elf.dotted(FLOOR)}-{key}")
         return found
 
     def toolchain(self):
@@ -86,9 +88,8 @@ class Builder:
                                          lambda into: toolchain.unpack(machine, into, self.toolbox))
         return toolchain.Toolchain(directory, key)
 
-    def libraries(self, compiler):
+    def libraries(self, compiler, chosen):
         """The directory of the libraries that all Pythons share, and its key."""
-        chosen = [self.sources.obtain(package) for package in libraries.PACKAGES]
         inputs = [compiler.key, *(word for source in chosen for word in described(source)), *makers("libraries")]
         return self.store.kept("libraries", inputs, lambda into: libraries.compile_all(
             chosen, self.sources, self.workshop(compiler), into))
@@ -99,10 +100,9 @@ class Builder:
         if not version:
             return None
         compiler = self.toolchain()
-        source = self.sources.obtain("libsodium")
-        inputs = [version, python.minor, FLOOR, compiler.key, *described(source), *makers("wheels")]
+        inputs = [version, python.minor, FLOOR, compiler.key, *described(self.sodium), *makers("wheels")]
         directory, _ = self.store.kept(f"wheels-py3.{python.minor}", inputs, lambda into: wheels.make(
-            version, python.minor, source, self.sources, self.workshop(compiler), self.toolbox, FLOOR, into))
+            version, python.minor, self.sodium, self.sources, self.workshop(compiler), self.toolbox, FLOOR, into))
         return directory
 
     def workshop(self, compiler, prefix=None):

@@ -97,16 +97,23 @@ class Sources:
         self.scratch = scratch
         self._apt = None
 
-    def obtain(self, package):
-        """Give the first version of a package whose files are here or can be fetched."""
-        versions = known(package)
+    def obtain(self, *packages):
+        """Give a version of each package; a refusal names all files that a person may put here instead."""
+        found = {package: self.first(package) for package in packages}
+        missing = [known(package)[0] for package in packages if not found[package]]
+        if missing:
+            wanted = [f"    {file.name}  sha256 {file.sha256}" for source in missing for file in files_of(source)]
+            raise Refusal("\n".join([f"cannot fetch sources: {self.apt().trouble}", *wanted]),
+                          f"let this machine reach a Debian mirror (SIDLE_DEBIAN_MIRROR names one), or put these files into {self.directory}")
+        return list(found.values())
+
+    def first(self, package):
+        """Give the first version of a package whose files are here or can be fetched, or None."""
         for fetch in (False, True):
-            for source in versions:
+            for source in known(package):
                 if all(self.have(file) or (fetch and self.fetch(package, file)) for file in files_of(source)):
                     return source
-        wanted = "".join(f"\n    {file.name}  sha256 {file.sha256}" for file in files_of(versions[0]))
-        raise Refusal(f"cannot fetch the source of {package}: {self.apt().trouble}{wanted}",
-                      f"let this machine reach a Debian mirror (SIDLE_DEBIAN_MIRROR names one), or put these files into {self.directory}")
+        return None
 
     def have(self, file):
         """Whether the file is here, with the right content."""
@@ -190,7 +197,10 @@ class Apt:
         (directory / "sources.list").write_text("\n".join(lines) + "\n", encoding="utf-8")
         (directory / "apt.conf").write_text(CONFIGURATION.format(directory=directory), encoding="utf-8")
         say("asking the Debian mirror for its lists of sources")
+        # A list that cannot be had is no failure to apt.
         self.trouble = self.ask("apt-get", "-qq", "update")
+        if not any((directory / "lists").glob("*Sources*")):
+            self.trouble = f"{mirror} does not answer"
 
     def ask(self, program, *words, cwd=None):
         """Run apt; gives its words if it fails, which it does as soon as one list cannot be had."""

@@ -28,10 +28,12 @@ class Toolchain:
         """The path of a program of it."""
         return self.directory / "bin" / f"{self.triplet}-{name}"
 
-    def variables(self, scratch):
-        """The environment of a build of a package with it."""
+    def variables(self, scratch, headers):
+        """The environment of a build of a package with it, for the Python that has these headers."""
         compiler = str(self.tool("gcc"))
         return {"CC": compiler, "CXX": str(self.tool("g++")), "AR": str(self.tool("ar")), "LDSHARED": f"{compiler} -shared",
+                # Python's record names the place that it would be installed to, where this machine may have another one.
+                "CPPFLAGS": f"-I{headers}",
                 # Where packages are unpacked: the compiler is told to leave it out of what it writes.
                 "TMPDIR": str(scratch)}
 

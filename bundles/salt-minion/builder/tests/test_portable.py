@@ -129,24 +129,31 @@ class TestSources(Case):
 
     def test_the_preferred_version_is_fetched_with_its_fixes(self):
         self.mirror = self.contents
-        self.assertEqual(self.sources.obtain("thing").version, "2.0-1")
+        self.assertEqual(self.sources.obtain("thing")[0].version, "2.0-1")
         self.assertEqual(sorted(os.listdir(self.directory / "sources")), ["thing_2.0-1.debian.tar.xz", "thing_2.0.orig.tar.gz"])
 
     def test_where_the_mirror_lacks_a_file_the_next_version_is_taken_and_stays_chosen(self):
         self.mirror = {"thing_1.0.orig.tar.gz": b"old", "thing_2.0.orig.tar.gz": b"new"}
-        self.assertEqual(self.sources.obtain("thing").version, "1.0-1")
+        self.assertEqual(self.sources.obtain("thing")[0].version, "1.0-1")
         self.mirror = self.contents
-        self.assertEqual(self.sources.obtain("thing").version, "1.0-1")
+        self.assertEqual(self.sources.obtain("thing")[0].version, "1.0-1")
 
     def test_files_that_a_person_put_there_need_no_network(self):
         self.lay("thing_1.0.orig.tar.gz", b"old")
-        self.assertEqual(self.sources.obtain("thing").version, "1.0-1")
+        self.assertEqual(self.sources.obtain("thing")[0].version, "1.0-1")
 
     def test_a_file_with_other_content_is_not_taken_and_the_refusal_says_what_to_put_where(self):
         self.lay("thing_2.0.orig.tar.gz", b"forged")
         told = self.refusal(self.sources.obtain, "thing")
         for word in ("no mirror answers", "thing_2.0.orig.tar.gz", sha256(b"new"), str(self.directory / "sources"), "SIDLE_DEBIAN_MIRROR"):
             self.assertIn(word, told)
+
+    def test_one_refusal_names_the_files_of_all_packages(self):
+        changed = mock.patch.object(sources, "TABLE", sources.TABLE + f"other 1-1 other_1.orig.tar.gz {sha256(b'')}\n")
+        with changed:
+            told = self.refusal(self.sources.obtain, "thing", "other")
+        self.assertIn("thing_2.0.orig.tar.gz", told)
+        self.assertIn("other_1.orig.tar.gz", told)
 
     def test_fixes_are_applied_and_other_changes_of_debian_are_not(self):
         patch = "--- a/file\n+++ b/file\n@@ -1 +1 @@\n-{}\n+{}\n"
