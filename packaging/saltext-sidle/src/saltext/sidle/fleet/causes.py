@@ -3,10 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from saltext.sidle.fleet.evidence import EXPIRED, OTHER_KEY, TOO_MANY, TOO_OLD, UNSIGNED, span, speaks_3, time_of, when
-
-#: A minion that was not seen for so long is most likely gone.
-GONE_SECONDS = 90 * 86400
+from saltext.sidle.fleet import silence
+from saltext.sidle.fleet.evidence import span, time_of, when
 
 #: A publication misses minions that have not connected yet; they try every 1 to 10 s, and a busy master lets them wait.
 RECONNECT_SECONDS = 30
@@ -58,34 +56,6 @@ def _returned(e):
     return (f"{e.minion} did return.", f"`salt-run jobs.lookup_jid {e.jid}`") if e.ret else None
 
 
-def _rejected(e):
-    if "rejected" in e.keys and "accepted" not in e.keys:
-        return (
-            f"This master rejects the key of {e.minion}.",
-            f"if the host is yours: `salt-key -d {e.minion}`, then accept the key that it sends again: `salt-key -a {e.minion}`",
-        )
-    return None
-
-
-def _pending(e):
-    if "pending" in e.keys and "accepted" not in e.keys:
-        return (
-            f"The key of {e.minion} waits for a person to accept it.",
-            f"compare `salt-key -f {e.minion}` with `salt-call --local key.finger` on the host, then `salt-key -a {e.minion}`",
-        )
-    return None
-
-
-def _no_key(e):
-    if "accepted" in e.keys or (e.keys and "denied" not in e.keys):
-        return None
-    return (
-        f"This master has no key of {e.minion}: no minion of this name ever signed in, or its key was deleted.",
-        "on the host: `sidle doctor` (or `salt-call test.ping`) says whether its minion runs, and which master it calls; "
-        "`salt-key -L` lists the names that this master knows",
-    )
-
-
 def _expired(e):
     published = time_of(e.jid)
     if e.jid and not e.job and published and e.keep_seconds and e.now - published > e.keep_seconds:
@@ -133,93 +103,6 @@ def _not_targeted(e):
 
 def _is_unexpected(e):
     return e.job and e.job.expected is not None and e.minion not in e.job.expected
-
-
-def _master_down(e):
-    if e.master_is_up is False:
-        return "This master does not run: its own ports do not answer.", "`systemctl status salt-master`, `journalctl -u salt-master`"
-    return None
-
-
-def _sign_in_refused(e):
-    if e.answers is not False:
-        return None
-    is_old = e.minimum_auth >= 3 and e.version and not e.connected and not speaks_3(e.version)
-    if e.refused(TOO_OLD) or is_old:
-        return (
-            f"This master refuses the sign-in of {e.minion}: its Salt {e.version or ''} is older than minimum_auth_version: {e.minimum_auth} allows.".replace("  ", " "),
-            "upgrade the minion (3006.12, 3007.4 and later sign in with version 3); or, until then, lower `minimum_auth_version` in the master's configuration",
-        )
-    return None
-
-
-def _too_many(e):
-    if e.answers is False and e.refused(TOO_MANY):
-        return f"This master takes no more minions: max_minions is {e.max_minions}.", "raise `max_minions` in the master's configuration"
-    return None
-
-
-def _clock(e):
-    if e.answers is False and e.refused(EXPIRED):
-        return (
-            f"This master refuses the messages of {e.minion}, because they are too old: the clocks differ, or the messages wait for too long.",
-            "set the clocks (`chronyc tracking` on both); `request_server_ttl` in the master's configuration is the limit",
-        )
-    return None
-
-
-def _signature(e):
-    if e.answers is False and e.refused(UNSIGNED):
-        return (
-            f"This master drops the messages of {e.minion}: their signature is missing or wrong.",
-            "set `minion_sign_messages: True` in the minion's configuration; if the host has a new key: "
-            f"`salt-key -d {e.minion}`, then `salt-key -a {e.minion}`",
-        )
-    return None
-
-
-def _key_changed(e):
-    if e.answers is False and "accepted" in e.keys and ("denied" in e.keys or e.refused(OTHER_KEY)):
-        return (
-            f"{e.minion} signs in with another key than the accepted one: the host was installed again, or a second host has its name.",
-            f"compare `salt-key -f {e.minion}` with `salt-call --local key.finger` on the host; if it is yours: `salt-key -d {e.minion}`, then "
-            f"`salt-key -a {e.minion}`",
-        )
-    return None
-
-
-def _gone(e):
-    if e.answers is False and not e.connected and e.seen and e.now - e.seen >= GONE_SECONDS:
-        return f"{e.minion} was not seen for {span(e.now - e.seen)}: the host is most likely gone.", f"if it is: `salt-key -d {e.minion}`"
-    return None
-
-
-def _never_seen(e):
-    if e.answers is False and not e.connected and e.seen is None:
-        return (
-            f"The key of {e.minion} is accepted, but the minion was never seen.",
-            "on the host: `sidle doctor`, or `salt-call test.ping`",
-        )
-    return None
-
-
-def _hung(e):
-    if e.answers is False and e.connected:
-        return (
-            f"{e.minion} is connected, but does not answer: its minion is stopped, blocked or overloaded.",
-            "on the host: `sidle doctor`, `systemctl status salt-minion` (or `sidle@salt-minion`), the minion's log; `sidle restart salt-minion`",
-        )
-    return None
-
-
-def _offline(e):
-    if e.answers is not False:
-        return None
-    what = "is offline" if e.connected is False else "does not answer"
-    return (
-        f"{e.minion} {what}; it was last seen {when(e.seen)} ({e.seen_how}).",
-        "on the host: `sidle doctor`, or `systemctl status salt-minion` and `salt-call test.ping`; what was published meanwhile is missed for good",
-    )
 
 
 def _queued(e):
@@ -402,24 +285,24 @@ CAUSES = (
     Cause("failed", "it did return: the job failed there", _failed),
     Cause("returned-late", "it did return, after the command had ended", _returned_late),
     Cause("returned", "it did return", _returned),
-    Cause("key-rejected", "the master rejects its key", _rejected),
-    Cause("key-pending", "its key waits to be accepted", _pending),
-    Cause("no-key", "the master has no key of this name", _no_key),
+    Cause("key-rejected", "the master rejects its key", silence.rejected),
+    Cause("key-pending", "its key waits to be accepted", silence.pending),
+    Cause("no-key", "the master has no key of this name", silence.no_key),
     Cause("job-expired", "the job is older than what the job cache keeps", _expired),
     Cause("job-unknown", "the master has no such job", _unknown_job),
     Cause("accepted-later", "its key was accepted after the job was published", _accepted_later),
     Cause("matched-later", "the target matches it now, but did not when the job was published", _matched_later),
     Cause("not-targeted", "the target of the job does not match it", _not_targeted),
-    Cause("master-down", "the master does not run", _master_down),
-    Cause("sign-in-refused", "it is too old for the master's `minimum_auth_version`", _sign_in_refused),
-    Cause("too-many-minions", "the master has reached `max_minions`", _too_many),
-    Cause("clock", "the master refuses its messages as too old: clocks differ (`request_server_ttl`)", _clock),
-    Cause("signature", "the master drops its messages: no valid signature", _signature),
-    Cause("key-changed", "it signs in with another key than the accepted one", _key_changed),
-    Cause("gone", "not seen for 90 days", _gone),
-    Cause("never-seen", "its key is accepted, but it never came", _never_seen),
-    Cause("hung", "it is connected, but does not answer", _hung),
-    Cause("offline", "it does not answer; since when", _offline),
+    Cause("master-down", "the master does not run", silence.master_down),
+    Cause("sign-in-refused", "it is too old for the master's `minimum_auth_version`", silence.sign_in_refused),
+    Cause("too-many-minions", "the master has reached `max_minions`", silence.too_many),
+    Cause("clock", "the master refuses its messages as too old: clocks differ (`request_server_ttl`)", silence.clock),
+    Cause("signature", "the master drops its messages: no valid signature", silence.signature),
+    Cause("key-changed", "it signs in with another key than the accepted one", silence.key_changed),
+    Cause("gone", "not seen for 90 days", silence.gone),
+    Cause("never-seen", "its key is accepted, but it never came", silence.never_seen),
+    Cause("hung", "it is connected, but does not answer", silence.hung),
+    Cause("offline", "it does not answer; since when", silence.offline),
     Cause("running", "the job still runs there", _running),
     Cause("queued", "the job waits there behind other jobs", _queued),
     Cause("cut-by-switch", "a switch in mode `now` ended the minion while the job ran", _cut),
