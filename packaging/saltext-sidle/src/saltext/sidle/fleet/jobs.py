@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from .rollout import RolloutError
+from .states import RolloutError
 
 
 class Away(Exception):
