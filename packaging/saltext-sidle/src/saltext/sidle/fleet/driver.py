@@ -98,20 +98,20 @@ class _Driver:
         self._records.write(record)
 
     def _refusals(self, ids):
-        """Which of these hosts refuse this driver, and what they say."""
+        """Returns which of these hosts refuse this driver, and what they say."""
         found = claim(self._bus, self._record, ids)
         # Nonsense is no refusal: what the host says to its order decides.
         return {minion: answer["error"]["message"] for minion, answer in found.items() if jobs.is_taken(answer)}
 
     def _take_up_late(self):
-        """After the last wave who is back is what there is to do."""
+        """Asks the offline minions after the last wave: who is back is what there is to do."""
         if not self._own.is_too_late(self._now()):
             for minion, answer in self._bus.ask(self._offline(), "sidle.status", read=self._status).items():
                 take(self._own, self._now(), minion, partial(self._judge, "status", minion, answer))
         self._own.end_if_over(self._now())
 
     def goes_on(self):
-        """Whether there is something to order, or to wait for."""
+        """Returns whether there is something to order, or to wait for."""
         status = self._record["status"]
         if status == states.RUNNING:
             return True
@@ -166,7 +166,7 @@ class _Driver:
             self._own.poll_soon(words[2])
 
     def _take(self, kind, minion, told):
-        """The return of a job."""
+        """Takes the return of a job."""
         read = self._status if kind == "status" else answers.order
         if kind in ("status", *KINDS):
             take(self._own, self._now(), minion, lambda: self._judge(kind, minion, answers.taken(read, told)))
@@ -192,7 +192,7 @@ class _Driver:
     # --- what is sent ----------------------------------------------------------------------------------------------
 
     def _send(self, orders):
-        """Whether there was anything to send."""
+        """Sends the orders; returns whether there was anything to send."""
         self._bus.publish(orders.ask, "sidle.status", kind="status")
         for kind, some in zip(KINDS, (orders.install, orders.switch), strict=True):
             for job, ids in jobs.of(self._record, kind, some):
@@ -209,7 +209,7 @@ class _Driver:
         return [minion for minion, host in self._record["hosts"].items() if host["state"] == states.OFFLINE]
 
     def _takes_jobs(self):
-        """Whether the master takes jobs. While it does not, nobody is silent, and no time passes for the rollout."""
+        """Returns whether the master takes jobs. While it does not, no minion is silent, and no time passes for the rollout."""
         if self._away_since is None and self._now() - self._published < PROBE_SECONDS:
             return True
         some = next(iter(self._own.in_flight), None) or next(iter(self._record["hosts"]))
@@ -225,7 +225,7 @@ class _Driver:
         return True
 
     def _note_outage(self):
-        """Since the last job that was published."""
+        """Notes that no job could be published since the last one."""
         now, since = self._now(), self._published if self._away_since is None else self._away_since
         self._own.skip_outage(max(0.0, now - since))
         self._away_since = now
@@ -266,7 +266,7 @@ def apply_command(own, act, reason):
 
 
 def take(own, now, minion, judge):
-    """What a host says is judged: nonsense refuses the host, and ends no runner."""
+    """Judges what a minion says: nonsense refuses the minion, and ends no runner."""
     try:
         judge()
     except answers.Unreadable as error:
@@ -296,13 +296,13 @@ def look(ask, record, ids, judge, now=time.time):
 
 
 def ask_unsure(ask, record, now=time.time):
-    """What became of those of whom nobody knows what they run."""
+    """Asks those of whom nobody knows what they run."""
     unsure = [minion for minion, host in record["hosts"].items() if states.is_unsure(host)]
     look(ask, record, unsure, lambda own, minion, instance: own.on_status(now(), minion, instance), now)
 
 
 def take_newest_epoch(ask, record, now=time.time):
-    """The record gets the newest epoch of this rollout that its hosts know: a copy of the record may be older."""
+    """Gives the record the newest epoch of this rollout that its minions know: a copy of the record may be older."""
     own_epoch = record["epoch"]
 
     def judge(_, __, instance):

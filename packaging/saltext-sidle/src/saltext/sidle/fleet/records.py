@@ -30,17 +30,17 @@ class Records:
         self.place, self._own = place, own
 
     def names(self):
-        """The names of all rollouts."""
+        """Returns the names of all rollouts."""
         if not os.path.isdir(self.place):
             return []
         return sorted(entry[: -len(".json")] for entry in os.listdir(self.place) if entry.endswith(".json"))
 
     def has(self, name):
-        """Whether there is a record of this name."""
+        """Returns whether there is a record of this name."""
         return os.path.exists(self._path(name))
 
     def read(self, name):
-        """The record. Raises `RolloutError`."""
+        """Reads the record. Raises `RolloutError`."""
         path = self._path(name)
         try:
             with open(path, encoding="utf-8") as file:
@@ -78,7 +78,7 @@ class Records:
 
     @staticmethod
     def _epoch(path, text):
-        """True: the file has this text; else the epoch of the file, 0 where there is none, or half of one."""
+        """Returns True if the file has this text; else the epoch of the file, 0 where there is none, or half of one."""
         try:
             with open(path, encoding="utf-8") as file:
                 there = file.read()
@@ -88,7 +88,7 @@ class Records:
 
     @contextlib.contextmanager
     def driving(self, name):
-        """One runner of a master drives a rollout; the lock goes with its process. Raises `Driven`."""
+        """Holds the lock of a rollout: one runner of a master drives it; the lock goes with its process. Raises `Driven`."""
         os.makedirs(self._own, mode=0o700, exist_ok=True)
         with open(self._path(name, "lock"), "a+", encoding="utf-8") as file:
             try:

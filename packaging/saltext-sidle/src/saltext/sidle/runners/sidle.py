@@ -87,7 +87,7 @@ def plan(
     name="", groups=None, verbose=None, file=None, sign_in=None
 ):  # fmt: skip
     """
-    What a rollout would do: for each minion whether it goes, in which wave, and if not, why not. Changes nothing: each minion makes the dry run of
+    Shows what a rollout would do: for each minion whether it goes, in which wave, and if not, why not. Changes nothing: each minion makes the dry run of
     the switch, and of the install if it lacks the release.
 
     tgt, tgt_type
@@ -275,7 +275,7 @@ def rollback(name, wave=None, test=False, **settings):
 
 def take_up(minion):
     """
-    For a reactor on ``salt/minion/*/start``: a minion that was offline during a rollout goes now, if all waves of the rollout are through.
+    Takes up a minion that was offline during a rollout, if all waves of the rollout are through. For a reactor on ``salt/minion/*/start``.
 
     .. code-block:: yaml
 
@@ -338,7 +338,7 @@ def abort(name, reason="aborted by a person"):
 
 def rollouts():
     """
-    The rollouts of this master.
+    Lists the rollouts of this master.
 
     .. code-block:: bash
 
@@ -349,7 +349,7 @@ def rollouts():
 
 def show(name):
     """
-    A rollout with each of its minions.
+    Shows a rollout with each of its minions.
 
     .. code-block:: bash
 
@@ -364,7 +364,7 @@ def show(name):
 
 def why(minion, jid=None, format="text"):
     """
-    Why a minion did not return: one cause with its evidence and its remedy, or which evidence is missing. Asks the minion; changes nothing.
+    Says why a minion did not return: one cause with its evidence and its remedy, or which evidence is missing. Asks the minion; changes nothing.
 
     jid
         The job [default: the newest one that this minion should have answered, and did not]
