@@ -15,7 +15,7 @@ RETURN_SECONDS = 300
 
 @dataclass(frozen=True)
 class Cause:
-    """A row of the table: its name, its meaning as the documentation has it, and the rule: text and remedies, or None."""
+    """A row of the table: its name, its meaning as the documentation has it, and the rule, which yields a text and remedies if it applies."""
 
     name: str
     meaning: str
@@ -29,76 +29,69 @@ def _again(e):
 def _function_missing(e):
     # As the minion says it of the function itself: what runs there has errors of its own with such words.
     if e.ret and e.ret.failed and re.match(r"'[\w.]+' (is not available|__virtual__ returned False)", e.ret.said):
-        return (
+        yield (
             f"{e.minion} did return: it has no function {e.job.fun}.",
             f"`salt {e.minion} sys.list_functions` lists its functions; `salt {e.minion} saltutil.sync_all` brings it the modules of this master",
         )
-    return None
 
 
 def _failed(e):
     if e.ret and e.ret.failed:
-        return f"{e.minion} did return: the job failed there.", f"read the whole return: `salt-run jobs.lookup_jid {e.jid}`"
-    return None
+        yield f"{e.minion} did return: the job failed there.", f"read the whole return: `salt-run jobs.lookup_jid {e.jid}`"
 
 
 def _returned_late(e):
     if e.ret and e.ret.at and e.ret.at - e.job.published > e.patience:
         took = span(e.ret.at - e.job.published)
-        return (
+        yield (
             f"{e.minion} did return, but late: {took} after the job was published. A command that waited less did not show it.",
             f"`salt-run jobs.lookup_jid {e.jid}`; next time wait longer: `salt -t 120 …`",
         )
-    return None
 
 
 def _returned(e):
-    return (f"{e.minion} did return.", f"`salt-run jobs.lookup_jid {e.jid}`") if e.ret else None
+    if e.ret:
+        yield f"{e.minion} did return.", f"`salt-run jobs.lookup_jid {e.jid}`"
 
 
 def _expired(e):
     published = time_of(e.jid)
     if e.jid and not e.job and published and e.keep_seconds and e.now - published > e.keep_seconds:
-        return (
+        yield (
             f"Job {e.jid} is no longer in the job cache: it was published {span(e.now - published)} ago, and this master keeps jobs for {span(e.keep_seconds)}.",
             "raise `keep_jobs_seconds` in the master's configuration, or send returns to a database (`master_job_cache`, `ext_job_cache`)",
         )
-    return None
 
 
 def _unknown_job(e):
     if e.jid and not e.job:
-        return (
+        yield (
             f"This master knows no job {e.jid}.",
             "`salt-run jobs.list_jobs` lists its jobs; another master of yours may have published it (ask there); with `ext_job_cache` or "
             "`job_cache: False` this master keeps none",
         )
-    return None
 
 
 def _accepted_later(e):
     if _is_unexpected(e) and e.accepted_since and e.accepted_since > e.job.published:
-        return f"The key of {e.minion} was accepted after the job was published: the job was not for it.", _again(e)
-    return None
+        yield f"The key of {e.minion} was accepted after the job was published: the job was not for it.", _again(e)
 
 
 def _matched_later(e):
     if _is_unexpected(e) and e.matched_now:
-        return (
+        yield (
             f"The job was not for {e.minion}: its target matches it today, but did not when the job was published "
             "(the master evaluates grains and pillar from its cache).",
             _again(e),
         )
-    return None
 
 
 def _not_targeted(e):
     if _is_unexpected(e):
-        return (
+        yield (
             f"The job was not for {e.minion}: its target {e.job.tgt} ({e.job.tgt_type}) does not match it.",
             f"`salt-run sidle.why {e.minion}` tells of the newest job that was for it",
         )
-    return None
 
 
 def _is_unexpected(e):
@@ -107,17 +100,16 @@ def _is_unexpected(e):
 
 def _queued(e):
     if e.own.get("queued"):
-        return (
+        yield (
             f"{e.minion} has queued the job: it begins when the jobs before it have ended.",
             f"`salt {e.minion} saltutil.running` shows the jobs before it",
         )
-    return None
 
 
 def _running(e):
     if not e.running:
-        return None
-    return (
+        return
+    yield (
         f"{e.minion} still runs the job, in process {e.running.get('pid')}, for {span(e.now - e.job.published) if e.job else 'some time'}.",
         f"wait: `salt-run jobs.lookup_jid {e.jid}`; or end it: `salt {e.minion} saltutil.term_job {e.jid}`",
     )
@@ -125,40 +117,37 @@ def _running(e):
 
 def _not_understood(e):
     if e.answers and e.match_error and not e.received:
-        return (
+        yield (
             f"{e.minion} cannot evaluate the target {e.job.tgt} ({e.job.tgt_type}), and ignores the job.",
             f"target it by its name, or by a list (`salt -L {e.minion} …`); upgrade it: its Salt is {e.version}, the master's {e.master_version}",
         )
-    return None
 
 
 def _no_match(e):
     if e.answers and e.matches is False and not e.received:
-        return (
+        yield (
             f"The master expected a return, but {e.minion} says that the target {e.job.tgt} ({e.job.tgt_type}) does not match it, and ignores the job: "
             "the master's cache of grains or pillar is old.",
             f"`salt {e.minion} saltutil.refresh_grains` and `saltutil.refresh_pillar` bring the cache up to date",
         )
-    return None
 
 
 def _cut(e):
     switch = e.cutting if e.answers and e.received else None
     sent = e.own.get("returned_at")
     if switch and not e.own.get("cached") and not (sent and e.here(sent) < switch["down"]):
-        return (
+        yield (
             f"Switch {switch['id']} in mode now ended the minion's process at {when(switch['down'])}, while the job ran: its return is lost.",
             f"look at what the job did on the host; {_again(e)}; next time without `mode=now`",
         )
-    return None
 
 
 def _died(e):
     if not e.answers or not (e.unfinished or e.own.get("stale") or (e.received and e.started_later and e.returned is False)):
-        return None
+        return
     ended = e.unfinished
     how = f"process {ended.get('pid')} of {ended.get('release')} {ended.get('how')} at {ended.get('at')}" if ended else "its process is gone"
-    return (
+    yield (
         f"{e.minion} had begun the job, and its process ended before the job was done ({how}).",
         f"look at what the job did on the host (`salt {e.minion} sidle.history`, the kernel's log for the OOM killer); {_again(e)}",
     )
@@ -167,20 +156,19 @@ def _died(e):
 def _missed_in_switch(e):
     if e.answers and e.downtime and not e.received:
         switch = e.downtime
-        return (
+        yield (
             f"The job was published in the downtime of switch {switch['id']} (mode {switch['mode']}), which took {switch['up'] - switch['down']:.1f} s: it is missed for good.",
             _again(e) + "; mode overlap has no downtime",
         )
-    return None
 
 
 def _master_restarted(e):
     if not (e.answers and e.returned and e.job and e.master_since and e.master_since > e.job.published):
-        return None
+        return
     sent = e.own.get("returned_at")
     if sent and not -RETURN_SECONDS < e.master_since - e.here(sent) < RETURN_SECONDS:
-        return None
-    return (
+        return
+    yield (
         f"{e.minion} ran the job, and sent its return while this master was down: the master was started again {when(e.master_since)}.",
         f"{e.minion} has the return only if its configuration has `cache_jobs: True`: `salt {e.minion} saltutil.find_cached_job {e.jid}`; else {_again(e)}",
     )
@@ -188,59 +176,54 @@ def _master_restarted(e):
 
 def _return_refused(e):
     if e.answers and e.line("failed to return"):
-        return (
+        yield (
             f"{e.minion} ran the job, but this master did not take its return in time: it is overloaded, or was unreachable.",
             f"raise `worker_threads` in the master's configuration, and look at its load; {_again(e)}",
         )
-    return None
 
 
 def _elsewhere(e):
     if e.answers and e.returned and e.masters:
-        return (
+        yield (
             f"{e.minion} ran the job and sent its return, which this master does not have; it has other masters, too.",
             f"on {', '.join(e.masters)}: `salt-run jobs.lookup_jid {e.jid}`",
         )
-    return None
 
 
 def _return_lost(e):
     if e.answers and e.returned:
-        return (
+        yield (
             f"{e.minion} ran the job and sent its return, but this master does not have it.",
             f"the master's log at {when(e.job.published)}, its disk (`df`, `df -i` of its cachedir), and returners or a syndic between them; "
             f"`salt {e.minion} saltutil.find_cached_job {e.jid}`",
         )
-    return None
 
 
 def _ended_silently(e):
     if e.answers and e.received:
-        return (
+        yield (
             f"{e.minion} received the job, does not run it any more, and no return came: the job was killed, or its return was lost.",
             f"on the host: the minion's log, and the kernel's log for the OOM killer; {_again(e)}",
         )
-    return None
 
 
 def _was_stopped(e):
     if e.answers and e.received is False and e.started_later:
-        return (
+        yield (
             f"{e.minion} was not connected when the job was published: its minion was started later, {when(e.since)}. Such a job is missed for good.",
             _again(e),
         )
-    return None
 
 
 def _not_yet_connected(e):
     if not e.answers or not e.job or e.received or e.started_later:
-        return None
+        return
     begun = ((e.master_since, "the start of this master"), (e.since, "the start of its minion"), (e.accepted_since, "the acceptance of its key"))
     recent = [(at, what) for at, what in begun if at and 0 <= e.job.published - at < RECONNECT_SECONDS]
     if not recent:
-        return None
+        return
     at, what = max(recent)
-    return (
+    yield (
         f"The job was published {span(e.job.published - at)} after {what}, {'most likely ' if e.received is None else ''}before {e.minion} had connected.",
         _again(e),
     )
@@ -248,33 +231,30 @@ def _not_yet_connected(e):
 
 def _restarted(e):
     if e.answers and e.received is None and e.started_later:
-        return (
+        yield (
             f"The minion of {e.minion} was started {when(e.since)}, after the job was published: it missed the job, or the job died with the process before.",
             _again(e),
         )
-    return None
 
 
 def _not_received(e):
     if e.answers and e.job and e.received is False:
-        return (
+        yield (
             f"{e.minion} did not receive the job, although its minion ran: its connection to the publisher was broken at {when(e.job.published)}.",
             f"{_again(e)}; if it happens again: `tcp_keepalive_idle` below the idle limit of firewalls between them, `sidle doctor` on the host",
         )
-    return None
 
 
 def _nothing_missing(e):
     if e.answers and not e.jid:
-        return (
+        yield (
             f"{e.minion} answers, and has returned each job in the job cache that was for it.",
             f"a job of its own, such as a scheduled one, or a job of another master: `salt-run sidle.why {e.minion} JID`",
         )
-    return None
 
 
 def _undecided(e):
-    return (
+    yield (
         f"Why {e.minion} did not return cannot be told: what would decide it is missing.",
         *([_again(e)] if e.job else []),
     )

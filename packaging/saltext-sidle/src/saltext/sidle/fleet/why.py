@@ -24,7 +24,7 @@ class Answer:
 def answer(evidence):
     """Returns the first cause that applies; there is always one."""
     for cause in CAUSES:
-        found = cause.rule(evidence)
+        found = next(cause.rule(evidence), None)
         if found:
             text, *remedy = found
             missing = _missing(evidence) if cause.name in UNCERTAIN else []
