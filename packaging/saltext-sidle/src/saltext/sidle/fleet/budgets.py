@@ -20,10 +20,9 @@ def allowance(budget, hosts):
     return hosts * int(match[1]) // 100 if match[2] else int(match[1])
 
 
-def signature(family, phase, text):
-    """Returns what tells one failure from another: numbers, paths and hosts differ where the reason is the same."""
-    plain = re.sub(r"0x[0-9a-f]+|/[^\s:;,)]+|\d+", "…", text or "")
-    return f"{family}: {phase}: {plain}"
+def signature(text):
+    """Returns what tells one reason from another: numbers, paths and hosts differ where the reason is the same."""
+    return re.sub(r"0x[0-9a-f]+|/[^\s:;,)]+|\d+", "…", text or "")
 
 
 class Budgets:
@@ -56,7 +55,7 @@ class Budgets:
 
     def remember(self, minion, host, phase):
         """Remembers the failure of a minion: the same failure of several minions once."""
-        key, known = signature(host["family"], phase, host["text"]), self._record["failures"]
+        key, known = f"{host['family']}: {phase}: {signature(host['text'])}", self._record["failures"]
         if key in known:
             known[key]["count"] += 1
             known[key]["hosts"] = [*known[key]["hosts"], minion][:NAMED_MAX]

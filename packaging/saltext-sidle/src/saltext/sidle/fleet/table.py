@@ -1,7 +1,6 @@
 """A plan for the terminal: equal reasons of many hosts are one line."""
 
-import re
-
+from .budgets import signature
 from .groups import Group, some
 from .verdicts import GO, GONE, OFFLINE, REFUSED, THERE
 
@@ -73,8 +72,3 @@ def _kinds(plan):
             such = "such as " if any(text != found[0][0] for text, _ in found) else ""
             rows.append((verdict, str(len(found)), f"{such}{found[0][0]}: {some([minion for _, minion in found], NAMES)}"))
     return rows
-
-
-def signature(text):
-    """Returns what two texts have in common that tell of the same thing on two hosts."""
-    return re.sub(r"(?:/[\w.@-]+)+/?", "/", re.sub(r"\b\d+\b", "#", text))
