@@ -1,5 +1,6 @@
 //! The commands of the pages, really run in their order: an author's, then a host's, with the demonstration agent in place of the Salt minion.
 
+use crate::support::shown::prints_what_is_shown;
 use crate::support::stage::{Host, SIDLE, text};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -246,19 +247,6 @@ fn a_host_goes_through_the_readme_and_the_administrators_guide() {
     drop(supervisor);
 }
 
-/// A line without what differs from run to run, and from agent to agent: numbers, digests, times, platforms.
-fn constant(line: &str) -> String {
-    let word = |word: &str| {
-        let digest = word.len() == 64 && word.chars().all(|c| c.is_ascii_hexdigit());
-        match word {
-            _ if digest => "DIGEST".to_owned(),
-            _ if word.starts_with("linux-") => "PLATFORM".to_owned(),
-            _ => word.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#"),
-        }
-    };
-    line.split([' ', '/']).filter(|part| !part.is_empty()).map(word).collect::<Vec<_>>().join(" ")
-}
-
 /// Types the commands of a section; gives what they print.
 fn types_section(reader: &Reader, section: &str, mut before: impl FnMut(&str)) -> String {
     let code = section.lines().filter_map(|line| line.strip_prefix("    "));
@@ -296,12 +284,7 @@ fn the_page_of_the_first_host_shows_what_its_commands_print() {
         }
         let said = said.replace(&url, "file:///root/repository").replace(text(&reader.root), "");
         let said = said.replace("demo-agent", "salt-minion");
-        let printed: Vec<String> = said.lines().map(constant).collect();
-        for line in section.split("```").skip(1).step_by(2).flat_map(|block| block.lines().skip(1)) {
-            let is_printed = printed.iter().any(|printed| printed.starts_with(&constant(line)));
-            assert!(is_printed, "no command of \"{}\" prints {line}\n{said}", &section[..20]);
-            shown += 1;
-        }
+        shown += prints_what_is_shown(section, &said);
     }
     drop(supervisor);
     assert!(shown > 20, "{shown}");

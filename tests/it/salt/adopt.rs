@@ -7,6 +7,7 @@ use super::handover::bad::{BAD, install_bad};
 use crate::support::eventually;
 use crate::support::salt::{START_SECONDS, Tree, copy_renamed, packaged_tree};
 use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::shown::prints_what_is_shown;
 use crate::support::stage::{Ran, SALT, text};
 use crate::support::stream::Plan;
 use sidle::os::proc_fs;
@@ -140,7 +141,9 @@ fn a_busy_packaged_minion_is_adopted_without_losing_a_job_and_given_back() {
     let released = scene.verb("unadopt", &[]);
     let _given_back = GivenBack(scene);
     assert_eq!(released.code, Some(0), "{released:?}\n{}", packaged.logs());
-    println!("{}", released.stdout);
+    let (directory, page) = (text(&scene.host.root()).to_owned(), include_str!("../../../docs/adopting.md"));
+    let printed = [&told, &adopted.stdout, &adopted.stderr, &released.stdout, &released.stderr].map(String::as_str);
+    assert!(prints_what_is_shown(page, &printed.concat().replace(&directory, "")) > 15);
     eventually(START_SECONDS, "the package's minion answers", || match packaged.version() {
         version if version.contains(OLD) => Ok(()),
         other => Err(other),
