@@ -68,6 +68,9 @@ pub struct Head {
     /// Libraries that the host must have: sonames, sorted, without glibc's own.
     #[serde(deserialize_with = "wire::list::<_, _, LIST_MAXIMUM>")]
     pub host_libraries: Vec<String>,
+    /// The symbol versions that these libraries must define, by soname.
+    #[serde(default, deserialize_with = "wire::unique_map", skip_serializing_if = "BTreeMap::is_empty")]
+    pub host_versions: BTreeMap<String, SymbolVersions>,
     /// The oldest counterpart (a Salt master) it works with.
     pub masters: Option<Version>,
     /// Time of every member of the payload, seconds since 1970.
@@ -96,6 +99,29 @@ pub struct Head {
     /// The frames, in the order in which they tile the payload.
     #[serde(deserialize_with = "wire::list::<_, _, FRAMES_MAXIMUM>")]
     pub frames: Vec<Frame>,
+}
+
+/// The names of symbol versions, sorted: `CXXABI_1.3.9`, `GLIBCXX_3.4.21`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SymbolVersions(#[serde(deserialize_with = "wire::list::<_, _, LIST_MAXIMUM>")] pub Vec<String>);
+
+impl SymbolVersions {
+    /// The newest of each kind: a library that defines it defines the older ones, too.
+    fn newest(&self) -> Vec<&str> {
+        let kind = |name: &str| name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
+        let numbers = |name: &str| -> Vec<u64> {
+            name[kind(name)..].split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0)).collect()
+        };
+        let mut newest: BTreeMap<&str, &str> = BTreeMap::new();
+        for name in &self.0 {
+            let found = newest.entry(&name[..kind(name)]).or_insert(name);
+            if numbers(name) > numbers(found) {
+                *found = name;
+            }
+        }
+        newest.into_values().collect()
+    }
 }
 
 /// Disk and memory of a release.
@@ -290,6 +316,17 @@ impl Head {
     /// Package, release and platform.
     pub fn id(&self) -> ReleaseId {
         ReleaseId { package: self.package.clone(), release: self.release(), platform: self.platform.clone() }
+    }
+}
+
+impl Head {
+    /// The libraries that the host must have, each with the newest symbol versions that it must define: `libstdc++.so.6 (GLIBCXX_3.4.21)`.
+    pub fn libraries_in_words(&self) -> String {
+        let words = |library: &String| {
+            let versions = self.host_versions.get(library).map_or_else(Vec::new, SymbolVersions::newest);
+            if versions.is_empty() { library.clone() } else { format!("{library} ({})", versions.join(", ")) }
+        };
+        self.host_libraries.iter().map(words).collect::<Vec<_>>().join(", ")
     }
 }
 
