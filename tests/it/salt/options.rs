@@ -175,11 +175,12 @@ impl Differential {
     fn is_refused(&mut self, number: u32) {
         let place = self.generated.path().join(number.to_string());
         put(&place.join("etc"), &self.scene.configuration());
-        let before = self.scene.status()["supervisor"]["agent"]["pid"].clone();
+        let before = self.scene.status()["supervisor"]["agent"]["leader"].clone();
         for order in [&["switch", SALT, "3008.5-1"][..], &["restart", SALT]] {
             let ran = self.scene.host.sidle(order);
-            let after = self.scene.status()["supervisor"]["agent"]["pid"].clone();
-            if ran.code == Some(0) || !ran.stderr.contains("cannot load the configuration") || after != before {
+            let after = self.scene.status()["supervisor"]["agent"]["leader"].clone();
+            let told = format!("{}{}", ran.stdout, ran.stderr);
+            if ran.code == Some(0) || !told.contains("cannot load the configuration") || after != before {
                 self.note(number, order[0], format!("{ran:?} {before} {after}"));
             }
         }
