@@ -3,8 +3,9 @@
 use super::compression;
 use super::frames::{self, Group, Holds, Planned, Shape};
 use super::handles::Handles;
+use super::host_versions::SymbolVersions;
 use super::limits::GENERATIONS_MAXIMUM;
-use super::manifest::{self, Entry, EntryKind, Frame, Head, Manifest, ManifestError, Payload, Space, SymbolVersions};
+use super::manifest::{self, Entry, EntryKind, Frame, Head, Manifest, ManifestError, Payload, Space};
 use super::parallel;
 use super::recipe::Recipe;
 pub use super::survey::PackError;

@@ -4,6 +4,7 @@
 use crate::agent::AgentKind;
 use crate::bundle::compression::{self, CompressionError, Expected};
 use crate::bundle::frames::{self, BadCut, Group, Shape};
+use crate::bundle::host_versions::SymbolVersions;
 use crate::bundle::limits::{
     BLOCK_BYTES, FRAMES_MAXIMUM, GENERATIONS_MAXIMUM, LIST_MAXIMUM, MANIFEST_COMPRESSED_MAXIMUM_BYTES,
     MANIFEST_MAXIMUM_BYTES,
@@ -99,29 +100,6 @@ pub struct Head {
     /// The frames, in the order in which they tile the payload.
     #[serde(deserialize_with = "wire::list::<_, _, FRAMES_MAXIMUM>")]
     pub frames: Vec<Frame>,
-}
-
-/// The names of symbol versions, sorted: `CXXABI_1.3.9`, `GLIBCXX_3.4.21`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SymbolVersions(#[serde(deserialize_with = "wire::list::<_, _, LIST_MAXIMUM>")] pub Vec<String>);
-
-impl SymbolVersions {
-    /// The newest of each kind: a library that defines it defines the older ones, too.
-    fn newest(&self) -> Vec<&str> {
-        let kind = |name: &str| name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
-        let numbers = |name: &str| -> Vec<u64> {
-            name[kind(name)..].split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0)).collect()
-        };
-        let mut newest: BTreeMap<&str, &str> = BTreeMap::new();
-        for name in &self.0 {
-            let found = newest.entry(&name[..kind(name)]).or_insert(name);
-            if numbers(name) > numbers(found) {
-                *found = name;
-            }
-        }
-        newest.into_values().collect()
-    }
 }
 
 /// Disk and memory of a release.
@@ -316,17 +294,6 @@ impl Head {
     /// Package, release and platform.
     pub fn id(&self) -> ReleaseId {
         ReleaseId { package: self.package.clone(), release: self.release(), platform: self.platform.clone() }
-    }
-}
-
-impl Head {
-    /// The libraries that the host must have, each with the newest symbol versions that it must define: `libstdc++.so.6 (GLIBCXX_3.4.21)`.
-    pub fn libraries_in_words(&self) -> String {
-        let words = |library: &String| {
-            let versions = self.host_versions.get(library).map_or_else(Vec::new, SymbolVersions::newest);
-            if versions.is_empty() { library.clone() } else { format!("{library} ({})", versions.join(", ")) }
-        };
-        self.host_libraries.iter().map(words).collect::<Vec<_>>().join(", ")
     }
 }
 

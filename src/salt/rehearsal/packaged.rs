@@ -22,7 +22,7 @@ fn asked(leader: &Identity) -> Result<(Part, Rights), String> {
     let tree = tree_of(&proc_fs::without_deleted(&executed))
         .ok_or_else(|| format!("{leader} executes {}, which is no Python of a tree", executed.display()))?;
     // What another user could have written is started with his rights, never with those of this program.
-    let python = tree.join("bin/python3");
+    let python = python_of(&tree);
     if rights.user == process::user() && ground::trusted(&python).map_err(said)?.is_none() {
         return Err(format!("other users can change {}, or where it leads", python.display()));
     }
@@ -35,11 +35,16 @@ fn asked(leader: &Identity) -> Result<(Part, Rights), String> {
     if is_same { Ok((Part { tree, environment }, rights)) } else { Err(format!("{leader} is another one now")) }
 }
 
+/// A tree's Python, to be looked at: `SaltRehearser::program` starts it.
+fn python_of(tree: &Path) -> PathBuf {
+    tree.join("bin").join("python3")
+}
+
 /// The tree of `TREE/bin/python3.10`, which has a `bin/python3`, too.
 fn tree_of(executed: &Path) -> Option<PathBuf> {
     let is_python = executed.file_name()?.to_str()?.starts_with("python3");
     let tree = executed.parent().filter(|programs| programs.ends_with("bin"))?.parent()?;
-    (is_python && file::is_input(&tree.join("bin/python3"))).then(|| tree.to_owned())
+    (is_python && file::is_input(&python_of(tree))).then(|| tree.to_owned())
 }
 
 #[cfg(test)]
@@ -74,7 +79,7 @@ mod tests {
         let tree = file::canonical(place.path()).unwrap().join("opt/salt");
         let (mut child, leader) = started(&tree, "python3.10");
         assert!(matches!(of(&leader), Former::Unknown(why) if why.contains("no Python of a tree")), "no bin/python3");
-        symlink("python3.10", tree.join("bin/python3")).unwrap();
+        symlink("python3.10", python_of(&tree)).unwrap();
         let environment = vec![("SALT_EXTRAS_DIR".into(), "/srv/extras".into())];
         let rights = Rights::of(std::process::id()).unwrap().unwrap();
         assert_eq!(of(&leader), Former::Packaged(Part { tree: tree.clone(), environment }, rights));

@@ -1,7 +1,8 @@
 //! Whether this host can hold and run a release: all facts are gathered before anything is written, then every obstacle is named at once.
 
 use crate::bundle::elf;
-use crate::bundle::manifest::{Head, Manifest, SymbolVersions};
+use crate::bundle::host_versions::SymbolVersions;
+use crate::bundle::manifest::{Head, Manifest};
 use crate::bundle::systems::Systems;
 use crate::failure::Class;
 use crate::layout::Layout;
