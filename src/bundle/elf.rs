@@ -105,9 +105,9 @@ fn versions(elf: &Elf<'_>) -> Vec<(String, String)> {
     let all = elf.verneed.iter().flat_map(goblin::elf::symver::VerneedSection::iter);
     let of_library = |library: goblin::elf::symver::Verneed<'_>| {
         let versions = library.iter().filter(|version| version.vna_flags & WEAK == 0);
-        let names: Vec<_> = versions.filter_map(|version| named(version.vna_name)).collect();
+        let needed: Vec<_> = versions.filter_map(|version| named(version.vna_name)).collect();
         let file = named(library.vn_file);
-        names.into_iter().filter_map(move |version| Some((file.clone()?, version)))
+        needed.into_iter().filter_map(move |version| Some((file.clone()?, version)))
     };
     all.flat_map(of_library).collect()
 }

@@ -53,10 +53,9 @@ impl Vanishing {
     /// What the policy would do about them; None: nothing.
     pub fn mending(&self, policy: ExtrasPolicy) -> Option<Mending> {
         match policy {
-            ExtrasPolicy::Report => None,
             ExtrasPolicy::Refuse | ExtrasPolicy::Rebuild if self.fits => Some(Mending::Copy),
             ExtrasPolicy::Rebuild => Some(Mending::Rebuild),
-            ExtrasPolicy::Refuse => None,
+            ExtrasPolicy::Refuse | ExtrasPolicy::Report => None,
         }
     }
 }

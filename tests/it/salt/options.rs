@@ -176,7 +176,9 @@ impl Differential {
         if !agrees {
             self.note(number, "generalize", format!("{salt} {ran:?}"));
         }
-        key.iter().for_each(|key| fs::remove_file(key).unwrap());
+        if let Some(key) = key {
+            fs::remove_file(key).unwrap();
+        }
         fs::remove_dir_all(own).unwrap();
     }
 
