@@ -12,7 +12,8 @@ use crate::bundle::manifest::Head;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::os::account::Rights;
-use crate::os::{again, clock, process};
+use crate::os::process::{self, Identity};
+use crate::os::{again, clock};
 use crate::store::check::Depth;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
 use crate::supervise::status::SupervisorStatus;
@@ -146,8 +147,13 @@ impl<'a> AdoptionPlan<'a> {
     }
 
     /// The agent's first process.
-    pub fn process(&self) -> u32 {
-        self.found.leader.pid
+    pub fn leader(&self) -> &Identity {
+        &self.found.leader
+    }
+
+    /// The release that takes over.
+    pub fn release(&self) -> &Release {
+        &self.to
     }
 
     /// The steps, for a dry run.

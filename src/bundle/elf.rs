@@ -1,7 +1,8 @@
 //! The requirements of a binary: architecture, oldest C library, shared libraries.
 
 use crate::version::LibcVersion;
-use goblin::elf::{Elf, header};
+use goblin::elf::{Elf, header, program_header};
+use std::collections::BTreeSet;
 
 /// The requirements of one binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,10 @@ pub struct Needs {
     pub soname: Option<String>,
     /// The newest glibc symbol version it needs.
     pub glibc: Option<LibcVersion>,
+    /// The symbol versions that it needs, each with the library that has to define it: `libstdc++.so.6`, `GLIBCXX_3.4.21`.
+    pub versions: Vec<(String, String)>,
+    /// Whether a segment lies otherwise in the file than its alignment in memory asks for.
+    pub crooked: bool,
     /// True when it is linked with musl.
     pub musl: bool,
 }
@@ -36,6 +41,9 @@ pub const MAGIC: &[u8] = b"\x7fELF";
 const PACKED_RELOCATIONS: &str = "GLIBC_ABI_DT_RELR";
 const PACKED_RELOCATIONS_SINCE: LibcVersion = LibcVersion { major: 2, minor: 36 };
 
+/// A version that may be missing (`VER_FLG_WEAK`): the linker warns and goes on.
+const WEAK: u16 = 2;
+
 /// The requirements of the binary `bytes`; None for anything but an ELF program or library.
 pub fn read(bytes: &[u8]) -> Result<Option<Needs>, ElfError> {
     if !bytes.starts_with(MAGIC) {
@@ -54,6 +62,8 @@ pub fn read(bytes: &[u8]) -> Result<Option<Needs>, ElfError> {
         architecture: architecture(&elf)?,
         soname: elf.soname.map(str::to_owned),
         glibc: glibc(&elf),
+        versions: versions(&elf),
+        crooked: is_crooked(&elf),
         musl: libraries.iter().any(|name| is_musl(name))
             || elf.interpreter.is_some_and(|path| path.contains("ld-musl")),
         libraries,
@@ -75,14 +85,39 @@ fn architecture(elf: &Elf<'_>) -> Result<&'static str, ElfError> {
 
 /// The newest glibc version that a C library such as a host's `libc.so.6` defines; None for other files.
 pub fn defined_glibc(bytes: &[u8]) -> Result<Option<LibcVersion>, ElfError> {
+    let versions = defined(bytes)?;
+    Ok(versions.iter().filter_map(|version| version.strip_prefix("GLIBC_")?.parse().ok()).max())
+}
+
+/// The symbol versions that a library defines; none for other files.
+pub fn defined(bytes: &[u8]) -> Result<BTreeSet<String>, ElfError> {
     if !bytes.starts_with(MAGIC) {
-        return Ok(None);
+        return Ok(BTreeSet::new());
     }
     let elf = Elf::parse(bytes).map_err(|error| ElfError::Malformed(error.to_string()))?;
     let definitions = elf.verdef.iter().flat_map(goblin::elf::symver::VerdefSection::iter);
     let names = definitions.filter_map(|definition| definition.iter().next().map(|auxiliary| auxiliary.vda_name));
-    let versions = names.filter_map(|name| elf.dynstrtab.get_at(name)?.strip_prefix("GLIBC_")?.parse().ok());
-    Ok(versions.max())
+    Ok(names.filter_map(|name| Some(elf.dynstrtab.get_at(name)?.to_owned())).collect())
+}
+
+fn versions(elf: &Elf<'_>) -> Vec<(String, String)> {
+    let named = |index| elf.dynstrtab.get_at(index).map(str::to_owned);
+    let all = elf.verneed.iter().flat_map(goblin::elf::symver::VerneedSection::iter);
+    let of_library = |library: goblin::elf::symver::Verneed<'_>| {
+        let versions = library.iter().filter(|version| version.vna_flags & WEAK == 0);
+        let needed: Vec<_> = versions.filter_map(|version| named(version.vna_name)).collect();
+        let file = named(library.vn_file);
+        needed.into_iter().filter_map(move |version| Some((file.clone()?, version)))
+    };
+    all.flat_map(of_library).collect()
+}
+
+/// As the dynamic linker of glibc before 2.35 checks it (`ELF load command address/offset not properly aligned`); later ones look at pages alone.
+fn is_crooked(elf: &Elf<'_>) -> bool {
+    let loaded = elf.program_headers.iter().filter(|segment| segment.p_type == program_header::PT_LOAD);
+    loaded.into_iter().any(|segment| {
+        segment.p_align > 1 && segment.p_vaddr.wrapping_sub(segment.p_offset) & (segment.p_align - 1) != 0
+    })
 }
 
 fn glibc(elf: &Elf<'_>) -> Option<LibcVersion> {
@@ -136,8 +171,38 @@ mod tests {
         assert_eq!(needs.architecture, std::env::consts::ARCH);
         assert!(needs.glibc.unwrap() >= LibcVersion { major: 2, minor: 17 });
         assert!(needs.libraries.iter().any(|name| name == "libc.so.6"));
+        let of_libc = |(library, version): &(String, String)| library == "libc.so.6" && version.starts_with("GLIBC_2.");
+        assert!(needs.versions.iter().any(of_libc), "{needs:?}");
+        assert!(!needs.crooked);
         assert!(read(&bytes[..100]).is_err());
         assert_eq!(read(b"#!/bin/sh").unwrap(), None);
+    }
+
+    /// patchelf 0.18 wrote such libraries: they worked where they were built, and not on the hosts with an older loader.
+    #[test]
+    fn a_segment_that_lies_otherwise_than_its_alignment_asks_is_seen() {
+        let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let headers = usize::try_from(Elf::parse(&bytes).unwrap().header.e_phoff).unwrap();
+        let segments = Elf::parse(&bytes).unwrap().program_headers;
+        for (at, segment) in
+            segments.iter().enumerate().filter(|(_, segment)| segment.p_type == program_header::PT_LOAD)
+        {
+            assert_eq!(segment.p_vaddr % 0x1000, segment.p_offset % 0x1000);
+            // `p_align` of a 64-bit program header: more than a page, where other segments are a page away from their place in the file.
+            let place = headers + at * 56 + 48;
+            bytes[place..place + 8].copy_from_slice(&0x20_0000_u64.to_le_bytes());
+        }
+        assert!(read(&bytes).unwrap().unwrap().crooked);
+    }
+
+    #[test]
+    fn a_library_tells_the_versions_that_it_defines() {
+        let path = crate::os::host::library("libc.so.6").unwrap();
+        let bytes = std::fs::read(path).unwrap();
+        let defined = defined(&bytes).unwrap();
+        let newest = defined_glibc(&bytes).unwrap().unwrap();
+        assert!(defined.contains(&format!("GLIBC_{newest}")) && defined.len() > 10, "{defined:?}");
+        assert!(super::defined(b"#!/bin/sh").unwrap().is_empty());
     }
 
     #[test]

@@ -3,17 +3,18 @@
 use super::compression;
 use super::frames::{self, Group, Holds, Planned, Shape};
 use super::handles::Handles;
+use super::host_versions::SymbolVersions;
 use super::limits::GENERATIONS_MAXIMUM;
 use super::manifest::{self, Entry, EntryKind, Frame, Head, Manifest, ManifestError, Payload, Space};
 use super::parallel;
 use super::recipe::Recipe;
 pub use super::survey::PackError;
-use super::survey::{self, Stamp, Survey};
+use super::survey::{self, Asks, Stamp, Survey};
 use super::ustar;
 use crate::digest::{Digest, Hasher};
 use crate::os::{OsError, dir::Dir};
 use crate::version::{Release, Version};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
@@ -81,9 +82,7 @@ struct Plan {
     /// Index of this release in `generations`.
     own: u32,
     frames: Vec<Planned>,
-    platform: crate::version::Platform,
-    libc_floor: Option<crate::version::LibcVersion>,
-    host_libraries: Vec<String>,
+    asks: Asks,
 }
 
 impl Plan {
@@ -103,16 +102,7 @@ impl Plan {
             stamps.push(stamp);
         }
         number(&mut entries, &frames);
-        Self {
-            entries,
-            stamps,
-            own: history.index(&own),
-            generations: history.generations,
-            frames,
-            platform: survey.platform,
-            libc_floor: survey.libc_floor,
-            host_libraries: survey.host_libraries,
-        }
+        Self { entries, stamps, own: history.index(&own), generations: history.generations, frames, asks: survey.asks }
     }
 }
 
@@ -272,6 +262,10 @@ fn pad(size: u64, content: &mut Vec<u8>) {
     content.resize(content.len() + usize::try_from(ustar::padding(size)).unwrap_or(0), 0);
 }
 
+fn listed(versions: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, SymbolVersions> {
+    versions.into_iter().map(|(library, names)| (library, SymbolVersions(names.into_iter().collect()))).collect()
+}
+
 /// The manifest of the payload. It is read back and judged: a manifest that hosts refuse never leaves the author.
 fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Frame>) -> Result<Packed, PackError> {
     let recipe = input.recipe;
@@ -280,10 +274,11 @@ fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Fra
         package: recipe.package.clone(),
         version: input.version.clone(),
         revision: input.revision,
-        platform: plan.platform,
+        platform: plan.asks.platform,
         agent: recipe.agent.clone(),
-        libc_floor: plan.libc_floor,
-        host_libraries: plan.host_libraries,
+        libc_floor: plan.asks.libc_floor,
+        host_libraries: plan.asks.libraries,
+        host_versions: listed(plan.asks.versions),
         masters: recipe.requires.masters.clone(),
         source_date_epoch: input.source_date_epoch,
         space: Space::of(&plan.entries, recipe.requires.overlap_memory_bytes),

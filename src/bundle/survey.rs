@@ -14,7 +14,7 @@ use crate::os::dir::{Dir, FileKind};
 use crate::os::walk::{Walked, walk};
 use crate::os::{OsError, file};
 use crate::version::{Flavour, LibcVersion, Platform};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -72,13 +72,25 @@ impl PackError {
 pub struct Survey {
     /// Entries without frames (directories, files, links, each by path), and the state in which each file was read.
     pub found: Vec<(Entry, Option<Stamp>)>,
+    /// What it asks of a host.
+    pub asks: Asks,
+}
+
+/// What a tree asks of a host.
+#[derive(Debug)]
+pub struct Asks {
     /// The platform of its binaries.
     pub platform: Platform,
     /// The oldest glibc that it runs with.
     pub libc_floor: Option<LibcVersion>,
     /// Libraries that the host must have.
-    pub host_libraries: Vec<String>,
+    pub libraries: Vec<String>,
+    /// The symbol versions that these libraries must define.
+    pub versions: BTreeMap<String, BTreeSet<String>>,
 }
+
+/// From this glibc on the dynamic linker takes a segment that is aligned to pages alone.
+const TAKES_CROOKED_SEGMENTS: LibcVersion = LibcVersion { major: 2, minor: 35 };
 
 /// The state of a file: it changes with every write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,9 +145,11 @@ pub fn survey(
     let entries: Vec<Entry> = found.iter().map(|(entry, _)| entry.clone()).collect();
     judge::check_tree(&entries, &mut problems);
     let (platform, libc_floor) = platform(&needs, glibc, &mut problems);
-    let host_libraries = host_libraries(&entries, &needs, libraries);
+    check_segments(&needs, libc_floor, &mut problems);
+    let libraries = host_libraries(&entries, &needs, libraries);
+    let versions = versions(&libraries, &needs);
     if problems.is_empty() {
-        Ok(Survey { found, platform, libc_floor, host_libraries })
+        Ok(Survey { found, asks: Asks { platform, libc_floor, libraries, versions } })
     } else {
         Err(PackError::Unsafe { tree: tree.path().to_owned(), problems })
     }
@@ -267,6 +281,28 @@ fn platform(
         (None, None) => None,
     };
     (Platform { architecture: first.architecture.to_owned(), flavour }, floor)
+}
+
+/// Refuses binaries that hosts with the oldest glibc of these could not load, though they work where they were built.
+fn check_segments(needs: &[(BundlePath, Needs)], floor: Option<LibcVersion>, problems: &mut Problems) {
+    if floor.is_some_and(|floor| floor >= TAKES_CROOKED_SEGMENTS) {
+        return;
+    }
+    for (path, _) in needs.iter().filter(|(_, needs)| needs.crooked) {
+        let why = "its segments are not aligned as glibc before 2.35 asks";
+        problems.add(path.as_str(), format_args!("{why}: link it again, or use patchelf 0.17 or 0.19"));
+    }
+}
+
+/// The symbol versions that the binaries need of the host's libraries.
+fn versions(libraries: &[String], needs: &[(BundlePath, Needs)]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (library, version) in needs.iter().flat_map(|(_, needs)| &needs.versions) {
+        if libraries.contains(library) {
+            found.entry(library.clone()).or_default().insert(version.clone());
+        }
+    }
+    found
 }
 
 /// Libraries that the binaries need and the tree doesn't hold.

@@ -1,6 +1,7 @@
 //! `sidle adopt` and `sidle unadopt`: a running agent of a distribution's package is taken over, and given back.
 
 use super::follow::follow;
+use super::rehearse::{Before, Rehearsed, rehearse};
 use super::switching::ModeName;
 use super::{Context, Ended, adopting, agents, instance_of};
 use crate::adoption::foresight::Foresight;
@@ -35,6 +36,10 @@ pub struct AdoptArguments {
     /// Show what would change, and what would not; change nothing
     #[arg(long)]
     dry_run: bool,
+    /// With --dry-run: also load this host's configuration with the packaged agent and with the release, as the adoption does before it begins; writes only
+    /// below /run and lock files
+    #[arg(long, requires = "dry_run")]
+    rehearse: bool,
     /// The command that asks for the adoption starts the supervisor first.
     #[arg(skip)]
     starts_supervisor: bool,
@@ -44,7 +49,16 @@ impl AdoptArguments {
     /// The default instance, to this release.
     pub(super) fn to(package: &PackageName, release: &Release, dry_run: bool) -> Self {
         let (package, release) = (package.clone(), Some(release.clone()));
-        Self { package, release, instance: None, unit: None, mode: None, dry_run, starts_supervisor: true }
+        Self {
+            package,
+            release,
+            instance: None,
+            unit: None,
+            mode: None,
+            dry_run,
+            rehearse: false,
+            starts_supervisor: true,
+        }
     }
 }
 
@@ -101,12 +115,10 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
         if !arguments.starts_supervisor {
             plan.refuse_unsupervised()?;
         }
-        let (steps, foresight) = (plan.steps()?, plan.foresight()?);
-        let lines: Vec<String> = steps.iter().cloned().chain(foresight.lines()).collect();
-        let Foresight { changes, unchanged } = foresight;
-        let value = json!({"steps": steps, "process": plan.process(), "changes": changes, "unchanged": unchanged});
-        output.result(lines, value);
-        return Ok(Ended::Well);
+        let rehearsed = arguments
+            .rehearse
+            .then(|| rehearse(context, &instance.files, plan.release(), Before::Packaged(plan.leader())));
+        return show(context, &plan, rehearsed.transpose()?);
     }
     let (mut adoption, warning) = plan.begin()?;
     if let Some(warning) = warning {
@@ -118,6 +130,21 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
         output.warning(&warning);
     }
     ended
+}
+
+fn show(context: &Context, plan: &AdoptionPlan<'_>, rehearsed: Option<Rehearsed>) -> Result<Ended, Report> {
+    let (steps, foresight) = (plan.steps()?, plan.foresight()?);
+    let notes = rehearsed.as_ref().map(|rehearsed| rehearsed.notes.as_slice()).unwrap_or_default();
+    let found = notes.iter().map(|note| format!("  {note}"));
+    let heading = rehearsed.as_ref().filter(|_| !notes.is_empty()).map(|_| "the rehearsal found:".to_owned());
+    let lines: Vec<String> = steps.iter().cloned().chain(heading).chain(found).chain(foresight.lines()).collect();
+    let Foresight { changes, unchanged } = foresight;
+    let value = json!({
+        "steps": steps, "process": plan.leader().pid, "changes": changes, "unchanged": unchanged, "notes": notes,
+        "rehearsed": rehearsed.is_some_and(|rehearsed| rehearsed.was_rehearsed),
+    });
+    context.output.result(lines, value);
+    Ok(Ended::Well)
 }
 
 /// Gives an adopted agent back.

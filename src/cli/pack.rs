@@ -157,11 +157,11 @@ fn foresee(
         let survey = survey(&tree, &requires.libraries, requires.glibc, host::parallelism())?;
         let bytes: u64 = survey.found.iter().map(|(entry, _)| entry.size()).sum();
         facts.add("files", format!("{} in {} entries", size(bytes), survey.found.len()));
-        if let Some(floor) = survey.libc_floor {
+        if let Some(floor) = survey.asks.libc_floor {
             facts.add("needs glibc", format!("{floor} or newer"));
             facts.add("starts on", Systems::with(floor).words());
         }
-        value["platform"] = json!(survey.platform);
+        value["platform"] = json!(survey.asks.platform);
         value["content_bytes"] = json!(bytes);
     }
     facts.add("would write", plan.output.display());
@@ -359,7 +359,7 @@ fn packed_facts(packed: &Packed) -> Facts {
         facts.add("starts on", Systems::with(floor).words());
     }
     if !manifest.host_libraries.is_empty() {
-        facts.add("needs libraries", manifest.host_libraries.join(", "));
+        facts.add("needs libraries", manifest.libraries_in_words());
     }
     facts
 }
@@ -372,6 +372,7 @@ fn tell(context: &Context, packed: &Packed, plan: &PackPlan) {
         "package": manifest.package, "release": manifest.release(), "platform": manifest.platform, "output": plan.output,
         "content_bytes": manifest.space.content_bytes, "payload_bytes": manifest.payload.length,
         "payload_sha256": manifest.payload.sha256, "libc_floor": manifest.libc_floor, "host_libraries": manifest.host_libraries,
+        "host_versions": manifest.host_versions,
     });
     context.output.result(facts, value);
 }

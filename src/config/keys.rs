@@ -120,8 +120,9 @@ pub const SECTIONS: [Section; 4] = [
                 "extras",
                 "`\"refuse\"`, `\"report\"`, `\"rebuild\"`",
                 "`\"refuse\"`",
-                "packages that `salt-pip` installed into a release, and that the next release would not find: refuse the switch, only report the \
-                 packages, or install the packages for the next release, too, with the `salt-pip` of that release",
+                "packages that `salt-pip` installed into a release, and that the next release would not find. If both have the same minor version \
+                 of Python, sidle copies the packages; else refuse the switch, or install the packages for the next release, too, with the \
+                 `salt-pip` of that release. `\"report\"`: only report the packages",
             ),
             key(
                 "extras_wheels",

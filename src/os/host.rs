@@ -106,6 +106,19 @@ pub fn library(name: &str) -> Option<PathBuf> {
     library_directories().into_iter().map(|directory| directory.join(name)).find(|path| file::open(path).is_ok())
 }
 
+/// What the distribution calls itself: `Debian GNU/Linux 12 (bookworm)`; None: it does not say.
+pub fn system() -> Option<String> {
+    let read = |path: &str| file::read_if_exists(Path::new(path), 1 << 16).ok().flatten();
+    let bytes = read("/etc/os-release").or_else(|| read("/usr/lib/os-release"))?;
+    named_in(&text_of(&bytes))
+}
+
+fn named_in(text: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    let name: String = line.trim_matches(|c| c == '"' || c == '\'').chars().filter(|c| !c.is_control()).collect();
+    (!name.is_empty() && name.len() <= 100).then_some(name)
+}
+
 /// The kernel's version, first two numbers; (0, 0): unknown.
 pub fn kernel() -> (u32, u32) {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();

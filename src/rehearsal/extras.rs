@@ -44,6 +44,39 @@ pub struct Vanishing {
     pub from: PathBuf,
     /// Where the trial would find them; None: not known.
     pub into: Option<PathBuf>,
+    /// Whether the trial could use their files as they are: then they are copied, and not built anew.
+    #[serde(default)]
+    pub fits: bool,
+}
+
+impl Vanishing {
+    /// What the policy would do about them; None: nothing.
+    pub fn mending(&self, policy: ExtrasPolicy) -> Option<Mending> {
+        match policy {
+            ExtrasPolicy::Refuse | ExtrasPolicy::Rebuild if self.fits => Some(Mending::Copy),
+            ExtrasPolicy::Rebuild => Some(Mending::Rebuild),
+            ExtrasPolicy::Refuse | ExtrasPolicy::Report => None,
+        }
+    }
+}
+
+/// How extras come to a release that would not see them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mending {
+    /// Their files are copied.
+    Copy,
+    /// They are installed anew.
+    Rebuild,
+}
+
+impl Mending {
+    /// For people: what is done, and what was done.
+    pub fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Copy => ("copy", "copied"),
+            Self::Rebuild => ("rebuild", "rebuilt"),
+        }
+    }
 }
 
 /// A rebuild of extras.

@@ -8,8 +8,9 @@ pub mod extras;
 pub use extras::ExtrasPolicy;
 
 use crate::bundle::manifest::{Head, Service};
+use crate::os::account::Rights;
 use crate::os::environment::Passed;
-use crate::os::process::Program;
+use crate::os::process::{self, Identity, Program};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -118,12 +119,51 @@ impl Part {
 pub struct Scene {
     /// The release to switch to.
     pub trial: Part,
-    /// The release that works here now; None: nothing to compare with.
-    pub former: Option<Part>,
+    /// What works here now.
+    pub former: Former,
     /// The agent's configuration directory.
     pub config_directory: PathBuf,
     /// The variables of this process that the agent would get.
     pub passed: Passed,
+}
+
+/// What works on a host before a switch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Former {
+    /// Nothing: there is nothing to compare with.
+    Nothing,
+    /// A release of sidle's.
+    Release(Part),
+    /// A packaged agent that an adoption takes over. It is asked with the rights of its own process.
+    Packaged(Part, Rights),
+    /// Something that cannot be asked, because of this.
+    Unknown(String),
+}
+
+impl From<Option<Part>> for Former {
+    fn from(part: Option<Part>) -> Self {
+        part.map_or(Self::Nothing, Self::Release)
+    }
+}
+
+impl Former {
+    /// What can be asked.
+    pub fn part(&self) -> Option<&Part> {
+        match self {
+            Self::Release(part) | Self::Packaged(part, _) => Some(part),
+            Self::Nothing | Self::Unknown(_) => None,
+        }
+    }
+
+    /// The performance of what cannot be asked.
+    pub fn failed(&self) -> Option<Performance> {
+        match self {
+            Self::Unknown(why) => {
+                Some(Performance { failure: Some(why.clone()), output: Vec::new(), errors: String::new() })
+            }
+            Self::Nothing | Self::Release(_) | Self::Packaged(..) => None,
+        }
+    }
 }
 
 /// One of a scene's releases.
@@ -140,7 +180,15 @@ impl Scene {
     pub fn part(&self, role: Role) -> Option<&Part> {
         match role {
             Role::Trial => Some(&self.trial),
-            Role::Former => self.former.as_ref(),
+            Role::Former => self.former.part(),
+        }
+    }
+
+    /// The rights with which the program of a role is started; None: those of this process.
+    pub fn rights(&self, role: Role) -> Option<&Rights> {
+        match (role, &self.former) {
+            (Role::Former, Former::Packaged(_, rights)) if rights.user != process::user() => Some(rights),
+            _ => None,
         }
     }
 }
@@ -167,6 +215,11 @@ pub trait Rehearser: Sync {
 
     /// Judges the report of a release that worked here until the host changed: only what such a change can cause counts. None: not rehearsed.
     fn judge_again(&self, again: Option<&Performance>) -> Rehearsal;
+
+    /// A packaged agent by its first process, for the comparison with the release that takes over.
+    fn packaged(&self, _leader: &Identity) -> Former {
+        Former::Nothing
+    }
 
     /// Rebuilds extras; None: this agent has none.
     fn builder(&self) -> Option<&dyn extras::Builder> {

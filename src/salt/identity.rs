@@ -13,10 +13,30 @@ const CACHED: [&str; 8] =
 
 /// The files of a minion; some may be missing.
 pub fn files(config: &MinionConfig, answer: &Answer) -> IdentityPaths {
-    // Salt makes a key when it first signs in.
-    let signs_in = config.masters != Masters::None;
-    let keys = KEYS.iter().filter(|_| signs_in).map(|name| config.key_directory.join(name)).collect();
+    let all = KEYS.map(|name| config.key_directory.join(name)).to_vec();
+    // Salt makes a key when it first signs in. A minion without a master needs none, and may have one of an earlier time.
+    let (keys, earlier) = if config.masters == Masters::None { (Vec::new(), all) } else { (all, Vec::new()) };
     let cached = CACHED.iter().chain(&queues::NAMES).map(|name| config.cache_directory.join(name));
     // Only where no option names the id does Salt look for its file.
-    IdentityPaths { keys, others: cached.chain(answer.id_file.clone()).collect() }
+    IdentityPaths { keys, others: cached.chain(answer.id_file.clone()).chain(earlier).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::answer::{self, NeedOption, Options};
+    use super::*;
+    use std::path::PathBuf;
+
+    /// Of a minion that had a master before `master_type: disable`, the key stayed in the image.
+    #[test]
+    fn a_key_is_named_also_where_the_minion_has_no_master_and_is_missed_only_where_it_has_one() {
+        let of = |need| {
+            let options = Options { need, ..answer::recorded() };
+            let line = serde_json::json!({"schema": 1, "failure": null, "options": options, "files": []}).to_string();
+            files(&options.config().unwrap(), &Answer::parse(&line).unwrap())
+        };
+        let key = PathBuf::from("/etc/salt/pki/minion/minion.pem");
+        assert!(of(NeedOption::All).keys.contains(&key) && !of(NeedOption::All).others.contains(&key));
+        assert!(of(NeedOption::None).keys.is_empty() && of(NeedOption::None).others.contains(&key));
+    }
 }

@@ -1,7 +1,7 @@
 //! The fingerprint of a host for a release: its C library and the libraries that the release takes from it. An upgrade of the distribution
 //! changes them under proven releases.
 
-use super::preflight::{Host, missing_libraries, needs};
+use super::preflight::{Host, needs, of_libraries};
 use crate::bundle::manifest::Head;
 use crate::os::{file, host};
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub fn libc() -> Option<String> {
 
 /// The obstacles to running `manifest`'s release on this host, in words.
 pub fn lacks(manifest: &Head) -> Vec<String> {
-    needs(manifest, &Host::read(), missing_libraries(manifest)).iter().map(ToString::to_string).collect()
+    needs(manifest, &Host::read(), of_libraries(manifest)).iter().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod architecture;
 mod costs;
 mod dependencies;
 mod documents;
+mod durations;
 pub mod machine;
 mod programs;
 mod rehearsal;

@@ -193,8 +193,15 @@ def copy(python, tree, toolbox, own_libraries=()):
     for library in own_libraries or linked_libraries(programs, python):
         shutil.copyfile(library, tree / "lib" / soname(library, toolbox))
     forget_prefix(python, stdlib)
-    with open(stdlib / "ctypes" / "util.py", "a", encoding="utf-8") as module:
-        module.write(OWN_LIBRARIES)
+    prefer_own_libraries(tree)
+
+
+def prefer_own_libraries(tree):
+    """Let the tree's Python find its own libraries by their names, before the host's."""
+    for module in sorted(tree.glob("lib*/python3*/ctypes/util.py")):
+        text = module.read_text(encoding="utf-8")
+        if OWN_LIBRARIES not in text:
+            module.write_text(text + OWN_LIBRARIES, encoding="utf-8")
 
 
 def unwanted(directory, names):

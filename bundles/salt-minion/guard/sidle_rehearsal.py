@@ -23,6 +23,7 @@ its "failure" says whether the release got as far as it should.
   problems: [text]                            what Salt warns of when it reads the configuration
   unknown_options: [name]                     set on this host, but no option of this release
   extras: [{name, version, directory}]        packages that salt-pip installed for this Python
+  extras_place: path                          where this Python looks for what salt-pip installs; null: not known
   packages: [name]                            all packages that this Python sees, names normalised
   sign_in: int                                version of the sign-in at a master; null: not known
 """
@@ -36,7 +37,6 @@ if not sys.flags.isolated and sys.path:
 import argparse
 import contextlib
 import ctypes
-import importlib.metadata
 import importlib.util
 import inspect
 import json
@@ -50,6 +50,12 @@ import shutil
 import signal
 import tempfile
 import time
+
+try:
+    import importlib.metadata
+except ImportError:
+    # Python 3.6 and 3.7 of a packaged minion: no salt-pip was ever made for them.
+    pass
 
 SCHEMA = 1
 # The caller bounds it, too; this is for one whose caller was killed.
@@ -214,6 +220,14 @@ def layer():
     named = os.environ.get("SALT_EXTRAS_DIR")
     label = "extras-{}.{}".format(*sys.version_info)
     extras, packages = {}, set()
+    if not hasattr(importlib, "metadata"):
+        return {"extras": [], "packages": []}
+    try:
+        # A release of sidle's own make.
+        from _sidle_extras import directory as place
+    except ImportError:
+        def place():
+            return named
     for directory in dict.fromkeys(map(os.path.abspath, sys.path)):
         is_extra = os.path.basename(directory) == label or (named and directory == os.path.abspath(named))
         for found in importlib.metadata.distributions(path=[directory]):
@@ -225,7 +239,8 @@ def layer():
             packages.add(name)
             if is_extra:
                 extras.setdefault(name, {"name": name, "version": version, "directory": directory})
-    return {"extras": sorted(extras.values(), key=lambda extra: extra["name"]), "packages": sorted(packages)}
+    extras = sorted(extras.values(), key=lambda extra: extra["name"])
+    return {"extras": extras, "extras_place": place(), "packages": sorted(packages)}
 
 
 def redirect(opts, scratch):

@@ -213,6 +213,7 @@ fn check_head(manifest: &Manifest, problems: &mut Problems) {
             problems.add(library, "it is not a library name");
         }
     }
+    check_versions(manifest, problems);
     // The limit of a tar header's time field.
     if manifest.source_date_epoch > PAYLOAD_MAXIMUM_BYTES {
         problems.add("source_date_epoch", "it is too late");
@@ -221,6 +222,19 @@ fn check_head(manifest: &Manifest, problems: &mut Problems) {
     let ascending = generations.windows(2).all(|pair| pair[0] < pair[1]);
     if !ascending || !generations.contains(&release) {
         problems.add("generations", format_args!("they are not ascending, or do not name {release}"));
+    }
+}
+
+fn check_versions(manifest: &Manifest, problems: &mut Problems) {
+    let is_version = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic()) && (1..=255).contains(&text.len());
+    for (library, versions) in &manifest.host_versions {
+        if manifest.host_libraries.binary_search(library).is_err() {
+            problems.add("host_versions", format_args!("{library} is not among host_libraries"));
+        }
+        let sorted = versions.0.windows(2).all(|pair| pair[0] < pair[1]);
+        if versions.0.is_empty() || !sorted || !versions.0.iter().all(|version| is_version(version)) {
+            problems.add("host_versions", format_args!("those of {library} are no sorted symbol versions"));
+        }
     }
 }
 

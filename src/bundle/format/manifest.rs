@@ -4,6 +4,7 @@
 use crate::agent::AgentKind;
 use crate::bundle::compression::{self, CompressionError, Expected};
 use crate::bundle::frames::{self, BadCut, Group, Shape};
+use crate::bundle::host_versions::SymbolVersions;
 use crate::bundle::limits::{
     BLOCK_BYTES, FRAMES_MAXIMUM, GENERATIONS_MAXIMUM, LIST_MAXIMUM, MANIFEST_COMPRESSED_MAXIMUM_BYTES,
     MANIFEST_MAXIMUM_BYTES,
@@ -68,6 +69,9 @@ pub struct Head {
     /// Libraries that the host must have: sonames, sorted, without glibc's own.
     #[serde(deserialize_with = "wire::list::<_, _, LIST_MAXIMUM>")]
     pub host_libraries: Vec<String>,
+    /// The symbol versions that these libraries must define, by soname.
+    #[serde(default, deserialize_with = "wire::unique_map", skip_serializing_if = "BTreeMap::is_empty")]
+    pub host_versions: BTreeMap<String, SymbolVersions>,
     /// The oldest counterpart (a Salt master) it works with.
     pub masters: Option<Version>,
     /// Time of every member of the payload, seconds since 1970.

@@ -2,6 +2,7 @@
 
 pub mod compression;
 pub mod frames;
+pub mod host_versions;
 pub(in crate::bundle) mod judge;
 pub mod limits;
 pub mod manifest;

@@ -198,7 +198,7 @@ fn details(manifest: &Manifest) -> Vec<(&'static str, String)> {
         details.push(("starts on", Systems::with(floor).words()));
     }
     if !manifest.host_libraries.is_empty() {
-        details.push(("needs libraries", manifest.host_libraries.join(", ")));
+        details.push(("needs libraries", manifest.libraries_in_words()));
     }
     if let Some(masters) = &manifest.masters {
         details.push(("masters", format!("{masters} or newer")));
@@ -223,7 +223,8 @@ fn manifest_value(manifest: &Manifest) -> Value {
         "package": manifest.package, "release": manifest.release(), "platform": manifest.platform, "agent": manifest.agent,
         "content_bytes": manifest.space.content_bytes, "allocated_bytes": manifest.space.allocated_bytes,
         "inodes": manifest.space.inodes, "payload_bytes": manifest.payload.length, "payload_sha256": manifest.payload.sha256,
-        "libc_floor": manifest.libc_floor, "host_libraries": manifest.host_libraries, "masters": manifest.masters,
+        "libc_floor": manifest.libc_floor, "host_libraries": manifest.host_libraries, "host_versions": manifest.host_versions,
+        "masters": manifest.masters,
         "commands": manifest.commands.keys().collect::<Vec<_>>(), "service": manifest.service,
         "generations": manifest.generations, "guard": manifest.guard,
     })

@@ -1,7 +1,7 @@
 //! The dry runs of switch, rollback, restart and upgrade: the supervisor says what a request would come to, or the files of the instance do.
 
 use crate::adoption::running_agent;
-use crate::cli::switches::rehearse::rehearse;
+use crate::cli::switches::rehearse::{Before, Rehearsed, rehearse};
 use crate::cli::{Context, Ended, adopting};
 use crate::failure::{Class, Report};
 use crate::name::InstanceName;
@@ -129,8 +129,11 @@ pub(super) fn show_rehearsed(
 ) -> Result<Ended, Report> {
     let purpose = command.request.purpose;
     let mut foresight = foresee(context, files, command, Tree::Installed)?;
-    let rehearsed = rehearse(context, files, &mut foresight.foreseen)?;
-    Ok(tell(context, files, purpose, &foresight, (Vec::new(), json!({"rehearsed": rehearsed}))))
+    let foreseen = &mut foresight.foreseen;
+    let Rehearsed { was_rehearsed, notes } =
+        rehearse(context, files, &foreseen.to, Before::Release(foreseen.from.as_ref()))?;
+    foreseen.notes.extend(notes);
+    Ok(tell(context, files, purpose, &foresight, (Vec::new(), json!({"rehearsed": was_rehearsed}))))
 }
 
 /// A restart that is only wanted if the configuration has changed.

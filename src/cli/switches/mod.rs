@@ -6,7 +6,7 @@ pub mod follow;
 mod foresight;
 pub mod own_release;
 pub mod reach;
-mod rehearse;
+pub mod rehearse;
 pub mod story;
 pub mod switching;
 pub mod timing;

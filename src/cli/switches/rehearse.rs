@@ -1,15 +1,16 @@
-//! `sidle switch --dry-run --rehearse`: the rehearsal of a switch, by this command itself, beside the running agent.
+//! `sidle switch --dry-run --rehearse`, `sidle adopt --dry-run --rehearse`: the rehearsal of a switch, by this command itself, beside the running
+//! agent.
 
 use crate::cli::{Context, agents};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
+use crate::os::process::Identity;
 use crate::os::{clock, signals};
 use crate::rehearsal::{ExtrasPolicy, Rehearsal};
 use crate::store::Store;
 use crate::store::check::{Defect, Depth};
 use crate::switch::driver::Policy;
-use crate::switch::driver::foresee::Foreseen;
-use crate::switch::driver::rehearsing::scene;
+use crate::switch::driver::rehearsing::{former, scene};
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::rehearsal::performance::{Question, Rehearsing};
 use crate::switch::rehearsal::room::Room;
@@ -19,33 +20,57 @@ use std::time::Duration;
 /// How often the programs are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Rehearses the foreseen switch, and adds what was found to its notes. False: nothing was rehearsed, and a note says why. An error: the switch
-/// would be refused.
-pub(super) fn rehearse(context: &Context, files: &InstanceFiles, foreseen: &mut Foreseen) -> Result<bool, Report> {
+/// What the switch would leave.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cli) enum Before<'a> {
+    /// A release; None: nothing.
+    Release(Option<&'a Release>),
+    /// A packaged agent, by its first process.
+    Packaged(&'a Identity),
+}
+
+/// What came of a rehearsal.
+#[derive(Debug)]
+pub(in crate::cli) struct Rehearsed {
+    /// False: nothing was rehearsed, and a note says why.
+    pub was_rehearsed: bool,
+    /// What was found.
+    pub notes: Vec<String>,
+}
+
+/// Rehearses a switch to the release `to`. An error: the switch would be refused.
+pub(in crate::cli) fn rehearse(
+    context: &Context,
+    files: &InstanceFiles,
+    to: &Release,
+    from: Before<'_>,
+) -> Result<Rehearsed, Report> {
     let settings = Settings::read(&context.layout)?;
-    let mut skipped = |why: String| {
-        foreseen.notes.push(format!("not rehearsed: {why}"));
-        Ok(false)
-    };
+    let skipped = |why: String| Ok(Rehearsed { was_rehearsed: false, notes: vec![format!("not rehearsed: {why}")] });
     if settings.rehearsal == Policy::Off {
         return skipped("rehearsals are off (rehearsal = \"off\")".to_owned());
     }
     let store = Store::new(&context.layout, files.package());
-    let both: Vec<Release> = std::iter::once(&foreseen.to).chain(&foreseen.from).cloned().collect();
-    let leases = both.iter().map(|release| store.lease(release)).collect::<Result<Vec<_>, _>>()?;
-    for release in &both {
+    let left = if let Before::Release(release) = from { release } else { None };
+    let both: Vec<&Release> = std::iter::once(to).chain(left).collect();
+    let leases = both.iter().copied().map(|release| store.lease(release)).collect::<Result<Vec<_>, _>>()?;
+    for release in both {
         let (_, problems) = store.check_without_index(release, Depth::Quick)?;
         if problems.iter().any(|problem| problem.defect != Defect::Stray) {
             return skipped(format!("{release} is damaged; a switch repairs it first"));
         }
     }
-    let manifest = store.head(&foreseen.to)?;
+    let manifest = store.head(to)?;
     let Some(rehearser) = agents::parts(&manifest.agent)?.rehearser else {
         return skipped(format!("agents of the kind {} have no rehearsal", manifest.agent.as_str()));
     };
     let (_, named) = settings.instance(&context.layout, files.instance())?;
     let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
-    let scene = scene(&store, foreseen.from.as_ref(), &manifest, directory, settings.passed(files.instance()))?;
+    let former = match from {
+        Before::Release(release) => former(&store, release, &directory)?,
+        Before::Packaged(leader) => rehearser.packaged(leader),
+    };
+    let scene = scene(&store, former, &manifest, directory, settings.passed(files.instance()))?;
     let room = Room::take(&context.layout.run(files.instance()))?;
     signals::hold()?;
     let longest = settings.limits.rehearsal;
@@ -59,12 +84,15 @@ pub(super) fn rehearse(context: &Context, files: &InstanceFiles, foreseen: &mut 
         // The switch would refuse as well.
         Err(reason) => (Rehearsal::not_done(reason), false),
     };
-    let wants_rebuild = settings.extras == ExtrasPolicy::Rebuild && !found.extras.is_empty();
-    weigh(foreseen, found, settings.rehearsal, if wants_rebuild { ExtrasPolicy::Report } else { settings.extras })?;
-    if wants_rebuild {
-        foreseen.notes.push("the switch would rebuild the extra packages for the new release first".to_owned());
-    }
-    Ok(was_rehearsed)
+    let mending = found.vanishing.as_ref().and_then(|vanishing| vanishing.mending(settings.extras));
+    let extras = if mending.is_some() { ExtrasPolicy::Report } else { settings.extras };
+    let mut notes = weighed(to, found, settings.rehearsal, extras)?;
+    notes.extend(
+        mending.map(|mending| {
+            format!("the switch would {} the extra packages for the new release first", mending.words().0)
+        }),
+    );
+    Ok(Rehearsed { was_rehearsed, notes })
 }
 
 /// Waits for the end, or for a signal that asks this command to end.
@@ -80,12 +108,11 @@ fn finish(mut rehearsing: Rehearsing) -> Result<Rehearsal, String> {
     }
 }
 
-fn weigh(foreseen: &mut Foreseen, found: Rehearsal, policy: Policy, extras: ExtrasPolicy) -> Result<(), Report> {
+fn weighed(to: &Release, found: Rehearsal, policy: Policy, extras: ExtrasPolicy) -> Result<Vec<String>, Report> {
     let found = found.weighed(extras);
     if let Some(reason) = found.refusal().filter(|_| policy == Policy::Refuse) {
-        return Err(Report::of(Class::Failed, format!("cannot switch to {}: {reason}", foreseen.to))
+        return Err(Report::of(Class::Failed, format!("cannot switch to {to}: {reason}"))
             .hint("the rehearsal found this on the host as it is; nothing was changed"));
     }
-    foreseen.notes.extend(found.told(policy == Policy::Refuse));
-    Ok(())
+    Ok(found.told(policy == Policy::Refuse))
 }

@@ -3,6 +3,7 @@
 use super::SaltRehearser;
 use super::report::{Extra as LoadedExtra, RehearsalReport};
 use super::words::{counted, listed, plain};
+use crate::os::ground;
 use crate::os::process::Program;
 use crate::rehearsal::extras::{Builder, Building, Extra, Vanishing};
 use crate::rehearsal::{Performance, Scene};
@@ -28,6 +29,9 @@ sys.argv[1:] = ["check"]
 runpy.run_module("pip", run_name="__main__")' "$built" "$into" || :
 "#;
 
+/// Arguments: the directory, another one, and names of packages of which every file is copied there. What other users could change is refused: it
+/// would run with the rights of the new release.
+const COPY: &str = include_str!("copy_extras.py");
 /// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see.
 pub(super) fn lost<'a>(trial: &RehearsalReport, former: &'a RehearsalReport) -> Vec<&'a LoadedExtra> {
     let known = former.extras.iter().flatten();
@@ -62,9 +66,11 @@ pub(super) fn vanishing(lost: &[&LoadedExtra], trial: &RehearsalReport, former: 
     let from = PathBuf::from(&lost.first()?.directory);
     let minor = |report: &RehearsalReport| report.python.rsplit_once('.').map(|(minor, _)| format!("extras-{minor}"));
     let usual = minor(former).is_some_and(|name| from.file_name() == Some(OsStr::new(&name)));
-    let into = minor(trial).filter(|_| usual).map(|name| from.with_file_name(name));
+    let beside = || minor(trial).filter(|_| usual).map(|name| from.with_file_name(name));
+    let into = trial.extras_place.clone().or_else(beside);
     let packages = lost.iter().map(|extra| Extra { name: extra.name.clone(), version: extra.version.clone() });
-    Some(Vanishing { packages: packages.collect(), from, into })
+    let fits = minor(former).is_some() && minor(former) == minor(trial);
+    Some(Vanishing { packages: packages.collect(), from, into, fits })
 }
 
 /// What pip is to install; None: names and versions come from files that anybody may have put there, and these are none.
@@ -75,6 +81,16 @@ fn requirement(extra: &Extra) -> Option<String> {
     };
     let sound = is_plain(&extra.name, "-") && is_plain(&extra.version, ".+!_-");
     sound.then(|| format!("{}=={}", extra.name, extra.version))
+}
+
+/// Copies the files of the packages.
+fn copying(tree: &Path, vanishing: &Vanishing, built: &Path) -> Program {
+    let mut program = Program::python(tree.join("bin/python3")).argument("-c").argument(COPY);
+    program = program.argument(&vanishing.from).argument(built);
+    for extra in &vanishing.packages {
+        program = program.argument(&extra.name);
+    }
+    program
 }
 
 impl Builder for SaltRehearser {
@@ -95,6 +111,13 @@ impl Builder for SaltRehearser {
             return Err(format!("cannot tell the name and version of these packages: {}", listed(unsound.into_iter())));
         }
         let (built, tree) = (work.join(BUILT_NAME), &scene.trial.tree);
+        if vanishing.fits {
+            // With the rights of the new release would run what others may write there.
+            if !ground::is_owners(&vanishing.from) {
+                return Err(format!("other users can change {}", vanishing.from.display()));
+            }
+            return Ok(Building { program: copying(tree, vanishing, &built), built, into, seals: SEALS });
+        }
         let mut program = Program::new("/bin/sh").argument("-c").argument(SCRIPT).argument("sh");
         program = program.argument(tree).argument(&into).argument(&built);
         // Without what they depend on: what of that had been laid over the running release is in the list itself, and more would hide the
@@ -121,7 +144,11 @@ impl Builder for SaltRehearser {
             let said: Vec<&str> = built.errors.lines().filter_map(|line| line.strip_prefix("ERROR: ")).collect();
             // pip's first words are of what it looked for, its last ones of what came of it.
             let said = said.last().copied().or_else(|| built.errors.lines().last()).unwrap_or_default();
-            return Err(if said.is_empty() { failure.clone() } else { plain(&format!("salt-pip: {said}")) });
+            return Err(if said.is_empty() {
+                failure.clone()
+            } else {
+                plain(&format!("{}: {said}", if vanishing.fits { "copy" } else { "salt-pip" }))
+            });
         }
         let output = String::from_utf8_lossy(&built.output).into_owned();
         let is_one = |line: &&str| {
@@ -151,7 +178,7 @@ mod tests {
     use super::super::SALT;
     use super::*;
     use crate::os::environment::Passed;
-    use crate::rehearsal::Part;
+    use crate::rehearsal::{Former, Part};
 
     fn found(name: &str, version: &str, directory: &str) -> LoadedExtra {
         LoadedExtra { name: name.to_owned(), version: version.to_owned(), directory: directory.to_owned() }
@@ -169,7 +196,7 @@ mod tests {
         let part = |environment| Part { tree: PathBuf::from("/t"), environment };
         let scene = |environment| Scene {
             trial: part(environment),
-            former: Some(part(Vec::new())),
+            former: Former::Release(part(Vec::new())),
             config_directory: PathBuf::from("/e"),
             passed: Passed::default(),
         };

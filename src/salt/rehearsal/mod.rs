@@ -4,13 +4,14 @@
 pub mod again;
 pub mod compare;
 pub mod extras;
+mod packaged;
 pub mod report;
 mod words;
 
 use crate::os::dir::Dir;
-use crate::os::process::Program;
+use crate::os::process::{Identity, Program};
 use crate::rehearsal::extras::Builder;
-use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
+use crate::rehearsal::{Former, Performance, Rehearsal, Rehearser, Role, Scene};
 use report::RehearsalReport;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,7 @@ impl SaltRehearser {
     /// The trial's script, also for the former: both reports are of one make. On the way back the older release may have none.
     fn script(&self, scene: &Scene) -> Option<PathBuf> {
         let brought = || {
-            let mut trees = [Some(&scene.trial), scene.former.as_ref()].into_iter().flatten();
+            let mut trees = [Some(&scene.trial), scene.former.part()].into_iter().flatten();
             trees.find_map(|part| script_of(&part.tree))
         };
         self.script.clone().or_else(brought)
@@ -100,6 +101,10 @@ impl Rehearser for SaltRehearser {
             }
             (Err(cause), Some(Ok(_)) | None) => Rehearsal { blocking: vec![cannot(&cause)], ..Rehearsal::default() },
         }
+    }
+
+    fn packaged(&self, leader: &Identity) -> Former {
+        packaged::of(leader)
     }
 
     fn builder(&self) -> Option<&dyn Builder> {

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// The schema that this sidle reads.
 const SCHEMA: u32 = 1;
@@ -35,6 +36,8 @@ pub struct RehearsalReport {
     pub unknown_options: BTreeSet<String>,
     #[serde(default)]
     pub extras: Option<Vec<Extra>>,
+    #[serde(default)]
+    pub extras_place: Option<PathBuf>,
     #[serde(default)]
     pub sign_in: Option<u32>,
     #[serde(default)]

@@ -1,7 +1,9 @@
 //! Whether this host can hold and run a release: all facts are gathered before anything is written, then every obstacle is named at once.
 
 use crate::bundle::elf;
+use crate::bundle::host_versions::SymbolVersions;
 use crate::bundle::manifest::{Head, Manifest};
+use crate::bundle::systems::Systems;
 use crate::failure::Class;
 use crate::layout::Layout;
 use crate::os::dir::Dir;
@@ -47,11 +49,19 @@ pub enum Obstacle {
     #[error("the release is built for {needed}, this host is {found}")]
     Architecture { needed: String, found: String },
     /// A missing or too old C library.
-    #[error("the release needs glibc {needed} or newer, this host has {}", found.map_or_else(|| "none".to_owned(), |found| found.to_string()))]
-    Libc { needed: LibcVersion, found: Option<LibcVersion> },
+    #[error(
+        "the release needs glibc {needed} or newer, this host has {}{}: it starts on {}",
+        found.map_or_else(|| "none".to_owned(), |found| found.to_string()),
+        system.as_ref().map_or_else(String::new, |system| format!(" ({system})")),
+        Systems::with(*needed).words()
+    )]
+    Libc { needed: LibcVersion, found: Option<LibcVersion>, system: Option<String> },
     /// Missing shared libraries of the host.
     #[error("libraries that the release needs are missing on this host: {}", .0.join(", "))]
     Libraries(Vec<String>),
+    /// A shared library of the host that is too old.
+    #[error("{library} of this host is too old: the release needs {} of it", missing.join(", "))]
+    Versions { library: String, missing: Vec<String> },
     /// Too few bytes.
     #[error("the release needs {} MiB of space, {} MiB are free", needed.div_ceil(1 << 20), free >> 20)]
     Bytes { needed: u64, free: u64 },
@@ -75,6 +85,7 @@ impl Obstacle {
             Self::Architecture { .. }
             | Self::Libc { .. }
             | Self::Libraries(_)
+            | Self::Versions { .. }
             | Self::Bytes { .. }
             | Self::Inodes { .. } => false,
         }
@@ -84,9 +95,10 @@ impl Obstacle {
         match self {
             Self::Architecture { .. } => "export the release for this host's architecture",
             Self::Libc { .. } => {
-                "export a build for an older C library: `sidle inspect FILE` shows what a bundle was built for"
+                "use a build for an older C library: `sidle inspect FILE` shows on which systems a bundle starts"
             }
             Self::Libraries(_) => "install the distribution's packages that have these libraries",
+            Self::Versions { .. } => "use a build that brings the library itself, or that was made on an older system",
             Self::Bytes { .. } => "free space there: `sidle collect` removes old releases",
             Self::Inodes { .. } => "remove small files there: `sidle collect` removes old releases",
             Self::NoExec => "mount the file system without noexec, or name another --root",
@@ -139,7 +151,7 @@ impl Unfit {
 #[derive(Debug)]
 pub struct HostFacts {
     host: Host,
-    missing_libraries: Vec<String>,
+    libraries: Vec<Obstacle>,
     space: Space,
     places: PlaceFacts,
 }
@@ -150,7 +162,7 @@ impl HostFacts {
         let tree = layout.versions(&manifest.package).join(manifest.release().to_string());
         Ok(Self {
             host: host.clone(),
-            missing_libraries: missing_libraries(manifest),
+            libraries: of_libraries(manifest),
             space: nearest(&layout.package(&manifest.package))?.space()?,
             places: PlaceFacts::gather(layout.root(), &[tree, layout.receipts(&manifest.package)])?,
         })
@@ -158,31 +170,47 @@ impl HostFacts {
 
     /// Every obstacle to `manifest`'s release.
     pub fn obstacles(&self, manifest: &Manifest) -> Vec<Obstacle> {
-        let mut obstacles = needs(manifest, &self.host, self.missing_libraries.clone());
+        let mut obstacles = needs(manifest, &self.host, self.libraries.clone());
         obstacles.extend(room(manifest, &self.space));
         obstacles.extend(self.places.hazards().into_iter().map(Obstacle::Hazard));
         obstacles
     }
 }
 
-/// The host libraries that `manifest`'s release needs and this host lacks.
-pub(in crate::store) fn missing_libraries(manifest: &Head) -> Vec<String> {
-    manifest.host_libraries.iter().filter(|name| host::library(name).is_none()).cloned().collect()
+/// The host libraries that `manifest`'s release needs, and that this host lacks or has in too old a version.
+pub(in crate::store) fn of_libraries(manifest: &Head) -> Vec<Obstacle> {
+    let (mut absent, mut obstacles) = (Vec::new(), Vec::new());
+    for library in &manifest.host_libraries {
+        let Some(path) = host::library(library) else {
+            absent.push(library.clone());
+            continue;
+        };
+        let Some(SymbolVersions(needed)) = manifest.host_versions.get(library) else { continue };
+        // What cannot be read is the dynamic linker's to judge.
+        let Ok(bytes) = file::read(&path, LIBRARY_BYTES_MAXIMUM) else { continue };
+        let Ok(defined) = elf::defined(&bytes) else { continue };
+        let missing: Vec<String> = needed.iter().filter(|version| !defined.contains(*version)).cloned().collect();
+        if !missing.is_empty() {
+            obstacles.push(Obstacle::Versions { library: library.clone(), missing });
+        }
+    }
+    if !absent.is_empty() {
+        obstacles.push(Obstacle::Libraries(absent));
+    }
+    obstacles
 }
 
 /// The obstacles to running `manifest`'s release on `host`, whatever its place.
-pub(in crate::store) fn needs(manifest: &Head, host: &Host, missing_libraries: Vec<String>) -> Vec<Obstacle> {
+pub(in crate::store) fn needs(manifest: &Head, host: &Host, of_libraries: Vec<Obstacle>) -> Vec<Obstacle> {
     let mut obstacles = Vec::new();
     let needed = &manifest.platform.architecture;
     if *needed != host.architecture && needed != Platform::ANY {
         obstacles.push(Obstacle::Architecture { needed: needed.clone(), found: host.architecture.clone() });
     }
     if let Some(needed) = manifest.libc_floor.filter(|needed| host.libc.is_none_or(|found| found < *needed)) {
-        obstacles.push(Obstacle::Libc { needed, found: host.libc });
+        obstacles.push(Obstacle::Libc { needed, found: host.libc, system: host::system() });
     }
-    if !missing_libraries.is_empty() {
-        obstacles.push(Obstacle::Libraries(missing_libraries));
-    }
+    obstacles.extend(of_libraries);
     obstacles
 }
 

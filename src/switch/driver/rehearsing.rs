@@ -4,7 +4,7 @@ use crate::bundle::manifest::Head;
 use crate::os::clock::Moment;
 use crate::os::environment::Passed;
 use crate::os::file;
-use crate::rehearsal::{Part, Rehearsal, Rehearser, Scene};
+use crate::rehearsal::{Former, Part, Rehearsal, Rehearser, Scene};
 use crate::store::Store;
 use crate::store::host_fingerprint::HostFingerprint;
 use crate::switch::driver::error::DriveError;
@@ -97,7 +97,11 @@ impl Driver {
             return Ok(Begun::Preparing(Box::new(Preparing::of(self.again(rehearser, &manifest, processes, now)?))));
         }
         let configuration = processes.configuration(&manifest);
-        let scene = scene(&self.store, live.from.as_ref(), &manifest, configuration, processes.passed.clone())?;
+        let former = match &live.adopted {
+            Some(adopted) => rehearser.packaged(&adopted.leader),
+            None => former(&self.store, live.from.as_ref(), &configuration)?,
+        };
+        let scene = scene(&self.store, former, &manifest, configuration, processes.passed.clone())?;
         let run = self.files.layout().run(self.files.instance());
         let state = self.files.layout().instance(self.files.instance());
         let workshop = Workshop { state, wheels, longest: self.limits.rebuild };
@@ -140,8 +144,12 @@ impl Driver {
         let part = part(&self.store, manifest, &configuration)?;
         let run = self.files.layout().run(self.files.instance());
         let longest = self.limits.rehearsal;
-        let scene =
-            Scene { trial: part, former: None, config_directory: configuration, passed: processes.passed.clone() };
+        let scene = Scene {
+            trial: part,
+            former: Former::Nothing,
+            config_directory: configuration,
+            passed: processes.passed.clone(),
+        };
         Ok(Rehearsing::start(rehearser, scene, Question::Still, &run, longest, now.since_boot)?)
     }
 
@@ -170,15 +178,19 @@ fn not_restarted(release: &Release, ground: Ground, found: &Rehearsal, reason: &
     )
 }
 
-/// The scene of a switch: the new release, and the current release (`from`) to compare with. The caller holds leases on both.
+/// The current release, to compare with. The caller holds a lease on it.
+pub fn former(store: &Store, from: Option<&Release>, config_directory: &Path) -> Result<Former, DriveError> {
+    Ok(from.map(|from| part(store, &store.head(from)?, config_directory)).transpose()?.into())
+}
+
+/// The scene of a switch to a release. The caller holds a lease on it.
 pub fn scene(
     store: &Store,
-    from: Option<&Release>,
+    former: Former,
     manifest: &Head,
     config_directory: PathBuf,
     passed: Passed,
 ) -> Result<Scene, DriveError> {
-    let former = from.map(|from| part(store, &store.head(from)?, &config_directory)).transpose()?;
     Ok(Scene { trial: part(store, manifest, &config_directory)?, former, config_directory, passed })
 }
 

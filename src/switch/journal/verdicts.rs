@@ -66,10 +66,11 @@ impl Verdicts {
             self.bad.insert(release.clone(), Verdict { at, reason });
         }
         if let Some(release) = switch.declined() {
-            self.declined.insert(
-                release.clone(),
-                Verdict { at, reason: format!("left by a rollback: {}", switch.request.reason) },
-            );
+            let reason = match switch.request.reason.as_str() {
+                "" => "left by a rollback".to_owned(),
+                why => format!("left by a rollback: {why}"),
+            };
+            self.declined.insert(release.clone(), Verdict { at, reason });
         }
         self
     }

@@ -4,7 +4,7 @@
 
 use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::process::{Identity, Priority, end_group};
+use crate::os::process::{Identity, Priority, Program, end_group};
 use crate::rehearsal::{Performance, Rehearsal, Rehearser, Role, Scene};
 use crate::switch::process::running::exit_text;
 use crate::switch::rehearsal::workplace::{end_of, fresh, in_scene, record};
@@ -73,7 +73,7 @@ impl Rehearsing {
         let run = Dir::open(run)?;
         let directory = fresh(&run, DIRECTORY_NAME)?;
         let waiting = [Role::Trial, Role::Former].into_iter().filter(|role| scene.part(*role).is_some()).collect();
-        let (playing, trial, former) = (None, None, None);
+        let (playing, trial, former) = (None, None, scene.former.failed());
         let mut rehearsing =
             Self { rehearser, scene, run, directory, waiting, playing, trial, former, longest, question };
         rehearsing.play_next(now)?;
@@ -141,7 +141,11 @@ impl Rehearsing {
             let place = self.directory.child_or_create(role.name(), 0o711)?;
             let scratch = place.child_or_create("scratch", 0o700)?;
             let Some(program) = self.rehearser.program(&self.scene, role, scratch.path()) else { continue };
-            let program = in_scene(program, &self.scene);
+            let rights = self.scene.rights(role).cloned();
+            if let Some(rights) = &rights {
+                scratch.set_owner(rights.user)?;
+            }
+            let program = Program { rights, ..in_scene(program, &self.scene) };
             let output = place.create_file("output", 0o600)?;
             let errors = place.create_file("errors", 0o600)?;
             match program.start_aside(output, errors, OUTPUT_BYTES_MAX) {
@@ -236,7 +240,7 @@ mod tests {
         let part = |script: &str| Part { tree: PathBuf::from(script), environment: Vec::new() };
         Scene {
             trial: part(trial),
-            former: former.map(part),
+            former: former.map(part).into(),
             config_directory: PathBuf::from("/"),
             passed: Passed::default(),
         }
@@ -358,6 +362,7 @@ mod tests {
         let run = host.path().join("run");
         fs::create_dir(&run).unwrap();
         let played = |trial: Part, former: Option<Part>| {
+            let former = former.into();
             let scene = Scene { trial, former, config_directory: PathBuf::from("/"), passed: Passed::default() };
             let now = clock::since_boot();
             let demo = &crate::demo::rehearsal::DEMO;

@@ -1,7 +1,7 @@
 //! Prepares a switch: a rehearsal; if extras would vanish and have to be rebuilt, their rebuild and a second rehearsal with them in place.
 
 use crate::os::OsError;
-use crate::rehearsal::extras::Vanishing;
+use crate::rehearsal::extras::{Mending, Vanishing};
 use crate::rehearsal::{ExtrasPolicy, Rehearsal, Rehearser, Scene};
 use crate::switch::rehearsal::performance::{Question, Rehearsing};
 use crate::switch::rehearsal::rebuild::{Rebuilding, Workshop};
@@ -84,7 +84,7 @@ impl Preparing {
                     Err(reason) => return Some(Err(reason)),
                 };
                 let Some(then) = &self.then else { return Some(Ok(found)) };
-                if then.extras.policy != ExtrasPolicy::Rebuild || found.extras.is_empty() {
+                if then.mending(&found).is_none() {
                     return Some(Ok(found.weighed(then.extras.policy)));
                 }
                 match then.rebuilding(&found, now) {
@@ -102,7 +102,7 @@ impl Preparing {
                 match came {
                     Err(reason) => Some(Ok(then.not_rebuilt(found, &reason))),
                     Ok(rebuilt) => {
-                        let mut notes = vec![rebuilt_note(found.vanishing.as_ref(), &rebuilt.into)];
+                        let mut notes = vec![then.mended_note(&found, &rebuilt.into)];
                         notes.extend(rebuilt.notes);
                         match then.rehearsing(now) {
                             Ok(second) => {
@@ -138,12 +138,29 @@ impl Then {
         Rebuilding::start(builder, &self.scene, vanishing.ok_or_else(cannot)?, &self.extras.workshop, now)
     }
 
+    /// What is done about extras that would vanish; None: nothing.
+    fn mending(&self, found: &Rehearsal) -> Option<Mending> {
+        if found.extras.is_empty() {
+            return None;
+        }
+        // Without a list there is nothing to copy, and `rebuilding` says so.
+        let without = (self.extras.policy == ExtrasPolicy::Rebuild).then_some(Mending::Rebuild);
+        found.vanishing.as_ref().map_or(without, |vanishing| vanishing.mending(self.extras.policy))
+    }
+
+    fn mended_note(&self, found: &Rehearsal, into: &Path) -> String {
+        let (_, done) = self.mending(found).unwrap_or(Mending::Rebuild).words();
+        let packages = found.vanishing.as_ref().map(names).unwrap_or_default();
+        format!("{done} for the new release in {}: {packages}", into.display())
+    }
+
     /// Adds the refusal: the packages, the reason, the remedy.
     fn not_rebuilt(&self, mut found: Rehearsal, reason: &str) -> Rehearsal {
         // Without a builder the findings of the agent itself are the refusal.
         if let (Some(vanishing), Some(builder)) = (&found.vanishing, self.rehearser.builder()) {
             let remedy = builder.remedy(self.extras.workshop.wheels.as_deref());
-            found.extras = vec![format!("cannot rebuild {}: {reason}; {remedy}", names(vanishing))];
+            let (act, _) = self.mending(&found).unwrap_or(Mending::Rebuild).words();
+            found.extras = vec![format!("cannot {act} {}: {reason}; {remedy}", names(vanishing))];
         }
         let extras = std::mem::take(&mut found.extras);
         found.blocking.splice(..0, extras).for_each(drop);
@@ -154,9 +171,4 @@ impl Then {
 fn names(vanishing: &Vanishing) -> String {
     let names: Vec<String> = vanishing.packages.iter().map(ToString::to_string).collect();
     names.join(", ")
-}
-
-fn rebuilt_note(vanishing: Option<&Vanishing>, into: &Path) -> String {
-    let packages = vanishing.map(names).unwrap_or_default();
-    format!("rebuilt for the new release in {}: {packages}", into.display())
 }

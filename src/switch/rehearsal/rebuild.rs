@@ -181,8 +181,8 @@ mod tests {
     use crate::os::clock;
     use crate::os::environment::Passed;
     use crate::os::process::Program;
-    use crate::rehearsal::Part;
     use crate::rehearsal::extras::Extra;
+    use crate::rehearsal::{Former, Part};
     use std::fs;
 
     /// Runs a shell script in the directory that it has to fill.
@@ -214,9 +214,14 @@ mod tests {
 
     fn built(root: &Path, script: &'static str, longest: Duration) -> Result<Rebuilt, String> {
         let part = Part { tree: root.to_owned(), environment: Vec::new() };
-        let scene = Scene { trial: part, former: None, config_directory: root.to_owned(), passed: Passed::default() };
+        let scene = Scene {
+            trial: part,
+            former: Former::Nothing,
+            config_directory: root.to_owned(),
+            passed: Passed::default(),
+        };
         let packages = vec![Extra { name: "a".to_owned(), version: "1".to_owned() }];
-        let vanishing = Vanishing { packages, from: root.join("old"), into: Some(root.join("new")) };
+        let vanishing = Vanishing { packages, from: root.join("old"), into: Some(root.join("new")), fits: false };
         fs::create_dir_all(&vanishing.from).unwrap();
         let workshop = Workshop { state: root.join("state"), wheels: None, longest };
         let builder = Shell(script);

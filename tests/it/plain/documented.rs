@@ -1,5 +1,6 @@
 //! The commands of the pages, really run in their order: an author's, then a host's, with the demonstration agent in place of the Salt minion.
 
+use crate::support::shown::prints_what_is_shown;
 use crate::support::stage::{Host, SIDLE, text};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -244,4 +245,47 @@ fn a_host_goes_through_the_readme_and_the_administrators_guide() {
     reader.does("sidle verify salt-minion --full");
     assert!(mirror.join("metadata/timestamp.json").exists());
     drop(supervisor);
+}
+
+/// Types the commands of a section; gives what they print.
+fn types_section(reader: &Reader, section: &str, mut before: impl FnMut(&str)) -> String {
+    let code = section.lines().filter_map(|line| line.strip_prefix("    "));
+    code.map(|line| {
+        before(line);
+        let (code, said) = reader.run(line);
+        assert!(matches!(code, Some(0 | 3)), "{code:?}: {said}");
+        said
+    })
+    .collect()
+}
+
+#[test]
+fn the_page_of_the_first_host_shows_what_its_commands_print() {
+    let host = Host::bare();
+    let mut reader = Reader::new(host.root());
+    for directory in ["etc/sidle/conf.d", "etc/demo-agent"] {
+        fs::create_dir_all(host.path(directory)).unwrap();
+    }
+    fs::write(host.path("etc/sidle/conf.d/test.toml"), SETTINGS).unwrap();
+    let url = format!("file://{}", text(&reader.path("repository")));
+    reader.types_instead("file:///root/repository", &url);
+    reader.types_instead("sidle setup", "sidle setup --package demo-agent");
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/first-host.md")).unwrap();
+    let (mut supervisor, mut shown) = (None, 0);
+    for section in page.split("\n## ").filter(|section| matches!(section.as_bytes()[0], b'2'..=b'5')) {
+        let said = types_section(&reader, section, |line| {
+            if line.starts_with("systemctl enable") {
+                supervisor = Some(host.supervise());
+            }
+        });
+        // `sidle key new` prints the fingerprint of the key; the last one is the repository's.
+        if let Some(fingerprint) = said.lines().rev().find_map(|line| line.strip_prefix("fingerprint")) {
+            reader.types_instead("SHA256", fingerprint.trim());
+        }
+        let said = said.replace(&url, "file:///root/repository").replace(text(&reader.root), "");
+        let said = said.replace("demo-agent", "salt-minion");
+        shown += prints_what_is_shown(section, &said);
+    }
+    drop(supervisor);
+    assert!(shown > 20, "{shown}");
 }

@@ -102,6 +102,7 @@ fn a_signed_manifest_of_millions_of_things_is_refused_while_it_is_read() {
             }),
         ),
         ("nested fields", format!("{{\"new\":{}1{}}}", "[".repeat(100), "]".repeat(100))),
+        ("versions", format!("{{\"host_versions\":{{\"a\":[{}]}}}}", many("\"\"", 3_400_000))),
         ("one long text", format!("{{\"host_libraries\":[\"{}\"]}}", "x".repeat(9 << 20))),
         ("tried", format!("{{\"guard\":{{\"tried\":[{}]}}}}", many("\"\"", 3_400_000))),
     ] {

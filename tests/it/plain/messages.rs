@@ -1,5 +1,6 @@
 //! What goes wrong is told with its cause and its remedy, under its exit code.
 
+use crate::plain::formats::demo;
 use crate::support::eventually;
 use crate::support::inside::bytes;
 use crate::support::releases::release_of;
@@ -7,7 +8,7 @@ use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, sidle, text};
 use crate::support::trees;
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A refusal: its exit code, words of its message, and words of its hint. In JSON it says the same.
@@ -72,6 +73,71 @@ fn messages_about_a_host_that_does_not_fit() {
     refused(&host.install(&newer), 1, &["needs glibc 9.99 or newer, this host has 2."], &["older C library"]);
     refused(&host.install(&lacking), 1, &["are missing on this host", "libnowhere.so.7"], &["distribution's packages"]);
     assert!(!host.path("opt").exists(), "a refusal made directories");
+}
+
+/// Compiles a library that defines this version of a symbol, and a program that asks for it; gives the program.
+fn program_asking(place: &Path, library: &str, version: &str) -> PathBuf {
+    let path = |name: &str| place.join(name);
+    fs::create_dir(place).unwrap();
+    fs::write(path("map"), format!("{version} {{ global: asked; local: *; }};\n")).unwrap();
+    fs::write(path("library.c"), "int asked(void) { return 0; }\n").unwrap();
+    fs::write(path("program.c"), "int asked(void);\nint main(void) { return asked(); }\n").unwrap();
+    let (soname, map) = (format!("-Wl,-soname,{library}"), format!("-Wl,--version-script={}", text(&path("map"))));
+    for arguments in
+        [&["-shared", "-fPIC", &soname, &map, "library.c", "-o", library][..], &["program.c", library, "-o", "program"]]
+    {
+        let output = Command::new("cc").args(arguments).current_dir(place).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    path("program")
+}
+
+/// A release installed on RHEL 7, and died there at `import zmq`: its libstdc++ was the host's, which was too old.
+#[test]
+fn messages_about_a_host_library_that_is_too_old_or_not_there() {
+    let (author, place) = (Author::new(), tempfile::tempdir().unwrap());
+    let host = Host::new(&author);
+    let release = |version: &str, library: &str, asked: &str| {
+        let program = fs::read(program_asking(&place.path().join(version), library, asked)).unwrap();
+        release_of(&author, version, "", |tree| trees::put(tree, "bin/program", &program, 0o755))
+    };
+    let newer = release("1.0", "libstdc++.so.6", "GLIBCXX_9.9.9");
+    let inspected = host.sidle(&["inspect", text(&newer)]).ok();
+    assert!(inspected.contains("libstdc++.so.6 (GLIBCXX_9.9.9)"), "{inspected}");
+    let words = ["libstdc++.so.6 of this host is too old", "needs GLIBCXX_9.9.9 of it"];
+    refused(&host.install(&newer), 1, &words, &["brings the library itself"]);
+    let absent = release("1.1", "libnowhere.so.7", "NOWHERE_1");
+    refused(&host.install(&absent), 1, &["are missing on this host", "libnowhere.so.7"], &["distribution's packages"]);
+    // What a host has is no obstacle.
+    host.install(&release("1.2", "libstdc++.so.6", "GLIBCXX_3.4")).ok();
+}
+
+/// patchelf 0.18 wrote such libraries: they load where they were built, and not with the older loader of the hosts.
+#[test]
+fn messages_about_a_library_that_older_loaders_refuse() {
+    let place = tempfile::tempdir().unwrap();
+    let program = program_asking(&place.path().join("1.0"), "libown.so.1", "OWN_1");
+    let mut library = fs::read(program.with_file_name("libown.so.1")).unwrap();
+    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let headers = usize::try_from(number(&library, 32)).unwrap();
+    let count = usize::from(u16::from_le_bytes([library[56], library[57]]));
+    for at in (0..count)
+        .map(|index| headers + 56 * index)
+        .filter(|at| library[*at..at + 4] == [1, 0, 0, 0])
+        .collect::<Vec<_>>()
+    {
+        // More than a page, where other segments are a page away from their place in the file.
+        library[at + 48..at + 56].copy_from_slice(&0x20_0000_u64.to_le_bytes());
+    }
+    let tree = place.path().join("tree");
+    assert!(Command::new("cp").arg("-r").arg(demo("tree")).arg(&tree).status().unwrap().success());
+    trees::put(&tree, "lib/libown.so.1", &library, 0o644);
+    let recipe = demo("demo-agent.toml");
+    let output = place.path().join("out");
+    let arguments = ["pack", text(&recipe), "--version", "1.0", "--tree", text(&tree), "--output", text(&output)];
+    let ran = sidle(&arguments, &[]);
+    assert!(ran.code == Some(1) && !output.join("manifest.json.zst").exists(), "{ran:?}");
+    assert!(ran.stderr.contains("lib/libown.so.1: its segments are not aligned"), "{ran:?}");
 }
 
 #[test]

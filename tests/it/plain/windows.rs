@@ -5,6 +5,8 @@ use jiff::{Timestamp, ToSpan as _};
 use proptest::prelude::*;
 use sidle::switch::schedule::When;
 use sidle::switch::schedule::windows::{Window, Windows};
+use std::fs;
+use std::path::Path;
 
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 /// Half an hour at Lord Howe; a whole day that never was in Apia; twice a year, by the moon, in Casablanca.
@@ -189,4 +191,31 @@ proptest! {
             }
         }
     }
+}
+
+/// The rows of the guide: a window, and when it opens next and closes, from the noon before the clock changes.
+#[test]
+fn the_windows_of_the_guide_open_and_close_as_it_says_when_the_clock_changes() {
+    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/hosts.md")).unwrap();
+    let (_, table) = guide.split_once("| window | opens | closes | open for |").unwrap();
+    let mut rows = 0;
+    for row in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [window, opens, closes, length] = cells[..] else { panic!("{row}") };
+        let berlin = windows(&[window.trim_matches('`')], "Europe/Berlin");
+        let noon = if row.contains("2026-10") { "2026-10-24T10:00Z" } else { "2026-03-28T11:00Z" };
+        let shown = |time| berlin.shown(time).replace(" Europe/Berlin", "");
+        let opening = berlin.opening(at(noon)).unwrap();
+        let closing = berlin.closing(opening).unwrap();
+        assert_eq!((shown(opening).as_str(), shown(closing).as_str()), (opens, closes), "{row}");
+        let minutes = closing.duration_since(opening).as_mins();
+        let hours = [("0.5 h", 30), ("5 h", 300), ("7 h", 420), ("2 h", 120), ("40 minutes", 40), ("not on", 60)];
+        let (_, written) = hours.iter().find(|(text, _)| length.starts_with(text)).unwrap_or_else(|| panic!("{row}"));
+        assert_eq!(minutes, *written, "{row}");
+        rows += 1;
+    }
+    assert!(rows >= 6, "{rows}");
+    let twice = windows(&["Sun 02:10-02:50"], "Europe/Berlin");
+    let again = twice.opening(at("2026-10-25T00:55Z")).unwrap();
+    assert_eq!(twice.shown(again), "Sun 2026-10-25 02:10 +01:00 Europe/Berlin");
 }

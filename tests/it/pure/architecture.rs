@@ -138,6 +138,21 @@ fn architecture_no_module_names_one_above_itself() {
     assert!(gone.is_empty(), "the header names modules that are not there: {gone:?}");
 }
 
+/// The floor of each module, from the table of a page: ``| 6 | `cli`, `main` | what they do |``.
+fn floors_of_page(page: &str) -> BTreeMap<String, u32> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let rows = rows.filter_map(|(floor, rest)| Some((floor.parse::<u32>().ok()?, rest.split(" | ").next()?)));
+    rows.flat_map(|(floor, names)| names.split(", ").map(move |name| (name.trim_matches('`').to_owned(), floor)))
+        .collect()
+}
+
+#[test]
+fn architecture_the_page_has_the_floors_of_the_header() {
+    let header = fs::read_to_string(source().join("lib.rs")).unwrap();
+    let page = fs::read_to_string(source().parent().unwrap().join("docs/architecture.md")).unwrap();
+    assert_eq!(floors_of_page(&page), floors(&header));
+}
+
 #[test]
 fn architecture_the_rules_catch_what_they_must() {
     let floors = floors(

@@ -324,7 +324,7 @@ fn fingerprint_of_state(state: &State) -> u64 {
         let Switch { phase_since: _, requested_at: _, deadline: _, boot, schedule, notes: _, .. } = live;
         let Switch { parted, peers_down, baseline, steps, setbacks, strandings, waiting_for: _, failure, .. } = live;
         let Switch { downtime_since, downtime_milliseconds: _, story: _, .. } = live;
-        let failure = failure.as_ref().map(|failure| (failure.phase, failure.cause));
+        let failure = failure.as_ref().map(|failure| (failure.phase, failure.cause, failure.timed_out));
         let decided = (id, request, mode, from, adopted, schedule, baseline);
         (decided, phase, boot, parted, peers_down, (steps, setbacks, strandings), failure, downtime_since)
     });

@@ -7,6 +7,7 @@ use super::handover::bad::{BAD, install_bad};
 use crate::support::eventually;
 use crate::support::salt::{START_SECONDS, Tree, copy_renamed, packaged_tree};
 use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::shown::prints_what_is_shown;
 use crate::support::stage::{Ran, SALT, text};
 use crate::support::stream::Plan;
 use sidle::os::proc_fs;
@@ -56,7 +57,7 @@ impl Packaged {
             }
         }
         let mut command = Command::new(programs.join(wanted.package));
-        command.arg("-c").arg(scene.configuration());
+        command.arg("-c").arg(scene.configuration()).env("SALT_EXTRAS_DIR", scene.host.path("srv/extras"));
         let minion = Tree::start(&mut command, &scene.host.path("packaged.log"));
         scene.answers();
         scene.marks.started(1);
@@ -93,6 +94,24 @@ impl Packaged {
     }
 }
 
+/// What `salt-pip` has laid over the packaged minion, and the release would not see: it was gone without a word, in the dry run as in the adoption.
+/// Here it cannot be copied either: it does not say which files it has.
+fn extras_are_told_and_refuse(packaged: &Packaged) {
+    let scene = &packaged.scene;
+    let package = scene.host.path("srv/extras/netaddr-1.2.dist-info");
+    fs::create_dir_all(&package).unwrap();
+    fs::write(package.join("METADATA"), "Metadata-Version: 2.1\nName: netaddr\nVersion: 1.2\n").unwrap();
+    for arguments in [&["--dry-run", "--rehearse"][..], &[]] {
+        let ran = packaged.adopt(arguments);
+        assert!(format!("{ran:?}").contains("netaddr 1.2"), "{ran:?}");
+        assert!(ran.code != Some(0) || !arguments.is_empty(), "{ran:?}\n{}", packaged.logs());
+        assert!(packaged.lives() && !scene.host.path("var/lib/sidle/adopt/salt-minion").exists());
+    }
+    fs::remove_dir_all(package).unwrap();
+    let told = packaged.adopt(&["--dry-run", "--rehearse"]).ok();
+    assert!(told.contains("the rehearsal found:") && told.contains("would vanish"), "3007 lacks functions: {told}");
+}
+
 /// Ends the minion that `sidle unadopt` has started: it is nobody's child.
 struct GivenBack<'a>(&'a Scene);
 
@@ -115,6 +134,7 @@ fn a_busy_packaged_minion_is_adopted_without_losing_a_job_and_given_back() {
     let told = packaged.adopt(&["--dry-run"]).ok();
     assert!(told.contains("in place of salt-minion.service") && told.contains("salt-call"), "{told}");
     assert!(!scene.host.path("var/lib/sidle/adopt").exists() && !packaged.mask().exists());
+    extras_are_told_and_refuse(&packaged);
     let stream = scene.stream(&Plan::of(RATE));
     stream.run(AROUND_SECONDS);
     let adopted = packaged.adopt(&[]);
@@ -140,7 +160,9 @@ fn a_busy_packaged_minion_is_adopted_without_losing_a_job_and_given_back() {
     let released = scene.verb("unadopt", &[]);
     let _given_back = GivenBack(scene);
     assert_eq!(released.code, Some(0), "{released:?}\n{}", packaged.logs());
-    println!("{}", released.stdout);
+    let (directory, page) = (text(&scene.host.root()).to_owned(), include_str!("../../../docs/adopting.md"));
+    let printed = [&told, &adopted.stdout, &adopted.stderr, &released.stdout, &released.stderr].map(String::as_str);
+    assert!(prints_what_is_shown(page, &printed.concat().replace(&directory, "")) > 15);
     eventually(START_SECONDS, "the package's minion answers", || match packaged.version() {
         version if version.contains(OLD) => Ok(()),
         other => Err(other),

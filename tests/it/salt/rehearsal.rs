@@ -89,7 +89,7 @@ impl Host {
         let part = |version: &str| Part { tree: tree(version), environment: environment(version) };
         let scene = Scene {
             trial: part(trial),
-            former: former.map(part),
+            former: former.map(part).into(),
             config_directory: self.root.path().join("etc"),
             passed: Passed::default(),
         };

@@ -330,7 +330,7 @@ for each in ("red", "suse", "new"):
     os.makedirs(opts["pki_dir"] + "/minions", exist_ok=True)
     open(f"{opts['pki_dir']}/minions/{each}", "w").close()
 sent = []
-own = asking.Asking(opts, lambda ids, function, arguments, kwarg=None, seconds=None, read=None: sent.append((ids, function)) or {})
+own = asking.Asking(opts, lambda ids, function, arguments, kwarg=None, seconds=None, read=None, most=None: sent.append((ids, function)) or {})
 wanted = planning.Wanted("salt-minion", "3007.17-1", canary=0, percents=[100], by="site")
 plan = asking.planned(own, wanted, ("G@os_family:RedHat or L@suse", "compound"))
 names = ["127.0.0.1", "m2.example", "127.0.0.2"]

@@ -1,9 +1,13 @@
 """Compare what sidle asks a release with what that release's Salt loads, on generated configurations.
 
     TREE/bin/python3 -I configurations.py OPTIONS_PY ASKING_PY COUNT SEED
+    TREE/bin/python3 -I configurations.py --serve SEED
 
 Salt is imported once; for each configuration two children go on from there: one is sidle's program, the other loads the configuration by
 `salt.config.minion_config` as the minion does, and takes masters apart by `salt.minion`. Prints how many were compared, and how many of them Salt refuses.
+
+With `--serve` each line of standard input is the number of a configuration and a directory: it is written there, into `etc` (`-` instead of a number: it
+is there already), and what Salt loads is printed as one line of JSON.
 """
 
 import gc
@@ -145,6 +149,17 @@ def loaded(directory):
     os.write(1, json.dumps({"failure": None, "options": told}).encode())
 
 
+def serve(seed):
+    os.chdir("/")
+    gc.disable()
+    gc.freeze()
+    for line in sys.stdin:
+        number, place = line.split(maxsplit=1)
+        place = place.strip()
+        directory = os.path.join(place, "etc") if number == "-" else generated(random.Random(f"{seed} {number}"), place)
+        print(json.dumps(told_by(lambda directory=directory: loaded(directory))), flush=True)
+
+
 def compared(directory, options, asking):
     """The difference of both views, for people; None: there is none."""
     def asks():
@@ -202,4 +217,4 @@ def main(options, asking, count, seed):
     sys.exit(bool(different))
 
 
-main(*sys.argv[1:])
+serve(sys.argv[2]) if sys.argv[1] == "--serve" else main(*sys.argv[1:])

@@ -25,6 +25,7 @@ pub mod salt;
 pub mod scene;
 pub mod schema;
 pub mod shims;
+pub mod shown;
 pub mod ssh;
 pub mod stage;
 pub mod strangers;

@@ -5,7 +5,7 @@ use crate::support::boot::archive;
 use crate::support::stage::text;
 use serde_json::Value;
 use sidle::os::environment::Passed;
-use sidle::rehearsal::{Part, Rehearser as _, Role, Scene};
+use sidle::rehearsal::{Former, Part, Rehearser as _, Role, Scene};
 use sidle::salt::rehearsal::SALT;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,12 @@ fn builds_a_tree(suite: &str, minor: u32) {
     let packages = tree.join(format!("lib/python3.{}/dist-packages", python[1]));
     assert!(packages.join("sidle_guard").is_dir(), "Debian's layout: {}", packages.display());
     let trial = Part { tree, environment: Vec::new() };
-    let scene = Scene { trial, former: None, config_directory: PathBuf::from("/etc/salt"), passed: Passed::default() };
+    let scene = Scene {
+        trial,
+        former: Former::Nothing,
+        config_directory: PathBuf::from("/etc/salt"),
+        passed: Passed::default(),
+    };
     let program = SALT.program(&scene, Role::Trial, Path::new("/scratch")).expect("the release can be rehearsed");
     assert!(program.arguments.iter().any(|word| Path::new(word) == packages.join("sidle_rehearsal.py")), "{program:?}");
 }

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pathlib
+import sys
 import tarfile
 import tempfile
 import unittest
@@ -137,6 +138,25 @@ class TestInterpreter(unittest.TestCase):
         with self.assertRaises(Refusal) as refusal:
             self.machine("3.9.18").find("3008.5", "python3.9")
         self.assertIn("too old", str(refusal.exception))
+
+
+class OwnLibraries(unittest.TestCase):
+    def test_a_tree_finds_its_own_libraries_before_the_hosts(self):
+        """A packed onedir failed at `import salt.crypt` on a host without a libcrypto: only trees of the index got these lines."""
+        with tempfile.TemporaryDirectory() as directory:
+            tree = pathlib.Path(directory)
+            module = tree / "lib/python3.10/ctypes/util.py"
+            module.parent.mkdir(parents=True)
+            module.write_text("import os\n\n\ndef find_library(name):\n    return f'the host has {name}'\n", encoding="utf-8")
+            (tree / "lib/libcrypto.so.3").touch()
+            for _ in range(2):
+                interpreter.prefer_own_libraries(tree)
+            text, names = module.read_text(encoding="utf-8"), {}
+            self.assertEqual(text.count("_of_host=find_library"), 1)
+            exec(text, names)
+            with mock.patch.object(sys, "prefix", str(tree)):
+                self.assertEqual(names["find_library"]("crypto"), str(tree / "lib/libcrypto.so.3"))
+                self.assertEqual(names["find_library"]("none"), "the host has none")
 
 
 if __name__ == "__main__":

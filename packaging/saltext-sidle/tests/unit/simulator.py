@@ -16,8 +16,9 @@ import random
 import time
 from dataclasses import dataclass, field
 
+from saltext.sidle.fleet import beginning, budgets, states
 from saltext.sidle.fleet import plan as planning
-from saltext.sidle.fleet import rollout as machine
+from saltext.sidle.fleet.rollout import Rollout
 
 #: A switch of a minion beside its old process takes so long, with its probation; measured on real Salt, seconds.
 SWITCH_SECONDS = (70, 110)
@@ -62,7 +63,7 @@ class Result:
     seconds: float
     counts: "dict[str, int]"
     stuck: int
-    most_flying: int
+    most_in_flight: int
     most_signins_minute: int
     over_budget: int
     twice: int
@@ -173,25 +174,25 @@ def run(world, wanted=None, fleet=None, **settings):
     fleet = fleet or Fleet(world)
     wanted = wanted or planning.Wanted(PACKAGE, NEW, canary=6, seed=str(world.seed))
     plan = planning.make(fleet.facts(), wanted)
-    rollout = machine.Rollout(machine.new("simulated", plan, 0.0, order_seconds=world.splay_seconds + 60, **settings))
+    rollout = Rollout(beginning.new("simulated", plan, 0.0, order_seconds=world.splay_seconds + 60, **settings))
     for each, host in fleet.hosts.items():
         if not host["online"]:
             fleet.at(fleet.random.uniform(600, 86400), "returns", each)
     deaths = sorted(fleet.random.uniform(100, 3000) for _ in range(world.deaths))
     now, most = 0.0, 0
-    while rollout.record["status"] in (machine.RUNNING, machine.LATE) or rollout.flying:
+    while rollout.record["status"] in (states.RUNNING, states.LATE) or rollout.in_flight:
         if now > END_SECONDS:
             break
         fleet.run_to(now)
         # As the driver does every minute: who did not answer is asked again.
-        fleet.back = [each for each in fleet.back if rollout.record["hosts"].get(each, {}).get("state") == machine.OFFLINE]
+        fleet.back = [each for each in fleet.back if rollout.record["hosts"].get(each, {}).get("state") == states.OFFLINE]
         for each in fleet.back:
-            rollout.came_back(each)
+            rollout.on_online(each)
         for each in fleet.answers:
-            rollout.installed(now, each, {"code": 0})
+            rollout.on_install(now, each, {"code": 0})
         fleet.answers.clear()
         orders = rollout.next(now)
-        most = max(most, sum(host["state"] == machine.ORDERED for host in rollout.flying.values()))
+        most = max(most, sum(host["state"] == states.ORDERED for host in rollout.in_flight.values()))
         dies = bool(deaths) and now >= deaths[0]
         _send(fleet, rollout, orders, now, dies)
         if dies:
@@ -200,7 +201,7 @@ def run(world, wanted=None, fleet=None, **settings):
             now += world.outage_seconds
             fleet.run_to(now)
             fleet.answers.clear()
-            rollout = machine.Rollout(json.loads(json.dumps(rollout.record)))
+            rollout = Rollout(json.loads(json.dumps(rollout.record)))
             rollout.go_on(now)
         now = _later(now, world, fleet, rollout)
     return _result(fleet, rollout, now, most)
@@ -216,16 +217,16 @@ def _send(fleet, rollout, orders, now, dies):
             continue
         answer = fleet.order(each)
         if answer is not None and not dies:
-            rollout.ordered(now, each, answer)
+            rollout.on_switch(now, each, answer)
     for each in [] if dies else orders.ask:
         status = fleet.status(each)
         if status is not None:
-            rollout.saw(now, each, status)
+            rollout.on_status(now, each, status)
 
 
 def _later(now, world, fleet, rollout):
     # Nothing is on its way: on to what happens next, or to the end of the soak.
-    if not rollout.flying and fleet.happens and rollout.record["status"] == machine.LATE:
+    if not rollout.in_flight and fleet.happens and rollout.record["status"] == states.LATE:
         return max(now + world.tick_seconds, fleet.happens[0][0])
     return now + world.tick_seconds
 
@@ -238,12 +239,12 @@ def _result(fleet, rollout, now, most):
     over = 0
     for number in range(record["waves"]):
         wave = [host for host in record["hosts"].values() if host["wave"] == number]
-        wrong = sum(host["state"] in machine.BAD_STATES for host in wave)
-        over = max(over, wrong - machine.allowance(record["settings"]["budget"], len(wave)))
-    states = rollout.counts()
-    moving = states.get(machine.ORDERED, 0) + (states.get(machine.WAITING, 0) if record["status"] in (machine.RUNNING, machine.LATE) else 0)
+        wrong = sum(host["state"] in states.BAD_STATES for host in wave)
+        over = max(over, wrong - budgets.allowance(record["settings"]["budget"], len(wave)))
+    counts = rollout.counts()
+    moving = counts.get(states.ORDERED, 0) + (counts.get(states.WAITING, 0) if record["status"] in (states.RUNNING, states.LATE) else 0)
     return Result(
-        record["status"], record["why"], now, states, moving, most, max(minutes.values(), default=0), over, fleet.twice
+        record["status"], record["why"], now, counts, moving, most, max(minutes.values(), default=0), over, fleet.twice
     )
 
 

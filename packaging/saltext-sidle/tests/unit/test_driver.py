@@ -6,9 +6,8 @@ import tempfile
 import unittest
 from unittest import mock
 
-from saltext.sidle.fleet import answers, driver, jobs, records
+from saltext.sidle.fleet import answers, beginning, driver, jobs, records, states
 from saltext.sidle.fleet import plan as planning
-from saltext.sidle.fleet import rollout as machine
 
 NEW, OLD = "3007.17-1", "3006.30-1"
 
@@ -61,7 +60,7 @@ class Drivers(unittest.TestCase):
         self.addCleanup(ticks.stop)
 
     def record(self, made, **settings):
-        return {**machine.new("r1", made, 0.0, **settings), "splay": "60s"}
+        return {**beginning.new("r1", made, 0.0, **settings), "splay": "60s"}
 
     def driver(self, record, bus):
         return driver._Driver(record, bus, self.records, lambda: self.now)
@@ -86,7 +85,7 @@ class Drivers(unittest.TestCase):
         own._own.resume()
         bus.away = False
         self.step(own, 20)
-        own._own.saw(self.now, canary[0], status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
+        own._own.on_status(self.now, canary[0], status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
         self.step(own, 30)
         bus.away = True
         self.step(own, 3000)
@@ -101,13 +100,13 @@ class Drivers(unittest.TestCase):
         bus = Bus()
         bus.away = True
         own = self.driver(self.record(plan(a={})), bus)
-        with self.assertRaises(machine.RolloutError):
+        with self.assertRaises(states.RolloutError):
             own.begin()
         self.assertEqual(self.records.read("r1")["status"], "halted")
         self.records.remove("r1")
         taken = {"code": 12, "error": {"class": "conflict", "message": "it belongs to rollout r0"}}
         bus = Bus(claim={"a": taken})
-        with self.assertRaisesRegex(machine.RolloutError, "a: it belongs to rollout r0"):
+        with self.assertRaisesRegex(states.RolloutError, "a: it belongs to rollout r0"):
             self.driver(self.record(plan(a={}, b={})), bus).begin()
         self.assertFalse(self.records.has("r1"))
         self.assertEqual((bus.of("sidle.claim"), bus.of("sidle.unclaim")), ([["a", "b"], ["a"]], [["a", "b"]]), "asked twice")
@@ -123,7 +122,7 @@ class Drivers(unittest.TestCase):
         own.begin()
         self.step(own, 2)
         self.assertEqual(bus.of("sidle.switch"), [["z"]])
-        own._own.saw(self.now, "z", status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
+        own._own.on_status(self.now, "z", status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
         self.step(own, 2)
         self.assertFalse(own.goes_on())
         own.end()
@@ -146,7 +145,7 @@ class Drivers(unittest.TestCase):
         own.begin()
         self.step(own, 20)
         canary = bus.of("sidle.switch")[0]
-        own._own.saw(self.now, canary[0], status(switch={"id": 1, "to": NEW, "phase": "scheduled"}))
+        own._own.on_status(self.now, canary[0], status(switch={"id": 1, "to": NEW, "phase": "scheduled"}))
         self.records.ask_driver("r1", "abort", "a wrong release")
         self.step(own, 2)
         own.end()
@@ -176,13 +175,13 @@ class Drivers(unittest.TestCase):
         own = self.driver(self.record(plan(a={}, b={})), Bus())
         own.begin()
         self.step(own, 4)
-        own._take("status", next(iter(own._own.flying)), "'sidle.status' is not available.")
+        own._take("status", next(iter(own._own.in_flight)), "'sidle.status' is not available.")
         self.assertEqual(own._own.counts(), {"ordered": 1, "waiting": 1}, "it may be between two minions")
 
     def test_without_a_job_cache_nothing_begins(self):
         bus = Bus()
         bus.unchecked = "this master keeps no returns"
-        with self.assertRaisesRegex(machine.RolloutError, "this master keeps no returns"):
+        with self.assertRaisesRegex(states.RolloutError, "this master keeps no returns"):
             self.driver(self.record(plan(a={})), bus).begin()
         self.assertEqual((bus.sent, self.records.names()), ([], []))
 
@@ -218,7 +217,7 @@ class Drivers(unittest.TestCase):
         found = {"a": {"code": 0, "instances": [status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None})]}, "b": {"code": 0}}
         with self.assertLogs(driver.log, "WARNING"):
             driver.ask_unsure(Bus(status=found).ask, record, lambda: 9.0)
-        self.assertEqual([machine.is_unsure(record["hosts"][each]) for each in "ab"], [False, True])
+        self.assertEqual([states.is_unsure(record["hosts"][each]) for each in "ab"], [False, True])
         self.assertEqual(record["hosts"]["a"]["state"], "done")
 
     def test_a_word_that_comes_last_is_heard(self):

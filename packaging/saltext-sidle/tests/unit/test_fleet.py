@@ -4,8 +4,9 @@ import json
 import unittest
 
 import simulator
+from saltext.sidle.fleet import beginning, states
 from saltext.sidle.fleet import plan as planning
-from saltext.sidle.fleet import rollout as machine
+from saltext.sidle.fleet.rollout import Rollout
 from saltext.sidle.fleet.verdicts import Master
 
 NEW, OLD = "3007.17-1", "3006.30-1"
@@ -84,19 +85,19 @@ class Plans(unittest.TestCase):
 class Rollouts(unittest.TestCase):
     def begin(self, facts, plan=None, **settings):
         plan = planning.make(facts, wanted(**(plan or {"canary": 1})))
-        return machine.Rollout(machine.new("r1", plan, 0, soak_seconds=10, **settings))
+        return Rollout(beginning.new("r1", plan, 0, soak_seconds=10, **settings))
 
     def order(self, rollout, now):
         orders = rollout.next(now).switch
         for each in orders:
-            rollout.ordered(now, each, {"switch": 1, "pending": True})
+            rollout.on_switch(now, each, {"switch": 1, "pending": True})
         return orders
 
     def ends(self, rollout, now, hosts, result="committed", cause="release", text="it ended", number=1):
         for each in hosts:
             failure = None if result == "committed" else {"phase": "probation", "cause": cause, "text": text}
             last = {"id": number, "to": NEW, "result": result, "failure": failure}
-            rollout.saw(now, each, status(NEW if result == "committed" else OLD, last=last))
+            rollout.on_status(now, each, status(NEW if result == "committed" else OLD, last=last))
 
     def test_a_wave_begins_when_the_one_before_has_ended_and_its_soak_is_over(self):
         rollout = self.begin({f"h{number}": host() for number in range(10)})
@@ -179,15 +180,15 @@ class Rollouts(unittest.TestCase):
         rollout = self.begin({"h1": host(), "h2": host()}, {"canary": 2})
         orders = rollout.next(0).switch
         # Nobody heard of the orders: it died. Another one goes on with what was saved.
-        rollout = machine.Rollout(json.loads(json.dumps(rollout.record)))
+        rollout = Rollout(json.loads(json.dumps(rollout.record)))
         # Hours later: nobody was silent while nobody asked.
         now = 7200
         rollout.go_on(now)
         again = rollout.next(now)
         self.assertEqual((again.switch, sorted(again.ask)), ([], sorted(orders)))
         self.assertEqual(rollout.counts(), {"ordered": 2})
-        rollout.saw(now, "h1", status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
-        rollout.saw(now, "h2", status())
+        rollout.on_status(now, "h1", status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
+        rollout.on_status(now, "h2", status())
         self.assertEqual(rollout.next(now + 1).switch, ["h2"])
         self.assertEqual(rollout.counts(), {"done": 1, "ordered": 1})
 
@@ -197,7 +198,7 @@ class Rollouts(unittest.TestCase):
         now = 0
         while rollout.record["hosts"]["h1"]["state"] != "lost" and now < 5000:
             now += 50
-            rollout.saw(now, "h1", status())
+            rollout.on_status(now, "h1", status())
             rollout.next(now)
         self.assertEqual(rollout.record["hosts"]["h1"]["orders"], 3)
         self.assertIn("began no switch", rollout.record["hosts"]["h1"]["text"])
@@ -211,21 +212,21 @@ class Rollouts(unittest.TestCase):
         self.order(rollout, 40)
         self.assertEqual(rollout.record["status"], "late")
         # An event is no status: it is asked first.
-        rollout.came_back("h2")
+        rollout.on_online("h2")
         orders = rollout.next(50)
         self.assertEqual((orders.switch, orders.ask), ([], ["h2"]))
         # Its old switch is not judged, and what it lacks it installs.
         old = {"id": 7, "to": NEW, "result": "rolled-back", "failure": {"phase": "probation", "cause": "release", "text": "an old story"}}
-        rollout.saw(51, "h2", status(installed=[OLD], last=old))
+        rollout.on_status(51, "h2", status(installed=[OLD], last=old))
         self.assertEqual(rollout.next(52).install, ["h2"])
-        rollout.installed(60, "h2", {"code": 0})
+        rollout.on_install(60, "h2", {"code": 0})
         self.assertEqual(self.order(rollout, 61), ["h2"])
-        rollout.saw(70, "h2", status(last=old))
+        rollout.on_status(70, "h2", status(last=old))
         self.assertEqual(rollout.counts(), {"done": 1, "ordered": 1})
         self.ends(rollout, 90, ["h2"], number=8)
         self.order(rollout, 91)
         self.assertEqual(rollout.record["status"], "ended")
-        self.assertEqual(machine.back("b1", rollout.record, None, 99)["hosts"]["h2"]["to"], OLD)
+        self.assertEqual(beginning.back("b1", rollout.record, None, 99)["hosts"]["h2"]["to"], OLD)
 
     def late(self, **more):
         offline = host(unseen_days=2, status=None, runs="3006.30")
@@ -239,28 +240,28 @@ class Rollouts(unittest.TestCase):
     def test_a_host_that_came_back_otherwise_is_left_out(self):
         rollout = self.late()
         # While another rollout has it, it is left alone.
-        rollout.saw(45, "h2", status(rollout={"id": "r2", "epoch": 1}))
+        rollout.on_status(45, "h2", status(rollout={"id": "r2", "epoch": 1}))
         self.assertEqual((rollout.next(46).switch, rollout.counts()), ([], {"done": 1, "offline": 1}))
-        rollout.saw(50, "h2", status("3008.5-1"))
+        rollout.on_status(50, "h2", status("3008.5-1"))
         self.assertEqual(rollout.next(51).switch, [])
         self.assertEqual((rollout.record["status"], rollout.counts()), ("ended", {"done": 1, "left out": 1}))
         self.assertIn("it came back with 3008.5-1, and ran 3006.30", rollout.record["hosts"]["h2"]["text"])
         # With the release already: nothing is ordered, and it does not go back with the others.
         rollout = self.late()
-        rollout.saw(50, "h2", status(NEW))
+        rollout.on_status(50, "h2", status(NEW))
         self.assertEqual((rollout.next(51).switch, rollout.counts()), ([], {"done": 2}))
-        self.assertEqual(list(machine.back("b1", rollout.record, None, 60)["hosts"]), ["h1"])
+        self.assertEqual(list(beginning.back("b1", rollout.record, None, 60)["hosts"]), ["h1"])
 
     def test_after_its_time_an_offline_host_is_not_taken_up(self):
         rollout = self.late(late_seconds=1000)
-        rollout.saw(2000, "h2", status())
+        rollout.on_status(2000, "h2", status())
         self.assertEqual((rollout.next(2001).switch, rollout.record["status"]), ([], "ended"))
 
     def test_no_wave_begins_while_nobody_runs_the_release(self):
         facts = {f"h{number}": host() for number in range(9)} | {"c": host()}
         plan = planning.make(facts, wanted(canary=["c"], percents=[50, 100]))
         plan.hosts["c"].verdict = "offline"
-        rollout = machine.Rollout(machine.new("r1", plan, 0, soak_seconds=10))
+        rollout = Rollout(beginning.new("r1", plan, 0, soak_seconds=10))
         self.order(rollout, 0)
         self.assertEqual(self.order(rollout, 20), [])
         self.assertEqual(rollout.record["why"], f"nobody runs {NEW} yet: no host of wave 1 is done")
@@ -287,14 +288,14 @@ class Rollouts(unittest.TestCase):
         for seen in (others, claimed, newer):
             with self.subTest(seen):
                 rollout = self.begin({"h1": host()}, budget=1, family_budget=1)
-                rollout.ordered(101, *rollout.next(100).switch, conflict)
+                rollout.on_switch(101, *rollout.next(100).switch, conflict)
                 self.assertEqual(rollout.next(102).ask, ["h1"])
-                rollout.saw(103, "h1", seen)
+                rollout.on_status(103, "h1", seen)
                 self.assertEqual(rollout.counts(), {"refused": 1})
         # An order that this record does not know, as after the loss of the newest copy.
         rollout = self.begin({"h1": host()})
-        rollout.ordered(1, *rollout.next(0).switch, conflict)
-        rollout.saw(3, "h1", status(switch={"id": 1, "to": NEW, "phase": "proving"}, rollout={"id": "r1", "epoch": 1}))
+        rollout.on_switch(1, *rollout.next(0).switch, conflict)
+        rollout.on_status(3, "h1", status(switch={"id": 1, "to": NEW, "phase": "proving"}, rollout={"id": "r1", "epoch": 1}))
         self.assertEqual(rollout.counts(), {"ordered": 1})
         self.ends(rollout, 60, ["h1"])
         self.assertEqual(rollout.counts(), {"done": 1})
@@ -303,9 +304,9 @@ class Rollouts(unittest.TestCase):
         rollout = self.begin({"h1": host()})
         self.order(rollout, 0)
         retiring = status(NEW, switch={"id": 1, "to": NEW, "phase": "finishing-old"})
-        rollout.saw(60, "h1", retiring)
+        rollout.on_status(60, "h1", retiring)
         self.assertEqual(rollout.counts(), {"ordered": 1})
-        rollout.saw(200, "h1", retiring)
+        rollout.on_status(200, "h1", retiring)
         self.assertEqual(rollout.counts(), {"done": 1})
 
     def test_who_waits_for_a_window_takes_no_other_hosts_place(self):
@@ -316,7 +317,7 @@ class Rollouts(unittest.TestCase):
         # For that long it may be the splay, after which all of them switch.
         for now, more in ((2, 0), (130, 2)):
             for each in first[:2]:
-                rollout.saw(now, each, status(switch={"id": 1, "to": NEW, "phase": "scheduled"}))
+                rollout.on_status(now, each, status(switch={"id": 1, "to": NEW, "phase": "scheduled"}))
             self.assertEqual(len(self.order(rollout, now + 1)), more)
 
     def test_what_lacks_the_release_installs_first_within_a_budget_of_its_own(self):
@@ -326,31 +327,31 @@ class Rollouts(unittest.TestCase):
         self.assertEqual((len(first.install), first.switch), (2, []))
         self.assertEqual(rollout.next(1).install, [])
         one, other = first.install
-        rollout.installed(5, one, {"code": 0})
+        rollout.on_install(5, one, {"code": 0})
         second = rollout.next(5)
         self.assertEqual((second.switch, len(second.install)), ([one], 1))
         # Its answer was lost: its status says it.
-        rollout.saw(20, other, status())
+        rollout.on_status(20, other, status())
         self.assertEqual(rollout.next(20).switch, [other])
         # A source that is away is tried again, what the host refuses is not.
         third = second.install[0]
-        rollout.installed(21, third, {"error": {"class": "failed", "message": "cannot reach the mirror"}})
+        rollout.on_install(21, third, {"error": {"class": "failed", "message": "cannot reach the mirror"}})
         self.assertEqual(rollout.next(22).install, [])
-        rollout.saw(60, third, status(installed=[OLD]))
+        rollout.on_status(60, third, status(installed=[OLD]))
         self.assertEqual(rollout.next(61).install, [])
-        rollout.saw(200, third, status(installed=[OLD]))
+        rollout.on_status(200, third, status(installed=[OLD]))
         self.assertEqual((rollout.next(201).install, rollout.record["hosts"][third]["orders"]), ([third], 2))
-        rollout.installed(202, third, {"code": 0})
+        rollout.on_install(202, third, {"code": 0})
         fourth = next(each for each in rollout.next(203).install)
-        rollout.installed(204, fourth, {"error": {"class": "no-space", "message": "cannot install: 3 GB are missing"}})
+        rollout.on_install(204, fourth, {"error": {"class": "no-space", "message": "cannot install: 3 GB are missing"}})
         self.assertEqual(rollout.record["hosts"][fourth]["state"], "refused")
-        rollout.installed(205, fourth, {"code": 0})
+        rollout.on_install(205, fourth, {"code": 0})
         self.assertEqual(rollout.record["hosts"][fourth]["state"], "refused", "what has ended has ended")
 
     def test_time_without_a_master_is_no_silence_of_the_hosts(self):
         rollout = self.begin({"h1": host()}, patience_seconds=100)
         self.order(rollout, 0)
-        rollout.was_blind(5000)
+        rollout.skip_outage(5000)
         rollout.next(5050)
         self.assertEqual(rollout.counts(), {"ordered": 1})
         rollout.next(5100)
@@ -362,18 +363,18 @@ class Rollouts(unittest.TestCase):
         self.ends(rollout, 20, self.order(rollout, 0))
         self.assertEqual(len(self.order(rollout, 21)), 0)
         self.ends(rollout, 50, self.order(rollout, 40)[:1])
-        back = machine.Rollout(machine.back("b1", rollout.record, 0, 60))
+        back = Rollout(beginning.back("b1", rollout.record, 0, 60))
         self.assertEqual(sorted(back.next(60).switch), ["h1", "h2"])
         self.assertEqual({each: one["to"] for each, one in back.record["hosts"].items()}, {"h1": OLD, "h2": "3006.9-1"})
         # What its status says of the way there is not the end of the way back.
-        back.saw(61, "h2", status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
-        back.saw(90, "h1", status(OLD, last={"id": 2, "to": OLD, "result": "committed", "failure": None}))
-        back.saw(90, "h2", status("3006.9-1", last={"id": 2, "to": "3006.9-1", "result": "committed", "failure": None}))
+        back.on_status(61, "h2", status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
+        back.on_status(90, "h1", status(OLD, last={"id": 2, "to": OLD, "result": "committed", "failure": None}))
+        back.on_status(90, "h2", status("3006.9-1", last={"id": 2, "to": "3006.9-1", "result": "committed", "failure": None}))
         back.next(91)
         self.assertEqual((back.record["status"], back.counts()), ("ended", {"done": 2}))
-        self.assertEqual(len(machine.back("b2", rollout.record, None, 60)["hosts"]), 3)
-        with self.assertRaises(machine.RolloutError):
-            machine.back("b3", back.record | {"hosts": {}}, None, 60)
+        self.assertEqual(len(beginning.back("b2", rollout.record, None, 60)["hosts"]), 3)
+        with self.assertRaises(states.RolloutError):
+            beginning.back("b3", back.record | {"hosts": {}}, None, 60)
 
     def test_a_person_pauses_and_resumes(self):
         rollout = self.begin({f"h{number}": host() for number in range(4)}, {"canary": 0, "percents": [100]}, at_once=1)
@@ -392,7 +393,7 @@ class Rollouts(unittest.TestCase):
 
     def test_wrong_settings_are_errors(self):
         for wrong in ({"budget": "2 hosts"}, {"budget": "200%"}, {"at_once": 0}, {"atonce": 3}, {"patience_seconds": "long"}):
-            with self.subTest(wrong), self.assertRaises(machine.RolloutError):
+            with self.subTest(wrong), self.assertRaises(states.RolloutError):
                 self.begin({"a": host()}, **wrong)
 
 
@@ -401,7 +402,7 @@ class Simulations(unittest.TestCase):
         for seed in range(3):
             result = simulator.run(simulator.World(seed=seed, deaths=3), at_once=200, per_minute=200)
             self.assertEqual((result.status, result.stuck, result.twice), ("ended", 0, 0), result)
-            self.assertLessEqual(result.most_flying, 200)
+            self.assertLessEqual(result.most_in_flight, 200)
             self.assertLessEqual(result.over_budget, 0)
             self.assertEqual(sum(result.counts.values()), 10_000)
 

@@ -23,6 +23,7 @@ with bare_salt.importable():
     from saltext.sidle.fleet import (
         answers,
         asking,
+        beginning,
         causes,
         collect,
         driver,
@@ -34,7 +35,7 @@ with bare_salt.importable():
         why,
     )
     from saltext.sidle.fleet import plan as planning
-    from saltext.sidle.fleet import rollout as machine
+    from saltext.sidle.fleet.rollout import Rollout
 
 SEED = int(os.environ.get("SIDLE_FUZZ_SEED", "1"))
 #: So many plans, rollouts and questions why; each one has several answers with nonsense: some thousands in all.
@@ -249,7 +250,7 @@ class Hostile(unittest.TestCase):
         bus, ended = Bus(self.IDS), {}
 
         def act(told):
-            record = {**machine.new("r1", copy.deepcopy(plan), 0.0, budget=9, family_budget=9, soak_seconds=0), "splay": "60s"}
+            record = {**beginning.new("r1", copy.deepcopy(plan), 0.0, budget=9, family_budget=9, soak_seconds=0), "splay": "60s"}
             record["hosts"]["bad"]["lacks"] = self.nonsense.random.random() < 0.3
             record["hosts"]["bad"]["state"] = self.nonsense.random.choice(("waiting", "waiting", "offline"))
             bus.said = {function: self.nonsense.of(self.nonsense.random.choice(GOOD["sidle.status"] + ORDERS)) for function in ("status", "claim", "release")}
@@ -262,7 +263,7 @@ class Hostile(unittest.TestCase):
                 told.append((kind, said))
                 own._take(kind, "bad", said)
                 own._own.next(now := now + 200)
-                for each in [each for each in self.IDS[1:] if each in own._own.flying]:
+                for each in [each for each in self.IDS[1:] if each in own._own.in_flight]:
                     own._take("status", each, done)
             driver.ask_unsure(bus.ask, record)
             self.assertEqual({record["hosts"][each]["state"] for each in self.IDS[1:]}, {"done"})
@@ -270,7 +271,7 @@ class Hostile(unittest.TestCase):
             self.assert_plain(record, told)
             text = json.dumps(record, allow_nan=False)
             self.assertLess(len(text), 20_000)
-            again = machine.Rollout(json.loads(text))
+            again = Rollout(json.loads(text))
             again.next(now)
             collect._rollout(record, "bad")
             state = record["hosts"]["bad"]["state"]

@@ -5,8 +5,7 @@ import shutil
 import tempfile
 import unittest
 
-from saltext.sidle.fleet import answers, jobs, records
-from saltext.sidle.fleet import rollout as machine
+from saltext.sidle.fleet import answers, jobs, records, states
 
 
 def record(**more):
@@ -50,14 +49,14 @@ class Records(unittest.TestCase):
         self.assertEqual(self.records.read("r1")["epoch"], 4)
 
     def test_the_driver_hears_a_word_once(self):
-        self.assertIsNone(self.records.word("r1"))
+        self.assertIsNone(self.records.take_command("r1"))
         self.records.ask_driver("r1", "pause", "lunch")
-        self.assertEqual(self.records.word("r1"), ("pause", "lunch"))
-        self.assertIsNone(self.records.word("r1"))
+        self.assertEqual(self.records.take_command("r1"), ("pause", "lunch"))
+        self.assertIsNone(self.records.take_command("r1"))
 
     def test_names_lead_nowhere_else(self):
         for wrong in ("", "../r1", "a/b", ".r1", "Nov 2026", "r" * 129):
-            with self.subTest(wrong), self.assertRaises(machine.RolloutError):
+            with self.subTest(wrong), self.assertRaises(states.RolloutError):
                 self.records.read(wrong)
         self.records.write(record())
         self.assertEqual(self.records.names(), ["r1"])

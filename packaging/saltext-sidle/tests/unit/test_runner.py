@@ -10,7 +10,7 @@ from unittest import mock
 import bare_salt
 
 with bare_salt.importable():
-    from saltext.sidle.fleet import asking, files, names, page
+    from saltext.sidle.fleet import asking, files, names, page, rollouts
     from saltext.sidle.runners import sidle as runner
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIJ7Q x"
@@ -92,7 +92,7 @@ class Runners(unittest.TestCase):
         runner.__opts__ = {"cachedir": os.path.join(self.place, "cache"), "sock_dir": os.path.join(self.place, "run")}
         runner.__context__ = {}
         resolved = mock.patch.object(asking, "resolve", lambda *_: (["web1"], []))
-        asked = mock.patch.object(runner, "_ask", self.ask)
+        asked = mock.patch.object(rollouts.Rollouts, "ask", lambda _, *given, **more: self.ask(*given, **more))
         for each in (resolved, asked):
             each.start()
             self.addCleanup(each.stop)
@@ -114,7 +114,7 @@ class Runners(unittest.TestCase):
         path = os.path.join(self.place, "cache/sidle/files/a.json")
         self.assertTrue(said.endswith(f"; written to {path}"), said)
         self.assertEqual(self.written(), [path])
-        self.assertEqual(json.loads(runner._files().read(path))["release"], "3007.17-1")
+        self.assertEqual(json.loads(runner._rollouts().files.read(path))["release"], "3007.17-1")
         self.assertIn("cannot use the file", runner.rollout(plan=outside)["error"])
         runner.__opts__["sidle"] = {"files": os.path.join(self.place, "site")}
         runner.plan("*", "3007.17-1", format="html", file="a.html")

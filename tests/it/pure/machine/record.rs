@@ -246,6 +246,11 @@ fn only_a_release_that_failed_by_itself_is_condemned() {
     assert_eq!(committed.phase, Phase::Committed);
     assert_eq!(committed.declined(), committed.from.as_ref());
     assert_eq!(committed.condemned(), None);
+    for (reason, written) in [("", "left by a rollback"), ("jobs hang", "left by a rollback: jobs hang")] {
+        let mut committed = committed.clone();
+        committed.request.reason = reason.to_owned();
+        assert_eq!(Verdicts::default().after(&committed).declined.values().next().unwrap().reason, written);
+    }
     let upgraded = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(8)).live.unwrap();
     assert_eq!(upgraded.declined(), None);
     let not_back_yet = in_phase(Phase::StartingOld).live.unwrap();

@@ -5,7 +5,7 @@ use crate::support::salt::tree;
 use crate::support::trees::put;
 use sidle::os::clock;
 use sidle::os::environment::Passed;
-use sidle::rehearsal::{Part, Rehearsal, Scene};
+use sidle::rehearsal::{Former, Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
 use sidle::switch::rehearsal::performance::{Question, REHEARSAL_MAX, Rehearsing};
 use std::ffi::OsString;
@@ -15,8 +15,12 @@ fn rehearsed_again(host: &Host, environment: Vec<(OsString, OsString)>) -> Rehea
     let rehearser = Box::leak(Box::new(SaltRehearser::with_script(&script())));
     let before = host.everything();
     let (part, now) = (Part { tree: tree(OLD), environment }, clock::since_boot());
-    let scene =
-        Scene { trial: part, former: None, config_directory: host.root.path().join("etc"), passed: Passed::default() };
+    let scene = Scene {
+        trial: part,
+        former: Former::Nothing,
+        config_directory: host.root.path().join("etc"),
+        passed: Passed::default(),
+    };
     let mut again = Rehearsing::start(rehearser, scene, Question::Still, run.path(), REHEARSAL_MAX, now).unwrap();
     let found = loop {
         if let Some(found) = again.poll(clock::since_boot()) {

@@ -3,14 +3,16 @@
 use super::{Host, OLD, one, script};
 use crate::support::salt::tree;
 use crate::support::trees::contents;
+use sidle::os::account::Rights;
 use sidle::os::clock;
 use sidle::os::environment::Passed;
-use sidle::rehearsal::{ExtrasPolicy, Part, Rehearsal, Scene};
+use sidle::rehearsal::{ExtrasPolicy, Former, Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
 use sidle::switch::rehearsal::performance::REHEARSAL_MAX;
 use sidle::switch::rehearsal::preparing::{Extras, Preparing};
 use sidle::switch::rehearsal::rebuild::Workshop;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -24,19 +26,25 @@ const WHEEL: &str = "import sys, zipfile\n\
     \x20   wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
     \x20   wheel.writestr(info + 'RECORD', '')\n";
 
+/// A release with its directory of extras.
+fn part(host: &Host, version: &str, extras: &str) -> Part {
+    let extras = host.root.path().join("minion").join(extras).into_os_string();
+    Part { tree: tree(version), environment: vec![("SALT_EXTRAS_DIR".into(), extras)] }
+}
+
 /// What comes of preparing a switch to the next release, extras to be rebuilt out of the host's wheels.
 fn prepared(host: &Host) -> Rehearsal {
+    let (trial, former) = (part(host, NEXT, "extras-3.11"), part(host, OLD, "extras-3.10"));
+    prepared_by(host, ExtrasPolicy::Rebuild, trial, Former::Release(former))
+}
+
+fn prepared_by(host: &Host, policy: ExtrasPolicy, trial: Part, former: Former) -> Rehearsal {
     let root = host.root.path();
     let run = tempfile::tempdir().unwrap();
-    let part = |version: &str, python: &str| {
-        let extras = root.join(format!("minion/extras-{python}")).into_os_string();
-        Part { tree: tree(version), environment: vec![("SALT_EXTRAS_DIR".into(), extras)] }
-    };
-    let (trial, former) = (part(NEXT, "3.11"), Some(part(OLD, "3.10")));
     let scene = Scene { trial, former, config_directory: root.join("etc"), passed: Passed::default() };
     let rehearser = Box::leak(Box::new(SaltRehearser::with_script(&script())));
     let workshop = Workshop { state: root.join("state"), wheels: Some(root.join("wheels")), longest: REHEARSAL_MAX };
-    let extras = Extras { policy: ExtrasPolicy::Rebuild, workshop };
+    let extras = Extras { policy, workshop };
     let now = clock::since_boot();
     let mut preparing = Preparing::start(rehearser, scene, run.path(), extras, REHEARSAL_MAX, now).unwrap();
     let found = loop {
@@ -93,4 +101,45 @@ fn a_rehearsal_finds_the_extras_of_the_running_release_rebuilt_for_the_next_pyth
 
 fn is_readable_by_all(directory: &Path) -> bool {
     contents(directory).values().all(|(_, mode, _)| mode & 0o044 == 0o044)
+}
+
+/// An adoption dropped them: the packaged minion's own directory is not where a release looks. For the same Python they need no index.
+#[test]
+fn a_rehearsal_copies_the_extras_of_the_same_python_and_nothing_that_others_could_write() {
+    let host = Host::new("");
+    let (packaged, own) = (host.root.path().join("minion/packaged"), host.root.path().join("minion/own"));
+    put_extra(&host, "packaged", "site-extra", "1.2");
+    fs::rename(host.root.path().join("minion/extras-packaged"), &packaged).unwrap();
+    host.put("minion/packaged/site_extra/answer.py", "answer = 42\n");
+    host.put("minion/packaged/unlisted.py", "");
+    host.module(
+        "modules",
+        "site_asks",
+        "import site_extra.answer\n\ndef answer():\n    return site_extra.answer.answer\n",
+    );
+    let rights = Rights::of(std::process::id()).unwrap().unwrap();
+    let prepare = |policy| {
+        let former = Former::Packaged(part(&host, NEXT, "packaged"), rights.clone());
+        prepared_by(&host, policy, part(&host, NEXT, "own"), former)
+    };
+    let reason = "cannot copy site-extra 1.2: copy: site-extra has no list of its files";
+    one(&prepare(ExtrasPolicy::Refuse).blocking, reason);
+    let list =
+        "site_extra/answer.py,,\nsite_extra-1.2.dist-info/METADATA,,\nsite_extra-1.2.dist-info/RECORD,,\n../bin/x,,\n";
+    host.put("minion/packaged/site_extra-1.2.dist-info/RECORD", list);
+    let module = packaged.join("site_extra/answer.py");
+    fs::set_permissions(&module, fs::Permissions::from_mode(0o666)).unwrap();
+    one(&prepare(ExtrasPolicy::Refuse).blocking, "cannot copy site-extra 1.2: copy: other users can change ");
+    fs::set_permissions(&module, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(!own.exists(), "what cannot be copied whole is not copied");
+    let reported = prepare(ExtrasPolicy::Report);
+    assert!(!own.exists() && reported.told(true)[0].contains("would vanish"), "{reported:?}");
+
+    let before = contents(&packaged);
+    let found = prepare(ExtrasPolicy::Refuse);
+    assert!(!found.refuses(), "the custom module that needs it loads, too: {found:?}");
+    assert_eq!(found.notes[0], format!("copied for the new release in {}: site-extra 1.2", own.display()));
+    assert_eq!(fs::read_to_string(own.join("site_extra/answer.py")).unwrap(), "answer = 42\n");
+    assert!(own.join("site_extra-1.2.dist-info/RECORD").exists() && !own.join("unlisted.py").exists());
+    assert_eq!(contents(&packaged), before, "the packaged minion keeps its own");
 }

@@ -38,14 +38,14 @@ def __virtual__():
 
 
 def validate(config):
-    """Whether the configuration is one of this beacon."""
+    """Returns whether the configuration is one of this beacon."""
     if not isinstance(config, list):
         return False, "Configuration for sidle beacon must be a list."
     return True, "Valid beacon configuration"
 
 
 def beacon(config):
-    """What is new since the last time."""
+    """Returns the events since the last time."""
     status = __salt__["sidle.status"]()
     # A host without sidle, or one whose settings are wrong, has nothing to tell here; the job's return code is not the beacon's.
     __context__.pop("retcode", None)

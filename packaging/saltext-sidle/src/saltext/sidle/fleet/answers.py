@@ -64,14 +64,14 @@ class Status(NamedTuple):
 
 
 def read(reader, told):
-    """What a reader makes of an answer. What was found unreadable before stays so. Raises `Unreadable`."""
+    """Returns what a reader makes of an answer. What was found unreadable before stays so. Raises `Unreadable`."""
     if isinstance(told, Unreadable):
         raise told
     return reader(told)
 
 
 def taken(reader, told):
-    """The same, for many answers at once: what cannot be read is given, and not raised."""
+    """Reads many answers at once: what cannot be read is given, and not raised."""
     try:
         return read(reader, told)
     except Unreadable as error:
@@ -82,7 +82,7 @@ def taken(reader, told):
 
 
 def status(told, package):
-    """What `sidle.status` says of a package."""
+    """Reads what `sidle.status` says of a package."""
     if isinstance(told, str):
         said = text(told, "sidle.status")
         return Status(None, "it lacks this extension: `saltutil.sync_all`, then plan again" if "is not available" in said else f"sidle.status answered: {said}")
@@ -121,7 +121,7 @@ def _hold(told, what):
 
 
 def _switch(told, what):
-    """A switch under way has a phase, one that has ended a result."""
+    """Reads a switch: under way it has a phase, ended it has a result."""
     told = table(told, what)
     found = {"id": number(told.get("id"), f"{what}: id"), "to": release(told.get("to"), f"{what}: to"), "failure": optional(_failure, told.get("failure"), f"{what}: failure")}
     key = "phase" if what == "switch" else "result"
@@ -146,7 +146,7 @@ def _error(told):
 
 
 def order(told):
-    """What a host says to an order: `{}`, or its `error`; what Salt itself says is one, too."""
+    """Returns what a host says to an order: `{}`, or its `error`; what Salt itself says is one, too."""
     if isinstance(told, str):
         return {"error": {"class": "failed", "message": f"the minion answered: {text(told, 'the answer')}"}}
     known = table(told, "the answer")
@@ -157,7 +157,7 @@ def order(told):
 
 
 def dry_run(told):
-    """What the dry run of a switch or of an upgrade says: `error`, `notes`, `mode`."""
+    """Returns what the dry run of a switch or of an upgrade says: `error`, `notes`, `mode`."""
     if isinstance(told, str):
         return {"error": {"class": "failed", "message": f"the dry run said nothing: {text(told, 'the answer')}"}, "notes": [], "mode": None}
     known = table(told, "the dry run")
@@ -167,7 +167,7 @@ def dry_run(told):
 
 
 def releases(told, package):
-    """What `sidle.list` says of a package: each release with its marks, and what is wrong with it."""
+    """Returns what `sidle.list` says of a package: each release with its marks, and what is wrong with it."""
     # What Salt says where there is no such function, and an error: the status says more.
     if told is None or isinstance(told, str) or (isinstance(told, dict) and told.get("error") is not None):
         return []
@@ -188,7 +188,7 @@ def _release(told):
 
 
 def masters(told):
-    """The names that a minion has for its masters: a text, or a list; none where it has no master."""
+    """Returns the names that a minion has for its masters: a text, or a list; none where it has no master."""
     if told is None or told is False or told == "":
         return []
     found = [told] if isinstance(told, str) else listed(told, "its masters", MASTERS_MAX)
@@ -198,7 +198,7 @@ def masters(told):
 
 
 def grains(told, wanted):
-    """These grains, as text; those that a minion lacks are left out. The values of a grain that has several are one text."""
+    """Returns these grains, as text; those that a minion lacks are left out. The values of a grain that has several are one text."""
     if told is None or isinstance(told, str):
         return {}
     known = table(told, "its grains")
@@ -218,18 +218,18 @@ def _value(told, name):
 
 
 def addresses(told):
-    """The addresses of a minion, by its grains; nonsense has none."""
+    """Returns the addresses of a minion, by its grains; nonsense has none."""
     found = told if isinstance(told, (list, tuple)) else ()
     return {each for each in found[:ADDRESSES_MAX] if isinstance(each, str) and len(each) <= 64}
 
 
 def process(told):
-    """What `saltutil.find_job` says: the process of a job; None: it does not run."""
+    """Returns what `saltutil.find_job` says: the process of a job; None: it does not run."""
     return {"pid": number(told.get("pid"), "saltutil.find_job: pid")} if isinstance(told, dict) and told else None
 
 
 def load(told):
-    """A job as the job cache has it; None: it is not there. A minion that returns a job of its own writes it, too."""
+    """Returns a job as the job cache has it; None: it is not there. A minion that returns a job of its own writes it, too."""
     known = told if isinstance(told, dict) else {}
     if not known.get("fun"):
         return None
@@ -252,7 +252,7 @@ def _words(told, what):
 
 
 def job(told):
-    """What `sidle.job` says."""
+    """Reads what `sidle.job` says."""
     known = table(told, "sidle.job")
     found = {key: optional(moment, known.get(key), key) for key in ("now", "started", "log_since", "returned_at")}
     found |= {key: optional(flag, known.get(key), key) for key in ("claimed", "cached", "cache_jobs", "log_is_detailed")}
@@ -287,7 +287,7 @@ def _ended(told, what):
 
 
 def text(told, what="it", limit=TEXT_CHARACTERS):
-    """A text on one line, without what commands a terminal, cut at the limit with a mark."""
+    """Returns a text on one line, without what commands a terminal, cut at the limit with a mark."""
     if not isinstance(told, str):
         raise Unreadable(f"{what} is {_kind(told)}, and no text")
     # So much of it is looked at: white space counts once.
@@ -297,26 +297,26 @@ def text(told, what="it", limit=TEXT_CHARACTERS):
 
 
 def line(told, what="it"):
-    """A line of a log, or a path."""
+    """Returns a line of a log, or a path."""
     return text(told, what, LINE_CHARACTERS)
 
 
 def word(told, what):
-    """A word of sidle's own, as its JSON has it; a later version may have others."""
+    """Returns a word of sidle's own, as its JSON has it; a later version may have others."""
     if not isinstance(told, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", told):
         raise Unreadable(f"{what} is {_kind(told)}, and no word of sidle's")
     return told
 
 
 def release(told, what):
-    """A release, as text."""
+    """Returns a release, as text."""
     if not names.is_release(told):
         raise Unreadable(f"{what} is {_kind(told)}, and no release")
     return told
 
 
 def number(told, what, most=NUMBER_MAX):
-    """A whole number from 0 on."""
+    """Returns a whole number from 0 on."""
     if not isinstance(told, int) or isinstance(told, bool):
         raise Unreadable(f"{what} is {_kind(told)}, and no number")
     if not 0 <= told <= most:
@@ -325,21 +325,21 @@ def number(told, what, most=NUMBER_MAX):
 
 
 def moment(told, what):
-    """Seconds since 1970."""
+    """Returns seconds since 1970."""
     if not isinstance(told, (int, float)) or isinstance(told, bool) or not 0 <= told <= SECONDS_MAX:
         raise Unreadable(f"{what} is {_kind(told)}, and no time")
     return told
 
 
 def flag(told, what):
-    """True or False."""
+    """Returns True or False."""
     if not isinstance(told, bool):
         raise Unreadable(f"{what} is {_kind(told)}, and not True or False")
     return told
 
 
 def listed(told, what, most):
-    """A list of at most so many."""
+    """Returns a list of at most so many."""
     if not isinstance(told, list):
         raise Unreadable(f"{what} is {_kind(told)}, and no list")
     if len(told) > most:
@@ -348,14 +348,14 @@ def listed(told, what, most):
 
 
 def table(told, what):
-    """A table of values by their keys."""
+    """Returns a table of values by their keys."""
     if not isinstance(told, dict):
         raise Unreadable(f"{what} is {_kind(told)}, and no table")
     return told
 
 
 def optional(reader, told, what):
-    """What may be missing."""
+    """Reads what may be missing."""
     return None if told is None else reader(told, what)
 
 

@@ -31,7 +31,7 @@ UNCHECKED = "not checked: room and platform, since a bundle of the master's file
 
 def resolve(opts, tgt, tgt_type):
     """
-    The accepted ids of a target; and those of which nobody knows whether they match, since the master has no grains of them in its cache. Some
+    Returns the accepted ids of a target; and those of which nobody knows whether they match, since the master has no grains of them in its cache. Some
     releases of Salt count these as matching; a rollout must not.
     """
     minions = salt.utils.minions.CkMinions(opts)
@@ -59,26 +59,26 @@ class Asking:
     # --- hosts -----------------------------------------------------------------------------------------------------
 
     def facts(self, ids, wanted):
-        """What is known of each host, for `plan.make`; and its masters."""
+        """Returns what is known of each host, for `plan.make`; and its masters."""
         grains = list(dict.fromkeys(["os_family", "saltversion", *([wanted.by] if wanted.by else [])]))
         facts, named = {}, {}
-        for each, found in self._answered(ids, wanted, grains).items():
-            facts[each] = of_answers(found, wanted)
-            named[each] = masters_of(facts[each]["status"], _readable(found.get("config.get")) or [], wanted.package)
+        for minion, found in self._answered(ids, wanted, grains).items():
+            facts[minion] = of_answers(found, wanted)
+            named[minion] = masters_of(facts[minion]["status"], _readable(found.get("config.get")) or [], wanted.package)
         self.masters.look_up(named.values())
-        masters = {each: self.masters.of(own) for each, own in named.items() if own}
-        for each in set(ids) - set(facts):
-            facts[each] = self._silent(each, grains)
-        for each in set(ids) - set(masters):
+        masters = {minion: self.masters.of(own) for minion, own in named.items() if own}
+        for minion in set(ids) - set(facts):
+            facts[minion] = self._silent(minion, grains)
+        for minion in set(ids) - set(masters):
             # It did not say: by the name that the others have for this master.
-            masters[each] = {name: self.masters.this() for name in self.masters.own_names[:1]} or self.masters.of([])
+            masters[minion] = {name: self.masters.this() for name in self.masters.own_names[:1]} or self.masters.of([])
         self._ask_rehearsals(facts, wanted)
         self._ask_installs(facts, wanted)
         return facts, masters
 
     def _answered(self, ids, wanted, grains):
         """
-        What each host that answers says to each question. One job for each: while a job of several functions runs, Salt fails to begin a state run
+        Returns what each host that answers says to each question. One job for each: while a job of several functions runs, Salt fails to begin a state run
         (`saltutil.is_running`, up to 3008.5 at least).
         """
         arguments = [[], [], ["master"], grains]
@@ -88,8 +88,8 @@ class Asking:
         ]  # fmt: skip
         found, asked = {}, ids
         for question, some, read in zip(QUESTIONS, arguments, readers, strict=True):
-            for each, answer in self.ask(asked, question, some, read=read).items() if asked else ():
-                found.setdefault(each, {})[question] = answer
+            for minion, answer in self.ask(asked, question, some, read=read).items() if asked else ():
+                found.setdefault(minion, {})[question] = answer
             # Who is silent was waited for once.
             asked = list(found)
         return found
@@ -101,36 +101,36 @@ class Asking:
         return DRY_RUN_ANSWERS * (self.opts.get("sidle") or {}).get("answer_seconds", 20)
 
     def _ask_rehearsals(self, facts, wanted):
-        """What a switch would say on those that have the release, and run another one."""
+        """Asks those that have the release, and run another one, what a switch would say."""
 
         def is_asked(status):
             return status and wanted.release in status["installed"] and (status["current"] != wanted.release or status["switch"])
 
-        asked = [each for each, known in facts.items() if is_asked(known["status"])]
+        asked = [minion for minion, known in facts.items() if is_asked(known["status"])]
         silent = answers.dry_run(f"no answer within {self._dry_run_seconds()} s")
         found = self._ask_dry_run(asked, "sidle.rehearse", [wanted.package, wanted.release, *self.timing])
-        for each in asked:
-            _take(facts[each], "rehearsal", found.get(each, silent))
+        for minion in asked:
+            _take(facts[minion], "rehearsal", found.get(minion, silent))
 
     def _ask_installs(self, facts, wanted):
-        """Whether those that lack the release have room for it, and whether it is there for their platform."""
-        lacking = [each for each, known in facts.items() if known["status"] and wanted.release not in known["status"]["installed"]]
+        """Asks those that lack the release whether they have room for it, and whether it is there for their platform."""
+        lacking = [minion for minion, known in facts.items() if known["status"] and wanted.release not in known["status"]["installed"]]
         if self.source and self.source.startswith("salt://") and is_bundle(self.source):
-            for each in lacking:
-                facts[each]["unchecked"] = UNCHECKED
+            for minion in lacking:
+                facts[minion]["unchecked"] = UNCHECKED
             return
-        for each, answer in self._ask_dry_run(lacking, *self._dry_run(wanted)).items():
-            _take(facts[each], "install", answer)
+        for minion, answer in self._ask_dry_run(lacking, *self._dry_run(wanted)).items():
+            _take(facts[minion], "install", answer)
 
     def _dry_run(self, wanted):
-        """The dry run of what a rollout does to a host that lacks the release. An upgrade looks at holds and windows, too."""
+        """Returns the dry run of what a rollout does to a host that lacks the release. An upgrade looks at holds and windows, too."""
         kwarg = {"source": f"{wanted.package}@{wanted.release}", "test": True}
         if self.source:
             kwarg.update({"source": self.source} if is_bundle(self.source) else {"repository": self.source})
         return "sidle.upgrade", [*self.timing], kwarg
 
     def _silent(self, minion, wanted):
-        """What the master has in its cache of a minion that does not answer: what the minion once said."""
+        """Returns what the master has in its cache of a minion that does not answer: what the minion once said."""
         cached, seen = self._cached(minion)
         grains = answers.taken(partial(answers.grains, wanted=wanted), cached)
         known = _readable(grains) or {}
@@ -145,7 +145,7 @@ class Asking:
         }
 
     def _cached(self, minion):
-        """Its grains, and when the master has cached them."""
+        """Returns its grains, and when the master has cached them."""
         # From 3008 on grains have a bank of their own.
         for bank, key in (("grains", minion), (f"minions/{minion}", "data")):
             try:
@@ -160,7 +160,7 @@ class Asking:
     # --- groups ----------------------------------------------------------------------------------------------------
 
     def groups(self, names):
-        """Whom each of these targets would not reach: nodegroups by their names, other targets as compound ones. `True`: all nodegroups."""
+        """Returns which minions each of these targets would not reach: nodegroups by their names, other targets as compound ones. `True`: all nodegroups."""
         own = self.opts.get("nodegroups") or {}
         names = sorted(own) if names is True else [names] if isinstance(names, str) else list(names or [])
         kinds = {name: "nodegroup" if name in own else "compound" for name in names}
@@ -169,32 +169,32 @@ class Asking:
         found = []
         for name, kind in kinds.items():
             answered = set(self._answers(name, kind))
-            lost = [each for each in expected[name] if each in versions and each not in answered]
+            lost = [minion for minion in expected[name] if minion in versions and minion not in answered]
             # A minion that is busy just now is not deaf: only what still answers to its id counts.
             still = self._versions(lost)
-            known = {each: version for each, version in versions.items() if each in still or each not in lost}
+            known = {minion: version for minion, version in versions.items() if minion in still or minion not in lost}
             found.append(groups.reach(name, expected[name], answered, known))
         return found
 
     def _versions(self, ids):
         found = self.ask(ids, "grains.item", ["saltversion"], read=partial(answers.grains, wanted=["saltversion"]))
-        return {each: (_readable(grains) or {}).get("saltversion") or "unknown" for each, grains in found.items()}
+        return {minion: (_readable(grains) or {}).get("saltversion") or "unknown" for minion, grains in found.items()}
 
     def _answers(self, name, kind):
         seconds = (self.opts.get("sidle") or {}).get("answer_seconds", 20)
         with salt.client.LocalClient(mopts=self.opts) as client:
             told = client.cmd(name, "test.ping", timeout=seconds, tgt_type=kind)
-        return [each for each, answer in told.items() if answer is True]
+        return [minion for minion, answer in told.items() if answer is True]
 
 
 def is_bundle(source):
-    """Whether a source is a bundle file, and no repository."""
+    """Returns whether a source is a bundle file, and no repository."""
     return source.endswith(".sidle")
 
 
 def masters_of(status, named, package):
     """
-    The names of a host's masters. A job of a minion with several masters sees the one that it came from (`named`); the supervisor of a minion knows
+    Returns the names of a host's masters. A job of a minion with several masters sees the one that it came from (`named`); the supervisor of a minion knows
     all that it reaches.
     """
     reached = ((status or {}).get("supervisor") or {}).get("reaches") or [] if is_salt(package) else []
@@ -202,7 +202,7 @@ def masters_of(status, named, package):
 
 
 def of_answers(found, wanted):
-    """What a host has said, as `verdicts.judge` wants it. `found`: the answer to each question, read, or an `answers.Unreadable`."""
+    """Returns what a host has said, as `verdicts.judge` wants it. `found`: the answer to each question, read, or an `answers.Unreadable`."""
     status, releases, _, grains = (_readable(found.get(question)) for question in QUESTIONS)
     grains = grains or {}
     return {
@@ -231,7 +231,7 @@ def _why(answer):
 
 
 def planned(asking, wanted, target, group_names=None):
-    """The plan, by asking. `target`: a target and its type. Raises `plan.PlanError`."""
+    """Makes the plan, by asking. `target`: a target and its type. Raises `plan.PlanError`."""
     wanted.check()
     ids, unknown = resolve(asking.opts, *target)
     if unknown and not ids:
@@ -250,9 +250,9 @@ def planned(asking, wanted, target, group_names=None):
 
 
 def planned_again(asking, old, sign_in=None):
-    """An earlier plan with its waves, for the minions that still go: they are asked again. Raises `plan.PlanError`."""
+    """Makes an earlier plan anew, for the minions that still go: they are asked again. Raises `plan.PlanError`."""
     wanted = plan.Wanted(old.package, old.release, canary=0, percents=[100], seed=old.seed, sign_in=sign_in)
     wanted.check()
     accepted = set(resolve(asking.opts, "*", "glob")[0])
-    facts, masters = asking.facts([each for wave in old.waves for each in wave if each in accepted], wanted)
+    facts, masters = asking.facts([minion for wave in old.waves for minion in wave if minion in accepted], wanted)
     return plan.renewed(old, plan.make(facts, wanted, masters))

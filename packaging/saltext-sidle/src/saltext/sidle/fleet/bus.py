@@ -74,7 +74,7 @@ class Bus:
 
     @property
     def unchecked(self):
-        """Why returns are taken from events, which any minion may fire; None: they come from the job cache."""
+        """Returns why returns are taken from events, which any minion may fire; None: they come from the job cache."""
         return self._returns.missing
 
     def _connect(self):
@@ -83,9 +83,9 @@ class Bus:
         self._events.connect_pub(timeout=5)
 
     def _disconnect(self):
-        for each in (self._client, self._events):
-            if each is not None:
-                each.destroy()
+        for connection in (self._client, self._events):
+            if connection is not None:
+                connection.destroy()
         self._client = self._events = None
 
     def publish(self, ids, function, arguments=(), kwarg=None, kind=None):
@@ -113,7 +113,7 @@ class Bus:
         self._jobs[told["jid"]] = _Job(kind, set(ids))
 
     def events(self, seconds):
-        """What comes within this time: `Returned`, or the tag of another event; ends early after a first burst."""
+        """Yields what comes within this time: `Returned`, or the tag of another event; ends early after a first burst."""
         until, came = time.monotonic() + seconds, False
         while True:
             for returned in self._stored():
@@ -141,7 +141,7 @@ class Bus:
             return None
 
     def _heard(self, tag, data):
-        """The event of a return makes `_stored` look for it."""
+        """Makes `_stored` look for a return that an event tells of; yields other tags."""
         words = tag.split("/")
         if words[1:2] != ["job"]:
             yield tag
@@ -155,32 +155,32 @@ class Bus:
         return self._jobs[jid].ids if jid in self._jobs else ()
 
     def _stored(self):
-        """The returns that events have told of, and that are in the job cache."""
+        """Yields the returns that events have told of, and that are in the job cache."""
         now = time.monotonic()
         if not self._told or now - self._looked < LOOK_SECONDS:
             return
         self._looked, jobs = now, {}
-        for jid, each in self._told:
-            jobs.setdefault(jid, []).append(each)
+        for jid, minion in self._told:
+            jobs.setdefault(jid, []).append(minion)
         for jid, ids in jobs.items():
-            for each, answer in self._returns.of(jid, ids):
-                del self._told[jid, each]
-                if each in self._asked(jid):
-                    yield self._returned(jid, each, answer)
+            for minion, answer in self._returns.of(jid, ids):
+                del self._told[jid, minion]
+                if minion in self._asked(jid):
+                    yield self._returned(jid, minion, answer)
         # An event without a return: somebody else has fired it, or the master has lost the return.
         self._told = {key: since for key, since in self._told.items() if now - since < STORED_SECONDS}
 
-    def _returned(self, jid, each, answer):
-        """Each host returns once: an event that is fired again brings no old answer back."""
+    def _returned(self, jid, minion, answer):
+        """Takes a return, once from each minion: an event that is fired again brings no old answer back."""
         job = self._jobs[jid]
-        job.ids.discard(each)
+        job.ids.discard(minion)
         if not job.ids:
             del self._jobs[jid]
-        return Returned(job.kind, each, answer)
+        return Returned(job.kind, minion, answer)
 
     def ask(self, ids, function, arguments=(), kwarg=None, seconds=20, read=lambda told: told, most=MOST):
         """
-        The answers of those that answer within `seconds` of the last chunk: what `read` makes of them, or an `answers.Unreadable`. Once the share `most`
+        Returns the answers of those that answer within `seconds` of the last chunk: what `read` makes of them, or an `answers.Unreadable`. Once the share `most`
         has answered, the others have as long again; 1: all have the whole time. Raises `Away`.
         """
         found, asked, kind = {}, 0, object()

@@ -3,10 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from saltext.sidle.fleet.evidence import EXPIRED, OTHER_KEY, TOO_MANY, TOO_OLD, UNSIGNED, span, speaks_3, time_of, when
-
-#: A minion that was not seen for so long is most likely gone.
-GONE_SECONDS = 90 * 86400
+from saltext.sidle.fleet import silence
+from saltext.sidle.fleet.evidence import span, time_of, when
 
 #: A publication misses minions that have not connected yet; they try every 1 to 10 s, and a busy master lets them wait.
 RECONNECT_SECONDS = 30
@@ -17,7 +15,7 @@ RETURN_SECONDS = 300
 
 @dataclass(frozen=True)
 class Cause:
-    """A row of the table: its name, its meaning as the documentation has it, and the rule: text and remedies, or None."""
+    """A row of the table: its name, its meaning as the documentation has it, and the rule, which yields a text and remedies if it applies."""
 
     name: str
     meaning: str
@@ -31,210 +29,87 @@ def _again(e):
 def _function_missing(e):
     # As the minion says it of the function itself: what runs there has errors of its own with such words.
     if e.ret and e.ret.failed and re.match(r"'[\w.]+' (is not available|__virtual__ returned False)", e.ret.said):
-        return (
+        yield (
             f"{e.minion} did return: it has no function {e.job.fun}.",
             f"`salt {e.minion} sys.list_functions` lists its functions; `salt {e.minion} saltutil.sync_all` brings it the modules of this master",
         )
-    return None
 
 
 def _failed(e):
     if e.ret and e.ret.failed:
-        return f"{e.minion} did return: the job failed there.", f"read the whole return: `salt-run jobs.lookup_jid {e.jid}`"
-    return None
+        yield f"{e.minion} did return: the job failed there.", f"read the whole return: `salt-run jobs.lookup_jid {e.jid}`"
 
 
 def _returned_late(e):
     if e.ret and e.ret.at and e.ret.at - e.job.published > e.patience:
         took = span(e.ret.at - e.job.published)
-        return (
+        yield (
             f"{e.minion} did return, but late: {took} after the job was published. A command that waited less did not show it.",
             f"`salt-run jobs.lookup_jid {e.jid}`; next time wait longer: `salt -t 120 …`",
         )
-    return None
 
 
 def _returned(e):
-    return (f"{e.minion} did return.", f"`salt-run jobs.lookup_jid {e.jid}`") if e.ret else None
-
-
-def _rejected(e):
-    if "rejected" in e.keys and "accepted" not in e.keys:
-        return (
-            f"This master rejects the key of {e.minion}.",
-            f"if the host is yours: `salt-key -d {e.minion}`, then accept the key that it sends again: `salt-key -a {e.minion}`",
-        )
-    return None
-
-
-def _pending(e):
-    if "pending" in e.keys and "accepted" not in e.keys:
-        return (
-            f"The key of {e.minion} waits for a person to accept it.",
-            f"compare `salt-key -f {e.minion}` with `salt-call --local key.finger` on the host, then `salt-key -a {e.minion}`",
-        )
-    return None
-
-
-def _no_key(e):
-    if "accepted" in e.keys or (e.keys and "denied" not in e.keys):
-        return None
-    return (
-        f"This master has no key of {e.minion}: no minion of this name ever signed in, or its key was deleted.",
-        "on the host: `sidle doctor` (or `salt-call test.ping`) says whether its minion runs, and which master it calls; "
-        "`salt-key -L` lists the names that this master knows",
-    )
+    if e.ret:
+        yield f"{e.minion} did return.", f"`salt-run jobs.lookup_jid {e.jid}`"
 
 
 def _expired(e):
     published = time_of(e.jid)
     if e.jid and not e.job and published and e.keep_seconds and e.now - published > e.keep_seconds:
-        return (
+        yield (
             f"Job {e.jid} is no longer in the job cache: it was published {span(e.now - published)} ago, and this master keeps jobs for {span(e.keep_seconds)}.",
             "raise `keep_jobs_seconds` in the master's configuration, or send returns to a database (`master_job_cache`, `ext_job_cache`)",
         )
-    return None
 
 
 def _unknown_job(e):
     if e.jid and not e.job:
-        return (
+        yield (
             f"This master knows no job {e.jid}.",
             "`salt-run jobs.list_jobs` lists its jobs; another master of yours may have published it (ask there); with `ext_job_cache` or "
             "`job_cache: False` this master keeps none",
         )
-    return None
 
 
 def _accepted_later(e):
     if _is_unexpected(e) and e.accepted_since and e.accepted_since > e.job.published:
-        return f"The key of {e.minion} was accepted after the job was published: the job was not for it.", _again(e)
-    return None
+        yield f"The key of {e.minion} was accepted after the job was published: the job was not for it.", _again(e)
 
 
 def _matched_later(e):
     if _is_unexpected(e) and e.matched_now:
-        return (
+        yield (
             f"The job was not for {e.minion}: its target matches it today, but did not when the job was published "
             "(the master evaluates grains and pillar from its cache).",
             _again(e),
         )
-    return None
 
 
 def _not_targeted(e):
     if _is_unexpected(e):
-        return (
+        yield (
             f"The job was not for {e.minion}: its target {e.job.tgt} ({e.job.tgt_type}) does not match it.",
             f"`salt-run sidle.why {e.minion}` tells of the newest job that was for it",
         )
-    return None
 
 
 def _is_unexpected(e):
     return e.job and e.job.expected is not None and e.minion not in e.job.expected
 
 
-def _master_down(e):
-    if e.master_is_up is False:
-        return "This master does not run: its own ports do not answer.", "`systemctl status salt-master`, `journalctl -u salt-master`"
-    return None
-
-
-def _sign_in_refused(e):
-    if e.answers is not False:
-        return None
-    is_old = e.minimum_auth >= 3 and e.version and not e.connected and not speaks_3(e.version)
-    if e.refused(TOO_OLD) or is_old:
-        return (
-            f"This master refuses the sign-in of {e.minion}: its Salt {e.version or ''} is older than minimum_auth_version: {e.minimum_auth} allows.".replace("  ", " "),
-            "upgrade the minion (3006.12, 3007.4 and later sign in with version 3); or, until then, lower `minimum_auth_version` in the master's configuration",
-        )
-    return None
-
-
-def _too_many(e):
-    if e.answers is False and e.refused(TOO_MANY):
-        return f"This master takes no more minions: max_minions is {e.max_minions}.", "raise `max_minions` in the master's configuration"
-    return None
-
-
-def _clock(e):
-    if e.answers is False and e.refused(EXPIRED):
-        return (
-            f"This master refuses the messages of {e.minion}, because they are too old: the clocks differ, or the messages wait for too long.",
-            "set the clocks (`chronyc tracking` on both); `request_server_ttl` in the master's configuration is the limit",
-        )
-    return None
-
-
-def _signature(e):
-    if e.answers is False and e.refused(UNSIGNED):
-        return (
-            f"This master drops the messages of {e.minion}: their signature is missing or wrong.",
-            "set `minion_sign_messages: True` in the minion's configuration; if the host has a new key: "
-            f"`salt-key -d {e.minion}`, then `salt-key -a {e.minion}`",
-        )
-    return None
-
-
-def _key_changed(e):
-    if e.answers is False and "accepted" in e.keys and ("denied" in e.keys or e.refused(OTHER_KEY)):
-        return (
-            f"{e.minion} signs in with another key than the accepted one: the host was installed again, or a second host has its name.",
-            f"compare `salt-key -f {e.minion}` with `salt-call --local key.finger` on the host; if it is yours: `salt-key -d {e.minion}`, then "
-            f"`salt-key -a {e.minion}`",
-        )
-    return None
-
-
-def _gone(e):
-    if e.answers is False and not e.connected and e.seen and e.now - e.seen >= GONE_SECONDS:
-        return f"{e.minion} was not seen for {span(e.now - e.seen)}: the host is most likely gone.", f"if it is: `salt-key -d {e.minion}`"
-    return None
-
-
-def _never_seen(e):
-    if e.answers is False and not e.connected and e.seen is None:
-        return (
-            f"The key of {e.minion} is accepted, but the minion was never seen.",
-            "on the host: `sidle doctor`, or `salt-call test.ping`",
-        )
-    return None
-
-
-def _hung(e):
-    if e.answers is False and e.connected:
-        return (
-            f"{e.minion} is connected, but does not answer: its minion is stopped, blocked or overloaded.",
-            "on the host: `sidle doctor`, `systemctl status salt-minion` (or `sidle@salt-minion`), the minion's log; `sidle restart salt-minion`",
-        )
-    return None
-
-
-def _offline(e):
-    if e.answers is not False:
-        return None
-    what = "is offline" if e.connected is False else "does not answer"
-    return (
-        f"{e.minion} {what}; it was last seen {when(e.seen)} ({e.seen_how}).",
-        "on the host: `sidle doctor`, or `systemctl status salt-minion` and `salt-call test.ping`; what was published meanwhile is missed for good",
-    )
-
-
 def _queued(e):
     if e.own.get("queued"):
-        return (
+        yield (
             f"{e.minion} has queued the job: it begins when the jobs before it have ended.",
             f"`salt {e.minion} saltutil.running` shows the jobs before it",
         )
-    return None
 
 
 def _running(e):
     if not e.running:
-        return None
-    return (
+        return
+    yield (
         f"{e.minion} still runs the job, in process {e.running.get('pid')}, for {span(e.now - e.job.published) if e.job else 'some time'}.",
         f"wait: `salt-run jobs.lookup_jid {e.jid}`; or end it: `salt {e.minion} saltutil.term_job {e.jid}`",
     )
@@ -242,40 +117,37 @@ def _running(e):
 
 def _not_understood(e):
     if e.answers and e.match_error and not e.received:
-        return (
+        yield (
             f"{e.minion} cannot evaluate the target {e.job.tgt} ({e.job.tgt_type}), and ignores the job.",
             f"target it by its name, or by a list (`salt -L {e.minion} …`); upgrade it: its Salt is {e.version}, the master's {e.master_version}",
         )
-    return None
 
 
 def _no_match(e):
     if e.answers and e.matches is False and not e.received:
-        return (
+        yield (
             f"The master expected a return, but {e.minion} says that the target {e.job.tgt} ({e.job.tgt_type}) does not match it, and ignores the job: "
             "the master's cache of grains or pillar is old.",
             f"`salt {e.minion} saltutil.refresh_grains` and `saltutil.refresh_pillar` bring the cache up to date",
         )
-    return None
 
 
 def _cut(e):
     switch = e.cutting if e.answers and e.received else None
     sent = e.own.get("returned_at")
     if switch and not e.own.get("cached") and not (sent and e.here(sent) < switch["down"]):
-        return (
+        yield (
             f"Switch {switch['id']} in mode now ended the minion's process at {when(switch['down'])}, while the job ran: its return is lost.",
             f"look at what the job did on the host; {_again(e)}; next time without `mode=now`",
         )
-    return None
 
 
 def _died(e):
     if not e.answers or not (e.unfinished or e.own.get("stale") or (e.received and e.started_later and e.returned is False)):
-        return None
+        return
     ended = e.unfinished
     how = f"process {ended.get('pid')} of {ended.get('release')} {ended.get('how')} at {ended.get('at')}" if ended else "its process is gone"
-    return (
+    yield (
         f"{e.minion} had begun the job, and its process ended before the job was done ({how}).",
         f"look at what the job did on the host (`salt {e.minion} sidle.history`, the kernel's log for the OOM killer); {_again(e)}",
     )
@@ -284,20 +156,19 @@ def _died(e):
 def _missed_in_switch(e):
     if e.answers and e.downtime and not e.received:
         switch = e.downtime
-        return (
+        yield (
             f"The job was published in the downtime of switch {switch['id']} (mode {switch['mode']}), which took {switch['up'] - switch['down']:.1f} s: it is missed for good.",
             _again(e) + "; mode overlap has no downtime",
         )
-    return None
 
 
 def _master_restarted(e):
     if not (e.answers and e.returned and e.job and e.master_since and e.master_since > e.job.published):
-        return None
+        return
     sent = e.own.get("returned_at")
     if sent and not -RETURN_SECONDS < e.master_since - e.here(sent) < RETURN_SECONDS:
-        return None
-    return (
+        return
+    yield (
         f"{e.minion} ran the job, and sent its return while this master was down: the master was started again {when(e.master_since)}.",
         f"{e.minion} has the return only if its configuration has `cache_jobs: True`: `salt {e.minion} saltutil.find_cached_job {e.jid}`; else {_again(e)}",
     )
@@ -305,59 +176,54 @@ def _master_restarted(e):
 
 def _return_refused(e):
     if e.answers and e.line("failed to return"):
-        return (
+        yield (
             f"{e.minion} ran the job, but this master did not take its return in time: it is overloaded, or was unreachable.",
             f"raise `worker_threads` in the master's configuration, and look at its load; {_again(e)}",
         )
-    return None
 
 
 def _elsewhere(e):
     if e.answers and e.returned and e.masters:
-        return (
+        yield (
             f"{e.minion} ran the job and sent its return, which this master does not have; it has other masters, too.",
             f"on {', '.join(e.masters)}: `salt-run jobs.lookup_jid {e.jid}`",
         )
-    return None
 
 
 def _return_lost(e):
     if e.answers and e.returned:
-        return (
+        yield (
             f"{e.minion} ran the job and sent its return, but this master does not have it.",
             f"the master's log at {when(e.job.published)}, its disk (`df`, `df -i` of its cachedir), and returners or a syndic between them; "
             f"`salt {e.minion} saltutil.find_cached_job {e.jid}`",
         )
-    return None
 
 
 def _ended_silently(e):
     if e.answers and e.received:
-        return (
+        yield (
             f"{e.minion} received the job, does not run it any more, and no return came: the job was killed, or its return was lost.",
             f"on the host: the minion's log, and the kernel's log for the OOM killer; {_again(e)}",
         )
-    return None
 
 
 def _was_stopped(e):
     if e.answers and e.received is False and e.started_later:
-        return (
+        yield (
             f"{e.minion} was not connected when the job was published: its minion was started later, {when(e.since)}. Such a job is missed for good.",
             _again(e),
         )
-    return None
 
 
 def _not_yet_connected(e):
     if not e.answers or not e.job or e.received or e.started_later:
-        return None
+        return
     begun = ((e.master_since, "the start of this master"), (e.since, "the start of its minion"), (e.accepted_since, "the acceptance of its key"))
     recent = [(at, what) for at, what in begun if at and 0 <= e.job.published - at < RECONNECT_SECONDS]
     if not recent:
-        return None
+        return
     at, what = max(recent)
-    return (
+    yield (
         f"The job was published {span(e.job.published - at)} after {what}, {'most likely ' if e.received is None else ''}before {e.minion} had connected.",
         _again(e),
     )
@@ -365,33 +231,30 @@ def _not_yet_connected(e):
 
 def _restarted(e):
     if e.answers and e.received is None and e.started_later:
-        return (
+        yield (
             f"The minion of {e.minion} was started {when(e.since)}, after the job was published: it missed the job, or the job died with the process before.",
             _again(e),
         )
-    return None
 
 
 def _not_received(e):
     if e.answers and e.job and e.received is False:
-        return (
+        yield (
             f"{e.minion} did not receive the job, although its minion ran: its connection to the publisher was broken at {when(e.job.published)}.",
             f"{_again(e)}; if it happens again: `tcp_keepalive_idle` below the idle limit of firewalls between them, `sidle doctor` on the host",
         )
-    return None
 
 
 def _nothing_missing(e):
     if e.answers and not e.jid:
-        return (
+        yield (
             f"{e.minion} answers, and has returned each job in the job cache that was for it.",
             f"a job of its own, such as a scheduled one, or a job of another master: `salt-run sidle.why {e.minion} JID`",
         )
-    return None
 
 
 def _undecided(e):
-    return (
+    yield (
         f"Why {e.minion} did not return cannot be told: what would decide it is missing.",
         *([_again(e)] if e.job else []),
     )
@@ -402,24 +265,24 @@ CAUSES = (
     Cause("failed", "it did return: the job failed there", _failed),
     Cause("returned-late", "it did return, after the command had ended", _returned_late),
     Cause("returned", "it did return", _returned),
-    Cause("key-rejected", "the master rejects its key", _rejected),
-    Cause("key-pending", "its key waits to be accepted", _pending),
-    Cause("no-key", "the master has no key of this name", _no_key),
+    Cause("key-rejected", "the master rejects its key", silence.rejected),
+    Cause("key-pending", "its key waits to be accepted", silence.pending),
+    Cause("no-key", "the master has no key of this name", silence.no_key),
     Cause("job-expired", "the job is older than what the job cache keeps", _expired),
     Cause("job-unknown", "the master has no such job", _unknown_job),
     Cause("accepted-later", "its key was accepted after the job was published", _accepted_later),
     Cause("matched-later", "the target matches it now, but did not when the job was published", _matched_later),
     Cause("not-targeted", "the target of the job does not match it", _not_targeted),
-    Cause("master-down", "the master does not run", _master_down),
-    Cause("sign-in-refused", "it is too old for the master's `minimum_auth_version`", _sign_in_refused),
-    Cause("too-many-minions", "the master has reached `max_minions`", _too_many),
-    Cause("clock", "the master refuses its messages as too old: clocks differ (`request_server_ttl`)", _clock),
-    Cause("signature", "the master drops its messages: no valid signature", _signature),
-    Cause("key-changed", "it signs in with another key than the accepted one", _key_changed),
-    Cause("gone", "not seen for 90 days", _gone),
-    Cause("never-seen", "its key is accepted, but it never came", _never_seen),
-    Cause("hung", "it is connected, but does not answer", _hung),
-    Cause("offline", "it does not answer; since when", _offline),
+    Cause("master-down", "the master does not run", silence.master_down),
+    Cause("sign-in-refused", "it is too old for the master's `minimum_auth_version`", silence.sign_in_refused),
+    Cause("too-many-minions", "the master has reached `max_minions`", silence.too_many),
+    Cause("clock", "the master refuses its messages as too old: clocks differ (`request_server_ttl`)", silence.clock),
+    Cause("signature", "the master drops its messages: no valid signature", silence.signature),
+    Cause("key-changed", "it signs in with another key than the accepted one", silence.key_changed),
+    Cause("gone", "not seen for 90 days", silence.gone),
+    Cause("never-seen", "its key is accepted, but it never came", silence.never_seen),
+    Cause("hung", "it is connected, but does not answer", silence.hung),
+    Cause("offline", "it does not answer; since when", silence.offline),
     Cause("running", "the job still runs there", _running),
     Cause("queued", "the job waits there behind other jobs", _queued),
     Cause("cut-by-switch", "a switch in mode `now` ended the minion while the job ran", _cut),

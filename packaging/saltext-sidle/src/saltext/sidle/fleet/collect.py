@@ -42,7 +42,7 @@ KEYS = {"minions": "accepted", "minions_pre": "pending", "minions_rejected": "re
 
 def collect(opts, minion, jid=None, seconds=15, rollouts=()):
     """
-    The evidence. Without a job: the newest one that the minion should have answered, and did not. Asks the minion, if its key is accepted and its return
+    Collects the evidence. Without a job: the newest one that the minion should have answered, and did not. Asks the minion, if its key is accepted and its return
     is not there; waits `seconds` for the answer. `rollouts`: the records of this master's rollouts.
     """
     import salt.minion
@@ -87,7 +87,7 @@ def _modified(path):
 
 
 def _started(pidfile):
-    """When the process of a pid file was started."""
+    """Returns when the process of a pid file was started."""
     try:
         with open(pidfile, encoding="ascii") as file:
             pid = int(file.read())
@@ -129,7 +129,7 @@ def _job(opts, cache, found):
 
 
 def _load(cache, name, jid):
-    """A job of the job cache; None: there is none, or what is there is no job."""
+    """Returns a job of the job cache; None: there is none, or what is there is no job."""
     return _readable(answers.taken(answers.load, cache[f"{name}.get_load"](jid)))
 
 
@@ -144,7 +144,7 @@ def _return(told, at):
 
 
 def _shown(said):
-    """The beginning of what a minion said, whatever it is."""
+    """Returns the beginning of what a minion said, whatever it is."""
     try:
         return answers.text(said if isinstance(said, str) else str(said))
     except (RecursionError, ValueError):
@@ -163,7 +163,7 @@ def _newest_without_return(opts, cache, minion):
 
 
 def _local_jobs(opts, minion):
-    """The jobs of the local job cache, the newest first: id, and whether the minion has returned."""
+    """Returns the jobs of the local job cache, the newest first: id, and whether the minion has returned."""
     for path in _newest(os.path.join(opts["cachedir"], "jobs")):
         try:
             with open(os.path.join(path, "jid"), encoding="utf-8") as file:
@@ -174,7 +174,7 @@ def _local_jobs(opts, minion):
 
 
 def _newest(place):
-    """The directories of the newest jobs, the newest first."""
+    """Returns the directories of the newest jobs, the newest first."""
     try:
         tops = [entry.path for entry in os.scandir(place) if entry.is_dir()]
     except FileNotFoundError:
@@ -213,7 +213,7 @@ def _seen(opts, found):
 
 
 def _connection(opts, found, grains):
-    """By the addresses that the minion says it has: an address translation between the two hides it."""
+    """Returns whether the minion is connected, by the addresses that it says it has: an address translation between the two hides it."""
     import salt.utils.network
 
     # Each host has these.
@@ -235,14 +235,14 @@ def _connection(opts, found, grains):
 
 
 def _others(opts, minion, addresses):
-    """Other minions with one of these addresses."""
+    """Returns other minions with one of these addresses."""
     import salt.key
     import salt.utils.minions
 
-    for each in salt.key.Key(opts).list_keys().get("minions", ()):
-        _, grains, _ = salt.utils.minions.get_minion_data(each, opts)
-        if each != minion and addresses & _addresses(grains):
-            return [each]
+    for other in salt.key.Key(opts).list_keys().get("minions", ()):
+        _, grains, _ = salt.utils.minions.get_minion_data(other, opts)
+        if other != minion and addresses & _addresses(grains):
+            return [other]
     return []
 
 
@@ -251,12 +251,12 @@ def _addresses(grains):
 
 
 def _version(told):
-    """A version of Salt, as a minion says it; None: it says none."""
+    """Returns a version of Salt, as a minion says it; None: it says none."""
     return answers.text(told, limit=64) if isinstance(told, str) else None
 
 
 def _refusals(opts, minion):
-    """Refusals of this minion in the master's log."""
+    """Returns the refusals of this minion in the master's log."""
     try:
         with open(opts.get("log_file") or os.devnull, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
@@ -311,7 +311,7 @@ def _ask(opts, found, seconds):
 
 
 def said(found, told, matcher):
-    """What the minion has answered to each question becomes evidence; nonsense is none."""
+    """Turns what the minion has answered to each question into evidence; nonsense is none."""
     found.version = _version(told.get("test.version")) or found.version
     found.running = _readable(answers.taken(answers.process, told.get("saltutil.find_job")))
     own = told.get("sidle.job")
@@ -332,7 +332,7 @@ def said(found, told, matcher):
 
 
 def _told(opts, minion, questions, seconds):
-    """Its answer to each question, up to the first one that it does not answer."""
+    """Asks each question, up to the first one that the minion does not answer; returns the answers."""
     import salt.client
 
     told = {}

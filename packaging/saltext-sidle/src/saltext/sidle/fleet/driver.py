@@ -8,8 +8,9 @@ import logging
 import time
 from functools import partial
 
-from . import answers, jobs
-from . import rollout as machine
+from . import answers, jobs, states
+from .rollout import Rollout
+from .states import RolloutError
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,10 @@ UNCLAIM_SECONDS = 10
 #: The orders of a rollout.
 KINDS = ("install", "switch")
 
+#: A driver that takes over accepts an epoch of a minion that is so much higher than its own, at most: each driver raises it by one. Minions allow more
+#: (`EPOCH_STEP_MAXIMUM`), so that no minion's word makes an epoch that the others refuse.
+EPOCH_STEP_MAX = 10_000
+
 #: Of the hosts that refuse a driver so many are named.
 REFUSALS_SHOWN = 5
 
@@ -48,10 +53,10 @@ def drive(record, bus, records, now=time.time):
 class _Driver:
     def __init__(self, record, bus, records, now):
         self._record, self._bus, self._records, self._now = record, bus, records, now
-        self._own = machine.Rollout(record)
+        self._own = Rollout(record)
         self._looked = 0.0
         #: When a job was last published, and since when none can be; None: they can.
-        self._published, self._blind_since = now(), None
+        self._published, self._away_since = now(), None
         #: Since when nothing is ordered any more.
         self._resting_since = None
         #: Whose claims end with this driver.
@@ -61,61 +66,61 @@ class _Driver:
         """Takes the rollout over from whoever drove it, on record and at the hosts."""
         record, is_new = self._record, not self._records.has(self._record["id"])
         if self._bus.unchecked:
-            raise machine.RolloutError(f"cannot drive rollout {record['id']}: {self._bus.unchecked}: any minion could say of another one that it is done")
+            raise RolloutError(f"cannot drive rollout {record['id']}: {self._bus.unchecked}: any minion could say of another one that it is done")
         if is_new:
             # Whatever happens from now on, there is a record that can be resumed or aborted.
-            record.update(status=machine.HALTED, why="its runner ended before it began")
+            record.update(status=states.HALTED, why="its runner ended before it began")
             self._records.write(record)
-            record.update(status=machine.RUNNING, why=None)
+            record.update(status=states.RUNNING, why=None)
         else:
             # Each driver has an epoch of its own: hosts refuse a driver on another master that has an older copy of the record.
             record["epoch"] = max(record["epoch"], self._records.read(record["id"])["epoch"]) + 1
-        ids = [each for each, host in record["hosts"].items() if host["state"] in (machine.WAITING, *machine.FLYING_STATES)]
+        ids = [minion for minion, host in record["hosts"].items() if host["state"] in (states.WAITING, *states.IN_FLIGHT_STATES)]
         try:
             refusals = self._refusals(ids)
             # The end of a former claim may have been on its way.
             refusals = refusals and self._refusals(list(refusals))
         except jobs.Away as error:
-            raise machine.RolloutError(f"cannot drive rollout {record['id']}: {error}") from None
+            raise RolloutError(f"cannot drive rollout {record['id']}: {error}") from None
         if refusals:
             # The record stays as it was: what does not begin here leaves nothing behind.
             if is_new:
                 unclaim(self._bus, record, ids)
                 self._records.remove(record["id"])
             more = [f"and {len(refusals) - REFUSALS_SHOWN} more"] if len(refusals) > REFUSALS_SHOWN else []
-            lines = [f"{each}: {message}" for each, message in sorted(refusals.items())][:REFUSALS_SHOWN]
-            raise machine.RolloutError("\n".join([f"cannot drive rollout {record['id']}: {len(refusals)} minions refuse it", *lines, *more]))
+            lines = [f"{minion}: {message}" for minion, message in sorted(refusals.items())][:REFUSALS_SHOWN]
+            raise RolloutError("\n".join([f"cannot drive rollout {record['id']}: {len(refusals)} minions refuse it", *lines, *more]))
         if not is_new:
             self._own.go_on(self._now())
-        if record["status"] == machine.LATE:
+        if record["status"] == states.LATE:
             self._claimed = set(ids)
             self._take_up_late()
         self._records.write(record)
 
     def _refusals(self, ids):
-        """Which of these hosts refuse this driver, and what they say."""
+        """Returns which of these hosts refuse this driver, and what they say."""
         found = claim(self._bus, self._record, ids)
         # Nonsense is no refusal: what the host says to its order decides.
-        return {each: answer["error"]["message"] for each, answer in found.items() if jobs.is_taken(answer)}
+        return {minion: answer["error"]["message"] for minion, answer in found.items() if jobs.is_taken(answer)}
 
     def _take_up_late(self):
-        """After the last wave who is back is what there is to do."""
+        """Asks the offline minions after the last wave: who is back is what there is to do."""
         if not self._own.is_too_late(self._now()):
-            for each, answer in self._bus.ask(self._offline(), "sidle.status", read=self._status).items():
-                take(self._own, self._now(), each, partial(self._judge, "status", each, answer))
+            for minion, answer in self._bus.ask(self._offline(), "sidle.status", read=self._status).items():
+                take(self._own, self._now(), minion, partial(self._judge, "status", minion, answer))
         self._own.end_if_over(self._now())
 
     def goes_on(self):
-        """Whether there is something to order, or to wait for."""
+        """Returns whether there is something to order, or to wait for."""
         status = self._record["status"]
-        if status == machine.RUNNING:
+        if status == states.RUNNING:
             return True
-        if status == machine.LATE:
+        if status == states.LATE:
             # Nobody waits for hosts that may be gone: `sidle.resume` and `sidle.take_up` take them up.
-            return bool(self._own.flying) or machine.WAITING in self._own.counts()
+            return bool(self._own.in_flight) or states.WAITING in self._own.counts()
         # What is on its way ends by itself; the next driver asks what became of it.
         self._resting_since = self._resting_since or self._now()
-        return bool(self._own.flying) and self._now() - self._resting_since < REST_SECONDS
+        return bool(self._own.in_flight) and self._now() - self._resting_since < REST_SECONDS
 
     def step(self):
         """Hears what comes within a tick, then gives orders."""
@@ -123,8 +128,8 @@ class _Driver:
         while (rest := until - time.monotonic()) > 0:
             for event in self._bus.events(rest):
                 self._hear(event)
-        self._obey()
-        if not self._sees():
+        self._apply_commands()
+        if not self._takes_jobs():
             # What a person has said is on record, also while the master is away.
             self._records.write(self._record)
             return
@@ -137,15 +142,15 @@ class _Driver:
                 self._published = self._now()
             self._look_for_offline()
         except jobs.Away:
-            self._is_blind()
+            self._note_outage()
 
     def end(self):
         """Ends the claims of a rollout that is over; a halted one keeps them, since it goes on after `sidle.resume`."""
-        self._obey()
+        self._apply_commands()
         self._records.write(self._record)
-        if self._record["status"] != machine.HALTED:
+        if self._record["status"] != states.HALTED:
             hosts = self._record["hosts"]
-            unclaim(self._bus, self._record, [each for each in hosts if each in self._claimed and hosts[each]["state"] != machine.OFFLINE])
+            unclaim(self._bus, self._record, [minion for minion in hosts if minion in self._claimed and hosts[minion]["state"] != states.OFFLINE])
 
     # --- what is heard ---------------------------------------------------------------------------------------------
 
@@ -155,39 +160,39 @@ class _Driver:
             return
         words = event.split("/")
         if words[1:2] == ["beacon"] and words[3:4] == ["sidle"]:
-            self._own.hint(words[2])
+            self._own.poll_soon(words[2])
         elif words[1:2] == ["minion"] and words[3:4] == ["start"]:
-            self._own.came_back(words[2])
-            self._own.hint(words[2])
+            self._own.on_online(words[2])
+            self._own.poll_soon(words[2])
 
-    def _take(self, kind, each, told):
-        """The return of a job."""
+    def _take(self, kind, minion, told):
+        """Takes the return of a job."""
         read = self._status if kind == "status" else answers.order
         if kind in ("status", *KINDS):
-            take(self._own, self._now(), each, lambda: self._judge(kind, each, answers.taken(read, told)))
+            take(self._own, self._now(), minion, lambda: self._judge(kind, minion, answers.taken(read, told)))
 
     def _status(self, told):
         return answers.status(told, self._record["package"])
 
-    def _judge(self, kind, each, answer):
+    def _judge(self, kind, minion, answer):
         if isinstance(answer, answers.Unreadable):
             raise answer
         if kind == "install":
-            self._own.installed(self._now(), each, answer)
+            self._own.on_install(self._now(), minion, answer)
         elif kind == "switch":
-            self._own.ordered(self._now(), each, answer)
+            self._own.on_switch(self._now(), minion, answer)
         elif answer.instance:
-            self._own.saw(self._now(), each, answer.instance)
+            self._own.on_status(self._now(), minion, answer.instance)
 
-    def _obey(self):
-        word = self._records.word(self._record["id"])
-        if word:
-            obey(self._own, *word)
+    def _apply_commands(self):
+        command = self._records.take_command(self._record["id"])
+        if command:
+            apply_command(self._own, *command)
 
     # --- what is sent ----------------------------------------------------------------------------------------------
 
     def _send(self, orders):
-        """Whether there was anything to send."""
+        """Sends the orders; returns whether there was anything to send."""
         self._bus.publish(orders.ask, "sidle.status", kind="status")
         for kind, some in zip(KINDS, (orders.install, orders.switch), strict=True):
             for job, ids in jobs.of(self._record, kind, some):
@@ -195,40 +200,40 @@ class _Driver:
         return bool(orders)
 
     def _look_for_offline(self):
-        if time.monotonic() - self._looked < OFFLINE_SECONDS or self._record["status"] not in (machine.RUNNING, machine.LATE):
+        if time.monotonic() - self._looked < OFFLINE_SECONDS or self._record["status"] not in (states.RUNNING, states.LATE):
             return
         self._looked = time.monotonic()
         self._bus.publish(self._offline(), "sidle.status", kind="status")
 
     def _offline(self):
-        return [each for each, host in self._record["hosts"].items() if host["state"] == machine.OFFLINE]
+        return [minion for minion, host in self._record["hosts"].items() if host["state"] == states.OFFLINE]
 
-    def _sees(self):
-        """Whether the master takes jobs. While it does not, nobody is silent, and no time passes for the rollout."""
-        if self._blind_since is None and self._now() - self._published < PROBE_SECONDS:
+    def _takes_jobs(self):
+        """Returns whether the master takes jobs. While it does not, no minion is silent, and no time passes for the rollout."""
+        if self._away_since is None and self._now() - self._published < PROBE_SECONDS:
             return True
-        some = next(iter(self._own.flying), None) or next(iter(self._record["hosts"]))
+        some = next(iter(self._own.in_flight), None) or next(iter(self._record["hosts"]))
         try:
             self._bus.publish([some], "sidle.status", kind="status")
         except jobs.Away:
-            self._is_blind()
+            self._note_outage()
             return False
         self._published = self._now()
-        if self._blind_since is not None:
-            self._own.was_blind(self._published - self._blind_since)
-            self._blind_since = None
+        if self._away_since is not None:
+            self._own.skip_outage(self._published - self._away_since)
+            self._away_since = None
         return True
 
-    def _is_blind(self):
-        """Since the last job that was published."""
-        now, since = self._now(), self._published if self._blind_since is None else self._blind_since
-        self._own.was_blind(max(0.0, now - since))
-        self._blind_since = now
+    def _note_outage(self):
+        """Notes that no job could be published since the last one."""
+        now, since = self._now(), self._published if self._away_since is None else self._away_since
+        self._own.skip_outage(max(0.0, now - since))
+        self._away_since = now
 
 
 def claim(bus, record, ids):
     """
-    Claims hosts, with the driver's epoch: each one refuses other rollouts then, and drivers of older epochs. One that does not hear of it is claimed by
+    Claims hosts, with the driver's epoch: minion one refuses other rollouts then, and drivers of older epochs. One that does not hear of it is claimed by
     its order.
     """
     kwarg = {"rollout": record["id"], "epoch": record["epoch"], "package": record["package"]}
@@ -241,70 +246,70 @@ def unclaim(bus, record, ids):
     of it ends its claim by itself.
     """
     hosts = record["hosts"]
-    scheduled = [each for each in ids if hosts[each]["state"] == machine.ORDERED and hosts[each].get("scheduled")]
+    scheduled = [minion for minion in ids if hosts[minion]["state"] == states.ORDERED and hosts[minion].get("scheduled")]
     try:
-        if record["status"] == machine.ABORTED:
+        if record["status"] == states.ABORTED:
             bus.publish(scheduled, "sidle.cancel", kwarg={"package": record["package"]})
         bus.ask(ids, "sidle.unclaim", kwarg={"rollout": record["id"], "package": record["package"]}, seconds=UNCLAIM_SECONDS)
     except jobs.Away:
         pass
 
 
-def obey(own, act, reason):
-    """What a person said to the driver."""
-    if own.record["status"] in (machine.ENDED, machine.ABORTED):
+def apply_command(own, act, reason):
+    """Applies what a person said to the driver."""
+    if own.record["status"] in (states.ENDED, states.ABORTED):
         return
     if act == "abort":
         own.abort(reason)
-    elif own.record["status"] in (machine.RUNNING, machine.LATE):
+    elif own.record["status"] in (states.RUNNING, states.LATE):
         own.pause(reason)
 
 
-def take(own, now, each, judge):
-    """What a host says is judged: nonsense refuses the host, and ends no runner."""
+def take(own, now, minion, judge):
+    """Judges what a minion says: nonsense refuses the minion, and ends no runner."""
     try:
         judge()
     except answers.Unreadable as error:
-        log.warning("%s: %s", each, error)
-        own.unreadable(now, each, str(error))
+        log.warning("%s: %s", minion, error)
+        own.on_unreadable(now, minion, str(error))
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         # What no reader of `answers` has found.
-        log.exception("%s: what it says cannot be judged", each)
-        own.unreadable(now, each, f"cannot read its answer: {type(error).__name__}")
+        log.exception("%s: what it says cannot be judged", minion)
+        own.on_unreadable(now, minion, f"cannot read its answer: {type(error).__name__}")
 
 
 def look(ask, record, ids, judge, now=time.time):
     """
-    Asks these hosts for their status (`ask`: as `Bus.ask`), and judges what each one says, by `judge(own, id, instance)`; `own` is the rollout of this
+    Asks these hosts for their status (`ask`: as `Bus.ask`), and judges what minion one says, by `judge(own, id, instance)`; `own` is the rollout of this
     record.
     """
-    own = machine.Rollout(record)
+    own = Rollout(record)
 
-    def judged(each, answer):
+    def judged(minion, answer):
         if isinstance(answer, answers.Unreadable):
             raise answer
         if answer.instance:
-            judge(own, each, answer.instance)
+            judge(own, minion, answer.instance)
 
-    for each, answer in ask(ids, "sidle.status", read=partial(answers.status, package=record["package"])).items():
-        take(own, now(), each, partial(judged, each, answer))
+    for minion, answer in ask(ids, "sidle.status", read=partial(answers.status, package=record["package"])).items():
+        take(own, now(), minion, partial(judged, minion, answer))
 
 
 def ask_unsure(ask, record, now=time.time):
-    """What became of those of whom nobody knows what they run."""
-    unsure = [each for each, host in record["hosts"].items() if machine.is_unsure(host)]
-    look(ask, record, unsure, lambda own, each, instance: own.saw(now(), each, instance), now)
+    """Asks those of whom nobody knows what they run."""
+    unsure = [minion for minion, host in record["hosts"].items() if states.is_unsure(host)]
+    look(ask, record, unsure, lambda own, minion, instance: own.on_status(now(), minion, instance), now)
 
 
 def take_newest_epoch(ask, record, now=time.time):
-    """The record gets the newest epoch of this rollout that its hosts know: a copy of the record may be older."""
+    """Gives the record the newest epoch of this rollout that its minions know: a copy of the record may be older."""
     own_epoch = record["epoch"]
 
     def judge(_, __, instance):
         claim = instance["rollout"]
         if not claim or claim["id"] != record["id"]:
             return
-        if claim["epoch"] > own_epoch + machine.EPOCH_STEP_MAX:
+        if claim["epoch"] > own_epoch + EPOCH_STEP_MAX:
             raise answers.Unreadable(f"its rollout has epoch {claim['epoch']}, and this record {own_epoch}: no driver can have reached that")
         record["epoch"] = max(record["epoch"], claim["epoch"])
 

@@ -89,26 +89,26 @@ class Evidence:
 
     @property
     def skew(self):
-        """The minion's clock is so many seconds ahead of the master's."""
+        """Returns by how many seconds the minion's clock is ahead of the master's."""
         return self.own["now"] - self.now if "now" in self.own else 0.0
 
     def here(self, theirs):
-        """A time of the minion by the master's clock; differences as small as an answer takes do not count."""
+        """Returns a time of the minion by the master's clock; differences as small as an answer takes do not count."""
         return theirs - (self.skew if abs(self.skew) > CLOCK_SECONDS else 0)
 
     @property
     def since(self):
-        """The start of the minion's process, by the master's clock."""
+        """Returns the start of the minion's process, by the master's clock."""
         return self.here(self.own["started"]) if self.own.get("started") else None
 
     @property
     def started_later(self):
-        """The minion's process was started after the job was published, and not beside the one before."""
+        """Returns whether the minion's process was started after the job was published, and not beside the process before."""
         return bool(self.job and self.since and self.since > self.job.published and not self._was_handed_over)
 
     @property
     def _was_handed_over(self):
-        """The minion's process was started by a switch without a downtime: the process before took jobs until then."""
+        """Returns whether the minion's process was started by a switch without a downtime: the process before took jobs until then."""
         spans = [(each.get("begun"), each.get("ended")) for each in self.own.get("switches", []) if each["result"] == "committed" and not each.get("down")]
         # A process's start is known to a second or so.
         return any(begun and ended and begun - 2 <= self.own["started"] <= ended + 2 for begun, ended in spans)
@@ -118,13 +118,13 @@ class Evidence:
 
     @property
     def log_tells(self):
-        """The minion's log would name the job if it had been received."""
+        """Returns whether the minion's log would name the job if it had been received."""
         since = self.own.get("log_since")
         return bool(self.job and self.own.get("log_is_detailed") and since and self.here(since) < self.job.published)
 
     @property
     def received(self):
-        """The minion has received the job."""
+        """Returns whether the minion has received the job; None: not known."""
         own = self.own
         if any(own.get(name) for name in ("claimed", "stale", "cached", "queued", "log")) or self.running or self.unfinished:
             return True
@@ -132,25 +132,25 @@ class Evidence:
 
     @property
     def returned(self):
-        """The minion says that it sent the return."""
+        """Returns whether the minion says that it sent the return; None: not known."""
         if self.own.get("cached") or self.line("Returning information"):
             return True
         return False if self.received and self.log_tells else None
 
     @property
     def unfinished(self):
-        """What the supervisor noted of a process that ended with this job."""
+        """Returns what the supervisor noted of a process that ended with this job."""
         ended = self.own.get("ended") or {}
         return ended if any(str(each.get("id")) == self.jid for each in ended.get("unfinished", [])) else None
 
     @property
     def downtime(self):
-        """The switch in whose downtime the job was published."""
+        """Returns the switch in whose downtime the job was published."""
         return self._switch(lambda switch: switch["down"] <= self.job.published <= switch["up"])
 
     @property
     def cutting(self):
-        """The switch in mode `now` that ended the process after the job was published."""
+        """Returns the switch in mode `now` that ended the process after the job was published."""
         return self._switch(lambda switch: switch["mode"] == "now" and self.job.published < switch["down"])
 
     def _switch(self, fits):
@@ -164,23 +164,23 @@ class Evidence:
 
     @property
     def masters(self):
-        """The other masters of the minion."""
+        """Returns the other masters of the minion."""
         own = self.own.get("master")
         return [each for each in self.own.get("masters", []) if each != own]
 
     def refused(self, kind):
-        """The newest such refusal in the master's log, if the minion was not seen since."""
+        """Returns the newest such refusal in the master's log, if the minion was not seen since."""
         lines = [line for of, at, line in self.log if of == kind and (at is None or self.seen is None or at >= self.seen - CLOCK_SECONDS)]
         return lines[-1] if lines else None
 
 
 def when(seconds):
-    """A time as it is printed."""
+    """Returns a time as it is printed."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def span(seconds):
-    """A duration as it is printed."""
+    """Returns a duration as it is printed."""
     seconds = max(0, round(seconds))
     for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
@@ -189,7 +189,7 @@ def span(seconds):
 
 
 def time_of(jid):
-    """When a job was published, by its id; None for an id that somebody chose."""
+    """Returns when a job was published, by its id; None for an id that somebody chose."""
     if not re.fullmatch(r"\d{20}(_\d+)?", jid or ""):
         return None
     try:
@@ -199,7 +199,7 @@ def time_of(jid):
 
 
 def speaks_3(version):
-    """Whether a Salt of this version signs in with protocol version 3; True for what is no version."""
+    """Returns whether a Salt of this version signs in with protocol version 3; True for what is no version."""
     numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
     if not numbers:
         return True
@@ -208,6 +208,6 @@ def speaks_3(version):
 
 
 def time_of_line(line):
-    """When a line of a log was written, in the local zone of this host; None if it does not begin with a time."""
+    """Returns when a line of a log was written, in the local zone of this host; None if it does not begin with a time."""
     found = re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line)
     return datetime.strptime(found[0], "%Y-%m-%d %H:%M:%S").timestamp() if found else None

@@ -20,7 +20,7 @@ class Files:
         self.place = os.path.abspath(place)
 
     def path(self, name):
-        """Where a file is. Raises `FileError`."""
+        """Returns where a file is. Raises `FileError`."""
         return os.path.join(self.place, self._name(name))
 
     def write(self, name, text):
@@ -59,7 +59,7 @@ class Files:
         os.fsync(directory)
 
     def read(self, name):
-        """A file as text. Raises `FileError`."""
+        """Reads a file as text. Raises `FileError`."""
         path = self.path(name)
         try:
             directory = self._open()

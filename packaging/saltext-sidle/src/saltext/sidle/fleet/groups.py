@@ -22,7 +22,7 @@ class Group:
     silent: int = 0
 
     def lines(self, names=5):
-        """What is to be said about it; nothing if it reaches all."""
+        """Yields what is to be said about it; nothing if it reaches all."""
         count = sum(map(len, self.lost.values()))
         for version, ids in self.lost.items():
             because = f", because they are {version}" if version in self.deaf else f" of version {version}: their grains or pillar differ from the master's cache"
@@ -36,7 +36,7 @@ class Group:
 
 
 def some(ids, names=5):
-    """So many of these ids, in words: `a, b and 31 more`."""
+    """Returns so many of these ids, in words: `a, b and 31 more`."""
     shown, more = ids[:names], len(ids) - names
     if more <= 0:
         return ", ".join(shown[:-1]) + " and " + shown[-1] if len(shown) > 1 else "".join(shown)
@@ -45,16 +45,16 @@ def some(ids, names=5):
 
 def reach(name, expected, answered, versions):
     """
-    Compares. `expected`: the ids that the master expects; `answered`: those that answered to the target; `versions`: the version of each minion that
+    Compares a target with its answers. `expected`: the ids that the master expects; `answered`: those that answered to the target; `versions`: the version of each minion that
     answers to its id.
     """
     expected, answered = set(expected), set(answered)
     lost = {}
-    for each in sorted(expected - answered):
-        if each in versions:
-            lost.setdefault(versions[each] or "unknown", []).append(each)
-    reached = {versions.get(each) for each in answered}
+    for minion in sorted(expected - answered):
+        if minion in versions:
+            lost.setdefault(versions[minion] or "unknown", []).append(minion)
+    reached = {versions.get(minion) for minion in answered}
     deaf = [version for version in lost if version not in reached and reached]
     by_version = dict(sorted(lost.items(), key=lambda pair: version_key(pair[0])))
-    silent = sum(each not in versions and each not in answered for each in expected)
+    silent = sum(minion not in versions and minion not in answered for minion in expected)
     return Group(name, len(expected), by_version, sorted(deaf, key=version_key), sorted(answered - expected), silent)

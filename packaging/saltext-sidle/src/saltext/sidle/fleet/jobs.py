@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from .rollout import RolloutError
+from .states import RolloutError
 
 
 class Away(Exception):
@@ -18,7 +18,7 @@ class Job(NamedTuple):
 
 
 def of(record, kind, ids):
-    """The jobs that install on these hosts, or switch them: `(job, ids)`. Hosts whose job is the same have one."""
+    """Returns the jobs that install on these hosts, or switch them: `(job, ids)`. Hosts whose job is the same have one."""
     make = install if kind == "install" else switch
     groups = {}
     for each in ids:
@@ -28,7 +28,7 @@ def of(record, kind, ids):
 
 
 def install(record, host):
-    """What installs the release on a host: a bundle, or a repository; the host's own repository where the rollout names none."""
+    """Returns what installs the release on a host: a bundle, or a repository; the host's own repository where the rollout names none."""
     source, named = source_of(record, host["wave"]), f"{record['package']}@{record['release']}"
     if not source:
         return Job("sidle.install", {"source": named})
@@ -42,7 +42,7 @@ def install(record, host):
 
 
 def bytes_of(text):
-    """The bytes of `40M`, `500K` or a number. Raises `RolloutError`."""
+    """Returns the bytes of `40M`, `500K` or a number. Raises `RolloutError`."""
     found = re.fullmatch(r"([0-9]+)([KMG]?)(?:i?B)?", str(text).strip())
     if not found or not int(found[1]):
         raise RolloutError(f"cannot use install_rate={text}: it is no number of bytes a second, as 40M or 500K")
@@ -50,7 +50,7 @@ def bytes_of(text):
 
 
 def switch(record, host):
-    """What switches a host, or takes it back."""
+    """Returns what switches a host, or takes it back."""
     kwarg = {
         "package": record["package"], "release": host["to"], "splay": record["splay"], "reason": f"rollout {record['id']}",
         "rollout": record["id"], "epoch": record["epoch"],
@@ -62,11 +62,11 @@ def switch(record, host):
 
 
 def source_of(record, wave):
-    """Where the hosts of a wave install from: one source for all, or one for each wave, of which the last one serves all later waves."""
+    """Returns where the hosts of a wave install from: one source for all, or one for each wave, of which the last one serves all later waves."""
     source = record.get("source")
     return source[min(wave, len(source) - 1)] if isinstance(source, list) and source else source or None
 
 
 def is_taken(answer):
-    """Whether a host refuses a claim (`answers.order`): it belongs to another rollout, or obeys a newer driver."""
+    """Returns whether a host refuses a claim (`answers.order`): it belongs to another rollout, or obeys a newer driver."""
     return isinstance(answer, dict) and (answer.get("error") or {}).get("class") == "conflict"

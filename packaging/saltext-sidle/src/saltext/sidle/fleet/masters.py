@@ -19,7 +19,7 @@ THREADS = 8
 
 
 def resolved(names, seconds=LOOK_UP_SECONDS):
-    """The addresses of each of these names that is resolved in time; none where there is no such name."""
+    """Returns the addresses of each of these names that is resolved in time; none where there is no such name."""
     found, waiting, end = {}, queue.SimpleQueue(), time.monotonic() + seconds
     for name in names:
         waiting.put(name)
@@ -61,7 +61,7 @@ class Masters:
         self.own_names, self.unresolved = [], 0
 
     def this(self):
-        """This master."""
+        """Returns this master."""
         return Master(salt.version.__version__, int(self._opts.get("minimum_auth_version") or 0))
 
     def look_up(self, lists):
@@ -75,7 +75,7 @@ class Masters:
         self.unresolved += sum(name not in self._resolved for name in counts)
 
     def of(self, names):
-        """The masters of a minion that has these names for them."""
+        """Returns the masters of a minion that has these names for them."""
         found, unknown = {}, []
         for name in names:
             own = self._told.get(name)
@@ -95,7 +95,7 @@ class Masters:
         return bool(self._resolved.get(name, set()) & self._own_addresses())
 
     def _own_addresses(self):
-        """Where this master listens: two masters may share a host."""
+        """Returns where this master listens: two masters may share a host."""
         if self._addresses is None:
             interface = self._opts.get("interface")
             if interface in (None, "0.0.0.0", "::"):

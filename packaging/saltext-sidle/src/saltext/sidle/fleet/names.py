@@ -20,46 +20,46 @@ class WrongName(ValueError):
 
 
 def package(name):
-    """The name of a package. Raises `WrongName`."""
+    """Returns the name of a package. Raises `WrongName`."""
     _check(name, is_package(name), "a package", "letters a-z, digits, '.', '_', '+' and '-', at most 64, as in salt-minion")
     return name
 
 
 def release(name):
-    """A release, as text. Raises `WrongName`."""
+    """Returns a release, as text. Raises `WrongName`."""
     _check(name, is_release(name), "a release", "a version, a hyphen and a revision from 1 on, as in 3007.17-1")
     return name
 
 
 def rollout(name):
-    """The name of a rollout. Raises `WrongName`."""
+    """Returns the name of a rollout. Raises `WrongName`."""
     _check(name, is_rollout(name), "the name of a rollout", "letters, digits, '.', '_' and '-', and no more than 128")
     return name
 
 
 def minion(name):
-    """The id of a minion. Raises `WrongName`."""
+    """Returns the id of a minion. Raises `WrongName`."""
     _check(name, is_minion(name), "the id of a minion", "no path, no control characters, and no more than 255 characters")
     return name
 
 
 def is_package(name):
-    """Whether sidle takes this as the name of a package."""
+    """Returns whether sidle takes this as the name of a package."""
     return isinstance(name, str) and name not in RESERVED and bool(re.fullmatch(r"[a-z0-9][a-z0-9._+-]{0,63}", name))
 
 
 def is_rollout(name):
-    """Whether sidle takes this as the id of a rollout."""
+    """Returns whether sidle takes this as the id of a rollout."""
     return isinstance(name, str) and bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", name))
 
 
 def is_minion(name):
-    """Whether a minion may have this id, and a directory this name."""
+    """Returns whether a minion may have this id, and a directory this name."""
     return isinstance(name, str) and 0 < len(name) <= MINION_CHARACTERS and name[0] != "." and name.isprintable() and not set(name) & {"/", "\\"}
 
 
 def is_release(name):
-    """Whether sidle takes this as a release."""
+    """Returns whether sidle takes this as a release."""
     if not isinstance(name, str) or len(name) > VERSION_CHARACTERS + len("-4294967295"):
         return False
     version, _, revision = name.rpartition("-")

@@ -114,12 +114,12 @@ POLICY = f"default-src 'none'; style-src {_digest(STYLE)}; script-src {_digest(S
 
 
 def text(value):
-    """A text of a host, harmless in content and in attributes, and without characters that show nothing or turn the line around."""
+    """Returns a text of a host, harmless in content and in attributes, and without characters that show nothing or turn the line around."""
     return html.escape(printable(str(value)), quote=True)
 
 
 def render(plan, target, made):
-    """The page. `target`: what was asked for; `made`: when, both for people."""
+    """Renders the page. `target`: what was asked for; `made`: when, both for people."""
     title = text(f"{plan.package} {plan.release}")
     return "\n".join([
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -157,9 +157,9 @@ def _masters(plan):
     if plan.masters:
         heads = "".join(f'<th scope="col">{head}</th>' for head in ("master", "version", "minimum_auth_version", "hosts"))
         yield f'<h2>Masters</h2>\n<table class="waves">\n<thead><tr>{heads}</tr></thead>\n<tbody>'
-        for each in plan.masters:
-            told = [text("not known" if each[key] is None else each[key]) for key in ("version", "minimum_auth", "hosts")]
-            yield f'<tr><th scope="row">{text(each["name"])}</th><td>{"</td><td>".join(told)}</td></tr>'
+        for master in plan.masters:
+            told = [text("not known" if master[key] is None else master[key]) for key in ("version", "minimum_auth", "hosts")]
+            yield f'<tr><th scope="row">{text(master["name"])}</th><td>{"</td><td>".join(told)}</td></tr>'
         yield "</tbody>\n</table>"
 
 
@@ -175,8 +175,8 @@ def _waves(plan):
     for wave in plan.waves:
         done += len(wave)
         families = {}
-        for each in wave:
-            families[plan.hosts[each].family] = families.get(plan.hosts[each].family, 0) + 1
+        for minion in wave:
+            families[plan.hosts[minion].family] = families.get(plan.hosts[minion].family, 0) + 1
         told = ", ".join(f"{name} {count}" for name, count in sorted(families.items(), key=lambda pair: (-pair[1], pair[0])))
         name = wave_name(plan, plan.hosts[wave[0]])
         share = f"{100 * done / going:.1f}".removesuffix(".0")
@@ -185,7 +185,7 @@ def _waves(plan):
 
 
 def _bar(sizes):
-    """The waves beside each other, each as wide as it has hosts; the smallest can still be seen."""
+    """Returns the waves beside each other, each as wide as it has hosts; the smallest can still be seen."""
     parts, begun = [], 0.0
     for size in sizes:
         width = max(4.0, 1000 * size / sum(sizes))

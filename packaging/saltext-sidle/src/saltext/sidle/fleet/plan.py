@@ -38,7 +38,7 @@ class Wanted:
     sign_in: "int | None" = None
 
     def signs_in(self):
-        """The version of the sign-in with which the release comes to its masters."""
+        """Returns the version of the sign-in with which the release comes to its masters."""
         return sign_in_of(self.release) if self.sign_in is None else self.sign_in
 
     def check(self):
@@ -50,8 +50,8 @@ class Wanted:
             names.release(self.release)
             if self.seed:
                 names.rollout(self.seed)
-            for each in self.canary if isinstance(self.canary, list) else ():
-                names.minion(each)
+            for minion in self.canary if isinstance(self.canary, list) else ():
+                names.minion(minion)
         except names.WrongName as error:
             raise PlanError(str(error)) from None
         self._check_waves()
@@ -62,7 +62,7 @@ class Wanted:
         for name in ("percents", "order"):
             if not isinstance(getattr(self, name), list):
                 raise PlanError(f"cannot use {name}={getattr(self, name)}: it is a list")
-        if not all(isinstance(each, int) for each in self.percents) or not isinstance(self.sign_in, (int, type(None))):
+        if not all(isinstance(percent, int) for percent in self.percents) or not isinstance(self.sign_in, (int, type(None))):
             raise PlanError(f"cannot use percents={self.percents}, sign_in={self.sign_in}: these are numbers")
         rising = all(low < high for low, high in zip(self.percents, self.percents[1:], strict=False))
         if not self.by and (not self.percents or self.percents[-1] != 100 or self.percents[0] < 1 or not rising):
@@ -87,32 +87,32 @@ class Plan:
     masters: "list[dict]" = field(default_factory=list)
 
     def count(self, verdict):
-        """How many hosts have this verdict."""
+        """Returns how many hosts have this verdict."""
         return sum(host.verdict == verdict for host in self.hosts.values())
 
     def words(self):
-        """How many hosts have which verdict, in words."""
+        """Returns how many hosts have which verdict, in words."""
         return ", ".join(f"{self.count(verdict)} {verdict}" for verdict in VERDICTS if self.count(verdict)) or "no host"
 
 
 def make(facts, wanted, masters=None):
     """
-    The plan for these hosts. `facts`: what is known of each host, by its id; `masters`: the masters of each host (`verdicts.Master` by name), by its
+    Makes the plan for these hosts. `facts`: what is known of each host, by its id; `masters`: the masters of each host (`verdicts.Master` by name), by its
     id. Raises `PlanError`.
     """
     wanted.check()
     masters = masters or {}
-    hosts = {each: _judged(each, known, wanted, masters.get(each, {})) for each, known in sorted(facts.items())}
-    going = [each for each, host in hosts.items() if host.verdict in (GO, OFFLINE)]
-    going.sort(key=lambda each: hashlib.sha256(f"{wanted.seed} {each}".encode()).digest())
+    hosts = {minion: _judged(minion, known, wanted, masters.get(minion, {})) for minion, known in sorted(facts.items())}
+    going = [minion for minion, host in hosts.items() if host.verdict in (GO, OFFLINE)]
+    going.sort(key=lambda minion: hashlib.sha256(f"{wanted.seed} {minion}".encode()).digest())
     waves = [wave for wave in _waves(going, hosts, facts, wanted) if wave]
     for number, wave in enumerate(waves):
-        for each in wave:
-            hosts[each].wave = number
+        for minion in wave:
+            hosts[minion].wave = number
     by_master = {}
-    for each, own in masters.items():
+    for minion, own in masters.items():
         for pair in own.items():
-            by_master.setdefault(pair, []).append(each)
+            by_master.setdefault(pair, []).append(minion)
     plan = Plan(wanted.package, wanted.release, hosts, waves, wanted.seed)
     for (name, master), ids in sorted(by_master.items(), key=lambda pair: pair[0][0]):
         plan.masters.append({"name": name, **asdict(master), "hosts": len(ids)})
@@ -120,21 +120,21 @@ def make(facts, wanted, masters=None):
     return plan
 
 
-def _judged(each, known, wanted, masters):
+def _judged(minion, known, wanted, masters):
     try:
-        return judge(each, known, wanted, masters)
+        return judge(minion, known, wanted, masters)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         # What no reader of `answers` has found: the others are planned all the same.
-        log.error("%s: %s: %s", each, type(error).__name__, error)
-        return HostPlan(each, REFUSED).becomes(REFUSED, [("answer", f"cannot read its answer: {type(error).__name__}")])
+        log.error("%s: %s: %s", minion, type(error).__name__, error)
+        return HostPlan(minion, REFUSED).becomes(REFUSED, [("answer", f"cannot read its answer: {type(error).__name__}")])
 
 
 def _order_of_master(hosts, wanted, name, master, ids):
-    """Relax, upgrade, tighten: what to set at a master before and after, if sign-ins of several versions meet there."""
+    """Says in which order to relax, upgrade and tighten a master, if sign-ins of several versions meet there."""
     minimum, signs_in = master.minimum_auth, wanted.signs_in()
     if minimum is None or not is_salt(wanted.package):
         return
-    found = [sign_in_of(hosts[each].running) for each in ids if hosts[each].running and hosts[each].wave is not None]
+    found = [sign_in_of(hosts[minion].running) for minion in ids if hosts[minion].running and hosts[minion].wave is not None]
     locked = [version for version in found if version < minimum]
     if locked:
         yield (
@@ -148,21 +148,21 @@ def _order_of_master(hosts, wanted, name, master, ids):
 
 
 def write(plan):
-    """A plan as values, to be kept as JSON: `read` gives the same plan, with the same waves."""
-    hosts = {each: {key: value for key, value in asdict(host).items() if key != "id"} for each, host in plan.hosts.items()}
-    return {"schema": SCHEMA, **{each.name: getattr(plan, each.name) for each in fields(plan)}, "hosts": hosts}
+    """Returns a plan as values, to be kept as JSON: `read` gives the same plan, with the same waves."""
+    hosts = {minion: {key: value for key, value in asdict(host).items() if key != "id"} for minion, host in plan.hosts.items()}
+    return {"schema": SCHEMA, **{part.name: getattr(plan, part.name) for part in fields(plan)}, "hosts": hosts}
 
 
 def read(values):
-    """The plan that `write` gave. Raises `PlanError` for what is no plan, or of another schema, or not in itself consistent."""
+    """Reads the plan that `write` gave. Raises `PlanError` for what is no plan, or of another schema, or not in itself consistent."""
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
         found = values.get("schema") if isinstance(values, dict) else type(values).__name__
         raise PlanError(f"cannot read the plan: its schema is {found}, not {SCHEMA}: plan again with this version of the extension")
     try:
-        hosts = {each: HostPlan(id=each, **host) for each, host in values["hosts"].items()}
-        plan = Plan(**{each.name: values[each.name] for each in fields(Plan) if each.name != "hosts"}, hosts=hosts)
-        in_waves = sorted((each, number) for number, wave in enumerate(plan.waves) for each in wave)
-        going = sorted((each, host.wave) for each, host in hosts.items() if host.verdict in (GO, OFFLINE))
+        hosts = {minion: HostPlan(id=minion, **host) for minion, host in values["hosts"].items()}
+        plan = Plan(**{part.name: values[part.name] for part in fields(Plan) if part.name != "hosts"}, hosts=hosts)
+        in_waves = sorted((minion, number) for number, wave in enumerate(plan.waves) for minion in wave)
+        going = sorted((minion, host.wave) for minion, host in hosts.items() if host.verdict in (GO, OFFLINE))
     except (KeyError, TypeError, AttributeError) as error:
         raise PlanError(f"cannot read the plan: {type(error).__name__}: {error}") from None
     if in_waves != going or any(host.verdict not in VERDICTS for host in hosts.values()) or not all(map(names.is_minion, hosts)):
@@ -172,20 +172,20 @@ def read(values):
 
 def renewed(old, now):
     """
-    The waves of an earlier plan, for what is so today. `now`: a plan of today for the hosts of these waves. Hosts that do not go any more are in no
+    Renews an earlier plan: its waves, for what is so today. `now`: a plan of today for the hosts of these waves. Hosts that do not go any more are in no
     wave. Raises `PlanError` if the first wave is empty: then the next one, which is larger, would be the first to try the release.
     """
-    going = {each for each, host in now.hosts.items() if host.wave is not None}
-    kept = [[each for each in wave if each in going] for wave in old.waves]
-    left_out = [each for wave in old.waves for each in wave if each not in going]
-    if old.waves and not any(now.hosts[each].verdict == GO for each in kept[0]):
+    going = {minion for minion, host in now.hosts.items() if host.wave is not None}
+    kept = [[minion for minion in wave if minion in going] for wave in old.waves]
+    left_out = [minion for wave in old.waves for minion in wave if minion not in going]
+    if old.waves and not any(now.hosts[minion].verdict == GO for minion in kept[0]):
         first = old.waves[0][0]
         why = "; ".join(now.hosts[first].why) if first in now.hosts else "it has no accepted key"
         raise PlanError(f"cannot use the plan: nobody of its first wave goes now ({first}: {why}): plan again")
     now.waves = [wave for wave in kept if wave]
     for number, wave in enumerate(now.waves):
-        for each in wave:
-            now.hosts[each].wave = number
+        for minion in wave:
+            now.hosts[minion].wave = number
     if left_out:
         now.notes.append(f"in the plan, but do not go any more: {some(left_out)}")
     return now
@@ -194,11 +194,11 @@ def renewed(old, now):
 def _waves(going, hosts, facts, wanted):
     canaries = _canaries(going, hosts, wanted)
     yield canaries
-    rest = [each for each in going if each not in set(canaries)]
+    rest = [minion for minion in going if minion not in set(canaries)]
     if wanted.by:
         groups = {}
-        for each in rest:
-            groups.setdefault(str(facts[each].get(wanted.by, "unknown")), []).append(each)
+        for minion in rest:
+            groups.setdefault(str(facts[minion].get(wanted.by, "unknown")), []).append(minion)
         named = [name for name in wanted.order if name in groups]
         for name in [*named, *sorted(set(groups) - set(named))]:
             yield groups[name]
@@ -211,7 +211,7 @@ def _waves(going, hosts, facts, wanted):
 
 
 def _canaries(going, hosts, wanted):
-    online = [each for each in going if hosts[each].verdict == GO]
+    online = [minion for minion in going if hosts[minion].verdict == GO]
     if isinstance(wanted.canary, list):
         unknown = sorted(set(wanted.canary) - set(going))
         if unknown:
@@ -221,8 +221,8 @@ def _canaries(going, hosts, wanted):
         return list(wanted.canary)
     # One host of each family after the other: what fails on a family shall fail here.
     families = {}
-    for each in online:
-        families.setdefault(hosts[each].family, []).append(each)
+    for minion in online:
+        families.setdefault(hosts[minion].family, []).append(minion)
     queues = [families[name] for name in sorted(families, key=lambda name: (-len(families[name]), name))]
     chosen = []
     while len(chosen) < min(wanted.canary, len(online)):

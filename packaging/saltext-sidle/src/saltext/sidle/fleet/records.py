@@ -12,14 +12,14 @@ import json
 import os
 
 from . import names
-from . import rollout as machine
+from .states import RolloutError
 
 
-class Driven(machine.RolloutError):
+class Driven(RolloutError):
     """Another runner of this master drives the rollout."""
 
 
-class Superseded(machine.RolloutError):
+class Superseded(RolloutError):
     """Another driver goes on with the rollout."""
 
 
@@ -30,25 +30,25 @@ class Records:
         self.place, self._own = place, own
 
     def names(self):
-        """The names of all rollouts."""
+        """Returns the names of all rollouts."""
         if not os.path.isdir(self.place):
             return []
         return sorted(entry[: -len(".json")] for entry in os.listdir(self.place) if entry.endswith(".json"))
 
     def has(self, name):
-        """Whether there is a record of this name."""
+        """Returns whether there is a record of this name."""
         return os.path.exists(self._path(name))
 
     def read(self, name):
-        """The record. Raises `RolloutError`."""
+        """Reads the record. Raises `RolloutError`."""
         path = self._path(name)
         try:
             with open(path, encoding="utf-8") as file:
                 return json.load(file)
         except FileNotFoundError:
-            raise machine.RolloutError(f"cannot find rollout {name}: `salt-run sidle.rollouts` lists them") from None
+            raise RolloutError(f"cannot find rollout {name}: `salt-run sidle.rollouts` lists them") from None
         except ValueError as error:
-            raise machine.RolloutError(f"cannot read {path}: {error}") from None
+            raise RolloutError(f"cannot read {path}: {error}") from None
 
     def write(self, record):
         """Replaces the file; it is on the disk when this returns. Raises `Superseded` where the file is a newer driver's."""
@@ -78,7 +78,7 @@ class Records:
 
     @staticmethod
     def _epoch(path, text):
-        """True: the file has this text; else the epoch of the file, 0 where there is none, or half of one."""
+        """Returns True if the file has this text; else the epoch of the file, 0 where there is none, or half of one."""
         try:
             with open(path, encoding="utf-8") as file:
                 there = file.read()
@@ -88,7 +88,7 @@ class Records:
 
     @contextlib.contextmanager
     def driving(self, name):
-        """One runner of a master drives a rollout; the lock goes with its process. Raises `Driven`."""
+        """Holds the lock of a rollout: one runner of a master drives it; the lock goes with its process. Raises `Driven`."""
         os.makedirs(self._own, mode=0o700, exist_ok=True)
         with open(self._path(name, "lock"), "a+", encoding="utf-8") as file:
             try:
@@ -103,15 +103,15 @@ class Records:
             yield
 
     def ask_driver(self, name, act, reason):
-        """Leaves word for the driver: `pause` or `abort`."""
+        """Leaves a command for the driver: `pause` or `abort`."""
         os.makedirs(self._own, mode=0o700, exist_ok=True)
         new = self._path(name, "new")
         with open(new, "w", encoding="utf-8") as file:
             json.dump([act, reason], file)
         os.replace(new, self._path(name, "word"))
 
-    def word(self, name):
-        """The word that was left for the driver, once: `(act, reason)`, or None."""
+    def take_command(self, name):
+        """Takes the command that was left for the driver: `(act, reason)`, or None."""
         path = self._path(name, "word")
         try:
             with open(path, encoding="utf-8") as file:
@@ -126,5 +126,5 @@ class Records:
             # As the hosts take it: they refuse other ids.
             names.rollout(name)
         except names.WrongName as error:
-            raise machine.RolloutError(str(error)) from None
+            raise RolloutError(str(error)) from None
         return os.path.join(self.place if kind == "json" else self._own, f"{name}.{kind}")

@@ -21,40 +21,40 @@ class Returns:
 
     @property
     def missing(self):
-        """Why this master has no returns that Salt has checked; None: it has them."""
+        """Returns why this master has no returns that Salt has checked; None: it has them."""
         for option, is_so in (("job_cache: False", not self._opts.get("job_cache", True)), ("ext_job_cache", bool(self._opts.get("ext_job_cache")))):
             if is_so:
                 return f"this master keeps no returns in a job cache of its own (`{option}`)"
         return None
 
     def of(self, jid, ids):
-        """The returns of these minions that are there: pairs of an id and an answer, or an `Unreadable`."""
+        """Returns the returns of these minions that are there: pairs of an id and an answer, or an `Unreadable`."""
         return self._local(jid, ids) if self._name == "local_cache" else self._other(jid, ids)
 
     def _local(self, jid, ids):
         place = salt.utils.jid.jid_dir(jid, os.path.join(self._opts["cachedir"], "jobs"), self._opts["hash_type"])
-        for each in ids:
+        for minion in ids:
             try:
                 # One more than there may be tells that there are more.
-                with open(os.path.join(place, each, "return.p"), "rb") as file:
+                with open(os.path.join(place, minion, "return.p"), "rb") as file:
                     data = file.read(ANSWER_BYTES + 1)
             except OSError:
                 # Not there yet.
                 continue
             if len(data) > ANSWER_BYTES:
-                yield each, Unreadable(f"it has more than {ANSWER_BYTES} bytes")
+                yield minion, Unreadable(f"it has more than {ANSWER_BYTES} bytes")
             elif data:
-                yield each, _loaded(data)
+                yield minion, _loaded(data)
 
     def _other(self, jid, ids):
-        """From another cache, a database for instance, which gives all returns of a job."""
+        """Asks another cache, a database for instance, which gives all returns of a job."""
         import salt.minion
 
         if self._cache is None:
             self._cache = salt.minion.MasterMinion(self._opts, states=False, rend=False).returners
         found = self._cache[f"{self._name}.get_jid"](jid)
         found = found if isinstance(found, dict) else {}
-        return [(each, _answer(found[each])) for each in ids if each in found]
+        return [(minion, _answer(found[minion])) for minion in ids if minion in found]
 
 
 def _loaded(data):

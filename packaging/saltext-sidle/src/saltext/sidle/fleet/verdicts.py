@@ -55,7 +55,7 @@ class HostPlan:
     masters: "list[str]" = field(default_factory=list)
 
     def becomes(self, verdict, reasons):
-        """This host with its verdict, and the reasons for it: pairs of a kind and a text."""
+        """Returns this host with its verdict, and the reasons for it: pairs of a kind and a text."""
         self.verdict = verdict
         self.kinds, self.why = [kind for kind, _ in reasons], [text for _, text in reasons]
         return self
@@ -67,7 +67,7 @@ def version_key(version):
 
 
 def sign_in_of(release):
-    """The version of the sign-in with which minions of a release come to their masters."""
+    """Returns the version of the sign-in with which minions of a release come to their masters."""
     line, *rest = [*version_key(release), 0, 0]
     for version, since, always in SIGN_INS:
         if line >= always or (line in since and rest[0] >= since[line]):
@@ -76,13 +76,13 @@ def sign_in_of(release):
 
 
 def is_salt(package):
-    """Whether the agents of a package have masters."""
+    """Returns whether the agents of a package have masters."""
     return package.endswith("salt-minion")
 
 
 def judge(host_id, facts, wanted, masters):
     """
-    What becomes of one host. `facts`: what is known of it, with the keys
+    Judges what becomes of one host. `facts`: what is known of it, with the keys
 
     - `status`: what `sidle.status` says of the instance; None: the host has no sidle, or nothing of the package: `trouble` says why
     - `unreadable`: why an answer of the host cannot be read; None: each one can
@@ -146,7 +146,7 @@ def _of_status(facts, wanted):
 
 
 def _failed(facts, release):
-    """The marks that keep a host from a release, each with its reason."""
+    """Returns the marks that keep a host from a release, each with its reason."""
     for known in facts.get("releases", []):
         for mark in known["marks"] if known["release"] == release else []:
             if mark["mark"] in FAILED_MARKS:

@@ -22,9 +22,9 @@ class Answer:
 
 
 def answer(evidence):
-    """The first cause that applies; there is always one."""
+    """Returns the first cause that applies; there is always one."""
     for cause in CAUSES:
-        found = cause.rule(evidence)
+        found = next(cause.rule(evidence), None)
         if found:
             text, *remedy = found
             missing = _missing(evidence) if cause.name in UNCERTAIN else []
@@ -41,7 +41,7 @@ def _lines_of(texts):
 
 
 def render(answer):
-    """The answer as lines of text."""
+    """Returns the answer as lines of text."""
     lines = [answer.text, *(f"  {line}" for line in answer.evidence)]
     for title, found in (("Missing", answer.missing), ("Remedy", answer.remedy)):
         if found:

@@ -36,7 +36,7 @@ SECONDS = 10
 
 
 def sidle():
-    """The grain."""
+    """Returns the grain."""
     options = __opts__.get("sidle") or {}
     found = options.get("program") or shutil.which("sidle") or next(filter(os.path.exists, PLACES), None)
     if not found:

@@ -27,53 +27,56 @@ Configuration of the master, all optional:
 Copied instead of installed, this file needs the directory ``fleet`` of the extension two directories above it, as in the source.
 """
 
+import dataclasses
 import json
-import logging
 import os
-import re
 import sys
 import time
 
 try:
-    from saltext.sidle.fleet import answers, asking, driver, jobs, names, page
-    from saltext.sidle.fleet import plan as planning
-    from saltext.sidle.fleet import rollout as machine
-    from saltext.sidle.fleet import table as tables
-    from saltext.sidle.fleet.bus import Away, Bus
-    from saltext.sidle.fleet.files import FileError, Files
-    from saltext.sidle.fleet.records import Driven, Records
+    import saltext.sidle.fleet.rollouts  # noqa: F401
 except ImportError:
     # `runner_dirs` names this directory in a copy of the extension.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
-    from saltext.sidle.fleet import answers, asking, driver, jobs, names, page
-    from saltext.sidle.fleet import plan as planning
-    from saltext.sidle.fleet import rollout as machine
-    from saltext.sidle.fleet import table as tables
-    from saltext.sidle.fleet.bus import Away, Bus
-    from saltext.sidle.fleet.files import FileError, Files
-    from saltext.sidle.fleet.records import Driven, Records
+
+from saltext.sidle.fleet import names, page, states
+from saltext.sidle.fleet import plan as planning
+from saltext.sidle.fleet import rollouts as own_rollouts
+from saltext.sidle.fleet import table as tables
 
 __virtualname__ = "sidle"
-
-log = logging.getLogger(__name__)
 
 
 def __virtual__():
     return __virtualname__
 
 
-def _option(name, default):
-    return (__opts__.get("sidle") or {}).get(name, default)
+def _rollouts():
+    return own_rollouts.Rollouts(__opts__)
 
 
-def _error(message):
-    return _failed({"error": message})
+def _answered(work):
+    """Returns what the work returns, or why it failed. The exit code of `salt-run` comes from the answer, that of a state from the context."""
+    try:
+        answer = work()
+    except own_rollouts.ERRORS as error:
+        answer = own_rollouts.failed(error)
+    if isinstance(answer, dict) and answer.get("retcode"):
+        __context__["retcode"] = 1
+    return answer
 
 
-def _failed(answer):
-    """The exit code of `salt-run` comes from here; the context has that of a state."""
-    __context__["retcode"] = 1
-    return {**answer, "retcode": 1}
+def _continued(has_work):
+    """Continues each rollout that has work and no driver."""
+    found = _rollouts().continue_all(has_work)
+    if any(answer.get("retcode") for answer in found.values()):
+        __context__["retcode"] = 1
+    return found
+
+
+def _settings(given):
+    """Returns the settings of a rollout without what Salt adds to the arguments of a function."""
+    return {key: value for key, value in given.items() if not key.startswith("__")}
 
 
 # --- the plan ----------------------------------------------------------------------------------------------------------
@@ -84,7 +87,7 @@ def plan(
     name="", groups=None, verbose=None, file=None, sign_in=None
 ):  # fmt: skip
     """
-    What a rollout would do: for each minion whether it goes, in which wave, and if not, why not. Changes nothing: each minion makes the dry run of
+    Shows what a rollout would do: for each minion whether it goes, in which wave, and if not, why not. Changes nothing: each minion makes the dry run of
     the switch, and of the install if it lacks the release.
 
     tgt, tgt_type
@@ -126,48 +129,33 @@ def plan(
         salt-run sidle.plan 'G@os:Debian' 3007.17-1 tgt_type=compound by=site order='[lab, east]'
         salt-run sidle.plan '*' 3007.17-1 groups=True format=html file=plan.html
     """
-    if format not in ("table", "data", "html") or (format == "html" and not file):
-        return _error("cannot give the plan in this format: formats are table, data and html; html needs a file, as in file=plan.html")
-    try:
-        if file:
-            _files().path(file)
-        made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, str(name), source, at_window, groups, sign_in)
-    except (planning.PlanError, FileError, Away) as error:
-        return _error(str(error))
+    def planned():
+        wanted = _wanted(release, package, canary, percents, by, order, name, sign_in)
+        return _plan((tgt, tgt_type), wanted, format, source, at_window, groups, verbose, file)
+
+    return _answered(planned)
+
+
+def _wanted(release, package, canary, percents, by, order, seed, sign_in):
+    return planning.Wanted(package or _rollouts().package, str(release), canary, percents or [10, 50, 100], by, order or [], str(seed), sign_in)
+
+
+def _plan(target, wanted, form, source, at_window, groups, verbose, file):
+    if form not in ("table", "data", "html") or (form == "html" and not file):
+        raise planning.PlanError("cannot give the plan in this format: formats are table, data and html; html needs a file, as in file=plan.html")
+    own = _rollouts()
+    if file:
+        # A wrong name is refused before minions are asked.
+        own.files.path(file)
+    plan = own.plan(target, wanted, source, at_window, groups)
     if not file:
-        return tables.table(made, verbose) if format == "table" else planning.write(made)
-    if format == "html":
-        text = page.render(made, f"{tgt} ({tgt_type})", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))
+        return tables.table(plan, verbose) if form == "table" else planning.write(plan)
+    if form == "html":
+        text = page.render(plan, f"{target[0]} ({target[1]})", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))
     else:
-        text = tables.table(made, verbose) if format == "table" else json.dumps(planning.write(made), indent=1)
-    try:
-        path = _files().write(file, text + "\n")
-    except FileError as error:
-        return _error(str(error))
-    return f"{made.package} {made.release}: {made.words()}; written to {path}"
-
-
-def _plan(tgt, release, tgt_type, package, canary, percents, by, order, seed, source=None, at_window=None, groups=None, sign_in=None):
-    package = package or _option("package", "salt-minion")
-    wanted = planning.Wanted(package, str(release), canary, percents or [10, 50, 100], by, order or [], seed, sign_in)
-    return asking.planned(asking.Asking(__opts__, _ask, source, at_window), wanted, (tgt, tgt_type), groups)
-
-
-def _written_plan(name, tgt, release):
-    """The plan in a file. Raises `plan.PlanError`, `files.FileError`."""
-    if tgt is not None or release is not None:
-        raise planning.PlanError("cannot use a target or a release beside a plan: the plan has them")
-    text = _files().read(name)
-    try:
-        return planning.read(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, planning.PlanError):
-            raise
-        raise planning.PlanError(f"cannot read the plan {name}: it is no JSON: `sidle.plan` writes it with format=data") from None
-
-
-def _files():
-    return Files(_option("files", os.path.join(__opts__["cachedir"], "sidle", "files")))
+        text = tables.table(plan, verbose) if form == "table" else json.dumps(planning.write(plan), indent=1)
+    path = own.files.write(file, text + "\n")
+    return f"{plan.package} {plan.release}: {plan.words()}; written to {path}"
 
 
 # --- rollouts ----------------------------------------------------------------------------------------------------------
@@ -219,35 +207,26 @@ def rollout(
         salt-run sidle.rollout 'web*' 3007.17-1 canary=2 budget=1% at_once=50
         salt-run sidle.rollout plan=november.json budget=1%
     """
-    settings = {key: value for key, value in settings.items() if not key.startswith("__")}
-    try:
-        old = _written_plan(plan, tgt, release) if plan else None
-        if not old and (tgt is None or release is None):
-            return _error("cannot begin a rollout of nothing: name a target and a release, or a plan, as in plan=november.json")
-        package, release = (old.package, old.release) if old else (package or _option("package", "salt-minion"), release)
-        names.package(package)
-        names.release(str(release))
-        name = names.rollout(str(name or "") or re.sub(r"[^A-Za-z0-9._-]", "-", f"{package}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"))
-        if _records().has(name):
-            return _error(f"cannot begin rollout {name}: there is a rollout of this name")
+    options = {"source": source, "install_rate": install_rate, "splay": splay, "at_window": at_window}
+
+    def begin():
+        own = _rollouts()
+        if plan and (tgt is not None or release is not None):
+            raise planning.PlanError("cannot use a target or a release beside a plan: the plan has them")
+        if not plan and (tgt is None or release is None):
+            raise planning.PlanError("cannot begin a rollout of nothing: name a target and a release, or a plan, as in plan=november.json")
+        old = own.written_plan(plan) if plan else None
+        wanted = None if old else _wanted(release, package, canary, percents, by, order, "", sign_in)
+        own_name = own.free_name(name, (old or wanted).package, (old or wanted).release)
         if old:
-            made = asking.planned_again(asking.Asking(__opts__, _ask, source, at_window), old, sign_in)
+            made = own.plan_again(old, source, at_window, sign_in)
         else:
-            made = _plan(tgt, release, tgt_type, package, canary, percents, by, order, name, source, at_window, sign_in=sign_in)
-        known = None if despite_failures else _known_failure(made.package, made.release)
-        if known:
-            return _error(known)
-        if test:
-            return tables.table(made)
-        if not made.waves:
-            return _error(f"cannot begin a rollout: nobody goes\n{tables.table(made)}")
-        record = machine.new(name, made, time.time(), **settings)
-        if install_rate is not None:
-            jobs.bytes_of(install_rate)
-    except (planning.PlanError, machine.RolloutError, names.WrongName, FileError, Away) as error:
-        return _error(str(error))
-    record.update(source=source, install_rate=install_rate, splay=splay, at_window=at_window)
-    return _drive(record)
+            made = own.plan((tgt, tgt_type), dataclasses.replace(wanted, seed=own_name), source, at_window)
+        if not despite_failures:
+            own.check_failures(made.package, made.release)
+        return tables.table(made) if test else own.begin(own_name, made, _settings(settings), options)
+
+    return _answered(begin)
 
 
 def resume(name, again=False, take_over=False):
@@ -265,19 +244,7 @@ def resume(name, again=False, take_over=False):
 
         salt-run sidle.resume salt-minion-3007.17-1-20261124-091200 again=True
     """
-    def prepare(record):
-        if record["status"] == machine.HALTED:
-            machine.Rollout(record).resume(again)
-        elif record["status"] not in (machine.RUNNING, machine.LATE):
-            raise machine.RolloutError(f"cannot resume rollout {name}: it is {record['status']}")
-        if take_over:
-            driver.take_newest_epoch(_ask, record)
-        return True
-
-    try:
-        return _driven(str(name), prepare, is_resumed=True)
-    except (machine.RolloutError, Away) as error:
-        return _error(str(error))
+    return _answered(lambda: _rollouts().resume(str(name), again, take_over))
 
 
 def rollback(name, wave=None, test=False, **settings):
@@ -298,42 +265,17 @@ def rollback(name, wave=None, test=False, **settings):
 
         salt-run sidle.rollback salt-minion-3007.17-1-20261124-091200 wave=2
     """
-    settings = {key: value for key, value in settings.items() if not key.startswith("__")}
-    records, name = _records(), str(name)
-    if not isinstance(wave, (int, type(None))):
-        return _error("cannot roll back this wave: it is a number, 1 is the first one")
-    try:
-        with records.driving(name):
-            former = records.read(name)
-            driver.ask_unsure(_ask, former)
-            number = 1 + sum(each.startswith(f"{name}-back") for each in records.names())
-            suffix = "back" if number == 1 else f"back-{number}"
-            only = None if wave is None else wave - 1
-            record = machine.back(f"{name}-{suffix}", former, only, time.time(), **settings)
-            stay = {
-                each: host["state"] for each, host in former["hosts"].items() if machine.is_unsure(host) and only in (None, host["wave"])
-            }  # fmt: skip
-            if test:
-                return {each: f"{host['from']} -> {host['to']}" for each, host in record["hosts"].items()} | {
-                    each: f"stays as it is: {state}" for each, state in stay.items()
-                }
-            if former["status"] not in (machine.ENDED, machine.ABORTED):
-                machine.Rollout(former).abort("rolled back by sidle.rollback")
-            former["epoch"] += 1
-            records.write(former)
-            with _bus() as bus:
-                driver.unclaim(bus, former, list(former["hosts"]))
-    except (machine.RolloutError, Away) as error:
-        return _error(str(error))
-    record.update(splay=former.get("splay") or "60s", at_window=former.get("at_window"))
-    answer = _drive(record)
-    # Nobody knows what these run.
-    return {**answer, "not_taken_back": stay} if stay else answer
+    def roll_back():
+        if not isinstance(wave, (int, type(None))):
+            raise states.RolloutError("cannot roll back this wave: it is a number, 1 is the first one")
+        return _rollouts().roll_back(str(name), None if wave is None else wave - 1, test, _settings(settings))
+
+    return _answered(roll_back)
 
 
 def take_up(minion):
     """
-    For a reactor on ``salt/minion/*/start``: a minion that was offline during a rollout goes now, if all waves of the rollout are through.
+    Takes up a minion that was offline during a rollout, if all waves of the rollout are through. For a reactor on ``salt/minion/*/start``.
 
     .. code-block:: yaml
 
@@ -343,14 +285,11 @@ def take_up(minion):
           runner.sidle.take_up:
             - minion: {{ data['id'] }}
     """
-    def is_awaited(record):
-        return record["status"] == machine.LATE and record["hosts"].get(minion, {}).get("state") == machine.OFFLINE
+    def take_up_now():
+        own_id = names.minion(str(minion))
+        return _continued(lambda record: record["status"] == states.LATE and record["hosts"].get(own_id, {}).get("state") == states.OFFLINE)
 
-    try:
-        minion = names.minion(str(minion))
-    except names.WrongName as error:
-        return _error(str(error))
-    return _driven_all(is_awaited)
+    return _answered(take_up_now)
 
 
 def go_on():
@@ -368,11 +307,11 @@ def go_on():
             maxrunning: 10
     """
     def has_work(record):
-        in_progress = (machine.WAITING, *machine.FLYING_STATES)
-        is_late = record["status"] == machine.LATE and any(host["state"] in in_progress for host in record["hosts"].values())
-        return is_late or record["status"] == machine.RUNNING
+        in_progress = (states.WAITING, *states.IN_FLIGHT_STATES)
+        is_late = record["status"] == states.LATE and any(host["state"] in in_progress for host in record["hosts"].values())
+        return is_late or record["status"] == states.RUNNING
 
-    return _driven_all(has_work)
+    return _continued(has_work)
 
 
 def pause(name, reason="paused by a person"):
@@ -383,7 +322,7 @@ def pause(name, reason="paused by a person"):
 
         salt-run sidle.pause salt-minion-3007.17-1-20261124-091200
     """
-    return _say(name, "pause", reason)
+    return _answered(lambda: _rollouts().command(str(name), "pause", reason))
 
 
 def abort(name, reason="aborted by a person"):
@@ -394,67 +333,38 @@ def abort(name, reason="aborted by a person"):
 
         salt-run sidle.abort salt-minion-3007.17-1-20261124-091200
     """
-    return _say(name, "abort", reason)
-
-
-def _say(name, act, reason):
-    """To the driver, or where nobody drives, into the record."""
-    records, name, reason = _records(), str(name), answers.text(str(reason))
-    try:
-        record = records.read(name)
-        getattr(machine.Rollout(record), act)(reason)
-        records.ask_driver(name, act, reason)
-        with records.driving(name):
-            record = records.read(name)
-            own, word = machine.Rollout(record), records.word(name)
-            if word:
-                driver.obey(own, *word)
-            records.write(record)
-            if record["status"] == machine.ABORTED:
-                with _bus() as bus:
-                    driver.unclaim(bus, record, list(record["hosts"]))
-    except Driven:
-        return f"the runner that drives rollout {name} hears of it within seconds"
-    except (machine.RolloutError, Away) as error:
-        return _error(str(error))
-    return _summary(record)
+    return _answered(lambda: _rollouts().command(str(name), "abort", reason))
 
 
 def rollouts():
     """
-    The rollouts of this master.
+    Lists the rollouts of this master.
 
     .. code-block:: bash
 
         salt-run sidle.rollouts
     """
-    records, found = _records(), {}
-    for name in records.names():
-        try:
-            found[name] = _summary(records.read(name))
-        except machine.RolloutError as error:
-            found[name] = {"error": str(error)}
-    return found
+    return _rollouts().summaries()
 
 
 def show(name):
     """
-    A rollout with each of its minions.
+    Shows a rollout with each of its minions.
 
     .. code-block:: bash
 
         salt-run sidle.show salt-minion-3007.17-1-20261124-091200
     """
-    try:
-        record = _records().read(str(name))
-    except machine.RolloutError as error:
-        return _error(str(error))
-    return {**_summary(record), "failures": list(record["failures"].values()), "hosts": record["hosts"]}
+    def shown():
+        record = _rollouts().records.read(str(name))
+        return {**own_rollouts.summary(record), "failures": list(record["failures"].values()), "hosts": record["hosts"]}
+
+    return _answered(shown)
 
 
 def why(minion, jid=None, format="text"):
     """
-    Why a minion did not return: one cause with its evidence and its remedy, or which evidence is missing. Asks the minion; changes nothing.
+    Says why a minion did not return: one cause with its evidence and its remedy, or which evidence is missing. Asks the minion; changes nothing.
 
     jid
         The job [default: the newest one that this minion should have answered, and did not]
@@ -470,112 +380,11 @@ def why(minion, jid=None, format="text"):
     from saltext.sidle.fleet import collect
     from saltext.sidle.fleet import why as reasons
 
-    try:
-        minion, known = names.minion(str(minion)), []
-    except names.WrongName as error:
-        return _error(str(error))
-    records = _records()
-    for name in records.names():
-        try:
-            known.append(records.read(name))
-        except machine.RolloutError:
-            # `sidle.rollouts` says what is wrong with it.
-            continue
-    found = collect.collect(__opts__, minion, str(jid) if jid else None, _option("answer_seconds", 15), known)
-    answer = reasons.answer(found)
-    return reasons.render(answer) if format == "text" else dict(vars(answer), minion=minion, jid=found.jid)
+    def answered():
+        own_id = names.minion(str(minion))
+        seconds = (__opts__.get("sidle") or {}).get("answer_seconds", 15)
+        found = collect.collect(__opts__, own_id, str(jid) if jid else None, seconds, _rollouts().readable())
+        answer = reasons.answer(found)
+        return reasons.render(answer) if format == "text" else dict(vars(answer), minion=own_id, jid=found.jid)
 
-
-def _known_failure(package, release):
-    """What another rollout of this master knows against the release: what is bad for a host there is not tried here before a person has looked."""
-    records = _records()
-    for name in records.names():
-        record = records.read(name)
-        if (record["package"], record["release"], record["purpose"]) != (package, release, machine.SWITCH):
-            continue
-        for failure in record["failures"].values():
-            if failure["cause"] == "release" and not failure["accepted"]:
-                return (
-                    f"cannot begin a rollout of {release}: rollout {name} found it bad: {failure['text']} (on {', '.join(failure['hosts'])}); "
-                    "despite_failures=True begins all the same"
-                )
-    return None
-
-
-def _drive(record):
-    """A new rollout."""
-    records = _records()
-    try:
-        with records.driving(record["id"]), _bus() as bus:
-            return _came_to(driver.drive(record, bus, records))
-    except (machine.RolloutError, Away) as error:
-        return _error(str(error))
-
-
-def _driven(name, prepare, is_resumed=False):
-    """Drives a rollout that is on record, if `prepare` says so; read when nobody else can change it any more."""
-    records = _records()
-    with records.driving(name), _bus() as bus:
-        record, word = records.read(name), records.word(name)
-        if word and (word[0] == "abort" or not is_resumed):
-            # Said to a driver that has not heard it.
-            driver.obey(machine.Rollout(record), *word)
-            records.write(record)
-            if record["status"] == machine.ABORTED:
-                driver.unclaim(bus, record, list(record["hosts"]))
-        if prepare(record):
-            driver.drive(record, bus, records)
-        return _came_to(record)
-
-
-def _driven_all(has_work):
-    """Drives each rollout that has work and no driver."""
-    records, found = _records(), {}
-    for name in records.names():
-        try:
-            if not has_work(records.read(name)):
-                continue
-            found[name] = _driven(name, has_work)
-        except Driven:
-            continue
-        except (machine.RolloutError, Away) as error:
-            found[name] = _error(str(error))
-        except Exception as error:  # pylint: disable=broad-except
-            # One that cannot be driven must not keep the others.
-            log.exception("rollout %s", name)
-            found[name] = _error(f"cannot drive rollout {name}: {error}")
-    return found
-
-
-def _came_to(record):
-    return (_failed if record["status"] in (machine.HALTED, machine.ABORTED) else dict)(_summary(record))
-
-
-def _bus():
-    return Bus(__opts__, _option("chunk", 200))
-
-
-def _ask(ids, function, arguments=(), kwarg=None, seconds=None, **options):
-    """What those minions answer that answer in time. `options`: those of `Bus.ask`."""
-    if not ids:
-        return {}
-    with _bus() as bus:
-        return bus.ask(list(ids), function, arguments, kwarg, seconds or _option("answer_seconds", 20), **options)
-
-
-def _records():
-    place = _option("rollouts", os.path.join(__opts__["cachedir"], "sidle", "rollouts"))
-    return Records(place, os.path.join(__opts__["sock_dir"], "sidle"))
-
-
-def _summary(record):
-    own = machine.Rollout(record)
-    return {
-        "rollout": record["id"],
-        "purpose": record["purpose"],
-        "release": record["release"],
-        "status": record["status"],
-        "why": record["why"],
-        "wave": f"{record['wave'] + 1} of {record['waves']}",
-        "counts": own.counts(),
-    }
+    return _answered(answered)

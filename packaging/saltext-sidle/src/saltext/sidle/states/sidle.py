@@ -50,7 +50,7 @@ def _failed(name, answer):
 
 
 def _instance(package, instance):
-    """The instance's part of the status, {} if there is none; or the failure to read it."""
+    """Returns the instance's part of the status, {} if there is none; or the failure to read it."""
     # Of all packages: to ask for one of which nothing is installed yet is a failure.
     status = __salt__["sidle.status"]()
     # 4 says only that a switch is under way.
@@ -62,7 +62,7 @@ def _instance(package, instance):
 
 def installed(name, release, source=None, repository=None, rate=None):
     """
-    The release is installed. What runs stays as it is.
+    Ensures that the release is installed. What runs stays as it is.
 
     name
         The package
@@ -97,7 +97,7 @@ def installed(name, release, source=None, repository=None, rate=None):
 
 def current(name, release, instance=None, mode=None, deadline=None, reason=None, splay=None, at_window=None, wait=False):
     """
-    The release is current: it runs, and a boot starts it. It has to be installed.
+    Ensures that the release is current: it runs, and a boot starts it. It has to be installed.
 
     A release that failed on this host (bad), and one from which an administrator rolled back (declined), is not tried again by this state.
 
@@ -154,7 +154,7 @@ def current(name, release, instance=None, mode=None, deadline=None, reason=None,
 
 def held(name, reason="", instance=None, until=None, rollbacks_too=None):
     """
-    The instance of this package is held at its release.
+    Ensures that the instance of this package is held at its release.
 
     until
         The end of the hold, as for the function ``sidle.hold``. After this time the state does nothing
@@ -182,7 +182,7 @@ def held(name, reason="", instance=None, until=None, rollbacks_too=None):
 
 def unheld(name, instance=None):
     """
-    The instance of this package is not held.
+    Ensures that the instance of this package is not held.
     """
     own, failure = _instance(name, instance)
     if failure:
@@ -198,7 +198,7 @@ def unheld(name, instance=None):
 
 def settings(name, contents):
     """
-    The settings file ``/etc/sidle/conf.d/NAME.toml`` has this content. Settings that sidle cannot read are refused, and the file stays as it is.
+    Ensures that the settings file ``/etc/sidle/conf.d/NAME.toml`` has this content. Settings that sidle cannot read are refused, and the file stays as it is.
 
     name
         The file's name without ``.toml``
@@ -217,7 +217,7 @@ def settings(name, contents):
 
 def trusted(name, source, fingerprint):
     """
-    The host trusts the repository of this root.
+    Ensures that the host trusts the repository of this root.
 
     source
         A ``root.json`` or a bundle: on this host, or ``salt://…``

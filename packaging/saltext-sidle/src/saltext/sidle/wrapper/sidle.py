@@ -31,7 +31,7 @@ def __virtual__():
 
 def install(source=None, **options):
     """
-    As :py:func:`sidle.install <saltext.sidle.modules.sidle.install>`. A bundle of the master is copied to the host, and is deleted there afterwards.
+    Installs as :py:func:`sidle.install <saltext.sidle.modules.sidle.install>`. A bundle of the master is copied to the host, and is deleted there afterwards.
 
     .. code-block:: bash
 
@@ -42,7 +42,7 @@ def install(source=None, **options):
 
 def pin(source, fingerprint, **options):
     """
-    As :py:func:`sidle.pin <saltext.sidle.modules.sidle.pin>`.
+    Pins as :py:func:`sidle.pin <saltext.sidle.modules.sidle.pin>`.
 
     .. code-block:: bash
 
@@ -70,7 +70,7 @@ def _with_file(function, source, options):
 
 
 def _on_host(function, **options):
-    """The function of the host itself; through ``__salt__`` it would be this module's again."""
+    """Calls the function of the host itself; through ``__salt__`` it would be this module's again."""
     about = dict(__salt__.kwargs)
     host = salt.client.ssh.wrapper.FunctionWrapper(
         __opts__, about.pop("id_"), about.pop("host"), mods=__salt__.mods, fsclient=__salt__.fsclient, minion_opts=__salt__.minion_opts, **about

@@ -1,0 +1,238 @@
+"""The rollouts of a master, for the functions of its runner: planned, begun, continued and ended."""
+
+import json
+import logging
+import os
+import re
+import time
+
+from . import answers, asking, beginning, driver, jobs, names, states
+from . import plan as planning
+from . import table as tables
+from .bus import CHUNK, Bus
+from .files import FileError, Files
+from .jobs import Away
+from .records import Driven, Records
+from .rollout import Rollout
+from .states import RolloutError
+
+log = logging.getLogger(__name__)
+
+#: Seconds to wait for the answer of a minion, unless the configuration says otherwise.
+ANSWER_SECONDS = 20
+
+#: What prevents an act: the message says why.
+ERRORS = (planning.PlanError, RolloutError, names.WrongName, FileError, Away)
+
+
+def failed(message):
+    """Returns the answer of a function that failed: `salt-run` takes its exit code from it."""
+    return {"error": str(message), "retcode": 1}
+
+
+def summary(record):
+    """Returns the state of a rollout in a few lines."""
+    return {
+        "rollout": record["id"],
+        "purpose": record["purpose"],
+        "release": record["release"],
+        "status": record["status"],
+        "why": record["why"],
+        "wave": f"{record['wave'] + 1} of {record['waves']}",
+        "counts": Rollout(record).counts(),
+    }
+
+
+def _outcome(record):
+    return {**summary(record), "retcode": 1} if record["status"] in (states.HALTED, states.ABORTED) else summary(record)
+
+
+class Rollouts:
+    """The rollouts of the master with this configuration."""
+
+    def __init__(self, opts):
+        self._opts, self._own = opts, opts.get("sidle") or {}
+        place = self._own.get("rollouts", os.path.join(opts["cachedir"], "sidle", "rollouts"))
+        self.records = Records(place, os.path.join(opts["sock_dir"], "sidle"))
+        self.files = Files(self._own.get("files", os.path.join(opts["cachedir"], "sidle", "files")))
+        self.package = self._own.get("package", "salt-minion")
+
+    def _bus(self):
+        return Bus(self._opts, self._own.get("chunk", CHUNK))
+
+    def ask(self, ids, function, arguments=(), kwarg=None, seconds=None, **options):
+        """Returns the answers of those minions that answer in time. `options`: those of `Bus.ask`."""
+        if not ids:
+            return {}
+        with self._bus() as bus:
+            return bus.ask(list(ids), function, arguments, kwarg, seconds or self._own.get("answer_seconds", ANSWER_SECONDS), **options)
+
+    # --- plans -----------------------------------------------------------------------------------------------------
+
+    def _asking(self, source, at_window):
+        return asking.Asking(self._opts, self.ask, source, at_window)
+
+    def plan(self, target, wanted, source, at_window, groups=None):
+        """Returns a new plan. `target`: a target and its type."""
+        return asking.planned(self._asking(source, at_window), wanted, target, groups)
+
+    def written_plan(self, name):
+        """Returns the plan in a file."""
+        text = self.files.read(name)
+        try:
+            return planning.read(json.loads(text))
+        except planning.PlanError:
+            raise
+        except (ValueError, RecursionError):
+            raise planning.PlanError(f"cannot read the plan {name}: it is no JSON: `sidle.plan` writes it with format=data") from None
+
+    def plan_again(self, old, source, at_window, sign_in):
+        """Returns an earlier plan for the minions that still go."""
+        return asking.planned_again(self._asking(source, at_window), old, sign_in)
+
+    # --- rollouts --------------------------------------------------------------------------------------------------
+
+    def free_name(self, name, package, release):
+        """Returns the name of a new rollout: this one, or one made of package, release and time."""
+        names.package(package)
+        names.release(str(release))
+        made = re.sub(r"[^A-Za-z0-9._-]", "-", f"{package}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
+        name = names.rollout(str(name or "") or made)
+        if self.records.has(name):
+            raise RolloutError(f"cannot begin rollout {name}: there is a rollout of this name")
+        return name
+
+    def check_failures(self, package, release):
+        """Raises `RolloutError` if another rollout of this master found the release bad: a person has to look first."""
+        for name in self.records.names():
+            record = self.records.read(name)
+            if (record["package"], record["release"], record["purpose"]) != (package, release, states.SWITCH):
+                continue
+            for failure in record["failures"].values():
+                if failure["cause"] == "release" and not failure["accepted"]:
+                    raise RolloutError(
+                        f"cannot begin a rollout of {release}: rollout {name} found it bad: {failure['text']} (on {', '.join(failure['hosts'])}); "
+                        "despite_failures=True begins all the same"
+                    )
+
+    def begin(self, name, plan, settings, options):
+        """Drives a new rollout of this plan to its end, or to a halt. `options`: `source`, `install_rate`, `splay`, `at_window`."""
+        if not plan.waves:
+            raise planning.PlanError(f"cannot begin a rollout: nobody goes\n{tables.table(plan)}")
+        record = beginning.new(name, plan, time.time(), **settings)
+        if options["install_rate"] is not None:
+            jobs.bytes_of(options["install_rate"])
+        return self._drive({**record, **options})
+
+    def _drive(self, record):
+        with self.records.driving(record["id"]), self._bus() as bus:
+            return _outcome(driver.drive(record, bus, self.records))
+
+    def resume(self, name, again, take_over):
+        """Continues a rollout, as a person asks."""
+
+        def prepare(record):
+            if record["status"] == states.HALTED:
+                Rollout(record).resume(again)
+            elif record["status"] not in (states.RUNNING, states.LATE):
+                raise RolloutError(f"cannot resume rollout {name}: it is {record['status']}")
+            if take_over:
+                driver.take_newest_epoch(self.ask, record)
+            return True
+
+        return self._continue(name, prepare, is_resumed=True)
+
+    def _continue(self, name, prepare, is_resumed=False):
+        """Drives a rollout that is on record, if `prepare` says so; read when nobody else can change it any more."""
+        with self.records.driving(name), self._bus() as bus:
+            record, command = self.records.read(name), self.records.take_command(name)
+            if command and (command[0] == "abort" or not is_resumed):
+                # Said to a driver that has not heard it.
+                driver.apply_command(Rollout(record), *command)
+                self.records.write(record)
+                if record["status"] == states.ABORTED:
+                    driver.unclaim(bus, record, list(record["hosts"]))
+            if prepare(record):
+                driver.drive(record, bus, self.records)
+            return _outcome(record)
+
+    def continue_all(self, has_work):
+        """Drives each rollout that has work and no driver."""
+        found = {}
+        for name in self.records.names():
+            try:
+                if not has_work(self.records.read(name)):
+                    continue
+                found[name] = self._continue(name, has_work)
+            except Driven:
+                continue
+            except ERRORS as error:
+                found[name] = failed(error)
+            except Exception as error:  # pylint: disable=broad-except
+                # A rollout that cannot be driven must not keep the others.
+                log.exception("rollout %s", name)
+                found[name] = failed(f"cannot drive rollout {name}: {error}")
+        return found
+
+    def roll_back(self, name, wave, test, settings):
+        """Drives a rollout that takes minions of a former rollout back. `wave`: counted from 0; None: all. `test`: only says which."""
+        with self.records.driving(name):
+            former = self.records.read(name)
+            driver.ask_unsure(self.ask, former)
+            number = 1 + sum(other.startswith(f"{name}-back") for other in self.records.names())
+            record = beginning.back(f"{name}-back" + (f"-{number}" if number > 1 else ""), former, wave, time.time(), **settings)
+            stay = {minion: host["state"] for minion, host in former["hosts"].items() if states.is_unsure(host) and wave in (None, host["wave"])}
+            if test:
+                found = {minion: f"{host['from']} -> {host['to']}" for minion, host in record["hosts"].items()}
+                return found | {minion: f"stays as it is: {state}" for minion, state in stay.items()}
+            if former["status"] not in (states.ENDED, states.ABORTED):
+                Rollout(former).abort("rolled back by sidle.rollback")
+            former["epoch"] += 1
+            self.records.write(former)
+            with self._bus() as bus:
+                driver.unclaim(bus, former, list(former["hosts"]))
+        record.update(splay=former.get("splay") or "60s", at_window=former.get("at_window"))
+        try:
+            answer = self._drive(record)
+        except ERRORS as error:
+            answer = failed(error)
+        # Nobody knows what these run.
+        return {**answer, "not_taken_back": stay} if stay else answer
+
+    def command(self, name, act, reason):
+        """Gives a command to the driver, or where no driver runs, applies it to the record: `pause` or `abort`."""
+        reason = answers.text(str(reason))
+        getattr(Rollout(self.records.read(name)), act)(reason)
+        self.records.ask_driver(name, act, reason)
+        try:
+            with self.records.driving(name):
+                record, command = self.records.read(name), self.records.take_command(name)
+                if command:
+                    driver.apply_command(Rollout(record), *command)
+                self.records.write(record)
+                if record["status"] == states.ABORTED:
+                    with self._bus() as bus:
+                        driver.unclaim(bus, record, list(record["hosts"]))
+        except Driven:
+            return f"the runner that drives rollout {name} hears of it within seconds"
+        return summary(record)
+
+    def summaries(self):
+        """Returns the summary of each rollout, or why it cannot be read."""
+        found = {}
+        for name in self.records.names():
+            try:
+                found[name] = summary(self.records.read(name))
+            except RolloutError as error:
+                found[name] = {"error": str(error)}
+        return found
+
+    def readable(self):
+        """Returns the records of the rollouts that can be read: `summaries` says what is wrong with the others."""
+        found = []
+        for name in self.records.names():
+            try:
+                found.append(self.records.read(name))
+            except RolloutError:
+                continue
+        return found

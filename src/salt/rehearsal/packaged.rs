@@ -1,0 +1,95 @@
+//! The minion of a distribution's package, or of Salt's own: the Python that its process executes, and the tree around it.
+
+use crate::os::account::Rights;
+use crate::os::process::{self, Identity};
+use crate::os::{file, ground, proc_fs};
+use crate::rehearsal::{Former, Part};
+use std::path::{Path, PathBuf};
+
+/// Variables by which a minion's Python finds what `salt-pip` has installed: of its unit, or of `/etc/default`.
+const VARIABLES: [&str; 2] = ["SALT_EXTRAS_DIR", "SALT_HOME"];
+
+/// The minion whose first process this is.
+pub(super) fn of(leader: &Identity) -> Former {
+    asked(leader).map_or_else(Former::Unknown, |(part, rights)| Former::Packaged(part, rights))
+}
+
+fn asked(leader: &Identity) -> Result<(Part, Rights), String> {
+    let said = |error: crate::os::OsError| error.to_string();
+    let rights = Rights::of(leader.pid).map_err(said)?;
+    let rights = rights.ok_or_else(|| format!("the rights of {leader} are not one user's"))?;
+    let executed = proc_fs::program(leader.pid).ok_or_else(|| format!("cannot tell what {leader} executes"))?;
+    let tree = tree_of(&proc_fs::without_deleted(&executed))
+        .ok_or_else(|| format!("{leader} executes {}, which is no Python of a tree", executed.display()))?;
+    // What another user could have written is started with his rights, never with those of this program.
+    let python = python_of(&tree);
+    if rights.user == process::user() && ground::trusted(&python).map_err(said)?.is_none() {
+        return Err(format!("other users can change {}, or where it leads", python.display()));
+    }
+    let mut environment = Vec::new();
+    for name in VARIABLES {
+        environment.extend(proc_fs::environment_variable(leader.pid, name).map_err(said)?.map(|to| (name.into(), to)));
+    }
+    // Whoever it is may have replaced his process meanwhile.
+    let is_same = leader.is_alive().map_err(said)? && Rights::of(leader.pid).map_err(said)?.as_ref() == Some(&rights);
+    if is_same { Ok((Part { tree, environment }, rights)) } else { Err(format!("{leader} is another one now")) }
+}
+
+/// A tree's Python, to be looked at: `SaltRehearser::program` starts it.
+fn python_of(tree: &Path) -> PathBuf {
+    tree.join("bin").join("python3")
+}
+
+/// The tree of `TREE/bin/python3.10`, which has a `bin/python3`, too.
+fn tree_of(executed: &Path) -> Option<PathBuf> {
+    let is_python = executed.file_name()?.to_str()?.starts_with("python3");
+    let tree = executed.parent().filter(|programs| programs.ends_with("bin"))?.parent()?;
+    (is_python && file::is_input(&python_of(tree))).then(|| tree.to_owned())
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test makes real files")]
+mod tests {
+    use super::*;
+    use crate::os::process::{Input, Program, end_group};
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::time::{Duration, Instant};
+
+    /// Copies a program to where a tree has its Python, and starts it.
+    fn started(tree: &Path, name: &str) -> (std::process::Child, Identity) {
+        fs::create_dir_all(tree.join("bin")).unwrap();
+        let program = tree.join("bin").join(name);
+        fs::copy("/bin/sleep", &program).unwrap();
+        let start = Program::new(&program).argument("60").variable("SALT_EXTRAS_DIR", "/srv/extras");
+        let child = start.start(Input::Null).unwrap();
+        let identity = Identity::of(child.id()).unwrap().unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        while proc_fs::program(child.id()) != Some(program.clone()) {
+            assert!(Instant::now() < end, "it does not start");
+            std::thread::yield_now();
+        }
+        (child, identity)
+    }
+
+    /// An adoption had nothing to compare with: what `salt-pip` had installed for the packaged minion was gone without a word.
+    #[test]
+    fn a_packaged_minion_is_the_tree_of_its_python_with_its_own_rights() {
+        let place = tempfile::tempdir().unwrap();
+        let tree = file::canonical(place.path()).unwrap().join("opt/salt");
+        let (mut child, leader) = started(&tree, "python3.10");
+        assert!(matches!(of(&leader), Former::Unknown(why) if why.contains("no Python of a tree")), "no bin/python3");
+        symlink("python3.10", python_of(&tree)).unwrap();
+        let environment = vec![("SALT_EXTRAS_DIR".into(), "/srv/extras".into())];
+        let rights = Rights::of(std::process::id()).unwrap().unwrap();
+        assert_eq!(of(&leader), Former::Packaged(Part { tree: tree.clone(), environment }, rights));
+        // Anybody could put his own program there.
+        fs::set_permissions(tree.join("bin"), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(of(&leader), Former::Unknown(why) if why.contains("other users can change")));
+        end_group(&mut child).unwrap();
+        assert!(matches!(of(&leader), Former::Unknown(_)), "it is gone");
+        let (mut other, leader) = started(&tree, "minion");
+        assert!(matches!(of(&leader), Former::Unknown(why) if why.contains("no Python")));
+        end_group(&mut other).unwrap();
+    }
+}
