@@ -17,8 +17,8 @@ pub struct Needs {
     pub glibc: Option<LibcVersion>,
     /// The symbol versions that it needs, each with the library that has to define it: `libstdc++.so.6`, `GLIBCXX_3.4.21`.
     pub versions: Vec<(String, String)>,
-    /// Whether a segment lies otherwise in the file than its alignment in memory asks for.
-    pub crooked: bool,
+    /// Whether address and file offset of a loaded segment differ modulo its alignment: glibc before 2.35 refuses to load the file.
+    pub misaligned: bool,
     /// True when it is linked with musl.
     pub musl: bool,
 }
@@ -63,7 +63,7 @@ pub fn read(bytes: &[u8]) -> Result<Option<Needs>, ElfError> {
         soname: elf.soname.map(str::to_owned),
         glibc: glibc(&elf),
         versions: versions(&elf),
-        crooked: is_crooked(&elf),
+        misaligned: is_misaligned(&elf),
         musl: libraries.iter().any(|name| is_musl(name))
             || elf.interpreter.is_some_and(|path| path.contains("ld-musl")),
         libraries,
@@ -113,7 +113,7 @@ fn versions(elf: &Elf<'_>) -> Vec<(String, String)> {
 }
 
 /// As the dynamic linker of glibc before 2.35 checks it (`ELF load command address/offset not properly aligned`); later ones look at pages alone.
-fn is_crooked(elf: &Elf<'_>) -> bool {
+fn is_misaligned(elf: &Elf<'_>) -> bool {
     let loaded = elf.program_headers.iter().filter(|segment| segment.p_type == program_header::PT_LOAD);
     loaded.into_iter().any(|segment| {
         segment.p_align > 1 && segment.p_vaddr.wrapping_sub(segment.p_offset) & (segment.p_align - 1) != 0
@@ -173,7 +173,7 @@ mod tests {
         assert!(needs.libraries.iter().any(|name| name == "libc.so.6"));
         let of_libc = |(library, version): &(String, String)| library == "libc.so.6" && version.starts_with("GLIBC_2.");
         assert!(needs.versions.iter().any(of_libc), "{needs:?}");
-        assert!(!needs.crooked);
+        assert!(!needs.misaligned);
         assert!(read(&bytes[..100]).is_err());
         assert_eq!(read(b"#!/bin/sh").unwrap(), None);
     }
@@ -192,7 +192,7 @@ mod tests {
             let place = headers + at * 56 + 48;
             bytes[place..place + 8].copy_from_slice(&0x20_0000_u64.to_le_bytes());
         }
-        assert!(read(&bytes).unwrap().unwrap().crooked);
+        assert!(read(&bytes).unwrap().unwrap().misaligned);
     }
 
     #[test]

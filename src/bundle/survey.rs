@@ -72,11 +72,11 @@ impl PackError {
 pub struct Survey {
     /// Entries without frames (directories, files, links, each by path), and the state in which each file was read.
     pub found: Vec<(Entry, Option<Stamp>)>,
-    /// What it asks of a host.
+    /// Its requirements for a host.
     pub asks: Asks,
 }
 
-/// What a tree asks of a host.
+/// The requirements of a tree for a host.
 #[derive(Debug)]
 pub struct Asks {
     /// The platform of its binaries.
@@ -90,7 +90,7 @@ pub struct Asks {
 }
 
 /// From this glibc on the dynamic linker takes a segment that is aligned to pages alone.
-const TAKES_CROOKED_SEGMENTS: LibcVersion = LibcVersion { major: 2, minor: 35 };
+const TAKES_MISALIGNED_SEGMENTS: LibcVersion = LibcVersion { major: 2, minor: 35 };
 
 /// The state of a file: it changes with every write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,10 +285,10 @@ fn platform(
 
 /// Refuses binaries that hosts with the oldest glibc of these could not load, though they work where they were built.
 fn check_segments(needs: &[(BundlePath, Needs)], floor: Option<LibcVersion>, problems: &mut Problems) {
-    if floor.is_some_and(|floor| floor >= TAKES_CROOKED_SEGMENTS) {
+    if floor.is_some_and(|floor| floor >= TAKES_MISALIGNED_SEGMENTS) {
         return;
     }
-    for (path, _) in needs.iter().filter(|(_, needs)| needs.crooked) {
+    for (path, _) in needs.iter().filter(|(_, needs)| needs.misaligned) {
         let why = "its segments are not aligned as glibc before 2.35 asks";
         problems.add(path.as_str(), format_args!("{why}: link it again, or use patchelf 0.17 or 0.19"));
     }

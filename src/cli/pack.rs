@@ -5,6 +5,7 @@ use super::dry_run::DryRun;
 use super::facts::{Facts, size};
 use super::{Context, Ended, agents, input, source_date_epoch, usage};
 use crate::agent::AgentKind;
+use crate::bundle::host_versions;
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::manifest::{Manifest, decompress};
 use crate::bundle::pack::{LEVEL_BEST, LEVEL_DEFAULT, PAYLOAD_NAME, PackInput, Packed, pack as pack_tree};
@@ -359,7 +360,7 @@ fn packed_facts(packed: &Packed) -> Facts {
         facts.add("starts on", Systems::with(floor).words());
     }
     if !manifest.host_libraries.is_empty() {
-        facts.add("needs libraries", manifest.libraries_in_words());
+        facts.add("needs libraries", host_versions::in_words(&manifest.host_libraries, &manifest.host_versions));
     }
     facts
 }

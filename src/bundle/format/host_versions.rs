@@ -1,7 +1,6 @@
 //! The symbol versions that a release needs of the host's libraries: a library that is there may be too old.
 
 use crate::bundle::limits::LIST_MAXIMUM;
-use crate::bundle::manifest::Head;
 use crate::bundle::wire;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,15 +28,13 @@ impl SymbolVersions {
     }
 }
 
-impl Head {
-    /// The libraries that the host must have, each with the newest symbol versions that it must define: `libstdc++.so.6 (GLIBCXX_3.4.21)`.
-    pub fn libraries_in_words(&self) -> String {
-        let words = |library: &String| {
-            let versions = self.host_versions.get(library).map_or_else(Vec::new, SymbolVersions::newest);
-            if versions.is_empty() { library.clone() } else { format!("{library} ({})", versions.join(", ")) }
-        };
-        self.host_libraries.iter().map(words).collect::<Vec<_>>().join(", ")
-    }
+/// Libraries, each with the newest symbol versions that it must define: `libstdc++.so.6 (GLIBCXX_3.4.21)`.
+pub fn in_words(libraries: &[String], versions: &BTreeMap<String, SymbolVersions>) -> String {
+    let words = |library: &String| {
+        let versions = versions.get(library).map_or_else(Vec::new, SymbolVersions::newest);
+        if versions.is_empty() { library.clone() } else { format!("{library} ({})", versions.join(", ")) }
+    };
+    libraries.iter().map(words).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `sidle inspect`: what a bundle, manifest or metadata file holds, and what this host would say of it. It changes nothing.
 
 use crate::bundle::file::{BundleReader, BundledRelease, Head};
+use crate::bundle::host_versions;
 use crate::bundle::limits::{MANIFEST_COMPRESSED_MAXIMUM_BYTES, TARGETS_MAXIMUM_BYTES};
 use crate::bundle::manifest::{Guard, Manifest};
 use crate::bundle::member::MetadataName;
@@ -198,7 +199,7 @@ fn details(manifest: &Manifest) -> Vec<(&'static str, String)> {
         details.push(("starts on", Systems::with(floor).words()));
     }
     if !manifest.host_libraries.is_empty() {
-        details.push(("needs libraries", manifest.libraries_in_words()));
+        details.push(("needs libraries", host_versions::in_words(&manifest.host_libraries, &manifest.host_versions)));
     }
     if let Some(masters) = &manifest.masters {
         details.push(("masters", format!("{masters} or newer")));

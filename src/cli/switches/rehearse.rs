@@ -20,7 +20,7 @@ use std::time::Duration;
 /// How often the programs are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the switch would leave.
+/// What runs before the switch.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cli) enum Before<'a> {
     /// A release; None: nothing.
@@ -29,12 +29,12 @@ pub(in crate::cli) enum Before<'a> {
     Packaged(&'a Identity),
 }
 
-/// What came of a rehearsal.
+/// The result of a rehearsal.
 #[derive(Debug)]
 pub(in crate::cli) struct Rehearsed {
     /// False: nothing was rehearsed, and a note says why.
     pub was_rehearsed: bool,
-    /// What was found.
+    /// The findings, for people.
     pub notes: Vec<String>,
 }
 

@@ -32,6 +32,7 @@ runpy.run_module("pip", run_name="__main__")' "$built" "$into" || :
 /// Arguments: the directory, another one, and names of packages of which every file is copied there. What other users could change is refused: it
 /// would run with the rights of the new release.
 const COPY: &str = include_str!("copy_extras.py");
+
 /// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see.
 pub(super) fn lost<'a>(trial: &RehearsalReport, former: &'a RehearsalReport) -> Vec<&'a LoadedExtra> {
     let known = former.extras.iter().flatten();
@@ -147,7 +148,8 @@ impl Builder for SaltRehearser {
             return Err(if said.is_empty() {
                 failure.clone()
             } else {
-                plain(&format!("{}: {said}", if vanishing.fits { "copy" } else { "salt-pip" }))
+                // A copy has no program of its own to name.
+                plain(&if vanishing.fits { said.to_owned() } else { format!("salt-pip: {said}") })
             });
         }
         let output = String::from_utf8_lossy(&built.output).into_owned();

@@ -122,14 +122,14 @@ fn a_rehearsal_copies_the_extras_of_the_same_python_and_nothing_that_others_coul
         let former = Former::Packaged(part(&host, NEXT, "packaged"), rights.clone());
         prepared_by(&host, policy, part(&host, NEXT, "own"), former)
     };
-    let reason = "cannot copy site-extra 1.2: copy: site-extra has no list of its files";
+    let reason = "cannot copy site-extra 1.2: site-extra has no list of its files";
     one(&prepare(ExtrasPolicy::Refuse).blocking, reason);
     let list =
         "site_extra/answer.py,,\nsite_extra-1.2.dist-info/METADATA,,\nsite_extra-1.2.dist-info/RECORD,,\n../bin/x,,\n";
     host.put("minion/packaged/site_extra-1.2.dist-info/RECORD", list);
     let module = packaged.join("site_extra/answer.py");
     fs::set_permissions(&module, fs::Permissions::from_mode(0o666)).unwrap();
-    one(&prepare(ExtrasPolicy::Refuse).blocking, "cannot copy site-extra 1.2: copy: other users can change ");
+    one(&prepare(ExtrasPolicy::Refuse).blocking, "cannot copy site-extra 1.2: other users can change ");
     fs::set_permissions(&module, fs::Permissions::from_mode(0o644)).unwrap();
     assert!(!own.exists(), "what cannot be copied whole is not copied");
     let reported = prepare(ExtrasPolicy::Report);
