@@ -12,6 +12,7 @@ mod images;
 mod incident;
 mod migration;
 mod packages;
+mod portable;
 mod setup;
 mod suites;
 

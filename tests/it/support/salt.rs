@@ -44,6 +44,11 @@ pub fn packaged_tree(version: &str) -> PathBuf {
     kept(version, &["--without-guard"])
 }
 
+/// The same from the portable Python that the recipe takes for this version; compiled once, which takes minutes.
+pub fn portable_tree(version: &str) -> PathBuf {
+    made(version, &[], &[("SIDLE_PYTHON", "portable")])
+}
+
 /// False: Salt of this version cannot run on any Python that is here. A tree that cannot be built for another reason fails the test.
 pub fn runs_here(version: &str) -> bool {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/trees");
@@ -63,14 +68,15 @@ static KEPT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
 
 fn kept(version: &str, options: &[&str]) -> PathBuf {
     let mut all = KEPT.lock().unwrap();
-    all.entry(format!("{version} {options:?}")).or_insert_with(|| made(version, options)).clone()
+    all.entry(format!("{version} {options:?}")).or_insert_with(|| made(version, options, &[])).clone()
 }
 
-fn made(version: &str, options: &[&str]) -> PathBuf {
+fn made(version: &str, options: &[&str], variables: &[(&str, &str)]) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/trees");
     let output = Command::new(script)
         .args(options)
         .arg(version)
+        .envs(variables.iter().copied())
         .stderr(Stdio::inherit())
         .output()
         .expect("scripts/trees starts");

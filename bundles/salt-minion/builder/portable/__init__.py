@@ -20,6 +20,7 @@ MAKERS = {
     "libraries": ("libraries.py", "workshop.py"),
     "python": ("libraries.py", "workshop.py", "cpython.py"),
     "wheels": ("wheels.py", "workshop.py"),
+    "packages": ("toolchain.py",),
 }
 
 
@@ -78,7 +79,8 @@ class Builder:
         if found is None:
             raise Refusal(f"cannot run the compiled Python in {directory}", "remove this directory, and build again")
         variables = compiler.variables(self.toolbox.scratch, directory / "include" / f"python3.{minor}")
-        self.toolbox.compile_with(found.executable, variables, f"glibc{elf.dotted(FLOOR)}-{key}")
+        mark = f"glibc{elf.dotted(FLOOR)}-{store.key_of([key, *makers('packages')])}"
+        self.toolbox.compile_with(found.executable, variables, mark)
         return found
 
     def toolchain(self):

@@ -40,8 +40,15 @@ SQLITE_OPTIONS = (
     "-DSQLITE_ENABLE_FTS3_PARENTHESIS", "-DSQLITE_ENABLE_FTS4", "-DSQLITE_ENABLE_FTS5", "-DSQLITE_ENABLE_MATH_FUNCTIONS",
     "-DSQLITE_ENABLE_RTREE", "-DSQLITE_ENABLE_UNLOCK_NOTIFY", "-DSQLITE_SECURE_DELETE",
 )
-EXPAT_OPTIONS = ("-DXML_DTD", "-DXML_GE=1", "-DXML_NS", "-DXML_CONTEXT_BYTES=1024", "-DXML_DEV_URANDOM",
-                 "-DBYTEORDER=1234")
+# Its ./configure asks for more than its few files need; Python's module includes these answers, too.
+EXPAT_CONFIGURATION = """\
+#define BYTEORDER 1234
+#define XML_CONTEXT_BYTES 1024
+#define XML_DEV_URANDOM 1
+#define XML_DTD 1
+#define XML_GE 1
+#define XML_NS 1
+"""
 EXPAT_FILES = ("xmlparse.c", "xmlrole.c", "xmltok.c", "random_dev_urandom.c")
 
 
@@ -141,11 +148,11 @@ def libuuid(top, workshop, prefix):
 
 
 def expat(top, workshop, prefix):
-    """libexpat; its ./configure asks for more than its few files need."""
+    """libexpat."""
     library = next(path.parent for path in top.rglob("xmlparse.c"))
-    (library / "expat_config.h").write_text("", encoding="utf-8")
-    link(workshop, library, "libexpat.so.1", [*EXPAT_OPTIONS, "-I.", *EXPAT_FILES])
-    put(prefix, library, "libexpat.so.1", "expat.h", "expat_external.h")
+    (library / "expat_config.h").write_text(EXPAT_CONFIGURATION, encoding="utf-8")
+    link(workshop, library, "libexpat.so.1", ["-I.", *EXPAT_FILES])
+    put(prefix, library, "libexpat.so.1", "expat.h", "expat_external.h", "expat_config.h")
 
 
 def libxcrypt(top, workshop, prefix):

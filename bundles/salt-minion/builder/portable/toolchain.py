@@ -33,7 +33,7 @@ class Toolchain:
         compiler = str(self.tool("gcc"))
         return {"CC": compiler, "CXX": str(self.tool("g++")), "AR": str(self.tool("ar")), "LDSHARED": f"{compiler} -shared",
                 # Python's record names the place that it would be installed to, where this machine may have another one.
-                "CPPFLAGS": f"-I{headers}",
+                "CPPFLAGS": f"-I{headers} -ffile-prefix-map={headers}=.",
                 # Where packages are unpacked: the compiler is told to leave it out of what it writes.
                 "TMPDIR": str(scratch)}
 
