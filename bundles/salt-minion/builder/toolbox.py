@@ -87,7 +87,10 @@ class Toolbox:
         environment = dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_ROOT_USER_ACTION="ignore")
         # Compilers write the directory they work in into what they make.
         environment["CFLAGS"] = f"-g0 -ffile-prefix-map={self.scratch}=."
-        if self.cache:
+        if self.compiler:
+            # pip's cache has what another compiler made, under the same name.
+            environment["PIP_NO_CACHE_DIR"] = "1"
+        elif self.cache:
             environment["PIP_CACHE_DIR"] = str(self.cache / "pip")
         return {**environment, **self.compiler}
 

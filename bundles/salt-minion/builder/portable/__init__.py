@@ -20,7 +20,7 @@ MAKERS = {
     "libraries": ("libraries.py", "workshop.py"),
     "python": ("libraries.py", "workshop.py", "cpython.py"),
     "wheels": ("wheels.py", "workshop.py"),
-    "packages": ("toolchain.py",),
+    "packages": ("toolchain.py", "../toolbox.py"),
 }
 
 
