@@ -83,10 +83,25 @@ fn architecture(elf: &Elf<'_>) -> Result<&'static str, ElfError> {
     })
 }
 
-/// The newest glibc version that a C library such as a host's `libc.so.6` defines; None for other files.
-pub fn defined_glibc(bytes: &[u8]) -> Result<Option<LibcVersion>, ElfError> {
-    let versions = defined(bytes)?;
-    Ok(versions.iter().filter_map(|version| version.strip_prefix("GLIBC_")?.parse().ok()).max())
+/// The version of glibc that a host's `libc.so.6` belongs to; None for other files.
+///
+/// Some versions of glibc (2.31, 2.41) have new symbols in other libraries only, so that the symbols of this one name an older version. What it
+/// prints when it is run as a program names its own.
+pub fn glibc_of(bytes: &[u8]) -> Result<Option<LibcVersion>, ElfError> {
+    let defined = defined(bytes)?;
+    let newest = defined.iter().filter_map(|version| version.strip_prefix("GLIBC_")?.parse().ok()).max();
+    Ok(newest.map(|newest: LibcVersion| announced(bytes).map_or(newest, |announced| announced.max(newest))))
+}
+
+/// The version in `GNU C Library (…) stable release version 2.31.`
+fn announced(bytes: &[u8]) -> Option<LibcVersion> {
+    const BANNER_BYTES_MAX: usize = 200;
+    let begin = memchr::memmem::find(bytes, b"GNU C Library ")?;
+    let banner = &bytes[begin..bytes.len().min(begin + BANNER_BYTES_MAX)];
+    let line = banner.split(|byte| *byte == b'\n' || *byte == 0).next()?;
+    let (_, after) = std::str::from_utf8(line).ok()?.split_once(" release version ")?;
+    let mut numbers = after.split(|letter: char| !letter.is_ascii_digit());
+    format!("{}.{}", numbers.next()?, numbers.next()?).parse().ok()
 }
 
 /// The symbol versions that a library defines; none for other files.
@@ -200,9 +215,26 @@ mod tests {
         let path = crate::os::host::library("libc.so.6").unwrap();
         let bytes = std::fs::read(path).unwrap();
         let defined = defined(&bytes).unwrap();
-        let newest = defined_glibc(&bytes).unwrap().unwrap();
-        assert!(defined.contains(&format!("GLIBC_{newest}")) && defined.len() > 10, "{defined:?}");
+        assert!(defined.contains("GLIBC_2.17") && defined.len() > 10, "{defined:?}");
         assert!(super::defined(b"#!/bin/sh").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_c_library_is_of_the_version_that_it_announces() {
+        for (banner, version) in [
+            ("GNU C Library (Debian GLIBC 2.31-13+deb11u13) stable release version 2.31.\nCopyright", Some("2.31")),
+            ("GNU C Library (GNU libc) stable release version 2.17, by Roland McGrath et al.\n", Some("2.17")),
+            ("GNU C Library (GNU libc) development release version 2.39.9000.\n", Some("2.39")),
+            ("GNU C Library \0 stable release version 2.31.", None),
+            ("GNU C Library stable release version two", None),
+        ] {
+            let found = announced(format!("before\0{banner}").as_bytes());
+            assert_eq!(found, version.map(|version| version.parse().unwrap()), "{banner}");
+        }
+        let path = crate::os::host::library("libc.so.6").unwrap();
+        let bytes = std::fs::read(path).unwrap();
+        assert_eq!(glibc_of(&bytes).unwrap(), announced(&bytes));
+        assert_eq!(glibc_of(b"#!/bin/sh").unwrap(), None);
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Host {
     /// Reads this host's architecture and C library.
     pub fn read() -> Self {
         let libc = host::library("libc.so.6").and_then(|path| file::read(&path, LIBRARY_BYTES_MAXIMUM).ok());
-        let libc = libc.and_then(|bytes| elf::defined_glibc(&bytes).ok().flatten());
+        let libc = libc.and_then(|bytes| elf::glibc_of(&bytes).ok().flatten());
         Self { architecture: host::architecture(), libc }
     }
 
