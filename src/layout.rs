@@ -20,6 +20,8 @@ pub const LEASES: &str = "leases";
 pub const STARTS: &str = "starts";
 /// Name of the default instance's link.
 pub const CURRENT: &str = "current";
+/// The name of the place of a trial, among the packages.
+pub const TRIAL: &str = ".try";
 
 impl Layout {
     /// The places below `root`, which should be absolute.
@@ -46,6 +48,11 @@ impl Layout {
     /// `/opt/sidle`: all packages.
     pub fn packages(&self) -> PathBuf {
         self.root.join("opt/sidle")
+    }
+
+    /// `/opt/sidle/.try`: a release that is being tried; no package has such a name.
+    pub fn trial(&self) -> PathBuf {
+        self.packages().join(TRIAL)
     }
 
     /// `/opt/sidle/PACKAGE/versions`: one directory per release.

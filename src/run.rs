@@ -125,7 +125,8 @@ pub fn run(store: &Store, request: &RunRequest) -> RunError {
     }
 }
 
-fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store::lease::Lease), RunError> {
+/// The program, after the checks, with the lease that must be held while it runs.
+pub fn prepare(store: &Store, request: &RunRequest) -> Result<(Program, crate::store::lease::Lease), RunError> {
     if request.role == RunRole::Agent {
         wait_for_the_word()?;
     }

@@ -15,6 +15,7 @@ pub static ALL: [Parts; 4] = [
         adopter: Some(&salt::adoption::SaltAdopter),
         examiner: Some(&salt::doctor::SALT),
         caller: Some(salt::caller::caller),
+        trialist: Some(salt::trial::trial),
         ..Parts::new("salt", |settings| Ok(Box::new(SaltMinion::new(settings))))
     },
     Parts {

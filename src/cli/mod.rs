@@ -87,6 +87,8 @@ enum Verb {
     Setup(setup::SetupArguments),
     /// Install a release from a bundle file or the repository; the running release stays as it is
     Install(host::InstallArguments),
+    /// Try whether a release works on this host: unpack it beside the others, start its programs, remove it again
+    Try(host::TryArguments),
     /// Install a release and switch to it
     Upgrade(upgrade::UpgradeArguments),
     /// List the installed releases
@@ -279,6 +281,7 @@ fn refuse_foreign_places(verb: &Verb, Context { layout, effect, .. }: &Context) 
         verb,
         Verb::Setup(_)
             | Verb::Install(_)
+            | Verb::Try(_)
             | Verb::Upgrade(_)
             | Verb::Switch(_)
             | Verb::Adopt(_)
@@ -308,6 +311,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
     match verb {
         Verb::Setup(arguments) => setup::setup(context, &arguments),
         Verb::Install(arguments) => host::install(context, &arguments),
+        Verb::Try(arguments) => host::try_release(context, &arguments),
         Verb::Upgrade(arguments) => upgrade::upgrade(context, &arguments),
         Verb::List(arguments) => host::list(context, &arguments),
         Verb::Status(arguments) => status::status(context, &arguments),

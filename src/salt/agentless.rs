@@ -7,11 +7,17 @@ pub const COMMAND: &str = "salt-call";
 
 /// The script that makes the place.
 pub fn prepare() -> String {
+    let configuration = configuration(PLACE);
     format!(
-        "set -eu\numask 077\nmkdir -p {PLACE}/etc {PLACE}/tmp\n\
-         cat >{PLACE}/etc/minion <<'END'\n\
-         root_dir: {PLACE}\nfile_client: local\ncachedir: {PLACE}/cache\npki_dir: {PLACE}/pki\nsock_dir: {PLACE}/run\nextension_modules: {PLACE}/extmods\n\
-         log_file: {PLACE}/log\nEND\n"
+        "set -eu\numask 077\nmkdir -p {PLACE}/etc {PLACE}/tmp\ncat >{PLACE}/etc/minion <<'END'\n{configuration}END\n"
+    )
+}
+
+/// The configuration of a call that writes at this place alone.
+pub fn configuration(place: &str) -> String {
+    format!(
+        "root_dir: {place}\nfile_client: local\ncachedir: {place}/cache\npki_dir: {place}/pki\nsock_dir: {place}/run\nextension_modules: {place}/extmods\n\
+         log_file: {place}/log\n"
     )
 }
 

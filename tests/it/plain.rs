@@ -34,6 +34,7 @@ pub mod programs;
 pub mod readers;
 pub mod rebuild;
 pub mod self_repair;
+mod trial;
 mod trust_store;
 
 mod generalize;

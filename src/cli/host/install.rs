@@ -7,6 +7,7 @@ use crate::cli::wanted::Wanted;
 use crate::cli::{Context, Ended, input, usage};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
+use crate::layout::Layout;
 use crate::os::clock;
 use crate::os::dir::Dir;
 use crate::store::Store;
@@ -121,13 +122,32 @@ pub fn from_file(
     release: Option<&Release>,
     (effect, hazards): (Effect, Hazards),
 ) -> Result<Installed, Report> {
+    let persist = if effect == Effect::Apply { Persist::Store } else { Persist::Forget };
+    place_from_file(context, file, release, (&context.layout, effect, hazards, persist))
+}
+
+/// Installs from a bundle file into another place what this host trusts; the host remembers nothing of it.
+pub fn from_file_elsewhere(
+    context: &Context,
+    file: &Path,
+    release: Option<&Release>,
+    layout: &Layout,
+) -> Result<Installed, Report> {
+    place_from_file(context, file, release, (layout, Effect::Apply, Hazards::Refuse, Persist::Forget))
+}
+
+fn place_from_file(
+    context: &Context,
+    file: &Path,
+    release: Option<&Release>,
+    (layout, effect, hazards, persist): (&Layout, Effect, Hazards, Persist),
+) -> Result<Installed, Report> {
     let file = input::open(file, "a bundle file, which `sidle export` or `sidle pack --repo` writes")?;
     let expiry = Settings::read(&context.layout)?.expiry_by_hand();
     let trust_store = TrustStore::open(&context.layout.trust())?;
-    let persist = if effect == Effect::Apply { Persist::Store } else { Persist::Forget };
     let authority = Judge { trust_store: &trust_store, now: clock::now(), expiry, persist };
     let (host, progress) = (Host::read(), progress(context, "installing"));
-    let place = Placement { layout: &context.layout, host: &host, hazards, effect, progress: &progress };
+    let place = Placement { layout, host: &host, hazards, effect, progress: &progress };
     let reader = std::io::BufReader::with_capacity(1 << 20, file);
     let installed = install_bundle(reader, &authority, release, &place)?;
     warn(context, &installed);

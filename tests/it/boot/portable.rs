@@ -106,6 +106,8 @@ fn of_a_newer_c_library_nothing_is_written(machine: &Machine, author: &Author) {
         assert!(said.contains(words), "{words} is missing: {said}");
     }
     assert_eq!(held(), before, "something was written");
+    let (is_done, tried) = machine.try_inside(&["sidle", "try", "/srv/newer.sidle"]);
+    assert!(!is_done && tried.contains("this host has 2.31"), "{tried}");
     println!("{said}");
 }
 
@@ -180,5 +182,8 @@ fn portable_releases_serve_where_glibc_is_2_17_and_nothing_else_is_there() {
     let master = Master::start(&tree(MASTER), true);
     let (oldest, marks) = Oldest::new(&author, &bundles, &master);
     assert!(oldest.inside(&["/lib64/libc.so.6"]).contains("version 2.17"));
+    fs::copy(&bundles[1], oldest.root.path().join("srv/new.sidle")).unwrap();
+    let tried = oldest.inside(&["sidle", "try", "/srv/new.sidle"]);
+    assert!(tried.contains("works  salt-call --local test.ping: local: True"), "{tried}");
     there_and_back("switches on glibc 2.17", &|words| oldest.inside(words), &master, &marks);
 }

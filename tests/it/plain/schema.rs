@@ -231,6 +231,7 @@ fn host_verbs(author: &Author, old: &Path, new: &Path) {
     ran(&["collect", "--keep", "0", "--dry-run"], 3);
     host.install(&author.release("1.2", "good")).ok();
     ran(&["collect", "--keep", "0", "--dry-run"], 0);
+    ran(&["try", text(new)], 0);
     ran(&["remove", DEMO, "1.2-1"], 0);
     // The demo agent's last child ends a moment after it, and is a user of the release until then.
     eventually(20, "nothing is in use", || match host.sidle(&["generalize", "--dry-run"]) {
