@@ -1,6 +1,8 @@
 """Compile CPython, and lay it out so that it runs from wherever it is put."""
 
+import ast
 import os
+import pprint
 import re
 import shutil
 
@@ -99,10 +101,20 @@ def lay(top, prefix, minor, workshop):
 
 def without_directories(text, workshop):
     """Take the directories of the build out of the recorded variables: what is compiled later on a host has its own."""
-    text = re.sub(r" ?-ffile-prefix-map=[^\s'\"]+", "", text)
-    text = re.sub(rf"-[IL]{re.escape(str(workshop.libraries))}/\w+ ?", "", text)
-    text = text.replace(f"{workshop.libraries}", "/usr")
-    return re.sub(rf"{re.escape(str(workshop.directory))}(/[\w.+-]+)*", "/usr", text)
+    head, _, variables = text.partition("{")
+    cleaned = {name: without_directory(value, workshop) for name, value in ast.literal_eval("{" + variables).items()}
+    # Lines are broken anew: the length of a directory that is gone decided where they were.
+    return f"{head}{pprint.pformat(cleaned)}\n"
+
+
+def without_directory(value, workshop):
+    """The same for one of them."""
+    if not isinstance(value, str):
+        return value
+    value = re.sub(r" ?-ffile-prefix-map=[^\s'\"]+", "", value)
+    value = re.sub(rf"-[IL]{re.escape(str(workshop.libraries))}/\w+ ?", "", value)
+    value = value.replace(f"{workshop.libraries}", "/usr")
+    return re.sub(rf"{re.escape(str(workshop.directory))}(/[\w.+-]+)*", "/usr", value)
 
 
 def check(prefix, minor, workshop):

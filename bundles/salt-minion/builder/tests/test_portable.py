@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import pathlib
+import pprint
 import re
 import tarfile
 import tempfile
@@ -255,9 +256,19 @@ class TestRecipes(Case):
         self.assertIn("not as it was", self.refusal(cpython.keep_to_own_libraries, self.directory))
 
     def test_recorded_variables_forget_the_directories_of_the_build(self):
-        place = types.SimpleNamespace(libraries=pathlib.Path("/c/libraries-1"), directory=pathlib.Path("/t/w-1"))
-        text = "'A': '-I/c/libraries-1/include -g0 -ffile-prefix-map=/t/w-1=.', 'B': '--with-openssl=/c/libraries-1', 'C': '/t/w-1/python3.11/Python-3.11.2'"
-        self.assertEqual(cpython.without_directories(text, place), "'A': '-g0', 'B': '--with-openssl=/usr', 'C': '/usr'")
+        written = []
+        for libraries, directory in (("/c/libraries-1", "/t/w-1"), ("/another/much/longer/cache/libraries-1", "/var/tmp/of/a/build/w-1")):
+            variables = {
+                "A": f"-I{libraries}/include -O3 -Wall -g0 -ffile-prefix-map={directory}=. -fstack-protector-strong -D_FORTIFY_SOURCE=2 -pipe",
+                "B": f"--with-openssl={libraries}", "C": f"{directory}/python3.11/Python-3.11.2", "D": 1,
+            }
+            place = types.SimpleNamespace(libraries=pathlib.Path(libraries), directory=pathlib.Path(directory))
+            written.append(cpython.without_directories(f"# generated\nbuild_time_vars = {pprint.pformat(variables)}\n", place))
+        self.assertEqual(written[0], written[1])
+        values = {}
+        exec(written[0], values)
+        cleaned = {"A": "-O3 -Wall -g0 -fstack-protector-strong -D_FORTIFY_SOURCE=2 -pipe", "B": "--with-openssl=/usr", "C": "/usr", "D": 1}
+        self.assertEqual(values["build_time_vars"], cleaned)
 
     def test_a_missing_program_is_named_with_its_package(self):
         with mock.patch.object(workshop.shutil, "which", lambda name: None if name in ("autoreconf", "perl") else f"/usr/bin/{name}"):
