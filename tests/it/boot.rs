@@ -10,6 +10,7 @@ mod acceptance;
 mod first_host;
 mod images;
 mod incident;
+mod libraries;
 mod migration;
 mod packages;
 mod portable;
