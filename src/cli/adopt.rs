@@ -1,8 +1,8 @@
 //! `sidle adopt` and `sidle unadopt`: a running agent of a distribution's package is taken over, and given back.
 
 use super::follow::follow;
+use super::order::ModeName;
 use super::rehearse::{Before, Rehearsed, rehearse};
-use super::switching::ModeName;
 use super::{Context, Ended, adopting, agents, instance_of};
 use crate::adoption::foresight::Foresight;
 use crate::adoption::other_package;

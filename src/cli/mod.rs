@@ -26,7 +26,7 @@ pub use checks::{doctor, exposition, host_change, metrics, status, trees};
 
 pub use terminal::{exit, facts, input, log, output, plain, tone};
 
-pub use switches::{follow, reach, rehearse, story, switching, timing, upgrade};
+pub use switches::{follow, order, reach, rehearse, story, switching, timing, upgrade};
 
 use crate::adoption::AdoptingInstance;
 use crate::failure::{Class, Report};

@@ -9,7 +9,6 @@ use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
 use crate::os::host;
 use crate::store::check::Depth;
-use crate::switch::driver::requests::BadReleases;
 use crate::switch::process::{ProcessKind, Processes};
 use crate::switch::{Mode, Purpose};
 
@@ -89,7 +88,7 @@ impl Supervisor {
                     .hint("nothing was changed")
             })?;
         }
-        let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+        let bad = command.bad_releases();
         let new = command.foreseen(choice.mode, choice.note.into_iter().collect(), now.wall)?;
         let foreseen = self.driver.foresee(new, bad, now)?;
         Ok(Answer::Accepted { switch: foreseen.switch, foreseen: Some(Box::new(foreseen)) })

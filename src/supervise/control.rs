@@ -6,6 +6,7 @@ use crate::name::InstanceName;
 use crate::os::dir::Dir;
 use crate::os::{OsError, random, socket};
 use crate::switch::driver::foresee::Foreseen;
+use crate::switch::driver::requests::BadReleases;
 use crate::switch::schedule::{When, later};
 use crate::switch::{Adopted, Mode, NewSwitch, Purpose, Request};
 use crate::version::Release;
@@ -93,6 +94,11 @@ pub struct SwitchCommand {
 }
 
 impl SwitchCommand {
+    /// Whether the switch may be to a release that failed on this host.
+    pub fn bad_releases(&self) -> BadReleases {
+        if self.force { BadReleases::TryAgain } else { BadReleases::Refuse }
+    }
+
     /// Makes the new switch in `mode`, with notes. Draws the splay.
     pub fn planned(self, mode: Mode, notes: Vec<String>, now: Timestamp) -> Result<NewSwitch, OsError> {
         self.planned_with(mode, notes, now, random::up_to)

@@ -29,7 +29,6 @@ use crate::os::environment::Passed;
 use crate::os::process::Identity;
 use crate::os::{OsError, children, notify, signals, socket};
 use crate::store::Store;
-use crate::switch::driver::requests::BadReleases;
 use crate::switch::driver::{Before, Driver, Rehearsals, Step};
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::own_commands::OwnCommands;
@@ -344,7 +343,7 @@ impl Supervisor {
         let running =
             adopted.as_ref().map_or_else(|| self.driver.journal().serving_process(), |_| Some(ProcessKind::Foreign));
         let choice = choose::choose(command.mode, command.request.purpose, running, &self.processes, &manifest)?;
-        let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
+        let bad = command.bad_releases();
         let mut new = command.planned(choice.mode, choice.note.into_iter().collect(), now.wall)?;
         new.adopted = adopted;
         Ok(self.driver.request(new, bad, now)?)

@@ -1,16 +1,14 @@
 //! The dry runs of switch, rollback, restart and upgrade: the supervisor says what a request would come to, or the files of the instance do.
 
+use super::order::{Order, refuse_overlap_alone, unchanged_as_nothing_runs};
+use super::rehearse::{Before, Rehearsed, rehearse};
 use crate::adoption::running_agent;
-use crate::cli::switches::rehearse::{Before, Rehearsed, rehearse};
-use crate::cli::{Context, Ended, adopting};
+use crate::cli::{Ended, adopting};
 use crate::failure::{Class, Report};
-use crate::name::InstanceName;
 use crate::os::clock::Moment;
-use crate::os::process::Identity;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
+use crate::supervise::status::SupervisorStatus;
 use crate::switch::driver::foresee::{Foreseen, Tree, foresee as foresee_by_files};
-use crate::switch::driver::requests::BadReleases;
-use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::on_record;
 use crate::switch::{Mode, Purpose};
 use serde_json::{Value, json};
@@ -18,164 +16,117 @@ use serde_json::{Value, json};
 /// What a switch would come to.
 pub(super) struct Foresight {
     /// The switch.
-    pub(super) foreseen: Foreseen,
+    foreseen: Foreseen,
     /// False: the switch would wait for a supervisor.
-    pub(super) is_supervised: bool,
+    is_supervised: bool,
 }
 
-/// Asks the supervisor, or reads the files if no supervisor runs or the release is not installed yet.
-pub(super) fn foresee(
-    context: &Context,
-    files: &InstanceFiles,
-    command: SwitchCommand,
-    tree: Tree,
-) -> Result<Foresight, Report> {
-    running_agent::refuse(&adopting(&context.layout, files.instance(), files.package()), &command.request.to)?;
-    if tree == Tree::Installed {
-        if let Some(foreseen) = supervised(files, command.clone(), false)? {
-            return Ok(Foresight { foreseen, is_supervised: true });
+impl Order<'_> {
+    /// Asks the supervisor, or reads the files if no supervisor runs or the release is not installed yet.
+    pub(super) fn foresee(&self, tree: Tree) -> Result<Foresight, Report> {
+        let (files, layout, instance) = (&self.files, self.files.layout(), self.files.instance());
+        let command = self.command()?;
+        running_agent::refuse(&adopting(layout, instance, files.package()), &self.to)?;
+        if tree == Tree::Installed {
+            if let Some(foreseen) = self.supervised(command.clone(), false)? {
+                return Ok(Foresight { foreseen, is_supervised: true });
+            }
+        }
+        let is_supervised = SupervisorStatus::read(layout, instance)?.is_some();
+        if !is_supervised {
+            refuse_overlap_alone(instance, &on_record(layout, instance)?, command.mode)?;
+        }
+        let now = Moment::now();
+        // As the supervisor would choose: without a running process there is nothing to overlap with.
+        let usual = if is_supervised { Mode::Overlap } else { Mode::Idle };
+        let (bad, mode) = (command.bad_releases(), command.mode.unwrap_or(usual));
+        let new = command.foreseen(mode, Vec::new(), now.wall)?;
+        let foreseen = foresee_by_files(files, &files.journal()?, (new, tree), bad, now)?;
+        Ok(Foresight { foreseen, is_supervised })
+    }
+
+    /// The supervisor's answer; None: no supervisor listens.
+    fn supervised(&self, command: SwitchCommand, if_changed: bool) -> Result<Option<Foreseen>, Report> {
+        let question = Command::Foresee { switch: Box::new(command), if_changed };
+        match ask(self.files.layout(), self.files.instance(), &question)? {
+            None => Ok(None),
+            Some(Answer::Refused(report)) => Err(report),
+            Some(Answer::Accepted { foreseen: Some(foreseen), .. }) => Ok(Some(*foreseen)),
+            Some(Answer::Accepted { foreseen: None, .. }) => {
+                Err(Report::of(Class::Failed, "cannot understand the supervisor's answer to a dry run")
+                    .hint("the supervisor may be of another version of sidle: restart the supervisor"))
+            }
         }
     }
-    let is_supervised = crate::supervise::status::SupervisorStatus::read(&context.layout, files.instance())?.is_some();
-    let alone = on_record(&context.layout, files.instance())?;
-    if !is_supervised {
-        refuse_overlap_alone(files.instance(), &alone, command.mode)?;
-    }
-    let now = Moment::now();
-    // As the supervisor would choose: without a running process there is nothing to overlap with.
-    let usual = if is_supervised { Mode::Overlap } else { Mode::Idle };
-    let mode = command.mode.unwrap_or(usual);
-    let bad = if command.force { BadReleases::TryAgain } else { BadReleases::Refuse };
-    let new = command.foreseen(mode, Vec::new(), now.wall)?;
-    let foreseen = foresee_by_files(files, &files.journal()?, (new, tree), bad, now)?;
-    Ok(Foresight { foreseen, is_supervised })
-}
 
-/// The supervisor's answer; None: no supervisor listens.
-pub(super) fn supervised(
-    files: &InstanceFiles,
-    command: SwitchCommand,
-    if_changed: bool,
-) -> Result<Option<Foreseen>, Report> {
-    let question = Command::Foresee { switch: Box::new(command), if_changed };
-    match ask(files.layout(), files.instance(), &question)? {
-        None => Ok(None),
-        Some(Answer::Refused(report)) => Err(report),
-        Some(Answer::Accepted { foreseen: Some(foreseen), .. }) => Ok(Some(*foreseen)),
-        Some(Answer::Accepted { foreseen: None, .. }) => {
-            Err(Report::of(Class::Failed, "cannot understand the supervisor's answer to a dry run")
-                .hint("the supervisor may be of another version of sidle: restart the supervisor"))
+    /// Prints what the switch would come to. `more` are lines and values of the verb.
+    pub(super) fn tell(&self, foresight: &Foresight, more: Vec<String>, values: Value) -> Ended {
+        let Foresight { foreseen, is_supervised } = foresight;
+        let Foreseen { switch, from, to, mode, schedule, notes } = foreseen;
+        let (instance, purpose) = (self.files.instance(), self.purpose);
+        let (verb, to_text) = match purpose {
+            Purpose::Switch => ("switch to", to.to_string()),
+            Purpose::Rollback => ("roll back to", to.to_string()),
+            Purpose::Restart => ("restart", to.to_string()),
+        };
+        let from_text = match (purpose, from) {
+            (Purpose::Restart, _) => String::new(),
+            (_, Some(from)) => format!(" from {from}"),
+            (_, None) => ", its first release".to_owned(),
+        };
+        let waits = match (is_supervised, schedule) {
+            (true, None) => String::new(),
+            (true, Some(schedule)) => format!("; it would wait for {schedule}"),
+            (false, _) => format!("; it would wait until `sidle supervise {instance}` starts"),
+        };
+        let mut lines = vec![format!("{instance} would {verb} {to_text}{from_text} in mode {mode}{waits}")];
+        lines.extend(notes.iter().map(|note| format!("  {note}")));
+        lines.extend(more);
+        let mut value = json!({
+            "instance": instance, "switch": switch, "purpose": purpose, "from": from, "to": to, "mode": mode,
+            "schedule": schedule, "notes": notes, "pending": !is_supervised || schedule.is_some(),
+        });
+        if let (Some(fields), Value::Object(values)) = (value.as_object_mut(), values) {
+            fields.extend(values);
+        }
+        self.context.output.result(lines, value);
+        Ended::Well
+    }
+
+    /// Shows the switch.
+    pub(super) fn show(&self) -> Result<Ended, Report> {
+        Ok(self.tell(&self.foresee(Tree::Installed)?, Vec::new(), Value::Null))
+    }
+
+    /// Shows the switch, with its rehearsal.
+    pub(super) fn show_rehearsed(&self) -> Result<Ended, Report> {
+        let mut foresight = self.foresee(Tree::Installed)?;
+        let foreseen = &mut foresight.foreseen;
+        let Rehearsed { was_rehearsed, notes } =
+            rehearse(self.context, &self.files, &foreseen.to, Before::Release(foreseen.from.as_ref()))?;
+        foreseen.notes.extend(notes);
+        Ok(self.tell(&foresight, Vec::new(), json!({"rehearsed": was_rehearsed})))
+    }
+
+    /// Shows a restart that is only wanted if the configuration has changed.
+    pub(super) fn show_if_changed(&self) -> Result<Ended, Report> {
+        let output = &self.context.output;
+        let nothing = |text: String| {
+            output.result(text, json!({"switch": null}));
+            Ok(Ended::As(Class::NothingToDo))
+        };
+        let command = self.command()?;
+        if let Some(live) = self.files.journal()?.live {
+            let text =
+                format!("switch {} is under way; the configuration would be checked again when it ends", live.id);
+            output.result(&text, json!({"switch": live.id, "pending": true}));
+            return Ok(Ended::As(Class::Pending));
+        }
+        match self.supervised(command, true) {
+            Ok(Some(foreseen)) => Ok(self.tell(&Foresight { foreseen, is_supervised: true }, Vec::new(), Value::Null)),
+            Ok(None) => nothing(unchanged_as_nothing_runs(self.files.instance())),
+            Err(report) if report.class == Class::NothingToDo => nothing(report.message),
+            Err(report) => Err(report),
         }
     }
-}
-
-/// Prints what a switch would come to. `more` are lines and values of the verb.
-pub(super) fn tell(
-    context: &Context,
-    files: &InstanceFiles,
-    purpose: Purpose,
-    foresight: &Foresight,
-    (more, values): (Vec<String>, Value),
-) -> Ended {
-    let Foresight { foreseen, is_supervised } = foresight;
-    let Foreseen { switch, from, to, mode, schedule, notes } = foreseen;
-    let instance = files.instance();
-    let (verb, to_text) = match purpose {
-        Purpose::Switch => ("switch to", to.to_string()),
-        Purpose::Rollback => ("roll back to", to.to_string()),
-        Purpose::Restart => ("restart", to.to_string()),
-    };
-    let from_text = match (purpose, from) {
-        (Purpose::Restart, _) => String::new(),
-        (_, Some(from)) => format!(" from {from}"),
-        (_, None) => ", its first release".to_owned(),
-    };
-    let waits = match (is_supervised, schedule) {
-        (true, None) => String::new(),
-        (true, Some(schedule)) => format!("; it would wait for {schedule}"),
-        (false, _) => format!("; it would wait until `sidle supervise {instance}` starts"),
-    };
-    let mut lines = vec![format!("{instance} would {verb} {to_text}{from_text} in mode {mode}{waits}")];
-    lines.extend(notes.iter().map(|note| format!("  {note}")));
-    lines.extend(more);
-    let mut value = json!({
-        "instance": instance, "switch": switch, "purpose": purpose, "from": from, "to": to, "mode": mode,
-        "schedule": schedule, "notes": notes, "pending": !is_supervised || schedule.is_some(),
-    });
-    if let (Some(fields), Value::Object(values)) = (value.as_object_mut(), values) {
-        fields.extend(values);
-    }
-    context.output.result(lines, value);
-    Ended::Well
-}
-
-/// The command of a verb, for an instance.
-pub(super) fn show(
-    context: &Context,
-    files: &InstanceFiles,
-    command: SwitchCommand,
-    more: (Vec<String>, Value),
-) -> Result<Ended, Report> {
-    let purpose = command.request.purpose;
-    let foresight = foresee(context, files, command, Tree::Installed)?;
-    Ok(tell(context, files, purpose, &foresight, more))
-}
-
-/// A switch, with its rehearsal.
-pub(super) fn show_rehearsed(
-    context: &Context,
-    files: &InstanceFiles,
-    command: SwitchCommand,
-) -> Result<Ended, Report> {
-    let purpose = command.request.purpose;
-    let mut foresight = foresee(context, files, command, Tree::Installed)?;
-    let foreseen = &mut foresight.foreseen;
-    let Rehearsed { was_rehearsed, notes } =
-        rehearse(context, files, &foreseen.to, Before::Release(foreseen.from.as_ref()))?;
-    foreseen.notes.extend(notes);
-    Ok(tell(context, files, purpose, &foresight, (Vec::new(), json!({"rehearsed": was_rehearsed}))))
-}
-
-/// A restart that is only wanted if the configuration has changed.
-pub(super) fn show_if_changed(
-    context: &Context,
-    files: &InstanceFiles,
-    command: SwitchCommand,
-) -> Result<Ended, Report> {
-    let nothing = |text: &str| {
-        context.output.result(text, json!({"switch": null}));
-        Ok(Ended::As(Class::NothingToDo))
-    };
-    if let Some(live) = files.journal()?.live {
-        let text = format!("switch {} is under way; the configuration would be checked again when it ends", live.id);
-        context.output.result(&text, json!({"switch": live.id, "pending": true}));
-        return Ok(Ended::As(Class::Pending));
-    }
-    let purpose = command.request.purpose;
-    match supervised(files, command, true) {
-        Ok(Some(foreseen)) => {
-            let foresight = Foresight { foreseen, is_supervised: true };
-            Ok(tell(context, files, purpose, &foresight, (Vec::new(), Value::Null)))
-        }
-        Ok(None) => {
-            nothing(&format!("nothing runs {} now: its next process loads the present configuration", files.instance()))
-        }
-        Err(report) if report.class == Class::NothingToDo => nothing(&report.message),
-        Err(report) => Err(report),
-    }
-}
-
-/// Refuses an overlap with a process that no supervisor can check.
-pub(super) fn refuse_overlap_alone(
-    instance: &InstanceName,
-    alone: &[Identity],
-    mode: Option<Mode>,
-) -> Result<(), Report> {
-    let Some(leader) = alone.first().filter(|_| mode == Some(Mode::Overlap)) else { return Ok(()) };
-    let pid = leader.pid;
-    let message =
-        format!("cannot overlap: process {pid} of {instance} runs without a supervisor, which would have to check it");
-    Err(Report::of(Class::Failed, message).hint(format!(
-        "start the supervisor first: `systemctl start sidle@{instance}`, or `sidle supervise {instance}`"
-    )))
 }

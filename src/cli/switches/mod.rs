@@ -4,6 +4,7 @@ mod called_by;
 pub mod cancel;
 pub mod follow;
 mod foresight;
+pub mod order;
 pub mod own_release;
 pub mod reach;
 pub mod rehearse;

@@ -1,21 +1,17 @@
 //! `sidle upgrade`: installs a release and switches to it.
 
-use super::foresight::{foresee, tell};
+use super::order::{Order, Terms};
 use super::own_release;
-use super::switching::command;
 use crate::cli::dry_run::DryRun;
 use crate::cli::facts::size;
 use crate::cli::host::{FetchArguments, PlaceArguments, Source, from_file, install_from_repository, marks};
-use crate::cli::switching::{SwitchArguments, Terms, switch};
 use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};
-use crate::name::InstanceName;
 use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::store::install::Installed;
 use crate::switch::Purpose;
 use crate::switch::driver::foresee::Tree;
-use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
 use clap::Args;
 use std::path::PathBuf;
@@ -48,9 +44,9 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
                     .get(release)
                     .is_some_and(|marks| marks.iter().any(|mark| ["bad", "declined"].contains(&mark.word)))
             };
-            let instance = crate::cli::instance_of(&wanted.package, arguments.terms.instance());
+            let instance = arguments.terms.instance_of(&wanted.package);
             let current = Store::new(&context.layout, &wanted.package).current(&instance)?;
-            let forced = arguments.terms.is_forced();
+            let forced = arguments.terms.force;
             // The current release may have been withdrawn; an upgrade never chooses an older release.
             let may_be = |release: &Release| {
                 current.as_ref().is_none_or(|current| release >= current) && (forced || !unwanted(release))
@@ -67,34 +63,28 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
         }
         return own_release::take_up(context, &package, &release, Purpose::Switch);
     }
-    let instance = crate::cli::instance_of(&package, arguments.terms.instance());
+    let instance = arguments.terms.instance_of(&package);
     if !installed.fresh && Store::new(&context.layout, &package).current(&instance)?.as_ref() == Some(&release) {
         let value = serde_json::json!({"package": package, "release": release, "switch": null});
         context.output.result(format!("{instance} has {release} already, and there is no newer release"), value);
         return Ok(Ended::As(Class::NothingToDo));
     }
-    arguments.terms.claim(context, &InstanceFiles::new(&context.layout, &instance, &package))?;
+    let files = arguments.terms.claim(context, &package)?;
+    let order = Order::new(context, files, &arguments.terms, Purpose::Switch, release)?;
     if context.effect == Effect::DryRun {
-        return show(context, &instance, &installed, &arguments.terms);
+        return show(&order, &installed);
     }
-    context.output.step(format!("installed {package} {release}"));
-    switch(context, &SwitchArguments::to(package, release, arguments.terms.clone()))
+    context.output.step(format!("installed {package} {}", order.to));
+    order.begin()
 }
 
 /// The dry run of the switch; the release may have to be installed first.
-fn show(context: &Context, instance: &InstanceName, installed: &Installed, terms: &Terms) -> Result<Ended, Report> {
+fn show(order: &Order<'_>, installed: &Installed) -> Result<Ended, Report> {
     let Installed { package, release, fresh, content_bytes, .. } = installed;
-    let files = InstanceFiles::new(&context.layout, instance, package);
-    let command = command(context, instance, terms, Purpose::Switch, release.clone())?;
-    let tree = if *fresh { Tree::ToCome } else { Tree::Installed };
-    let foresight = foresee(context, &files, command, tree)?;
-    let first = if *fresh {
-        format!("{release} would be installed first ({}), and the mode decided then", size(*content_bytes))
-    } else {
-        String::new()
-    };
-    let lines = Some(first).filter(|line| !line.is_empty()).into_iter().collect();
+    let foresight = order.foresee(if *fresh { Tree::ToCome } else { Tree::Installed })?;
+    let first = fresh
+        .then(|| format!("{release} would be installed first ({}), and the mode decided then", size(*content_bytes)));
     let value =
         serde_json::json!({"package": package, "release": release, "fresh": fresh, "content_bytes": content_bytes});
-    Ok(tell(context, &files, Purpose::Switch, &foresight, (lines, value)))
+    Ok(order.tell(&foresight, first.into_iter().collect(), value))
 }
