@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 6  cli (and main)           grammar, printing, exit codes; the register of agents
-//! 5  adoption doctor generalize supervise  a package's agent is taken over; checks of a host; an image fit to be cloned; one loop over one enum of events
+//! 5  adoption doctor generalize self_upgrade supervise  a package's agent is taken over; checks of a host; an image fit to be cloned; this program as a release; one loop over one enum of events
 //! 4  switch run acquire loaded config push   the pure switch machine and its driver; becoming a release; fetching one into the store; settings; hosts over ssh
 //! 3  fetch store salt demo command signer trust_store repository   siblings do not import each other
 //! 2  bundle trust agent rehearsal   formats, the TUF workflow, the traits
@@ -39,6 +39,7 @@ pub mod repository;
 pub mod run;
 pub mod salt;
 pub mod saved;
+pub mod self_upgrade;
 pub mod signer;
 pub mod store;
 pub mod supervise;

@@ -93,7 +93,7 @@ name_type! {
     InstanceName
 }
 
-/// The package whose releases are this program.
+/// The package whose releases are this program, and the kind of agent that their manifests name.
 pub const SIDLE: &str = "sidle";
 
 impl PackageName {

@@ -5,6 +5,7 @@ use crate::agent::{AgentError, AgentKind, Parts};
 use crate::command::{self, CommandAgent};
 use crate::demo::{self, DemoAgent};
 use crate::layout::Layout;
+use crate::name::SIDLE;
 use crate::os::process;
 use crate::salt::{self, SaltMinion};
 
@@ -26,11 +27,9 @@ pub static ALL: [Parts; 4] = [
         commands: command::COMMANDS,
         ..Parts::new("command", |settings| Ok(Box::new(CommandAgent::new(settings)?)))
     },
-    Parts::new(OWN_KIND, |_| Err(AgentError::new("cannot supervise sidle: it is this program itself, and no agent"))),
+    // This program's own releases: `sidle upgrade sidle` takes them up.
+    Parts::new(SIDLE, |_| Err(AgentError::new("cannot supervise sidle: it is this program itself, and no agent"))),
 ];
-
-/// The kind of this program's own releases: no agent; `sidle upgrade sidle` takes them up.
-pub const OWN_KIND: &str = "sidle";
 
 /// The parts of a kind of agent.
 pub fn parts(kind: &AgentKind) -> Result<&'static Parts, AgentError> {

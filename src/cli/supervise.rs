@@ -1,13 +1,13 @@
 //! `sidle supervise`: runs an instance's agent.
 
 use super::{Context, Ended, agents, own};
-use crate::cli::switches::own_release;
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::environment::Passed;
 use crate::os::units;
+use crate::self_upgrade;
 use crate::store::{self, Store};
 use crate::supervise::{SuperviseSettings, supervise as run_supervisor};
 use crate::switch::journal::files::InstanceFiles;
@@ -39,7 +39,7 @@ pub fn supervise(context: &Context, arguments: &SuperviseArguments) -> Result<En
     let digest = Settings::digest(&context.layout)?;
     let settings = Settings::read(&context.layout)?;
     let (package, configuration) = settings.instance(&context.layout, &arguments.instance)?;
-    own_release::refuse(&package, "supervise")?;
+    self_upgrade::refuse(&package, "supervise")?;
     if !arguments.wait {
         refuse_unknown(context, &arguments.instance, &package)?;
     }

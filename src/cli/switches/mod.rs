@@ -1,11 +1,10 @@
 //! The verbs that switch, and what they print of a switch.
 
-mod called_by;
 pub mod cancel;
 pub mod follow;
 mod foresight;
 pub mod order;
-pub mod own_release;
+mod own_release;
 pub mod reach;
 pub mod rehearse;
 pub mod story;

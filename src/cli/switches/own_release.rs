@@ -1,265 +1,34 @@
-//! `sidle upgrade sidle`, `sidle rollback sidle`: this program as a package of its own repository, for hosts without a distribution's package of it.
-//!
-//! The new release is tried, `current` names it, and the running supervisors execute it one after another; if one of them does not come up, all go
-//! back. Agents keep running. The journal names the release that has worked last, so that also an interrupted upgrade can go back. The path by which
-//! the program is called becomes a link through `current` at the first upgrade.
+//! `sidle upgrade sidle`, `sidle rollback sidle`: what they print.
 
-use super::called_by::CalledBy;
-use crate::cli::{Context, Ended, agents};
+use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};
-use crate::name::{InstanceName, PackageName};
-use crate::os::dir::Dir;
-use crate::os::process::{Program, Said, SignalNumber};
-use crate::os::{clock, file, proc_fs};
-use crate::store::collect::Effect;
-use crate::store::{PackageLock, Store};
-use crate::supervise::status::SupervisorStatus;
-use crate::switch::journal::files::InstanceFiles;
-use crate::switch::journal::verdicts::Verdict;
-use crate::switch::{Journal, Purpose};
+use crate::name::PackageName;
+use crate::self_upgrade::{self, TakenUp};
+use crate::switch::Purpose;
 use crate::version::Release;
 use serde_json::json;
-use std::path::PathBuf;
-use std::time::Duration;
-
-/// How long the new program may take for one answer.
-const ANSWER_WAIT: Duration = Duration::from_secs(10);
-/// How long a supervisor may take to execute the new program: it first lets it read the files of its instance.
-const RENEWAL_WAIT: Duration = Duration::from_secs(20);
-/// How long a renewed supervisor has to stay alive before the next follows.
-const STAY: Duration = Duration::from_secs(2);
-const INTERVAL: Duration = Duration::from_millis(50);
-
-/// Refuses what only an agent has.
-pub fn refuse(package: &PackageName, act: &str) -> Result<(), Report> {
-    if !package.is_sidle() {
-        return Ok(());
-    }
-    Err(Report::of(Class::Conflict, format!("cannot {act} sidle: it is this program itself, and no agent"))
-        .hint("use `sidle upgrade sidle` or `sidle rollback sidle`"))
-}
-
-/// A release of this program, to be taken up on this host.
-struct OwnRelease<'a> {
-    context: &'a Context,
-    package: &'a PackageName,
-    release: &'a Release,
-    store: Store,
-    instance: InstanceName,
-    /// Its file in the tree.
-    file: String,
-    program: PathBuf,
-    /// The release that has worked last; None: a program outside the store.
-    before: Option<Release>,
-}
-
-/// The release to go back to: the one before, or, after an interrupted upgrade, the one that has worked last.
-pub fn previous(journal: &Journal, current: Option<&Release>) -> Option<Release> {
-    if journal.proven.as_ref() == current { journal.previous.clone() } else { journal.proven.clone() }
-}
 
 /// Takes a release of this program up. Exit code 3 if everything runs it already.
 pub fn take_up(context: &Context, package: &PackageName, release: &Release, purpose: Purpose) -> Result<Ended, Report> {
-    let instance = InstanceName::default_of(package);
-    let files = InstanceFiles::new(&context.layout, &instance, package);
-    if let Some(hold) = files.hold()?.filter(|hold| hold.forbids(purpose, clock::now())) {
-        return Err(hold.refusal(purpose, &instance, package));
-    }
-    let store = Store::new(&context.layout, package);
-    let manifest = store.head(release)?;
-    if manifest.agent.as_str() != agents::OWN_KIND {
-        let message =
-            format!("cannot take {package} {release} up: it is an agent ({}), not this program", manifest.agent);
-        return Err(
-            Report::of(Class::Conflict, message).hint("its author has to pack sidle with bundles/sidle/sidle.toml")
-        );
-    }
-    // Held to the end: two upgrades at a time would undo each other.
-    let lock = store.lock_for(context.effect)?;
-    let mut journal = files.journal()?;
-    let file = manifest.commands.values().next().map(ToString::to_string).unwrap_or_default();
-    let program = context.layout.versions(package).join(release.to_string()).join(&file);
-    let before = journal.proven.clone();
-    let own = OwnRelease { context, package, release, store, instance, file, program, before };
-    let supervised = own.supervised()?;
-    let called_by = CalledBy::find(&context.layout, package, &supervised)?;
-    let is_current = own.store.current(&own.instance)?.as_ref() == Some(release);
-    if is_current && own.before.as_ref() == Some(release) && called_by.is_none() && own.outdated()?.is_empty() {
-        let value = json!({"package": package, "release": release, "renewed": []});
-        context.output.result(format!("sidle is {release} already"), value);
-        return Ok(Ended::As(Class::NothingToDo));
-    }
-    if context.effect == Effect::DryRun {
-        own.try_out()?;
-        let text = format!("sidle would become {release}; its supervisors would execute it one after another");
-        context.output.result(text, json!({"package": package, "release": release, "dry_run": true}));
-        return Ok(Ended::Well);
-    }
-    let Some(driving) = files.try_drive()? else {
-        return Err(Report::of(Class::Locked, "cannot upgrade sidle: another command does so").hint("try again later"));
+    let Context { layout, output, effect } = context;
+    let step = |instance: &_| output.step(format!("the supervisor of {instance} runs sidle {release}"));
+    let (text, value, ended) = match self_upgrade::take_up(layout, package, release, purpose, *effect, &step)? {
+        TakenUp::Already => (
+            format!("sidle is {release} already"),
+            json!({"package": package, "release": release, "renewed": []}),
+            Ended::As(Class::NothingToDo),
+        ),
+        TakenUp::Would => (
+            format!("sidle would become {release}; its supervisors would execute it one after another"),
+            json!({"package": package, "release": release, "dry_run": true}),
+            Ended::Well,
+        ),
+        TakenUp::Done { before, renewed } => (
+            format!("sidle {release} is current; {} supervisors run it", renewed.len()),
+            json!({"package": package, "release": release, "before": before, "renewed": renewed}),
+            Ended::Well,
+        ),
     };
-    own.store.verify(release)?;
-    own.try_out()?;
-    // From now on the file names what to go back to, whatever `current` names.
-    files.write_journal(&driving, &journal)?;
-    let renewed = match own.replace(&lock, called_by.as_ref()) {
-        Ok(renewed) => renewed,
-        Err(mut report) => {
-            let reason = report.message.clone();
-            let mut verdicts = files.verdicts()?;
-            verdicts.bad.insert(release.clone(), Verdict { at: clock::now(), reason });
-            report.causes.extend(own.go_back(&lock, called_by.as_ref()));
-            files.write_verdicts(&driving, &verdicts)?;
-            return Err(Report { class: Class::RolledBack, ..report });
-        }
-    };
-    let mut verdicts = files.verdicts()?;
-    verdicts.bad.remove(release);
-    verdicts.declined.remove(release);
-    if let Some(before) = own.before.clone().filter(|before| before != release) {
-        if purpose == Purpose::Rollback {
-            let reason = "left by a rollback".to_owned();
-            verdicts.declined.insert(before.clone(), Verdict { at: clock::now(), reason });
-        }
-        journal.previous = Some(before);
-    }
-    journal.proven = Some(release.clone());
-    files.write_journal(&driving, &journal)?;
-    files.write_verdicts(&driving, &verdicts)?;
-    if let Some(called_by) = &called_by {
-        called_by.forget()?;
-    }
-    let value = json!({"package": package, "release": release, "before": own.before, "renewed": renewed});
-    context.output.result(format!("sidle {release} is current; {} supervisors run it", renewed.len()), value);
-    Ok(Ended::Well)
-}
-
-impl OwnRelease<'_> {
-    /// Makes the release current, and lets the supervisors execute it.
-    fn replace(&self, lock: &PackageLock, called_by: Option<&CalledBy>) -> Result<Vec<InstanceName>, Report> {
-        self.store.flip(lock, &self.instance, self.release)?;
-        if let Some(called_by) = called_by {
-            called_by.link(&self.context.layout.package(self.package), &self.file)?;
-        }
-        let mut renewed = Vec::new();
-        for instance in self.outdated()? {
-            self.renew(&instance).map_err(|why| {
-                let message = format!("cannot upgrade sidle to {}: the supervisor of {instance} {why}", self.release);
-                Report::of(Class::RolledBack, message)
-                    .hint(format!("`journalctl -u sidle@{instance}` has its messages; `sidle status` shows what runs"))
-            })?;
-            self.context.output.step(format!("the supervisor of {instance} runs sidle {}", self.release));
-            renewed.push(instance);
-        }
-        Ok(renewed)
-    }
-
-    /// Undoes `replace`, as far as it came; returns what was done, and what could not be done.
-    fn go_back(&self, lock: &PackageLock, called_by: Option<&CalledBy>) -> Vec<String> {
-        let mut told = Vec::new();
-        let mut note = |step: &str, result: Result<(), Report>| match result {
-            Ok(()) => told.push(step.to_owned()),
-            Err(report) => told.push(format!("not done: {step}: {report}")),
-        };
-        match (&self.before, called_by) {
-            (Some(before), _) => {
-                let flipped = self.store.flip(lock, &self.instance, before).map_err(Report::from);
-                note(&format!("sidle {before} is current again"), flipped);
-            }
-            // Only the program outside the store is left.
-            (None, Some(_)) => {}
-            (None, None) => note("no release has worked before: this one stays", Ok(())),
-        }
-        if let Some(called_by) = called_by {
-            note("the program before is at its place again", called_by.restore());
-        }
-        let renewed = self.supervised().map(|all| all.into_iter().filter(|(_, status)| self.runs_it(status)));
-        for (instance, status) in renewed.into_iter().flatten() {
-            let sent = status.supervisor.signal(SignalNumber::HUP).map(|_| ()).map_err(Report::from);
-            note(&format!("the supervisor of {instance} executes the program before"), sent);
-        }
-        told
-    }
-
-    /// Lets the new program say its version, list the releases of this host, and read the files of each supervised instance. Nothing has changed yet.
-    fn try_out(&self) -> Result<(), Report> {
-        let version = self.release.version.to_string();
-        self.ask(&["--version"], |said| said.output.trim_end().ends_with(&format!(" {version}")))?;
-        self.ask(&["list"], |said| said.success)?;
-        for (instance, _) in self.supervised()? {
-            self.ask(&["supervise", instance.as_str(), "--check"], |said| said.success)?;
-        }
-        Ok(())
-    }
-
-    fn ask(&self, words: &[&str], is_good: impl Fn(&Said) -> bool) -> Result<(), Report> {
-        let program = Program::new(&self.program).argument("--root").argument(self.context.layout.root());
-        let said = words.iter().fold(program, Program::argument).answer_within(ANSWER_WAIT);
-        let cause = match said {
-            Ok(Some(said)) if is_good(&said) => return Ok(()),
-            Ok(Some(said)) => said.errors.lines().next().unwrap_or("it gave an unexpected answer").to_owned(),
-            Ok(None) => format!("it did not answer within {} s", ANSWER_WAIT.as_secs()),
-            Err(error) => error.to_string(),
-        };
-        let words = words.join(" ");
-        let message =
-            format!("cannot upgrade sidle to {}: `sidle {words}` fails with it; nothing has changed", self.release);
-        let hint = format!("try it: `{} {words}`", self.program.display());
-        Err(Report::of(Class::Failed, message).because(cause).hint(hint))
-    }
-
-    /// All instances with a living supervisor.
-    fn supervised(&self) -> Result<Vec<(InstanceName, SupervisorStatus)>, Report> {
-        let layout = &self.context.layout;
-        let Some(runs) = Dir::open_if_exists(&layout.runs())? else { return Ok(Vec::new()) };
-        let names = runs.names()?.into_iter().filter_map(|name| name.to_str()?.parse::<InstanceName>().ok());
-        let mut found = Vec::new();
-        for instance in names {
-            if let Some(status) = SupervisorStatus::read(layout, &instance)? {
-                found.push((instance, status));
-            }
-        }
-        found.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Ok(found)
-    }
-
-    /// The instances whose supervisor runs another program.
-    fn outdated(&self) -> Result<Vec<InstanceName>, Report> {
-        let supervised = self.supervised()?.into_iter();
-        Ok(supervised.filter(|(_, status)| !self.runs_it(status)).map(|(instance, _)| instance).collect())
-    }
-
-    /// True if a supervisor executes this release's program, and has written its status with it.
-    fn runs_it(&self, status: &SupervisorStatus) -> bool {
-        let program = file::canonical(&self.program).ok();
-        program.is_some()
-            && proc_fs::program(status.supervisor.pid) == program
-            && status.version == self.release.version.to_string()
-    }
-
-    /// Renews one supervisor; the error says what it did instead.
-    fn renew(&self, instance: &InstanceName) -> Result<(), String> {
-        let read = || SupervisorStatus::read(&self.context.layout, instance).map_err(|error| error.to_string());
-        let first = read()?.ok_or("has ended")?;
-        first.supervisor.signal(SignalNumber::HUP).map_err(|error| error.to_string())?;
-        let begun = clock::since_boot();
-        let mut since = None;
-        loop {
-            clock::sleep(INTERVAL);
-            let now = clock::since_boot();
-            match read()? {
-                Some(status) if status.supervisor != first.supervisor => return Err("has ended".to_owned()),
-                Some(status) if self.runs_it(&status) => {
-                    if now.saturating_sub(*since.get_or_insert(now)) >= STAY {
-                        return Ok(());
-                    }
-                }
-                Some(_) => since = None,
-                None => return Err("has ended".to_owned()),
-            }
-            if now.saturating_sub(begun) >= RENEWAL_WAIT {
-                return Err(format!("has not executed it within {} s", RENEWAL_WAIT.as_secs()));
-            }
-        }
-    }
+    output.result(text, value);
+    Ok(ended)
 }

@@ -7,6 +7,7 @@ use crate::cli::{Context, Ended, usage};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
+use crate::self_upgrade;
 use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::switch::Purpose;
@@ -62,7 +63,7 @@ pub struct RestartArguments {
 /// Switches to an installed release.
 pub fn switch(context: &Context, arguments: &SwitchArguments) -> Result<Ended, Report> {
     let package = &arguments.package;
-    own_release::refuse(package, "switch")?;
+    self_upgrade::refuse(package, "switch")?;
     let to = arguments.release.clone().map_or_else(|| newest(context, package), Ok)?;
     let files = arguments.terms.claim(context, package)?;
     let order = Order::new(context, files, &arguments.terms, Purpose::Switch, to)?;
@@ -84,7 +85,7 @@ pub fn rollback(context: &Context, arguments: &RollbackArguments) -> Result<Ende
     let (instance, store) = (files.instance(), Store::new(&context.layout, package));
     let journal = files.journal()?;
     let previous = if package.is_sidle() {
-        own_release::previous(&journal, store.current(instance)?.as_ref())
+        self_upgrade::previous(&journal, store.current(instance)?.as_ref())
     } else {
         journal.previous
     };
@@ -116,7 +117,7 @@ pub fn restart(context: &Context, arguments: &RestartArguments) -> Result<Ended,
             ));
         }
     };
-    own_release::refuse(&package, "restart")?;
+    self_upgrade::refuse(&package, "restart")?;
     let instance = terms.instance_of(&package);
     let current = InstanceFiles::new(&context.layout, &instance, &package).journal()?.proven;
     let to = current.ok_or_else(|| {
