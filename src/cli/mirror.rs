@@ -59,8 +59,7 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
     let mut fetcher = open_repository(context, &arguments.fetch, &tell)?;
     let now = clock::now();
     let metadata = metadata(&mut fetcher, &trust_store.load()?.pin, now)?;
-    let is_dry_run = context.effect == Effect::DryRun;
-    let persist = if is_dry_run { Persist::Forget } else { Persist::Store };
+    let persist = if context.effect == Effect::DryRun { Persist::Forget } else { Persist::Store };
     let judge = Judge { trust_store: &trust_store, now, expiry: Expiry::Strict, persist };
     let targets = judge.verification(&metadata)?.targets?;
     let place = Place::open_or_create(&arguments.directory, 0o755, context.effect)?;
@@ -78,12 +77,7 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
         (arguments.include.is_empty() || fits(&arguments.include, id)) && !fits(&arguments.exclude, id)
     };
     let wanted = MirrorWanted { release: &release, frame_files: arguments.frame_files, clean: arguments.delete };
-    if is_dry_run {
-        let (mirrored, bytes) = fetcher.foresee_mirror(&place, &targets, &metadata, &wanted)?;
-        return Ok(told(context, arguments, &mirrored, bytes));
-    }
-    let into = Dir::open(&arguments.directory)?;
-    let mirrored = fetcher.mirror(&into, &targets, &metadata, &wanted)?;
+    let mirrored = fetcher.mirror(&place, &targets, &metadata, &wanted)?;
     Ok(told(context, arguments, &mirrored, fetcher.wire_bytes()))
 }
 
@@ -118,18 +112,18 @@ fn told(context: &Context, arguments: &MirrorArguments, mirrored: &Mirrored, rec
             .warning(&format!("no mirror has a valid SHA256SUMS.minisig of {id}: minisign cannot check this release"));
     }
     let mut facts = Facts::new().with("copy", arguments.directory.display());
-    let (fetched, removed, bytes) = match context.effect {
-        Effect::Apply => ("fetched", "removed", "received_bytes"),
-        Effect::DryRun => ("to fetch", "to remove", "lacking_bytes"),
+    let (fetched, removed, key, bytes) = match context.effect {
+        Effect::Apply => ("fetched", "removed", "received_bytes", received),
+        Effect::DryRun => ("to fetch", "to remove", "lacking_bytes", mirrored.lacking_bytes),
     };
-    facts.add(fetched, format!("{} ({})", count(mirrored.fetched.len(), "file"), size(received)));
+    facts.add(fetched, format!("{} ({})", count(mirrored.fetched.len(), "file"), size(bytes)));
     facts.add("there already", count(mirrored.kept, "target"));
     if !mirrored.removed.is_empty() {
         facts.add(removed, count(mirrored.removed.len(), "file"));
     }
     context.output.result(
         facts,
-        json!({"fetched": mirrored.fetched, "kept": mirrored.kept, "removed": mirrored.removed, bytes: received}),
+        json!({"fetched": mirrored.fetched, "kept": mirrored.kept, "removed": mirrored.removed, key: bytes}),
     );
     let nothing = mirrored.fetched.is_empty() && mirrored.removed.is_empty();
     if nothing { Ended::As(Class::NothingToDo) } else { Ended::Well }

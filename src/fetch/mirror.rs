@@ -1,5 +1,6 @@
 //! Copies a repository into a directory, verified, and only what is missing there: for proxies, second masters, sticks. A reader finds the old
-//! set or the new one at any time: targets come first, `timestamp.json` last, and what is no longer listed goes after that.
+//! set or the new one at any time: targets come first, `timestamp.json` last, and what is no longer listed goes after that. A dry run fetches and
+//! judges the metadata, fetches no targets, and writes nothing.
 
 use super::error::FetchError;
 use super::fetcher::{Fetcher, SMALL_TARGET_BYTES_MAXIMUM};
@@ -11,6 +12,7 @@ use crate::crash_point;
 use crate::digest::{Digest, Hasher};
 use crate::os::OsError;
 use crate::os::dir::{Dir, FileKind};
+use crate::os::place::Place;
 use crate::os::walk;
 use crate::trust::request::encoded;
 use crate::trust::{MetadataFiles, Target, TrustedTargets, target};
@@ -23,7 +25,7 @@ const FILE_MODE: u32 = 0o644;
 /// The name under which a payload comes; leftovers of a crash are replaced by the next run.
 const INCOMING: &str = ".payload.new";
 /// The directory of frames that have files of their own.
-pub(super) const FRAMES: &str = "frames";
+const FRAMES: &str = "frames";
 const TIMESTAMP: &str = "timestamp.json";
 
 /// What is copied of a repository.
@@ -47,12 +49,13 @@ pub struct Mirrored {
     pub removed: Vec<String>,
     /// Releases whose `SHA256SUMS.minisig` no mirror has as it must be.
     pub unsigned_sums: Vec<ReleaseId>,
+    /// Bytes of the targets that were brought, or would be brought.
+    pub lacking_bytes: u64,
 }
 
 /// A copy under way.
 struct Round<'r> {
-    /// The directory of targets.
-    place: Dir,
+    into: &'r Place,
     targets: &'r TrustedTargets,
     frame_files: bool,
     /// What belongs there, below it.
@@ -60,18 +63,38 @@ struct Round<'r> {
     mirrored: Mirrored,
 }
 
+impl Round<'_> {
+    /// True if the signed bytes of a file are not `found` there, so that it has to be fetched.
+    fn lacks(
+        &mut self,
+        found: Option<&Dir>,
+        id: &ReleaseId,
+        stored: &str,
+        signed: &Target,
+    ) -> Result<bool, FetchError> {
+        let is_there = found.map_or(Ok(false), |found| has(found, stored, signed))?;
+        if is_there {
+            self.mirrored.kept += 1;
+        } else {
+            self.mirrored.fetched.push(format!("targets/{id}/{stored}"));
+            self.mirrored.lacking_bytes += signed.length;
+        }
+        self.expected.insert(PathBuf::from(id.to_string()).join(stored));
+        Ok(!is_there)
+    }
+}
+
 impl Fetcher<'_> {
     /// Copies what `targets` lists and `wanted` wants into the directory `into`, with `metadata`: all of it, by published names, with every root.
     pub fn mirror(
         &mut self,
-        into: &Dir,
+        into: &Place,
         targets: &TrustedTargets,
         metadata: &MetadataFiles,
         wanted: &Wanted<'_>,
     ) -> Result<Mirrored, FetchError> {
-        let place = into.child_or_create("targets", DIRECTORY_MODE)?;
         let mut round = Round {
-            place,
+            into,
             targets,
             frame_files: wanted.frame_files,
             expected: BTreeSet::new(),
@@ -86,13 +109,12 @@ impl Fetcher<'_> {
         }
         let Round { expected, mut mirrored, .. } = round;
         mark.add(into, expected.iter().map(|file| Path::new("targets").join(file)))?;
-        let place = into.child_or_create("metadata", DIRECTORY_MODE)?;
         let (last, first): (Vec<_>, Vec<_>) = metadata.iter().partition(|(name, _)| *name == TIMESTAMP);
         for (name, bytes) in first.into_iter().chain(last) {
-            let name = encoded(name);
-            if place.read_if_exists(&name, bytes.len() as u64).ok().flatten().as_ref() != Some(bytes) {
-                place.write_atomic(&name, bytes, FILE_MODE)?;
-                mirrored.fetched.push(format!("metadata/{name}"));
+            let file = Path::new("metadata").join(encoded(name));
+            if into.read(&file, bytes.len() as u64).ok().flatten().as_ref() != Some(bytes) {
+                into.write(&file, bytes, (FILE_MODE, DIRECTORY_MODE))?;
+                mirrored.fetched.push(file.display().to_string());
                 crash_point!("mirror.metadata");
             }
         }
@@ -115,44 +137,42 @@ impl Fetcher<'_> {
         id: &ReleaseId,
         release: &BTreeMap<String, Target>,
     ) -> Result<(), FetchError> {
-        let mut directory = round.place.try_clone()?;
-        for name in [id.package.as_str(), &id.release.to_string(), &id.platform.to_string()] {
-            directory = directory.child_or_create(name, DIRECTORY_MODE)?;
-        }
-        let here = |name: &str| PathBuf::from(id.to_string()).join(name);
+        let below = Path::new("targets").join(id.to_string());
+        // None: a dry run.
+        let made = round.into.make(&below, DIRECTORY_MODE)?;
+        let found = round.into.directory(&below)?;
         let (payload, small): (Vec<_>, Vec<_>) = release.iter().partition(|(name, _)| **name == target::payload(id));
         for (name, signed) in small {
             let stored = self.basename(name, signed);
-            round.expected.insert(here(&stored));
-            if has(&directory, &stored, signed)? {
-                round.mirrored.kept += 1;
-                continue;
+            if let (true, Some(directory)) = (round.lacks(found.as_ref(), id, &stored, signed)?, &made) {
+                directory.write_atomic(&stored, &self.target(name, signed)?, FILE_MODE)?;
+                crash_point!("mirror.small");
             }
-            directory.write_atomic(&stored, &self.target(name, signed)?, FILE_MODE)?;
-            round.mirrored.fetched.push(format!("targets/{id}/{stored}"));
-            crash_point!("mirror.small");
         }
         let Some((name, payload)) = payload.into_iter().next() else { return Ok(()) };
-        let manifest = self.manifest_of(&directory, id, release)?;
+        let here = |name: &str| PathBuf::from(id.to_string()).join(name);
+        round.expected.extend([here("SHA256SUMS"), here("SHA256SUMS.minisig")]);
         let stored = self.basename(name, payload);
-        round.expected.insert(here(&stored));
-        if has(&directory, &stored, payload)? {
-            round.mirrored.kept += 1;
-        } else {
+        let manifest = made.as_ref().map(|directory| self.manifest_of(directory, id, release)).transpose()?;
+        let lacks = round.lacks(found.as_ref(), id, &stored, payload)?;
+        let (Some(directory), Some(manifest)) = (made, manifest) else {
+            // The real run keeps the frames that are there, or writes them again.
+            let frames = if round.frame_files { round.into.names(below.join(FRAMES))? } else { None };
+            round.expected.extend(frames.into_iter().flatten().map(|name| here(&format!("{FRAMES}/{name}"))));
+            return Ok(());
+        };
+        if lacks {
             self.payload(&directory, name, payload, &manifest, &stored)?;
-            round.mirrored.fetched.push(format!("targets/{id}/{stored}"));
             crash_point!("mirror.payload");
         }
         if round.frame_files {
             write_frames(&directory, &stored, &manifest)?;
             round.expected.extend(manifest.frames.iter().map(|frame| here(&format!("{FRAMES}/{}.zst", frame.sha256))));
         }
-        self.sums(round, &directory, id, release)?;
-        round.expected.extend([here("SHA256SUMS"), here("SHA256SUMS.minisig")]);
-        Ok(())
+        self.sums(round, &directory, id, release)
     }
 
-    pub(super) fn basename(&self, name: &str, signed: &Target) -> String {
+    fn basename(&self, name: &str, signed: &Target) -> String {
         let stored = target::stored(name, &signed.hashes, self.consistent_snapshot);
         stored.rsplit_once('/').map_or(stored.clone(), |(_, base)| base.to_owned())
     }
@@ -239,7 +259,7 @@ impl Fetcher<'_> {
 }
 
 /// The listed targets by release; what lies elsewhere is none of sidle's.
-pub(super) fn releases(targets: &TrustedTargets) -> BTreeMap<ReleaseId, BTreeMap<String, Target>> {
+fn releases(targets: &TrustedTargets) -> BTreeMap<ReleaseId, BTreeMap<String, Target>> {
     let mut releases: BTreeMap<ReleaseId, BTreeMap<String, Target>> = BTreeMap::new();
     for (name, signed) in targets.listed() {
         let id = name.rsplit_once('/').and_then(|(directory, _)| directory.parse::<ReleaseId>().ok());
@@ -253,7 +273,7 @@ pub(super) fn releases(targets: &TrustedTargets) -> BTreeMap<ReleaseId, BTreeMap
 }
 
 /// True when the file is there with the signed bytes.
-pub(super) fn has(directory: &Dir, name: &str, signed: &Target) -> Result<bool, FetchError> {
+fn has(directory: &Dir, name: &str, signed: &Target) -> Result<bool, FetchError> {
     let stat = directory.stat(name)?;
     if !stat.is_some_and(|stat| stat.kind == FileKind::File && stat.size == signed.length) {
         return Ok(false);
@@ -286,38 +306,39 @@ fn write_frames(directory: &Dir, payload: &str, manifest: &Manifest) -> Result<(
 
 /// Removes files of releases that are not wanted any more, and metadata that is not the newest; roots stay, and what was never the copy's.
 fn clean(
-    into: &Dir,
+    into: &Place,
     mark: &mut Mark,
     expected: &BTreeSet<PathBuf>,
     metadata: &MetadataFiles,
     mirrored: &mut Mirrored,
 ) -> Result<(), FetchError> {
     let mut gone = BTreeSet::new();
-    let targets = into.child("targets")?;
-    for found in walk::walk(&targets)?.into_iter().rev() {
-        let parent = targets.beneath(found.path.parent().unwrap_or(Path::new("")))?;
-        let name = found.path.file_name().unwrap_or_default();
+    let targets = into.directory(Path::new("targets"))?.map_or(Ok(Vec::new()), |targets| walk::walk(&targets))?;
+    // The directories that something stays in, or comes into.
+    let mut full: BTreeSet<PathBuf> =
+        expected.iter().flat_map(|file| file.ancestors().skip(1)).map(Into::into).collect();
+    for found in targets.into_iter().rev() {
         let path = Path::new("targets").join(&found.path);
         let goes = match found.stat.kind {
-            FileKind::Directory => mark.has_below(&path) && parent.child(name)?.names()?.is_empty(),
+            FileKind::Directory => mark.has_below(&path) && !full.contains(&found.path),
             FileKind::File | FileKind::Symlink | FileKind::Other => mark.has(&path) && !expected.contains(&found.path),
         };
         if goes {
-            parent.remove_tree(name)?;
-            mirrored.removed.push(path.display().to_string());
+            gone.insert(path);
+        } else {
+            full.extend(found.path.parent().map(Into::into));
+        }
+    }
+    let newest: BTreeSet<String> = metadata.keys().map(|name| encoded(name)).collect();
+    for name in into.names("metadata")?.into_iter().flatten() {
+        let path = Path::new("metadata").join(&name);
+        if mark.has(&path) && !name.ends_with(".root.json") && !newest.contains(&name) {
             gone.insert(path);
         }
     }
-    let directory = into.child("metadata")?;
-    let newest: BTreeSet<String> = metadata.keys().map(|name| encoded(name)).collect();
-    for name in directory.names()? {
-        let text = name.to_string_lossy();
-        let path = Path::new("metadata").join(&name);
-        if mark.has(&path) && !text.ends_with(".root.json") && !newest.contains(&*text) {
-            directory.remove_file(&name)?;
-            mirrored.removed.push(format!("metadata/{text}"));
-            gone.insert(path);
-        }
+    for path in gone.iter().rev() {
+        into.remove(path)?;
+        mirrored.removed.push(path.display().to_string());
     }
     mark.forget(into, &gone)
 }

@@ -21,7 +21,6 @@ mod kept;
 mod mark;
 mod metadata;
 mod mirror;
-mod mirror_foresight;
 mod mirrors;
 mod notice;
 pub mod pace;

@@ -4,13 +4,14 @@ use super::check::Depth;
 use super::error::{Defect, Problem};
 use super::held::HeldFiles;
 use super::incident::Repaired;
-use super::repair::{ASIDE, ASIDE_MAXIMUM};
+use super::repair::{ASIDE, free_aside};
 use super::{Result, Store};
 use crate::bundle::manifest::{EntryKind, Manifest};
 use crate::bundle::rebuild::is_held;
 use crate::os::dir::Dir;
 use crate::version::Release;
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
 
 /// What a repair would come to, with this host's own files.
 #[derive(Debug)]
@@ -34,12 +35,16 @@ impl Store {
         let held = HeldFiles::of(self, &forecast.manifest)?;
         let entries: HashMap<&str, usize> =
             forecast.manifest.entries.iter().enumerate().map(|(index, entry)| (entry.path.as_str(), index)).collect();
-        let mut names = self.names_aside(release)?;
+        let aside = self.layout().package(self.package()).join(ASIDE).join(release.to_string());
+        let there = Dir::open_if_exists(&aside)?.map_or(Ok(Vec::new()), |aside| aside.names())?;
+        let mut taken: BTreeSet<OsString> = there.into_iter().collect();
         for problem in &found {
             let entry = entries.get(problem.path.as_str()).copied();
             if matches!(problem.defect, Defect::Foreign | Defect::Stray) {
-                let place = self.place_aside(release, &problem.path, &mut names);
-                forecast.repaired.aside.push((problem.path.clone(), place));
+                let name = problem.path.rsplit_once('/').map_or(&*problem.path, |(_, name)| name);
+                let free = free_aside(name, &aside, |free| Ok(!taken.contains(OsStr::new(free))))?;
+                forecast.repaired.aside.push((problem.path.clone(), aside.join(&free)));
+                taken.insert(free.into());
             }
             let Some(index) = entry else { continue };
             match &forecast.manifest.entries[index].kind {
@@ -63,20 +68,5 @@ impl Store {
     /// Fails with the remaining problems, if there are any; strays are no problem.
     pub fn judge(&self, release: &Release, left: Vec<Problem>) -> Result<()> {
         self.verdict(release, left)
-    }
-
-    fn names_aside(&self, release: &Release) -> Result<BTreeSet<String>> {
-        let path = self.layout().package(self.package()).join(ASIDE).join(release.to_string());
-        let Some(directory) = Dir::open_if_exists(&path)? else { return Ok(BTreeSet::new()) };
-        Ok(directory.names()?.into_iter().filter_map(|name| name.into_string().ok()).collect())
-    }
-
-    /// The first free name, as a repair takes it.
-    fn place_aside(&self, release: &Release, path: &str, names: &mut BTreeSet<String>) -> std::path::PathBuf {
-        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-        let free = (1..=ASIDE_MAXIMUM).map(|number| format!("{number}-{name}")).find(|free| !names.contains(free));
-        let free = free.unwrap_or_else(|| name.to_owned());
-        names.insert(free.clone());
-        self.layout().package(self.package()).join(ASIDE).join(release.to_string()).join(free)
     }
 }

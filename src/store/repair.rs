@@ -24,7 +24,18 @@ use std::path::Path;
 /// The directory beside `versions` for foreign entries of trees.
 pub(super) const ASIDE: &str = "aside";
 /// Most entries set aside of one release. Stops a loop that fills a disk with names.
-pub(super) const ASIDE_MAXIMUM: usize = 10_000;
+const ASIDE_MAXIMUM: usize = 10_000;
+
+/// The first free name for an entry that is set aside in `directory`.
+pub(super) fn free_aside(name: &str, directory: &Path, is_free: impl Fn(&str) -> Result<bool>) -> Result<String> {
+    for number in 1..=ASIDE_MAXIMUM {
+        let free = format!("{number}-{name}");
+        if is_free(&free)? {
+            return Ok(free);
+        }
+    }
+    Err(OsError::new("set aside into", directory, std::io::Error::from(std::io::ErrorKind::StorageFull)).into())
+}
 
 /// No payload: only files of this host are used.
 #[derive(Debug, Clone, Copy)]
@@ -183,16 +194,11 @@ impl<'a> Bench<'a> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let parent = self.tree.beneath(Path::new(parent))?;
         let aside = self.package.child_or_create(ASIDE, 0o700)?.child_or_create(self.release.to_string(), 0o700)?;
-        for number in 1..=ASIDE_MAXIMUM {
-            let free = format!("{number}-{name}");
-            if aside.stat(&free)?.is_none() {
-                parent.rename_exclusive(name, &aside, &free)?;
-                crash_point!("repair.aside");
-                repaired.aside.push((path.to_owned(), aside.path().join(free)));
-                return Ok(());
-            }
-        }
-        Err(OsError::new("set aside into", aside.path(), std::io::Error::from(std::io::ErrorKind::StorageFull)).into())
+        let free = free_aside(name, aside.path(), |free| Ok(aside.stat(free)?.is_none()))?;
+        parent.rename_exclusive(name, &aside, &free)?;
+        crash_point!("repair.aside");
+        repaired.aside.push((path.to_owned(), aside.path().join(free)));
+        Ok(())
     }
 
     /// Makes broken files anew in staging, then moves each into place.

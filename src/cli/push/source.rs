@@ -80,7 +80,7 @@ fn copied(
         return Err(lacks(arguments, &arguments.repository));
     }
     let release = |id: &ReleaseId| newest.get(&id.platform) == Some(&id.release) && id.package == arguments.package;
-    let into = Dir::open_or_create(&own.join("repository"), 0o755)?;
+    let into = Place::open_or_create(&own.join("repository"), 0o755, Effect::Apply)?;
     fetcher.mirror(
         &into,
         &targets,
